@@ -299,12 +299,16 @@ def torch_problems(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
         reason = f"torch {stack.torch} is not in the matrix: its Python, CUDA, cuDNN and NCCL were not compared"
         yield Problem("torch-unknown", reason, "")
     yield from _deepspeed(stack, matrix)
+    yield from _torchvision(stack, matrix)
 
 
 def _not_released(stack: Stack, matrix: Matrix) -> Problem:
     around = matrix.releases.nearest(stack.torch or "")
     reason = f"there is no torch {stack.torch}: PyTorch released none between {' and '.join(around)}"
-    near = [stack.model_copy(update={"torch": version}) for version in around]
+    near = [
+        stack.model_copy(update={"torch": version, "packages": matrix.torchvision.along(stack.packages, version)})
+        for version in around
+    ]
     choices = tuple(build_choice(other, row) for other in near for row in matrix.torch_rows(other.torch))
     # an index of a site may hold what the site has built
     own = "://" in (stack.index or "")
@@ -417,7 +421,7 @@ def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
 
 def _numpy(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
     """numpy stands in a stack's packages: it must have wheels for the stack's Python, and torch must know it."""
-    numpy = next((version for name, version in stack.packages.items() if name.lower() == "numpy"), None)
+    numpy = _package(stack, "numpy")
     row = matrix.numpy_row(numpy) if numpy else None
     if row is None or stack.torch is None or stack.python is None:
         return
@@ -485,6 +489,20 @@ def _deepspeed(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
             reason = f"DeepSpeed {stack.deepspeed} does not work with torch {stack.torch}: it {row.why}"
             nearest = f"deepspeed {row.below} or later, or torch before {row.torch_from}"
             yield Problem("deepspeed-torch", reason, row.source, nearest)
+
+
+def _torchvision(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
+    """torchvision stands in a stack's packages, and each is built for one torch: no environment can hold another."""
+    torchvision, rows = _package(stack, "torchvision"), matrix.torchvision
+    if torchvision and stack.torch and rows.serves(torchvision, stack.torch) is False:
+        fitting = rows.of(stack.torch)
+        nearest = f"torchvision {fitting}" if fitting else ""
+        reason = f"torchvision {torchvision} is not built for torch {stack.torch}"
+        yield Problem("torchvision-torch", reason, rows.source, nearest)
+
+
+def _package(stack: Stack, wanted: str) -> str | None:
+    return next((version for name, version in stack.packages.items() if name.lower() == wanted), None)
 
 
 def with_nearest(

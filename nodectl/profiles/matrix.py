@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated
 
@@ -123,6 +124,37 @@ class DeepspeedRow(Strict):
     source: str = ""
 
 
+class TorchvisionRows(Strict):
+    """The torch that each torchvision was built for, and the versions of both from which on a later torch serves."""
+
+    torch: dict[Version, Version]
+    later: dict[Version, Version]
+    source: str
+
+    def serves(self, torchvision: str, torch: str) -> bool | None:
+        """Whether this torchvision can be used with this torch; None where it is not known."""
+        plain = torchvision.partition("+")[0]
+        if plain in self.torch:
+            return _release(self.torch[plain]) == _release(torch)
+        known = [low for start, low in self.later.items() if version_key(start) <= version_key(plain)]
+        return version_key(known[-1]) <= _release(torch) if known else None
+
+    def of(self, torch: str) -> str | None:
+        """The oldest torchvision for a torch; None where none is known."""
+        return next((name for name in (*self.torch, *self.later) if self.serves(name, torch)), None)
+
+    def along(self, packages: Mapping[str, str], torch: str) -> dict[str, str]:
+        """Packages of a stack whose torch became this one: torchvision goes along, or goes where none is known."""
+        before = packages.get("torchvision")
+        if before is None or self.serves(before, torch):
+            return dict(packages)
+        others = {name: version for name, version in packages.items() if name != "torchvision"}
+        fitting, build = self.of(torch), torch.partition("+")[2]
+        if fitting is None:
+            return others
+        return {**others, "torchvision": f"{fitting}+{build}" if build and "+" in before else fitting}
+
+
 class Releases(Strict):
     """Every release of torch from `first` to `last`."""
 
@@ -187,6 +219,7 @@ class Matrix(Strict):
     torch: tuple[TorchRow, ...]
     kernels: tuple[KernelRow, ...]
     deepspeed: tuple[DeepspeedRow, ...]
+    torchvision: TorchvisionRows
     releases: Releases
     glibc: tuple[GlibcRow, ...]
     systems: tuple[SystemRow, ...]

@@ -143,9 +143,19 @@ def _merged(
         if kind == "tuning":
             checked[kind] = _own_tuning(name, document, changes, own)
         else:
-            merge_fields(document, changes.get(kind, {}))
+            _change(document, changes.get(kind, {}))
             checked[kind] = check_document(_MODELS[kind], document, f"{kind} {name} with {OVERRIDES}")
     return Resolved(names, **checked)
+
+
+def _change(document: Document, changes: Mapping[str, Any]) -> None:
+    """Put a host's own values over a profile's; the torchvision of a stack goes with another torch by itself."""
+    merge_fields(document, changes)
+    torch, own, packages = changes.get("torch"), changes.get("packages", {}), document.get("packages")
+    named = not isinstance(own, Mapping) or "torchvision" in own
+    if isinstance(torch, str) and isinstance(packages, Mapping) and not named:
+        with suppress(ValueError):  # a torch that is no version is told where the whole is checked
+            document["packages"] = matrix().torchvision.along(packages, torch)
 
 
 def _own_tuning(name: str, document: Document, changes: Document, nccl_env: Document) -> Tuning:
@@ -198,7 +208,7 @@ def load_stacks(extra_dirs: Sequence[Path] = (), changes: Mapping[str, Any] | No
     for name in find_profiles("stack", extra_dirs):
         with suppress(ProfileError):
             document = _load("stack", name, extra_dirs)
-            merge_fields(document, changes or {})
+            _change(document, changes or {})
             known[name] = check_document(Stack, document, f"stack {name}")
     return known
 

@@ -188,6 +188,9 @@ def _keep_bytecode(python: Path) -> None:
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     # a torch that cannot be imported is told by whoever needs it
     subprocess.run([python, "-c", f"import {_OF_TRAINING}"], capture_output=True, env=env, check=False)
+    # not by an import: PyPI's build is for CUDA, and its import fails beside torch for CPUs unless it is helped
+    vision = sorted(python.parent.parent.glob("lib/python*/site-packages/torchvision"))
+    subprocess.run([python, "-m", "compileall", "-q", *vision], capture_output=True, env=env, check=False)
 
 
 def _run(argv: Sequence[str]) -> None:

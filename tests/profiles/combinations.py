@@ -196,6 +196,14 @@ REFUSED = (
         overrides={"stack": {"packages": {"numpy": "1.26.4"}}},
     ),
     Combination(
+        "torchvision-torch",
+        "dgx-a100",
+        "cu128",
+        "torchvision 0.23.0 is not built for torch 2.9.1",
+        "torchvision 0.24.1",
+        overrides={"stack": {"packages": {"torchvision": "0.23.0"}}},
+    ),
+    Combination(
         "os-unknown",
         "dgx-a100",
         "cu128",

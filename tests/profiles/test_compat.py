@@ -132,6 +132,40 @@ def test_what_the_matrix_does_not_know_is_a_warning() -> None:
     assert {"torch-unknown", "cuda-unknown", "gpu-unknown"} <= codes(found)
 
 
+@pytest.mark.parametrize("name", sorted(name for name, stack in STACKS.items() if stack.torch))
+def test_every_shipped_stack_has_the_torchvision_of_its_torch(name: str) -> None:
+    stack = STACKS[name]
+    assert stack.torch and matrix().torchvision.serves(stack.packages["torchvision"], stack.torch) is True
+    # a torch that names its build is found on PyTorch's index only, and so is its torchvision, but for aarch64
+    build, own = stack.torch.partition("+")[2], stack.packages["torchvision"].partition("+")[2]
+    assert own == ("" if "aarch64" in stack.architectures else build)
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes", "torchvision"),
+    [
+        ("cu128", {"torch": "2.8.0", "nccl": "2.27.3", "python": {"max": "3.12"}}, "0.23.0"),
+        ("cu128", {"packages": {"torchvision": None}}, None),
+        ("cu118", {"torch": "2.0.0+cu118", "cudnn": None, "nccl": None}, "0.15.1+cu118"),
+        ("cu13", {"torch": "2.15.0", "cudnn": None, "nccl": None, "python": {"min": "3.11"}}, "0.29.1"),
+        ("cu13", {"torch": "3.0.0"}, "0.29.1"),
+        ("cu116", {"torch": "1.11.0"}, None),
+        ("cu128", {"torch": "2.9.1", "packages": {"torchvision": "9.9"}}, "9.9"),
+    ],
+)
+def test_torchvision_goes_with_another_torch_by_itself(
+    stack: str, changes: dict[str, Any], torchvision: str | None
+) -> None:
+    allowed = ["so that what cannot work is resolved, too"]
+    found = resolve("dgx-a100", stack, "stock", overrides={"stack": changes}, allow_unsupported=allowed)
+    assert found.stack.packages.get("torchvision") == torchvision
+
+
+def test_a_torch_that_is_no_version_is_told_as_that() -> None:
+    with pytest.raises(ProfileError, match=r"stack cu128 with .*torch"):
+        resolve("dgx-a100", "cu128", "stock", overrides={"stack": {"torch": "newest"}})
+
+
 @pytest.mark.parametrize("policy", [None, "keep"])
 def test_a_driver_that_works_is_kept_by_itself(policy: str | None) -> None:
     old = look(policy, driver={"version": "470.57.02", "origin": "apt"})
