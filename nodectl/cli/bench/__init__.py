@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nodectl.cli.bench.claims import claims
+from nodectl.cli.bench.compare import compare
 from nodectl.cli.bench.network_sweep import network_sweep
 from nodectl.cli.bench.retrieval import retrieval
 
@@ -14,5 +15,5 @@ def bench() -> None:
     """The articles' tables, measured on these hosts."""
 
 
-for command in (claims, network_sweep, retrieval):
+for command in (claims, compare, network_sweep, retrieval):
     bench.add_command(command)

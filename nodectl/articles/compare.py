@@ -1,0 +1,281 @@
+"""Two ways to train, before and after: time saved and speed gained of each, and whether the runs can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from statistics import median
+
+from nodectl.articles.claims import Figure, figures
+from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
+from nodectl.articles.runs import Run
+from nodectl.articles.training import NAME
+from nodectl.common.counting import counted
+from nodectl.common.units import digits
+from nodectl.errors import UsageError
+from nodectl.model.trial import Pair, Series
+from nodectl.model.verdict import Outcome, Verdict
+from nodectl.report.table import fitted
+
+ARTICLE, CLAIM = 1, "two_clouds"
+Judge = Callable[[Sequence[Series]], Sequence[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A row: the field of a run, the article's column, its words and unit; `judged` where less is better."""
+
+    field: str
+    column: str
+    words: str
+    unit: str
+    is_time: bool = False
+    judged: bool = True
+
+
+_ROWS = (
+    _Kind("step_s", "step", "step time", "s", is_time=True),
+    _Kind("total_s", "total", "total time", "s", is_time=True),
+    _Kind("gpu_use_percent", "gpu_use", "GPU utilisation", "%", judged=False),
+    _Kind("network_gbit_s", "network", "network, sent by a host", "Gbit/s", judged=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From one value to another; of a time also what it is as speed."""
+
+    before: float
+    after: float
+    is_time: bool
+
+    @property
+    def time_saved_percent(self) -> float | None:
+        """Of the time before; None of what is no time."""
+        return 100 * (1 - self.after / self.before) if self.is_time else None
+
+    @property
+    def speed_gained_percent(self) -> float | None:
+        """Of the speed before, which is one over the time; None of what is no time."""
+        return 100 * (self.before / self.after - 1) if self.is_time else None
+
+    @property
+    def more_percent(self) -> float | None:
+        """Of the value before; None of a time, where more and less would be mixed up."""
+        return None if self.is_time else 100 * (self.after / self.before - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of the four: `change` of the medians, or why there is none; the verdict where there was one to make."""
+
+    kind: _Kind
+    before: tuple[float, ...] = ()
+    after: tuple[float, ...] = ()
+    missing: str = ""
+    verdict: Verdict | None = None
+
+    @property
+    def change(self) -> Change | None:
+        """None where a side has no value, or one that is 0."""
+        if not self.before or not self.after or not median(self.before) or not median(self.after):
+            return None
+        return Change(median(self.before), median(self.after), self.kind.is_time)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What was trained on both sides: its rows, what else differs between the runs, and the article beside it."""
+
+    what: str
+    runs: tuple[int, int]
+    rows: tuple[Row, ...]
+    differs: tuple[str, ...]
+    beside: Mapping[str, Comparable]
+
+
+def compare(before: Sequence[Run], after: Sequence[Run], judge: Judge) -> list[Section]:
+    """A section for everything that both sides trained; UsageError where that is nothing.
+
+    `judge` gives the verdicts on series of pairs: the first run of one side goes with the first of the other.
+    """
+    sides = [_by_what(runs) for runs in (before, after)]
+    shared = [what for what in sides[0] if what in sides[1]]
+    if not shared:
+        told = " and ".join(", ".join(side) for side in sides)
+        raise UsageError(f"nothing was trained both before and after: {told}", "give runs of the same workload")
+    return [_section(what, sides[0][what], sides[1][what], judge) for what in shared]
+
+
+def _by_what(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    named: dict[str, list[Run]] = {}
+    for run in runs:
+        named.setdefault(run.what, []).append(run)
+    return named
+
+
+def _section(what: str, before: list[Run], after: list[Run], judge: Judge) -> Section:
+    rows = [_row(kind, before, after) for kind in _ROWS]
+    judged = [at for at, row in enumerate(rows) if row.change is not None and row.kind.judged]
+    verdicts = dict(zip(judged, judge([_series(rows[at]) for at in judged]), strict=True))
+    told = tuple(Row(row.kind, row.before, row.after, row.missing, verdicts.get(at)) for at, row in enumerate(rows))
+    beside = {
+        row.kind.words: compared(_published(row.kind.column)["before"], before[0].conditions)
+        for row in told
+        if row.change is not None
+    }
+    return Section(what, (len(before), len(after)), told, _differences(before, after), beside)
+
+
+def _row(kind: _Kind, before: list[Run], after: list[Run]) -> Row:
+    if kind.field == "total_s":
+        amounts = [sorted({run.samples for run in side if run.samples is not None}) for side in (before, after)]
+        if amounts[0] != amounts[1]:
+            texts = [", ".join(digits(amount) for amount in side) or "?" for side in amounts]
+            return Row(kind, missing=f"not the same training: {texts[0]} samples before, {texts[1]} after")
+    was, now = (
+        tuple(value for run in side if (value := getattr(run, kind.field)) is not None) for side in (before, after)
+    )
+    silent = [run for side, known in ((before, was), (after, now)) if not known for run in side]
+    reasons = dict.fromkeys(run.missing.get(kind.field, "the run does not tell it") for run in silent)
+    return Row(kind, was, now, "; ".join(reasons))
+
+
+def _series(row: Row) -> Series:
+    pairs = tuple(Pair(first, second) for first, second in zip_longest(row.before, row.after))
+    return Series("after", "before", NAME, row.kind.unit, pairs, subject=row.kind.words)
+
+
+def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
+    """What makes them two trainings, other than what is measured."""
+    names = dict.fromkeys(name for run in (*before, *after) for name in run.course)
+    told = []
+    for name in names:
+        sides = [list(dict.fromkeys(str(run.course.get(name)) for run in side)) for side in (before, after)]
+        if len({*sides[0], *sides[1]}) > 1:
+            told.append(f"{name.replace('_', ' ')}: {', '.join(sides[0])} before, {', '.join(sides[1])} after")
+    return tuple(told)
+
+
+def _published(column: str) -> dict[str, Figure]:
+    return {figure.row: figure for figure in figures(ARTICLE, CLAIM, column)}
+
+
+def article_change(kind: _Kind) -> Change:
+    """The article's own row."""
+    sides = _published(kind.column)
+    return Change(sides["before"].value, sides["after"].value, kind.is_time)
+
+
+def compare_document(sections: Sequence[Section]) -> dict[str, object]:
+    """As plain data for JSON."""
+    return {"sections": [_section_document(section) for section in sections]}
+
+
+def _section_document(section: Section) -> dict[str, object]:
+    return {
+        "what": section.what,
+        "runs": {"before": section.runs[0], "after": section.runs[1]},
+        "differs": list(section.differs),
+        "rows": [
+            {
+                "name": row.kind.column,
+                "unit": row.kind.unit,
+                "values": {"before": list(row.before), "after": list(row.after)},
+                "change": row.change and _change_document(row.change),
+                "missing": row.missing or None,
+                "verdict": row.verdict and asdict(row.verdict),
+                "article": {
+                    **_change_document(article_change(row.kind)),
+                    "unit": _published(row.kind.column)["before"].unit,
+                    **(_comparable(section.beside.get(row.kind.words))),
+                },
+            }
+            for row in section.rows
+        ],
+    }
+
+
+def _comparable(beside: Comparable | None) -> dict[str, object]:
+    if beside is None:
+        return {"comparable": False, "because": ["not measured here"]}
+    return {"comparable": beside.comparable, "because": list(beside.because)}
+
+
+def _change_document(change: Change) -> dict[str, object]:
+    return {
+        "before": change.before,
+        "after": change.after,
+        "time_saved_percent": change.time_saved_percent,
+        "speed_gained_percent": change.speed_gained_percent,
+        "more_percent": change.more_percent,
+    }
+
+
+def compare_lines(sections: Sequence[Section]) -> list[list[object]]:
+    """A line for each row of each section."""
+    names = ["what", "row", "unit", "before", "after", "time_saved_percent", "speed_gained_percent", "more_percent"]
+    lines: list[list[object]] = [[*names, "verdict", "missing", *HEADER]]
+    for section in sections:
+        for row in section.rows:
+            changes = [None] * 5 if row.change is None else _change_document(row.change).values()
+            beside = section.beside.get(row.kind.words)
+            theirs = ["", "", "", "no", "not measured here"] if beside is None else beside.cells
+            verdict = row.verdict and str(row.verdict.verdict)
+            lines.append([section.what, row.kind.column, row.kind.unit, *changes, verdict, row.missing, *theirs])
+    return lines
+
+
+def compare_text(sections: Sequence[Section], width: int) -> str:
+    """The four rows of each section, the article's beside them, and what stands against comparing."""
+    return "\n\n".join(_section_text(section, width) for section in sections)
+
+
+_HEADER = ("", "BEFORE", "AFTER", "TIME SAVED", "SPEED GAINED", "MORE", "VERDICT")
+
+
+def _section_text(section: Section, width: int) -> str:
+    ours = [(row.kind.words, *_cells(row.change, row.kind.unit), _verdict(row, section.runs)) for row in section.rows]
+    theirs = [
+        (f"article {ARTICLE}, {kind.words.partition(',')[0]}",
+         *_cells(article_change(kind), _published(kind.column)["before"].unit), "")
+        for kind in _ROWS
+    ]  # fmt: skip
+    runs = " and ".join(counted(number, "run") for number in section.runs)
+    lines = [f"{section.what}: {runs}", fitted([_HEADER, *ours, *theirs], width), ""]
+    lines += [f"not the same training: {text}" for text in section.differs]
+    return "\n".join([*lines, _headline(), *comparable_lines(section.beside)])
+
+
+def _cells(change: Change | None, unit: str) -> tuple[str, ...]:
+    if change is None:
+        return ("-",) * 5
+    points = f"{change.after - change.before:+.1f} points, " if unit == "%" else ""
+    more = "-" if change.more_percent is None else f"{points}{change.more_percent:+.1f} %"
+    saved, gained = (
+        "-" if value is None else f"{value:.1f} %" for value in (change.time_saved_percent, change.speed_gained_percent)
+    )
+    return (f"{digits(change.before)} {unit}", f"{digits(change.after)} {unit}", saved, gained, more)
+
+
+def _verdict(row: Row, runs: tuple[int, int]) -> str:
+    if row.change is None:
+        return row.missing
+    if row.verdict is None:
+        return "not judged: more of it is not better by itself"
+    if row.verdict.verdict is Outcome.UNKNOWN:
+        return f"unknown: {'a single run cannot tell' if min(runs) == 1 else row.verdict.reason}"
+    return f"{row.verdict.verdict}: {row.verdict.reason}"
+
+
+def _headline() -> str:
+    """What the article's own headline is of its rows."""
+    (stated,) = (figure for figure in figures(ARTICLE, "improvement", "training"))
+    for kind in _ROWS:
+        change = article_change(kind)
+        for name in ("time_saved_percent", "speed_gained_percent", "more_percent"):
+            value = getattr(change, name)
+            if value is not None and abs(value - stated.value) < 0.5:
+                return f"the article's {stated.value:g} % is its {kind.words}, {name.replace('_percent', '')}"
+    return f"the article's own {stated.value:g} % follows from none of its rows"

@@ -1,0 +1,167 @@
+"""Results of trainings as users have them: summary lines in logs, and JSON documents of `nodectl bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nodectl.articles.training import NAME
+from nodectl.common import bounded_json
+from nodectl.errors import UsageError
+
+_MOST_BYTES = 64 << 20
+_FORMS = "a log with the JSON line that ends a workload's output, or a JSON document of `nodectl bench`"
+# a summary has all of these
+_SUMMARY = frozenset({"workload", "median_step_ms", "world_size", "global_batch"})
+# of a summary, what makes it another training where it differs
+_COURSE = ("data", "params", "parallel", "precision", "batch_per_rank", "accumulation", "global_batch", "world_size",
+           "device_name", "steps")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run, or one window of a measurement; None for what it does not tell, with the reason in `missing`.
+
+    `conditions` have the names of claims, `course` what must be equal for two runs to be the same training.
+    `network_gbit_s` is what one host sent.
+    """
+
+    what: str
+    step_s: float | None
+    samples_s: float | None
+    samples: float | None = None
+    total_s: float | None = None
+    gpu_use_percent: float | None = None
+    network_gbit_s: float | None = None
+    conditions: Mapping[str, object] = field(default_factory=dict)
+    course: Mapping[str, object] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_paths(paths: list[Path]) -> list[Run]:
+    """The runs of all files, and of all files in folders, in their order; UsageError where there are none."""
+    files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file()]
+    runs = [run for file in files for run in read_text(_text(file))]
+    if not runs:
+        named = ", ".join(map(str, paths))
+        raise UsageError(f"{named}: no result of a training in it", f"give {_FORMS}")
+    return runs
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}", f"give {_FORMS}") from error
+    if len(content) > _MOST_BYTES:
+        raise UsageError(f"{file}: larger than {_MOST_BYTES >> 20} MiB", "give the lines with the summary alone")
+    return content.decode(errors="replace")
+
+
+def read_text(text: str) -> list[Run]:
+    """The runs of a document, or of a log's lines, whatever stands before the JSON in them."""
+    whole = _parsed(text)
+    documents = [whole] if whole is not None else [_parsed(line[line.find("{") :]) for line in text.splitlines()]
+    return [run for document in documents for run in _runs(document)]
+
+
+def _parsed(text: str) -> Any:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return bounded_json.loads(text)
+    except ValueError:
+        return None
+
+
+def _runs(document: Any) -> Iterator[Run]:
+    if isinstance(document, list):
+        for part in document:
+            yield from _runs(part)
+    elif isinstance(document, dict):
+        if document.keys() >= _SUMMARY:
+            yield of_summary(document)
+        elif document.get("probe") == NAME and isinstance(document.get("conditions"), dict):
+            yield from _of_measurement(document)
+        else:
+            for part in document.values():
+                yield from _runs(part)
+
+
+def of_summary(given: Mapping[str, Any]) -> Run:
+    """The last line of a workload's program."""
+    step_ms, timed_s, hosts = _number(given, "median_step_ms"), _number(given, "timed_s"), len(given.get("hosts") or [])
+    steps, use, sent = (_number(given, name) for name in ("timed_steps", "gpu_utilisation", "net_bytes_per_step"))
+    device = given.get("device_name") or given.get("device")
+    sent_s = steps * sent / timed_s if steps and timed_s and sent is not None else None
+    on_cpu = given.get("device") == "cpu"
+    missing = {
+        "gpu_use_percent": "no GPU: the device is cpu" if on_cpu else "nvidia-smi did not tell it",
+        "network_gbit_s": "one host: nothing crosses the network" if hosts < 2 else "the run did not count it",
+        "total_s": "the run does not tell it",
+        "step_s": "no step after the warm-up",
+    }
+    batch, accumulation, whole = (_number(given, name) for name in ("batch_per_rank", "accumulation", "global_batch"))
+    conditions = {
+        "workload": given.get("workload"),
+        "preset": given.get("preset"),
+        "device": device,
+        "devices": given.get("world_size"),
+        "nodes": hosts or None,
+        "parallel": given.get("parallel"),
+        "precision": given.get("precision"),
+        "batch_per_rank": batch,
+        "accumulation": accumulation,
+        "batch": whole / accumulation if whole and accumulation else None,
+    }
+    return Run(
+        what=" ".join(str(given[name]) for name in ("workload", "preset") if given.get(name)),
+        step_s=None if step_ms is None else step_ms / 1e3,
+        samples_s=_number(given, "samples_per_s"),
+        samples=steps * whole if steps and whole else None,
+        total_s=timed_s or None,
+        gpu_use_percent=None if use is None else 100 * use,
+        network_gbit_s=None if sent_s is None or hosts < 2 else 8 * sent_s / hosts / 1e9,
+        conditions={name: value for name, value in conditions.items() if value is not None},
+        course={name: given[name] for name in _COURSE if given.get(name) is not None},
+        missing=missing,
+    )
+
+
+def _of_measurement(given: Mapping[str, Any]) -> Iterator[Run]:
+    """A run a repetition of a training measurement, whose windows are as long as was asked for."""
+    conditions = given["conditions"]
+    ranks, batch = _number(conditions, "ranks"), _number(conditions, "batch_size")
+    rate = conditions.get("rate")
+    what = f"training measurement, {conditions.get('ranks')} ranks" + (f" at {rate}" if rate else "")
+    names = ("parameters", "gradient_bytes", "batch_size", "seq", "precision", "device", "threads")
+    ours = {
+        "device": conditions.get("device"),
+        "devices": ranks,
+        "nodes": len(given.get("hosts") or []) or None,
+        "batch_per_rank": batch,
+        "precision": conditions.get("precision"),
+    }
+    values = conditions.get("values_samples_s")
+    for value in values if isinstance(values, list) else []:
+        if isinstance(value, int | float) and value > 0 and ranks and batch:
+            yield Run(
+                what=what,
+                step_s=ranks * batch / value,
+                samples_s=float(value),
+                conditions={name: known for name, known in ours.items() if known is not None},
+                course={name: conditions[name] for name in names if conditions.get(name) is not None},
+                missing={
+                    "total_s": "a measurement of windows of time, and no whole training",
+                    "gpu_use_percent": "this measurement does not ask for it",
+                    "network_gbit_s": "this measurement does not count it",
+                },
+            )
+
+
+def _number(given: Mapping[str, Any], name: str) -> float | None:
+    value = given.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

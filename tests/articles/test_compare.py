@@ -1,0 +1,162 @@
+"""Before and after: the four rows, time saved and speed gained apart, and what a few runs can tell."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.articles.compare import Section, compare, compare_document, compare_lines, compare_text
+from nodectl.articles.runs import Run, read_paths, read_text
+from nodectl.errors import UsageError
+from nodectl.trials.families import judge_all
+from tests.conftest import Cli
+
+
+def summary(step_s: float, **given: Any) -> dict[str, Any]:
+    """The last line of a run of 8 ranks on two hosts, 20 steps of 256 samples."""
+    known = {
+        "workload": "transformer",
+        "preset": "article-1",
+        "median_step_ms": 1e3 * step_s,
+        "timed_steps": 20,
+        "timed_s": 20 * step_s,
+        "samples_per_s": 256 / step_s,
+        "gpu_utilisation": 0.75,
+        "net_bytes_per_step": 5e9 * step_s,
+        "world_size": 8,
+        "hosts": ["one", "two"],
+        "batch_per_rank": 32,
+        "accumulation": 1,
+        "global_batch": 256,
+        "device": "cuda",
+        "device_name": "NVIDIA A100-SXM4-80GB",
+        "parallel": "ddp",
+        "precision": "bf16",
+    }
+    return known | given
+
+
+def log(*summaries: dict[str, Any]) -> str:
+    lines = [f"node01 | [0] epoch 1 step 1/20 loss 0.5\nnode01 | [0] {json.dumps(each)}" for each in summaries]
+    return "\n".join(lines)
+
+
+def compared(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Section:
+    (section,) = compare(read_text(log(*before)), read_text(log(*after)), judge_all)
+    return section
+
+
+def test_a_third_less_time_is_half_more_speed() -> None:
+    after = summary(1.6, gpu_utilisation=0.92, net_bytes_per_step=95 / 40 * 5e9 * 1.6)
+    section = compared([summary(2.4)], [after])
+    step, total, gpu, network = section.rows
+    assert step.change is not None and total.change is not None and gpu.change is not None
+    assert step.change.time_saved_percent == pytest.approx(33.333, abs=0.001)
+    assert step.change.speed_gained_percent == pytest.approx(50)
+    assert (total.change.before, total.change.after) == (48, 32)
+    assert (step.change.more_percent, gpu.change.time_saved_percent) == (None, None)
+    assert gpu.change.more_percent == pytest.approx(22.667, abs=0.001)
+    # 5e9 bytes a second of two hosts are 20 Gbit/s of each
+    assert [*network.before, *network.after] == pytest.approx([20.0, 47.5])
+    document: Any = compare_document([section])["sections"]
+    theirs = {row["name"]: row["article"] for row in document[0]["rows"]}
+    assert theirs["step"]["time_saved_percent"] == pytest.approx(33.333, abs=0.001)
+    assert theirs["total"]["speed_gained_percent"] == pytest.approx(77.778, abs=0.001)
+    assert theirs["network"]["more_percent"] == pytest.approx(137.5)
+    assert theirs["step"]["because"][-1] == "the article does not tell: model, precision of the other cloud"
+    assert not any("device:" in reason or "devices:" in reason for reason in theirs["step"]["because"])
+
+
+def test_a_single_run_cannot_tell() -> None:
+    section = compared([summary(2.4)], [summary(1.6)])
+    assert str(section.rows[0].verdict and section.rows[0].verdict.verdict) == "unknown"
+    text = compare_text([section], 200)
+    assert "step time                   2.40 s" in text and "unknown: a single run cannot tell" in text
+    assert "the article's own 47 % follows from none of its rows" in text
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [((1.6, 1.61, 1.59, 1.6, 1.62), "better"), ((2.41, 2.39, 2.4, 2.42, 2.38), "noise"), ((3.0,) * 5, "worse")],
+)
+def test_five_of_each_make_a_verdict(after: tuple[float, ...], verdict: str) -> None:
+    before = [summary(step_s) for step_s in (2.4, 2.41, 2.39, 2.4, 2.42)]
+    section = compared(before, [summary(step_s) for step_s in after])
+    step = section.rows[0]
+    assert step.verdict is not None and str(step.verdict.verdict) == verdict
+    assert step.verdict.gain_percent == pytest.approx(step.change and step.change.time_saved_percent, abs=1)
+    assert [row.verdict for row in section.rows[2:]] == [None, None]
+
+
+def test_what_was_not_measured_says_why() -> None:
+    here = {"device": "cpu", "device_name": "cpu", "gpu_utilisation": None, "hosts": ["one"]}
+    section = compared([summary(2.4, **here)], [summary(1.6, **here, timed_steps=10, global_batch=512)])
+    assert [row.missing for row in section.rows[2:]] == [
+        "no GPU: the device is cpu",
+        "one host: nothing crosses the network",
+    ]
+    # 20 steps of 256 are as many samples as 10 of 512
+    assert section.rows[1].missing == "" and section.differs == ("global batch: 256 before, 512 after",)
+    other = compared([summary(2.4)], [summary(1.6, timed_steps=30)])
+    assert other.rows[1].missing == "not the same training: 5,120 samples before, 7,680 after"
+    assert other.rows[1].change is None
+
+
+def test_lines_for_other_programs() -> None:
+    header, *lines = compare_lines([compared([summary(2.4)], [summary(1.6, gpu_utilisation=None)])])
+    rows = {line[1]: dict(zip(header, line, strict=True)) for line in lines}
+    assert rows["step"]["article_value"] == 2.4 and rows["step"]["comparable"] == "no"
+    assert rows["gpu_use"]["missing"] == "nvidia-smi did not tell it"
+    assert rows["gpu_use"]["because"] == "not measured here"
+
+
+def measurement(ranks: int, *values: float) -> dict[str, Any]:
+    conditions = {"ranks": ranks, "batch_size": 4, "values_samples_s": list(values), "rate": "1gbit", "device": "cpu"}
+    return {"probe": "training", "hosts": ["one", "two"], "value": 1, "conditions": conditions}
+
+
+def test_windows_of_a_training_measurement_are_runs() -> None:
+    document = {"schema": "nodectl.bench-network-sweep/1", "measurements": [measurement(1, 50), measurement(2, 40, 80)]}
+    runs = read_text(json.dumps(document, indent=2))
+    assert [(run.what, run.step_s) for run in runs] == [
+        ("training measurement, 1 ranks at 1gbit", 0.08),
+        ("training measurement, 2 ranks at 1gbit", 0.2),
+        ("training measurement, 2 ranks at 1gbit", 0.1),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "{", "no JSON", '{"workload": "x"}', "[1, 2]", '{"median_step_ms": 3}', "{]}"])
+def test_what_is_no_result(text: str) -> None:
+    assert read_text(text) == []
+
+
+def test_odd_values_of_a_summary_are_none() -> None:
+    (run,) = read_text(json.dumps(summary(1.0, median_step_ms="fast", timed_s=True, hosts=None)))
+    assert (run.step_s, run.total_s, run.network_gbit_s) == (None, None, None)
+
+
+def test_other_workloads_are_not_compared() -> None:
+    with pytest.raises(UsageError, match="nothing was trained both before and after: llm and transformer"):
+        compare([Run("llm", 1.0, 1.0)], [Run("transformer", 1.0, 1.0)], judge_all)
+
+
+def test_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "1.log").write_text(log(summary(2.4)))
+    (tmp_path / "2.log").write_text(log(summary(2.5)))
+    assert [run.step_s for run in read_paths([tmp_path])] == [2.4, 2.5]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="no result of a training"):
+        read_paths([tmp_path / "empty"])
+
+
+def test_the_command(nodectl: Cli, tmp_path: Path) -> None:
+    for number, step_s in enumerate((2.4, 2.41, 1.6), start=1):
+        (tmp_path / f"{number}.log").write_text(log(summary(step_s)))
+    one, two, three = (str(tmp_path / f"{number}.log") for number in (1, 2, 3))
+    done = nodectl("bench", "compare", f"{one},{two}", three, "--output", "json")
+    (section,) = json.loads(done.stdout)["sections"]
+    assert section["runs"] == {"before": 2, "after": 1}
+    assert nodectl("bench", "compare", one, three, "--output", "csv").stdout.startswith("what,row,unit,before")
+    lost = nodectl("bench", "compare", one, f"{tmp_path}/none", check=False)
+    assert lost.returncode == 2 and "no such file" in lost.stderr
