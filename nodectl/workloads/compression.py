@@ -59,7 +59,7 @@ class Compression:
             raise ValueError(f"--compress-threshold {self.threshold:g}: more than 0")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse._ActionsContainer) -> None:
     """The options of which `of` makes a Compression."""
     usual = Compression()
     parser.add_argument("--compress", choices=KINDS, default=usual.kind, help="of gradients before they are sent")
@@ -129,6 +129,19 @@ class Compressor:
         kept = {f"error.{number}": error for number, error in self._errors.items()}
         return {**kept, **{f"basis.{number}": basis for number, basis in self._bases.items()}}
 
+    def states(self) -> list[dict[str, torch.Tensor]]:
+        """All ranks' `state` on the first of them, on the CPU, and nothing on the others; every rank must call it."""
+        own = self.state()
+        first = dist.get_rank() == 0
+        gathered: list[dict[str, torch.Tensor]] = [{} for _ in range(self.world_size if first else 0)]
+        for name in sorted(own):
+            # one after the other: all at once could be more than a GPU has left
+            parts = [torch.empty_like(own[name]) for _ in range(self.world_size)]
+            dist.all_gather(parts, own[name].contiguous())
+            for rank in range(len(gathered)):
+                gathered[rank][name] = parts[rank].cpu()
+        return gathered
+
     def load(self, states: Sequence[dict[str, torch.Tensor]]) -> None:
         """Go on from all ranks' `state`; another number of ranks shares what was kept back."""
         same = len(states) == self.world_size
@@ -176,9 +189,7 @@ class Compressor:
         return parts
 
     def _reduced_bytes(self, size_bytes: int) -> int:
-        """What a rank sends in a ring: its share of everything, once to sum and once to spread."""
-        shared: int = 2 * (self.world_size - 1) * size_bytes // self.world_size
-        return shared
+        return reduced_bytes(size_bytes, self.world_size)
 
     def _half(self, bucket: Any) -> None:
         buffer = bucket.buffer()
@@ -293,6 +304,18 @@ class Compressor:
         for tensor in tensors:
             mean, flat = flat[: tensor.numel()], flat[tensor.numel() :]
             tensor.copy_(mean.view_as(tensor))
+
+
+def reduced_bytes(size_bytes: int, world_size: int) -> int:
+    """What a rank sends in a ring: its share of everything, once to sum and once to spread."""
+    return 2 * (world_size - 1) * size_bytes // world_size
+
+
+def uncompressed(size_bytes: int, world_size: int) -> dict[str, Any]:
+    """The summary of a training that sends so many bytes of gradients a step as they are."""
+    sent_bytes = reduced_bytes(size_bytes, world_size)
+    same = {"bytes_per_step": sent_bytes, "plain_bytes_per_step": sent_bytes, "ratio": 1.0}
+    return {"kind": "none", "error_feedback": False, **same}
 
 
 def _parts(bucket: Any) -> list[torch.Tensor]:

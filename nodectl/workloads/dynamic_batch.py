@@ -41,7 +41,7 @@ class Rule:
         return {"linear": grown, "sqrt": math.sqrt(grown), "none": 1.0}[self.scaling]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse._ActionsContainer) -> None:
     """The options of which `of` makes a Rule."""
     usual = Rule()
     parser.add_argument(

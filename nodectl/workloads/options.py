@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nodectl.workloads import parallel
+    from nodectl.workloads import compression, dynamic_batch, parallel
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Workload
 else:  # on a node these files lie in one folder, without the package
+    import compression
+    import dynamic_batch
     import parallel
     from settings import Settings
 
@@ -32,6 +34,7 @@ def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Setting
     settings = Settings(**common, own=argparse.Namespace(**{name: given[name] for name in sorted(own)}))
     try:
         workload.check(settings)
+        dynamic_batch.of(settings)
     except ValueError as error:
         parser.error(str(error))
     return settings
@@ -64,7 +67,9 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
     model = parser.add_argument_group("the workload's own")
     workload.add_options(model)  # type: ignore[arg-type]  # a group takes options as a parser does
     _add_course(parser.add_argument_group("course of the training"))
+    dynamic_batch.add_options(parser.add_argument_group("a batch that follows the throughput"))
     _add_speed(parser.add_argument_group("how it is computed"))
+    _add_meeting(parser.add_argument_group("how gradients meet (ddp)"))
     _add_log(parser.add_argument_group("what is said and kept"))
     parser.set_defaults(**{"preset": None, **workload.defaults})
     return parser
@@ -98,6 +103,22 @@ def _add_speed(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--pin-memory", action="store_true", help="batches go to a GPU from page-locked memory")
     group.add_argument(
         "--prefetch", type=at_least(1), default=2, help="batches that each of the workers prepares ahead"
+    )
+
+
+def _add_meeting(group: argparse._ArgumentGroup) -> None:
+    compression.add_options(group)
+    group.add_argument(
+        "--bucket-mb",
+        type=number(0.001),
+        default=25.0,
+        help="gradients are sent in parts of so many MiB, the first of 1",
+    )
+    group.add_argument(
+        "--bucket-view", action="store_true", help="gradients lie in the parts that are sent: one copy less"
+    )
+    group.add_argument(
+        "--static-graph", action="store_true", help="every step uses the same parameters in the same order"
     )
 
 

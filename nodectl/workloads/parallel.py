@@ -11,9 +11,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
+    from nodectl.workloads import compression
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Workload
+else:  # on a node these files lie in one folder, without the package
+    import compression
 
 
 class Strategy:
@@ -38,6 +41,11 @@ class Strategy:
     def data_size(self) -> int:
         """Among how many the samples are shared."""
         return 1
+
+    @property
+    def compression(self) -> dict[str, Any] | None:
+        """What a rank sends of its gradients a step; None where that is not counted."""
+        return None
 
     def _make(self) -> nn.Module:
         return self.workload.model(self.settings).to(self.group.device)
@@ -139,9 +147,50 @@ class Replicas(Strategy):
         return self.group.world_size
 
     def _wrap(self, model: nn.Module) -> nn.Module:
-        on_gpu = self.group.device.type == "cuda"
-        wrapped: nn.Module = DistributedDataParallel(model, device_ids=[self.group.local_rank] if on_gpu else None)
+        settings, device = self.settings, self.group.device
+        if settings.static_graph and settings.accumulation > 1:
+            raise SystemExit(
+                f"--static-graph cannot go with --accumulation {settings.accumulation}: DDP counts on gradients that "
+                "meet in every backward pass, and they meet in the last of a step only"
+            )
+        wrapped: nn.Module = DistributedDataParallel(
+            model,
+            device_ids=[self.group.local_rank] if device.type == "cuda" else None,
+            bucket_cap_mb=settings.bucket_mb,
+            gradient_as_bucket_view=settings.bucket_view,
+            static_graph=settings.static_graph,
+        )
+        how = compression.of(settings)
+        try:
+            how.check(self.data_size, self.precision)
+        except ValueError as error:
+            raise SystemExit(str(error)) from error
+        self._compressor = None
+        if how.kind != "none":
+            self._compressor = compression.Compressor(how, list(model.parameters()), device)
+            self._compressor.register(wrapped)
         return wrapped
+
+    @property
+    def compression(self) -> dict[str, Any] | None:
+        """What was sent, and how much more it would have been without compression."""
+        if self._compressor is not None:
+            return self._compressor.summary()
+        trained = [parameter for parameter in self.bare.parameters() if parameter.requires_grad]
+        size_bytes = sum(parameter.numel() * parameter.element_size() for parameter in trained)
+        return compression.uncompressed(size_bytes, self.data_size)
+
+    def state(self) -> dict[str, Any]:
+        """With what each rank's compression kept back."""
+        kept = [] if self._compressor is None else self._compressor.states()
+        return {**super().state(), "compression": kept}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """With what compression kept back."""
+        super().load(state)
+        kept = state.get("compression")
+        if self._compressor is not None and kept:
+            self._compressor.load(kept)
 
     def _meeting(self, *, last: bool) -> AbstractContextManager[Any]:
         silent: AbstractContextManager[Any] = nullcontext() if last else self.model.no_sync()
@@ -156,7 +205,14 @@ def check(settings: Settings, world_size: int) -> str:
     """The strategy's name; SystemExit with the rule that so many ranks break."""
     name = settings.parallel
     if name == "auto":
-        return "ddp" if world_size > 1 else "single"
+        name = "ddp" if world_size > 1 else "single"
+    if settings.compress != "none" and name != "ddp":
+        raise SystemExit(
+            f"--compress {settings.compress} is for gradients that ranks send each other by ddp: this is {name}, with "
+            f"{world_size} of them"
+        )
+    if settings.parallel == "auto":
+        return name
     if name in ("single", "dataparallel") and world_size > 1:
         raise SystemExit(
             f"--parallel {name} is one process, and there are {world_size} ranks, which would each train a model of"

@@ -42,7 +42,7 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
     wish = Wish(group)
     feed = Feed(training.data, settings, group.device)
     arriving = feed.steps(training.plan())
-    for _ in range(begun_at, training.total_steps):
+    while training.step < training.total_steps:
         if clock.is_warm:
             usage.start()
         clock.start()
@@ -54,6 +54,8 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         if training.step == 1 or _due(training, settings.log_every):
             note_loss(training, training.strategy.mean_loss(loss), clock)
             wished = wish.is_shared()
+            if adapted(training, clock):
+                arriving = feed.steps(training.plan())
         if training.is_epoch_over:
             note_figures(training)
         if wished or _due(training, settings.checkpoint_every):
@@ -91,6 +93,15 @@ def note_loss(training: Training, loss: float, clock: Clock) -> None:
     median_ms, samples_per_s = clock.median_step_ms(every), clock.samples_per_s(every)
     speed = "warming up" if median_ms is None else f"step {median_ms:.1f} ms, {samples_per_s:.1f} samples/s"
     _tell(training.group, f"{_place(training)} loss {loss:.6f} {speed} on {training.data.words}")
+
+
+def adapted(training: Training, clock: Clock) -> bool:
+    """Whether the batch was changed by what the last steps said, which a line tells; every rank must call it."""
+    samples_per_s = clock.samples_per_s(training.settings.log_every)
+    said = "" if samples_per_s is None else training.adapt(samples_per_s)
+    if said:
+        _tell(training.group, f"{_place(training)} {said}")
+    return bool(said)
 
 
 def note_figures(training: Training) -> None:
@@ -162,9 +173,10 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         "world_size": group.world_size,
         "hosts": sorted(set(group.hostnames)),
         "params": strategy.parameters,
-        "batch_per_rank": settings.batch,
+        "batch_per_rank": training.batch,
         "accumulation": settings.accumulation,
-        "global_batch": settings.batch * settings.accumulation * strategy.data_size,
+        "global_batch": training.batch * settings.accumulation * strategy.data_size,
+        "compression": strategy.compression,
         "parallel": training.parallel,
         "precision": training.precision,
         "device": group.device.type,

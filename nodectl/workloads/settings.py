@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # what changes speed alone, or what is said, or where it is kept
 _NOT_THE_COURSE = (
     *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "own"),
+    *("bucket_view", "static_graph"),
     *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
 
@@ -41,6 +42,20 @@ class Settings:
     workers: int
     pin_memory: bool
     prefetch: int
+    compress: str
+    compress_ratio: float
+    compress_threshold: float
+    compress_rank: int
+    error_feedback: bool
+    bucket_mb: float
+    bucket_view: bool
+    static_graph: bool
+    dynamic_batch: bool
+    dynamic_start: int
+    dynamic_min: int
+    dynamic_max: int
+    dynamic_window: int
+    dynamic_lr: str
     log_every: int
     checkpoint_dir: Path | None
     checkpoint_every: int

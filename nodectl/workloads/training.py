@@ -10,11 +10,12 @@ import torch
 from torch.utils.data import DistributedSampler
 
 if TYPE_CHECKING:
-    from nodectl.workloads import parallel, ranks
+    from nodectl.workloads import dynamic_batch, parallel, ranks
     from nodectl.workloads.feed import Wanted
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Workload
 else:  # on a node these files lie in one folder, without the package
+    import dynamic_batch
     import parallel
     import ranks
     from feed import Wanted
@@ -36,14 +37,35 @@ class Training:
             range(len(self.data)), self.strategy.data_size, self.strategy.data_rank, seed=settings.seed
         )
         self.epoch = self.step = self.taken = 0  # `taken`: samples of this epoch that this rank has had
+        rule = dynamic_batch.of(settings)
+        self.dynamic = None if rule is None else dynamic_batch.DynamicBatch(rule)
         self.losses: dict[str, float] = {}
         self.evaluated: dict[str, float] = {}
 
     @property
+    def batch(self) -> int:
+        """Samples of a micro-batch of one rank, as it is now."""
+        return self.settings.batch if self.dynamic is None else self.dynamic.batch
+
+    @property
     def total_steps(self) -> int:
-        """How many steps the whole training has."""
-        an_epoch = -(-self.sampler.num_samples // (self.settings.batch * self.settings.accumulation))
-        return self.settings.steps or an_epoch * self.settings.epochs
+        """How many steps the whole training has, if the batch stays as it is now."""
+        if self.settings.steps:
+            return self.settings.steps
+        samples: int = self.sampler.num_samples
+        a_step = self.batch * self.settings.accumulation
+        epochs_after = self.settings.epochs - self.epoch - 1
+        return self.step + -(-(samples - self.taken) // a_step) + epochs_after * -(-samples // a_step)
+
+    def adapt(self, samples_per_s: float) -> str:
+        """Let the batch follow the throughput, by the mean of what all ranks say; every rank must call it.
+
+        What was changed, empty where nothing was; after a change `plan` is to be asked again.
+        """
+        if self.dynamic is None:
+            return ""
+        reading = torch.tensor(samples_per_s, dtype=torch.float64, device=self.group.device)
+        return self.dynamic.update(self.group.mean(reading))
 
     @property
     def begun_epochs(self) -> int:
@@ -58,7 +80,7 @@ class Training:
     def plan(self) -> Iterator[list[Wanted]]:
         """This rank's micro-batches of each step, from where the training stands to its end, epoch after epoch."""
         epoch, taken = self.epoch, self.taken
-        size = self.settings.batch
+        size = self.batch
         mine = self._order(epoch)
         for _ in range(self.step, self.total_steps):
             if taken >= len(mine):
@@ -77,7 +99,8 @@ class Training:
         if self.is_epoch_over:
             self.epoch, self.taken = self.epoch + 1, 0
         loss = self.strategy.gradients(parts)
-        self.strategy.step(self.settings.lr * self._schedule())
+        factor = 1.0 if self.dynamic is None else self.dynamic.lr_factor
+        self.strategy.step(self.settings.lr * factor * self._schedule())
         self.step += 1
         self.taken += sum(len(part[0]) for part in parts)
         return loss
@@ -101,6 +124,7 @@ class Training:
             "epoch": self.epoch,
             "step": self.step,
             "taken_by_all": self.taken * self.strategy.data_size,
+            "dynamic_batch": None if self.dynamic is None else self.dynamic.state(),
             "losses": self.losses,
             "evaluated": self.evaluated,
             "random": [ranks.to_tensor(own) for own in self.group.gather(ranks.to_bytes(self._random()))],
@@ -129,6 +153,8 @@ class Training:
         self.strategy.load(state)
         self.epoch, self.step, self.losses = state["epoch"], state["step"], state["losses"]
         self.evaluated = state.get("evaluated", {})
+        if self.dynamic is not None and state.get("dynamic_batch"):
+            self.dynamic.load(state["dynamic_batch"])
         self.taken = state["taken_by_all"] // self.strategy.data_size
         if len(state["random"]) == self.group.world_size:
             self._set_random(state["random"][self.group.rank])

@@ -4,6 +4,7 @@ Run by a Python that has torch, with nodectl/workloads on its path, in a network
 to be counted. The second rank is a fork: torch is imported once.
 """
 
+import io
 import json
 import os
 import sys
@@ -16,10 +17,20 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
+    from nodectl.workloads import options, ranks
     from nodectl.workloads.compression import Compression, Compressor
+    from nodectl.workloads.feed import Feed
+    from nodectl.workloads.training import Training
+    from nodectl.workloads.transformer import Transformer
 else:  # on a node these files lie in one folder, without the package
+    import options
+    import ranks
     from compression import Compression, Compressor
+    from feed import Feed
+    from training import Training
+    from transformer import Transformer
 
+TINY = ("--d-model=32", "--layers=1", "--heads=2", "--seq=4", "--samples=64", "--batch=4", "--device=cpu", "--lr=0.01")
 WIDTH, BATCH = 256, 32
 STEPS = 24
 KINDS = {
@@ -120,7 +131,7 @@ class Eight(nn.Module):  # type: ignore[misc]  # torch is not there where mypy r
 def eight(feedback: bool) -> float:
     """How far the worst of them is from 3 when one of eight is sent."""
     wrapped, optimizer, _ = trainer(Compression("topk", ratio=0.125, feedback=feedback), Eight(), 0.02)
-    for step in range(400):
+    for step in range(300):
         optimizer.zero_grad()
         wrapped(1 - 2 * (step % 2)).backward()
         optimizer.step()
@@ -131,6 +142,73 @@ def refused(how: Any, world_size: int, precision: str = "fp32") -> str:
     try:
         how.check(world_size, precision)
     except ValueError as error:
+        return str(error)
+    return ""
+
+
+def training(rank: int, *arguments: str) -> Any:
+    """The transformer's, as its program makes it."""
+    group = ranks.Ranks(rank, 2, rank, torch.device("cpu"), "gloo", ("here", "here"))
+    workload = Transformer()
+    return Training(workload, options.parse(workload, [*TINY, *arguments]), group)
+
+
+def steps(made: Any, count: int) -> list[float]:
+    """So many more; their losses on this rank."""
+    arriving = Feed(made.data, made.settings, made.group.device).steps(made.plan())
+    return [made.train_step(next(arriving)[1]).item() for _ in range(count)]
+
+
+def goes_on(rank: int, *arguments: str) -> dict[str, Any]:
+    """Whether 3 steps and, restored, 3 more are 6 steps; and the summary of what was sent."""
+    whole = training(rank, *arguments)
+    losses = steps(whole, 6)
+    half = training(rank, *arguments)
+    first = steps(half, 3)
+    # what is saved is the first rank's
+    blob = io.BytesIO()
+    torch.save(half.state(), blob)
+    again = training(rank, *arguments)
+    data = half.group.broadcast(blob.getvalue() if rank == 0 else None)
+    again.restore(torch.load(io.BytesIO(data), weights_only=True))
+    return {"same": losses == first + steps(again, 3), **whole.strategy.compression}
+
+
+def dynamic(rank: int) -> dict[str, Any]:
+    """The batch after readings of which the ranks' differ, what was said, the learning rate, and all that restored."""
+    arguments = ("--dynamic-batch", "--dynamic-start=4", "--dynamic-min=2", "--dynamic-max=8", "--dynamic-window=2")
+    made = training(rank, *arguments, "--epochs=2")
+    before = made.total_steps
+    sizes = [made.batch]
+    steps(made, 2)
+    # on average 100, 100, 130; the second rank alone would see no change
+    said = [
+        made.adapt(reading) for reading in ((100, 90, 160)[i] if rank == 0 else (100, 110, 100)[i] for i in range(3))
+    ]
+    steps(made, 1)
+    sizes.append(made.batch)
+    state = made.state()
+    again = training(rank, *arguments, "--epochs=2")
+    again.restore(state)
+    # 2 x 4 and 8 of 32 samples of the first epoch are done
+    left = [sum(len(part.indices) for part in parts) for parts in again.plan()]
+    return {
+        "sizes": sizes,
+        "said": said,
+        "lr": made.strategy.optimizer.param_groups[0]["lr"],
+        "before": before,
+        "total": again.total_steps,
+        "restored": again.batch,
+        "left": left,
+        "readings": again.dynamic.readings,
+    }
+
+
+def exits(rank: int, *arguments: str) -> str:
+    """What is said instead of training so."""
+    try:
+        training(rank, *arguments)
+    except SystemExit as error:
         return str(error)
     return ""
 
@@ -162,6 +240,13 @@ def main() -> None:
             "ratio": refused(Compression("topk", ratio=1.5), 2),
             "threshold": refused(Compression("threshold", threshold=0.0), 2),
             "none": refused(Compression("topk", feedback=False), 2, "fp16"),
+        },
+        "goes on": goes_on(rank, "--compress=topk", "--compress-ratio=0.1", "--accumulation=2", "--bucket-mb=0.01"),
+        "plain goes on": goes_on(rank, "--bucket-view", "--static-graph"),
+        "dynamic": dynamic(rank),
+        "exits": {
+            "static": exits(rank, "--static-graph", "--accumulation=2"),
+            "ratio": exits(rank, "--compress=topk", "--compress-ratio=0.7"),
         },
         "failing": failing(),
     }

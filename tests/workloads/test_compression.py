@@ -1,4 +1,4 @@
-"""Gradient compression between two ranks over gloo: what is sent, what it does to the loss, what a resume keeps."""
+"""Two ranks over gloo: compression (what is sent, what it does to the loss, what a resume keeps), a dynamic batch."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import pytest
 
 from nodectl import workloads
 from tests.torch_venv import torch_venv
+from tests.workloads.test_transformer import run
 
 _RANKS = Path(__file__).with_name("compression_ranks.py")
 _LOSSY = ("powersgd", "topk", "threshold")
@@ -83,3 +84,35 @@ def test_what_cannot_be_is_refused_with_the_rule(told: dict[str, Any], case: str
 
 def test_a_failure_on_the_way_reaches_the_training(told: dict[str, Any]) -> None:
     assert "object is not callable" in told["failing"]
+
+
+def test_the_options_reach_the_training_and_its_checkpoint(told: dict[str, Any]) -> None:
+    plain, topk = told["plain goes on"], told["goes on"]
+    assert plain["same"] is True and plain["kind"] == "none" and plain["ratio"] == 1
+    assert topk["same"] is True and topk["kind"] == "topk" and topk["ratio"] > 4
+    # gradients of two passes met once: a training of the same model sends as much a step
+    assert topk["plain_bytes_per_step"] == plain["plain_bytes_per_step"] > topk["bytes_per_step"]
+
+
+def test_ranks_agree_on_the_batch_by_the_mean_of_what_they_say(told: dict[str, Any]) -> None:
+    dynamic = told["dynamic"]
+    assert dynamic["sizes"] == [4, 8] and dynamic["said"][:2] == ["", ""]
+    assert dynamic["said"][2].startswith("batch 4 -> 8 a rank: 115.0 samples/s on average of the last 2, 100.0 before")
+    assert dynamic["lr"] == pytest.approx(0.02)
+
+
+def test_a_changed_batch_is_resumed_and_ends_where_the_samples_do(told: dict[str, Any]) -> None:
+    dynamic = told["dynamic"]
+    assert (dynamic["restored"], dynamic["readings"]) == (8, [100, 100, 130])
+    # 16 of the first epoch's 32 samples a rank are left, then 32
+    assert dynamic["left"] == [8] * 6 and dynamic["before"] == 16 and dynamic["total"] == 3 + 6
+
+
+@pytest.mark.parametrize(("case", "rule"), [("static", "meet in the last of a step only"), ("ratio", "below 1/2")])
+def test_options_that_exclude_each_other_end_the_program(told: dict[str, Any], case: str, rule: str) -> None:
+    assert rule in told["exits"][case]
+
+
+def test_one_rank_has_nobody_to_send_to() -> None:
+    done = run("--compress", "bf16")
+    assert done.returncode == 1 and "--compress bf16 is for gradients that ranks send each other" in done.stderr
