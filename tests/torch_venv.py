@@ -21,3 +21,13 @@ def torch_venv() -> str:
         if python.exists() and subprocess.run([python, "-c", _HAS_TORCH], check=False).returncode == 0:
             return place
     pytest.skip(f"no torch in any of {', '.join(places)}: name an environment that has it in NODECTL_TEST_TORCH")
+
+
+@lru_cache(maxsize=1)
+def vision_venv() -> str:
+    """The same, where it has torchvision too; the test is skipped where it has not."""
+    place = torch_venv()
+    ask = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torchvision') is None)"
+    if subprocess.run([f"{place}/bin/python", "-c", ask], check=False).returncode:
+        pytest.skip(f"no torchvision in {place}: `make setup` fills the lab's share with it")
+    return place

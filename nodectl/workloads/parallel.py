@@ -106,8 +106,10 @@ class Strategy:
 
     def predict(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         """The model's answer without gradients, as it is now."""
+        self.model.eval()
         with torch.no_grad(), self.autocast():
             answer: torch.Tensor = self.model(*inputs)
+        self.model.train()
         return answer
 
     def state(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nodectl.workloads import dynamic_batch, parallel, ranks
     from nodectl.workloads.feed import Wanted
     from nodectl.workloads.settings import Settings
-    from nodectl.workloads.workload import Batch, Workload
+    from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import dynamic_batch
     import parallel
@@ -29,6 +29,7 @@ class Training:
         self.parallel = parallel.check(settings, group.world_size)
         self.precision = pick_precision(settings.precision, group.device)
         self.data = workload.data(settings)
+        _agree(group, self.data)
         torch.manual_seed(settings.seed)
         self.strategy = parallel.make(self.parallel, workload, settings, group, self.precision)
         # dropout differs between those who have different samples, the weights do not
@@ -170,6 +171,15 @@ class Training:
             torch.cuda.set_rng_state(state, self.group.device)
         else:
             torch.set_rng_state(state)
+
+
+def _agree(group: ranks.Ranks, data: Data) -> None:
+    """SystemExit where a rank has found other data than the first: each would train on what the others do not know."""
+    found = [own.decode() for own in group.gather(f"{data.words} of {len(data)} samples".encode())]
+    for rank, own in enumerate(found):
+        if own != found[0]:
+            places = f"rank {rank} on {group.hostnames[rank]}: {own}; rank 0 on {group.hostnames[0]}: {found[0]}"
+            raise SystemExit(f"the ranks do not have the same data ({places}): put it on every host, at the same place")
 
 
 def pick_precision(wanted: str, device: torch.device) -> str:

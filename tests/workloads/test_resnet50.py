@@ -1,0 +1,100 @@
+"""resnet50: CIFAR-10 in its published forms, what the network is shown, and the accuracy that is told."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl import workloads
+from tests.torch_venv import vision_venv
+from tests.workloads.cifar_files import COUNT, label, picture
+
+CHECKS = Path(__file__).with_name("resnet_checks.py")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("cifar")
+    done = subprocess.run(
+        [f"{vision_venv()}/bin/python", str(CHECKS), str(folder)],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": next(iter(workloads.__path__)), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.mark.parametrize("form", ["py", "bin"])
+def test_a_published_form_is_read_wherever_it_lies(told: dict[str, Any], form: str) -> None:
+    expected = [[label(number) for number in range(6 * COUNT)], picture(7)[2 * 1024 + 31 * 32 + 30]]
+    assert [told["forms"][form][place] for place in ("unpacked", "packed", "itself")] == [expected] * 3
+
+
+@pytest.mark.parametrize("form", ["py", "bin"])
+def test_a_broken_form_is_refused_by_name_and_is_not_taken_for_none(told: dict[str, Any], form: str) -> None:
+    found = told["forms"]
+    assert found["none"] is True and "data_batch_3" in found[form]["cut"]
+    assert "data_batch_3" in found[form]["missing"] and "is missing" in found[form]["missing"]
+    assert "unpack CIFAR-10 anew, or name another folder by --data" in found[form]["refused"]
+    assert "cifar-10-python.tar.gz" in found["torn"] and "a label is 10" in found["label"]
+
+
+def test_a_pickle_calls_nothing(told: dict[str, Any]) -> None:
+    assert "it asks for os.system" in told["forms"]["evil"]
+
+
+def test_a_picture_is_cropped_flipped_and_normalised_as_the_article_says(told: dict[str, Any]) -> None:
+    shown = told["shown"]
+    assert shown["by_hand"] < 1e-6 and shown["test"] < 1e-6 and shown["labels"] is True
+    # 162 cases in 162,000 pictures: none is rarer or more frequent than chance makes it
+    assert 850 < shown["fewest_and_most"][0] < shown["fewest_and_most"][1] < 1150
+    assert shown["first"] is True and shown["channels_last"] is True
+
+
+def test_chance_is_of_seed_epoch_and_picture_alone(told: dict[str, Any]) -> None:
+    shown, course = told["shown"], told["course"]
+    assert shown["same"] is True and shown["other_epoch"] > 0.1 and shown["other_seed"] > 0.1
+    # in the middle of the second epoch, and with another number of loader processes
+    assert course["resumed"] is True and course["epochs"] == 2
+
+
+def test_channels_last_is_a_layout_and_another_rounding(told: dict[str, Any]) -> None:
+    assert told["course"]["channels_last"] is True and told["course"]["close"] < 1e-3
+
+
+def test_flops_and_parameters_are_torchs_own_count(told: dict[str, Any]) -> None:
+    for layers, parameters in (("18", 11_181_642), ("50", 23_528_522)):
+        ours, torchs, count = told["counted"][layers]
+        assert ours == torchs > 1e8 and count == parameters
+    assert told["course"]["blocks"] == [4, 16]
+
+
+def test_every_test_picture_counts_once_and_every_rank_asks_as_often(told: dict[str, Any]) -> None:
+    shared = told["shared"]
+    assert (shared["len"], shared["calls"]) == (16, [3, 3, 3]) and shared["right"] == shared["threes"] > 0
+
+
+def test_without_torchvision_it_says_what_to_do(told: dict[str, Any]) -> None:
+    assert "needs torchvision" in told["refused"]["missing"] and "nodectl provision" in told["refused"]["missing"]
+
+
+def test_two_ranks_learn_and_every_line_says_on_what(told: dict[str, Any]) -> None:
+    lines, summary = told["two_ranks"]["lines"][:-1], json.loads(told["two_ranks"]["lines"][-1])
+    assert all(line.endswith(" on synthetic pictures") for line in lines) and summary["data"] == "synthetic pictures"
+    figures = [float(line.split("test accuracy ")[1].split()[0]) for line in lines if "test accuracy" in line]
+    # 128 test pictures of ten classes: chance is right in 13
+    assert len(figures) == 2 and summary["test_accuracy"] == pytest.approx(figures[-1], abs=1e-4) and figures[-1] > 0.4
+    assert summary["world_size"] == 2 and summary["last_loss"] < summary["first_loss"]
+
+
+def test_ranks_with_other_data_are_refused(told: dict[str, Any]) -> None:
+    other = told["two_ranks"]
+    assert other["child"] == 0 and "rank 1" in other["other"] and "CIFAR-10 of 20 samples" in other["other"]
