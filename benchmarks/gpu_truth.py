@@ -1,14 +1,17 @@
-"""The gemm and hbm probes against loops written by hand, on the first GPU of this machine: turn by turn, in one call.
+"""All that nodectl does on a node's GPUs, in one call: its probes, NCCL, and a training, against loops written by hand.
 
-    python3 benchmarks/gpu_truth.py [--rounds 3] [--precisions bf16,fp16,tf32,fp8]
+    python3 benchmarks/gpu_truth.py [--rounds 3] [--precisions bf16,fp16,tf32,fp8] [--only gemm,hbm,sdc,copies,nccl,llm]
 
 It runs with any Python that has torch, and needs nothing else of nodectl. The probes run as on a node, a process each
-time, on all GPUs at once; the loops are `torch.matmul(a, b, out=out)`, at the best of a few shapes tuned here, and
-`b.copy_(a)` on arrays of 4 GiB, both timed by CUDA events. The last line is one JSON object: `ratios` are the probe's
-figure over the loop's, the medians of all rounds, so more is better; below 0.95 the exit status is 1. Before it stands
-the table for docs/truth.md. `sdc_busy` is the part of its time that the sdc probe keeps a GPU at work: its rounds,
-times what the GPU needs for one. What a device or a torch lacks is said and left out. Without a GPU nothing is, and
-the exit status is 0. `--device cpu` compares products on processors.
+time. gemm and hbm measure all GPUs at once and are held, on the first GPU and turn by turn, against `torch.matmul(a,
+b, out=out)`, at the best of a few shapes tuned here, and `b.copy_(a)` on arrays of 4 GiB, both timed by CUDA events.
+`llm` is held against benchmarks/llm_loop.py, a training of the same sizes on all GPUs. h2d, p2p and NCCL's all-reduce
+over the node's GPUs stand for themselves. The last line is one JSON object: `ratios` are ours over the loop's, the
+medians of all rounds, so more is better; below 0.95 the exit status is 1, and so it is where a part failed, which does
+not end the others. Before it stands the table for docs/truth.md. `sdc_busy` is the part of its time that the sdc probe
+keeps a GPU at work: its rounds, times what the GPU needs for one. What a device or a torch lacks is said and left out.
+Without a GPU nothing is measured, and the exit status is 0. `--device cpu` compares products and a small training on
+processors.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import truth_gpu
+from truth_gpu import Row
+
 _PAYLOAD = Path(__file__).resolve().parent.parent / "nodectl" / "payload"
 _RUN = _PAYLOAD / "run.py"
 _LEAST = 0.95
@@ -38,6 +44,9 @@ _SHAPES = {
     "cpu": ((512, 512, 512), (1024, 1024, 1024)),
 }
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
+
+# a name, the probe, the loop
+_Case = tuple[str, Callable[[], float], Callable[[], float]]
 
 
 def _texts(output: str | bytes) -> list[bytes]:
@@ -65,27 +74,99 @@ def main() -> int:
         return _without(document, f"torch {torch.__version__} sees no GPU")
     where = torch.device(options.device, 0) if options.device == "cuda" else torch.device("cpu")
     document |= {"torch": str(torch.__version__), "device": _name(torch, where)}
-    pairs: dict[str, list[tuple[float, float]]] = {}
-    for number in range(options.rounds):
-        for name, probe, loop in _cases(torch, where, options):
-            try:
-                pair = probe(), loop()
-            except _LackingError as error:
-                print(f"{name}: {error}", flush=True)
-                continue
-            finally:
-                _give_back(torch, where)
-            pairs.setdefault(name, []).append(pair)
-            print(f"round {number + 1}  {name:<10}  probe {pair[0]:9.2f}  loop {pair[1]:9.2f}", flush=True)
-    medians = {name: [statistics.median(each) for each in zip(*rows, strict=True)] for name, rows in pairs.items()}
-    ratios = {name: round(probe / loop, 4) for name, (probe, loop) in medians.items()}
-    document |= {"ratios": ratios, "medians": {name: [round(each, 3) for each in two] for name, two in medians.items()}}
-    document["units"] = "TFLOP/s, GB/s for hbm; the probe's, the loop's"
-    if where.type == "cuda":
-        document["sdc_busy"] = round(_sdc_busy(torch, where, options), 3)
-    _print_table(document, medians)
+    rows: list[Row] = []
+    failed: dict[str, str] = {}
+    for name in options.only:
+        try:
+            rows += _PARTS[name](torch, where, options)
+        except _LackingError as error:
+            print(f"{name}: {error}", flush=True)
+        except (RuntimeError, OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+            failed[name] = str(error)
+            print(f"{name}: FAILED: {error}", flush=True)
+        _give_back(torch, where)
+    ratios = {row.name: round(row.value / row.loop, 4) for row in rows if row.loop}
+    document |= {"ratios": ratios, "gpus": _count(torch, where), "failed": failed}
+    document["rows"] = [{"name": row.name, "value": round(row.value, 3), "unit": row.unit} for row in rows]
+    _print_table(document, rows)
     print(json.dumps(document))
-    return int(any(ratio < _LEAST for ratio in ratios.values()))
+    return int(bool(failed) or any(ratio < _LEAST for ratio in ratios.values()))
+
+
+def _count(torch: Any, where: Any) -> int:
+    return int(torch.cuda.device_count()) if where.type == "cuda" else 0
+
+
+def _compared(
+    cases: Iterator[tuple[str, Callable[[], float], Callable[[], float]]], rounds: int, unit: str
+) -> list[Row]:
+    """The medians of probe and loop, which take turns."""
+    rows = []
+    for name, probe, loop in cases:
+        pairs: list[tuple[float, float]] = []
+        try:
+            for number in range(rounds):
+                pairs.append((probe(), loop()))
+                print(
+                    f"round {number + 1}  {name:<10}  probe {pairs[-1][0]:9.2f}  loop {pairs[-1][1]:9.2f}", flush=True
+                )
+        except _LackingError as error:
+            print(f"{name}: {error}", flush=True)
+            continue
+        ours, loops = (statistics.median(each) for each in zip(*pairs, strict=True))
+        rows.append(Row(name, ours, unit, loops))
+    return rows
+
+
+def _gemm(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
+    return _compared(_products(torch, where, options), options.rounds, "TFLOP/s")
+
+
+def _hbm(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
+    _need_gpus(where)
+
+    def loop() -> float:
+        rate = _copies(torch, where, options.seconds)
+        _give_back(torch, where)
+        return rate
+
+    return _compared(iter([("hbm", _probed("hbm", options), loop)]), options.rounds, "GB/s")
+
+
+def _sdc(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
+    _need_gpus(where)
+    return [Row("sdc", _sdc_busy(torch, where, options), "of its time at work")]
+
+
+def _between(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
+    _need_gpus(where)
+    return list(truth_gpu.copies(_said, options.seconds, _count(torch, where)))
+
+
+def _collectives(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
+    if _count(torch, where) < 2:
+        raise _LackingError("a collective needs two GPUs")
+    return list(truth_gpu.collectives(_said, _count(torch, where)))
+
+
+def _training(torch: Any, where: Any, options: argparse.Namespace) -> list[Row]:
+    memory = int(torch.cuda.mem_get_info(where)[1]) if where.type == "cuda" else 0
+    return list(truth_gpu.training(where.type, _count(torch, where), memory))
+
+
+_PARTS: dict[str, Callable[[Any, Any, argparse.Namespace], list[Row]]] = {
+    "gemm": _gemm,
+    "hbm": _hbm,
+    "sdc": _sdc,
+    "copies": _between,
+    "nccl": _collectives,
+    "llm": _training,
+}
+
+
+def _need_gpus(where: Any) -> None:
+    if where.type != "cuda":
+        raise _LackingError("a processor has none of it")
 
 
 def _options() -> argparse.Namespace:
@@ -96,7 +177,13 @@ def _options() -> argparse.Namespace:
         "--precisions", help="default: bf16,fp16,tf32,fp8 as far as the GPU has them; fp32 on processors"
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    return parser.parse_args()
+    parser.add_argument("--only", help=f"parts by comma; default: all of {','.join(_PARTS)}")
+    options = parser.parse_args()
+    options.only = options.only.split(",") if options.only else list(_PARTS)
+    unknown = [name for name in options.only if name not in _PARTS]
+    if unknown:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(_PARTS)}")
+    return options
 
 
 class _LackingError(Exception):
@@ -109,14 +196,13 @@ def _give_back(torch: Any, where: Any) -> None:
         torch.cuda.empty_cache()
 
 
-def _print_table(document: Mapping[str, object], medians: Mapping[str, Sequence[float]]) -> None:
-    print(
-        f"\n{document['device']}, torch {document['torch']}:\n\n| probe | probe's | loop's | ratio |\n|---|---|---|---|"
-    )
-    for name, (probe, loop) in medians.items():
-        print(f"| `{name}` | {probe:.1f} | {loop:.1f} | {probe / loop:.3f} |")
-    if "sdc_busy" in document:
-        print(f"| `sdc` | at work {document['sdc_busy']} of its time | | |")
+def _print_table(document: Mapping[str, object], rows: Sequence[Row]) -> None:
+    gpus = f"{document['gpus']} x " if document["gpus"] else ""
+    print(f"\n{gpus}{document['device']}, torch {document['torch']}:\n")
+    print("| | measured | by hand | ratio | |\n|---|---|---|---|---|")
+    for row in rows:
+        beside = f"{row.loop:.4g} | {row.value / row.loop:.3f}" if row.loop else "|"
+        print(f"| `{row.name}` | {row.value:.4g} {row.unit} | {beside} | {row.more} |")
     print()
 
 
@@ -130,10 +216,8 @@ def _name(torch: Any, where: Any) -> str:
     return str(torch.cuda.get_device_name(where)) if where.type == "cuda" else "cpu"
 
 
-def _cases(
-    torch: Any, where: Any, options: argparse.Namespace
-) -> Iterator[tuple[str, Callable[[], float], Callable[[], float]]]:
-    """(name, the probe, the loop) of what this device has."""
+def _products(torch: Any, where: Any, options: argparse.Namespace) -> Iterator[_Case]:
+    """What this device may have."""
     wanted = options.precisions or ("bf16,fp16,tf32,fp8" if where.type == "cuda" else "fp32")
     for precision in wanted.split(","):
         yield (
@@ -141,8 +225,6 @@ def _cases(
             _probed("gemm", options, f"--precisions={precision}"),
             _Products(torch, where, precision, options.seconds),
         )
-    if where.type == "cuda":
-        yield "hbm", _probed("hbm", options), lambda: _copies(torch, where, options.seconds)
 
 
 def _probed(name: str, options: argparse.Namespace, *args: str) -> Callable[[], float]:
@@ -151,7 +233,7 @@ def _probed(name: str, options: argparse.Namespace, *args: str) -> Callable[[], 
     def run() -> float:
         (measured,) = _events(name, "measured", options, *args)
         if measured["wrong"]:
-            raise SystemExit(f"probe {name}: {measured['wrong']} wrong elements")
+            raise RuntimeError(f"probe {name}: {measured['wrong']} wrong elements")
         return float(statistics.median(measured["rates"]))
 
     return run
@@ -160,22 +242,30 @@ def _probed(name: str, options: argparse.Namespace, *args: str) -> Callable[[], 
 def _events(name: str, kind: str, options: argparse.Namespace, *args: str) -> list[dict[str, Any]]:
     """What the probe says of the first GPU, or of a processor; _LackingError where it lacks what is measured."""
     wishes = [f"--seconds={options.seconds}", f"--runs={_RUNS}", f"--deadline={_DEADLINE_S}"]
+    said = _said(f"probes.device.{name}", "measure", *wishes, *args)
+    own = [event for event in said if event.get("gpu") in (None, 0)]
+    lacking = [event["text"] for event in own if event["event"] == "lacks"]
+    found = [event for event in own if event["event"] == kind]
+    if lacking:
+        raise _LackingError(lacking[0])
+    if not found:
+        raise RuntimeError(f"probe {name} said nothing: {said}")
+    return found[:1]
+
+
+def _said(module: str, *words: str) -> list[dict[str, Any]]:
+    """All events of a program of the payload; RuntimeError with its words where it fails."""
     done = subprocess.run(
-        [sys.executable, str(_RUN), f"probes.device.{name}", "measure", *wishes, *args],
+        [sys.executable, str(_RUN), module, *words],
         capture_output=True,
         text=True,
         timeout=_DEADLINE_S + 100,
         check=False,
     )
-    said = [json.loads(text) for text in _texts(done.stdout)]
-    own = [event for event in said if event.get("gpu") in (None, 0)]
-    lacking = [event["text"] for event in own if event["event"] == "lacks"]
-    found = [event for event in own if event["event"] == kind]
-    if lacking and not done.returncode:
-        raise _LackingError(lacking[0])
-    if done.returncode or not found:
-        raise SystemExit(f"probe {name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return found[:1]
+    said: list[dict[str, Any]] = [json.loads(text) for text in _texts(done.stdout)]
+    if done.returncode:
+        raise RuntimeError(f"{module} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return said
 
 
 def _sdc_busy(torch: Any, where: Any, options: argparse.Namespace) -> float:

@@ -26,11 +26,52 @@ def run(*args: str, **environment: str) -> tuple[int, list[str]]:
 
 
 def test_what_the_device_lacks_is_left_out_and_the_rest_is_compared() -> None:
-    _, lines = run("--device=cpu", "--rounds=1", "--seconds=0.02", "--precisions=fp32,fp8")
+    _, lines = run("--device=cpu", "--rounds=1", "--seconds=0.02", "--precisions=fp32,fp8", "--only=gemm,hbm,nccl")
     document = json.loads(lines[-1])
+    assert document["failed"] == {} and "nccl: a collective needs two GPUs" in lines
     assert set(document["ratios"]) == {"gemm_fp32"} and document["ratios"]["gemm_fp32"] > 0
     assert "gemm_fp8: a processor has no fp8" in lines
     assert any(line.startswith("| `gemm_fp32` |") for line in lines)
+
+
+def python(script: str, **environment: str) -> str:
+    """What it prints, on GPUs that are none."""
+    done = subprocess.run(
+        [f"{torch_venv()}/bin/python", "-B", "-c", script, str(PROGRAM.parent)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(FAKE),
+            # threads that wait for each other on a busy machine measure only that
+            "OMP_NUM_THREADS": "1",
+            "NODECTL_FAKE_PAYLOAD": str(payload_dir().parent),
+            **environment,
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+BESIDE = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import gpu_truth, truth_gpu
+rows = [*truth_gpu.copies(gpu_truth._said, 0.02, 2), *truth_gpu.collectives(gpu_truth._said, 2, "gloo", (8192, 65536))]
+print(json.dumps([[row.name, row.value, row.unit] for row in rows]))
+"""
+
+
+def test_copies_and_collectives_stand_for_themselves() -> None:
+    """Copies between GPUs that are none, and an all-reduce by gloo instead of NCCL."""
+    rows = json.loads(python(BESIDE, NODECTL_FAKE_GPUS="2"))
+    names = [name for name, value, unit in rows if value > 0 and unit.startswith("GB/s")]
+    ways = [f"p2p ({way}, {how})" for way in ("direct", "staged") for how in ("one direction", "both directions")]
+    sizes = [f"nccl (all_reduce, {size} KiB)" for size in (8, 64)]
+    assert names[-6:] == [*ways, *sizes]
+    assert {name for name in names[:-6] if "to the GPU" in name} and len(names) == len(rows)
 
 
 BUSY = """
@@ -43,22 +84,7 @@ print(gpu_truth._sdc_busy(torch, torch.device("cpu"), argparse.Namespace(seconds
 
 def test_how_busy_sdc_keeps_a_gpu() -> None:
     """Of a GPU that is none: its rounds are a processor's, and so is the time of one."""
-    done = subprocess.run(
-        [f"{torch_venv()}/bin/python", "-B", "-c", BUSY, str(PROGRAM.parent)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(FAKE),
-            "NODECTL_FAKE_GPUS": "1",
-            # threads that wait for each other on a busy machine measure only that
-            "OMP_NUM_THREADS": "1",
-            "NODECTL_FAKE_PAYLOAD": str(payload_dir().parent),
-        },
-    )
-    assert 0.02 < float(done.stdout) < 5
+    assert 0.02 < float(python(BUSY, NODECTL_FAKE_GPUS="1")) < 5
 
 
 def test_without_a_gpu_nothing_is_measured() -> None:
