@@ -224,23 +224,35 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
 _SIZES = re.compile(r"op\.preamble\.length .{0,40}?(\d+) vs (\d+)")
 
 
-def _elements(call: str) -> int:
-    """How many elements the sizes at the end of a call's words make."""
-    return sum(math.prod(map(int, re.findall(r"\d+", each))) for each in re.findall(r"\[([\d, ]+)\]", call))
+# by torch's names of types; what is not here, has four bytes
+_TYPE_BYTES = {
+    **dict.fromkeys(("Bool", "Byte", "Char", "Float8_e4m3fn", "Float8_e5m2"), 1),
+    **dict.fromkeys(("BFloat16", "Half", "Short"), 2),
+    **dict.fromkeys(("ComplexFloat", "Double", "Long"), 8),
+}
+
+
+def _bytes(call: str) -> int:
+    """How many bytes the sizes and the type in a call's words make."""
+    elements = sum(math.prod(map(int, re.findall(r"\d+", each))) for each in re.findall(r"\[([\d, ]+)\]", call))
+    return elements * _TYPE_BYTES.get(call.rpartition(" of type ")[2], 4)
+
+
+def _words(call: Mapping[str, Any]) -> str:
+    """A collective as it is told, and compared."""
+    types = f" of type {call['types']}" if call.get("types") else ""
+    return f"{call['collective']} number {call['number']} of sizes {call['sizes']}{types}"
 
 
 def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
     """Of ranks that called different things, the one that differs from most, by torch's flight recorder."""
-    calls = [
-        (host, rank, f"{call['collective']} number {call['number']} of sizes {call['sizes']}")
-        for host, rank, call in _calls(words)
-    ]
+    calls = [(host, rank, _words(call)) for host, rank, call in _calls(words)]
     counts = Counter(call for _, _, call in calls)
     lines = [f"flight recorder: rank {rank} called {call}" for _, rank, call in calls][:_MOST_NAMED]
     own = next((call for _, rank, call in calls if rank == cause.rank), "")
     if not own and len(counts) == 2:  # it was aborted, and gloo's words tell which of the two sizes it had itself
         got = _SIZES.search(cause.message)
-        by_size = sorted(counts, key=_elements, reverse=got is not None and int(got[1]) < int(got[2]))
+        by_size = sorted(counts, key=_bytes, reverse=got is not None and int(got[1]) < int(got[2]))
         counts[by_size[0]] += 1 if got else 0
     usual = counts.most_common(2)
     if len(usual) == 2 and usual[0][1] > usual[1][1]:

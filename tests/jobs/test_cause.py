@@ -120,18 +120,21 @@ def test_where_all_waited_the_flight_recorder_tells_who_is_behind() -> None:
 
 
 def test_of_different_calls_the_odd_one_is_named() -> None:
-    def mismatch(rank: int, sizes: str) -> dict[str, Any]:
-        call = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes}
+    def mismatch(rank: int, sizes: str, types: str = "Float") -> dict[str, Any]:
+        call = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes, "types": types}
         found = failure("exception", 100.0 + rank, rank, "RuntimeError: op.preamble.length <= op.nbytes. 8 vs 4")
         return found | {"class": "collective_mismatch", "flight": {"0": call}}
 
     words = [host(place, mismatch(place, "[[9000]]" if place == 2 else "[[4]]")) for place in range(3)]
     assert failures_of(words, [])[0].rank == 2
+    words = [host(place, mismatch(place, "[[4]]", "Double" if place == 1 else "Float")) for place in range(3)]
+    first = failures_of(words, [])[0]
+    assert first.rank == 1 and "of sizes [[4]] of type Double; 2 other ranks" in first.message
 
 
 def test_of_two_calls_gloos_words_tell_which_the_aborted_rank_made() -> None:
-    def call(rank: int, sizes: str) -> dict[str, Any]:
-        last = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes}
+    def call(rank: int, sizes: str, types: str = "Float") -> dict[str, Any]:
+        last = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes, "types": types}
         return failure("communication", 100.5, rank, GLOO, flight={"0": last})
 
     aborted = failure("exception", 100.0, 0, "gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 6000 vs 4")
@@ -139,6 +142,8 @@ def test_of_two_calls_gloos_words_tell_which_the_aborted_rank_made() -> None:
     for large, small in ((1, 2), (2, 1)):
         words = [host(0, aborted), host(large, call(large, "[[9000]]")), host(small, call(small, "[[4]]"))]
         assert failures_of(words, [])[0].rank == large
+    wide, narrow = host(1, call(1, "[[4]]", "Double")), host(2, call(2, "[[4]]", "BFloat16"))
+    assert failures_of([host(0, aborted), wide, narrow], [])[0].rank == 1
 
 
 def test_an_xid_explains_ranks_that_waited_in_vain() -> None:

@@ -253,7 +253,7 @@ def test_the_gpu_of_a_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 ENTRY = {
     "collective_seq_id": 7, "profiling_name": "nccl:all_reduce", "process_group": ("0", "default_pg"),
-    "state": "scheduled", "input_sizes": [[4]], "is_p2p": False,
+    "state": "scheduled", "input_sizes": [[4]], "input_dtypes": ["Float"], "is_p2p": False,
     "frames": [
         {"filename": "/x/site-packages/torch/a.py", "line": 1, "name": "f"},
         {"filename": "/code/train.py", "line": 9, "name": "step"},
@@ -278,6 +278,7 @@ def test_dumps_of_the_flight_recorder_are_read_and_run_nothing(tmp_path: Path, m
         "collective": "nccl:all_reduce",
         "number": 7,
         "sizes": "[[4]]",
+        "types": "Float",
         "state": "scheduled",
         "called_at": "/code/train.py:9 step",
     }

@@ -48,7 +48,7 @@ def load(data: bytes) -> Dict[str, Any]:
 
 
 def summary(document: Any) -> Dict[str, Any]:
-    """By process group the last collective that was begun: its name, number, sizes and state, and where from."""
+    """By process group the last collective that was begun: its name, number, sizes, types and state, and where from."""
     entries = document.get("entries") if isinstance(document, dict) else None
     groups: Dict[str, Any] = {}
     for entry in entries if isinstance(entries, list) else []:
@@ -59,10 +59,16 @@ def summary(document: Any) -> Dict[str, Any]:
                 "collective": str(entry.get("profiling_name", "?"))[:60],
                 "number": entry["collective_seq_id"],
                 "sizes": str(entry.get("input_sizes", ""))[:80],
+                "types": _types(entry.get("input_dtypes")),
                 "state": str(entry.get("state", ""))[:20],
                 "called_at": _called_at(entry.get("frames")),
             }
     return {name: groups[name] for name in sorted(groups)[:_MOST_GROUPS]}
+
+
+def _types(names: Any) -> str:
+    """Of the inputs: `Float`, or `Float, Long` where they differ; empty where an older torch does not tell."""
+    return ", ".join(dict.fromkeys(map(str, names)))[:40] if isinstance(names, (list, tuple)) else ""
 
 
 def _called_at(frames: Any) -> str:
