@@ -22,7 +22,7 @@ from nodectl.transport.base import Transport
 
 _RUN_S = 3600.0
 _KILL_S = 10.0
-_NOT_PROVISIONED = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
+NOT_PROVISIONED = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
 _OTHER_NETWORK = "name another one with --interface"
 
 
@@ -109,7 +109,7 @@ def with_torch(
             findings.append(host_finding(name, endpoint.host.name, Status.UNKNOWN, actual, _OTHER_NETWORK))
         elif not endpoint.torch:
             actual = f"no torch in {venv_of(endpoint.host)}"
-            findings.append(host_finding(name, endpoint.host.name, Status.UNKNOWN, actual, _NOT_PROVISIONED))
+            findings.append(host_finding(name, endpoint.host.name, Status.UNKNOWN, actual, NOT_PROVISIONED))
         else:
             ready.append(endpoint)
     return ready, findings

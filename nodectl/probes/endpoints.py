@@ -46,12 +46,13 @@ def on_one_machine(endpoints: Sequence[Endpoint]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The program that asks a host, its arguments, and the event in which it answers."""
+    """The program that asks a host, its arguments, the event in which it answers, and the Python where not python3."""
 
     module: str
     args: Callable[[Host], Sequence[str]]
     event: str
     timeout_s: float
+    python: Callable[[Host], str] | None = None
 
 
 def ask_all(
@@ -65,7 +66,9 @@ def ask_all(
     """What `read` makes of each host's answer, in the hosts' order, and a finding for each that is not ready."""
 
     def ask(host: Host) -> T | Finding:
-        done, events = run_program(transport, host, look.module, look.args(host), timeout_s=look.timeout_s)
+        python = look.python(host) if look.python else None
+        args = look.args(host)
+        done, events = run_program(transport, host, look.module, args, timeout_s=look.timeout_s, python=python)
         answers = events.of(look.event)
         if done.ok and answers:
             return read(host, answers[0])

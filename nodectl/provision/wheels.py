@@ -80,7 +80,8 @@ def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
     # --target is needed beside --python-version, and nothing is put there
     tags = ["--only-binary", ":all:", "--python-version", python]
     index = addresses().index(stack.index or "cpu")
-    for source in ([["--index-url", index]] if _answers(index) else []) + [[]]:
+    # beside pip's own: the stack's index may lack a package, and its build of torch (+cpu) goes before that of PyPI
+    for source in ([["--index-url", index], ["--extra-index-url", index]] if _answers(index) else []) + [[]]:
         report = _dry_run(pip, [*tags, *source], stack.requirements)
         if report is not None:
             break
@@ -141,7 +142,7 @@ def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[
 def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
     """The lab has no GPU: a CUDA build would be several GB for nothing."""
     cuda = sorted(name for name in packages if name.startswith(("nvidia-", "triton", "cuda-")))
-    if cuda and not source and not os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"):
+    if cuda and "--index-url" not in source and not os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"):
         raise ProvisionError(
             f"pip's settings give a CUDA build of torch: {len(cuda)} packages of several GB ({', '.join(cuda[:3])} …)",
             "make PyTorch's CPU index reachable, or put a CPU wheel where pip finds it (find-links), "

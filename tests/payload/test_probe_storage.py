@@ -16,6 +16,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.parsers.linux.fio import parse_fio
+from nodectl.payload.common.folders import LOCK
 from nodectl.payload.common.frames import texts
 from nodectl.payload.probes import storage as place
 
@@ -100,7 +101,7 @@ def test_what_a_killed_measurement_left_is_removed_and_a_running_one_is_not(tmp_
     for folder in (left, running, others):
         folder.mkdir()
         (folder / "data").write_text("x")
-    with (running / place.LOCK).open("w") as lock:
+    with (running / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert run([*ARGV, "look", f"--path={tmp_path}"]).returncode == 0
     assert sorted(tmp_path.iterdir()) == sorted([running, others])

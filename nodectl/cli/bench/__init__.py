@@ -7,6 +7,7 @@ import click
 from nodectl.cli.bench.claims import claims
 from nodectl.cli.bench.compare import compare
 from nodectl.cli.bench.network_sweep import network_sweep
+from nodectl.cli.bench.preprocess import preprocess
 from nodectl.cli.bench.retrieval import retrieval
 
 
@@ -15,5 +16,5 @@ def bench() -> None:
     """The articles' tables, measured on these hosts."""
 
 
-for command in (claims, compare, network_sweep, retrieval):
+for command in (claims, compare, network_sweep, preprocess, retrieval):
     bench.add_command(command)

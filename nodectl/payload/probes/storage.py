@@ -7,24 +7,20 @@ remove (SIGKILL, a crash) is removed by the next `look`.
 import argparse
 import contextlib
 import errno
-import fcntl
-import glob
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common import machine, program
 from ..common.events import say
-from ..common.folders import made
+from ..common.folders import own_folder, remove_stale
 from ..jobs.folder import state_root
 
 MIB = 1 << 20
 # of this host: a folder may be the same on all of them
 PREFIX = ".nodectl-storage-%s-" % os.uname().nodename
-LOCK = "lock"
 DIRECT = getattr(os, "O_DIRECT", 0)
 LEAST_BYTES = 16 * MIB
 LEAST_FILES = 20000
@@ -85,30 +81,6 @@ def mount_of(path: Path) -> Tuple[str, str]:
     return best[0], best[2]
 
 
-def remove_stale(parent: Path) -> None:
-    """Folders of this host's measurements whose program is gone."""
-    for folder in parent.glob(glob.escape(PREFIX) + "*"):
-        try:
-            with (folder / LOCK).open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(str(folder), ignore_errors=True)
-        except OSError:  # in use, or another user's
-            continue
-
-
-@contextlib.contextmanager
-def own_folder(parent: Path) -> Iterator[Path]:
-    """A folder for the files, gone at the end; so is what had to be made for it."""
-    with made(parent):
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=str(parent)))
-        try:
-            with (folder / LOCK).open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                yield folder
-        finally:
-            shutil.rmtree(str(folder), ignore_errors=True)
-
-
 def fio_version() -> Optional[str]:
     """None where it is not installed."""
     program = shutil.which("fio")
@@ -131,8 +103,8 @@ def look(options: argparse.Namespace) -> None:
         raise RuntimeError("%s is not a folder there" % parent)
     version = fio_version()
     if parent.is_dir():
-        remove_stale(parent)
-    with own_folder(parent) as folder:
+        remove_stale(parent, PREFIX)
+    with own_folder(parent, PREFIX) as folder:
         most, direct = room(folder), takes_direct(folder)
         source, kind = mount_of(folder)
     say(
@@ -192,7 +164,7 @@ def run_fio(name: str, job: List[str], seconds: float) -> None:
 def measure(options: argparse.Namespace) -> None:
     """Run every job so often as was asked."""
     program.end_by_signals()
-    with own_folder(target(options.path)) as folder:
+    with own_folder(target(options.path), PREFIX) as folder:
         size = min(options.bytes, room(folder)) // MIB * MIB
         say(event="size", bytes=size)
         for _ in range(options.runs):

@@ -1,0 +1,276 @@
+"""The preprocessing of article 000 on each host: pools of several sizes, threads as there and processes beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+
+from nodectl.articles.claims import figures
+from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
+from nodectl.articles.gangs import NOT_PROVISIONED
+from nodectl.common.counting import counted
+from nodectl.common.nodeset import fold
+from nodectl.common.units import digits
+from nodectl.facts.versions import venv_of
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
+from nodectl.model.result import Outcome
+from nodectl.model.status import Status
+from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.budget import fit, given_up, marked, time_text
+from nodectl.probes.endpoints import Look, ask_all
+from nodectl.probes.events import Event, failure, run_program
+from nodectl.probes.pace import Pace
+from nodectl.probes.schedule import by_machine, turns
+from nodectl.report.table import aligned
+from nodectl.transport.base import Transport
+
+NAME = "preprocess"
+ARTICLE, CLAIM = 0, "preprocessing"
+MODES = ("threads", "processes")
+_MODULE = "articles.preprocess"
+_LOOK_S, _SLACK_S = 60.0, 600.0
+# importing pandas, making the files
+_START_S = 6.0
+ROWS, WORKERS = 100_000, (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class PreprocessOptions(ProbeOptions):
+    """`workers` are the sizes of the sweep's pools; there are as many files as the largest has, of so many `rows`."""
+
+    workers: tuple[int, ...] = WORKERS
+    rows: int = ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """So many files by a pool of so many workers."""
+
+    files: int
+    workers: int
+
+
+def article_case() -> tuple[Case, Case]:
+    """The article's: its files by the smaller pool, and by the larger one."""
+    conditions = figures(ARTICLE, CLAIM)[0].conditions
+    files, small, large = (int(conditions[name]) for name in ("files", "baseline_workers", "workers"))
+    return Case(files, small), Case(files, large)
+
+
+def cases(workers: Sequence[int]) -> list[Case]:
+    """The sweep's, smallest pool first, then the article's."""
+    return [*(Case(max(workers), size) for size in sorted(workers)), *article_case()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A host with what it takes."""
+
+    host: Host
+    has: Event
+
+    @property
+    def machine(self) -> str:
+        """Hosts of one machine share its processors."""
+        return str(self.has["machine"]) or self.host.name
+
+
+def run_preprocess(transport: Transport, hosts: Sequence[Host], options: PreprocessOptions, note: Note) -> ProbeResult:
+    """Files per second of every case on every host; hosts of one machine in turn."""
+    look = Look(_MODULE, lambda _: ["look"], "ready", _LOOK_S, _python)
+    ready, findings = ask_all(transport, hosts, NAME, look, _ready, options.forks)
+    absent = {host.name: f"no {_python(host)} on the host" for host in hosts}
+    findings = [
+        replace(each, remedy=NOT_PROVISIONED) if each.actual == absent[each.host] else each for each in findings
+    ]
+    if not ready:
+        return ProbeResult(findings=tuple(findings))
+    in_turn, many = turns(ready, options.forks), len(MODES) * len(cases(options.workers))
+    options, amount = fit(PROBE, options, cost_s=lambda amount: in_turn * _cost_s(amount, many))
+    cost_s = in_turn * _cost_s(amount, many)
+    note(
+        f"{NAME}: {counted(len(ready), 'host')}, {in_turn} in turn, {counted(many, 'pool')} each, "
+        f"{time_text(cost_s)} or more{given_up(options)}"
+    )
+    pace = Pace(NAME, in_turn, note)
+    result = by_machine(transport, ready, lambda one: _measure(transport, one, options, amount), options.forks, pace)
+    return marked(ProbeResult(result.measurements, (*findings, *result.findings)), options)
+
+
+def _cost_s(amount: Amount, many: int = 1) -> float:
+    return _START_S + many * amount.repetitions * amount.duration_s
+
+
+def _python(host: Host) -> str:
+    return f"{venv_of(host)}/bin/python"
+
+
+def _ready(host: Host, answer: Event) -> _Ready | Finding:
+    missing = [name for name in ("pandas", "pyarrow") if answer.get(name) is None]
+    if not missing:
+        return _Ready(host, answer)
+    remedy = (
+        f"add {' and '.join(missing)} to the packages of its stack and run `nodectl provision`, "
+        f"or `{_python(host)} -m pip install {' '.join(missing)}`"
+    )
+    return host_finding(NAME, host.name, Status.UNKNOWN, f"no {' and no '.join(missing)} in {venv_of(host)}", remedy)
+
+
+def _measure(transport: Transport, ready: _Ready, options: PreprocessOptions, amount: Amount) -> ProbeResult:
+    wanted = cases(options.workers)
+    texts = [f"{mode}:{case.files}:{case.workers}" for case in wanted for mode in MODES]
+    args = ["measure", f"--rows={options.rows}", f"--repetitions={amount.repetitions}", *texts]
+    deadline_s = _cost_s(amount, len(texts)) + _SLACK_S
+    done, events = run_program(transport, ready.host, _MODULE, args, timeout_s=deadline_s, python=_python(ready.host))
+    taken: dict[tuple[str, Case], list[float]] = {}
+    for event in events.of("timed"):
+        taken.setdefault((event["mode"], Case(event["files"], event["workers"])), []).append(event["seconds"])
+    shared = {
+        "rows": options.rows,
+        **{name: value for event in events.of("files")[:1] for name, value in event.items() if name == "columns"},
+        **{name: ready.has[name] for name in ("cpus", "cpu", "pandas", "pyarrow")},
+    }
+    # a case of which one repetition is missing has been measured less often than the others
+    measurements = tuple(
+        _measurement(ready.host, mode, case, seconds, shared)
+        for (mode, case), seconds in taken.items()
+        if len(seconds) == amount.repetitions
+    )
+    if done.ok and len(measurements) == len(texts):
+        return ProbeResult(measurements)
+    status = Status.FAILED if done.outcome is Outcome.RAN and events.of("error") else Status.UNKNOWN
+    return ProbeResult(measurements, (host_finding(NAME, ready.host.name, status, *failure(done, events)),))
+
+
+def _measurement(host: Host, mode: str, case: Case, seconds: Sequence[float], shared: dict[str, object]) -> Measurement:
+    values = [case.files / each for each in seconds]
+    value = median(values)
+    own = {"mode": mode, **asdict(case), **shared, "repetitions": len(values), "seconds": list(seconds)}
+    return Measurement(NAME, (host.name,), value, "files/s", host.name, None, spread(values, value), own)
+
+
+PROBE = Probe(
+    name=NAME,
+    summary="Table files read, filled and encoded by pools of threads and of processes.",
+    run=run_preprocess,
+    options=PreprocessOptions,
+    results=MeasurementKind(
+        units=(Unit("files/s"),),
+        identity=("mode", "files", "workers", "rows"),
+        shown="{files} files by {workers} {mode}, {rows} rows each",
+    ),
+    usual=Amount(repetitions=3, duration_s=0.5),
+    least=Amount(repetitions=1, duration_s=0.5),
+    cost_s=_cost_s,
+    listed=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """The article's larger pool to its smaller one on one host, over the same files; its bounds beside."""
+
+    host: str
+    mode: str
+    ratio: float
+    beside: tuple[Comparable, ...]
+
+
+def speedups(measurements: Sequence[Measurement]) -> list[Speedup]:
+    """One for each host and mode of which both were measured."""
+    small, large = article_case()
+    by_case = {(each.hosts[0], each.conditions["mode"], _case(each)): each for each in measurements}
+    found = []
+    for (host, mode, case), faster in by_case.items():
+        slower = by_case.get((host, mode, small))
+        if case != large or slower is None:
+            continue
+        ours = {"cpu": faster.conditions["cpu"], "files": case.files, "mode": mode, "workers": case.workers,
+                "baseline_workers": small.workers}  # fmt: skip
+        beside = tuple(compared(figure, ours) for figure in figures(ARTICLE, CLAIM))
+        found.append(Speedup(host, str(mode), faster.value / slower.value, beside))
+    return found
+
+
+def _case(measured: Measurement) -> Case:
+    files, workers = (measured.conditions[name] for name in ("files", "workers"))
+    return Case(int(str(files)), int(str(workers)))
+
+
+def preprocess_document(result: ProbeResult) -> dict[str, object]:
+    """Measurements, the article's case and findings for JSON."""
+    return {
+        "measurements": [asdict(each) for each in result.measurements],
+        "article_case": [
+            {"host": each.host, "mode": each.mode, "speed_up": each.ratio,
+             "article": [beside.document for beside in each.beside]}
+            for each in speedups(result.measurements)
+        ],
+        "findings": [asdict(each) for each in result.findings],
+    }  # fmt: skip
+
+
+def preprocess_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
+    """A line for each pool, and one for each speed-up of the article's case."""
+    lines: list[list[object]] = [["host", "mode", "files", "workers", "value", "unit", "spread", *HEADER]]
+    none = [None] * len(HEADER)
+    for each in measurements:
+        case = _case(each)
+        own = [each.hosts[0], each.conditions["mode"], case.files, case.workers, each.value, each.unit, each.spread]
+        lines.append([*own, *none])
+    _, large = article_case()
+    for speedup in speedups(measurements):
+        for beside in speedup.beside:
+            own = [speedup.host, speedup.mode, large.files, large.workers, speedup.ratio, "x", None]
+            lines.append([*own, *beside.cells])
+    return lines
+
+
+def preprocess_table(measurements: Sequence[Measurement]) -> str:
+    """A line for each pool size with both modes, then what the article's case comes to."""
+    header = ("HOST", "FILES", "WORKERS", "THREADS", "OF FIRST", "PROCESSES", "OF FIRST")
+    units = ("", "", "", "files/s", "", "files/s", "")
+    by_case: dict[tuple[str, Case], dict[str, Measurement]] = {}
+    for each in measurements:
+        by_case.setdefault((each.hosts[0], _case(each)), {})[str(each.conditions["mode"])] = each
+    first: dict[tuple[str, int, str], float] = {}
+    rows = []
+    for (host, case), modes in by_case.items():
+        cells = []
+        for mode in MODES:
+            measured = modes.get(mode)
+            if measured is None:
+                cells += ["-", "-"]
+                continue
+            base = first.setdefault((host, case.files, mode), measured.value)
+            cells += [_with_spread(measured), f"{measured.value / base:.2f} x"]
+        rows.append((host, str(case.files), str(case.workers), *cells))
+    return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements)])
+
+
+def _with_spread(measured: Measurement) -> str:
+    return digits(measured.value) + ("" if measured.spread is None else f" ±{50 * measured.spread:.1f} %")
+
+
+def _remarks(measurements: Sequence[Measurement]) -> list[str]:
+    small, large = article_case()
+    cpus: dict[tuple[object, object], dict[str, None]] = {}
+    for each in measurements:
+        cpus.setdefault((each.conditions["cpus"], each.conditions["cpu"]), {})[each.hosts[0]] = None
+    lines = [f"{fold(hosts)}: {counted(number, 'processor')}, {model or 'unknown'}" for (number, model), hosts in
+             cpus.items()]  # fmt: skip
+    found = speedups(measurements)
+    for mode in MODES:
+        ratios = [each.ratio for each in found if each.mode == mode]
+        if ratios:
+            lines.append(
+                f"{large.workers} {mode} against {small.workers}, {small.files} files: {median(ratios):.2f} times"
+            )
+    bounds = " to ".join(f"{figure.value:g}" for figure in figures(ARTICLE, CLAIM))
+    busy = min(small.files, small.workers)
+    lines.append(f"the article: {bounds} times; but {small.files} files occupy {busy} workers of either pool")
+    cells = {each.mode: each.beside[0] for each in found}
+    return [*lines, *comparable_lines(cells)]

@@ -1,0 +1,151 @@
+"""Preprocessing: what is asked of which host, what the article's case comes to, and who cannot take part."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.articles.preprocess import (
+    Case,
+    PreprocessOptions,
+    article_case,
+    cases,
+    preprocess_document,
+    preprocess_lines,
+    preprocess_table,
+    run_preprocess,
+)
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult
+from tests.conftest import Cli
+from tests.probes.scripted import HOSTS, Answer, Fleet, play, silent
+
+READY = {
+    "event": "ready",
+    "cpus": 128,
+    "cpu": "AMD EPYC 7763 64-Core Processor",
+    "pandas": "2.2.3",
+    "pyarrow": "19.0.1",
+}
+# seconds that a file takes, by mode; more workers than processors or files bring nothing
+FILE_S = {"threads": 0.1, "processes": 0.08}
+BUSY = {"threads": 2, "processes": 8}
+
+
+def answers(host: str, module: str, args: Sequence[str]) -> Answer:
+    """A host that does two files at once by threads, and eight by processes."""
+    assert module == "articles.preprocess"
+    if args[0] == "look":
+        return Answer([{**READY, "machine": host}])
+    rounds = int(args[2].partition("=")[2])
+    events: list[dict[str, Any]] = [{"event": "files", "files": 8, "bytes": 10, "columns": 40}]
+    for number in range(rounds):
+        for text in args[3:]:
+            mode, files, workers = text.split(":")
+            at_once = min(int(files), int(workers), BUSY[mode])
+            seconds = FILE_S[mode] * int(files) / at_once * (1 + 0.01 * number)
+            events.append(
+                {"event": "timed", "mode": mode, "files": int(files), "workers": int(workers), "seconds": seconds}
+            )
+    return Answer(events)
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, reply: Any = answers, **options: Any) -> tuple[Fleet, ProbeResult]:
+    def quiet(_: str) -> None:
+        """Nobody looks at the progress."""
+
+    fleet = play(monkeypatch, reply)
+    return fleet, run_preprocess(fleet, HOSTS[:2], PreprocessOptions(**options), quiet)
+
+
+def test_the_articles_case_comes_from_its_claim() -> None:
+    assert article_case() == (Case(4, 32), Case(4, 128))
+    # as many files as the largest pool of the sweep has workers
+    assert cases((4, 1)) == [Case(4, 1), Case(4, 4), Case(4, 32), Case(4, 128)]
+
+
+def test_128_workers_win_nothing_over_32(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, result = measured(monkeypatch)
+    assert not result.findings
+    assert len(result.measurements) == 2 * 2 * 6
+    _, _, args = fleet.asked[-1]
+    assert args[:3] == ("measure", "--rows=100000", "--repetitions=3")
+    first = result.measurements[0]
+    assert first.value == pytest.approx(10 / 1.01) and first.unit == "files/s"
+    document: Any = preprocess_document(result)
+    assert [(each["mode"], each["speed_up"]) for each in document["article_case"]] == [
+        ("threads", 1.0),
+        ("processes", 1.0),
+    ] * 2
+    beside = document["article_case"][0]["article"]
+    assert [each["value"] for each in beside] == [3, 4]
+    assert beside[0]["because"] == ["the article does not tell: rows, columns"]
+    table = preprocess_table(result.measurements)
+    rows = {tuple(line.split()[:3]): line.split() for line in table.splitlines()}
+    assert rows["node01", "8", "8"][4:7] == ["±1.0", "%", "2.00"] and rows["node01", "8", "8"][-2:] == ["8.00", "x"]
+    assert rows["node01", "4", "128"][-2:] == ["1.00", "x"]
+    assert "128 threads against 32, 4 files: 1.00 times" in table
+    assert "the article: 3 to 4 times; but 4 files occupy 4 workers of either pool" in table
+    assert "node[01-02]: 128 processors, AMD EPYC 7763" in table
+    lines = preprocess_lines(result.measurements)
+    assert {len(line) for line in lines} == {len(lines[0])} and len(lines) == 1 + 24 + 4 * 2
+
+
+def test_a_budget_cuts_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodectl.probes.budget.time.monotonic", lambda: 0.0)
+    _, result = measured(monkeypatch, ends_at=13.0)
+    assert {each.conditions["repetitions"] for each in result.measurements} == {1}
+    assert all(each.conditions["trimmed"] for each in result.measurements)
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [({"pandas": None}, "no pandas in"), ({"pandas": None, "pyarrow": None}, "no pandas and no pyarrow in")],
+)
+def test_a_host_without_pandas_is_unknown(monkeypatch: pytest.MonkeyPatch, missing: Any, said: str) -> None:
+    def reply(host: str, module: str, args: Sequence[str]) -> Answer:
+        done = answers(host, module, args)
+        lacks = host == "node02" and args[0] == "look"
+        return Answer([{**event, **missing} for event in done.events]) if lacks else done
+
+    _, result = measured(monkeypatch, reply)
+    (finding,) = result.findings
+    assert (finding.host, finding.status) == ("node02", Status.UNKNOWN)
+    assert said in finding.actual and "-m pip install pandas" in finding.remedy
+    assert {each.hosts for each in result.measurements} == {("node01",)}
+
+
+def test_a_host_that_breaks_off_keeps_what_was_measured_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(host: str, module: str, args: Sequence[str]) -> Answer:
+        done = answers(host, module, args)
+        if args[0] == "look" or host == "node01":
+            return done
+        error = {"event": "error", "text": "data1.parquet of 8 threads came out otherwise than before"}
+        return Answer([*done.events[:-11], error], status=1)
+
+    _, result = measured(monkeypatch, reply)
+    (finding,) = result.findings
+    assert (finding.status, finding.actual) == (
+        Status.FAILED,
+        "data1.parquet of 8 threads came out otherwise than before",
+    )
+    assert len([each for each in result.measurements if each.hosts == ("node02",)]) == 1
+
+
+def test_hosts_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, result = measured(monkeypatch, lambda *_: silent())
+    assert [finding.status for finding in result.findings] == [Status.UNKNOWN] * 2 and not result.measurements
+
+
+def test_usage(nodectl: Cli, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(
+        "all: {hosts: {one: {ansible_connection: local, ansible_host: 127.0.0.1, pytorch_venv: /none}}}\n"
+    )
+    assert nodectl("-i", str(inventory), "bench", "preprocess", "--workers", "0", check=False).returncode == 2
+    done = nodectl("-i", str(inventory), "bench", "preprocess", "--output", "json", check=False)
+    assert done.returncode == 3
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["actual"] == "no /none/bin/python on the host" and "nodectl provision" in finding["remedy"]
