@@ -99,6 +99,7 @@ def _add_speed(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--parallel", choices=parallel.NAMES, default="auto", help="auto: ddp over several ranks, else single"
     )
+    group.add_argument("--fused", action="store_true", help="the optimizer is one kernel for all weights")
     group.add_argument("--workers", type=at_least(0), default=0, help="processes a rank that prepare batches")
     group.add_argument("--pin-memory", action="store_true", help="batches go to a GPU from page-locked memory")
     group.add_argument(

@@ -233,13 +233,20 @@ def make(name: str, workload: Workload, settings: Settings, group: Ranks, precis
 
 
 def make_optimizer(settings: Settings, parameters: Any) -> Any:
-    """What changes these weights."""
+    """What changes these weights; SystemExit where --fused asks for what this torch has not."""
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[settings.optimizer]
+    given: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay
-        )
-    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+        given["momentum"] = settings.momentum
+    if settings.fused:
+        given["fused"] = True
+    try:
+        return kind(parameters, **given)
+    except (TypeError, RuntimeError) as error:
+        if not settings.fused:
+            raise
+        where = f"torch {torch.__version__} has no fused {settings.optimizer} for this device"
+        raise SystemExit(f"{where} ({error}): leave --fused out") from error
 
 
 def _scaler(enabled: bool) -> Any:

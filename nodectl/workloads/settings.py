@@ -39,6 +39,7 @@ class Settings:
     seed: int
     device: str
     parallel: str
+    fused: bool
     workers: int
     pin_memory: bool
     prefetch: int

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +28,22 @@ NOISE = 0.1
 # of a layer, over its width: four matrices of attention, two of the feed-forward part with four times the width
 _FEED_FORWARD = 4
 _MATRICES = 4 + 2 * _FEED_FORWARD
+
+_ARTICLE_0 = {
+    "layers": 6,
+    "d_model": 512,
+    "heads": 8,
+    "seq": 128,
+    "dropout": 0.1,
+    "batch": 32,
+    "samples": 1024,
+    "epochs": 10,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "schedule": "constant",
+    "clip": 0.0,
+    "precision": "fp32",
+}
 
 
 class Task(Data):
@@ -82,6 +99,7 @@ class Transformer(Workload):
 
     name = "transformer"
     summary = "Train a small transformer encoder on synthetic data."
+    presets = MappingProxyType({"article-0": _ARTICLE_0})
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Its shape."""

@@ -13,10 +13,10 @@ from tests.torch_venv import torch_venv
 
 FOLDER = Path(next(iter(workloads.__path__)))
 SCRIPT = """
-import json, pathlib, sys, time
+import json, os, pathlib, sys, time, types
 import torch
 from clock import Clock
-from feed import Feed
+from feed import Feed, Wanted
 from options import parse
 from ranks import Ranks
 from training import Training
@@ -43,6 +43,7 @@ def trained(*options):
         told["lr"].append(training.strategy.optimizer.param_groups[0]["lr"])
     told["weights"] = torch.cat([each.detach().flatten() for each in training.strategy.bare.parameters()])
     told["epoch"] = training.begun_epochs
+    told["one_kernel"] = training.strategy.optimizer.param_groups[0].get("fused")
     return told
 
 def difference(one, other):
@@ -78,6 +79,62 @@ def waited(*options):
         time.sleep(1)
     return feed.waited_s - first_s
 told["waited"], told["waited_ahead"] = waited(), waited("--workers=1", "--prefetch=3")
+
+fused = trained(*sgd, "--batch=10", "--fused")
+told["fused"] = [difference(whole, fused), whole["one_kernel"], fused["one_kernel"]]
+class NoneOfIt(torch.optim.SGD):
+    def __init__(self, *parameters, lr, weight_decay, momentum):
+        raise AssertionError
+torch.optim.SGD, kept = NoneOfIt, torch.optim.SGD
+try:
+    trained(*sgd, "--fused")
+except SystemExit as error:
+    told["not_fused"] = str(error)
+torch.optim.SGD = kept
+
+class Told:
+    # each batch says which process made it; the file counts how many were made
+    words = ""
+    made = pathlib.Path(sys.argv[2]) / "made"
+    def batch(self, indices, epoch):
+        with self.made.open("a") as file:
+            file.write("x")
+        return torch.tensor([os.getpid()]), torch.tensor([epoch])
+def loaded(workers, prefetch):
+    Told.made.write_text("")
+    settings = parse(Transformer(), [*TINY, f"--workers={workers}", f"--prefetch={prefetch}"])
+    plan = [[Wanted(step // 10, [step])] for step in range(20)]
+    arriving = Feed(Told(), settings, torch.device("cpu")).steps(plan)
+    pids, ahead = set(), None
+    for count, (_, [batch]) in enumerate(arriving):
+        if not count:
+            until = time.monotonic() + 30
+            while len(Told.made.read_text()) < 1 + workers * prefetch and time.monotonic() < until:
+                time.sleep(0.01)
+            time.sleep(0.1)
+            ahead = len(Told.made.read_text()) - 1
+        pids.add(int(batch[0]))
+    return {"processes": len(pids - {os.getpid()}), "itself": os.getpid() in pids, "ahead": ahead}
+told["loaders"] = [loaded(0, 2), loaded(1, 1), loaded(2, 3)]
+
+def placed(*options):
+    # what is done with a batch on its way to a GPU, which need not be there
+    feed = Feed(Told(), parse(Transformer(), [*TINY, *options]), types.SimpleNamespace(type="cuda"))
+    calls = []
+    class Piece:
+        pinned = False
+        def is_pinned(self):
+            return self.pinned
+        def pin_memory(self):
+            other = Piece()
+            other.pinned = True
+            return other
+        def to(self, device, non_blocking):
+            calls.append([self.pinned, non_blocking])
+            return self
+    feed._place((Piece(), Piece()))
+    return calls
+told["pinned"], told["pageable"] = placed("--pin-memory"), placed()
 
 clock = Clock(torch.device("cpu"), 30)
 clock.durations_s = [9.0] * 10 + [0.1 * step for step in range(1, 21)]
@@ -138,6 +195,25 @@ def test_who_prepares_the_samples_changes_nothing(told: dict[str, Any]) -> None:
 def test_processes_that_load_ahead_take_the_waiting_away(told: dict[str, Any]) -> None:
     # three batches of a tenth of a second each, while a step takes ten times that
     assert told["waited"] > 0.3 > told["waited_ahead"]
+
+
+def test_as_many_processes_load_as_are_asked_for_and_stay_over_epochs(told: dict[str, Any]) -> None:
+    # each has its own number of batches ready beyond the one that was taken
+    assert told["loaders"] == [
+        {"processes": 0, "itself": True, "ahead": 0},
+        {"processes": 1, "itself": False, "ahead": 1},
+        {"processes": 2, "itself": False, "ahead": 6},
+    ]
+
+
+def test_pinned_batches_go_to_a_gpu_from_page_locked_memory_without_waiting(told: dict[str, Any]) -> None:
+    assert told["pinned"] == [[True, True]] * 2 and told["pageable"] == [[False, False]] * 2
+
+
+def test_a_fused_optimizer_takes_the_same_steps(told: dict[str, Any]) -> None:
+    difference, plain, fused = told["fused"]
+    assert difference < 1e-6 and not plain and fused is True
+    assert "has no fused sgd" in told["not_fused"] and "leave --fused out" in told["not_fused"]
 
 
 def test_what_changes_the_weights_does(told: dict[str, Any]) -> None:
