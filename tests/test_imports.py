@@ -25,6 +25,7 @@ SHARED_WITH_NODES = {
     "nodectl.payload.jobs.nsys",
     "nodectl.payload.jobs.plan_version",
     "nodectl.payload.jobs.standing",
+    "nodectl.workloads.ds_config",
 }
 # who may use which library
 HOMES = {

@@ -21,6 +21,7 @@ else:  # on a node these files lie in one folder, without the package
 
 PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16")
 OPTIMIZERS = ("adam", "adamw", "sgd")
+OFFLOADS = ("none", "optimizer", "parameters")
 SCHEDULES = ("constant", "cosine")
 
 
@@ -100,6 +101,10 @@ def _add_speed(group: argparse._ArgumentGroup) -> None:
         "--parallel", choices=parallel.NAMES, default="auto", help="auto: ddp over several ranks, else single"
     )
     group.add_argument("--fused", action="store_true", help="the optimizer is one kernel for all weights")
+    group.add_argument(
+        "--offload", choices=OFFLOADS, default="none", help="zero: to host memory; parameters: the optimizer, too"
+    )
+    group.add_argument("--deepspeed", type=Path, help="zero: DeepSpeed's file, which says the same as these options")
     group.add_argument("--workers", type=at_least(0), default=0, help="processes a rank that prepare batches")
     group.add_argument("--pin-memory", action="store_true", help="batches go to a GPU from page-locked memory")
     group.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ class Strategy:
         self.bare = self._make()
         self.model = self._wrap(self.bare)
         self.optimizer = make_optimizer(settings, self.model.parameters())
-        self.scaler = _scaler(precision == "fp16")
+        self.scaler = make_scaler(enabled=precision == "fp16")
 
     @property
     def data_rank(self) -> int:
@@ -199,13 +200,27 @@ class Replicas(Strategy):
         return silent
 
 
-_STRATEGIES: dict[str, Callable[..., Strategy]] = {"single": Strategy, "dataparallel": OneProcess, "ddp": Replicas}
+def _zero(workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
+    zero = importlib.import_module("zero")  # it is built on this file, and one rank alone has no need of it
+
+    strategy: Strategy = zero.Zero(workload, settings, group, precision)
+    return strategy
+
+
+_STRATEGIES: dict[str, Callable[..., Strategy]] = {
+    "single": Strategy,
+    "dataparallel": OneProcess,
+    "ddp": Replicas,
+    **dict.fromkeys(("zero1", "zero2", "zero3"), _zero),
+}
 NAMES = ("auto", *_STRATEGIES)
 
 
 def check(settings: Settings, world_size: int) -> str:
     """The strategy's name; SystemExit with the rule that so many ranks break."""
     name = settings.parallel
+    if not name.startswith("zero") and (settings.offload != "none" or settings.deepspeed is not None):
+        raise SystemExit("--offload and --deepspeed go with --parallel zero1, zero2 or zero3, and this is " + name)
     if name == "auto":
         name = "ddp" if world_size > 1 else "single"
     if settings.compress != "none" and name != "ddp":
@@ -249,7 +264,8 @@ def make_optimizer(settings: Settings, parameters: Any) -> Any:
         raise SystemExit(f"{where} ({error}): leave --fused out") from error
 
 
-def _scaler(enabled: bool) -> Any:
+def make_scaler(*, enabled: bool) -> Any:
+    """What keeps fp16's small gradients; not enabled, it hands everything on."""
     # torch.amp has it since 2.3
     return (
         torch.amp.GradScaler("cuda", enabled=enabled)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # what changes speed alone, or what is said, or where it is kept
 _NOT_THE_COURSE = (
     *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "own"),
-    *("bucket_view", "static_graph"),
+    *("bucket_view", "static_graph", "offload", "deepspeed"),
     *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
 
@@ -40,6 +40,8 @@ class Settings:
     device: str
     parallel: str
     fused: bool
+    offload: str
+    deepspeed: Path | None
     workers: int
     pin_memory: bool
     prefetch: int

@@ -13,6 +13,7 @@ from nodectl.facts.libraries import Libraries
 from nodectl.facts.torch_import import Imported
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.workloads.ds_config import batch_of
 
 ORDER = 31
 
@@ -130,16 +131,12 @@ def _batch(host: Subject, config: str, hostfile: str) -> Finding:
     except ValueError as error:
         return host.finding(DEEPSPEED, Status.FAILED, "hostfile", expected="HOST slots=N", actual=str(error))
     try:
-        settings = bounded_json.loads(config)
-        names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-        train, micro, steps = (int(settings[name]) for name in names)
-    except (ValueError, KeyError, TypeError) as error:
+        batch = batch_of(bounded_json.loads(config), world)
+    except (ValueError, AttributeError) as error:
         actual = f"cannot be read: {error!r}"
         return host.finding(DEEPSPEED, Status.FAILED, "configuration", expected="JSON", actual=actual)
-    product = micro * steps * world
-    expected = f"train_batch_size {product} = {micro} micro x {steps} accumulation x {world} ranks"
-    actual = f"train_batch_size {train}"
-    return host.finding(DEEPSPEED, failed_unless(train == product), "batch", expected=expected, actual=actual)
+    actual = f"train_batch_size {batch.train}"
+    return host.finding(DEEPSPEED, failed_unless(batch.holds), "batch", expected=batch.rule, actual=actual)
 
 
 def ranks(hostfile: str) -> int:

@@ -1,0 +1,168 @@
+"""DeepSpeed's configuration: the rules by which DeepSpeed ends with one, and the one that a workload needs.
+
+Standard library only: the controller judges files by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+TRAIN, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+AUTO = "auto"  # what Transformers and Accelerate put in
+_ABSENT = object()
+# as templates/ds_config.json.j2 has them; a test holds the two together
+_BUCKET = 500_000_000
+_PRECISIONS: Mapping[str, Mapping[str, Any]] = {
+    "fp16": {"enabled": True, "initial_scale_power": 16, "loss_scale_window": 1000},
+    "bf16": {"enabled": True},
+}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples of an update (`train`) and of a rank's micro-batch; micro-batches of an update; ranks."""
+
+    train: int
+    micro: int
+    accumulation: int
+    world: int
+
+    @classmethod
+    def of(cls, micro: int, accumulation: int, world: int) -> Batch:
+        """The one that holds for these."""
+        return cls(micro * accumulation * world, micro, accumulation, world)
+
+    @property
+    def product(self) -> int:
+        """What `train` has to be."""
+        return self.micro * self.accumulation * self.world
+
+    @property
+    def holds(self) -> bool:
+        """DeepSpeed starts with it."""
+        return self.train == self.product and min(self.train, self.micro, self.accumulation) > 0
+
+    @property
+    def rule(self) -> str:
+        """`train_batch_size 96 = 4 micro x 8 accumulation x 3 ranks`."""
+        return f"{TRAIN} {self.product} = {self.micro} micro x {self.accumulation} accumulation x {self.world} ranks"
+
+
+def batch_of(config: Mapping[str, Any], world: int) -> Batch:
+    """The batch with which DeepSpeed runs `world` ranks: what is not given follows from the rest, rounded down.
+
+    It may break the rule. ValueError where the configuration says too little, or no whole numbers.
+    """
+    train, micro, steps = (_whole(config, name) for name in (TRAIN, MICRO, ACCUMULATION))
+    if micro is None:
+        if train is None:
+            raise ValueError(f"neither {TRAIN} nor {MICRO} is given, and DeepSpeed needs one of them")
+        steps = 1 if steps is None else steps
+        micro = _shared(train, world * steps)
+    elif steps is None:
+        steps = 1 if train is None else _shared(train, world * micro)
+    return Batch(micro * steps * world if train is None else train, micro, steps, world)
+
+
+def _shared(total: int, among: int) -> int:
+    return total // among if among > 0 else 0
+
+
+def _whole(config: Mapping[str, Any], name: str) -> int | None:
+    value = config.get(name)
+    if value is None or value == AUTO:
+        return None
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_whole:
+        raise ValueError(f"{name} is {value!r}, no whole number")
+    return int(value)
+
+
+def check_batch(batch: Batch) -> None:
+    """ValueError, with the rule, where DeepSpeed would end with an AssertionError."""
+    if not batch.holds:
+        given = f"{TRAIN} {batch.train}"
+        if batch.micro < 1:
+            given += f" is too small for {batch.accumulation} accumulation x {batch.world} ranks"
+        raise ValueError(f"DeepSpeed: {given}, but {batch.rule}")
+
+
+def check_pipeline(stage: int, pipeline_stages: int) -> None:
+    """ValueError for a ZeRO stage whose gradients are not whole where the pipeline adds them up."""
+    if pipeline_stages > 1 and stage > 1:
+        raise ValueError(
+            f"ZeRO-{stage} with {pipeline_stages} pipeline stages: ZeRO-2 and ZeRO-3 are incompatible with "
+            "pipeline parallelism in DeepSpeed, since they share out the gradients after each micro-batch; take ZeRO-1"
+        )
+
+
+def build(
+    batch: Batch,
+    *,
+    stage: int,
+    precision: str,
+    clip: float,
+    optimizer: Mapping[str, Any],
+    offload_optimizer: bool,
+    offload_parameters: bool,
+) -> dict[str, Any]:
+    """The configuration; `clip` 0 is none, `optimizer` as DeepSpeed has it: type and params."""
+    if offload_parameters and stage < 3:
+        raise ValueError(f"parameters are taken off the device by ZeRO-3 only, not by ZeRO-{stage}")
+    zero: dict[str, Any] = {"stage": stage}
+    if offload_optimizer:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if offload_parameters:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    zero.update(contiguous_gradients=True, overlap_comm=True)
+    zero.update(reduce_bucket_size=_BUCKET, allgather_bucket_size=_BUCKET)
+    config: dict[str, Any] = {
+        TRAIN: batch.train,
+        MICRO: batch.micro,
+        ACCUMULATION: batch.accumulation,
+        "gradient_clipping": clip,
+        "steps_per_print": 10,
+        "optimizer": optimizer,
+        "zero_optimization": zero,
+    }
+    if precision in _PRECISIONS:
+        config[precision] = dict(_PRECISIONS[precision])
+    return config
+
+
+def agreed(file: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's configuration, with what it leaves open (`auto`, or not said) as the program's options want it.
+
+    ValueError, naming each value, where both say something and not the same: one of them would go unheard.
+    """
+    differences = list(_differences(file, wanted, ""))
+    if differences:
+        raise ValueError(
+            "DeepSpeed's file and the program's options must say the same: "
+            + "; ".join(differences)
+            + "; correct either, or write auto in the file"
+        )
+    return _filled(file, wanted)
+
+
+def _differences(file: Mapping[str, Any], wanted: Mapping[str, Any], place: str) -> list[str]:
+    found: list[str] = []
+    for name, value in wanted.items():
+        said = file.get(name, _ABSENT)
+        if said is _ABSENT or said == AUTO:
+            continue
+        if isinstance(value, Mapping) and isinstance(said, Mapping):
+            found += _differences(said, value, f"{place}{name}.")
+        elif said != value:
+            found.append(f"{place}{name} is {said} in the file and {value} by the options")
+    return found
+
+
+def _filled(file: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    whole = dict(file)
+    for name, value in wanted.items():
+        said = file.get(name, AUTO)
+        whole[name] = _filled(said, value) if isinstance(value, Mapping) and isinstance(said, Mapping) else value
+    return whole

@@ -1,0 +1,188 @@
+"""DeepSpeed's ZeRO: optimizer (1), gradients (2) and parameters (3) shared out among the ranks, or in host memory."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import logging
+import os
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from nodectl.workloads import ds_config, parallel, ranks
+    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.workload import Batch, Workload
+else:  # on a node these files lie in one folder, without the package
+    import ds_config
+    import parallel
+    import ranks
+
+_SCALER = "loss_scaler"
+
+
+class Zero(parallel.Strategy):
+    """Samples are shared as by DDP; what else is shared says the stage. Needs DeepSpeed, which steps the optimizer."""
+
+    def __init__(self, workload: Workload, settings: Settings, group: ranks.Ranks, precision: str) -> None:
+        self.workload, self.settings, self.group, self.precision = workload, settings, group, precision
+        self.stage = int(settings.parallel[-1])
+        config = configuration(settings, group.world_size, precision)
+        deepspeed = _deepspeed(group.device)
+        deepspeed.init_distributed(group.backend, dist_init_required=False)
+        self.bare = workload.model(settings)
+        self._numbers = super().parameters  # before they are shared out
+        if self.stage == 3:  # piece by piece: the device never holds the whole
+            deepspeed.zero.Init(module=self.bare.to(self._dtype), config_dict_or_path=config)
+        else:
+            self.bare.to(group.device)
+        self.model, self.optimizer, _, _ = deepspeed.initialize(
+            model=self.bare,
+            optimizer=parallel.make_optimizer(settings, self.bare.parameters()),
+            config=config,
+            dist_init_required=False,
+        )
+        self.scaler = parallel.make_scaler(enabled=False)  # DeepSpeed has its own
+
+    @property
+    def data_rank(self) -> int:
+        """Its own rank."""
+        return self.group.rank
+
+    @property
+    def data_size(self) -> int:
+        """All ranks."""
+        return self.group.world_size
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the whole model has that are trained."""
+        return self._numbers
+
+    def gradients(self, parts: Sequence[Batch]) -> torch.Tensor:
+        """Forward and backward of all micro-batches of a step; their mean loss on this rank, on its device."""
+        samples = sum(len(part[0]) for part in parts)
+        total = torch.zeros((), device=self.group.device)
+        for number, part in enumerate(parts, start=1):
+            # an epoch's last step may have fewer micro-batches than DeepSpeed counts
+            self.model.set_gradient_accumulation_boundary(number == len(parts))
+            loss = self._loss(part) * (len(part[0]) / samples)
+            self.model.backward(loss * self.settings.accumulation)  # by which it divides
+            total += loss.detach()
+        return total
+
+    def _loss(self, part: Batch) -> torch.Tensor:
+        return self.workload.loss(self.model(*self._cast(part[:-1])), part)
+
+    def predict(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The model's answer without gradients, as it is now."""
+        with torch.no_grad():
+            answer: torch.Tensor = self.model(*self._cast(inputs))
+        return answer
+
+    def _cast(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Inputs as the weights are: half precision is the model's own here, not autocast."""
+        return [each.to(self._dtype) if each.is_floating_point() else each for each in inputs]
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
+        return kinds.get(self.precision, torch.float32)
+
+    def step(self, lr: float) -> None:
+        """Change the weights by the gradients, no longer than the limit, at this learning rate."""
+        for each in self.optimizer.param_groups:
+            each["lr"] = lr
+        self.model.step()
+
+    def state(self) -> dict[str, Any]:
+        """Each rank's share, masters of the weights among it; every rank must call it."""
+        share = io.BytesIO()
+        torch.save(_plain(self.optimizer.state_dict()), share)
+        shares = self.group.gather(share.getvalue())
+        return {
+            "zero": {"stage": self.stage, "shares": [ranks.to_tensor(each) for each in shares]},
+            # DeepSpeed makes them of the masters for stage 3 only
+            "model": self.bare.state_dict() if self.stage < 3 else {},
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take what `state` gave to as many ranks of this stage; every rank must call it."""
+        saved = state.get("zero") or {"stage": 0, "shares": []}
+        if (saved["stage"], len(saved["shares"])) != (self.stage, self.group.world_size):
+            was = f"ZeRO-{saved['stage']} on {len(saved['shares'])} ranks" if saved["stage"] else "no ZeRO"
+            raise SystemExit(
+                f"the checkpoint is of {was}, this is ZeRO-{self.stage} on {self.group.world_size}, and the shares do"
+                " not fit: choose another --checkpoint-dir, or --no-resume to set it aside"
+            )
+        if self.stage < 3:
+            self.bare.load_state_dict(state["model"])
+        own = self.optimizer.state_dict()
+        shares = [torch.load(io.BytesIO(ranks.to_bytes(each)), weights_only=True) for each in saved["shares"]]
+        vars(own[_SCALER]).update(shares[self.group.rank].get(_SCALER, {}))
+        whole = [{**own, **{name: value for name, value in each.items() if name != _SCALER}} for each in shares]
+        self.optimizer.load_state_dict(whole, load_from_fp32_weights=True)
+
+
+def configuration(settings: Settings, world_size: int, precision: str) -> dict[str, Any]:
+    """DeepSpeed's configuration for these options, and for --deepspeed where it is given; SystemExit with the rule."""
+    stage = int(settings.parallel[-1])
+    try:
+        wanted = ds_config.build(
+            ds_config.Batch.of(settings.batch, settings.accumulation, world_size),
+            stage=stage,
+            precision=precision,
+            clip=settings.clip,
+            optimizer=_optimizer(settings),
+            offload_optimizer=settings.offload != "none",
+            offload_parameters=settings.offload == "parameters",
+        )
+        if settings.deepspeed is not None:
+            file = json.loads(settings.deepspeed.read_text())
+            ds_config.check_batch(ds_config.batch_of({**wanted, **file}, world_size))
+            wanted = ds_config.agreed(file, wanted)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"--parallel {settings.parallel}: {error}") from error
+    del wanted["optimizer"]  # it is made by the same options, and handed over
+    return {**wanted, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
+
+
+def _optimizer(settings: Settings) -> dict[str, Any]:
+    params = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    if settings.optimizer == "sgd":
+        params["momentum"] = settings.momentum
+    return {"type": {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}[settings.optimizer], "params": params}
+
+
+def _deepspeed(device: torch.device) -> Any:
+    os.environ.setdefault("DS_ACCELERATOR", device.type)
+    try:
+        deepspeed = importlib.import_module("deepspeed")
+    except ImportError as error:
+        raise SystemExit(
+            f"ZeRO is DeepSpeed's, which this Python cannot import ({error}): name a version in the stack and provision"
+            " it, or take another --parallel"
+        ) from error
+    deepspeed.utils.logger.setLevel(logging.WARNING)
+    if device.type == "cpu":  # it would compile for a minute, for ranks that all share one host
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return deepspeed
+
+
+def _plain(value: Any) -> Any:
+    """Tensors and plain values only, which are read back without running anything."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {_plain(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    return _plain(vars(value))  # the loss scaler

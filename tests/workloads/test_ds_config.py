@@ -1,0 +1,140 @@
+"""The rules of DeepSpeed's configuration, with the numbers of article 004; and that template and program agree."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodectl.workloads.ds_config import Batch, agreed, batch_of, build, check_batch, check_pipeline
+from tests.roles.rendering import render
+
+ROLE = Path(__file__).resolve().parents[2] / "roles/deepspeed"
+DEFAULTS = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+
+
+def config(train: Any = None, micro: Any = None, accumulation: Any = None) -> dict[str, Any]:
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    return {name: value for name, value in zip(names, (train, micro, accumulation), strict=True) if value is not None}
+
+
+def test_the_articles_configuration_fits_three_ranks() -> None:
+    batch = batch_of(config(train=12, accumulation=4), 3)
+    check_batch(batch)
+    assert batch == Batch(train=12, micro=1, accumulation=4, world=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "world", "rule"),
+    [
+        # its launch script: --batch_size 16 --gradient_accumulation 1 on three GPUs
+        (config(train=16, accumulation=1), 3, "16, but train_batch_size 15 = 5 micro x 1 accumulation x 3 ranks"),
+        # its TrainingArguments, 4 x 8 on three GPUs, with its train_batch_size
+        (config(12, 4, 8), 3, "12, but train_batch_size 96 = 4 micro x 8 accumulation x 3 ranks"),
+        (config(train=12, accumulation=4), 4, "12 is too small for 4 accumulation x 4 ranks"),
+        (config(train=12, micro=5), 3, "12, but train_batch_size 0 = 5 micro x 0 accumulation x 3 ranks"),
+        (config(micro=0, accumulation=2), 2, "too small"),
+        (config(train=8, micro=4, accumulation=0), 2, "0 accumulation"),
+    ],
+)
+def test_a_batch_that_deepspeed_ends_with_is_refused_with_its_rule(given: Any, world: int, rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        check_batch(batch_of(given, world))
+
+
+@pytest.mark.parametrize(
+    ("given", "world", "told"),
+    [
+        (config(micro=2), 4, Batch(8, 2, 1, 4)),
+        (config(micro=2, accumulation=3), 4, Batch(24, 2, 3, 4)),
+        (config(train=24), 4, Batch(24, 6, 1, 4)),
+        (config(train=24, micro=2), 4, Batch(24, 2, 3, 4)),
+        (config(12.0, "auto", 4.0), 3, Batch(12, 1, 4, 3)),
+    ],
+)
+def test_what_is_left_open_follows_as_deepspeed_fills_it_in(given: Any, world: int, told: Batch) -> None:
+    batch = batch_of(given, world)
+    check_batch(batch)
+    assert batch == told
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "neither"),
+        (config(accumulation=4), "neither"),
+        (config(train="12"), "'12', no whole number"),
+        (config(train=True), "True, no whole number"),
+        (config(train=float("inf")), "inf, no whole number"),
+    ],
+)
+def test_what_says_nothing_is_told(given: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        batch_of(given, 3)
+
+
+def test_zero_2_and_3_are_refused_with_a_pipeline() -> None:
+    for stage in (2, 3):
+        with pytest.raises(ValueError, match=f"ZeRO-{stage} with 2 pipeline stages.*incompatible with pipeline"):
+            check_pipeline(stage, 2)
+        check_pipeline(stage, 1)
+    check_pipeline(1, 3)
+
+
+def test_the_template_and_a_workloads_own_configuration_are_the_same() -> None:
+    batch = Batch(train=12, micro=1, accumulation=4, world=3)
+    flags = (False, True)
+    for precision, stage, optimizer, parameters in itertools.product(("fp16", "bf16", "fp32"), (1, 2, 3), flags, flags):
+        if parameters and stage < 3:
+            with pytest.raises(ValueError, match="ZeRO-3 only"):
+                build(
+                    batch,
+                    stage=stage,
+                    precision=precision,
+                    clip=1.0,
+                    optimizer={},
+                    offload_optimizer=True,
+                    offload_parameters=True,
+                )
+            continue
+        text = render(
+            "ds_config.json.j2",
+            train_batch=12,
+            micro_batch=1,
+            accumulation=4,
+            clip=1.0,
+            learning_rate=6e-5,
+            weight_decay=0.01,
+            precision=precision,
+            zero_stage=stage,
+            offload_optimizer=optimizer,
+            offload_parameters=parameters,
+            checkpoint_activations=True,
+            bucket=DEFAULTS["deepspeed_bucket"],
+        )
+        # a workload recomputes by torch
+        rendered = {name: value for name, value in json.loads(text).items() if name != "activation_checkpointing"}
+        own = build(
+            batch,
+            stage=stage,
+            precision=precision,
+            clip=1.0,
+            optimizer={"type": "AdamW", "params": {"lr": 6e-5, "weight_decay": 0.01}},
+            offload_optimizer=optimizer,
+            offload_parameters=parameters,
+        )
+        assert own == rendered
+
+
+def test_a_file_and_options_that_differ_are_refused_and_auto_is_filled_in() -> None:
+    wanted = {**config(96, 4, 8), "zero_optimization": {"stage": 3}, "fp16": {"enabled": True}}
+    file = {**config(12, "auto", 4), "zero_optimization": {"stage": "auto", "sub_group_size": 1e9}}
+    with pytest.raises(ValueError, match="must say the same") as told:
+        agreed(file, wanted)
+    assert "train_batch_size is 12 in the file and 96 by the options" in str(told.value)
+    assert "gradient_accumulation_steps is 4 in the file and 8 by the options" in str(told.value)
+    assert "micro" not in str(told.value) and "stage" not in str(told.value)
+    whole = agreed({**file, **config(train=96, accumulation="auto")}, wanted)
+    assert whole == {**wanted, "zero_optimization": {"stage": 3, "sub_group_size": 1e9}}
