@@ -81,6 +81,12 @@ def _add_course(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--accumulation", type=at_least(1), default=1, help="micro-batches of a step on each rank")
     group.add_argument("--epochs", type=at_least(1), default=10, help="passes over the samples")
     group.add_argument("--samples", type=at_least(1), default=1024, help="samples of synthetic data, over all ranks")
+    group.add_argument(
+        "--held-out",
+        type=at_least(0),
+        default=0,
+        help="so many last samples are not trained on: their loss ends an epoch",
+    )
     group.add_argument("--steps", type=at_least(0), default=0, help="end after so many steps in all; 0: by --epochs")
     group.add_argument("--lr", type=number(0.0), default=1e-3, help="learning rate")
     group.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="what changes the weights")

@@ -105,8 +105,9 @@ def adapted(training: Training, clock: Clock) -> bool:
 
 
 def note_figures(training: Training) -> None:
-    """After an epoch: what the test set says, where there is one; every rank must call it."""
+    """After an epoch: what a test set and held-out samples say, where there are any; every rank must call it."""
     figures = training.workload.evaluate(training.settings, training.group, training.strategy.predict)
+    figures = {**figures, **training.held_out()}
     training.evaluated.update(figures)
     said = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
     if said:

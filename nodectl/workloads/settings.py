@@ -27,6 +27,7 @@ class Settings:
     accumulation: int
     epochs: int
     samples: int
+    held_out: int
     steps: int
     lr: float
     optimizer: str

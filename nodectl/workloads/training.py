@@ -34,8 +34,11 @@ class Training:
         self.strategy = parallel.make(self.parallel, workload, settings, group, self.precision)
         # dropout differs between those who have different samples, the weights do not
         torch.manual_seed(settings.seed + 1 + self.strategy.data_rank)
+        trained = len(self.data) - settings.held_out
+        if trained < 1:
+            raise SystemExit(f"--held-out {settings.held_out} leaves nothing to train on of {len(self.data)} samples")
         self.sampler: DistributedSampler[int] = DistributedSampler(
-            range(len(self.data)), self.strategy.data_size, self.strategy.data_rank, seed=settings.seed
+            range(trained), self.strategy.data_size, self.strategy.data_rank, seed=settings.seed
         )
         self.epoch = self.step = self.taken = 0  # `taken`: samples of this epoch that this rank has had
         rule = dynamic_batch.of(settings)
@@ -105,6 +108,19 @@ class Training:
         self.step += 1
         self.taken += sum(len(part[0]) for part in parts)
         return loss
+
+    def held_out(self) -> dict[str, float]:
+        """The mean loss on the samples that are not trained on, if there are any; every rank must call it."""
+        count, size = self.settings.held_out, self.settings.batch
+        if not count:
+            return {}
+        first = len(self.data) - count
+        mine = range(first + self.strategy.data_rank, len(self.data), self.strategy.data_size)
+        total = torch.zeros((), dtype=torch.float64, device=self.group.device)
+        for begin in range(0, len(mine), size):
+            part = tuple(each.to(self.group.device) for each in self.data.batch(mine[begin : begin + size], epoch=0))
+            total += len(part[0]) * self.workload.loss(self.strategy.predict(part[:-1]), part).double()
+        return {"held_out_loss": self.group.mean(total) * self.strategy.data_size / count}
 
     def _schedule(self) -> float:
         """The part of the learning rate that the step to come has."""

@@ -204,6 +204,17 @@ def dynamic(rank: int) -> dict[str, Any]:
     }
 
 
+def held_out(rank: int) -> dict[str, Any]:
+    """The loss on held-out samples by both ranks' shares and by one alone, and the last sample that is trained on."""
+    made = training(rank, "--held-out=10", "--dropout=0.5")
+    steps(made, 2)
+    shared = made.held_out()["held_out_loss"]
+    *inputs, targets = made.data.batch(range(54, 64), 0)
+    alone = nn.functional.mse_loss(made.strategy.bare.eval()(*inputs), targets).item()
+    used = [index for parts in training(rank, "--held-out=10").plan() for part in parts for index in part.indices]
+    return {"shared": shared, "alone": alone, "last": max(used), "without": training(rank).held_out()}
+
+
 def exits(rank: int, *arguments: str) -> str:
     """What is said instead of training so."""
     try:
@@ -244,7 +255,9 @@ def main() -> None:
         "goes on": goes_on(rank, "--compress=topk", "--compress-ratio=0.1", "--accumulation=2", "--bucket-mb=0.01"),
         "plain goes on": goes_on(rank, "--bucket-view", "--static-graph"),
         "dynamic": dynamic(rank),
+        "held out": held_out(rank),
         "exits": {
+            "held out": exits(rank, "--held-out=64"),
             "static": exits(rank, "--static-graph", "--accumulation=2"),
             "ratio": exits(rank, "--compress=topk", "--compress-ratio=0.7"),
         },

@@ -108,9 +108,22 @@ def test_a_changed_batch_is_resumed_and_ends_where_the_samples_do(told: dict[str
     assert dynamic["left"] == [8] * 6 and dynamic["before"] == 16 and dynamic["total"] == 3 + 6
 
 
-@pytest.mark.parametrize(("case", "rule"), [("static", "meet in the last of a step only"), ("ratio", "below 1/2")])
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        ("static", "meet in the last of a step only"),
+        ("ratio", "below 1/2"),
+        ("held out", "leaves nothing to train on of 64"),
+    ],
+)
 def test_options_that_exclude_each_other_end_the_program(told: dict[str, Any], case: str, rule: str) -> None:
     assert rule in told["exits"][case]
+
+
+def test_held_out_samples_are_not_trained_on_and_their_loss_is_shared(told: dict[str, Any]) -> None:
+    held_out = told["held out"]
+    assert held_out["shared"] == pytest.approx(held_out["alone"], rel=1e-5)
+    assert held_out["last"] == 53 and held_out["without"] == {}
 
 
 def test_one_rank_has_nobody_to_send_to() -> None:
