@@ -14,7 +14,7 @@ from nodectl.jobs.clocks import Clocks, compare
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.classify import KINDS, happened_s, severity
-from nodectl.payload.jobs.standing import doing, in_collective, is_leaving
+from nodectl.payload.jobs.standing import doing, stayed_away
 
 # known here alone: two hosts that blame each other have a bad link
 _KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
@@ -196,12 +196,8 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
         return replace(
             first, host=host.name, rank=None, kind="exception", category="xid", message=line, evidence=evidence
         )
-    broke = {echo.rank for echo in echoes}  # a collective broke in these; they may have been seen as they left after it
-    absent = [
-        (host, rank)
-        for host, rank in living
-        if not in_collective(rank) and not (rank["rank"] in broke and is_leaving(rank))
-    ]
+    broke = {echo.rank for echo in echoes}
+    absent = [(host, rank) for host, rank in living if stayed_away(rank, broke)]
     named = _named(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
     if chosen is None or waiting[0].category not in _WAITED:

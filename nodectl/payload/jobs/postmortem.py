@@ -76,8 +76,8 @@ class Postmortem:
         if echoes and early:
             return _left(min(early, key=lambda end: float(end["time"])))
         waiting = [each for each in echoes if each.get("class") in _WAITED]
-        echoed = {each["rank"] for each in echoes}
-        absent = [rank for rank in self.living if not standing.in_collective(rank) and rank["rank"] not in echoed]
+        broke = {each["rank"] for each in echoes}
+        absent = [rank for rank in self.living if standing.stayed_away(rank, broke)]
         return _absent(absent[0], waiting) if waiting and absent else own
 
     def note_leaving(self, kind: str, message: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import AbstractSet, Any, Mapping, Optional
 
 from ..common.patterns import lazily
 
@@ -23,6 +23,14 @@ def in_collective(rank: Mapping[str, Any]) -> bool:
 def is_leaving(rank: Mapping[str, Any]) -> bool:
     """Only libraries are at work in it: its program has ended, and Python takes leave, or has not begun."""
     return bool(rank["stack"]) and all(_LIBRARY.search(frame) for frame in rank["stack"])
+
+
+def stayed_away(rank: Mapping[str, Any], broke: AbstractSet[Optional[int]]) -> bool:
+    """A living rank was elsewhere while others waited in a collective.
+
+    Those in which a collective `broke` were in it, and may have been seen as they left after that.
+    """
+    return not in_collective(rank) and not (rank["rank"] in broke and is_leaving(rank))
 
 
 def doing(rank: Mapping[str, Any]) -> str:
