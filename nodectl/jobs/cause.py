@@ -142,6 +142,8 @@ def _explained(placed: Sequence[Placed], words: Sequence[HostWords], clocks: Clo
         return _missing(placed, words)
     if cause.category == "collective_mismatch":
         return _odd_one(cause, words)
+    if cause.category == "abort_at_exit":
+        cause = _left_and_aborted(cause, [item.failure for item in placed[1:]])
     alike = [item.failure for item in placed[1:] if _is_alike(item.failure, cause)]
     lines = list(cause.evidence)
     if alike:
@@ -149,6 +151,15 @@ def _explained(placed: Sequence[Placed], words: Sequence[HostWords], clocks: Clo
         lines.append(f"{counted(len(alike), 'other rank')} ended alike: {_numbers(ranks)}")
     lines += _rivals(first, placed, clocks)
     return replace(cause, evidence=tuple(lines))
+
+
+def _left_and_aborted(cause: Failure, others: Iterable[Failure]) -> Failure:
+    """A script that ended while others waited for it left early, however its process ended after that."""
+    missed = {other.rank for other in others if other.kind == "communication"} - {cause.rank}
+    if not missed:
+        return cause
+    message = f"its script ended while {counted(len(missed), 'other rank')} waited for it in a collective; then it was"
+    return replace(cause, category="left_early", message=f"{message} {cause.message}")
 
 
 def _is_alike(one: Failure, other: Failure) -> bool:

@@ -81,6 +81,10 @@ CLASSES: dict[str, tuple[str, str]] = {
         "the program crashed in native code",
         "look at the place and the last words in the evidence; where it is always {host}: `nodectl health -l {host}`",
     ),
+    "abort_at_exit": (
+        "the script had ended, and libraries aborted the process as Python wound down",
+        "end the process group before the script ends: dist.destroy_process_group(); it may come and go",
+    ),
     "helper_killed": (
         "a process that the rank had started was killed",
         "take fewer or smaller data loader workers; see the kernel's log of {host}",

@@ -146,6 +146,22 @@ def test_of_two_calls_gloos_words_tell_which_the_aborted_rank_made() -> None:
     assert failures_of([host(0, aborted), wide, narrow], [])[0].rank == 1
 
 
+# as faulthandler of Python 3.11 wrote it, of a thread of torch that was left when a script had ended
+WOUND_DOWN = "Fatal Python error: Aborted\n\nThread 0x00007f1d0985c040 (most recent call first):\n  <no Python frame>\n"
+
+
+def test_a_script_that_ended_and_was_aborted_at_its_exit_left_early_where_others_waited() -> None:
+    verdict = judge(Evidence(code=-6, stack=WOUND_DOWN, log="terminate called without an active exception\n"))
+    assert (verdict.kind, verdict.category) == ("signal", "abort_at_exit")
+    assert "its script had ended" in verdict.evidence[1]
+    aborted = failure("signal", 100.5, 1, verdict.message, 134) | {"class": verdict.category}
+    alone = failures_of([host(1, aborted), host(0)], [])[0]
+    assert (alone.category, "destroy_process_group" in alone.remedy) == ("abort_at_exit", True)
+    missed = failures_of([host(0, failure("communication", 100.0, 0, GLOO)), host(1, aborted)], [])[0]
+    assert (missed.rank, missed.category) == (1, "left_early")
+    assert missed.message.startswith("its script ended while 1 other rank waited for it")
+
+
 def test_an_xid_explains_ranks_that_waited_in_vain() -> None:
     late = failure("communication", 100.0, 0, LATE) | {"class": "collective_timeout"}
     line = "NVRM: Xid (PCI:0000:10:1c): 79, pid=77, name=python, GPU has fallen off the bus."

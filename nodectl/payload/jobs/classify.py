@@ -329,6 +329,9 @@ def _by_abort(words: str, known: Evidence) -> Verdict:
         return Verdict("communication", category, text, (f"its last words ({LOG_ONLY})",))
     if known.full:  # what aborts says why, and there was no room for that
         return Verdict("signal", "disk_full", f"{words}: no space is left for {known.full[0]}", (), known.stack)
+    if "<no Python frame>" in known.stack and not _FRAME.search(known.stack):
+        wound_down = "no Python was at work in it any more: its script had ended"
+        return Verdict("signal", "abort_at_exit", words, (wound_down, *_last_line(known)), known.stack)
     return _by_crash(words, known)
 
 
