@@ -93,7 +93,7 @@ def measure(
     played = play(transport, gang, _RUN_S, turns.on_event if turns else None)
     if turns:
         turns.check()
-    failed = ProbeResult(findings=(*findings, *(_failed(probe.name, culprit) for culprit in culprits(played))))
+    failed = ProbeResult(findings=(*findings, *(failure_of(probe.name, culprit) for culprit in culprits(played))))
     return marked(failed + results(ready, device, played), options)
 
 
@@ -148,7 +148,8 @@ def common(events: Sequence[Event], key: str) -> object:
     return texts[0] if len(texts) == 1 else texts or None
 
 
-def _failed(name: str, played: Played) -> Finding:
+def failure_of(name: str, played: Played) -> Finding:
+    """What became of a member that did not do its part to the end."""
     host = played.member.host.name
     if played.done is None:
         return host_finding(name, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")

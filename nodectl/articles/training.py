@@ -103,7 +103,7 @@ def _ranks_on(endpoint: Endpoint, device: str) -> int:
 
 
 def _members(options: TrainingOptions, ready: Sequence[Endpoint], device: str, amount: Amount) -> list[Member]:
-    first, modules = ready[0], _modules()
+    first, sources = ready[0], modules()
     ranks = [_ranks_on(endpoint, device) for endpoint in ready]
     shared = {
         "world-size": sum(ranks),
@@ -120,11 +120,12 @@ def _members(options: TrainingOptions, ready: Sequence[Endpoint], device: str, a
     members = []
     for endpoint, count, end in zip(ready, ranks, accumulate(ranks), strict=True):
         own = {"rank-base": end - count, "nproc": count, "interface": endpoint.interface}
-        members.append(member(endpoint, "articles.training", own | shared, flags, modules))
+        members.append(member(endpoint, "articles.training", own | shared, flags, sources))
     return members
 
 
-def _modules() -> bytes:
+def modules() -> bytes:
+    """The workloads' modules by name, as JSON: they are run on hosts from memory."""
     folder = payload_dir().parent / "workloads"
     return json.dumps({path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}).encode()
 

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
 from nodectl.articles.claims import Article, Figure, all_figures, article, articles, figures
 from nodectl.articles.comparing import comparable_lines, compared, nearest
+from nodectl.cli.root import cli
 from nodectl.common.resources import share_dir
 from nodectl.errors import ProfileError, UsageError
 from nodectl.profiles.load import check_document, read_profile
@@ -86,18 +88,35 @@ def test_a_setting_of_a_template_lies_there() -> None:
         assert f"{{{{ {variable[0]} }}}}" in text if variable else re.search(rf"\b{value}\b", text), what
 
 
-def test_the_switches_between_two_nodes_are_the_articles() -> None:
-    ((_, _, value, place),) = [each for each in settings() if each[3].startswith("code nodectl/topology")]
-    _, file, name = place.split()
-    tree = ast.parse((Path(__file__).parents[2] / file).read_text())
-    given = {
-        target.id: ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    assert given[name] == value
+def test_a_setting_of_the_code_is_a_constant_there() -> None:
+    places = [each for each in settings() if each[3].startswith("code ")]
+    assert len(places) >= 9
+    for _, what, value, place in places:
+        _, file, name = place.split()
+        assert value in scalars(constants(Path(__file__).parents[2] / file)[name]), what
+
+
+def constants(file: Path) -> dict[str, Any]:
+    """The names of a module that are assigned a value as it is written."""
+    given = {}
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.Tuple):
+            given.update({target.id: node.value for target in node.targets if isinstance(target, ast.Name)})
+    return {name: ast.literal_eval(value) for name, value in given.items() if name.isupper() and name[0] != "_"}
+
+
+def test_what_measures_a_claim_is_a_command() -> None:
+    for whole in articles().values():
+        for claim in whole.claims.values():
+            command: click.Command | None = cli
+            for word in claim.measured_by.split():
+                if word.startswith("-"):
+                    assert command is not None
+                    assert word in {name for parameter in command.params for name in parameter.opts}
+                else:
+                    assert isinstance(command, click.Group)
+                    command = command.get_command(click.Context(command), word)
+            assert command is not None, claim.measured_by
 
 
 def test_every_reason_and_truth_is_a_sentence() -> None:

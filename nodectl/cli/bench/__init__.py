@@ -9,6 +9,7 @@ from nodectl.cli.bench.compare import compare
 from nodectl.cli.bench.network_sweep import network_sweep
 from nodectl.cli.bench.preprocess import preprocess
 from nodectl.cli.bench.retrieval import retrieval
+from nodectl.cli.bench.scaling import modes, scaling
 
 
 @click.group()
@@ -16,5 +17,5 @@ def bench() -> None:
     """The articles' tables, measured on these hosts."""
 
 
-for command in (claims, compare, network_sweep, preprocess, retrieval):
+for command in (claims, compare, modes, network_sweep, preprocess, retrieval, scaling):
     bench.add_command(command)

@@ -1,0 +1,226 @@
+"""The shipped workload programs over chosen hosts: one run of each setting, and the summary that it ends with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from nodectl.articles.gangs import device_of, failure_of, member, with_torch
+from nodectl.articles.training import modules
+from nodectl.common.counting import counted
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
+from nodectl.model.status import Status
+from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
+from nodectl.probes.endpoints import Endpoint, find_endpoints, on_one_machine
+from nodectl.probes.gang import Member, Played, culprits, play
+from nodectl.transport.base import Transport
+
+NAME = "workload"
+_MODULE = "articles.workload"
+# a run that is longer is given up: each table is to take minutes
+RUN_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One run: so many ranks on each of the first hosts, and the program's options.
+
+    `devices` are those that take part, which are more than the ranks where one process has several. `label` is its
+    row's name; `refused` says why it is not run.
+    """
+
+    label: str
+    ranks: tuple[int, ...]
+    arguments: tuple[str, ...]
+    devices: int
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a setting came to: its summary, or what is wrong."""
+
+    setting: Setting
+    summary: Mapping[str, Any] | None = None
+    why: str = ""
+    findings: tuple[Finding, ...] = field(default=())
+
+
+def run_setting(
+    transport: Transport, ready: Sequence[Endpoint], program: str, setting: Setting, device: str, options: ProbeOptions
+) -> Outcome:
+    """One run to its end; a program that refuses its options is no finding, but has said why."""
+    if setting.refused:
+        return Outcome(setting, why=setting.refused)
+    played = play(transport, _members(ready, program, setting, device, options), RUN_S)
+    summaries = [event["summary"] for player in played for event in player.events.of("summary")]
+    if summaries and all(player.ok for player in played):
+        return Outcome(setting, summaries[-1])
+    refusals = [event["text"] for player in played for event in player.events.of("error") if event.get("refused")]
+    if refusals:
+        return Outcome(setting, why=str(refusals[0]))
+    findings = tuple(failure_of(NAME, culprit) for culprit in culprits(played))
+    if not findings:
+        findings = (_silent(played[0]),)
+    return Outcome(setting, why=findings[0].actual, findings=findings)
+
+
+def _silent(player: Played) -> Finding:
+    return host_finding(NAME, player.member.host.name, Status.UNKNOWN, "the program ended without a summary")
+
+
+def _members(
+    ready: Sequence[Endpoint], program: str, setting: Setting, device: str, options: ProbeOptions
+) -> list[Member]:
+    taking = list(zip(ready, setting.ranks, strict=False))
+    first, world, sources = taking[0][0], sum(setting.ranks), modules()
+    flags = ["--interface-asked"] * bool(options.interface)
+    members, base = [], 0
+    for endpoint, count in taking:
+        given = {
+            "rank-base": base,
+            "nproc": count,
+            "world-size": world,
+            "master-addr": first.address,
+            "master-port": options.port or first.free_port,
+            "backend": "nccl" if device == "cuda" else "gloo",
+            "timeout": RUN_S,
+            "interface": endpoint.interface,
+            "program": program,
+            "arguments": json.dumps([f"--device={device}", *setting.arguments]),
+        }
+        members.append(member(endpoint, _MODULE, given, flags, sources))
+        base += count
+    return members
+
+
+def run_all(
+    transport: Transport,
+    ready: Sequence[Endpoint],
+    settings: Sequence[Setting],
+    device: str,
+    options: WorkloadOptions,
+    note: Note,
+) -> list[list[Outcome]]:
+    """The outcomes of each setting, one a repetition; all settings in turn, so that what drifts touches all alike.
+
+    A setting that came to nothing once is not run again.
+    """
+    outcomes: list[list[Outcome]] = [[] for _ in settings]
+    rounds, program = options.repetitions or 1, options.program
+    for number in range(rounds):
+        for setting, told in zip(settings, outcomes, strict=True):
+            if told and told[-1].summary is None:
+                continue
+            # a free port is one that was free before the run before
+            again, _ = find_endpoints(transport, [endpoint.host for endpoint in ready[:1]], NAME, options)
+            told.append(
+                run_setting(transport, [*again, *ready[1:]] if again else ready, program, setting, device, options)
+            )
+            if not setting.refused:
+                said = _figure(told[-1]) or told[-1].why
+                which = f", {number + 1} of {rounds}" if rounds > 1 else ""
+                note(f"{program}, {setting.label}{which}: {said}")
+    return outcomes
+
+
+def _figure(outcome: Outcome) -> str:
+    summary = outcome.summary or {}
+    rate = summary.get("samples_per_s")
+    return f"{rate:g} samples/s on {counted(summary.get('world_size'), 'rank')}" if rate else ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOptions(ProbeOptions):
+    """Which program; its settings come from a plan, by default one run of it over all hosts."""
+
+    program: str = "transformer"
+
+
+# what is run, given the hosts that take part and the device (`cuda` or `cpu`)
+Plan = Callable[[Sequence[Endpoint], str], list[Setting]]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The outcomes of each setting, and what the history and the operator are told."""
+
+    outcomes: tuple[tuple[Outcome, ...], ...] = ()
+    result: ProbeResult = field(default_factory=ProbeResult)
+    device: str = ""
+    on_one_machine: bool = False
+
+
+def run_plan(transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, note: Note, plan: Plan) -> Runs:
+    """Every setting of the plan; nothing where one host cannot take part, for the others would be another fleet."""
+    ready, findings = with_torch(transport, hosts, NAME, options)
+    if len(ready) < len(hosts):
+        actual = "not measured: another host cannot take part"
+        findings += [host_finding(NAME, endpoint.host.name, Status.UNKNOWN, actual) for endpoint in ready]
+        return Runs(result=ProbeResult(findings=tuple(findings)))
+    device = device_of(ready)
+    settings = plan(ready, device)
+    note(f"{options.program}: {counted(len(settings), 'setting')} on {counted(len(ready), 'host')}, {device}")
+    outcomes = run_all(transport, ready, settings, device, options, note)
+    measurements = tuple(_measurement(told, hosts) for told in outcomes if told[-1].summary is not None)
+    wrong = tuple(finding for told in outcomes for outcome in told for finding in outcome.findings)
+    return Runs(tuple(map(tuple, outcomes)), ProbeResult(measurements, wrong), device, on_one_machine(ready))
+
+
+def rate_of(summary: Mapping[str, Any]) -> tuple[float, str]:
+    """What all ranks did in a second: tokens where the program counts them, else samples."""
+    for name in ("tokens", "samples"):
+        if isinstance(value := summary.get(f"{name}_per_s"), int | float):
+            return float(value), f"{name}/s"
+    return 0.0, "samples/s"
+
+
+def _measurement(outcomes: Sequence[Outcome], hosts: Sequence[Host]) -> Measurement:
+    """What the repetitions of one setting came to, for the history."""
+    summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    values = [rate_of(summary)[0] for summary in summaries]
+    value, setting = median(values), outcomes[0].setting
+    names = ("workload", "preset", "data", "params", "parallel", "precision", "batch_per_rank", "accumulation",
+             "world_size", "device", "device_name", "backend")  # fmt: skip
+    conditions = {name: summaries[0].get(name) for name in names}
+    own = {"arguments": " ".join(setting.arguments), "devices": setting.devices, "values": values}
+    taking = tuple(host.name for host in hosts[: len(setting.ranks)])
+    unit = rate_of(summaries[0])[1]
+    return Measurement(NAME, taking, value, unit, "", None, spread(values, value), {**conditions, **own})
+
+
+def run_workload(transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, note: Note) -> ProbeResult:
+    """One run over all hosts, with a rank a GPU, or one a host."""
+
+    def everywhere(ready: Sequence[Endpoint], device: str) -> list[Setting]:
+        ranks = tuple(endpoint.gpus if device == "cuda" else 1 for endpoint in ready)
+        return [Setting("all", ranks, (), sum(ranks))]
+
+    return run_plan(transport, hosts, options, note, everywhere).result
+
+
+PROBE = Probe(
+    name=NAME,
+    summary="A short run of a shipped workload's program.",
+    run=run_workload,
+    options=WorkloadOptions,
+    results=MeasurementKind(
+        units=(Unit("samples/s"), Unit("tokens/s")),
+        identity=(
+            *("workload", "preset", "devices", "parallel", "precision", "batch_per_rank", "accumulation"),
+            *("arguments", "device_name"),
+        ),
+        shown="{workload}, {devices} devices, {parallel}, batch {batch_per_rank} x {accumulation}",
+    ),
+    usual=Amount(repetitions=1, duration_s=1.0),
+    least=Amount(repetitions=1, duration_s=1.0),
+    cost_s=lambda amount: amount.repetitions * amount.duration_s,
+    between_hosts=True,
+    has_ranks=True,
+    listed=False,
+)

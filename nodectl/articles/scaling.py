@@ -1,0 +1,270 @@
+"""Tables of workload runs: one to many devices at an equal batch a device, the article's own rows, and its modes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+from nodectl.articles.claims import Figure, all_figures, article
+from nodectl.articles.comparing import Comparable, nearest
+from nodectl.articles.programs import Outcome, Plan, Runs, Setting, rate_of
+from nodectl.articles.runs import of_summary
+from nodectl.common.counting import counted
+from nodectl.probes.base import spread
+from nodectl.probes.endpoints import Endpoint
+
+SCALING, MODES = "bench scaling", "bench modes"
+# above this the baseline was no baseline
+_MOST_EFFICIENCY = 1.05
+_FEW_HOSTS = 8
+_PRESETS = {"resnet50": "article-3", "llm": "article-4", "transformer": "article-0"}
+# what two processors do in seconds; a GPU gets the article's preset
+_SMALL = {
+    "resnet50": ("--layers=18", "--batch=8"),
+    "llm": ("--layers=2", "--hidden=64", "--intermediate=172", "--heads=4", "--seq=64", "--batch=4"),
+    "transformer": ("--layers=2", "--d-model=128", "--heads=4", "--seq=32", "--batch=8"),
+}
+_STEPS = {"cpu": 12, "cuda": 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be run; None and nothing where the program's usual counts."""
+
+    program: str
+    parallel: tuple[str, ...] = ("ddp",)
+    devices: tuple[int, ...] = ()
+    batch: int | None = None
+    accumulation: int | None = None
+    steps: int | None = None
+    arguments: tuple[str, ...] = ()
+
+
+def plan_for(command: str, wish: Wish) -> Plan:
+    """The settings of `bench scaling` or `bench modes`, once the hosts are known."""
+    return partial(_modes if command == MODES else _scaling, wish)
+
+
+def _scaling(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
+    most = _devices(ready, device)
+    equal = {"batch": wish.batch, "accumulation": wish.accumulation}
+    settings = []
+    for count in wish.devices or _counts(ready, device):
+        for parallel in wish.parallel if count > 1 else ("single",):
+            arguments = _arguments(wish, device, parallel, **equal)
+            settings.append(_setting(f"{counted(count, 'device')}, {parallel}", count, arguments, ready, device))
+    return settings if max(wish.devices, default=0) > most else [*settings, *_article_rows(wish, ready, device)]
+
+
+def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
+    """The article's rows that tell a batch of all devices and an accumulation, by its own."""
+    rows = {figure.row: figure for figure in _claimed(SCALING, wish.program) if "batch" in figure.conditions}
+    settings = []
+    for name, figure in rows.items():
+        count, batch, accumulation = (int(figure.conditions[key]) for key in ("devices", "batch", "accumulation"))
+        label, parallel = f"article {figure.article}: {name}", wish.parallel[0] if count > 1 else "single"
+        if batch % count:
+            why = f"a batch of {batch} is no multiple of {count} devices"
+            settings.append(Setting(label, (), (), count, refused=why))
+            continue
+        arguments = _arguments(wish, device, parallel, batch=batch // count, accumulation=accumulation)
+        settings.append(_setting(label, count, arguments, ready, device))
+    return settings
+
+
+def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
+    """One device, one process for all of a host, a rank a device, and that in mixed precision."""
+    own, most = _devices(ready[:1], device), _devices(ready, device)
+    # the article's fp16 needs a GPU; a processor computes bf16
+    mixed, plain = ("fp16" if device == "cuda" else "bf16"), "fp32"
+    wanted = (
+        ("single", 1, "single", plain),
+        ("dataparallel", own, "dataparallel", plain),
+        ("ddp", most, "ddp", plain),
+        ("amp", most, "ddp" if most > 1 else "single", mixed),
+    )
+    settings = []
+    for label, count, parallel, precision in wanted:
+        if parallel == "ddp" and count == 1:
+            settings.append(Setting(label, (), (), 1, refused="there is one device: nothing to share among ranks"))
+            continue
+        arguments = _arguments(wish, device, parallel, batch=wish.batch, accumulation=wish.accumulation)
+        setting = _setting(label, count, (*arguments, f"--precision={precision}"), ready, device)
+        if parallel == "dataparallel":
+            setting = Setting(label, (1,), setting.arguments, count)
+        settings.append(setting)
+    return settings
+
+
+def _setting(label: str, count: int, arguments: tuple[str, ...], ready: Sequence[Endpoint], device: str) -> Setting:
+    """So many devices of the first hosts, each of which gives all of its own where it is not the only one."""
+    left, ranks = count, []
+    for endpoint in ready:
+        if left <= 0:
+            break
+        ranks.append(min(left, _devices([endpoint], device)))
+        left -= ranks[-1]
+    if left:
+        return Setting(label, (), arguments, count, f"there are {counted(_devices(ready, device), 'device')}")
+    if len(set(ranks)) > 1:
+        uneven = " and ".join(map(str, dict.fromkeys(ranks)))
+        return Setting(label, (), arguments, count, f"{uneven} ranks a host: all hosts take part with equally many")
+    return Setting(label, tuple(ranks), arguments, count)
+
+
+def _arguments(
+    wish: Wish, device: str, parallel: str, *, batch: int | None, accumulation: int | None
+) -> tuple[str, ...]:
+    """Later ones count: the program's usual here, what the row says, what the operator gives it."""
+    steps = wish.steps or _STEPS[device]
+    usual = _SMALL[wish.program] if device == "cpu" else (f"--preset={_PRESETS[wish.program]}",)
+    given = {"batch": batch, "accumulation": accumulation, "steps": steps, "log-every": steps, "parallel": parallel}
+    row = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    return (*usual, *row, "--no-resume", *wish.arguments)
+
+
+def _devices(ready: Sequence[Endpoint], device: str) -> int:
+    return sum(endpoint.gpus if device == "cuda" else 1 for endpoint in ready)
+
+
+def _counts(ready: Sequence[Endpoint], device: str) -> list[int]:
+    """1 and on: powers of two and all on the first host, then whole hosts; each number where they are few."""
+    own, hosts = _devices(ready[:1], device), len(ready)
+    inside = {1, own, *(1 << power for power in range(own.bit_length()) if 1 << power <= own)}
+    across = range(1, hosts + 1) if hosts <= _FEW_HOSTS else [1 << power for power in range(hosts.bit_length())]
+    return sorted({*inside, *(own * number for number in {*across, hosts} if number <= hosts)})
+
+
+def _claimed(command: str, program: str) -> list[Figure]:
+    """The figures that this command measures by this program."""
+    return [
+        figure
+        for figure in all_figures()
+        if article(figure.article).claims[figure.claim].measured_by == command
+        and figure.conditions.get("workload") == program
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting: medians over its repetitions; `why` is what stands in the place of figures or of the efficiency.
+
+    `speed_up` and `efficiency` are against `baseline`, the fewest devices at the same batch a device and accumulation.
+    """
+
+    setting: Setting
+    why: str = ""
+    rate: float | None = None
+    unit: str = ""
+    off: float | None = None
+    step_ms: float | None = None
+    memory_gb: float | None = None
+    gpu_use_percent: float | None = None
+    batch: float | None = None
+    accumulation: int | None = None
+    parallel: str = ""
+    precision: str = ""
+    nodes: int = 0
+    conditions: dict[str, object] = field(default_factory=dict)
+    speed_up: float | None = None
+    efficiency: float | None = None
+    baseline: int | None = None
+    beside: dict[str, Comparable] = field(default_factory=dict)
+    summaries: tuple[Any, ...] = ()
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """By the columns of claims."""
+        return {
+            "tokens_s": self.rate if self.unit == "tokens/s" else None,
+            "memory": self.memory_gb,
+            "speed_up": self.speed_up,
+            "gpu_use": self.gpu_use_percent,
+        }
+
+    @property
+    def a_device(self) -> tuple[float, int] | None:
+        """Batch a device and accumulation: equal where two rows can be held against each other."""
+        if self.batch is None or self.accumulation is None:
+            return None
+        return self.batch / self.setting.devices, self.accumulation
+
+
+def rows_of(runs: Runs, command: str, program: str) -> list[Row]:
+    """A row for each setting, with speed-up, efficiency and the article's figures beside it."""
+    if not runs.outcomes:
+        return []
+    rows = [_row(outcomes) for outcomes in runs.outcomes]
+    fewest = min((row for row in rows if row.rate), key=lambda row: row.setting.devices, default=None)
+    scaled = [_against(row, fewest if command == MODES else _baseline(row, rows), fewest) for row in rows]
+    return [_with_article(row, command, program) for row in scaled]
+
+
+def _row(outcomes: Sequence[Outcome]) -> Row:
+    summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    setting = outcomes[0].setting
+    if not summaries:
+        return Row(setting, why=outcomes[-1].why)
+    runs = [of_summary(summary) for summary in summaries]
+    first, rates = runs[0].conditions, [rate_of(summary)[0] for summary in summaries]
+    memory = [summary["peak_memory_bytes"] / 1e9 for summary in summaries if summary.get("peak_memory_bytes")]
+    uses = [run.gpu_use_percent for run in runs if run.gpu_use_percent is not None]
+    steps = [1e3 * run.step_s for run in runs if run.step_s is not None]
+    batch, accumulation = first.get("batch"), summaries[0].get("accumulation")
+    return Row(
+        setting,
+        rate=median(rates),
+        unit=rate_of(summaries[0])[1],
+        off=spread(rates, median(rates)),
+        step_ms=median(steps) if steps else None,
+        memory_gb=max(memory) if memory else None,
+        gpu_use_percent=median(uses) if uses else None,
+        batch=batch if isinstance(batch, int | float) else None,
+        accumulation=accumulation if isinstance(accumulation, int) else None,
+        parallel=str(first.get("parallel", "")),
+        precision=str(first.get("precision", "")),
+        nodes=len(setting.ranks),
+        conditions={**first, "devices": setting.devices, "mode": setting.label},
+        summaries=tuple(summaries),
+    )
+
+
+def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The fewest devices at the same batch a device and accumulation."""
+    same = [other for other in rows if other.rate and row.a_device and other.a_device == row.a_device]
+    return min(same, key=lambda other: other.setting.devices, default=None)
+
+
+def _against(row: Row, base: Row | None, fewest: Row | None) -> Row:
+    """Speed-up over the baseline; efficiency only where batch a device and accumulation are its."""
+    if row.rate is None or base is None or base.rate is None or fewest is None:
+        return row
+    if row is base and row.setting.devices > fewest.setting.devices:
+        return replace(row, why=f"no efficiency: {_per_device(row)}, fewer devices had {_per_device(fewest)}")
+    speed_up = row.rate / base.rate
+    changed = replace(row, speed_up=speed_up, baseline=base.setting.devices)
+    if row.a_device != base.a_device:
+        return replace(changed, why=f"no efficiency: {_per_device(row)}, the baseline had {_per_device(base)}")
+    efficiency = speed_up * base.setting.devices / row.setting.devices
+    why = "baseline not comparable: more than devices can give" if efficiency > _MOST_EFFICIENCY else ""
+    return replace(changed, efficiency=efficiency, why=why)
+
+
+def _per_device(row: Row) -> str:
+    batch, accumulation = row.a_device or (0.0, 0)
+    return f"batch {batch:g} a device with accumulation {accumulation}"
+
+
+def _with_article(row: Row, command: str, program: str) -> Row:
+    claimed = _claimed(command, program)
+    device = row.conditions.get("device")
+    ours = {**row.conditions, "baseline_devices": row.baseline, "baseline_device": device}
+    beside = {
+        column: nearest([figure for figure in claimed if figure.column == column], ours)
+        for column in dict.fromkeys(figure.column for figure in claimed)
+        if row.figures.get(column) is not None
+    }
+    return replace(row, beside=beside)

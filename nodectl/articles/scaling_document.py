@@ -1,0 +1,120 @@
+"""Tables of workload runs as JSON, as lines and as text, the article's figures beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from nodectl.articles.comparing import HEADER, comparable_lines
+from nodectl.articles.programs import Runs
+from nodectl.articles.scaling import Row
+from nodectl.common.units import digits
+from nodectl.report.table import aligned
+
+
+def scaling_document(runs: Runs, rows: Sequence[Row]) -> dict[str, object]:
+    """As plain data for JSON; `summaries` are the programs' own last lines, which `bench compare` reads."""
+    return {
+        "device": runs.device,
+        "scaled": runs.on_one_machine,
+        "rows": [_row_document(row) for row in rows],
+        "measurements": [asdict(each) for each in runs.result.measurements],
+        "findings": [asdict(each) for each in runs.result.findings],
+    }
+
+
+def _row_document(row: Row) -> dict[str, object]:
+    return {
+        "name": row.setting.label,
+        "devices": row.setting.devices,
+        "nodes": row.nodes or None,
+        "parallel": row.parallel or None,
+        "precision": row.precision or None,
+        "batch": row.batch,
+        "accumulation": row.accumulation,
+        "value": row.rate,
+        "unit": row.unit or None,
+        "spread": row.off,
+        "step_ms": row.step_ms,
+        "memory_gb": row.memory_gb,
+        "gpu_use_percent": row.gpu_use_percent,
+        "speed_up": row.speed_up,
+        "efficiency": row.efficiency,
+        "why": row.why or None,
+        "article": {column: beside.document for column, beside in row.beside.items()},
+        "arguments": list(row.setting.arguments),
+        "summaries": list(row.summaries),
+    }
+
+
+_LINE = ("name", "devices", "nodes", "parallel", "precision", "batch", "accumulation", "step_ms", "speed_up",
+         "efficiency", "why")  # fmt: skip
+
+
+def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
+    """A line for each figure of each row; one for a row that has none."""
+    lines: list[list[object]] = [[*_LINE, "column", "value", "unit", *HEADER]]
+    for row in rows:
+        document = _row_document(row)
+        own = [document[name] for name in _LINE]
+        figures = {"rate": (row.rate, row.unit), "memory": (row.memory_gb, "GB"), "gpu_use": (row.gpu_use_percent, "%")}
+        beside = dict(row.beside)
+        if "tokens_s" in beside:
+            beside["rate"] = beside.pop("tokens_s")
+        if "speed_up" in beside:
+            figures["speed_up"] = (row.speed_up, "x")
+        for column, (value, unit) in figures.items():
+            if column == "rate" or value is not None:
+                cells = beside[column].cells if column in beside else [None] * len(HEADER)
+                lines.append([*own, column, value, unit or None, *cells])
+    return lines
+
+
+_NAMES = ("", "DEVICES", "NODES", "PARALLEL", "BATCH", "ACC.", "RATE", "STEP ms", "GB A CARD", "GPU USE", "SPEED-UP",
+          "EFFICIENCY", "ARTICLE")  # fmt: skip
+
+
+def scaling_table(runs: Runs, rows: Sequence[Row]) -> str:
+    """A line for each setting, what stands against its efficiency, and what against comparing it with the article."""
+    shown = [_cells(row) for row in rows]
+    unit = next((row.unit for row in rows if row.unit), "")
+    units = ("", "", "", "", "of all", "", unit, "", "", "", "", "", "")
+    kept = [place for place in range(len(_NAMES)) if place < 7 or any(row[place] != "-" for row in shown)]
+    table = aligned([[line[place] for place in kept] for line in (_NAMES, units, *shown)])
+    lines = [f"{row.setting.label}: {row.why}" for row in rows if row.why]
+    if runs.on_one_machine:
+        lines.append("scaled: hosts share this machine's processors, so that efficiency says nothing of a network")
+    data = {str(summary.get("data")) for row in rows for summary in row.summaries}
+    lines += [f"trained on {' and '.join(sorted(data))}"] if data else []
+    cells = {
+        f"{row.setting.label}, {_COLUMNS[column]}": beside for row in rows for column, beside in row.beside.items()
+    }
+    return "\n".join([table, "", *lines, *comparable_lines(cells)])
+
+
+_COLUMNS = {"tokens_s": "tokens/s", "memory": "GB a card", "speed_up": "speed-up", "gpu_use": "GPU use"}
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    off = "" if row.off is None else f" ±{50 * row.off:.1f} %"
+    figures = [beside.figure for beside in row.beside.values()]
+    theirs = [f"{figure.row} {figure.value:g} {figure.unit}" for figure in figures]
+    return (
+        row.setting.label,
+        str(row.setting.devices),
+        str(row.nodes or "-"),
+        f"{row.parallel} {row.precision}".strip() or "-",
+        f"{row.batch:g}" if row.batch is not None else "-",
+        str(row.accumulation or "-"),
+        "-" if row.rate is None else f"{digits(row.rate)}{off}",
+        _number(row.step_ms),
+        _number(row.memory_gb),
+        "-" if row.gpu_use_percent is None else f"{row.gpu_use_percent:.0f} %",
+        "-" if row.speed_up is None else f"{row.speed_up:.2f} x",
+        "-" if row.efficiency is None else f"{100 * row.efficiency:.0f} %",
+        ", ".join(theirs) or "-",
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else digits(value)

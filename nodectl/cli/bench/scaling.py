@@ -1,0 +1,120 @@
+"""Shipped workloads over one to many devices, and in the article's modes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.bench.shared import finish, output_option, read_counts
+from nodectl.cli.measuring import hold, keep
+from nodectl.cli.options import OneOf, Read, force_option, options
+from nodectl.cli.terminal import note
+from nodectl.common.resources import payload_dir
+
+if TYPE_CHECKING:
+    from nodectl.articles.scaling import Wish
+
+_PROGRAMS = tuple(
+    name for name in ("resnet50", "llm", "transformer") if (payload_dir().parent / "workloads" / f"{name}.py").is_file()
+)
+
+_running = options(
+    click.option("--batch", type=click.IntRange(1, 2**20), help="Samples of a micro-batch on each rank."),
+    click.option("--accumulation", type=click.IntRange(1, 2**16), help="Micro-batches of a step."),
+    click.option("--steps", type=click.IntRange(2, 10**6), help="Of a run.  Default: 40; without GPUs 12."),
+    click.option("--repetitions", type=click.IntRange(1, 100), help="Runs of each; the median counts.  Default: 1."),
+    click.option("--port", type=click.IntRange(1, 65535), help="Where ranks meet.  Default: any free port."),
+    click.option("--interface", help="The network to use.  Default: that of the host's address."),
+    force_option,
+    output_option,
+    click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
+)
+
+
+def _read_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(names):
+        raise ValueError(f"{text!r} has an empty name; write ddp,fsdp2")
+    return names
+
+
+@click.command()
+@click.option("--workload", type=OneOf(_PROGRAMS), default=_PROGRAMS[0], show_default=True, help="Whose program.")
+@click.option("--devices", type=Read(read_counts, "counts"), metavar="N[,N…]", help="Of all hosts.  Default: 1 to all.")
+@click.option(
+    "--parallel", type=Read(_read_names, "names"), default="ddp", show_default=True, help="The program's; several."
+)
+@_running
+@click.pass_obj
+def scaling(
+    app: App,
+    workload: str,
+    devices: tuple[int, ...] | None,
+    parallel: tuple[str, ...],
+    batch: int | None,
+    accumulation: int | None,
+    steps: int | None,
+    repetitions: int | None,
+    port: int | None,
+    interface: str | None,
+    force: bool,
+    arguments: tuple[str, ...],
+) -> None:
+    """A workload over 1 to all devices, at an equal batch a device: throughput, memory, speed-up, efficiency.
+
+    Article 3's table by resnet50, article 4's by llm, whose own rows with their batches follow. On GPUs the article's
+    preset is trained, without them a small model. ARGUMENTS behind `--` go to the program, after all others.
+    """
+    from nodectl.articles.scaling import SCALING, Wish
+
+    wish = Wish(workload, parallel, devices or (), batch, accumulation, steps, arguments)
+    _measure(app, SCALING, wish, repetitions, port, interface, force=force)
+
+
+@click.command()
+@_running
+@click.pass_obj
+def modes(
+    app: App,
+    batch: int | None,
+    accumulation: int | None,
+    steps: int | None,
+    repetitions: int | None,
+    port: int | None,
+    interface: str | None,
+    force: bool,
+    arguments: tuple[str, ...],
+) -> None:
+    """Article 0's transformer on one device, by DataParallel, by DDP, and by DDP in mixed precision.
+
+    DataParallel has the devices of the first host, DDP those of all. ARGUMENTS behind `--` go to the program, after all
+    others.
+    """
+    from nodectl.articles.scaling import MODES, Wish
+
+    wish = Wish("transformer", (), (), batch, accumulation, steps, arguments)
+    _measure(app, MODES, wish, repetitions, port, interface, force=force)
+
+
+def _measure(
+    app: App, command: str, wish: Wish, repetitions: int | None, port: int | None, interface: str | None, *, force: bool
+) -> None:
+    from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
+    from nodectl.articles.scaling import plan_for, rows_of
+    from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
+
+    options = WorkloadOptions(
+        repetitions=repetitions, port=port, interface=interface, forks=app.forks, program=wish.program
+    )
+    with hold(app, command, force=force) as holds:
+        runs = Runs()
+        if not holds.refused:
+            runs = run_plan(app.transport, app.hosts, options, note, plan_for(command, wish))
+    keep(app, runs.result, None)
+    rows = rows_of(runs, command, wish.program)
+    text = scaling_table(runs, rows) if rows else ""
+    findings = (*holds.findings, *runs.result.findings)
+    document = scaling_document(runs, rows)
+    finish(app, command.replace(" ", "-"), document, text, scaling_lines(rows), findings)

@@ -1,0 +1,106 @@
+"""One host's ranks of a workload's program, as torchrun would start them; says the summary that rank 0 ends with.
+
+On standard input: the workload's modules as JSON (name: source), run from memory, so that nothing is written on the
+host. It ends when one of its ranks fails.
+"""
+
+import argparse
+import io
+import json
+import os
+import sys
+from typing import Dict, Optional, Sequence
+
+from ..common import ranks as host_ranks
+from ..common.events import first_line, say
+from .training import Sources, set_environment
+
+
+class Summaries(io.TextIOBase):
+    """Takes what a program prints on standard output, and says its JSON lines as events."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        """Whole lines at once; what is no JSON object is dropped."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            summary = parsed(line)
+            if summary is not None:
+                say(event="summary", summary=summary)
+        return len(text)
+
+
+def parsed(line: str) -> Optional[Dict[str, object]]:
+    """The object that a line is; None where it is none."""
+    try:
+        document = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def set_ranks(options: argparse.Namespace) -> None:
+    """What torchrun tells a rank; nothing where it is the only one."""
+    places = {
+        "RANK": options.rank_base + options.local_rank,
+        "WORLD_SIZE": options.world_size,
+        "LOCAL_RANK": options.local_rank,
+        "LOCAL_WORLD_SIZE": options.nproc,
+        "MASTER_ADDR": options.master_addr,
+        "MASTER_PORT": options.master_port,
+    }
+    for name, value in places.items():
+        os.environ.pop(name, None)
+        if options.world_size > 1:
+            os.environ[name] = str(value)
+
+
+def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
+    """One rank's program; it ends the process by itself where it goes well."""
+    set_environment(options)
+    set_ranks(options)
+    sys.meta_path.insert(0, Sources(texts))
+    sys.argv = [options.program + ".py", *options.arguments]
+    sys.stdout = Summaries()  # what it prints goes no further
+    # as a program: its last line starts it
+    exec(compile(texts[options.program], options.program + ".py", "exec"), {"__name__": "__main__"})  # noqa: S102
+
+
+def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    host_ranks.add_arguments(parser)
+    parser.add_argument("--interface-asked", action="store_true")
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--arguments", type=json.loads, required=True, help="a list of texts, as JSON")
+    return parser.parse_args(argv)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the program, and end at once."""
+    status = run(parse(argv))
+    # a thread of torch that wakes up while Python winds down aborts the process now and then
+    os._exit(status)
+
+
+def run(options: argparse.Namespace) -> int:
+    """All ranks of this host, or one of them; the exit status."""
+    given = sys.stdin.buffer.read()
+    if options.local_rank < 0:
+        say(event="started", pid=os.getpid())
+        if options.nproc > 1:
+            return host_ranks.spawn(options.nproc, given)[0]
+        options.local_rank = 0
+    try:
+        run_rank(options, json.loads(given))
+    except SystemExit as error:
+        if isinstance(error.code, int):  # it has said why on standard error
+            return error.code
+        say(event="error", text=first_line(error), refused=True)
+        return 1
+    except Exception as error:
+        text = first_line(error)
+        say(event="error", text=text, peer=host_ranks.of_peer(text))
+        return 1
+    return 0

@@ -1,0 +1,56 @@
+"""A workload's program as the operator's side starts it: ranks meet, rank 0's summary comes back, refusals are told."""
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from nodectl.articles.training import modules
+from nodectl.common.resources import payload_dir
+from nodectl.payload.common.frames import texts
+from tests.payload.fleet import free_port
+from tests.torch_venv import torch_venv
+
+TINY = ["--device=cpu", "--layers=1", "--d-model=8", "--heads=2", "--seq=4", "--batch=2", "--steps=4", "--no-resume"]
+
+
+def run(ranks: int, *arguments: str) -> tuple[list[dict[str, Any]], "subprocess.CompletedProcess[str]"]:
+    given = {
+        "rank-base": 0,
+        "nproc": ranks,
+        "world-size": ranks,
+        "master-addr": "127.0.0.1",
+        "master-port": free_port(),
+        "backend": "gloo",
+        "timeout": 60,
+        "interface": "lo",
+        "program": "transformer",
+        "arguments": json.dumps([*TINY, *arguments]),
+    }
+    argv = [f"{torch_venv()}/bin/python", str(payload_dir() / "run.py"), "articles.workload"]
+    argv += [f"--{name}={value}" for name, value in given.items()]
+    done = subprocess.run(argv, input=modules().decode(), capture_output=True, text=True, check=False, env={
+        **os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"
+    })  # fmt: skip
+    return [json.loads(text) for text in texts(done.stdout)], done
+
+
+def test_two_ranks_train_one_model() -> None:
+    events, done = run(2)
+    assert done.returncode == 0, done.stderr
+    assert [event["event"] for event in events] == ["started", "summary"]
+    summary = events[-1]["summary"]
+    assert (summary["workload"], summary["world_size"], summary["parallel"]) == ("transformer", 2, "ddp")
+    assert summary["steps"] == 4 and summary["global_batch"] == 4 and summary["samples_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"), [("--parallel=ddp", "this is the only one: start it by torchrun"), ("--lr=-1", "--lr")]
+)
+def test_a_refusal_is_told_in_its_own_words(argument: str, said: str) -> None:
+    events, done = run(1, argument)
+    assert done.returncode != 0
+    errors = [event["text"] for event in events if event.get("refused")] or done.stderr.splitlines()[-1:]
+    assert said in errors[0]
