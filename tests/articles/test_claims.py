@@ -1,7 +1,9 @@
 """The articles' numbers: every one is a figure, a setting that lies where it says, or refused with a reason."""
 
 import ast
+import json
 import re
+import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,10 @@ from nodectl.cli.root import cli
 from nodectl.common.resources import share_dir
 from nodectl.errors import ProfileError, UsageError
 from nodectl.profiles.load import check_document, read_profile
+from nodectl.workloads.dynamic_batch import Rule
+from tests.torch_venv import torch_venv
 
+WORKLOADS = Path(__file__).parents[2] / "nodectl/workloads"
 NUMBERS = yaml.safe_load((Path(__file__).parents[1] / "fixtures/articles/numbers.yml").read_text())
 
 
@@ -103,6 +108,62 @@ def constants(file: Path) -> dict[str, Any]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.Tuple):
             given.update({target.id: node.value for target in node.targets if isinstance(target, ast.Name)})
     return {name: ast.literal_eval(value) for name, value in given.items() if name.isupper() and name[0] != "_"}
+
+
+PLACES = {"workload": 4, "option": 3, "default": 3}
+OF_PROGRAMS = [each for each in settings() if each[3].split()[0] in PLACES]
+# in an environment with torch: what each program makes of its arguments
+PARSE = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[1])
+import options
+from workload import Workload
+told = []
+for program, arguments in json.load(sys.stdin):
+    module = importlib.import_module(program)
+    kinds = [each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Workload)]
+    (kind,) = [each for each in kinds if each.__module__ == program]
+    settings = options.parse(kind(), arguments)
+    told.append({**vars(settings.own), **vars(settings)})
+json.dump(told, sys.stdout, default=str)
+"""
+
+
+def test_a_setting_of_a_workload_is_what_its_program_takes() -> None:
+    asked, expected = [], []
+    for _, what, value, place in OF_PROGRAMS:
+        kind, program, *rest = place.split()
+        assert len(rest) + 2 == PLACES[kind], place
+        option = rest[-1]
+        if not (WORKLOADS / f"{program}.py").is_file():
+            continue
+        given = {
+            "workload": [f"--preset={rest[0]}"],
+            "option": [f"--{option.replace('_', '-')}={value}"],
+            "default": [],
+        }
+        asked.append([program, given[kind]])
+        expected.append((what, option, value))
+    done = subprocess.run(
+        [f"{torch_venv()}/bin/python", "-c", PARSE, str(WORKLOADS)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    wrong = [
+        (what, option, value, settings[option])
+        for (what, option, value), settings in zip(expected, json.loads(done.stdout), strict=True)
+        if as_number(settings[option]) != as_number(value)
+    ]
+    assert wrong == [] and len(expected) >= 20
+
+
+def test_the_batch_follows_the_throughput_by_the_articles_rule() -> None:
+    rules = [each for each in settings() if each[3] == "rule dynamic_batch"]
+    rule = Rule()
+    assert [each[2] for each in rules] == [1 + rule.up, 1 - rule.down, 100 * rule.up, 2]
 
 
 def test_what_measures_a_claim_is_a_command() -> None:
