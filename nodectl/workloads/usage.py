@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nodectl.workloads.ranks import Ranks
 
 _NET = Path("/sys/class/net")
 _INFINIBAND = Path("/sys/class/infiniband")
 # its port counters count words of four bytes
 _WORD_BYTES = 4
-_EVERY_S = 1.0
 _PATIENCE_S = 10.0
 # dense, with fp32 accumulation, TFLOP/s: half precision, tf32, fp32; data sheets of NVIDIA, the first name that fits
 _PEAKS = (
@@ -69,6 +70,40 @@ def _read_count(path: Path) -> int:
         return 0
 
 
+class GpuUse:
+    """What nvidia-smi says of one GPU each second, from here until it is stopped, by one process of it."""
+
+    def __init__(self, which: str) -> None:
+        self._shares: list[float] = []
+        ask = [
+            "nvidia-smi",
+            f"--id={which}",
+            "--query-gpu=utilization.gpu",
+            "--format=csv,noheader,nounits",
+            "--loop=1",
+        ]
+        # it ends with its pipe, also where this process is killed
+        try:
+            self._asking = subprocess.Popen(ask, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        except OSError:  # no nvidia-smi
+            return
+        self._reader = threading.Thread(target=self._read, args=(self._asking.stdout,), daemon=True)
+        self._reader.start()
+
+    def _read(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            if line.strip().isdigit():  # what it cannot tell is [N/A]
+                self._shares.append(float(line) / 100)
+
+    def stop(self) -> float | None:
+        """The mean share of the time in which a kernel ran, 0 to 1; None where that was not told."""
+        if hasattr(self, "_asking"):
+            self._asking.terminate()
+            self._asking.wait()
+            self._reader.join(_PATIENCE_S)
+        return sum(self._shares) / len(self._shares) if self._shares else None
+
+
 class Usage:
     """Counted from the first step after the warm-up to the last; what a device does not tell is null."""
 
@@ -76,9 +111,8 @@ class Usage:
         self._group, self._precision = group, precision
         self._began_bytes: int | None = None
         self._sent_bytes = 0
-        self._shares: list[float] = []
-        self._ended = threading.Event()
-        self._watcher: threading.Thread | None = None
+        self._use: GpuUse | None = None
+        self._share: float | None = None
 
     def start(self) -> None:
         """The first call counts."""
@@ -87,29 +121,15 @@ class Usage:
         self._began_bytes = sent_bytes()
         if self._group.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._group.device)
-            self._watcher = threading.Thread(target=self._watch, daemon=True)
-            self._watcher.start()
+            uuid = getattr(torch.cuda.get_device_properties(self._group.device), "uuid", None)  # torch has it since 2.3
+            self._use = GpuUse(f"GPU-{uuid}" if uuid is not None else str(self._group.local_rank))
 
     def stop(self) -> None:
         """The last step is over."""
-        self._ended.set()
         if self._began_bytes is not None:
             self._sent_bytes = sent_bytes() - self._began_bytes
-        if self._watcher is not None:
-            self._watcher.join(_PATIENCE_S)
-
-    def _watch(self) -> None:
-        """What nvidia-smi says of this rank's GPU, again and again, until it fails or the training ends."""
-        properties = torch.cuda.get_device_properties(self._group.device)
-        uuid = getattr(properties, "uuid", None)  # torch has it since 2.3
-        which = f"GPU-{uuid}" if uuid is not None else str(self._group.local_rank)
-        ask = ["nvidia-smi", f"--id={which}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-        while not self._ended.wait(_EVERY_S):
-            try:
-                done = subprocess.run(ask, capture_output=True, text=True, timeout=_PATIENCE_S, check=True)
-                self._shares.append(float(done.stdout.strip()) / 100)
-            except (OSError, subprocess.SubprocessError, ValueError):
-                return
+        if self._use is not None:
+            self._share = self._use.stop()
 
     def figures(self, flops_per_s: float | None, steps: int) -> dict[str, Any]:
         """For the summary; every rank must call it. `flops_per_s` is of all ranks together, over so many steps.
@@ -121,8 +141,7 @@ class Usage:
         first_here = group.local_rank == 0
         sent = self._sum(float(self._sent_bytes) if first_here else 0.0)
         memory = torch.cuda.max_memory_allocated(group.device) if on_gpu else 0
-        watched = self._sum(float(bool(self._shares)))
-        shares = self._sum(sum(self._shares) / len(self._shares) if self._shares else 0.0)
+        watched, shares = self._sum(float(self._share is not None)), self._sum(self._share or 0.0)
         name = torch.cuda.get_device_name(group.device) if on_gpu else "cpu"
         peak = peak_flops(name, self._precision) if on_gpu else None
         mfu = None if peak is None or flops_per_s is None else round(flops_per_s / (peak * group.world_size), 4)

@@ -142,6 +142,13 @@ clock.waits_s, clock.samples = [0.05] * 30, [4] * 30
 told["clock"] = clock.figures()
 told["peaks"] = [usage.peak_flops(*each) for each in json.loads(sys.argv[1])]
 told["sent"] = usage.sent_bytes(pathlib.Path(sys.argv[2]) / "net", pathlib.Path(sys.argv[2]) / "infiniband")
+use = usage.GpuUse("GPU-1")
+while not pathlib.Path(sys.argv[2], "asked").exists():
+    time.sleep(0.05)
+time.sleep(0.5)
+told["use"], told["asked"] = use.stop(), pathlib.Path(sys.argv[2], "asked").read_text()
+os.environ["PATH"] = "/nonexistent"
+told["no nvidia-smi"] = usage.GpuUse("0").stop()
 print(json.dumps(told))
 """
 GPUS = [
@@ -164,14 +171,24 @@ def counters(folder: Path) -> None:
     (folder / "infiniband/mlx5_0/ports/1/counters/port_xmit_data").write_text("100\n")
 
 
+# as it prints in a loop, with a reading that the GPU does not give
+SMI = """#!/bin/sh
+printf '50\\n[N/A]\\n70\\n'
+echo "$*" > {asked}.new && mv {asked}.new {asked}
+exec sleep 600
+"""
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("sys")
     counters(folder)
+    (folder / "nvidia-smi").write_text(SMI.format(asked=folder / "asked"))
+    (folder / "nvidia-smi").chmod(0o755)
     done = subprocess.run(
         [f"{torch_venv()}/bin/python", "-c", SCRIPT, json.dumps(GPUS), str(folder)],
         cwd=FOLDER,
-        env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"},
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -239,3 +256,8 @@ def test_the_peak_of_a_gpu_is_that_of_its_name_and_precision(told: dict[str, Any
 
 def test_bytes_are_counted_once_where_they_leave_the_host(told: dict[str, Any]) -> None:
     assert told["sent"] == 70 + 400
+
+
+def test_a_gpus_use_is_what_nvidia_smi_says_of_it_meanwhile(told: dict[str, Any]) -> None:
+    assert told["use"] == pytest.approx(0.6) and told["no nvidia-smi"] is None
+    assert "--id=GPU-1 --query-gpu=utilization.gpu" in told["asked"]
