@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nodectl.workloads import compression, dynamic_batch, parallel
+    from nodectl.workloads import compression, dynamic_batch, layout, parallel, recompute
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Workload
 else:  # on a node these files lie in one folder, without the package
     import compression
     import dynamic_batch
+    import layout
     import parallel
+    import recompute
     from settings import Settings
 
 PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16")
@@ -71,6 +73,7 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
     dynamic_batch.add_options(parser.add_argument_group("a batch that follows the throughput"))
     _add_speed(parser.add_argument_group("how it is computed"))
     _add_meeting(parser.add_argument_group("how gradients meet (ddp)"))
+    _add_shares(parser.add_argument_group("how ranks share a model"))
     _add_log(parser.add_argument_group("what is said and kept"))
     parser.set_defaults(**{"preset": None, **workload.defaults})
     return parser
@@ -108,9 +111,19 @@ def _add_speed(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--fused", action="store_true", help="the optimizer is one kernel for all weights")
     group.add_argument(
-        "--offload", choices=OFFLOADS, default="none", help="zero: to host memory; parameters: the optimizer, too"
+        "--offload",
+        choices=OFFLOADS,
+        default="none",
+        help="zero, fsdp2: to host memory; parameters: the optimizer, too",
     )
     group.add_argument("--deepspeed", type=Path, help="zero: DeepSpeed's file, which says the same as these options")
+    group.add_argument(
+        "--recompute",
+        choices=recompute.MODES,
+        default="none",
+        help="full: layers keep their inputs alone and are computed again; selective: they keep products and attention",
+    )
+    group.add_argument("--compile", action="store_true", help="compile the layers (torch.compile)")
     group.add_argument("--workers", type=at_least(0), default=0, help="processes a rank that prepare batches")
     group.add_argument("--pin-memory", action="store_true", help="batches go to a GPU from page-locked memory")
     group.add_argument(
@@ -132,6 +145,16 @@ def _add_meeting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--static-graph", action="store_true", help="every step uses the same parameters in the same order"
     )
+
+
+def _add_shares(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--tensor", type=at_least(1), default=1, help="ranks that share each matrix (tensor parallelism)"
+    )
+    group.add_argument(
+        "--stages", type=at_least(1), default=1, help="ranks that share the layers (pipeline parallelism)"
+    )
+    group.add_argument("--pipeline", choices=layout.SCHEDULES, default=layout.SCHEDULES[0], help="schedule of --stages")
 
 
 def _add_log(group: argparse._ArgumentGroup) -> None:

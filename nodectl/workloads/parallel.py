@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,12 +13,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
-    from nodectl.workloads import compression
+    from nodectl.workloads import compression, layout, recompute
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Workload
 else:  # on a node these files lie in one folder, without the package
     import compression
+    import layout
+    import recompute
 
 
 class Strategy:
@@ -49,10 +52,24 @@ class Strategy:
         return None
 
     def _make(self) -> nn.Module:
-        return self.workload.model(self.settings).to(self.group.device)
+        model = self.workload.model(self.settings).to(self.group.device)
+        self._prepare(model)
+        return model
+
+    def _prepare(self, model: nn.Module) -> None:
+        """What the options do to layers, before anything is put around them."""
+        if self.settings.recompute != "none":
+            recompute.apply(self.workload.blocks(model), self.settings.recompute)
+        if self.settings.compile:
+            recompute.compile_blocks(self.workload.blocks(model))
 
     def _wrap(self, model: nn.Module) -> nn.Module:
         return model
+
+    @property
+    def notice(self) -> str:
+        """What somebody should know before it begins; empty where there is nothing."""
+        return ""
 
     @property
     def parameters(self) -> int:
@@ -207,22 +224,36 @@ def _zero(workload: Workload, settings: Settings, group: Ranks, precision: str) 
     return strategy
 
 
+def _sharded(workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
+    # by name, when it is asked for: they stand on this module, and need a newer torch
+    module, kind = ("pipeline", "Pipeline") if settings.stages > 1 else ("sharded", "Sharded")
+    strategy: Strategy = getattr(importlib.import_module(module), kind)(workload, settings, group, precision)
+    return strategy
+
+
 _STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "single": Strategy,
     "dataparallel": OneProcess,
     "ddp": Replicas,
     **dict.fromkeys(("zero1", "zero2", "zero3"), _zero),
+    layout.SHARDED: _sharded,
 }
 NAMES = ("auto", *_STRATEGIES)
 
 
-def check(settings: Settings, world_size: int) -> str:
-    """The strategy's name; SystemExit with the rule that so many ranks break."""
+def check(workload: Workload, settings: Settings, world_size: int) -> str:
+    """The strategy's name; SystemExit with the rule that so many ranks or this mix of options break."""
     name = settings.parallel
-    if not name.startswith("zero") and (settings.offload != "none" or settings.deepspeed is not None):
-        raise SystemExit("--offload and --deepspeed go with --parallel zero1, zero2 or zero3, and this is " + name)
+    if not name.startswith("zero") and settings.deepspeed is not None:
+        raise SystemExit("--deepspeed goes with --parallel zero1, zero2 or zero3, and this is " + name)
     if name == "auto":
-        name = "ddp" if world_size > 1 else "single"
+        copies = world_size // (settings.tensor * settings.stages)
+        several = layout.SHARDED if settings.tensor > 1 and copies > 1 else "ddp"
+        name = several if world_size > 1 else "single"
+    try:
+        layout.check(name, settings, world_size, workload.divisible(settings))
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
     if settings.compress != "none" and name != "ddp":
         raise SystemExit(
             f"--compress {settings.compress} is for gradients that ranks send each other by ddp: this is {name}, with "
@@ -244,7 +275,8 @@ def check(settings: Settings, world_size: int) -> str:
 
 def make(name: str, workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
     """The strategy of that name, as `check` gave it; SystemExit where the options break a rule of its own."""
-    return _STRATEGIES[name](workload, settings, group, precision)
+    shared = settings.tensor * settings.stages > 1
+    return (_sharded if shared else _STRATEGIES[name])(workload, replace(settings, parallel=name), group, precision)
 
 
 def make_optimizer(settings: Settings, parameters: Any) -> Any:

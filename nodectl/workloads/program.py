@@ -37,6 +37,8 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
     training = Training(workload, settings, group)
     resume(training)
     begun_at = training.step
+    if training.strategy.notice:
+        _tell(group, training.strategy.notice)
     clock = Clock(group.device, training.total_steps - begun_at)
     usage = Usage(group, training.precision)
     wish = Wish(group)
@@ -159,6 +161,8 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
     samples_per_s = figures["samples_per_s"]
     units = workload.units_per_sample(settings)
     flops = workload.flops_per_sample(settings, strategy.bare)
+    again = workload.repeated_flops_per_sample(settings, strategy.bare) if settings.recompute == "full" else 0.0
+    hardware = None if again is None or samples_per_s is None else samples_per_s * (flops + again)
     return {
         "workload": workload.name,
         "preset": settings.preset,
@@ -171,6 +175,7 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         **figures,
         f"{workload.unit}_per_s": None if samples_per_s is None else round(samples_per_s * units, 1),
         **usage.figures(None if samples_per_s is None else samples_per_s * flops, figures["timed_steps"]),
+        "hardware_flops_per_s": hardware,
         "world_size": group.world_size,
         "hosts": sorted(set(group.hostnames)),
         "params": strategy.parameters,
@@ -179,6 +184,10 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         "global_batch": training.batch * settings.accumulation * strategy.data_size,
         "compression": strategy.compression,
         "parallel": training.parallel,
+        "tensor": settings.tensor,
+        "stages": settings.stages,
+        "recompute": settings.recompute,
+        "compile": settings.compile,
         "precision": training.precision,
         "device": group.device.type,
         "backend": group.backend,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # what changes speed alone, or what is said, or where it is kept
 _NOT_THE_COURSE = (
-    *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "own"),
+    *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "recompute", "own"),
     *("bucket_view", "static_graph", "offload", "deepspeed"),
     *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
@@ -43,6 +43,11 @@ class Settings:
     fused: bool
     offload: str
     deepspeed: Path | None
+    tensor: int
+    stages: int
+    pipeline: str
+    recompute: str
+    compile: bool
     workers: int
     pin_memory: bool
     prefetch: int

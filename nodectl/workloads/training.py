@@ -26,7 +26,7 @@ class Training:
 
     def __init__(self, workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         self.workload, self.settings, self.group = workload, settings, group
-        self.parallel = parallel.check(settings, group.world_size)
+        self.parallel = parallel.check(workload, settings, group.world_size)
         self.precision = pick_precision(settings.precision, group.device)
         self.data = workload.data(settings)
         _agree(group, self.data)

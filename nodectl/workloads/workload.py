@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    from nodectl.workloads.layout import Divisible
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
 
@@ -63,6 +64,14 @@ class Workload:
         """The model, made anew on the default device; its weights by the seed that was set before."""
         raise NotImplementedError
 
+    def values(self, settings: Settings, name: str, shape: Sequence[int]) -> torch.Tensor | None:
+        """The first values of one parameter, on the CPU; None where only the whole model has them."""
+        return None
+
+    def divisible(self, settings: Settings) -> Divisible | None:
+        """What --tensor and --stages share out; None of a model that they cannot cut."""
+        return None
+
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
         """The mean over a micro-batch, in float32."""
         raise NotImplementedError
@@ -78,6 +87,10 @@ class Workload:
     def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
         """Floating-point operations that a training step needs for one sample: forward and backward, nothing twice."""
         raise NotImplementedError
+
+    def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
+        """What --recompute full does a second time; None where nobody has worked it out."""
+        return None
 
     def evaluate(self, settings: Settings, group: Ranks, predict: Predict) -> dict[str, float]:
         """Figures beside the loss after an epoch, over all ranks, all of which call it; nothing without a test set."""

@@ -35,6 +35,7 @@ class Zero(parallel.Strategy):
         deepspeed = _deepspeed(group.device)
         deepspeed.init_distributed(group.backend, dist_init_required=False)
         self.bare = workload.model(settings)
+        self._prepare(self.bare)
         self._numbers = super().parameters  # before they are shared out
         if self.stage == 3:  # piece by piece: the device never holds the whole
             deepspeed.zero.Init(module=self.bare.to(self._dtype), config_dict_or_path=config)

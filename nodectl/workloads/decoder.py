@@ -1,0 +1,261 @@
+"""A decoder of the kind that language models are: its sizes, its layers, its ways to compute attention, its parts."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+ATTENTIONS = ("fused", "plain", "chunked")
+MLPS = ("gated", "plain")
+NORMS = ("rms", "layer")
+CHUNK = 256
+ROTATION_BASE = 10_000.0
+DEVIATION = 0.02
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What decides the shape of a decoder; `positions` is the longest sequence that it takes."""
+
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    heads: int
+    layers: int
+    positions: int
+    mlp: str
+    norm: str
+    tied: bool
+
+    def check(self) -> None:
+        """ValueError where heads cannot share the width in equal, even parts."""
+        if self.hidden % self.heads or (self.hidden // self.heads) % 2:
+            raise ValueError(
+                f"--hidden {self.hidden} cannot be shared among --heads {self.heads}: "
+                "each head needs the same even number of columns"
+            )
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are learnt, by the sizes alone."""
+        return self.embedding * (1 if self.tied else 2) + self.layers * self._layer + self._norm
+
+    @property
+    def embedding(self) -> int:
+        """Parameters of the table that turns tokens into vectors: looked up, not multiplied, so no FLOPs."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def multiplied(self) -> int:
+        """Parameters that each token is multiplied with; a tied table is, as the head."""
+        return self.parameters - (0 if self.tied else self.embedding)
+
+    @property
+    def _layer(self) -> int:
+        matrices = 3 if self.mlp == "gated" else 2
+        return 4 * self.hidden**2 + matrices * self.hidden * self.intermediate + 2 * self._norm
+
+    @property
+    def _norm(self) -> int:
+        return self.hidden if self.norm == "rms" else 2 * self.hidden
+
+
+def flops_per_token(sizes: Sizes, length: int, recompute: bool = False) -> float:
+    """FLOPs of forward and backward: 6N, and 12 layers x hidden x length for the attention scores.
+
+    Chowdhery et al. (PaLM), appendix B. With `recompute` the layers' forward is counted twice (8N, Narayanan et al.,
+    equation 3): that is what the hardware does, no model FLOPs.
+    """
+    attention = 12 * sizes.layers * sizes.hidden * length
+    head = 6 * sizes.embedding
+    layers = 6 * sizes.multiplied - head + attention
+    return float(head + layers * (4 / 3 if recompute else 1))
+
+
+class Decoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs
+    """Tokens (batch, length) to logits (batch, length, vocabulary)."""
+
+    def __init__(self, sizes: Sizes, attention: str) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.embed: nn.Module | None = nn.Embedding(sizes.vocabulary, sizes.hidden)
+        # a dictionary, so that a part of the model names its layers as the whole does
+        self.layers = nn.ModuleDict({str(index): Block(sizes, attention) for index in range(sizes.layers)})
+        self.norm: nn.Module | None = make_norm(sizes)
+        self.head: nn.Module | None = nn.Linear(sizes.hidden, sizes.vocabulary, bias=False)
+        self.tie()
+
+    def tie(self) -> None:
+        """One table for input and output, where the sizes say so; again after the parameters were replaced."""
+        if self.sizes.tied and self.embed is not None and self.head is not None:
+            self.head.weight = self.embed.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Of a part of the model: from and to what lies between layers, (batch, length, hidden)."""
+        answer = tokens if self.embed is None else self.embed(tokens)
+        turns = rotation(self.sizes.positions, self.sizes.hidden // self.sizes.heads, answer.device)
+        for block in self.layers.values():
+            answer = block(answer, turns)
+        if self.norm is not None and self.head is not None:
+            answer = self.head(self.norm(answer))
+        return answer
+
+    def keep(self, stage: int, stages: int) -> None:
+        """Become one of `stages` equal parts: the first has the embedding, the last norm and head."""
+        names = list(self.layers)
+        own = len(names) // stages
+        for name in names[: stage * own] + names[(stage + 1) * own :]:
+            del self.layers[name]
+        if stage > 0:
+            self.embed = None
+        if stage < stages - 1:
+            self.norm = self.head = None
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """One layer: attention and MLP, each behind a norm and beside the residual."""
+
+    def __init__(self, sizes: Sizes, attention: str) -> None:
+        super().__init__()
+        self.attention_norm = make_norm(sizes)
+        self.attention = Attention(sizes, attention)
+        self.mlp_norm = make_norm(sizes)
+        self.mlp = Gated(sizes) if sizes.mlp == "gated" else Plain(sizes)
+
+    def forward(self, inputs: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+        """(batch, length, hidden) to the same; `turns` from `rotation`."""
+        between: torch.Tensor = inputs + self.attention(self.attention_norm(inputs), turns)
+        answer: torch.Tensor = between + self.mlp(self.mlp_norm(between))
+        return answer
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """Causal attention of many heads; positions are told by rotation."""
+
+    def __init__(self, sizes: Sizes, form: str) -> None:
+        super().__init__()
+        self.width = sizes.hidden // sizes.heads
+        self.attend = FORMS[form]
+        for name in ("query", "key", "value", "out"):
+            setattr(self, name, nn.Linear(sizes.hidden, sizes.hidden, bias=False))
+
+    def forward(self, inputs: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+        """(batch, length, hidden) to the same; as many heads as the own columns hold."""
+        query, key, value = (self._heads(project(inputs)) for project in (self.query, self.key, self.value))
+        seen = self.attend(rotated(query, turns), rotated(key, turns), value)
+        answer: torch.Tensor = self.out(seen.transpose(1, 2).flatten(2))
+        return answer
+
+    def _heads(self, columns: torch.Tensor) -> torch.Tensor:
+        return columns.unflatten(2, (-1, self.width)).transpose(1, 2)
+
+
+class Gated(nn.Module):  # type: ignore[misc]
+    """MLP of three matrices: what goes up is weighed by a gate."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.gate = nn.Linear(sizes.hidden, sizes.intermediate, bias=False)
+        self.up = nn.Linear(sizes.hidden, sizes.intermediate, bias=False)
+        self.down = nn.Linear(sizes.intermediate, sizes.hidden, bias=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(batch, length, hidden) to the same."""
+        answer: torch.Tensor = self.down(nn.functional.silu(self.gate(inputs)) * self.up(inputs))
+        return answer
+
+
+class Plain(nn.Module):  # type: ignore[misc]
+    """MLP of two matrices."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.up = nn.Linear(sizes.hidden, sizes.intermediate, bias=False)
+        self.down = nn.Linear(sizes.intermediate, sizes.hidden, bias=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(batch, length, hidden) to the same."""
+        answer: torch.Tensor = self.down(nn.functional.gelu(self.up(inputs)))
+        return answer
+
+
+class RootMeanSquare(nn.Module):  # type: ignore[misc]
+    """Norm without mean and bias; torch has one of its own since 2.4."""
+
+    def __init__(self, width: int, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The same shape; computed in float32."""
+        wide = inputs.float()
+        scale = torch.rsqrt(wide.pow(2).mean(dim=-1, keepdim=True) + self.epsilon)
+        return (wide * scale).to(inputs.dtype) * self.weight
+
+
+def make_norm(sizes: Sizes) -> nn.Module:
+    """The norm that the sizes name, over the model's width."""
+    if sizes.norm == "layer":
+        return nn.LayerNorm(sizes.hidden)
+    own = getattr(nn, "RMSNorm", None)
+    return RootMeanSquare(sizes.hidden) if own is None else own(sizes.hidden, eps=1e-5)
+
+
+def rotation(positions: int, width: int, device: torch.device) -> torch.Tensor:
+    """Cosines and sines, (2, positions, width / 2), by which pairs of a head's columns are turned at each position."""
+    rates = ROTATION_BASE ** (-torch.arange(0, width, 2, device=device, dtype=torch.float32) / width)
+    angles = torch.arange(positions, device=device, dtype=torch.float32)[:, None] * rates
+    return torch.stack((angles.cos(), angles.sin()))
+
+
+def rotated(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+    """(batch, heads, length, width) with each pair of columns turned, in the same type."""
+    cosine, sine = turns[:, : heads.shape[2]]
+    left, right = heads.float().chunk(2, dim=-1)
+    return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1).to(heads.dtype)
+
+
+def fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """By torch's kernels, which never hold all scores at once; (batch, heads, length, width) each."""
+    answer: torch.Tensor = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    return answer
+
+
+def plain(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """All scores at once; the queries are the last positions of the keys."""
+    queries, keys = query.shape[2], key.shape[2]
+    scores = query @ key.transpose(2, 3) / math.sqrt(query.shape[3])
+    later = torch.ones(queries, keys, dtype=torch.bool, device=query.device).triu(keys - queries + 1)
+    return torch.softmax(scores.float().masked_fill(later, -math.inf), dim=-1).to(value.dtype) @ value
+
+
+def chunked(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """`CHUNK` queries at a time against every key up to them: the same answer, with fewer scores at once."""
+    ends = [min(begin + CHUNK, query.shape[2]) for begin in range(0, query.shape[2], CHUNK)]
+    parts = [plain(query[:, :, end - (end - 1) % CHUNK - 1 : end], key[:, :, :end], value[:, :, :end]) for end in ends]
+    return torch.cat(parts, dim=2)
+
+
+FORMS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "fused": fused,
+    "plain": plain,
+    "chunked": chunked,
+}
+
+
+def initial(name: str, shape: Sequence[int], layers: int, seed: int) -> torch.Tensor:
+    """The first values of one parameter, on the CPU: the same on every rank, whatever else a rank holds."""
+    if name.endswith("norm.weight"):
+        return torch.ones(*shape)
+    if name.endswith("norm.bias"):
+        return torch.zeros(*shape)
+    random = torch.Generator().manual_seed(seed * 2**32 + zlib.crc32(name.encode()))
+    # what is added to the residual by each of 2 x layers must not let it grow
+    deviation = DEVIATION / math.sqrt(2 * layers) if name.endswith(("out.weight", "down.weight")) else DEVIATION
+    return torch.empty(*shape).normal_(0, deviation, generator=random)

@@ -1,0 +1,139 @@
+"""How ranks share one model: who computes which columns and layers, who has which samples, and what cannot be mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodectl.workloads.settings import Settings
+
+GPIPE = "gpipe"
+SCHEDULES = ("1f1b", GPIPE)
+SHARDED = "fsdp2"
+_ZERO = "zero"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`data` copies of the model, each over `stages` x `tensor` ranks; a rank's neighbours share its columns."""
+
+    data: int
+    stages: int
+    tensor: int
+
+    @property
+    def shares_model(self) -> bool:
+        """A copy of the model lies on more than one rank."""
+        return self.stages * self.tensor > 1
+
+
+@dataclass(frozen=True)
+class Divisible:
+    """What of a model is shared by tensor and pipeline parallelism: whole heads, whole layers, …"""
+
+    heads: int
+    intermediate: int
+    length: int
+    layers: int
+    tied: bool
+
+
+def of(settings: Settings, world_size: int) -> Layout:
+    """The layout that these options mean for so many ranks; ValueError with the rule that they break."""
+    a_copy = settings.tensor * settings.stages
+    if world_size % a_copy:
+        raise ValueError(
+            f"{world_size} ranks cannot hold copies of a model over --tensor {settings.tensor} x --stages "
+            f"{settings.stages} = {a_copy} ranks each: the number of ranks must be a multiple of {a_copy}"
+        )
+    return Layout(world_size // a_copy, settings.stages, settings.tensor)
+
+
+def check(name: str, settings: Settings, world_size: int, model: Divisible | None) -> None:
+    """ValueError with the rule that strategy `name` with these options breaks; `model` None cannot be cut at all."""
+    layout = of(settings, world_size)
+    if settings.offload != "none" and name != SHARDED and not name.startswith(_ZERO):
+        raise ValueError(
+            f"--offload goes with --parallel zero1, zero2, zero3 or {SHARDED}: "
+            f"{name} keeps everything where it computes"
+        )
+    if settings.offload == "optimizer" and name == SHARDED:
+        raise ValueError(
+            f"--offload optimizer is not for {SHARDED}, which takes parameters along: --offload parameters"
+        )
+    if name == SHARDED and settings.held_out % layout.data:
+        raise ValueError(
+            f"--held-out {settings.held_out} cannot be shared among {layout.data} copies: with {SHARDED} all ranks "
+            f"gather each layer at the same time, so that it must be a multiple of {layout.data}"
+        )
+    if name == "dataparallel" and (settings.compile or settings.recompute != "none"):
+        raise ValueError(
+            "--parallel dataparallel copies every layer at each step, --compile and --recompute change them once: "
+            "take a rank a GPU and --parallel ddp"
+        )
+    if not layout.shares_model:
+        return
+    if model is None:
+        raise ValueError("--tensor and --stages share the layers of workload llm's own decoder, and of no other model")
+    if name.startswith(_ZERO):
+        _check_zero(name, layout)
+    if settings.compress != "none":
+        raise ValueError(
+            f"--compress {settings.compress} is for whole gradients, which every rank has: --tensor and --stages "
+            "share them out"
+        )
+    if name not in ("ddp", SHARDED):
+        raise ValueError(f"--parallel {name} is one process with a whole copy: --tensor and --stages need ranks")
+    if layout.stages > 1 and settings.held_out:
+        raise ValueError("--held-out asks the whole model, and with --stages no rank can answer: leave one of them out")
+    _check_tensor(layout, model)
+    if layout.tensor > 1 and layout.data > 1 and name != SHARDED:
+        raise ValueError(
+            f"--tensor {layout.tensor} over {layout.data} copies needs --parallel {SHARDED}: DistributedDataParallel "
+            "does not take parameters that are shared among ranks"
+        )
+    _check_stages(layout, model)
+
+
+def _check_zero(name: str, layout: Layout) -> None:
+    if layout.stages > 1 and name != "zero1":
+        raise ValueError(
+            f"--parallel {name} cannot be mixed with --stages {layout.stages}: ZeRO-2 and ZeRO-3 are incompatible with "
+            "pipeline parallelism (DeepSpeed's rule: a stage keeps the gradients of all micro-batches until the last, "
+            "and they would be shared out after each)"
+        )
+    raise ValueError(f"--parallel {name} is DeepSpeed's, --tensor and --stages are torch's: take --parallel {SHARDED}")
+
+
+def _check_tensor(layout: Layout, model: Divisible) -> None:
+    ranks = layout.tensor
+    rules = (
+        ("heads", model.heads, "each rank computes whole heads"),
+        ("intermediate columns", model.intermediate, "each rank computes the same number of columns"),
+        ("positions of a sample", model.length, "norms are shared along the sequence"),
+    )
+    for what, number, why in rules:
+        if number % ranks:
+            raise ValueError(
+                f"--tensor {ranks} cannot share {number} {what}: {why}, so {number} must be a multiple of {ranks}"
+            )
+
+
+def _check_stages(layout: Layout, model: Divisible) -> None:
+    stages = layout.stages
+    if model.layers % stages:
+        raise ValueError(
+            f"--stages {stages} cannot share {model.layers} layers: each stage has the same number of layers, "
+            f"so {model.layers} must be a multiple of {stages}"
+        )
+    if stages > 1 and model.tied:
+        raise ValueError(
+            f"--stages {stages} with --tied: the first stage has the table of tokens and the last the head, "
+            "and one table cannot lie on both"
+        )
+
+
+def idle_share(stages: int, micro_batches: int) -> float:
+    """The part of a step in which a stage of a pipeline has nothing to do, by both schedules: (p - 1) / (m + p - 1)."""
+    return (stages - 1) / (micro_batches + stages - 1)

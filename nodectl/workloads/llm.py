@@ -1,0 +1,222 @@
+"""The language model program: a decoder, or a model of Hugging Face, trained on the bytes of a text.
+
+Run it under torchrun over many hosts, or by itself. The last line of rank 0 is a JSON summary.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from nodectl.workloads import decoder, hugging_face, layout, options, program, texts
+    from nodectl.workloads.options import at_least
+    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.workload import Batch, Data, Workload
+else:  # on a node these files lie in one folder, without the package
+    import decoder
+    import hugging_face
+    import layout
+    import options
+    import program
+    import texts
+    from options import at_least
+    from workload import Workload
+
+_ARTICLE = {
+    "hidden": 4096,
+    "intermediate": 11008,
+    "heads": 32,
+    "layers": 48,
+    "vocabulary": 50257,
+    "positions": 2048,
+    "seq": 2048,
+    "precision": "fp16",
+    "optimizer": "adamw",
+    "lr": 6e-5,
+    "weight_decay": 0.01,
+    "epochs": 3,
+    "log_every": 10,
+    "checkpoint_every": 1000,
+}
+# the article's second table row has 8 samples over two cards; its third, a pipeline, has 12 in the one copy
+_ROWS = {
+    "article-4": {"batch": 1, "accumulation": 4},
+    "article-4-row-1": {"batch": 4, "accumulation": 8},
+    "article-4-row-2": {"batch": 4, "accumulation": 4},
+    "article-4-row-3": {"batch": 12, "accumulation": 2, "stages": 3},
+    "article-4-row-4": {"batch": 16, "accumulation": 1},
+}
+_REFUSED_ROW = "article-4-row-4"
+
+
+class LanguageModel(Workload):
+    """The next token by a decoder; the loss is the cross-entropy in nats."""
+
+    name = "llm"
+    summary = "Train a decoder to continue a text, byte by byte."
+    unit = "tokens"
+    presets = {name: {**_ARTICLE, **row} for name, row in _ROWS.items()}  # noqa: RUF012 (nobody changes it)
+    defaults = {"batch": 8, "optimizer": "adamw", "epochs": 1}  # noqa: RUF012
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """The model's sizes, how attention is computed, and the text."""
+        parser.add_argument("--layers", type=at_least(1), default=4, help="decoder layers")
+        parser.add_argument("--hidden", type=at_least(2), default=128, help="width of the model")
+        parser.add_argument("--intermediate", type=at_least(1), default=344, help="width within the MLP")
+        parser.add_argument("--heads", type=at_least(1), default=4, help="attention heads")
+        parser.add_argument("--vocabulary", type=at_least(texts.VOCABULARY), default=texts.VOCABULARY, help="tokens")
+        parser.add_argument("--positions", type=at_least(1), default=2048, help="longest sequence of the model")
+        parser.add_argument("--seq", type=at_least(1), default=128, help="tokens in a sample")
+        parser.add_argument("--mlp", choices=decoder.MLPS, default="gated", help="three matrices or two")
+        parser.add_argument("--norm", choices=decoder.NORMS, default="rms", help="RMSNorm or LayerNorm")
+        parser.add_argument("--tied", action="store_true", help="one table for input and output")
+        fused = hasattr(nn.functional, "scaled_dot_product_attention")
+        parser.add_argument(
+            "--attention",
+            choices=decoder.ATTENTIONS,
+            default="fused" if fused else "chunked",
+            help="by torch's kernels; all scores at once; 256 queries at a time",
+        )
+        parser.add_argument("--text", type=Path, help="folder of files to train on; none: a made-up text")
+        parser.add_argument("--hf", help="a model of Hugging Face by name, or the folder of its config.json")
+        parser.add_argument("--pretrained", action="store_true", help="with the weights that lie with --hf")
+        parser.add_argument("--count", action="store_true", help="print how many parameters it has, and end")
+
+    def check(self, settings: Settings) -> None:
+        """Sizes that fit each other."""
+        own = settings.own
+        if settings.preset == _REFUSED_ROW and settings.batch == _ROWS[_REFUSED_ROW]["batch"]:
+            raise ValueError(
+                f"--preset {_REFUSED_ROW}: a batch of 16 with accumulation 1 cannot be shared among its 3 cards "
+                "(train batch = micro-batch x accumulation x ranks, DeepSpeed's rule, and 16 is no multiple of 3): "
+                "give --batch for one card"
+            )
+        if own.pretrained and own.hf is None:
+            raise ValueError("--pretrained needs --hf: only models of Hugging Face have weights to begin with")
+        if own.seq > own.positions and own.hf is None:
+            raise ValueError(f"--seq {own.seq} is longer than --positions {own.positions}, the longest that it takes")
+        if own.attention == "fused" and not hasattr(nn.functional, "scaled_dot_product_attention"):
+            raise ValueError(f"--attention fused needs torch 2.0 (this is {torch.__version__}): take plain or chunked")
+        self.sizes(settings).check()
+
+    def sizes(self, settings: Settings) -> decoder.Sizes:
+        """Of the own decoder."""
+        own = settings.own
+        return decoder.Sizes(
+            own.vocabulary,
+            own.hidden,
+            own.intermediate,
+            own.heads,
+            own.layers,
+            own.positions,
+            own.mlp,
+            own.norm,
+            own.tied,
+        )
+
+    def divisible(self, settings: Settings) -> layout.Divisible | None:
+        """What tensor and pipeline parallelism share; nothing of a model that others have written."""
+        own = settings.own
+        if own.hf is not None:
+            return None
+        return layout.Divisible(own.heads, own.intermediate, own.seq, own.layers, own.tied)
+
+    def identity(self, settings: Settings) -> dict[str, Any]:
+        """The sizes, or the foreign model's name."""
+        own = settings.own
+        return {"hf": own.hf} if own.hf is not None else dict(vars(self.sizes(settings)))
+
+    def data(self, settings: Settings) -> Data:
+        """Pieces of a text."""
+        return texts.read(settings.own.text, settings.own.seq, settings.samples, settings.seed)
+
+    def model(self, settings: Settings) -> nn.Module:
+        """A decoder with its first values, or without any on the meta device."""
+        own = settings.own
+        if own.hf is not None:
+            return hugging_face.model(own.hf, texts.VOCABULARY, pretrained=own.pretrained)
+        model = decoder.Decoder(self.sizes(settings), own.attention)
+        for name, parameter in model.named_parameters():
+            if not parameter.is_meta:
+                with torch.no_grad():
+                    parameter.copy_(decoder.initial(name, parameter.shape, own.layers, settings.seed))
+        return model
+
+    def values(self, settings: Settings, name: str, shape: Sequence[int]) -> torch.Tensor | None:
+        """The first values of one parameter."""
+        if settings.own.hf is not None:
+            return None
+        return decoder.initial(name, shape, settings.own.layers, settings.seed)
+
+    def loss(self, answer: Any, batch: Batch) -> torch.Tensor:
+        """Cross-entropy, mean over all tokens."""
+        logits = getattr(answer, "logits", answer)
+        loss: torch.Tensor = nn.functional.cross_entropy(logits.float().flatten(0, 1), batch[-1].flatten())
+        return loss
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        """The decoder's layers."""
+        return tuple(model.layers.values()) if isinstance(model, decoder.Decoder) else hugging_face.blocks(model)
+
+    def units_per_sample(self, settings: Settings) -> int:
+        """Tokens."""
+        return int(settings.own.seq)
+
+    def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
+        """6N and the attention scores, for each token."""
+        own = settings.own
+        if own.hf is not None:
+            return float(own.seq * hugging_face.flops_per_token(model, own.seq))
+        return float(own.seq * decoder.flops_per_token(self.sizes(settings), own.seq))
+
+    def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
+        """The layers' forward pass: 8N instead of 6N."""
+        own = settings.own
+        if own.hf is not None:
+            return None
+        twice = decoder.flops_per_token(self.sizes(settings), own.seq, recompute=True)
+        return float(own.seq * twice - self.flops_per_sample(settings, model))
+
+
+def count(settings: Settings) -> str:
+    """How large the model is, without making it; one line of JSON."""
+    workload = LanguageModel()
+    if settings.own.hf is not None:
+        with torch.device("meta"):
+            model = workload.model(settings)
+        parameters = sum(each.numel() for each in model.parameters())
+        flops = hugging_face.flops_per_token(model, settings.own.seq)
+    else:
+        parameters = workload.sizes(settings).parameters
+        flops = decoder.flops_per_token(workload.sizes(settings), settings.own.seq)
+    answer = {
+        "workload": workload.name,
+        "preset": settings.preset,
+        "params": parameters,
+        "seq": settings.own.seq,
+        "model_flops_per_token": flops,
+    }
+    return json.dumps({**answer, **workload.identity(settings)})
+
+
+def main() -> None:
+    """Train, or only count."""
+    workload = LanguageModel()
+    settings = options.parse(workload)
+    if not settings.own.count:
+        program.run(workload)
+    elif os.environ.get("RANK", "0") == "0":
+        program.print_now(count(settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""A model shared out over ranks (FSDP2, tensor and pipeline parallelism) learns what one device alone learns."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl import workloads
+from tests.torch_venv import torch_venv
+
+_RANKS = Path(__file__).with_name("sharing_ranks.py")
+# of losses near 5, after four steps in which AdamW makes much of small differences
+TOLERANCE = 1e-4
+TWO = {
+    "fsdp2": ["--parallel=fsdp2", "--batch=2", "--accumulation=2"],
+    "offload": ["--parallel=fsdp2", "--batch=4", "--offload=parameters", "--tied"],
+    "tensor": ["--tensor=2", "--batch=4", "--accumulation=2"],
+    "1f1b": ["--stages=2", "--batch=2", "--accumulation=4", "--recompute=full"],
+    "gpipe": ["--stages=2", "--batch=4", "--accumulation=2", "--pipeline=gpipe", "--norm=layer"],
+}
+FOUR = {
+    "fsdp2": ["--parallel=fsdp2", "--batch=2", "--recompute=selective"],
+    "tensor": ["--tensor=4", "--batch=8", "--mlp=plain"],
+    "tensor, fsdp2": ["--tensor=2", "--batch=2", "--accumulation=2"],
+    "stages": ["--stages=4", "--batch=8"],
+    "stages, ddp": ["--stages=2", "--batch=2", "--accumulation=2"],
+    "stages, fsdp2": ["--stages=2", "--parallel=fsdp2", "--batch=2", "--accumulation=2"],
+    "stages, tensor": ["--stages=2", "--tensor=2", "--batch=4", "--accumulation=2"],
+}
+
+
+def run(world_size: int, ways: dict[str, list[str]], folder: Path) -> dict[str, Any]:
+    env = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": next(iter(workloads.__path__)),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [f"{torch_venv()}/bin/python", str(_RANKS), str(world_size), str(folder / "meeting"), json.dumps(ways)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(2, TWO, tmp_path_factory.mktemp("two"))
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(4, FOUR, tmp_path_factory.mktemp("four"))
+
+
+def is_same_training(own: dict[str, Any]) -> None:
+    assert own["losses"] == pytest.approx(own["single"], abs=TOLERANCE)
+    assert own["params"][0] == own["params"][1]
+    # from its checkpoint: to the bit in the same layout, and as it went on on one device
+    assert own["resumed"] and own["losses"][2:] == pytest.approx(own["alone"], abs=TOLERANCE)
+    assert own["losses"][3] < own["losses"][0]
+
+
+@pytest.mark.parametrize("way", TWO)
+def test_two_ranks_learn_what_one_does(two: dict[str, Any], way: str) -> None:
+    is_same_training(two[way])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", FOUR)
+def test_four_ranks_learn_what_one_does(four: dict[str, Any], way: str) -> None:
+    is_same_training(four[way])
+
+
+def test_each_rank_has_its_part_alone(two: dict[str, Any]) -> None:
+    # of 16 x 16: half of the rows, which are heads
+    for way in ("fsdp2", "offload", "tensor"):
+        assert two[way]["query"] == [8, 16] and two[way]["moments"] == [[8, 16]]
+        assert two[way]["placements"] == ["S(0)"] or two[way]["placements"] == ["Shard(dim=0)"]
+        assert two[way]["layers"] == 4
+    assert two["fsdp2"]["data"] == [0, 2] and two["tensor"]["data"] == [0, 1]
+    assert two["1f1b"]["layers"] == two["gpipe"]["layers"] == 2 and two["1f1b"]["query"] == [16, 16]
+
+
+@pytest.mark.slow
+def test_parts_of_parts(four: dict[str, Any]) -> None:
+    assert four["tensor, fsdp2"]["query"] == four["tensor"]["query"] == [4, 16]
+    assert len(four["tensor, fsdp2"]["placements"]) == 2 and four["tensor, fsdp2"]["data"] == [0, 2]
+    assert four["stages, fsdp2"]["query"] == [8, 16] and four["stages, fsdp2"]["layers"] == 2
+    assert four["stages"]["layers"] == 1 and four["stages"]["data"] == [0, 1]
+
+
+@pytest.mark.slow
+def test_too_few_micro_batches_are_said(four: dict[str, Any]) -> None:
+    # (4 - 1) / (1 + 4 - 1)
+    assert "each stage is idle for 75% of a step" in four["stages"]["notice"] and not four["stages, ddp"]["notice"]
+
+
+def test_an_overflow_of_one_rank_is_one_of_all(two: dict[str, Any]) -> None:
+    assert two["scaled"]["weights"] == [[1.0, 1.0, 2.0**15], [0.0, 0.0, 2.0**15]]
