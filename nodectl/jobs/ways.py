@@ -59,7 +59,7 @@ class Way:
 
 def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
     """UsageError where the words do not fit together, or the code is not there; `needs` are those of --need."""
-    words = _words(asked)
+    words, bundled = _with_bundled(asked, _words(asked))
     script, args = _script_and_args(asked, words)
     start = Start(
         engine=asked.engine,
@@ -73,7 +73,7 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
     )
     if start.chdir:
         return _on_the_hosts(asked, start, script, args)
-    code = _code(asked, script, args)
+    code = bundled or _code(asked, script, args)
     shown = code.script if asked.engine == TORCHRUN and asked.module is None else script
     return Way(code, shown, args, start, code.name, code.workdir)
 
@@ -87,6 +87,32 @@ def _words(asked: Asked) -> tuple[str, ...]:
         return given
     _check_module(asked.module)
     return (asked.module, *given) if asked.engine == TORCHRUN else of_module(asked.engine, asked.module, given)
+
+
+def _with_bundled(asked: Asked, words: tuple[str, ...]) -> tuple[tuple[str, ...], Code | None]:
+    """The words with a program that nodectl ships as its file, and its code; both as they were where none is named."""
+    if asked.engine == TORCHRUN:
+        return words, None
+    if asked.engine == COMMAND:
+        at = next((at for at, word in enumerate(words) if word.startswith(_BUNDLED)), None)
+    else:
+        script, args = split(asked.engine, words)
+        at = len(words) - len(args) - 1 if script.startswith(_BUNDLED) else None
+    if at is None:
+        return words, None
+    _check_not_on_the_hosts(asked, words[at])
+    code = find_code(words[at], asked.code_folder, limit_mib=asked.code_limit_mib)
+    before, after = words[:at], words[at + 1 :]
+    if asked.engine == DEEPSPEED:  # else its launcher adds an option that the program has not
+        before = ("--no_local_rank", *before)
+    elif asked.engine == COMMAND and not before:
+        before = ("python",)
+    return (*before, code.script, *after), code
+
+
+def _check_not_on_the_hosts(asked: Asked, script: str) -> None:
+    if asked.chdir is not None and script.startswith(_BUNDLED):
+        raise UsageError(f"--chdir: {script} is nodectl's own, and copied to the hosts", "leave --chdir out")
 
 
 def _check_module(module: str) -> None:
@@ -169,16 +195,13 @@ def _code(asked: Asked, script: str, args: Sequence[str]) -> Code:
         return find_module(asked.module, asked.code_folder, limit_mib=asked.code_limit_mib)
     if asked.engine == TORCHRUN:
         return find_code(script, asked.code_folder, limit_mib=asked.code_limit_mib)
-    if script.startswith(_BUNDLED):
-        raise UsageError(f"--engine {asked.engine}: {script} is started by torchrun", "leave --engine out")
     return find_folder((script, *args), asked.code_folder, limit_mib=asked.code_limit_mib)
 
 
 def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]) -> Way:
     if asked.code_folder is not None:
         raise UsageError("--code is what is copied, and with --chdir nothing is", "say one of them")
-    if script.startswith(_BUNDLED):
-        raise UsageError(f"--chdir: {script} is nodectl's own, and copied to the hosts", "leave --chdir out")
+    _check_not_on_the_hosts(asked, script)
     paths: list[tuple[str, PathKind]] = [(start.chdir, "folder")]
     if asked.module is None and asked.engine != COMMAND:
         paths.append((posixpath.join(start.chdir, script), "file"))

@@ -98,7 +98,7 @@ def test_a_command_brings_the_project_where_the_operator_stands(project: Path, m
         (Asked("train.py", chdir="srv/x"), "not an absolute path"),
         (Asked("train.py", chdir="/srv", code_folder=Path("/")), "with --chdir nothing is"),
         (Asked("workload:transformer", chdir="/srv"), "nodectl's own"),
-        (Asked("workload:transformer", engine="command"), "started by torchrun"),
+        (Asked("python", ("workload:transformer",), engine="command", chdir="/srv"), "nodectl's own"),
         (Asked(None, module="mine.run", engine="command"), "for Python modules"),
         (Asked("train.py", engine="deepspeed", numa_binding="node"), "binds by its own option"),
         (Asked("train.py", engine="command", numa_binding="socket"), "by numactl"),
@@ -117,6 +117,28 @@ def test_a_command_brings_the_project_where_the_operator_stands(project: Path, m
 def test_words_that_do_not_fit_together(asked: Asked, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         find_way(asked)
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "argv"),
+    [
+        (
+            "deepspeed",
+            "--bind_cores_to_rank @ --steps 3",
+            "--no_local_rank --bind_cores_to_rank transformer.py --steps 3",
+        ),
+        ("accelerate", "--mixed_precision no @ @", "--mixed_precision no transformer.py @"),
+        ("command", "python -u @ --steps 3", "python -u transformer.py --steps 3"),
+        ("command", "@ --steps 3", "python transformer.py --steps 3"),
+    ],
+)
+def test_a_program_that_nodectl_ships_runs_under_every_engine(
+    project: Path, engine: str, words: str, argv: str
+) -> None:
+    first, *rest = words.replace("@", "workload:transformer").split()
+    way = find_way(Asked(first, tuple(rest), engine=engine))
+    assert way.start.argv == tuple(argv.replace("@", "workload:transformer").split()) and way.name == "transformer"
+    assert way.code is not None and "train.py" not in places(Asked(first, tuple(rest), engine=engine))
 
 
 @pytest.mark.parametrize(
