@@ -28,6 +28,8 @@ _SMALL = {
     "transformer": ("--layers=2", "--d-model=128", "--heads=4", "--seq=32", "--batch=8"),
 }
 _STEPS = {"cpu": 12, "cuda": 40}
+# strategies that one model of all devices is cut by: the program's option with their number
+_CUTS = {"tensor": "tensor", "pipeline": "stages"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def _scaling(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting
     settings = []
     for count in wish.devices or _counts(ready, device):
         for parallel in wish.parallel if count > 1 else ("single",):
-            arguments = _arguments(wish, device, parallel, **equal)
+            arguments = (*_arguments(wish, device, parallel, **equal), *_cut(parallel, count))
             settings.append(_setting(f"{counted(count, 'device')}, {parallel}", count, arguments, ready, device))
     return settings if max(wish.devices, default=0) > most else [*settings, *_article_rows(wish, ready, device)]
 
@@ -71,6 +73,7 @@ def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Se
             settings.append(Setting(label, (), (), count, refused=why))
             continue
         arguments = _arguments(wish, device, parallel, batch=batch // count, accumulation=accumulation)
+        arguments = (*arguments, *_cut(parallel, count))
         settings.append(_setting(label, count, arguments, ready, device))
     return settings
 
@@ -121,9 +124,15 @@ def _arguments(
     """Later ones count: the program's usual here, what the row says, what the operator gives it."""
     steps = wish.steps or _STEPS[device]
     usual = _SMALL[wish.program] if device == "cpu" else (f"--preset={_PRESETS[wish.program]}",)
-    given = {"batch": batch, "accumulation": accumulation, "steps": steps, "log-every": steps, "parallel": parallel}
+    chosen = "auto" if parallel in _CUTS else parallel
+    given = {"batch": batch, "accumulation": accumulation, "steps": steps, "log-every": steps, "parallel": chosen}
     row = [f"--{name}={value}" for name, value in given.items() if value is not None]
     return (*usual, *row, "--no-resume", *wish.arguments)
+
+
+def _cut(parallel: str, count: int) -> tuple[str, ...]:
+    """What cuts one model into so many parts; nothing for strategies in which every rank has its own samples."""
+    return (f"--{_CUTS[parallel]}={count}",) if parallel in _CUTS else ()
 
 
 def _devices(ready: Sequence[Endpoint], device: str) -> int:

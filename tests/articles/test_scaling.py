@@ -62,6 +62,13 @@ def test_hosts_without_gpus_have_one_rank_each_and_a_small_model() -> None:
     assert option(last, "batch") == "2"
 
 
+def test_one_model_cut_by_all_devices() -> None:
+    settings = planned(SCALING, Wish("llm", ("tensor", "pipeline"), devices=(2,)), GPU)
+    tensor, pipeline = settings["2 devices, tensor"], settings["2 devices, pipeline"]
+    assert (option(tensor, "parallel"), option(tensor, "tensor"), option(tensor, "stages")) == ("auto", "2", None)
+    assert (option(pipeline, "parallel"), option(pipeline, "stages")) == ("auto", "2")
+
+
 @pytest.mark.parametrize(
     ("count", "why"),
     [(32, "there are 16 devices"), (12, "8 and 4 ranks a host: all hosts take part with equally many")],

@@ -139,3 +139,24 @@ def test_an_interrupted_sweep_puts_the_links_back(
     until = time.monotonic() + 20
     while left_on(lab2):
         assert time.monotonic() < until, left_on(lab2)
+
+
+@pytest.mark.slow
+def test_scaling_over_ssh_and_its_runs_compared(
+    nodectl: Cli, lab2: LabUnderTest, venv_inventory: str, tmp_path: Path
+) -> None:
+    wish = ("--workload", "transformer", "--devices", "1,2", "--parallel", "ddp,nonsense", "--steps", "4")
+    argv = ("-i", lab2.inventory, "-i", venv_inventory, "bench", "scaling", *wish, "--output", "json")
+    done = nodectl(*argv, check=False)
+    document = json.loads(done.stdout)
+    one, two, refused = document["rows"]
+    assert (one["devices"], one["nodes"], one["parallel"], one["efficiency"]) == (1, 1, "single", 1.0)
+    assert (two["devices"], two["nodes"], two["parallel"]) == (2, 2, "ddp") and two["value"] > 0
+    assert two["summaries"][0]["hosts"] == list(lab2.hosts) and two["batch"] == 2 * one["batch"]
+    # a strategy that the program does not know is told in its words, and fails
+    assert "invalid choice: 'nonsense'" in refused["why"] and done.returncode == 1
+    assert left_on(lab2) == ""
+    (tmp_path / "runs.json").write_text(done.stdout)
+    compared = nodectl("bench", "compare", *[str(tmp_path / "runs.json")] * 2, "--output", "json")
+    (section,) = json.loads(compared.stdout)["sections"]
+    assert section["runs"] == {"before": 2, "after": 2}
