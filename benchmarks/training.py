@@ -22,6 +22,8 @@ from nodectl.provision.wheels import ensure_lab_share
 
 _SIDES = Path(__file__).with_name("training_sides.py")
 WARM_UP_STEPS = 3
+# the articles' loops; `article` is what the others are held against
+RIVALS = ("article", "as_written")
 # the same maths may be as slow, within what a shared machine's clock is worth; one of the options must win
 SAME_LIMIT = 1.05
 BEST_LIMIT = 0.9
@@ -71,30 +73,32 @@ def compared(python: Path, article: str, options: argparse.Namespace) -> dict[st
     pairs = {side: [own / base for own, base in zip(took[side], took["article"], strict=True)] for side in took}
     return {
         "seconds_a_step": {side: round(median(own), 4) for side, own in took.items()},
-        "ratios": {side: round(median(own), 3) for side, own in pairs.items() if side != "article"},
-        "spread": {side: [round(min(own), 3), round(max(own), 3)] for side, own in pairs.items() if side != "article"},
+        "ratios": {side: round(median(own), 3) for side, own in pairs.items() if side not in RIVALS},
+        "rivals": {side: round(median(own), 3) for side, own in pairs.items() if side in RIVALS},
+        "spread": {side: [round(min(own), 3), round(max(own), 3)] for side, own in pairs.items()},
     }
 
 
 def main() -> None:
     """Print a row a side, and the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=2, help="of a side in a round")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=1, help="of a side in a round")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of a side")
     parser.add_argument("--real-time", action="store_true", help="go before all other work on this machine")
     options = parser.parse_args()
     python = ensure_lab_share(lambda text: print(text, file=sys.stderr)) / "venv" / "bin" / "python"
     conditions = {"threads": options.threads, "real_time": options.real_time}
-    answer: dict[str, Any] = {"name": "training", "ratios": {}, "seconds_a_step": {}, "spread": {}, **conditions}
+    groups: dict[str, Any] = {group: {} for group in ("ratios", "rivals", "spread", "seconds_a_step")}
+    answer: dict[str, Any] = {"name": "training", **groups, **conditions}
     missed = []
     for article in SIDES:
         found = compared(python, article, options)
         for side, seconds in found["seconds_a_step"].items():
-            ratio = found["ratios"].get(side, 1.0)
-            low, high = found["spread"].get(side, (1.0, 1.0))
+            ratio = {**found["ratios"], **found["rivals"]}[side]
+            low, high = found["spread"][side]
             print(f"{article:12} {side:14} {seconds * 1e3:8.1f} ms a step, {ratio:.3f} times ({low:.3f} to {high:.3f})")
-        for group in ("ratios", "seconds_a_step", "spread"):
+        for group in found:
             answer[group].update({f"{article}_{side}": value for side, value in found[group].items()})
         ratios = found["ratios"]
         missed += [f"{article}: the same maths is slower"] * (ratios["same"] > SAME_LIMIT)

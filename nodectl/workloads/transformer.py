@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,13 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from nodectl.workloads import program
+    from nodectl.workloads import program, texts
     from nodectl.workloads.options import at_least, number
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import program
+    import texts
     from options import at_least, number
     from workload import Data, Workload
 
@@ -43,6 +45,20 @@ _ARTICLE_0 = {
     "schedule": "constant",
     "clip": 0.0,
     "precision": "fp32",
+}
+
+# it names neither layers nor width; its learning rate falls by epochs, here by steps
+_ARTICLE_1 = {
+    "learn": "text",
+    "batch": 128,
+    "optimizer": "adamw",
+    "lr": 1e-4,
+    "weight_decay": 0.01,
+    "schedule": "cosine",
+    "clip": 1.0,
+    "precision": "auto",
+    "workers": 8,
+    "pin_memory": True,
 }
 
 
@@ -94,19 +110,41 @@ class Encoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy
         return answer
 
 
+class Reader(Encoder):
+    """The same on tokens, each of which sees those before it: for each place how likely each token comes next."""
+
+    def __init__(self, layers: int, d_model: int, heads: int, dropout: float, seq: int) -> None:
+        super().__init__(layers, d_model, heads, dropout)
+        self.tokens = nn.Embedding(texts.VOCABULARY, d_model)
+        self.places = nn.Embedding(seq, d_model)
+        self.head = nn.Linear(d_model, texts.VOCABULARY)
+        later = torch.ones(seq, seq, dtype=torch.bool).triu(diagonal=1)
+        self.register_buffer("later", later, persistent=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(batch, seq) to (batch, seq, vocabulary)."""
+        embedded = self.tokens(inputs) + self.places.weight
+        answer: torch.Tensor = self.head(self.encoder(embedded, mask=self.later))
+        return answer
+
+
 class Transformer(Workload):
-    """A regression by an encoder; the loss is the mean squared error."""
+    """A regression by an encoder, its loss the mean squared error; or the next byte of a text, by cross entropy."""
 
     name = "transformer"
-    summary = "Train a small transformer encoder on synthetic data."
-    presets = MappingProxyType({"article-0": _ARTICLE_0})
+    summary = "Train a small transformer encoder on synthetic data, or on text."
+    presets = MappingProxyType({"article-0": _ARTICLE_0, "article-1": _ARTICLE_1})
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Its shape."""
+        """Its shape, and what it learns."""
+        parser.add_argument(
+            "--learn", choices=("numbers", "text"), default="numbers", help="a number of each sample, or its next bytes"
+        )
+        parser.add_argument("--text", type=Path, help="folder of files for --learn text; without it text is made up")
         parser.add_argument("--layers", type=at_least(1), default=6, help="encoder layers")
         parser.add_argument("--d-model", type=at_least(1), default=512, help="width of the model")
         parser.add_argument("--heads", type=at_least(1), default=8, help="attention heads")
-        parser.add_argument("--seq", type=at_least(1), default=128, help="vectors in a sample")
+        parser.add_argument("--seq", type=at_least(1), default=128, help="vectors or bytes in a sample")
         parser.add_argument("--dropout", type=number(0.0), default=0.1, help="share of activations dropped")
 
     def check(self, settings: Settings) -> None:
@@ -116,23 +154,33 @@ class Transformer(Workload):
             raise ValueError(f"--d-model {own.d_model} cannot be shared among --heads {own.heads}")
         if own.dropout >= 1:
             raise ValueError(f"--dropout {own.dropout:g} leaves nothing: it is a share below 1")
+        if own.text is not None and own.learn != "text":
+            raise ValueError(f"--text {own.text} is not read: it needs --learn text")
 
     def identity(self, settings: Settings) -> dict[str, Any]:
         """Its shape."""
-        return {name: getattr(settings.own, name) for name in ("layers", "d_model", "heads")}
+        shape = {name: getattr(settings.own, name) for name in ("layers", "d_model", "heads")}
+        return {**shape, "seq": settings.own.seq, "learn": "text"} if settings.own.learn == "text" else shape
 
     def data(self, settings: Settings) -> Data:
-        """Drawn from the seed."""
+        """Drawn from the seed, or read from a folder of files."""
+        if settings.own.learn == "text":
+            return texts.read(settings.own.text, settings.own.seq, settings.samples, settings.seed)
         return Task(settings.samples, settings.own.seq, settings.own.d_model, settings.seed)
 
     def model(self, settings: Settings) -> nn.Module:
         """An encoder."""
         own = settings.own
+        if own.learn == "text":
+            return Reader(own.layers, own.d_model, own.heads, own.dropout, own.seq)
         return Encoder(own.layers, own.d_model, own.heads, own.dropout)
 
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Mean squared error."""
-        error: torch.Tensor = nn.functional.mse_loss(answer.float(), batch[-1])
+        """Mean squared error; of text cross entropy."""
+        if batch[-1].is_floating_point():
+            error: torch.Tensor = nn.functional.mse_loss(answer.float(), batch[-1])
+        else:
+            error = nn.functional.cross_entropy(answer.float().flatten(0, 1), batch[-1].flatten())
         return error
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
@@ -142,8 +190,10 @@ class Transformer(Workload):
     def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
         """6 for each weight of the matrices and each vector, and 12 x width x sequence for attention of each layer."""
         own = settings.own
-        a_vector = 6 * _MATRICES * own.d_model**2 + 12 * own.d_model * own.seq
-        return float(own.layers * own.seq * a_vector)
+        a_vector = own.layers * (6 * _MATRICES * own.d_model**2 + 12 * own.d_model * own.seq)
+        if own.learn == "text":
+            a_vector += 6 * own.d_model * texts.VOCABULARY
+        return float(own.seq * a_vector)
 
 
 if __name__ == "__main__":

@@ -136,6 +136,35 @@ def placed(*options):
     return calls
 told["pinned"], told["pageable"] = placed("--pin-memory"), placed()
 
+article = {name: parse(Transformer(), ["--preset", name]) for name in ("article-0", "article-1")}
+told["articles"] = {
+    name: [each.optimizer, each.lr, each.batch, each.schedule, each.clip, each.workers, each.pin_memory, each.own.learn]
+    for name, each in article.items()
+}
+zero = article["article-0"]
+told["article-0"] = [zero.own.layers, zero.own.d_model, zero.own.heads, zero.own.seq, zero.epochs, zero.samples]
+told["given"] = parse(Transformer(), ["--preset=article-1", "--batch=2"]).batch
+
+folder = pathlib.Path(sys.argv[2]) / "texts"
+folder.mkdir()
+(folder / "a.txt").write_text("the quick brown fox " * 40)
+def read(*options):
+    training, feed = begun(Transformer(), "--preset=article-1", "--workers=0", "--clip=0", "--batch=8", *options)
+    losses = [float(training.train_step(parts)) for _, parts in feed.steps(training.plan())]
+    return training, losses
+training, losses = read("--text=" + str(folder), "--lr=0.01", "--steps=30")
+told["text"] = [training.data.words, losses[0], losses[-1]]
+model = training.strategy.bare.eval()
+tokens = torch.randint(256, (1, 4))
+other = tokens.clone()
+other[0, 3] = 255 - other[0, 3]
+with torch.no_grad():
+    one, two = model(tokens), model(other)
+told["sees"] = [float((one - two)[0, :3].abs().max()), float((one - two)[0, 3].abs().max())]
+told["made_up"] = read("--steps=1")[0].data.words
+flops = [Transformer().flops_per_sample(parse(Transformer(), [*TINY, *each]), None) for each in ([], ["--learn=text"])]
+told["text_flops"] = flops[1] - flops[0]
+
 clock = Clock(torch.device("cpu"), 30)
 clock.durations_s = [9.0] * 10 + [0.1 * step for step in range(1, 21)]
 clock.waits_s, clock.samples = [0.05] * 30, [4] * 30
@@ -231,6 +260,24 @@ def test_a_fused_optimizer_takes_the_same_steps(told: dict[str, Any]) -> None:
     difference, plain, fused = told["fused"]
     assert difference < 1e-6 and not plain and fused is True
     assert "has no fused sgd" in told["not_fused"] and "leave --fused out" in told["not_fused"]
+
+
+def test_the_articles_are_presets(told: dict[str, Any]) -> None:
+    assert told["articles"] == {
+        "article-0": ["adam", 1e-3, 32, "constant", 0.0, 0, False, "numbers"],
+        "article-1": ["adamw", 1e-4, 128, "cosine", 1.0, 8, True, "text"],
+    }
+    assert told["article-0"] == [6, 512, 8, 128, 10, 1024] and told["given"] == 2
+
+
+def test_text_is_read_from_a_folder_and_each_byte_sees_those_before_it(told: dict[str, Any]) -> None:
+    words, first, last = told["text"]
+    assert "1 file" in words and "texts" in words and "synthetic" in told["made_up"]
+    # a model that knows nothing has a loss of ln 257
+    assert first > 5 and last < 3
+    before, itself = told["sees"]
+    assert before == 0 and itself > 1e-3
+    assert told["text_flops"] == 4 * 6 * 16 * 257
 
 
 def test_what_changes_the_weights_does(told: dict[str, Any]) -> None:
