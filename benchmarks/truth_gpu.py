@@ -22,7 +22,7 @@ _LARGE_BYTES = 60 << 30
 _SHAPES = {
     "large": {"layers": 16, "hidden": 2048, "intermediate": 5504, "heads": 16, "vocabulary": 32000, "seq": 2048},
     "small": {"layers": 8, "hidden": 1536, "intermediate": 4096, "heads": 12, "vocabulary": 32000, "seq": 1024},
-    "tiny": {"layers": 2, "hidden": 64, "intermediate": 172, "heads": 2, "vocabulary": 256, "seq": 64},
+    "tiny": {"layers": 2, "hidden": 64, "intermediate": 172, "heads": 2, "vocabulary": 512, "seq": 64},
 }
 _BATCH = 4
 
@@ -109,7 +109,7 @@ def training(device: str, gpus: int, memory_bytes: int) -> Iterable[Row]:
     """The `llm` workload in bf16 beside a loop written by hand, of the same sizes, on all GPUs."""
     shape = _SHAPES["tiny" if device == "cpu" else "large" if memory_bytes > _LARGE_BYTES else "small"]
     words = [f"--{name}={value}" for name, value in {**shape, "batch": _BATCH, "steps": _STEPS}.items()]
-    own = [f"--positions={shape['seq']}", f"--samples={_BATCH * max(1, gpus) * _STEPS}", "--log-every=20"]
+    own = ["--fused", f"--positions={shape['seq']}", f"--samples={_BATCH * max(1, gpus) * _STEPS}", "--log-every=20"]
     precision = "bf16" if device == "cuda" else "fp32"
     ours = _run(gpus, _WORKLOADS / "llm.py", [*words, *own, f"--device={device}", f"--precision={precision}"])
     loop = _run(gpus, _LOOP, [*words, f"--device={device}"])

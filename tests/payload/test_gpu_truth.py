@@ -26,10 +26,10 @@ def run(*args: str, **environment: str) -> tuple[int, list[str]]:
 
 
 def test_what_the_device_lacks_is_left_out_and_the_rest_is_compared() -> None:
-    _, lines = run("--device=cpu", "--rounds=1", "--seconds=0.02", "--precisions=fp32,fp8", "--only=gemm,hbm,nccl")
+    _, lines = run("--device=cpu", "--rounds=1", "--seconds=0.02", "--precisions=fp32,fp8", "--only=gemm,hbm,nccl,llm")
     document = json.loads(lines[-1])
     assert document["failed"] == {} and "nccl: a collective needs two GPUs" in lines
-    assert set(document["ratios"]) == {"gemm_fp32"} and document["ratios"]["gemm_fp32"] > 0
+    assert set(document["ratios"]) == {"gemm_fp32", "llm"} and all(ratio > 0 for ratio in document["ratios"].values())
     assert "gemm_fp8: a processor has no fp8" in lines
     assert any(line.startswith("| `gemm_fp32` |") for line in lines)
 
