@@ -221,7 +221,8 @@ def compare_lines(sections: Sequence[Section]) -> list[list[object]]:
         for row in section.rows:
             changes = [None] * 5 if row.change is None else _change_document(row.change).values()
             beside = section.beside.get(row.kind.words)
-            theirs = ["", "", "", "no", "not measured here"] if beside is None else beside.cells
+            was = _published(row.kind.column)["before"]
+            theirs = (was.article, was.value, was.unit, "no", "not measured here") if beside is None else beside.cells
             verdict = row.verdict and str(row.verdict.verdict)
             lines.append([section.what, row.kind.column, row.kind.unit, *changes, verdict, row.missing, *theirs])
     return lines

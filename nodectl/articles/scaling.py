@@ -223,6 +223,10 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
     uses = [run.gpu_use_percent for run in runs if run.gpu_use_percent is not None]
     steps = [1e3 * run.step_s for run in runs if run.step_s is not None]
     batch, accumulation = first.get("batch"), summaries[0].get("accumulation")
+    cuts = [
+        name for name, option in _CUTS.items() if any(text.startswith(f"--{option}=") for text in setting.arguments)
+    ]
+    parallel = "+".join(cuts) or str(first.get("parallel", ""))
     return Row(
         setting,
         rate=median(rates),
@@ -233,10 +237,10 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
         gpu_use_percent=median(uses) if uses else None,
         batch=batch if isinstance(batch, int | float) else None,
         accumulation=accumulation if isinstance(accumulation, int) else None,
-        parallel=str(first.get("parallel", "")),
+        parallel=parallel,
         precision=str(first.get("precision", "")),
         nodes=len(setting.ranks),
-        conditions={**first, "devices": setting.devices, "mode": setting.label},
+        conditions={**first, "devices": setting.devices, "mode": setting.label, "parallel": parallel},
         summaries=tuple(summaries),
     )
 

@@ -9,7 +9,7 @@ from nodectl.articles.comparing import HEADER, comparable_lines
 from nodectl.articles.programs import Runs
 from nodectl.articles.scaling import Row
 from nodectl.common.units import digits
-from nodectl.report.table import aligned
+from nodectl.report.table import aligned, broken
 
 
 def scaling_document(runs: Runs, rows: Sequence[Row]) -> dict[str, object]:
@@ -74,7 +74,7 @@ _NAMES = ("", "DEVICES", "NODES", "PARALLEL", "BATCH", "ACC.", "RATE", "STEP ms"
           "EFFICIENCY", "ARTICLE")  # fmt: skip
 
 
-def scaling_table(runs: Runs, rows: Sequence[Row]) -> str:
+def scaling_table(runs: Runs, rows: Sequence[Row], width: int) -> str:
     """A line for each setting, what stands against its efficiency, and what against comparing it with the article."""
     shown = [_cells(row) for row in rows]
     unit = next((row.unit for row in rows if row.unit), "")
@@ -89,7 +89,8 @@ def scaling_table(runs: Runs, rows: Sequence[Row]) -> str:
     cells = {
         f"{row.setting.label}, {_COLUMNS[column]}": beside for row in rows for column, beside in row.beside.items()
     }
-    return "\n".join([table, "", *lines, *comparable_lines(cells)])
+    remarks = [piece for line in [*lines, *comparable_lines(cells)] for piece in broken(line, width)]
+    return "\n".join([table, "", *remarks])
 
 
 _COLUMNS = {"tokens_s": "tokens/s", "memory": "GB a card", "speed_up": "speed-up", "gpu_use": "GPU use"}

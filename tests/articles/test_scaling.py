@@ -184,7 +184,7 @@ def test_the_articles_figures_stand_beside() -> None:
     # the same device, number, batch and accumulation: only what the article does not tell is left
     assert beside["tokens_s"].because == ("the article does not tell: tokens in a sequence",)
     assert by_label(rows)["2"].beside["tokens_s"].figure.row == "2 GPUs, DP"
-    text = scaling_table(told, rows)
+    text = scaling_table(told, rows, 200)
     line = next(line for line in text.splitlines() if line.startswith("1 "))
     assert line.split()[-10:] == ["1", "GPU", "42", "tokens/s,", "1", "GPU", "23.5", "GB", "a", "card"]
     assert "the article does not tell: tokens in a sequence" in text and "trained on a made-up text" in text
@@ -195,6 +195,13 @@ def test_the_articles_figures_stand_beside() -> None:
     document: Any = scaling_document(told, rows)
     assert document["rows"][0]["summaries"][0]["tokens_per_s"] == 42.0
     json.dumps(document)
+
+
+def test_what_cuts_a_model_is_its_kind_of_parallel_training() -> None:
+    outcome = Outcome(Setting("2 devices, tensor", (2,), ("--parallel=auto", "--tensor=2"), 2), summary(40.0, 2))
+    (row,) = rows_of(Runs(((outcome,),), device="cuda"), SCALING, "llm")
+    assert row.parallel == "tensor"
+    assert "kind of parallel training: tensor here, ddp there" in row.beside["tokens_s"].because
 
 
 def test_three_gpus_on_the_articles_own_machine_are_comparable() -> None:

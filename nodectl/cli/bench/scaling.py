@@ -10,7 +10,7 @@ from nodectl.cli.app import App
 from nodectl.cli.bench.shared import finish, output_option, read_counts
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import OneOf, Read, force_option, options
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import note, terminal_width
 from nodectl.common.resources import payload_dir
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _measure(
             runs = run_plan(app.transport, app.hosts, options, note, plan_for(command, wish))
     keep(app, runs.result, None)
     rows = rows_of(runs, command, wish.program)
-    text = scaling_table(runs, rows) if rows else ""
+    text = scaling_table(runs, rows, terminal_width()) if rows else ""
     findings = (*holds.findings, *runs.result.findings)
     document = scaling_document(runs, rows)
     finish(app, command.replace(" ", "-"), document, text, scaling_lines(rows), findings)
