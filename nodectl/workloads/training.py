@@ -117,9 +117,13 @@ class Training:
         first = len(self.data) - count
         mine = range(first + self.strategy.data_rank, len(self.data), self.strategy.data_size)
         total = torch.zeros((), dtype=torch.float64, device=self.group.device)
-        for begin in range(0, len(mine), size):
-            part = tuple(each.to(self.group.device) for each in self.data.batch(mine[begin : begin + size], epoch=0))
-            total += len(part[0]) * self.workload.loss(self.strategy.predict(part[:-1]), part).double()
+        # every rank asks as often as the one with most, since the model may be spread over all
+        for begin in range(0, -(-count // self.strategy.data_size), size):
+            indices = mine[begin : begin + size]
+            shown = self.data.batch(indices or range(first, first + 1), epoch=0)
+            part = tuple(each.to(self.group.device) for each in shown)
+            loss = self.workload.loss(self.strategy.predict(part[:-1]), part).double()
+            total += len(indices) * loss if indices else 0
         return {"held_out_loss": self.group.mean(total) * self.strategy.data_size / count}
 
     def _schedule(self) -> float:

@@ -206,13 +206,23 @@ def dynamic(rank: int) -> dict[str, Any]:
 
 def held_out(rank: int) -> dict[str, Any]:
     """The loss on held-out samples by both ranks' shares and by one alone, and the last sample that is trained on."""
-    made = training(rank, "--held-out=10", "--dropout=0.5")
+    made = training(rank, "--held-out=9", "--dropout=0.5", "--batch=4")
     steps(made, 2)
+    predict, asked = made.strategy.predict, []
+
+    def counted(inputs: Any) -> Any:
+        asked.append(len(inputs[0]))
+        return predict(inputs)
+
+    made.strategy.predict = counted
     shared = made.held_out()["held_out_loss"]
-    *inputs, targets = made.data.batch(range(54, 64), 0)
+    asked_by_all: list[Any] = [None, None]
+    dist.all_gather_object(asked_by_all, len(asked))
+    *inputs, targets = made.data.batch(range(55, 64), 0)
     alone = nn.functional.mse_loss(made.strategy.bare.eval()(*inputs), targets).item()
-    used = [index for parts in training(rank, "--held-out=10").plan() for part in parts for index in part.indices]
-    return {"shared": shared, "alone": alone, "last": max(used), "without": training(rank).held_out()}
+    used = [index for parts in training(rank, "--held-out=9").plan() for part in parts for index in part.indices]
+    told = {"shared": shared, "alone": alone, "last": max(used), "without": training(rank).held_out()}
+    return {**told, "asked": asked_by_all}
 
 
 def exits(rank: int, *arguments: str) -> str:

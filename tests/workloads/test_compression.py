@@ -123,7 +123,9 @@ def test_options_that_exclude_each_other_end_the_program(told: dict[str, Any], c
 def test_held_out_samples_are_not_trained_on_and_their_loss_is_shared(told: dict[str, Any]) -> None:
     held_out = told["held out"]
     assert held_out["shared"] == pytest.approx(held_out["alone"], rel=1e-5)
-    assert held_out["last"] == 53 and held_out["without"] == {}
+    assert held_out["last"] in (53, 54) and held_out["without"] == {}
+    # the shares are 5 and 4 samples in batches of 4: a rank that asked once less would leave the other waiting
+    assert held_out["asked"] == [2, 2]
 
 
 def test_one_rank_has_nobody_to_send_to() -> None:
