@@ -92,6 +92,7 @@ def shapes(training: Training) -> dict[str, Any]:
     query = next(each for name, each in training.strategy.bare.named_parameters() if name.endswith("query.weight"))
     is_shared = hasattr(query, "to_local")
     return {
+        "precision": training.precision,
         "data": [training.strategy.data_rank, training.strategy.data_size],
         "query": list((query.to_local() if is_shared else query).shape),
         "moments": [list(sharded.settled(each)[0].shape) for each in moments(training)[:1]],

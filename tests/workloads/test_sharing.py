@@ -14,16 +14,19 @@ from tests.torch_venv import torch_venv
 _RANKS = Path(__file__).with_name("sharing_ranks.py")
 # of losses near 5, after four steps in which AdamW makes much of small differences
 TOLERANCE = 1e-4
+# bf16 has 8 bits, and FSDP2 rounds other numbers to them than autocast does
+TOLERANCE_BF16 = 2e-2
 TWO = {
     "fsdp2": ["--parallel=fsdp2", "--batch=2", "--accumulation=2"],
     "offload": ["--parallel=fsdp2", "--batch=4", "--offload=parameters", "--tied"],
     "tensor": ["--tensor=2", "--batch=4", "--accumulation=2"],
     "1f1b": ["--stages=2", "--batch=2", "--accumulation=4", "--recompute=full"],
     "gpipe": ["--stages=2", "--batch=4", "--accumulation=2", "--pipeline=gpipe", "--norm=layer"],
+    "stages, fsdp2, bf16": ["--stages=2", "--parallel=fsdp2", "--batch=4", "--accumulation=2", "--precision=bf16"],
 }
 FOUR = {
     "fsdp2": ["--parallel=fsdp2", "--batch=2", "--recompute=selective"],
-    "tensor": ["--tensor=4", "--batch=8", "--mlp=plain"],
+    "tensor": ["--tensor=4", "--batch=8", "--mlp=plain", "--precision=bf16"],
     "tensor, fsdp2": ["--tensor=2", "--batch=2", "--accumulation=2"],
     "stages": ["--stages=4", "--batch=8"],
     "stages, ddp": ["--stages=2", "--batch=2", "--accumulation=2"],
@@ -57,10 +60,11 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def is_same_training(own: dict[str, Any]) -> None:
-    assert own["losses"] == pytest.approx(own["single"], abs=TOLERANCE)
+    tolerance = TOLERANCE if own["precision"] == "fp32" else TOLERANCE_BF16
+    assert own["losses"] == pytest.approx(own["single"], abs=tolerance)
     assert own["params"][0] == own["params"][1]
     # from its checkpoint: to the bit in the same layout, and as it went on on one device
-    assert own["resumed"] and own["losses"][2:] == pytest.approx(own["alone"], abs=TOLERANCE)
+    assert own["resumed"] and own["losses"][2:] == pytest.approx(own["alone"], abs=tolerance)
     assert own["losses"][3] < own["losses"][0]
 
 
