@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,18 +17,15 @@ import pytest
 from tests.conftest import LabUnderTest
 from tests.roles.rendering import render
 from tests.torch_venv import torch_venv
+from tests.training_venv import training_venv
 
 pytestmark = [pytest.mark.lab]
 
 _LAUNCHER = "/usr/local/bin/way-launcher"
 _VENV = "/opt/ways/venv"
-# an environment as the pytorch role makes it, over the packages that the lab's share holds
-_MAKE_VENV = f"""
-mkdir -p {_VENV}/bin && cp /srv/nodectl/venv/pyvenv.cfg {_VENV} && ln -sfn /srv/nodectl/venv/lib {_VENV}/lib
-ln -sf $(readlink -f /srv/nodectl/venv/bin/python) {_VENV}/bin/python
-printf '#!{_VENV}/bin/python\\nfrom torch.distributed.run import main\\nmain()\\n' > {_VENV}/bin/torchrun
-chmod 755 {_VENV}/bin/torchrun
-"""
+_TRAINING = "/opt/ways/training"
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+_PROGRAMS = {"torchrun": "torch.distributed.run", "accelerate": "accelerate.commands.accelerate_cli"}
 GATHER = """
 import os, sys
 import torch, torch.distributed as dist
@@ -99,8 +98,27 @@ def torch(shell: Shell) -> str:
     """Where the hosts' torch lies."""
     if Path(torch_venv()).parent.name != "lab-share":
         pytest.skip("the lab's share holds no environment with torch")
-    shell.everywhere(_MAKE_VENV)
+    shell.everywhere(_make_venv(_VENV, "venv"))
     return _VENV
+
+
+@pytest.fixture
+def training(shell: Shell) -> str:
+    """The same, with DeepSpeed, Transformers and Accelerate."""
+    training_venv()
+    shell.everywhere(_make_venv(_TRAINING, "training"))
+    return _TRAINING
+
+
+def _make_venv(folder: str, share: str) -> str:
+    """An environment as the pytorch role makes it, over the packages that the lab's share holds."""
+    made = [f"mkdir -p {folder}/bin", f"cp /srv/nodectl/{share}/pyvenv.cfg {folder}"]
+    made += [f"ln -sfn /srv/nodectl/{share}/lib {folder}/lib"]
+    made += [f"ln -sf $(readlink -f /srv/nodectl/{share}/bin/python) {folder}/bin/python"]
+    for name, module in _PROGRAMS.items():
+        program = f"#!{folder}/bin/python\nfrom {module} import main\nmain()\n"
+        made += [f"printf %s {shlex.quote(program)} > {folder}/bin/{name}", f"chmod 755 {folder}/bin/{name}"]
+    return " && ".join(made)
 
 
 WORDS = ("a b", "$(touch /pwned)", "it's", "--x")
@@ -183,3 +201,78 @@ def test_of_a_project_that_was_here_only_what_changed_travels(shell: Shell, tmp_
         assert done.returncode == 0 and done.stdout.count(f"[0] {text}\n") == 2, done.stderr + done.stdout
         assert done.stdout.count("[0] 3000000\n") == 2
         assert ("code: 1 file, 0.0 MiB of it are new to the hosts" in done.stderr) is (text == "second")
+
+
+# what docs/workloads.md tells of an operator's own training script, with the projects that it names
+
+
+def stand_in(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a copy of an example, as somebody who has it for a project."""
+    shutil.copytree(_EXAMPLES / name, folder / name)
+    monkeypatch.chdir(folder / name)
+
+
+def losses(text: str) -> list[float]:
+    return [float(loss) for loss in re.findall(r"loss'?:? '?(\d+\.\d+)", text)]
+
+
+def test_a_repository_with_settings_in_files_and_its_data_elsewhere(
+    shell: Shell, torch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in("nano", tmp_path, monkeypatch)
+    program = shlex.quote((_EXAMPLES / "nano/prepare.py").read_text())
+    shell.everywhere(f"printf %s {program} > /tmp/prepare.py && python3 /tmp/prepare.py /data/tiny")
+    argv = ("--venv", torch, "--nproc-per-node", "1", "--need", "/data/tiny", "train.py", "--")
+    done = shell.launch(*argv, "config/tiny.py", "--dataset=/data/tiny", "--out_dir=/data/out", "--steps=10")
+    assert done.returncode == 0, done.stderr + done.stdout
+    first, *_, last = losses(done.stdout)
+    assert last < first - 0.5 and "saved /data/out/model.pt" in done.stdout
+    assert shell.lab.ssh(shell.lab.hosts[0], "ls /data/out") == "model.pt"
+    shell.everywhere("rm -rf /data /tmp/prepare.py")
+
+
+@pytest.mark.slow
+def test_a_package_with_settings_of_its_own(
+    shell: Shell, torch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in("package", tmp_path, monkeypatch)
+    done = shell.launch("--venv", torch, "--nproc-per-node", "1", "-m", "tinylm.train", "--", "--steps", "8")
+    assert done.returncode == 0, done.stderr + done.stdout
+    told = losses(done.stdout)
+    assert len(told) == 8 and told[-1] < 0.2 * told[0]
+
+
+@pytest.mark.slow
+def test_a_hugging_face_trainer(shell: Shell, training: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in("hugging-face", tmp_path, monkeypatch)
+    argv = ("--venv", training, "--nproc-per-node", "1", "--checkpoint", "/ways", "train.py", "--", "--use_cpu")
+    course = ("--max_steps", "8", "--save_steps", "4", "--logging_steps", "1", "--learning_rate", "1e-3")
+    done = shell.launch(*argv, *course, "--report_to", "none")
+    assert done.returncode == 0, done.stderr + done.stdout
+    told = losses(done.stdout)
+    assert told[7] < told[0] - 0.3
+    assert "checkpoint-8" in shell.lab.ssh(shell.lab.hosts[0], "ls /ways")
+    shell.everywhere("rm -rf /ways")
+
+
+@pytest.mark.slow
+def test_one_workload_has_the_same_losses_under_every_engine(shell: Shell, training: str) -> None:
+    small = ("--d-model=32", "--layers=2", "--heads=4", "--seq=8", "--batch=4", "--samples=64", "--steps=6")
+    told = {}
+    for engine in ("torchrun", "deepspeed", "accelerate", "command"):
+        argv = (
+            "--venv",
+            training,
+            "--nproc-per-node",
+            "1",
+            "--engine",
+            engine,
+            "--",
+            "workload:transformer",
+            "--device=cpu",
+        )
+        done = shell.launch(*argv, *small)
+        assert done.returncode == 0, done.stderr + done.stdout
+        summary = json.loads(re.findall(r"\[0\] (\{.*\})", done.stdout)[-1])
+        told[engine] = (summary["first_loss"], summary["last_loss"], summary["hosts"])
+    assert len(set(map(str, told.values()))) == 1 and told["command"][2] == shell.lab.hosts
