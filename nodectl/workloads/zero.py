@@ -81,8 +81,10 @@ class Zero(parallel.Strategy):
 
     def predict(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         """The model's answer without gradients, as it is now."""
+        self.model.eval()
         with torch.no_grad():
             answer: torch.Tensor = self.model(*self._cast(inputs))
+        self.model.train()
         return answer
 
     def _cast(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -51,7 +51,7 @@ def test_a_file_of_deepspeed_must_say_what_the_options_say(told: dict[str, Any])
     assert "train_batch_size 12, but train_batch_size 16 = 4 micro x 2 accumulation x 2 ranks" in told["file twelve"]
     assert "optimizer.params.lr is 6e-05 in the file and 0.01 by the options" in told["file rate"]
     assert "by ZeRO-3 only, not by ZeRO-2" in told["parameters of zero2"]
-    assert "go with --parallel zero1" in told["no zero"]
+    assert "goes with --parallel zero1" in told["no zero"]
 
 
 def test_without_deepspeed_it_is_refused_in_words() -> None:
