@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -127,6 +128,8 @@ def _run(gpus: int, program: Path, words: Sequence[str]) -> dict[str, Any]:
         text=True,
         timeout=_TRAINING_S,
         check=False,
+        # for both: threads that wait by spinning take the cores of those that compute
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:

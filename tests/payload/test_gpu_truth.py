@@ -5,6 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from nodectl.common.resources import payload_dir
 from tests.torch_venv import torch_venv
 
@@ -19,19 +21,27 @@ def run(*args: str, **environment: str) -> tuple[int, list[str]]:
         text=True,
         timeout=300,
         check=False,
-        env={**os.environ, **environment},
+        # threads that wait for each other on a busy machine measure only that
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
     )
     assert not done.stderr, done.stderr
     return done.returncode, done.stdout.splitlines()
 
 
 def test_what_the_device_lacks_is_left_out_and_the_rest_is_compared() -> None:
-    _, lines = run("--device=cpu", "--rounds=1", "--seconds=0.02", "--precisions=fp32,fp8", "--only=gemm,hbm,nccl,llm")
+    _, lines = run("--device=cpu", "--rounds=1", "--seconds=0.02", "--precisions=fp32,fp8", "--only=gemm,hbm,nccl")
     document = json.loads(lines[-1])
     assert document["failed"] == {} and "nccl: a collective needs two GPUs" in lines
-    assert set(document["ratios"]) == {"gemm_fp32", "llm"} and all(ratio > 0 for ratio in document["ratios"].values())
+    assert set(document["ratios"]) == {"gemm_fp32"} and document["ratios"]["gemm_fp32"] > 0
     assert "gemm_fp8: a processor has no fp8" in lines
     assert any(line.startswith("| `gemm_fp32` |") for line in lines)
+
+
+@pytest.mark.slow
+def test_a_training_is_held_against_a_loop_written_by_hand() -> None:
+    _, lines = run("--device=cpu", "--only=llm")
+    document = json.loads(lines[-1])
+    assert document["failed"] == {} and document["ratios"]["llm"] > 0
 
 
 def python(script: str, **environment: str) -> str:
@@ -45,7 +55,6 @@ def python(script: str, **environment: str) -> str:
         env={
             **os.environ,
             "PYTHONPATH": str(FAKE),
-            # threads that wait for each other on a busy machine measure only that
             "OMP_NUM_THREADS": "1",
             "NODECTL_FAKE_PAYLOAD": str(payload_dir().parent),
             **environment,
@@ -64,6 +73,7 @@ print(json.dumps([[row.name, row.value, row.unit] for row in rows]))
 """
 
 
+@pytest.mark.slow
 def test_copies_and_collectives_stand_for_themselves() -> None:
     """Copies between GPUs that are none, and an all-reduce by gloo instead of NCCL."""
     rows = json.loads(python(BESIDE, NODECTL_FAKE_GPUS="2"))
