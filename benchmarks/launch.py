@@ -115,8 +115,8 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 @contextmanager
-def _lab(hosts: int, environment: Mapping[str, str]) -> Iterator[Lab]:
-    """A lab of its own; down again whatever happens."""
+def _lab(hosts: int, environment: Mapping[str, str], *links: str) -> Iterator[Lab]:
+    """A lab of its own, with these options of its links; down again whatever happens."""
     name = ["--name", f"launch-{os.getpid()}"]
 
     def lab(*arguments: str) -> str:
@@ -125,7 +125,7 @@ def _lab(hosts: int, environment: Mapping[str, str]) -> Iterator[Lab]:
         ).stdout
 
     try:
-        inventory = lab("lab", "up", "-n", str(hosts)).strip()
+        inventory = lab("lab", "up", "-n", str(hosts), *links).strip()
         status = json.loads(lab("--output", "json", "lab", "status"))
         addresses = {host["name"]: host["address"] for host in status["hosts"]}
         yield Lab(inventory, str(Path(inventory).with_name("ssh_config")), addresses)

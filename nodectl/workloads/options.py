@@ -136,8 +136,7 @@ def _add_meeting(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--bucket-mb",
         type=number(0.001),
-        default=25.0,
-        help="gradients are sent in parts of so many MiB, the first of 1",
+        help="gradients are sent in parts of so many MiB; none: as DDP has it, 1, then 25",
     )
     group.add_argument(
         "--bucket-view", action="store_true", help="gradients lie in the parts that are sent: one copy less"

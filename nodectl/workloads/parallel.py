@@ -176,7 +176,8 @@ class Replicas(Strategy):
         wrapped: nn.Module = DistributedDataParallel(
             model,
             device_ids=[self.group.local_rank] if device.type == "cuda" else None,
-            bucket_cap_mb=settings.bucket_mb,
+            # given, it is the first part's size, too
+            **({} if settings.bucket_mb is None else {"bucket_cap_mb": settings.bucket_mb}),
             gradient_as_bucket_view=settings.bucket_view,
             static_graph=settings.static_graph,
         )

@@ -58,7 +58,7 @@ def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
             wished = wish.is_shared()
             if adapted(training, clock):
                 arriving = feed.steps(training.plan())
-        if training.is_epoch_over:
+        if training.is_epoch_over or training.step == training.total_steps:
             note_figures(training)
         if wished or _due(training, settings.checkpoint_every):
             save(training)
@@ -107,7 +107,7 @@ def adapted(training: Training, clock: Clock) -> bool:
 
 
 def note_figures(training: Training) -> None:
-    """After an epoch: what a test set and held-out samples say, where there are any; every rank must call it."""
+    """After an epoch and at the end: what a test set and held-out samples say, if any; every rank must call it."""
     figures = training.workload.evaluate(training.settings, training.group, training.strategy.predict)
     figures = {**figures, **training.held_out()}
     training.evaluated.update(figures)

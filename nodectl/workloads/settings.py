@@ -56,7 +56,7 @@ class Settings:
     compress_threshold: float
     compress_rank: int
     error_feedback: bool
-    bucket_mb: float
+    bucket_mb: float | None
     bucket_view: bool
     static_graph: bool
     dynamic_batch: bool
