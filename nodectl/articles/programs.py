@@ -24,6 +24,8 @@ NAME = "workload"
 _MODULE = "articles.workload"
 # a run that is longer is given up: each table is to take minutes
 RUN_S = 600.0
+# a run is as long as its steps take, importing torch among them; of one alone nobody knows the spread
+_USUAL = Amount(repetitions=2, duration_s=20.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def run_all(
     A setting that came to nothing once is not run again.
     """
     outcomes: list[list[Outcome]] = [[] for _ in settings]
-    rounds, program = options.repetitions or 1, options.program
+    rounds, program = options.repetitions or _USUAL.repetitions, options.program
     for number in range(rounds):
         for setting, told in zip(settings, outcomes, strict=True):
             if told and told[-1].summary is None:
@@ -217,8 +219,8 @@ PROBE = Probe(
         ),
         shown="{workload}, {devices} devices, {parallel}, batch {batch_per_rank} x {accumulation}",
     ),
-    usual=Amount(repetitions=1, duration_s=1.0),
-    least=Amount(repetitions=1, duration_s=1.0),
+    usual=_USUAL,
+    least=Amount(repetitions=1, duration_s=_USUAL.duration_s),
     cost_s=lambda amount: amount.repetitions * amount.duration_s,
     between_hosts=True,
     has_ranks=True,

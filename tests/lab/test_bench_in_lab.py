@@ -145,8 +145,21 @@ def test_an_interrupted_sweep_puts_the_links_back(
 def test_scaling_over_ssh_and_its_runs_compared(
     nodectl: Cli, lab2: LabUnderTest, venv_inventory: str, tmp_path: Path
 ) -> None:
-    wish = ("--workload", "transformer", "--devices", "1,2", "--parallel", "ddp,nonsense", "--steps", "4")
-    argv = ("-i", lab2.inventory, "-i", venv_inventory, "bench", "scaling", *wish, "--output", "json")
+    wish = ("--workload", "transformer", "--devices", "1,2", "--parallel", "ddp,nonsense")
+    amount = ("--steps", "4", "--repetitions", "1")
+    argv = (
+        "-i",
+        lab2.inventory,
+        "-i",
+        venv_inventory,
+        "bench",
+        "scaling",
+        *wish,
+        "--repetitions",
+        "1",
+        "--output",
+        "json",
+    )
     done = nodectl(*argv, check=False)
     document = json.loads(done.stdout)
     one, two, refused = document["rows"]

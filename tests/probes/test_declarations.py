@@ -187,7 +187,7 @@ def test_what_is_measured_and_not_declared_is_refused(
 def test_names_groups_and_lists() -> None:
     names = [probe.name for probe in listed()]
     assert names == sorted(names)
-    assert {"training", "retrieval"} == set(declarations()) - set(names)
+    assert {"training", "retrieval", "preprocess", "workload"} == set(declarations()) - set(names)
     assert [probe.name for probe in chosen("tcp, latency,tcp")] == ["tcp", "latency"]
     for wrong in ("training", "tcp,", "", "TCP"):
         with pytest.raises(UsageError):

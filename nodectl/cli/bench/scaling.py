@@ -24,7 +24,7 @@ _running = options(
     click.option("--batch", type=click.IntRange(1, 2**20), help="Samples of a micro-batch on each rank."),
     click.option("--accumulation", type=click.IntRange(1, 2**16), help="Micro-batches of a step."),
     click.option("--steps", type=click.IntRange(2, 10**6), help="Of a run.  Default: 40; without GPUs 12."),
-    click.option("--repetitions", type=click.IntRange(1, 100), help="Runs of each; the median counts.  Default: 1."),
+    click.option("--repetitions", type=click.IntRange(1, 100), help="Runs of each; the median counts.  Default: 2."),
     click.option("--port", type=click.IntRange(1, 65535), help="Where ranks meet.  Default: any free port."),
     click.option("--interface", help="The network to use.  Default: that of the host's address."),
     force_option,
