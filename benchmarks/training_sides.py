@@ -137,6 +137,7 @@ SIDES: dict[str, dict[str, Callable[[], Iterator[None]]]] = {
         "same": _ours("transformer"),
         "fused": _ours("transformer", "--fused"),
         "bf16": _ours("transformer", "--precision=bf16"),
+        "compiled": _ours("transformer", "--precision=bf16", "--compile"),
     },
     "resnet50": {
         "article": article_3,
