@@ -62,11 +62,6 @@ def check(name: str, settings: Settings, world_size: int, model: Divisible | Non
         raise ValueError(
             f"--offload optimizer is not for {SHARDED}, which takes parameters along: --offload parameters"
         )
-    if name == SHARDED and settings.held_out % layout.data:
-        raise ValueError(
-            f"--held-out {settings.held_out} cannot be shared among {layout.data} copies: with {SHARDED} all ranks "
-            f"gather each layer at the same time, so that it must be a multiple of {layout.data}"
-        )
     if name == "dataparallel" and (settings.compile or settings.recompute != "none"):
         raise ValueError(
             "--parallel dataparallel copies every layer at each step, --compile and --recompute change them once: "
