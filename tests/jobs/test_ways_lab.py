@@ -256,6 +256,7 @@ def test_a_hugging_face_trainer(shell: Shell, training: str, tmp_path: Path, mon
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # four launches
 def test_one_workload_has_the_same_losses_under_every_engine(shell: Shell, training: str) -> None:
     small = ("--d-model=32", "--layers=2", "--heads=4", "--seq=8", "--batch=4", "--samples=64", "--steps=6")
     told = {}
@@ -275,4 +276,4 @@ def test_one_workload_has_the_same_losses_under_every_engine(shell: Shell, train
         assert done.returncode == 0, done.stderr + done.stdout
         summary = json.loads(re.findall(r"\[0\] (\{.*\})", done.stdout)[-1])
         told[engine] = (summary["first_loss"], summary["last_loss"], summary["hosts"])
-    assert len(set(map(str, told.values()))) == 1 and told["command"][2] == shell.lab.hosts
+    assert len(set(map(str, told.values()))) == 1 and told["command"][2] == list(shell.lab.hosts)
