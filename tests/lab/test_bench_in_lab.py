@@ -147,19 +147,8 @@ def test_scaling_over_ssh_and_its_runs_compared(
 ) -> None:
     wish = ("--workload", "transformer", "--devices", "1,2", "--parallel", "ddp,nonsense")
     amount = ("--steps", "4", "--repetitions", "1")
-    argv = (
-        "-i",
-        lab2.inventory,
-        "-i",
-        venv_inventory,
-        "bench",
-        "scaling",
-        *wish,
-        "--repetitions",
-        "1",
-        "--output",
-        "json",
-    )
+    where = ("-i", lab2.inventory, "-i", venv_inventory)
+    argv = (*where, "bench", "scaling", *wish, *amount, "--output", "json")
     done = nodectl(*argv, check=False)
     document = json.loads(done.stdout)
     one, two, refused = document["rows"]
