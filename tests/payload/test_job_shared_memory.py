@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,3 +62,13 @@ def test_a_later_shell_knows_from_the_record_what_was_there(shm: Path) -> None:
     assert Containment.recorded("job", held.record()).segments == {
         ("torch_before", (shm / "torch_before").stat().st_ino)
     }
+
+
+def test_a_semaphore_of_another_program_of_the_login_stays() -> None:
+    """Its maker has it mapped by a name that is gone, and hands its own name to processes that it starts later."""
+    lock = multiprocessing.get_context("forkserver").Lock()
+    name = f"sem.{lock._semlock.name[1:]}"  # type: ignore[attr-defined]
+    assert name in {name for name, _ in shared_memory.mapped_by([os.getpid()])}
+    shared_memory.remove({segment for segment in shared_memory.present() if segment[0] == name})
+    shared_memory.remove_forsaken(set())
+    assert Path(f"/dev/shm/{name}").exists()

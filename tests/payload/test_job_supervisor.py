@@ -189,8 +189,10 @@ def test_a_node_that_shuts_down_is_no_stop_by_an_operator(
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)
     state = fleet.report(1, job_id)["state"]
-    for pid in (*descendants({state["containment"]["outer"]}), state["containment"]["outer"], state["pid"]):
-        for number in (signal.SIGTERM, signal.SIGHUP):  # as systemd asks all that is there
+    everybody = (*descendants({state["containment"]["outer"]}), state["containment"]["outer"], state["pid"])
+    # as systemd asks all that is there, and all before the first has done as it was told
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGHUP, signal.SIGCONT):
+        for pid in everybody:
             send(pid, number)
     fleet.wait_settled(job_id)
     reports = fleet.reports(job_id)

@@ -37,7 +37,10 @@ PLAY = """
 {tasks}
 """
 # everything that a check may not change: packages with their holds, and the files where the roles write
-STATE = "dpkg --get-selections | sort; find /etc /usr/local /var/lib/nodectl -newer /etc/dpkg/dpkg.cfg.d/tests -type f"
+STATE = (
+    "dpkg --get-selections | sort; "
+    "find /etc /usr/local $(ls -d /var/lib/nodectl 2>/dev/null) -newer /etc/dpkg/dpkg.cfg.d/tests -type f"
+)
 
 
 def roles(names: tuple[str, ...], step: str = "main", name: str = "Roles", **variables: object) -> str:

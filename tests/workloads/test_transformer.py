@@ -240,7 +240,8 @@ def test_wrong_options_are_refused_and_the_checkpoint_folder_of_a_job_is_the_def
         ("--steps", "-1"): "whole number from 0",
         ("--lr", "nan"): "number from 0",
         ("--dropout", "1"): "leaves nothing",
-        ("--preset", "article-9"): "unrecognized",
+        ("--preset",): "expected one argument",
+        ("--preset", "article-9"): "invalid choice",
         ("--d-modell", "8"): "unrecognized",
         ("--layer", "8"): "unrecognized",
     }

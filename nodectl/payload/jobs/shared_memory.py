@@ -28,30 +28,37 @@ Segment = Tuple[str, int]
 
 
 def mapped_by(pids: Iterable[int]) -> Set[Segment]:
-    """Name and inode of each segment of a library's making that these processes have mapped."""
-    return {segment for pid in pids for segment in _mapped(pid) if segment[0].startswith(_MADE_BY_LIBRARIES)}
+    """Name and inode of each segment of a library's making that these processes have mapped.
+
+    By inode: who made a semaphore has it mapped by the name of a temporary file, which is gone.
+    """
+    inodes = {inode for pid in pids for inode in _mapped(pid)}
+    return {(name, inode) for name, inode, _ in _segments() if inode in inodes}
 
 
-def _mapped(pid: int) -> Iterator[Segment]:
+def _mapped(pid: int) -> Iterator[int]:
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
     except OSError:
         return
     if _FOLDER in text:
-        yield from ((name, int(inode)) for inode, name in _MAPPED.findall(text))
+        yield from (int(inode) for inode, _ in _MAPPED.findall(text))
 
 
-def present() -> Set[Segment]:
-    """All segments of a library's making that this login has there now."""
-    found = set()
+def _segments() -> Iterator[Tuple[str, int, int]]:
+    """Name, inode and owner of each of a library's making."""
     with contextlib.suppress(OSError):  # a machine without /dev/shm
         for entry in os.scandir(_FOLDER):
             if entry.name.startswith(_MADE_BY_LIBRARIES):
                 with contextlib.suppress(FileNotFoundError):
                     stat = entry.stat(follow_symlinks=False)
-                    found |= {(entry.name, stat.st_ino)} if stat.st_uid == os.geteuid() else set()
-    return found
+                    yield entry.name, stat.st_ino, stat.st_uid
+
+
+def present() -> Set[Segment]:
+    """All segments of a library's making that this login has there now."""
+    return {(name, inode) for name, inode, owner in _segments() if owner == os.geteuid()}
 
 
 def remove_forsaken(before: Set[Segment]) -> None:
