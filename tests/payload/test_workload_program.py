@@ -47,7 +47,11 @@ def test_two_ranks_train_one_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "said"), [("--parallel=ddp", "this is the only one: start it by torchrun"), ("--lr=-1", "--lr")]
+    ("argument", "said"),
+    [
+        ("--parallel=ddp", "this is the only one: start it by torchrun"),
+        pytest.param("--lr=-1", "--lr", marks=pytest.mark.slow),
+    ],
 )
 def test_a_refusal_is_told_in_its_own_words(argument: str, said: str) -> None:
     events, done = run(1, argument)

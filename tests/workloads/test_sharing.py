@@ -11,6 +11,9 @@ import pytest
 from nodectl import workloads
 from tests.torch_venv import torch_venv
 
+# two ranks and four take a minute of two cores together
+pytestmark = pytest.mark.slow
+
 _RANKS = Path(__file__).with_name("sharing_ranks.py")
 # of losses near 5, after four steps in which AdamW makes much of small differences
 TOLERANCE = 1e-4
@@ -73,7 +76,6 @@ def test_two_ranks_learn_what_one_does(two: dict[str, Any], way: str) -> None:
     is_same_training(two[way])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", FOUR)
 def test_four_ranks_learn_what_one_does(four: dict[str, Any], way: str) -> None:
     is_same_training(four[way])
@@ -89,7 +91,6 @@ def test_each_rank_has_its_part_alone(two: dict[str, Any]) -> None:
     assert two["1f1b"]["layers"] == two["gpipe"]["layers"] == 2 and two["1f1b"]["query"] == [16, 16]
 
 
-@pytest.mark.slow
 def test_parts_of_parts(four: dict[str, Any]) -> None:
     assert four["tensor, fsdp2"]["query"] == four["tensor"]["query"] == [4, 16]
     assert len(four["tensor, fsdp2"]["placements"]) == 2 and four["tensor, fsdp2"]["data"] == [0, 2]
@@ -97,7 +98,6 @@ def test_parts_of_parts(four: dict[str, Any]) -> None:
     assert four["stages"]["layers"] == 1 and four["stages"]["data"] == [0, 1]
 
 
-@pytest.mark.slow
 def test_too_few_micro_batches_are_said(four: dict[str, Any]) -> None:
     # (4 - 1) / (1 + 4 - 1)
     assert "each stage is idle for 75% of a step" in four["stages"]["notice"] and not four["stages, ddp"]["notice"]
