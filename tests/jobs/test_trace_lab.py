@@ -67,6 +67,8 @@ for number, batch in enumerate(DataLoader(Numbers(), batch_size=8)):
     if dist.get_rank() == 0:
         os.write(1, f"step {number} loss {loss.item().hex()}\\n".encode())
 dist.destroy_process_group()
+if steps > 6:  # its window is over; a thread of torch that wakes up as Python winds down aborts a run now and then
+    os._exit(0)
 """
 
 

@@ -92,6 +92,7 @@ print(gpu_truth._sdc_busy(torch, torch.device("cpu"), argparse.Namespace(seconds
 """
 
 
+@pytest.mark.slow
 def test_how_busy_sdc_keeps_a_gpu() -> None:
     """Of a GPU that is none: its rounds are a processor's, and so is the time of one."""
     assert 0.02 < float(python(BUSY, NODECTL_FAKE_GPUS="1")) < 5

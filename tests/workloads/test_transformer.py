@@ -252,6 +252,7 @@ def test_wrong_options_are_refused_and_the_checkpoint_folder_of_a_job_is_the_def
     assert parsed((), env={"NODECTL_CHECKPOINT_DIR": ""}) == ["None"]
 
 
+@pytest.mark.slow
 def test_sigusr1_is_a_wish_for_a_checkpoint_that_all_ranks_follow(tmp_path: Path) -> None:
     folder = tmp_path / "wished"
     (tmp_path / "sitecustomize.py").write_text(
