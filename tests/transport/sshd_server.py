@@ -104,9 +104,8 @@ def _serve(folder: Path, authorized: Path, more: str = "") -> Iterator[Sshd]:
         f"PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nMaxStartups 200\nPermitRootLogin yes\n"
         f"Subsystem sftp internal-sftp\n{more}"
     )
-    made = os.getuid() == 0 and not _PRIVSEP.exists()
-    if made:
-        _PRIVSEP.mkdir(mode=0o755)
+    if os.getuid() == 0:
+        _PRIVSEP.mkdir(mode=0o755, exist_ok=True)  # and it stays: servers of other test processes need it as well
     process = subprocess.Popen([_SSHD, "-D", "-f", str(folder / "config"), "-E", str(folder / "log")])
     try:
         deadline = time.monotonic() + 60
@@ -120,8 +119,6 @@ def _serve(folder: Path, authorized: Path, more: str = "") -> Iterator[Sshd]:
     finally:
         process.terminate()
         process.wait()
-        if made:
-            _PRIVSEP.rmdir()
 
 
 @pytest.fixture(scope="session")
@@ -141,13 +138,13 @@ def sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path) -> Iterator
 
 
 @pytest.fixture(scope="session")
-def jump_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path, sshd: Sshd) -> Iterator[Sshd]:
-    """A second server, to go through; the order of the fixtures keeps /run/sshd until both are gone."""
+def jump_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path) -> Iterator[Sshd]:
+    """A second server, to go through."""
     yield from _serve(tmp_path_factory.mktemp("jump"), client_key)
 
 
 @pytest.fixture(scope="session")
-def noisy_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path, sshd: Sshd) -> Iterator[Sshd]:
+def noisy_sshd(tmp_path_factory: pytest.TempPathFactory, client_key: Path) -> Iterator[Sshd]:
     """A server whose login shell prints before every command's output."""
     folder = tmp_path_factory.mktemp("noisy")
     (folder / "noise").write_text(_NOISE)
