@@ -7,7 +7,7 @@ import select
 import selectors
 import signal
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import kernel, notes, outputs, stayed, steady
 from .classify import Evidence, judge, torchrun_exit, wait_status
@@ -17,7 +17,8 @@ from .folder import no_space
 from .process import CpuTime, Stat, cpu_time, is_alive, read_environ, read_stat, send
 from .syscalls import process_handle
 
-_SETTLED_S = 3.0  # after this a process has executed what it will be
+_SETTLED_S = 3.0  # after this, and so many looks, a process has executed what it will be
+_SETTLED_LOOKS = 15  # on a stalled machine much time passes between a fork and what it executes
 _EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.1, 0.2
 _NO_HANDLE_S, _IDLE_S = 0.2, 60.0
 _TAIL_BYTES = 16 * 1024
@@ -82,7 +83,7 @@ class RankWatch:
         self._expected = expected
         self._ends = select.poll()
         self._ranks: Dict[int, Rank] = {}
-        self._first_seen: Dict[int, float] = {}
+        self._seen: Dict[int, Tuple[float, int]] = {}
         self._eager_until_s = 0.0
         self._next_look_s = 0.0
 
@@ -103,9 +104,11 @@ class RankWatch:
             return
         self._next_look_s = now_s + (_EAGER_LOOK_S if now_s < self._eager_until_s else _LATE_LOOK_S)
         members = self._members(set(self._ranks))
-        self._first_seen = {pid: self._first_seen.get(pid, now_s) for pid in members}
-        for pid, seen in self._first_seen.items():
-            if pid not in self._ranks and now_s - seen < _SETTLED_S:
+        seen, self._seen = self._seen, {}
+        for pid in members:
+            first_s, looks = seen.get(pid, (now_s, 0))
+            self._seen[pid] = (first_s, looks + 1)
+            if pid not in self._ranks and (now_s - first_s < _SETTLED_S or looks < _SETTLED_LOOKS):
                 self._take_up(pid)
 
     def _take_up(self, pid: int) -> None:
