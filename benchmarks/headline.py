@@ -6,10 +6,12 @@ models whose gradients take several times as long to exchange as to compute: her
 the links; with 1 billion parameters over 10 Gbit/s 4.8 s, beside a third of a second of computing 8,000 tokens on an
 A100. The baseline is DDP as it comes: fp32, parts of 25 MiB, exchanged while the backward pass goes on.
 
-First each way to train sees all samples once, from the same weights, in the same order; its loss is the mean over
-held-out samples that no step has seen. What is more than 1 % from the baseline's loss is not taken, however fast.
-Then the baseline and the steps of what is left are timed in turns: each step has all those before it, and its
-speed-up over the one before it, with the 95 % interval over the rounds.
+`nodectl tune trial` searches a space of TCP settings and of the workload's options: each choice of options is trained
+once with the baseline's samples, from the same weights, in the same order, and is left out where the loss of samples
+that no step has seen is more than 1 % worse; the others are tried for speed in turns with the baseline. What was found
+is then taken apart: the baseline and the steps to it are timed in turns, each step with all those before it, and its
+speed-up over the one before it with the 95 % interval over the rounds. On the second links the losses are not
+measured again, since a link changes none; what was left out on the first stays out.
 
 The last line is one JSON object; `speedup_tuned` and `loss_difference` are those of the first links.
 """
@@ -22,10 +24,12 @@ import math
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -33,10 +37,9 @@ from launch import _NODECTL, _ROOT, _VENV, Lab, _environment, _interrupt, _lab, 
 
 from nodectl.trials.bootstrap import interval
 
-_ALLOWED = 0.01
 _TEXT = "/root/text"
 _LINE = re.compile(r'\{"workload".*\}')
-_DEADLINE_S = 1200.0
+_DEADLINE_S = 3600.0
 # hosts that share two cores may be late
 _LEASE_S = "60"
 _LR, _WARMUP_STEPS, _HELD_OUT = 2e-3, 20, 256
@@ -51,37 +54,27 @@ _TCP = {
     "net.ipv4.tcp_wmem": "4096 65536 16777216",
     "net.ipv4.tcp_slow_start_after_idle": "0",
 }
+_POWERSGD = {"compress": "powersgd", "compress_rank": 16}
+# all of it at once: what is compressed waits for the network more often than it fills it
+_WHOLE = {"bucket_mb": 25, "bucket_view": True}
+_EXCHANGES: tuple[Mapping[str, Any], ...] = (
+    {"compress": "bf16"},
+    {"compress": "topk", "compress_ratio": 0.05},
+    _POWERSGD,
+    {**_POWERSGD, **_WHOLE},
+    {**_POWERSGD, **_WHOLE, "accumulation": 2},
+)
+# what was found is taken apart in this order
+_PARTS = (("compression", "--compress"), ("buckets", "--bucket"), ("accumulation", "--accumulation"), ("others", "--"))
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to train: options of the workload, and settings of TCP."""
+    """A way to train: options of the workload by their flags, and settings of TCP."""
 
     name: str
-    options: tuple[str, ...] = ()
-    accumulation: int = 1
+    flags: Mapping[str, str] = field(default_factory=dict)
     sysctl: Mapping[str, str] = field(default_factory=dict)
-
-    def and_(self, other: Way) -> Way:
-        """Both, under the other's name."""
-        return Way(
-            other.name,
-            self.options + other.options,
-            self.accumulation * other.accumulation,
-            {**self.sysctl, **other.sysctl},
-        )
-
-
-_STOCK = Way("stock")
-_TCP_WAY = Way("tcp", sysctl=_TCP)
-_COMPRESSIONS = (
-    Way("bf16", ("--compress", "bf16")),
-    Way("powersgd-16", ("--compress", "powersgd", "--compress-rank", "16")),
-    Way("topk-5%", ("--compress", "topk", "--compress-ratio", "0.05")),
-)
-# all of it at once: what is compressed waits for the network more often than it fills it
-_BUCKETS = Way("buckets", ("--bucket-mb", "25", "--bucket-view"))
-_ACCUMULATION = Way("accumulation", accumulation=2)
 
 
 def main() -> None:
@@ -89,17 +82,19 @@ def main() -> None:
     options = _options()
     signal.signal(signal.SIGTERM, _interrupt)
     links: list[dict[str, Any]] = []
-    ways: list[Way] = []
     losses: dict[str, Any] = {}
+    kept: Sequence[Mapping[str, Any]] | None = None
     with tempfile.TemporaryDirectory(prefix="nodectl-headline-") as folder:
         environment = _environment(folder)
         for delay in options.delays.split(","):
             with _lab(4, environment, "--rate", options.rate, "--delay", delay) as lab:
                 print(f"links of {options.rate} and {delay} each way", flush=True)
-                bench = Bench(lab, environment, options)
+                bench = Bench(lab, environment, options, Path(folder))
                 bench.prepare()
-                if not ways:
-                    ways, losses = choose(bench)
+                trial = bench.tune(_EXCHANGES if kept is None else kept, with_losses=kept is None)
+                ways = _taken_apart(trial)
+                if kept is None:
+                    kept, losses = _equal(trial), _losses(trial)
                 links.append({"rate": options.rate, "delay": delay, **waterfall(bench, ways)})
     print(json.dumps({"name": "headline", **links[0], **losses, "links": links}))
 
@@ -108,7 +103,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", default="200mbit", help="of each link")
     parser.add_argument("--delays", default="2ms,20ms", help="of the links, one way; the first has the losses, too")
-    parser.add_argument("--steps", type=int, default=160, help="of a training whose loss is compared")
+    parser.add_argument("--steps", type=int, default=120, help="of a training whose loss is compared")
+    parser.add_argument("--budget", default="15m", help="of a search; twice")
     parser.add_argument("--timed", type=int, default=24, help="steps of a training that is timed, the first 10 not")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workload", default="workload:llm", help="as nodectl launch takes it")
@@ -118,8 +114,8 @@ def _options() -> argparse.Namespace:
 class Bench:
     """The lab's hosts, and trainings on them."""
 
-    def __init__(self, lab: Lab, environment: Mapping[str, str], options: argparse.Namespace) -> None:
-        self.lab, self.environment, self.options = lab, environment, options
+    def __init__(self, lab: Lab, environment: Mapping[str, str], options: argparse.Namespace, folder: Path) -> None:
+        self.lab, self.environment, self.options, self.folder = lab, environment, options, folder
         self._stock: dict[str, dict[str, str]] = {}
 
     def prepare(self) -> None:
@@ -133,92 +129,103 @@ class Bench:
             said = self._on(host, f"sysctl -n {' '.join(_TCP)}")
             self._stock[host] = dict(zip(_TCP, said.splitlines(), strict=True))
 
-    def train(self, way: Way, steps: int) -> dict[str, Any]:
-        """The last line of a training of so many steps without accumulation; with it the same samples in fewer."""
+    def tune(self, exchanges: Sequence[Mapping[str, Any]], *, with_losses: bool) -> dict[str, Any]:
+        """The trial over these ways to exchange gradients, each with and without the settings of TCP."""
+        space = self.folder / "space.yml"
+        together = {"tcp": [{}, {"sysctl": _TCP}], "exchange": [{}, *({"training": dict(each)} for each in exchanges)]}
+        space.write_text(json.dumps({"together": together}))
+        steps = str(self.options.steps if with_losses else 0)
+        asked = ["--space", str(space), "--budget", self.options.budget, "--pairs", "5", "--loss-steps", steps]
+        words = [
+            "--output",
+            "json",
+            "tune",
+            "trial",
+            "--yes",
+            "--workload",
+            "llm",
+            *asked,
+            "--",
+            *_MODEL,
+            *_course(steps),
+        ]
+        # 3: something is undecided, such as a candidate for which there was no time
+        return self._nodectl(words, (0, 3))
+
+    def train(self, way: Way) -> float:
+        """Samples a second of a training so short that only its speed says something."""
         for host, stock in self._stock.items():
             wanted = {name: " ".join(value.split()) for name, value in {**stock, **way.sysctl}.items()}
             self._on(host, "sysctl -q -w " + " ".join(f"'{name}={value}'" for name, value in wanted.items()))
-        given = {
-            "--steps": steps // way.accumulation,
-            "--accumulation": way.accumulation,
-            "--warmup-steps": _WARMUP_STEPS // way.accumulation,
-            # Adam's rate goes with the root of the batch
-            "--lr": _LR * math.sqrt(way.accumulation),
-            "--log-every": max(1, steps // 4 // way.accumulation),
-        }
-        course = [str(word) for name_and_value in given.items() for word in name_and_value]
         launch = ["launch", "--nproc-per-node", "1", "--venv", _VENV, "--lease", _LEASE_S, self.options.workload, "--"]
-        done = subprocess.run(
-            [*_NODECTL, "-i", self.lab.inventory, *launch, *_MODEL, *course, *way.options],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=_DEADLINE_S,
-            check=False,
-        )
+        flags = [f"{flag}={value}" if value else flag for flag, value in way.flags.items()]
+        done = self._run([*launch, *_MODEL, *_course(str(self.options.timed)), "--held-out", "0", *flags])
         found = _LINE.findall(done.stdout)
         if done.returncode or not found:
             raise SystemExit(f"{way.name}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
-        answer: dict[str, Any] = json.loads(found[-1])
+        return float(json.loads(found[-1])["samples_per_s"])
+
+    def _nodectl(self, words: Sequence[str], good: Sequence[int]) -> dict[str, Any]:
+        done = self._run(words)
+        sys.stdout.write("".join(f"  {line}\n" for line in done.stderr.splitlines()))
+        sys.stdout.flush()
+        if done.returncode not in good:
+            raise SystemExit(
+                f"nodectl {words[2]} {words[3]}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+            )
+        answer: dict[str, Any] = json.loads(done.stdout)
         return answer
+
+    def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        argv = [*_NODECTL, "-i", self.lab.inventory, *words]
+        return subprocess.run(
+            argv, env=self.environment, capture_output=True, text=True, timeout=_DEADLINE_S, check=False
+        )
 
     def _on(self, host: str, command: str) -> str:
         return subprocess.run([*_ssh(self.lab, host), command], capture_output=True, text=True, check=True).stdout
 
 
-def choose(bench: Bench) -> tuple[list[Way], dict[str, Any]]:
-    """The steps to the way that sends least of those whose loss is the baseline's, and all the losses."""
-    steps = bench.options.steps
-    stock = bench.train(_STOCK, steps)
-    _tell("stock", stock, stock)
-    rows = {_STOCK.name: _row(stock, stock)}
-    kept: list[tuple[int, Way]] = []
-    for way in (*_COMPRESSIONS, _ACCUMULATION):
-        told = bench.train(way, steps)
-        rows[way.name] = _row(told, stock)
-        _tell(way.name, told, stock)
-        if abs(rows[way.name]["loss_difference"]) <= _ALLOWED:
-            kept.append((rows[way.name]["bytes_per_step"], way))
-    # what sends least: one training's speed says too little beside other work
-    compressions = sorted((sent, way.name, way) for sent, way in kept if way in _COMPRESSIONS)
-    path = [_STOCK, _TCP_WAY, *(way for _, _, way in compressions[:1]), _BUCKETS]
-    if any(way is _ACCUMULATION for _, way in kept):
-        path.append(_ACCUMULATION)
-    ways = _cumulated(path)
-    tuned = bench.train(ways[-1], steps)
-    if abs(_row(tuned, stock)["loss_difference"]) > _ALLOWED and ways[-1].name == _ACCUMULATION.name:
-        ways = ways[:-1]
-        tuned = bench.train(ways[-1], steps)
-    _tell("tuned", tuned, stock)
-    samples = steps * stock["global_batch"]
-    difference = abs(_row(tuned, stock)["loss_difference"])
-    return ways, {"loss_difference": difference, "samples": samples, "losses": {**rows, "tuned": _row(tuned, stock)}}
+def _course(steps: str) -> list[str]:
+    """A training of so many steps, as the baseline takes them."""
+    return ["--steps", steps, "--warmup-steps", str(_WARMUP_STEPS), "--lr", str(_LR), "--log-every", steps]
 
 
-def _cumulated(path: Sequence[Way]) -> list[Way]:
-    ways = [path[0]]
-    for way in path[1:]:
-        ways.append(ways[-1].and_(way))
+def _taken_apart(trial: Mapping[str, Any]) -> list[Way]:
+    """The steps from the baseline to what the trial found, each with all those before it."""
+    ways = [Way("stock")]
+    better = {summary["profile"] for summary in trial["summaries"] if summary["verdict"] == "better"}
+    found = next((each for each in trial["candidates"] if each["label"] in better), None)
+    if found is None:
+        return ways
+    sysctl = (found["overrides"] or {}).get("sysctl", {})
+    if sysctl:
+        ways.append(Way("tcp", {}, sysctl))
+    left = dict(found["run_with"])
+    for name, beginning in _PARTS:
+        part = {flag: left.pop(flag) for flag in list(left) if flag.startswith(beginning)}
+        if part:
+            ways.append(Way(name, {**ways[-1].flags, **part}, sysctl))
     return ways
 
 
-def _row(told: Mapping[str, Any], stock: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "held_out_loss": round(told["held_out_loss"], 5),
-        "loss_difference": round(told["held_out_loss"] / stock["held_out_loss"] - 1, 5),
-        "samples_per_s": told["samples_per_s"],
-        "bytes_per_step": told["compression"]["bytes_per_step"],
-        "net_bytes_per_step": told["net_bytes_per_step"],
-    }
+def _equal(trial: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The ways to exchange gradients that were not left out for their loss."""
+    kept = [each["run_with"] for each in trial["candidates"]]
+    return [each for each in _EXCHANGES if _flags(each) in kept]
 
 
-def _tell(name: str, told: Mapping[str, Any], stock: Mapping[str, Any]) -> None:
-    row = _row(told, stock)
-    print(
-        f"  {name:13} loss {row['held_out_loss']:.4f} ({100 * row['loss_difference']:+.2f} %), "
-        f"{row['samples_per_s']:.1f} samples/s, {row['bytes_per_step'] / 1e6:.2f} MB a rank and step",
-        flush=True,
-    )
+def _flags(training: Mapping[str, Any]) -> dict[str, str]:
+    return {f"--{name.replace('_', '-')}": "" if value is True else str(value) for name, value in training.items()}
+
+
+def _losses(trial: Mapping[str, Any]) -> dict[str, Any]:
+    """The held-out loss of the baseline, and how far the best's is from it."""
+    told = {row["profile"]: row["conditions"].get("held_out_loss") for row in trial["conditions"]}
+    stock = told[trial["baseline"]["label"]]
+    better = [summary["profile"] for summary in trial["summaries"] if summary["verdict"] == "better"]
+    tuned = told[better[0]] if better else stock
+    return {"loss_difference": round(abs(tuned / stock - 1), 5), "held_out_loss": {"stock": stock, "tuned": tuned}}
 
 
 def waterfall(bench: Bench, ways: Sequence[Way]) -> dict[str, Any]:
@@ -227,7 +234,7 @@ def waterfall(bench: Bench, ways: Sequence[Way]) -> dict[str, Any]:
     for number in range(bench.options.rounds):
         # there and back again, so that a drift favours none
         for way in ways if number % 2 == 0 else ways[::-1]:
-            speeds[way.name].append(bench.train(way, bench.options.timed)["samples_per_s"])
+            speeds[way.name].append(bench.train(way))
         print(
             f"  round {number + 1}  " + "  ".join(f"{name} {found[-1]:.1f}" for name, found in speeds.items()),
             flush=True,
@@ -235,12 +242,8 @@ def waterfall(bench: Bench, ways: Sequence[Way]) -> dict[str, Any]:
     steps = []
     for before, way in pairwise(ways):
         told = _gain(speeds[before.name], speeds[way.name])
-        options = [
-            *way.options[len(before.options) :],
-            *(f"{name}={value}" for name, value in _new(before, way).items()),
-        ]
-        if way.accumulation != before.accumulation:
-            options += ["--accumulation", str(way.accumulation)]
+        options = [f"{name}={value}" for name, value in _new(before.sysctl, way.sysctl).items()]
+        options += [f"{name} {value}".strip() for name, value in _new(before.flags, way.flags).items()]
         steps.append({"name": way.name, **told, "options": options})
         print(
             f"  {way.name:13} x {told['speedup']:.2f} ({told['interval'][0]:.2f} to {told['interval'][1]:.2f})",
@@ -253,8 +256,8 @@ def waterfall(bench: Bench, ways: Sequence[Way]) -> dict[str, Any]:
     return {"speedup_tuned": whole["speedup"], "interval": whole["interval"], "steps": steps, "samples_per_s": speeds}
 
 
-def _new(before: Way, way: Way) -> dict[str, str]:
-    return {name: value for name, value in way.sysctl.items() if name not in before.sysctl}
+def _new(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in after.items() if name not in before}
 
 
 def _gain(before: Sequence[float], after: Sequence[float]) -> dict[str, Any]:

@@ -139,9 +139,10 @@ def _figure(outcome: Outcome) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOptions(ProbeOptions):
-    """Which program; its settings come from a plan, by default one run of it over all hosts."""
+    """Which program; its settings come from a plan, by default one run of it over all hosts with these arguments."""
 
     program: str = "transformer"
+    arguments: tuple[str, ...] = ()
 
 
 # what is run, given the hosts that take part and the device (`cuda` or `cpu`)
@@ -201,11 +202,13 @@ def run_workload(transport: Transport, hosts: Sequence[Host], options: WorkloadO
 
     def everywhere(ready: Sequence[Endpoint], device: str) -> list[Setting]:
         ranks = tuple(endpoint.gpus if device == "cuda" else 1 for endpoint in ready)
-        return [Setting("all", ranks, (), sum(ranks))]
+        return [Setting("all", ranks, options.arguments, sum(ranks))]
 
     return run_plan(transport, hosts, options, note, everywhere).result
 
 
+# of a measurement's conditions, those that the program's options choose
+CHOSEN = ("parallel", "precision", "batch_per_rank", "accumulation", "arguments")
 PROBE = Probe(
     name=NAME,
     summary="A short run of a shipped workload's program.",
@@ -214,8 +217,8 @@ PROBE = Probe(
     results=MeasurementKind(
         units=(Unit("samples/s"), Unit("tokens/s")),
         identity=(
-            *("workload", "preset", "devices", "parallel", "precision", "batch_per_rank", "accumulation"),
-            *("arguments", "device_name"),
+            *("workload", "preset", "devices", *CHOSEN),
+            "device_name",
         ),
         shown="{workload}, {devices} devices, {parallel}, batch {batch_per_rank} x {accumulation}",
     ),

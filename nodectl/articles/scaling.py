@@ -123,11 +123,16 @@ def _arguments(
 ) -> tuple[str, ...]:
     """Later ones count: the program's usual here, what the row says, what the operator gives it."""
     steps = wish.steps or _STEPS[device]
-    usual = _SMALL[wish.program] if device == "cpu" else (f"--preset={_PRESETS[wish.program]}",)
+    usual = usual_arguments(wish.program, device)
     chosen = "auto" if parallel in _CUTS else parallel
     given = {"batch": batch, "accumulation": accumulation, "steps": steps, "log-every": steps, "parallel": chosen}
     row = [f"--{name}={value}" for name, value in given.items() if value is not None]
     return (*usual, *row, "--no-resume", *wish.arguments)
+
+
+def usual_arguments(program: str, device: str) -> tuple[str, ...]:
+    """What a program runs with where nobody chose: the article's preset, or what processors do in seconds."""
+    return _SMALL[program] if device == "cpu" else (f"--preset={_PRESETS[program]}",)
 
 
 def _cut(parallel: str, count: int) -> tuple[str, ...]:

@@ -11,11 +11,16 @@ from typing import Any, TypeVar
 import click
 
 from nodectl.cli.app import ACCESS, App
+from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
 from nodectl.transport.fanout import FORKS
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _MARK = "_takes_global_options"
+# the programs that nodectl ships
+WORKLOADS = tuple(
+    name for name in ("resnet50", "llm", "transformer") if (payload_dir().parent / "workloads" / f"{name}.py").is_file()
+)
 
 
 _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

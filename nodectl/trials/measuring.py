@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
+from nodectl.articles.programs import WorkloadOptions
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
-from nodectl.probes.base import ProbeOptions, ProbeResult
+from nodectl.probes.base import Own, Probe, ProbeResult
 from nodectl.probes.lost import Loss, Watched, said_once
 from nodectl.probes.registry import AnyProbe, declarations
 from nodectl.topology.fabric.job_order import in_rank_order
 from nodectl.transport.base import Transport
+from nodectl.trials.space import flag_words
 
 TRAINING = "training"
 
@@ -78,6 +81,8 @@ class Measuring:
     def _one(self, probe: AnyProbe, side: Side) -> ProbeResult:
         options = in_a_trial(probe, self.asked)
         options = replace(options, interface=side.run_with.get("interface", options.interface))
+        if isinstance(options, WorkloadOptions):
+            options = replace(options, arguments=flag_words(side.run_with))
         hosts = self.hosts
         if probe.has_ranks and side.run_with.get("rank_order") == "fabric":
             hosts = in_rank_order(self.hosts, None)
@@ -102,12 +107,11 @@ class Measuring:
         ]
 
 
-def in_a_trial(probe: AnyProbe, asked: Mapping[str, object]) -> ProbeOptions:
+def in_a_trial(probe: Probe[Own], asked: Mapping[str, object]) -> Own:
     """What the probe measures in one turn: its own short measurement, with what was asked for and it has."""
     known = {field.name for field in fields(probe.options)}
-    given = {name: value for name, value in asked.items() if name in known and value is not None}
-    options: ProbeOptions = replace(probe.trial_options, **given)
-    return options
+    given: dict[str, Any] = {name: value for name, value in asked.items() if name in known and value is not None}
+    return replace(probe.trial_options, **given)
 
 
 def comparable(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyProbe]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from nodectl.articles.programs import CHOSEN
 from nodectl.common.nodeset import fold
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
@@ -112,4 +113,6 @@ def possible(sides: Sequence[Side], hosts: Sequence[Host], folders: Sequence[Pat
 
 def varied_by(sides: Iterable[Side]) -> frozenset[str]:
     """The conditions of measurements that these sides change themselves."""
-    return frozenset({"interfaces"} if any("interface" in side.run_with for side in sides) else ())
+    by = {name for side in sides for name in side.run_with}
+    of_training = CHOSEN if any(name.startswith("--") for name in by) else ()
+    return frozenset({*({"interfaces"} & {f"{name}s" for name in by}), *of_training})

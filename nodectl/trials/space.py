@@ -9,6 +9,7 @@ together:                                                # values that only make
     - nccl: {NCCL_NSOCKS_PERTHREAD: 4, NCCL_SOCKET_NTHREADS: 2}
 launch: {rank_order: [null, fabric]}                     # what no host holds: how it is run
 probe: {interface: [null, eth1]}
+training: {compress: [null, bf16], bucket_view: [null, true]}  # options of the workload that is trained
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ from nodectl.profiles import SETTINGS
 from nodectl.profiles.load import Document, check_document, read_document
 from nodectl.profiles.overrides import OVERRIDES
 from nodectl.profiles.schema import Tuning
+from nodectl.workloads.settings import TUNABLE
 
 AS_IT_IS = "as it is"
 _TOGETHER = "together"
+TRAINING = "training"
 # what the launcher decides, not a host: group → field → its values, None for any word
 RUN_WITH: Mapping[str, Mapping[str, tuple[str, ...] | None]] = {
     "launch": {"rank_order": ("inventory", "fabric")},
     "probe": {"interface": None},
+    TRAINING: dict.fromkeys(TUNABLE),
 }
 _GROUPS = (*SETTINGS, *RUN_WITH)
 _FIELDS = (*_GROUPS, _TOGETHER, "description", "allow_debug_variables")
@@ -60,7 +64,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One point of the space, as `nodectl_overrides` would set it, and how it is run (`interface`, `rank_order`)."""
+    """One point of the space, as `nodectl_overrides` would set it, and how it is run.
+
+    That is `interface`, `rank_order`, and options of the workload by their flags (`--compress`).
+    """
 
     label: str
     overrides: Document
@@ -124,7 +131,10 @@ class Space:
         run_with: dict[str, str] = {}
         for choice in reversed(chosen):
             for group, settings in choice.overrides.items():
-                (run_with if group in RUN_WITH else overrides.setdefault(group, {})).update(settings)
+                if group == TRAINING:
+                    run_with.update(_flags(settings))
+                else:
+                    (run_with if group in RUN_WITH else overrides.setdefault(group, {})).update(settings)
         if overrides and self.allow_debug_variables:
             overrides["allow_debug_variables"] = True
         labels = [choice.label for choice in reversed(chosen) if choice.overrides]
@@ -234,6 +244,17 @@ def _fields(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {"value": value}
 
 
+def _flags(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Options as a command line has them; one that is only there or not has no value."""
+    flags = {f"--{name.replace('_', '-')}": value for name, value in settings.items() if value is not False}
+    return {flag: "" if value is True else str(value) for flag, value in flags.items()}
+
+
+def flag_words(run_with: Mapping[str, str]) -> tuple[str, ...]:
+    """What of it is options of the workload, as words of a command line."""
+    return tuple(f"{name}={value}" if value else name for name, value in run_with.items() if name.startswith("--"))
+
+
 def _check_run(group: str, values: Mapping[str, Any], where: str) -> None:
     for key, value in values.items():
         if key not in RUN_WITH[group]:
@@ -244,5 +265,8 @@ def _check_run(group: str, values: Mapping[str, Any], where: str) -> None:
             raise ProfileError(
                 f"{where}: {group}.{key}: {value!r}", f"{meant(str(value), allowed)}one of: {', '.join(allowed)}"
             )
+        if group == TRAINING and isinstance(value, bool | int | float):
+            continue
         if not isinstance(value, str) or not _WORD.fullmatch(value):
-            raise ProfileError(f"{where}: {group}.{key}: {value!r} is no name", "give a name, such as eth0")
+            example = "bf16, 25 or true" if group == TRAINING else "eth0"
+            raise ProfileError(f"{where}: {group}.{key}: {value!r} is no plain value", f"give one, such as {example}")

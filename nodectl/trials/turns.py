@@ -84,6 +84,7 @@ class Turns:
     on: int | None = None
     # the seconds of each change of settings
     changes_s: list[float] = field(default_factory=list)
+    _side: Side | None = None
     _silent: int = 0
     _why: str = ""
     _refused: dict[int, int] = field(default_factory=dict)
@@ -107,6 +108,9 @@ class Turns:
     def _is_on(self, number: int, side: Side) -> bool:
         if self.on == number:
             return True
+        if self.on is not None and self._side is not None and _differ_in_the_launch_alone(self._side, side):
+            self.on, self._side = number, side
+            return True
         # whatever becomes of it, what was on before is not to be relied on
         self.on = None
         for _ in range(_TRIES):
@@ -116,7 +120,7 @@ class Turns:
             self.collected.add_settings(side.label, findings)
             bad = [finding for finding in findings if finding.status in _BAD]
             if not bad:
-                self.on = number
+                self.on, self._side = number, side
                 self.collected.mark_settled(side.label)
                 return True
             self._why = _first(bad)
@@ -136,6 +140,12 @@ class Turns:
         if lost:
             reasons = "; ".join(f"{host}: {reason}" for host, reason in sorted(lost.items()))
             raise TrialEndError(f"lost in the middle of the trial: {reasons}")
+
+
+def _differ_in_the_launch_alone(one: Side, other: Side) -> bool:
+    """What is on the hosts is the other's as well; a side against itself is put on all the same, to feel that."""
+    same = (one.profile, one.overrides or {}) == (other.profile, other.overrides or {})
+    return same and one.run_with != other.run_with
 
 
 def _brief(measurements: tuple[Measurement, ...]) -> str:

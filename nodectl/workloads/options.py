@@ -37,10 +37,11 @@ def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Setting
     settings = Settings(**common, own=argparse.Namespace(**{name: given[name] for name in sorted(own)}))
     try:
         workload.check(settings)
-        dynamic_batch.of(settings)
+        if dynamic_batch.of(settings) is not None and settings.course_batch:
+            raise ValueError("--course-batch is for a batch that stays; --dynamic-batch has --dynamic-lr")
     except ValueError as error:
         parser.error(str(error))
-    return settings
+    return settings.on_course()
 
 
 def _preset_of(arguments: Sequence[str] | None) -> str | None:
@@ -82,6 +83,13 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
 def _add_course(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--batch", type=at_least(1), default=32, help="samples of a micro-batch on each rank")
     group.add_argument("--accumulation", type=at_least(1), default=1, help="micro-batches of a step on each rank")
+    group.add_argument(
+        "--course-batch",
+        type=at_least(0),
+        default=0,
+        help="samples of a rank and step that --steps, --warmup-steps and --lr are meant for, which then follow the "
+        "batch; 0: they are meant for this batch",
+    )
     group.add_argument("--epochs", type=at_least(1), default=10, help="passes over the samples")
     group.add_argument("--samples", type=at_least(1), default=1024, help="samples of synthetic data, over all ranks")
     group.add_argument(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import dataclass, fields, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,26 @@ _NOT_THE_COURSE = (
     *("bucket_view", "static_graph", "offload", "deepspeed"),
     *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
+# what a search for speed may vary: how the same samples are learned from, not what is learned
+TUNABLE = (
+    *("batch", "accumulation", "precision", "fused", "parallel", "offload", "recompute", "compile"),
+    *("workers", "pin_memory", "prefetch", "bucket_mb", "bucket_view", "static_graph"),
+    *("compress", "compress_ratio", "compress_threshold", "compress_rank", "error_feedback"),
+)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One training; `batch` is a micro-batch of one rank, `steps` 0 means that `epochs` decides."""
+    """One training; `batch` is a micro-batch of one rank, `steps` 0 means that `epochs` decides.
+
+    `course_batch` is the batch of a rank and step for which steps, warm-up and learning rate are meant, where it is
+    not this one's; 0 where it is.
+    """
 
     preset: str | None
     batch: int
     accumulation: int
+    course_batch: int
     epochs: int
     samples: int
     held_out: int
@@ -71,6 +83,20 @@ class Settings:
     resume: bool
     # the workload's
     own: argparse.Namespace
+
+    def on_course(self) -> Settings:
+        """With the steps, warm-up and learning rate by which this batch sees what `course_batch` would have seen.
+
+        The rate goes with the batch for sgd, and with its root for adam and adamw.
+        """
+        grown = self.batch * self.accumulation / (self.course_batch or self.batch * self.accumulation)
+        return replace(
+            self,
+            course_batch=0,
+            steps=math.ceil(self.steps / grown),
+            warmup_steps=round(self.warmup_steps / grown),
+            lr=self.lr * (grown if self.optimizer == "sgd" else math.sqrt(grown)),
+        )
 
     def course(self, total_steps: int) -> dict[str, Any]:
         """What must be equal for a resumed run to repeat an uninterrupted one; plain values."""

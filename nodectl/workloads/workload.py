@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,20 +24,21 @@ if TYPE_CHECKING:
     Predict: TypeAlias = "Callable[[Sequence[torch.Tensor]], torch.Tensor]"
 
 
-class Data:
+class Data(ABC):
     """Samples by their numbers. `words` says what they are, for every result that comes from them."""
 
     words = ""
 
+    @abstractmethod
     def __len__(self) -> int:
-        raise NotImplementedError
+        """How many samples there are."""
 
+    @abstractmethod
     def batch(self, indices: Sequence[int], epoch: int) -> Batch:
         """These samples, on the CPU: a function of its arguments and the seed alone, whoever asks, in any order."""
-        raise NotImplementedError
 
 
-class Workload:
+class Workload(ABC):
     """A training program; `unit` is what its speed is told in beside samples: samples, or tokens."""
 
     name = ""
@@ -46,23 +48,24 @@ class Workload:
     presets: Mapping[str, Mapping[str, Any]] = {}
     defaults: Mapping[str, Any] = {}
 
+    @abstractmethod
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """The options that no other workload has."""
 
-    def check(self, settings: Settings) -> None:
+    def check(self, settings: Settings) -> None:  # noqa: B027  # most have no rule of their own
         """ValueError with the rule that these options break."""
 
+    @abstractmethod
     def identity(self, settings: Settings) -> dict[str, Any]:
         """What a checkpoint must have been made with to fit at all."""
-        raise NotImplementedError
 
+    @abstractmethod
     def data(self, settings: Settings) -> Data:
         """What is trained on; SystemExit where it is not there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def model(self, settings: Settings) -> nn.Module:
         """The model, made anew on the default device; its weights by the seed that was set before."""
-        raise NotImplementedError
 
     def values(self, settings: Settings, name: str, shape: Sequence[int]) -> torch.Tensor | None:
         """The first values of one parameter, on the CPU; None where only the whole model has them."""
@@ -72,21 +75,21 @@ class Workload:
         """What --tensor and --stages share out; None of a model that they cannot cut."""
         return None
 
+    @abstractmethod
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
         """The mean over a micro-batch, in float32."""
-        raise NotImplementedError
 
+    @abstractmethod
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
         """The repeated layers of the bare model, in their order."""
-        raise NotImplementedError
 
     def units_per_sample(self, settings: Settings) -> int:
         """How many of `unit` a sample has."""
         return 1
 
+    @abstractmethod
     def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
         """Floating-point operations that a training step needs for one sample: forward and backward, nothing twice."""
-        raise NotImplementedError
 
     def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
         """What --recompute full does a second time; None where nobody has worked it out."""

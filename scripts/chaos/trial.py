@@ -24,12 +24,17 @@ _POLL_S = 0.25
 _PATIENCE_S, _MORE_S = 60.0, 15.0
 _STEPS_BEFORE, _STEPS_AFTER = 12, 5
 _STARTING = re.compile(r"job (\S+): starting on")
+_STARTED = " runs on "
 _BURST_S = 0.02
 _PROJECT = "project"
 
 
 class CaseError(Exception):
     """The case did not come as far as it had to."""
+
+
+class TooLateError(CaseError):
+    """What was to be disturbed is over."""
 
 
 class Slowness:
@@ -210,6 +215,8 @@ class Trial:
         self.wait(lambda: self.is_in("stopping", "stopped"), "the job is not being stopped")
 
     def _reach_moment(self) -> None:
+        if self.event.moment is Moment.SAID and _STARTED in self.said("launch"):
+            raise TooLateError("the start was complete before this machine came to disturb it")
         if self.event.moment is Moment.SUPERVISED:
             self.wait(lambda: len(self.states()) == len(self.up), "the supervisors are not there")
         if self.event.moment is Moment.SPAWNED:

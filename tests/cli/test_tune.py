@@ -105,6 +105,9 @@ SPACE = "nccl: {NCCL_ALGO: [Tree]}\nallow_debug_variables: true\n"
         (("--profiles", "stock,roce", "--probes", "nosuch"), "no probe 'nosuch'"),
         (("--profiles", "stock,roce", "--probes", "", "--no-training"), "nothing to measure"),
         (("--profiles", "stock,roce"), "there is no terminal to ask on: nothing was changed"),
+        (("--profiles", "stock,roce", "--", "--batch", "4"), "'--batch' is no option of a trial"),
+        (("--space", "OPTIONS"), "the space names options of a workload, and none is trained"),
+        (("--space", "OPTIONS", "--workload", "llm"), "there is no terminal to ask on: nothing was changed"),
         (("--space", "SPACE"), "no candidate of the space is possible: NCCL_ALGO=Tree on a"),
     ],
 )
@@ -115,7 +118,9 @@ def test_refused_before_any_host_is_asked(
     inventory, space = tmp_path / "hosts.ini", tmp_path / "space.yml"
     inventory.write_text(INVENTORY)
     space.write_text(SPACE)
-    given = [str(space) if each == "SPACE" else each for each in args]
+    (tmp_path / "options.yml").write_text("training: {compress: [null, bf16]}\n")
+    places = {"SPACE": str(space), "OPTIONS": str(tmp_path / "options.yml")}
+    given = [places.get(each, each) for each in args]
     done = CliRunner().invoke(cli, ["-i", str(inventory), "tune", "trial", *given])
     assert isinstance(done.exception, UsageError), done.output
     assert told in done.exception.message

@@ -8,7 +8,7 @@ import yaml
 
 from nodectl.errors import ProfileError
 from nodectl.profiles.resolve import resolve
-from nodectl.trials.space import read_space, space_of
+from nodectl.trials.space import flag_words, read_space, space_of
 
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 BIG = "4096 131072 16777216"
@@ -126,8 +126,8 @@ def test_a_small_space_is_sampled_whole() -> None:
         ({"nccl": {"NCCL_ALGO": ["Ring"]}, "allow_debug_variables": "no"}, "neither true nor false"),
         ({"launch": {"rank_order": ["random"]}}, "launch.rank_order: 'random'"),
         ({"launch": {"ranks": ["fabric"]}}, "launch.ranks: no such field"),
-        ({"probe": {"interface": ["eth0; reboot"]}}, "'eth0; reboot' is no name"),
-        ({"probe": {"interface": [7]}}, "7 is no name"),
+        ({"probe": {"interface": ["eth0; reboot"]}}, "'eth0; reboot' is no plain value"),
+        ({"probe": {"interface": [7]}}, "7 is no plain value"),
         ({"sysctl": {RMEM: [{"value": BIG, "colour": "red"}]}}, f"sysctl.{RMEM}"),
         ({"together": [{}]}, "together: [{}] is no mapping"),
         ({"together": {"buffers": {"sysctl": {}}}}, "together.buffers"),
@@ -155,4 +155,36 @@ def test_yaml_of_the_documentation_is_read() -> None:
     import nodectl.trials.space as module
 
     text = (module.__doc__ or "").partition("\n\n")[2]
-    assert space_of(yaml.safe_load(text), "the docstring").combinations == 2**5
+    assert space_of(yaml.safe_load(text), "the docstring").combinations == 2**7
+
+
+def test_options_of_a_workload_vary_as_settings_do() -> None:
+    document = {
+        "training": {"bucket_view": [None, True], "accumulation": [None, 2]},
+        "together": {"compress": [{}, {"training": {"compress": "powersgd", "compress_rank": 16}}]},
+    }
+    found = list(space_of(document, "space"))
+    assert len(found) == 7
+    assert {each.moved for each in found} == {1, 2, 3}
+    assert flag_words(found[0].run_with) == ("--compress=powersgd", "--compress-rank=16")
+    assert flag_words(found[-1].run_with) == (
+        "--bucket-view",
+        "--accumulation=2",
+        "--compress=powersgd",
+        "--compress-rank=16",
+    )
+    assert not any(each.overrides for each in found)
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        ({"lr": [0.1]}, "training.lr: no such field"),
+        ({"compres": ["bf16"]}, "training.compres: no such field"),
+        ({"compress": ["bf16 --lr 9"]}, "is no plain value"),
+        ({"compress": [["bf16"]]}, "is no plain value"),
+    ],
+)
+def test_only_what_changes_speed_may_vary(training: Any, words: str) -> None:
+    with pytest.raises(ProfileError, match=words):
+        space_of({"training": training}, "space")

@@ -54,6 +54,20 @@ def test_a_b_b_a_and_settings_only_where_they_are_not_on() -> None:
     assert fleet.said[0].startswith("pair 1 of 4, stock: tcp ")
 
 
+def test_what_differs_in_the_launch_alone_is_put_on_once() -> None:
+    fleet = PaperFleet(SPEEDS)
+    turns, taken, _ = course(fleet)
+    quick = Side("quick", "stock", run_with={"--compress": "bf16"})
+    interleave(turns, taken, STOCK, [quick, Side("fast", "fast", run_with={"--compress": "bf16"})], 2, always)
+    assert [event for event in fleet.events if event.startswith("put")] == ["put stock", "put fast", "put stock"]
+    assert len([event for event in fleet.events if event.startswith("measure")]) == 8
+    # a side against itself feels what putting on disturbs
+    fleet = PaperFleet(SPEEDS)
+    turns, taken, _ = course(fleet)
+    interleave(turns, taken, STOCK, [STOCK], 2, always)
+    assert len([event for event in fleet.events if event.startswith("put")]) == 3
+
+
 def test_each_candidate_has_its_own_baseline_beside_it_and_meets_the_same_hour() -> None:
     fleet = PaperFleet(SPEEDS)
     turns, taken, _ = course(fleet)

@@ -9,16 +9,11 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.bench.shared import finish, output_option, read_counts
 from nodectl.cli.measuring import hold, keep
-from nodectl.cli.options import OneOf, Read, force_option, options
+from nodectl.cli.options import WORKLOADS, OneOf, Read, force_option, options
 from nodectl.cli.terminal import note, terminal_width
-from nodectl.common.resources import payload_dir
 
 if TYPE_CHECKING:
     from nodectl.articles.scaling import Wish
-
-_PROGRAMS = tuple(
-    name for name in ("resnet50", "llm", "transformer") if (payload_dir().parent / "workloads" / f"{name}.py").is_file()
-)
 
 _running = options(
     click.option("--batch", type=click.IntRange(1, 2**20), help="Samples of a micro-batch on each rank."),
@@ -41,7 +36,7 @@ def _read_names(text: str) -> tuple[str, ...]:
 
 
 @click.command()
-@click.option("--workload", type=OneOf(_PROGRAMS), default=_PROGRAMS[0], show_default=True, help="Whose program.")
+@click.option("--workload", type=OneOf(WORKLOADS), default=WORKLOADS[0], show_default=True, help="Whose program.")
 @click.option("--devices", type=Read(read_counts, "counts"), metavar="N[,N…]", help="Of all hosts.  Default: 1 to all.")
 @click.option(
     "--parallel", type=Read(_read_names, "names"), default="ddp", show_default=True, help="The program's; several."

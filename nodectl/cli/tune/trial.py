@@ -12,10 +12,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from nodectl.cli.app import App
 from nodectl.cli.measuring import hold, note_not_kept
-from nodectl.cli.options import LateHelp, OneOf, Read, Seconds, force_option, profile_names, yes_option
+from nodectl.cli.options import WORKLOADS, LateHelp, OneOf, Read, Seconds, force_option, profile_names, yes_option
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import note
 from nodectl.cli.tune.show import show_trial
@@ -30,12 +31,15 @@ from nodectl.probes.options import names as as_names
 from nodectl.probes.options import sizes as as_sizes
 
 if TYPE_CHECKING:
+    from nodectl.model.finding import Finding
     from nodectl.model.trial import Side, Trial
     from nodectl.probes.registry import AnyProbe
+    from nodectl.trials.learning import Learning
 
 # candidates of a space that are drawn at most: a budget never has room for more
 _DRAWN = 500
 _BUDGET_S = 1200.0
+_LOSS_STEPS = 100
 
 
 def trial_option(name: str, field: str, **attributes: Any) -> Callable[[Any], Any]:
@@ -94,9 +98,18 @@ def _shown(value: object) -> str:
 )
 @trial_option("--streams", "streams", type=click.IntRange(1, 128), help="At the same time.")
 @click.option("--interface", help="The network to measure.  Default: that of the host's address.")
+@click.option("--workload", type=OneOf(WORKLOADS), help="Train this program as well; a space may name its options.")
+@click.option(
+    "--loss-steps",
+    type=click.IntRange(0, 10**6),
+    default=_LOSS_STEPS,
+    show_default=True,
+    help="Options whose held-out loss after so many steps of the baseline is over 1 % worse are out; 0: any.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the candidates of a space.")
 @yes_option
 @force_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def trial(
     app: App,
@@ -114,19 +127,27 @@ def trial(
     paths: str,
     streams: int | None,
     interface: str | None,
+    workload: str | None,
+    loss_steps: int,
     seed: int,
     yes: bool,
     force: bool,
+    arguments: tuple[str, ...],
 ) -> None:
     """Measure tunings in turns, A B B A, and say which is better, worse, or neither.
 
     Every host is armed first: it puts its former values back by itself when nodectl is gone.  At the end they are put
-    back in any case; `tune propose` and `tune apply` keep what won.  Exit status 3: undecided, or ended early.
+    back in any case; `tune propose` and `tune apply` keep what won.  With --workload nothing else is measured unless
+    --probes names it, and ARGUMENTS behind `--` go to the program.  Exit status 3: undecided, or ended early.
     """
     from nodectl.trials.run import TrialInterrupt, failed
 
     started = monotonic()
     against, candidates = _sides(app, profiles, space, baseline, seed)
+    learning = _learning(candidates, workload, loss_steps, arguments)
+    if learning is not None:
+        asked_for = click.get_current_context().get_parameter_source("probes") is not ParameterSource.DEFAULT
+        probes, training = probes if asked_for else "", bool(training)
     asked: dict[str, object] = {
         "duration_s": duration,
         "repetitions": repetitions,
@@ -137,8 +158,8 @@ def trial(
         "collectives": collectives,
         "forks": app.forks,
     }
-    wanted = _probes(probes, training)
-    head = _head(app, against, candidates, pairs, wanted, asked)
+    wanted = _probes(probes, training, learning)
+    head = _head(app, against, candidates, pairs, wanted, asked, learning)
     _ask(app, head, searched=space is not None, yes=yes)
     budget = budget or (_BUDGET_S if space else None)
     ends_at = None if budget is None else started + budget
@@ -154,6 +175,7 @@ def trial(
                 force=force,
                 search=space is not None,
                 training=training,
+                learning=learning,
             )
     except TrialInterrupt as end:
         _show_interrupted(app, end.trial)
@@ -212,7 +234,23 @@ def _sides(
     return against, candidates
 
 
-def _probes(names: str, training: bool | None) -> list[AnyProbe]:
+def _learning(
+    candidates: Sequence[Side], workload: str | None, steps: int, arguments: tuple[str, ...]
+) -> Learning | None:
+    """The workload that is trained; UsageError where options of one are given, and none is."""
+    from nodectl.trials.learning import Learning
+    from nodectl.trials.space import flag_words
+
+    if workload is not None:
+        return Learning(workload, arguments, steps, note)
+    if arguments:
+        raise UsageError(f"{arguments[0]!r} is no option of a trial", "what stands behind -- is for a --workload")
+    if any(flag_words(side.run_with) for side in candidates):
+        raise UsageError("the space names options of a workload, and none is trained", "give --workload llm")
+    return None
+
+
+def _probes(names: str, training: bool | None, learning: Learning | None) -> list[AnyProbe]:
     from nodectl.probes.registry import chosen, declarations
     from nodectl.trials.measuring import TRAINING, comparable
 
@@ -220,6 +258,7 @@ def _probes(names: str, training: bool | None) -> list[AnyProbe]:
     wanted = comparable(chosen(names), named) if names.strip() else []
     if training is not False:
         wanted.append(declarations()[TRAINING])
+    wanted += [learning.probe] if learning else []
     if not wanted:
         raise UsageError("there is nothing to measure", "give --probes NAME, or leave --no-training away")
     return wanted
@@ -232,6 +271,7 @@ def _head(
     pairs: int,
     probes: Sequence[AnyProbe],
     asked: Mapping[str, object],
+    learning: Learning | None,
 ) -> Trial:
     from datetime import UTC, datetime
 
@@ -261,7 +301,11 @@ def _head(
         candidates=tuple(candidates),
         probes=tuple(probe.name for probe in probes),
         pairs=pairs,
-        options={**{name: taken[name] for name in kept}, "sizes_bytes": getattr(taken["sizes"], "bytes", ())},
+        options={
+            **{name: taken[name] for name in kept},
+            "sizes_bytes": getattr(taken["sizes"], "bytes", ()),
+            **({} if learning is None else learning.record),
+        },
     )
 
 
@@ -286,6 +330,7 @@ def _run(
     force: bool,
     search: bool,
     training: bool | None,
+    learning: Learning | None,
 ) -> Trial:
     """The trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.probes.lost import Watched
@@ -304,6 +349,12 @@ def _run(
         watched = Watched(transport, holds.heard, holds.unreached())
         measuring = Measuring(watched, app.hosts, wanted, asked, frozenset(() if training else (TRAINING,)))
         note(f"trial {head.id}")
+        unequal: list[Finding] = []
+        if learning is not None:
+            kept, unequal = learning.equal(watched, app.hosts, asked, head.candidates, partial(_left_s, ends_at))
+            if not kept:
+                return replace(head, reason="no candidate learns as the baseline does", findings=tuple(unequal))
+            head = replace(head, candidates=tuple(kept))
         arm = partial(
             armed,
             app.inventory.sources,
@@ -318,7 +369,11 @@ def _run(
             forks=app.forks,
         )
         trial = TrialRun(head, measuring, arm, note, monotonic, ends_at, search, settings).run()
-    return replace(trial, findings=(*holds.findings, *trial.findings))
+    return replace(trial, findings=(*holds.findings, *unequal, *trial.findings))
+
+
+def _left_s(ends_at: float | None) -> float | None:
+    return None if ends_at is None else ends_at - monotonic()
 
 
 def _keep(app: App, trial: Trial) -> None:
