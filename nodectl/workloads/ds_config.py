@@ -89,15 +89,6 @@ def check_batch(batch: Batch) -> None:
         raise ValueError(f"DeepSpeed: {given}, but {batch.rule}")
 
 
-def check_pipeline(stage: int, pipeline_stages: int) -> None:
-    """ValueError for a ZeRO stage whose gradients are not whole where the pipeline adds them up."""
-    if pipeline_stages > 1 and stage > 1:
-        raise ValueError(
-            f"ZeRO-{stage} with {pipeline_stages} pipeline stages: ZeRO-2 and ZeRO-3 are incompatible with "
-            "pipeline parallelism in DeepSpeed, since they share out the gradients after each micro-batch; take ZeRO-1"
-        )
-
-
 def build(
     batch: Batch,
     *,

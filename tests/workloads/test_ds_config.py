@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.workloads.ds_config import Batch, agreed, batch_of, build, check_batch, check_pipeline
+from nodectl.workloads.ds_config import Batch, agreed, batch_of, build, check_batch
 from tests.roles.rendering import render
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/deepspeed"
@@ -73,14 +73,6 @@ def test_what_is_left_open_follows_as_deepspeed_fills_it_in(given: Any, world: i
 def test_what_says_nothing_is_told(given: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         batch_of(given, 3)
-
-
-def test_zero_2_and_3_are_refused_with_a_pipeline() -> None:
-    for stage in (2, 3):
-        with pytest.raises(ValueError, match=f"ZeRO-{stage} with 2 pipeline stages.*incompatible with pipeline"):
-            check_pipeline(stage, 2)
-        check_pipeline(stage, 1)
-    check_pipeline(1, 3)
 
 
 def test_the_template_and_a_workloads_own_configuration_are_the_same() -> None:
