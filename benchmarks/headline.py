@@ -24,7 +24,6 @@ import math
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from launch import _NODECTL, _ROOT, _VENV, Lab, _environment, _interrupt, _lab, 
 
 from nodectl.trials.bootstrap import interval
 
+_WORKLOAD = "llm"
 _TEXT = "/root/text"
 _LINE = re.compile(r'\{"workload".*\}')
 _DEADLINE_S = 3600.0
@@ -107,7 +107,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--budget", default="15m", help="of a search; twice")
     parser.add_argument("--timed", type=int, default=24, help="steps of a training that is timed, the first 10 not")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workload", default="workload:llm", help="as nodectl launch takes it")
     return parser.parse_args()
 
 
@@ -149,15 +148,30 @@ class Bench:
             *_MODEL,
             *_course(steps),
         ]
+        # what it says on the way is shown
+        done = self._run(words, stderr=None)
         # 3: something is undecided, such as a candidate for which there was no time
-        return self._nodectl(words, (0, 3))
+        if done.returncode not in (0, 3):
+            raise SystemExit(f"nodectl tune trial: exit status {done.returncode}")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
 
     def train(self, way: Way) -> float:
         """Samples a second of a training so short that only its speed says something."""
         for host, stock in self._stock.items():
             wanted = {name: " ".join(value.split()) for name, value in {**stock, **way.sysctl}.items()}
             self._on(host, "sysctl -q -w " + " ".join(f"'{name}={value}'" for name, value in wanted.items()))
-        launch = ["launch", "--nproc-per-node", "1", "--venv", _VENV, "--lease", _LEASE_S, self.options.workload, "--"]
+        launch = [
+            "launch",
+            "--nproc-per-node",
+            "1",
+            "--venv",
+            _VENV,
+            "--lease",
+            _LEASE_S,
+            f"workload:{_WORKLOAD}",
+            "--",
+        ]
         flags = [f"{flag}={value}" if value else flag for flag, value in way.flags.items()]
         done = self._run([*launch, *_MODEL, *_course(str(self.options.timed)), "--held-out", "0", *flags])
         found = _LINE.findall(done.stdout)
@@ -165,21 +179,16 @@ class Bench:
             raise SystemExit(f"{way.name}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
         return float(json.loads(found[-1])["samples_per_s"])
 
-    def _nodectl(self, words: Sequence[str], good: Sequence[int]) -> dict[str, Any]:
-        done = self._run(words)
-        sys.stdout.write("".join(f"  {line}\n" for line in done.stderr.splitlines()))
-        sys.stdout.flush()
-        if done.returncode not in good:
-            raise SystemExit(
-                f"nodectl {words[2]} {words[3]}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
-            )
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
-
-    def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def _run(self, words: Sequence[str], stderr: int | None = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
         argv = [*_NODECTL, "-i", self.lab.inventory, *words]
         return subprocess.run(
-            argv, env=self.environment, capture_output=True, text=True, timeout=_DEADLINE_S, check=False
+            argv,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            timeout=_DEADLINE_S,
+            check=False,
         )
 
     def _on(self, host: str, command: str) -> str:
