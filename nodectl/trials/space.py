@@ -245,9 +245,12 @@ def _fields(value: Any) -> Mapping[str, Any]:
 
 
 def _flags(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Options as a command line has them; one that is only there or not has no value."""
-    flags = {f"--{name.replace('_', '-')}": value for name, value in settings.items() if value is not False}
-    return {flag: "" if value is True else str(value) for flag, value in flags.items()}
+    """Options as a command line has them; a switch is on or off by its name, and has no value."""
+    flags = {}
+    for name, value in settings.items():
+        words = name.replace("_", "-")
+        flags[f"--no-{words}" if value is False else f"--{words}"] = "" if isinstance(value, bool) else str(value)
+    return flags
 
 
 def flag_words(run_with: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nodectl.workloads import compression, dynamic_batch, layout, parallel, recompute
-    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.settings import TUNABLE, Settings
     from nodectl.workloads.workload import Workload
 else:  # on a node these files lie in one folder, without the package
     import compression
@@ -19,7 +19,7 @@ else:  # on a node these files lie in one folder, without the package
     import layout
     import parallel
     import recompute
-    from settings import Settings
+    from settings import TUNABLE, Settings
 
 PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16")
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -76,8 +76,25 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
     _add_meeting(parser.add_argument_group("how gradients meet (ddp)"))
     _add_shares(parser.add_argument_group("how ranks share a model"))
     _add_log(parser.add_argument_group("what is said and kept"))
+    _add_opposites(parser)
     parser.set_defaults(**{"preset": None, **workload.defaults})
     return parser
+
+
+def _add_opposites(parser: argparse.ArgumentParser) -> None:
+    """What a search may vary can be said both ways, --x and --no-x, so that what stands last goes before."""
+    for action in list(parser._actions):  # argparse has no other list of them
+        if action.dest not in TUNABLE or action.nargs != 0:
+            continue
+        name = action.dest.replace("_", "-")
+        is_on = bool(action.const)
+        parser.add_argument(
+            f"--no-{name}" if is_on else f"--{name}",
+            dest=action.dest,
+            action="store_false" if is_on else "store_true",
+            default=action.default,
+            help=argparse.SUPPRESS,
+        )
 
 
 def _add_course(group: argparse._ArgumentGroup) -> None:

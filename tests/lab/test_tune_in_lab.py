@@ -190,3 +190,48 @@ def test_a_host_that_dies_ends_the_trial_with_what_was_measured(uncapped: Fleet)
     assert process.returncode in (1, 3)
     assert {each["verdict"] for each in document["trials"]} <= {"better", "unknown"}
     assert all(each["pairs"] >= 4 for each in document["trials"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_options_of_a_training_win_where_their_loss_holds(
+    cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    cli = Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("tune"))})
+    thin = fleet_of(cli, "thin", "--rate", "50mbit")
+    environment, space = tmp_path / "venv.yml", tmp_path / "space.yml"
+    environment.write_text("all:\n  vars:\n    pytorch_venv: /srv/nodectl/venv\n")
+    lost = {"compress": "topk", "compress_ratio": 0.002, "error_feedback": False}
+    space.write_text(
+        json.dumps({"together": {"exchange": [{}, *({"training": each} for each in ({"compress": "bf16"}, lost))]}})
+    )
+    model = ("--layers", "2", "--d-model", "256", "--heads", "4", "--seq", "16", "--batch", "4", "--lr", "1e-3")
+    given = (
+        "--space",
+        str(space),
+        "--workload",
+        "transformer",
+        "--loss-steps",
+        "60",
+        "--pairs",
+        "5",
+        "--budget",
+        "15m",
+    )
+    try:
+        done = cli(
+            *("-i", thin.inventory, "-i", str(environment), "--output", "json"),
+            *("tune", "trial", *given, "--", *model),
+            check=False,
+            timeout=1200,
+        )
+        document = json.loads(done.stdout)
+        (summary,) = document["summaries"]
+        assert (summary["profile"], summary["verdict"]) == ("compress=bf16", "better"), done.stderr
+        assert [each["subject"] for each in document["findings"] if "held-out loss" in each["actual"]] == [
+            "--compress=topk --compress-ratio=0.002 --no-error-feedback"
+        ]
+        refused = cli("tune", "propose", document["id"], "--write", str(tmp_path / "won.yml"), check=False)
+        assert refused.returncode == 1 and "--compress bf16" in refused.stderr
+    finally:
+        cli("lab", "down", "--name", "thin")

@@ -60,6 +60,13 @@ told["accumulated"] = difference(whole, parts)
 told["loaded"] = difference(whole, trained(*sgd, "--batch=10", "--workers=2", "--prefetch=1"))
 for name in ("seed=1", "weight-decay=0.1", "momentum=0.9", "clip=0.01"):
     told[name] = difference(whole, trained(*sgd, "--batch=10", "--" + name))
+told["switches"] = [
+    getattr(parse(Transformer(), [*TINY, *given.split()]), name)
+    for given, name in [
+        ("", "error_feedback"), ("--no-error-feedback --error-feedback", "error_feedback"), ("", "bucket_view"),
+        ("--bucket-view", "bucket_view"), ("--bucket-view --no-bucket-view", "bucket_view"),
+    ]
+]
 told["course"] = []
 for given in ("--batch=8", "--batch=4 --accumulation=4", "--batch=4 --accumulation=4 --optimizer=sgd"):
     course = ["--steps=100", "--warmup-steps=20", "--lr=0.1", "--course-batch=8", *given.split()]
@@ -290,6 +297,7 @@ def test_what_changes_the_weights_does(told: dict[str, Any]) -> None:
 
 
 def test_the_learning_rate_rises_and_falls_by_its_schedule(told: dict[str, Any]) -> None:
+    assert told["switches"] == [True, True, False, True, False]
     assert told["course"] == [[100, 20, 0.1], [50, 10, pytest.approx(0.1 * 2**0.5)], [50, 10, 0.2]]
     assert told["cosine"] == pytest.approx([0.5, 1.0, 1.0, 0.933013, 0.75, 0.5, 0.25, 0.066987], abs=1e-6)
     assert told["constant"] == [1.0] * 3
