@@ -68,20 +68,27 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One of the four: `change` of the medians, or why there is none; the verdict where there was one to make."""
+    """One of the four: `change` of the medians, or why there is none; the verdict where there was one to make.
+
+    A run that does not tell its value has None in its place, so that the others keep their partners.
+    """
 
     kind: _Kind
-    before: tuple[float, ...] = ()
-    after: tuple[float, ...] = ()
+    before: tuple[float | None, ...] = ()
+    after: tuple[float | None, ...] = ()
     missing: str = ""
     verdict: Verdict | None = None
 
     @property
     def change(self) -> Change | None:
         """None where a side has no value, or one that is 0."""
-        if not self.before or not self.after or not median(self.before) or not median(self.after):
-            return None
-        return Change(median(self.before), median(self.after), self.kind.is_time)
+        was, now = _median(self.before), _median(self.after)
+        return Change(was, now, self.kind.is_time) if was and now else None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +141,8 @@ def _row(kind: _Kind, before: list[Run], after: list[Run]) -> Row:
         if amounts[0] != amounts[1]:
             texts = [", ".join(digits(amount) for amount in side) or "?" for side in amounts]
             return Row(kind, missing=f"not the same training: {texts[0]} samples before, {texts[1]} after")
-    was, now = (
-        tuple(value for run in side if (value := getattr(run, kind.field)) is not None) for side in (before, after)
-    )
-    silent = [run for side, known in ((before, was), (after, now)) if not known for run in side]
+    was, now = (tuple(getattr(run, kind.field) for run in side) for side in (before, after))
+    silent = [run for side, values in ((before, was), (after, now)) if _median(values) is None for run in side]
     reasons = dict.fromkeys(run.missing.get(kind.field, "the run does not tell it") for run in silent)
     return Row(kind, was, now, "; ".join(reasons))
 
@@ -152,7 +157,7 @@ def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
     names = dict.fromkeys(name for run in (*before, *after) for name in run.course)
     told = []
     for name in names:
-        sides = [list(dict.fromkeys(str(run.course.get(name)) for run in side)) for side in (before, after)]
+        sides = [list(dict.fromkeys(str(run.course.get(name, "not told")) for run in side)) for side in (before, after)]
         if len({*sides[0], *sides[1]}) > 1:
             told.append(f"{name.replace('_', ' ')}: {', '.join(sides[0])} before, {', '.join(sides[1])} after")
     return tuple(told)

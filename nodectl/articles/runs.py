@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +14,23 @@ from nodectl.errors import UsageError
 
 _MOST_BYTES = 64 << 20
 _FORMS = "a log with the JSON line that ends a workload's output, or a JSON document of `nodectl bench`"
+# every document says its schema; the number changes with what its fields mean
+_OURS, _READ = "nodectl.", re.compile(r"nodectl\.[a-z0-9-]+/1")
+# beyond these no machine's figure lies, whatever its unit: a log that says so is broken
+_LEAST, _MOST = 1e-12, 1e24
+_LONGEST = 60
 # a summary has all of these
 _SUMMARY = frozenset({"workload", "median_step_ms", "world_size", "global_batch"})
 # of a summary, what makes it another training where it differs
 _COURSE = ("data", "params", "parallel", "precision", "batch_per_rank", "accumulation", "global_batch", "world_size",
            "device_name", "steps")  # fmt: skip
+# what a run is asked for, by the summary's names
+_SOURCES = {
+    "step_s": "median_step_ms",
+    "total_s": "timed_s",
+    "gpu_use_percent": "gpu_utilisation",
+    "network_gbit_s": "net_bytes_per_step",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,7 @@ class Run:
 def read_paths(paths: list[Path]) -> list[Run]:
     """The runs of all files, and of all files in folders, in their order; UsageError where there are none."""
     files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file()]
-    runs = [run for file in files for run in read_text(_text(file))]
+    runs = [run for file in files for run in read_text(_text(file), str(file))]
     if not runs:
         named = ", ".join(map(str, paths))
         raise UsageError(f"{named}: no result of a training in it", f"give {_FORMS}")
@@ -61,10 +74,18 @@ def _text(file: Path) -> str:
     return content.decode(errors="replace")
 
 
-def read_text(text: str) -> list[Run]:
-    """The runs of a document, or of a log's lines, whatever stands before the JSON in them."""
+def read_text(text: str, where: str = "output") -> list[Run]:
+    """The runs of a document, or of a log's lines, whatever stands before the JSON in them.
+
+    UsageError, with `where`, for a document whose schema is not known.
+    """
     whole = _parsed(text)
     documents = [whole] if whole is not None else [_parsed(line[line.find("{") :]) for line in text.splitlines()]
+    for document in documents:
+        schema = document.get("schema") if isinstance(document, dict) else None
+        if isinstance(schema, str) and schema.startswith(_OURS) and not _READ.fullmatch(schema):
+            remedy = "read it with the nodectl that wrote it, or measure again"
+            raise UsageError(f"{where}: {_word(schema)} is a form that this nodectl does not read", remedy)
     return [run for document in documents for run in _runs(document)]
 
 
@@ -93,7 +114,7 @@ def _runs(document: Any) -> Iterator[Run]:
 
 def of_summary(given: Mapping[str, Any]) -> Run:
     """The last line of a workload's program."""
-    step_ms, timed_s, hosts = _number(given, "median_step_ms"), _number(given, "timed_s"), len(given.get("hosts") or [])
+    step_ms, timed_s, hosts = _number(given, "median_step_ms"), _number(given, "timed_s"), _count(given.get("hosts"))
     steps, use, sent = (_number(given, name) for name in ("timed_steps", "gpu_utilisation", "net_bytes_per_step"))
     device = given.get("device_name") or given.get("device")
     sent_s = steps * sent / timed_s if steps and timed_s and sent is not None else None
@@ -104,29 +125,27 @@ def of_summary(given: Mapping[str, Any]) -> Run:
         "total_s": "the run does not tell it",
         "step_s": "no step after the warm-up",
     }
+    missing |= {field: f"no figure: {said}" for field, name in _SOURCES.items() if (said := _no_figure(given, name))}
     batch, accumulation, whole = (_number(given, name) for name in ("batch_per_rank", "accumulation", "global_batch"))
     conditions = {
-        "workload": given.get("workload"),
-        "preset": given.get("preset"),
+        **{name: given.get(name) for name in ("workload", "preset", "parallel", "precision")},
         "device": device,
-        "devices": given.get("world_size"),
+        "devices": _number(given, "world_size"),
         "nodes": hosts or None,
-        "parallel": given.get("parallel"),
-        "precision": given.get("precision"),
         "batch_per_rank": batch,
         "accumulation": accumulation,
         "batch": whole / accumulation if whole and accumulation else None,
     }
     return Run(
-        what=" ".join(str(given[name]) for name in ("workload", "preset") if given.get(name)),
-        step_s=None if step_ms is None else step_ms / 1e3,
+        what=" ".join(_word(given[name]) for name in ("workload", "preset") if given.get(name)),
+        step_s=step_ms / 1e3 if step_ms else None,
         samples_s=_number(given, "samples_per_s"),
         samples=steps * whole if steps and whole else None,
         total_s=timed_s or None,
         gpu_use_percent=None if use is None else 100 * use,
         network_gbit_s=None if sent_s is None or hosts < 2 else 8 * sent_s / hosts / 1e9,
-        conditions={name: value for name, value in conditions.items() if value is not None},
-        course={name: given[name] for name in _COURSE if given.get(name) is not None},
+        conditions={name: _plain(value) for name, value in conditions.items() if value is not None},
+        course={name: _plain(given[name]) for name in _COURSE if given.get(name) is not None},
         missing=missing,
     )
 
@@ -141,17 +160,17 @@ def _of_measurement(given: Mapping[str, Any]) -> Iterator[Run]:
     ours = {
         "device": conditions.get("device"),
         "devices": ranks,
-        "nodes": len(given.get("hosts") or []) or None,
+        "nodes": _count(given.get("hosts")) or None,
         "batch_per_rank": batch,
         "precision": conditions.get("precision"),
     }
     values = conditions.get("values_samples_s")
     for value in values if isinstance(values, list) else []:
-        if isinstance(value, int | float) and value > 0 and ranks and batch:
+        if (rate_s := _figure(value)) and ranks and batch:
             yield Run(
                 what=what,
-                step_s=ranks * batch / value,
-                samples_s=float(value),
+                step_s=ranks * batch / rate_s,
+                samples_s=rate_s,
                 conditions={name: known for name, known in ours.items() if known is not None},
                 course={name: conditions[name] for name in names if conditions.get(name) is not None},
                 missing={
@@ -163,5 +182,31 @@ def _of_measurement(given: Mapping[str, Any]) -> Iterator[Run]:
 
 
 def _number(given: Mapping[str, Any], name: str) -> float | None:
+    return _figure(given.get(name))
+
+
+def _figure(value: object) -> float | None:
+    """A number that a machine may have come to; None for what is none, below 0, or infinite."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if value == 0 or _LEAST <= value <= _MOST else None
+
+
+def _count(value: object) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+def _no_figure(given: Mapping[str, Any], name: str) -> str:
+    """What is said where a figure should be; nothing where there is one, or none is told."""
     value = given.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return "" if value is None or _figure(value) is not None else f"{name} is {_word(value)}"
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, int | float) else _word(value)
+
+
+def _word(value: object) -> str:
+    """What a log names, on one line."""
+    text = " ".join("".join(char if char.isprintable() else " " for char in str(value)).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

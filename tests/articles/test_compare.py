@@ -136,6 +136,38 @@ def test_odd_values_of_a_summary_are_none() -> None:
     assert (run.step_s, run.total_s, run.network_gbit_s) == (None, None, None)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -5.0, 1e300, 1e-300, [1], "fast"])
+def test_what_no_machine_comes_to_is_no_figure_and_said(value: Any) -> None:
+    section = compared([summary(2.4, median_step_ms=value, gpu_utilisation=value, timed_s=value)], [summary(1.6)])
+    step, total, gpu, _ = section.rows
+    assert (step.change, total.change, gpu.change) == (None, None, None)
+    assert step.missing.startswith("no figure: median_step_ms is ") and total.missing.startswith("no figure: timed_s")
+    json.dumps(compare_document([section]), allow_nan=False)
+
+
+def test_a_run_without_a_figure_leaves_the_others_their_partners() -> None:
+    before = [summary(step_s) for step_s in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    after = [summary(step_s) for step_s in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)]
+    before[0]["median_step_ms"] = None
+    verdict = compared(before, after).rows[0].verdict
+    # each run has half of its partner's time, whatever the runs differ among each other
+    assert verdict is not None and str(verdict.verdict) == "better"
+    assert verdict.pairs == 5 and verdict.gain_percent == pytest.approx(50)
+
+
+def test_names_of_a_log_are_one_line() -> None:
+    (run,) = read_text(json.dumps(summary(1.0, workload="\x1b[31ma\nb" + "c" * 500, precision="x\ny", hosts=5)))
+    assert run.what.startswith("[31ma b") and len(run.what) < 100
+    assert run.conditions["precision"] == run.course["precision"] == "x y" and "nodes" not in run.conditions
+
+
+def test_a_document_of_another_form_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scaling.json"
+    path.write_text(json.dumps({"schema": "nodectl.bench-scaling/2", "rows": [{"summaries": [summary(1.0)]}]}))
+    with pytest.raises(UsageError, match=rf"{path}: nodectl.bench-scaling/2 is a form that this nodectl does not"):
+        read_paths([path])
+
+
 def test_other_workloads_are_not_compared() -> None:
     with pytest.raises(UsageError, match="nothing was trained both before and after: llm and transformer"):
         compare([Run("llm", 1.0, 1.0)], [Run("transformer", 1.0, 1.0)], judge_all)
@@ -160,3 +192,6 @@ def test_the_command(nodectl: Cli, tmp_path: Path) -> None:
     assert nodectl("bench", "compare", one, three, "--output", "csv").stdout.startswith("what,row,unit,before")
     lost = nodectl("bench", "compare", one, f"{tmp_path}/none", check=False)
     assert lost.returncode == 2 and "no such file" in lost.stderr
+    for none in ("lost.log", ""):
+        lost = nodectl("bench", "compare", one, none, check=False)
+        assert lost.returncode == 2 and f"{none or repr(none)}: no such file" in lost.stderr

@@ -40,13 +40,13 @@ def compare(app: App, before: str, after: str) -> None:
 def _runs(app: App, given: str) -> list[Run]:
     from nodectl.articles.runs import read_paths
 
-    paths = [Path(given)] if Path(given).exists() else [Path(part) for part in given.split(",") if part]
-    lost = [path for path in paths if not path.exists()]
-    if paths and not lost:
-        return read_paths(paths)
-    if len(paths) == 1 and "/" not in given:
+    parts = [given] if given and Path(given).exists() else [part for part in given.split(",") if part]
+    lost = [part for part in parts if not Path(part).exists()]
+    if parts and not lost:
+        return read_paths([Path(part) for part in parts])
+    if len(parts) == 1 and "/" not in given:
         return _runs_of_job(app, given)
-    raise UsageError(f"{', '.join(map(str, lost)) or repr(given)}: no such file", "name a file, a folder or a job's id")
+    raise UsageError(f"{', '.join(lost) or repr(given)}: no such file", "name a file, a folder or a job's id")
 
 
 def _runs_of_job(app: App, job_id: str) -> list[Run]:
@@ -58,8 +58,7 @@ def _runs_of_job(app: App, job_id: str) -> list[Run]:
     try:
         job = read_jobs(app.transport, app.hosts, app.forks).find(job_id)
     except NodectlError as error:
-        remedy = f"it is no file here either; {error.remedy}" if error.remedy else "it is no file here either"
-        raise UsageError(error.message, remedy) from error
+        raise UsageError(f"{job_id}: no such file here, and no job: {error.message}", error.remedy) from error
     hosts = [host for host in app.hosts if host.name in job.hosts]
     texts: dict[tuple[str, int | None], str] = {}
     for event in follow(app.transport, hosts, job.id, once=True):
