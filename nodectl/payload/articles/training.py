@@ -6,23 +6,16 @@ on the host. It ends when one of its ranks fails.
 
 import argparse
 import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import json
-import os
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from ..common import ranks as host_ranks
-from ..common.events import first_line, say
+from ..common.events import say
 from ..common.libraries import loaded_nccl
 from ..common.machine import available_bytes
-from ..jobs.folder import login_home
-from . import turns
+from . import gang, turns
 
 # the first steps allocate, and DDP puts its buckets in order after the first
 WARMUP_STEPS = 3
@@ -33,54 +26,6 @@ MATRICES, STATES, VALUE_BYTES = 12, 4, 4
 MEMORY_PART = 0.5
 # what argparse of the workload is given; each is an option of this program too
 SHAPE = ("layers", "d-model", "heads", "batch", "seq", "seed")
-
-
-class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Imports modules from their texts."""
-
-    def __init__(self, texts: Dict[str, str]) -> None:
-        self.texts = texts
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
-        return importlib.util.spec_from_loader(fullname, self) if fullname in self.texts else None
-
-    def get_source(self, fullname: str) -> str:
-        return self.texts[fullname]
-
-
-def nccl_settings() -> Dict[str, str]:
-    """The values in force, read as NCCL reads them: environment, the user's file, the system's; the first counts."""
-    values = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
-    home = login_home() + "/.nccl.conf"
-    for path in (os.environ.get("NCCL_CONF_FILE", home), "/etc/nccl.conf"):
-        try:
-            lines = Path(path).read_text(errors="replace").splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            name, equals, value = line.partition("=")
-            if equals and not line.startswith("#"):
-                values.setdefault(name, value)
-    return values
-
-
-def set_environment(options: argparse.Namespace) -> Dict[str, str]:
-    """As nodectl-launch does before it starts ranks; the NCCL values in force."""
-    values = nccl_settings()
-    if options.interface:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", options.interface)
-        # '=' asks for this very name; what was asked for goes before what the files say
-        if options.interface_asked or "NCCL_SOCKET_IFNAME" not in values:
-            os.environ["NCCL_SOCKET_IFNAME"] = values["NCCL_SOCKET_IFNAME"] = "=" + options.interface
-    if options.interface_asked:
-        os.environ["GLOO_SOCKET_IFNAME"] = options.interface
-    threads = max(1, len(os.sched_getaffinity(0)) // options.nproc)
-    if Path("/etc/nodectl-lab").exists():  # its hosts share their cores
-        threads = 1
-    # as the workload itself does: threads that wait by spinning take the cores from other ranks
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    return values
 
 
 def check_memory(options: argparse.Namespace, free_bytes: Optional[int]) -> None:
@@ -208,8 +153,8 @@ def join(options: argparse.Namespace) -> Any:
 
 def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
     """One rank's training, by the workload's modules as given."""
-    in_force = set_environment(options)
-    sys.meta_path.insert(0, Sources(texts))
+    in_force = gang.set_environment(options)
+    sys.meta_path.insert(0, gang.Sources(texts))
     import torch
 
     group = join(options)
@@ -232,36 +177,17 @@ def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    host_ranks.add_arguments(parser)
+    gang.add_arguments(parser)
     for name in ("windows", *SHAPE):
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--interface-asked", action="store_true")
     parser.add_argument("--turns", action="store_true")
     return parser.parse_args(argv)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Train, and end at once."""
-    status = run(parse(argv))
-    # a thread of torch that wakes up while Python winds down aborts the process now and then
-    os._exit(status)
-
-
-def run(options: argparse.Namespace) -> int:
-    """All ranks of this host, or one of them; the exit status."""
+    options = parse(argv)
     if options.turns:
         turns.expect()
-    given = sys.stdin.buffer.read()
-    if options.local_rank < 0:
-        say(event="started", pid=os.getpid())
-        if options.nproc > 1:
-            return host_ranks.spawn(options.nproc, given)[0]
-        options.local_rank = 0
-    try:
-        run_rank(options, json.loads(given))
-    except (Exception, SystemExit) as error:
-        text = first_line(error)
-        say(event="error", text=text, peer=host_ranks.of_peer(text))
-        return 1
-    return 0
+    return gang.main(options, run_rank)

@@ -11,9 +11,8 @@ import os
 import sys
 from typing import Dict, Optional, Sequence
 
-from ..common import ranks as host_ranks
-from ..common.events import first_line, say
-from .training import Sources, set_environment
+from ..common.events import say
+from . import gang
 
 
 class Summaries(io.TextIOBase):
@@ -59,9 +58,9 @@ def set_ranks(options: argparse.Namespace) -> None:
 
 def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
     """One rank's program; it ends the process by itself where it goes well."""
-    set_environment(options)
+    gang.set_environment(options)
     set_ranks(options)
-    sys.meta_path.insert(0, Sources(texts))
+    sys.meta_path.insert(0, gang.Sources(texts))
     sys.argv = [options.program + ".py", *options.arguments]
     sys.stdout = Summaries()  # what it prints goes no further
     # as a program: its last line starts it
@@ -70,8 +69,7 @@ def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    host_ranks.add_arguments(parser)
-    parser.add_argument("--interface-asked", action="store_true")
+    gang.add_arguments(parser)
     parser.add_argument("--program", required=True)
     parser.add_argument("--arguments", type=json.loads, required=True, help="a list of texts, as JSON")
     return parser.parse_args(argv)
@@ -79,28 +77,4 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the program, and end at once."""
-    status = run(parse(argv))
-    # a thread of torch that wakes up while Python winds down aborts the process now and then
-    os._exit(status)
-
-
-def run(options: argparse.Namespace) -> int:
-    """All ranks of this host, or one of them; the exit status."""
-    given = sys.stdin.buffer.read()
-    if options.local_rank < 0:
-        say(event="started", pid=os.getpid())
-        if options.nproc > 1:
-            return host_ranks.spawn(options.nproc, given)[0]
-        options.local_rank = 0
-    try:
-        run_rank(options, json.loads(given))
-    except SystemExit as error:
-        if isinstance(error.code, int):  # it has said why on standard error
-            return error.code
-        say(event="error", text=first_line(error), refused=True)
-        return 1
-    except Exception as error:
-        text = first_line(error)
-        say(event="error", text=text, peer=host_ranks.of_peer(text))
-        return 1
-    return 0
+    return gang.main(parse(argv), run_rank)
