@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.bench.shared import finish, measuring
+from nodectl.cli.bench.shared import Measuring, finish, measuring
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import Read, Seconds
 from nodectl.cli.terminal import note
@@ -51,17 +50,13 @@ def read_rates(text: str) -> tuple[int, ...]:
 @click.pass_obj
 def network_sweep(
     app: App,
+    measured: Measuring,
     rates: tuple[int, ...] | None,
     duration: float | None,
     gradient: tuple[int, ...] | None,
     rows: int | None,
     dim: int | None,
     k: int | None,
-    repetitions: int | None,
-    port: int | None,
-    interface: str | None,
-    budget: float | None,
-    force: bool,
 ) -> None:
     """Training on one node and on all, and retrieval, at each rate of the network.
 
@@ -74,16 +69,9 @@ def network_sweep(
 
     if gradient is not None and len(gradient) != 1:
         raise UsageError("--gradient takes one size", "write 8MiB")
-    options = TrainingOptions(
-        duration_s=duration,
-        repetitions=repetitions,
-        port=port,
-        interface=interface,
-        forks=app.forks,
-        gradient_bytes=gradient[0] if gradient else None,
-        ends_at=budget and monotonic() + budget,
-    )
-    sweep, scaled = _sweep(app, options, rates or (), table_for(len(app.hosts), rows, dim, k), force=force)
+    asked = TrainingOptions(duration_s=duration, gradient_bytes=gradient[0] if gradient else None)
+    options, table_asked = measured.over(app, asked), table_for(len(app.hosts), rows, dim, k)
+    sweep, scaled = _sweep(app, options, rates or (), table_asked, force=measured.force)
     table = sweep_table(sweep, scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
     document = sweep_document(sweep, scaled=scaled)
     finish(app, "bench-network-sweep", document, table, sweep_lines(sweep), sweep.result.findings)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from time import monotonic
-
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.bench.shared import finish, measuring, read_counts
+from nodectl.cli.bench.shared import Measuring, finish, measuring, read_counts
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import Read, Seconds
 from nodectl.cli.terminal import note
@@ -28,17 +26,7 @@ from nodectl.cli.terminal import note
 @measuring
 @click.pass_obj
 def retrieval(
-    app: App,
-    rows: int,
-    dim: int,
-    k: int,
-    batch: tuple[int, ...],
-    duration: float | None,
-    repetitions: int | None,
-    port: int | None,
-    interface: str | None,
-    budget: float | None,
-    force: bool,
+    app: App, measured: Measuring, rows: int, dim: int, k: int, batch: tuple[int, ...], duration: float | None
 ) -> None:
     """Exact top-k over an embedding table of which every host holds a shard: latency and queries per second.
 
@@ -51,15 +39,8 @@ def retrieval(
 
     table = Table(rows, dim, k, batch)
     table.check(len(app.hosts))
-    options = ProbeOptions(
-        duration_s=duration,
-        repetitions=repetitions,
-        port=port,
-        interface=interface,
-        forks=app.forks,
-        ends_at=budget and monotonic() + budget,
-    )
-    with hold(app, "bench retrieval", force=force) as holds:
+    options = measured.over(app, ProbeOptions(duration_s=duration))
+    with hold(app, "bench retrieval", force=measured.force) as holds:
         result = ProbeResult(findings=holds.findings)
         if not holds.refused:
             result += run_retrieval(app.transport, app.hosts, options, note, table)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import click
 
 from nodectl.cli.app import App
 from nodectl.cli.bench.shared import finish, output_option, read_counts
 from nodectl.cli.measuring import hold, keep
-from nodectl.cli.options import WORKLOADS, OneOf, Read, force_option, options
+from nodectl.cli.options import WORKLOADS, OneOf, Read, force_option, gathered
 from nodectl.cli.terminal import note, terminal_width
 
-if TYPE_CHECKING:
-    from nodectl.articles.scaling import Wish
 
-_running = options(
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The options of both commands."""
+
+    batch: int | None
+    accumulation: int | None
+    steps: int | None
+    repetitions: int | None
+    port: int | None
+    interface: str | None
+    force: bool
+    arguments: tuple[str, ...]
+
+
+_running = gathered(
+    _Running,
     click.option("--batch", type=click.IntRange(1, 2**20), help="Samples of a micro-batch on each rank."),
     click.option("--accumulation", type=click.IntRange(1, 2**16), help="Micro-batches of a step."),
     click.option("--steps", type=click.IntRange(2, 10**6), help="Of a run.  Default: 40; without GPUs 12."),
@@ -44,66 +57,53 @@ def _read_names(text: str) -> tuple[str, ...]:
 @_running
 @click.pass_obj
 def scaling(
-    app: App,
-    workload: str,
-    devices: tuple[int, ...] | None,
-    parallel: tuple[str, ...],
-    batch: int | None,
-    accumulation: int | None,
-    steps: int | None,
-    repetitions: int | None,
-    port: int | None,
-    interface: str | None,
-    force: bool,
-    arguments: tuple[str, ...],
+    app: App, running: _Running, workload: str, devices: tuple[int, ...] | None, parallel: tuple[str, ...]
 ) -> None:
     """A workload over 1 to all devices, at an equal batch a device: throughput, memory, speed-up, efficiency.
 
     Article 3's table by resnet50, article 4's by llm, whose own rows with their batches follow. On GPUs the article's
     preset is trained, without them a small model. ARGUMENTS behind `--` go to the program, after all others.
     """
-    from nodectl.articles.scaling import SCALING, Wish
+    from nodectl.articles.scaling import SCALING
 
-    wish = Wish(workload, parallel, devices or (), batch, accumulation, steps, arguments)
-    _measure(app, SCALING, wish, repetitions, port, interface, force=force)
+    _measure(app, SCALING, running, workload, parallel, devices or ())
 
 
 @click.command()
 @_running
 @click.pass_obj
-def modes(
-    app: App,
-    batch: int | None,
-    accumulation: int | None,
-    steps: int | None,
-    repetitions: int | None,
-    port: int | None,
-    interface: str | None,
-    force: bool,
-    arguments: tuple[str, ...],
-) -> None:
+def modes(app: App, running: _Running) -> None:
     """Article 0's transformer on one device, by DataParallel, by DDP, and by DDP in mixed precision.
 
     DataParallel has the devices of the first host, DDP those of all. ARGUMENTS behind `--` go to the program, after all
     others.
     """
-    from nodectl.articles.scaling import MODES, Wish
+    from nodectl.articles.scaling import MODES
 
-    wish = Wish("transformer", (), (), batch, accumulation, steps, arguments)
-    _measure(app, MODES, wish, repetitions, port, interface, force=force)
+    _measure(app, MODES, running, "transformer")
 
 
 def _measure(
-    app: App, command: str, wish: Wish, repetitions: int | None, port: int | None, interface: str | None, *, force: bool
+    app: App,
+    command: str,
+    running: _Running,
+    program: str,
+    parallel: tuple[str, ...] = (),
+    devices: tuple[int, ...] = (),
 ) -> None:
     from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
-    from nodectl.articles.scaling import plan_for, rows_of
+    from nodectl.articles.scaling import Wish, plan_for, rows_of
     from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
 
+    wish = Wish(program, parallel, devices, running.batch, running.accumulation, running.steps, running.arguments)
     options = WorkloadOptions(
-        repetitions=repetitions, port=port, interface=interface, forks=app.forks, program=wish.program
+        repetitions=running.repetitions,
+        port=running.port,
+        interface=running.interface,
+        forks=app.forks,
+        program=program,
     )
-    with hold(app, command, force=force) as holds:
+    with hold(app, command, force=running.force) as holds:
         runs = Runs()
         if not holds.refused:
             runs = run_plan(app.transport, app.hosts, options, note, plan_for(command, wish))

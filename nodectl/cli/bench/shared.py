@@ -6,16 +6,23 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from nodectl.cli.app import App
 from nodectl.cli.measuring import conclude
-from nodectl.cli.options import OneOf, Read, force_option, options
+from nodectl.cli.options import OneOf, Read, force_option, gathered
 from nodectl.cli.terminal import result
 from nodectl.model.finding import Finding
 from nodectl.probes.options import duration as as_seconds
 
+if TYPE_CHECKING:
+    from nodectl.probes.base import ProbeOptions
+
+_Own = TypeVar("_Own", bound="ProbeOptions")
 _MOST_COUNT = 1 << 20
 _CSV = "csv"
 # a table: the names of its columns, then its lines
@@ -50,7 +57,33 @@ budget_option = click.option(
     metavar="SECONDS|5m",
     help="For all of it: repetitions and their length are cut down to fit, and what cannot is refused.",
 )
-measuring = options(
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """The options of all that measure between hosts."""
+
+    repetitions: int | None
+    port: int | None
+    interface: str | None
+    budget: float | None
+    force: bool
+
+    def over(self, app: App, options: _Own) -> _Own:
+        """A probe's options with these in them; the budget counts from now."""
+        ends_at = self.budget and monotonic() + self.budget
+        return replace(
+            options,
+            repetitions=self.repetitions,
+            port=self.port,
+            interface=self.interface,
+            forks=app.forks,
+            ends_at=ends_at,
+        )
+
+
+measuring = gathered(
+    Measuring,
     click.option("--repetitions", type=click.IntRange(2, 100), help="The median counts.  Default: 3, training 5."),
     click.option("--port", type=click.IntRange(1, 65535), help="Where hosts listen.  Default: any free port."),
     click.option("--interface", help="The network to measure.  Default: that of the host's address."),
