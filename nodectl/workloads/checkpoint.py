@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,13 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     for old in [other for other in found(folder) if other.name <= path.name][KEPT:]:
         old.unlink(missing_ok=True)
     return path
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder; OSError where no checkpoint could be written, before anything is computed for one."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def set_aside(folder: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,18 @@ def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Setting
     return settings.on_course()
 
 
+def refuse(workload: Workload, text: str) -> NoReturn:
+    """End the program as over an option that cannot be read."""
+    _parser(workload).error(text)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its errors are one line: every rank says them, and the usage of all options would hide them."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (--help tells all options)\n")
+
+
 def _preset_of(arguments: Sequence[str] | None) -> str | None:
     """Read first, since it gives the other options their defaults; errors are left to the real reading."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -59,7 +72,7 @@ def _own_names(workload: Workload) -> frozenset[str]:
 
 
 def _parser(workload: Workload) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=workload.name,
         description=workload.summary,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -194,18 +207,21 @@ def _add_log(group: argparse._ArgumentGroup) -> None:
     )
 
 
-class at_least:  # noqa: N801 (argparse names the type in its message)
-    """A whole number from `smallest`."""
+# of a count and of a seed: what torch's generators take, also with a rank's number added
+_MOST = 2**32 - 1
+
+
+class at_least:  # noqa: N801 (a type of argparse)
+    """A whole number from `smallest`, which a generator of torch takes as its seed, too."""
 
     def __init__(self, smallest: int) -> None:
         self.smallest = smallest
-        self.__name__ = f"whole number from {smallest}"
 
     def __call__(self, text: str) -> int:
-        value = int(text)
-        if value < self.smallest:
-            raise ValueError
-        return value
+        with contextlib.suppress(ValueError):
+            if self.smallest <= int(text) <= _MOST:
+                return int(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {self.smallest} to {_MOST}")
 
 
 class number:  # noqa: N801 (as above)
@@ -213,10 +229,9 @@ class number:  # noqa: N801 (as above)
 
     def __init__(self, smallest: float) -> None:
         self.smallest = smallest
-        self.__name__ = f"number from {smallest:g}"
 
     def __call__(self, text: str) -> float:
-        value = float(text)
-        if not self.smallest <= value < float("inf"):
-            raise ValueError
-        return value
+        with contextlib.suppress(ValueError):
+            if self.smallest <= float(text) < float("inf"):
+                return float(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is no finite number from {self.smallest:g}")

@@ -15,12 +15,13 @@ from torch.nn.parallel import DistributedDataParallel
 if TYPE_CHECKING:
     from nodectl.workloads import compression, layout, recompute
     from nodectl.workloads.ranks import Ranks
-    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.settings import Refused, Settings
     from nodectl.workloads.workload import Batch, Workload
 else:  # on a node these files lie in one folder, without the package
     import compression
     import layout
     import recompute
+    from settings import Refused
 
 
 class Strategy:
@@ -169,7 +170,7 @@ class Replicas(Strategy):
     def _wrap(self, model: nn.Module) -> nn.Module:
         settings, device = self.settings, self.group.device
         if settings.static_graph and settings.accumulation > 1:
-            raise SystemExit(
+            raise Refused(
                 f"--static-graph cannot go with --accumulation {settings.accumulation}: DDP counts on gradients that "
                 "meet in every backward pass, and they meet in the last of a step only"
             )
@@ -185,7 +186,7 @@ class Replicas(Strategy):
         try:
             how.check(self.data_size, self.precision)
         except ValueError as error:
-            raise SystemExit(str(error)) from error
+            raise Refused(str(error)) from error
         self._compressor = None
         if how.kind != "none":
             self._compressor = compression.Compressor(how, list(model.parameters()), device)
@@ -243,10 +244,10 @@ NAMES = ("auto", *_STRATEGIES)
 
 
 def check(workload: Workload, settings: Settings, world_size: int) -> str:
-    """The strategy's name; SystemExit with the rule that so many ranks or this mix of options break."""
+    """The strategy's name; Refused with the rule that so many ranks or this mix of options break."""
     name = settings.parallel
     if not name.startswith("zero") and settings.deepspeed is not None:
-        raise SystemExit("--deepspeed goes with --parallel zero1, zero2 or zero3, and this is " + name)
+        raise Refused("--deepspeed goes with --parallel zero1, zero2 or zero3, and this is " + name)
     if name == "auto":
         copies = world_size // (settings.tensor * settings.stages)
         several = layout.SHARDED if settings.tensor > 1 and copies > 1 else "ddp"
@@ -254,34 +255,34 @@ def check(workload: Workload, settings: Settings, world_size: int) -> str:
     try:
         layout.check(name, settings, world_size, workload.divisible(settings))
     except ValueError as error:
-        raise SystemExit(str(error)) from error
+        raise Refused(str(error)) from error
     if settings.compress != "none" and name != "ddp":
-        raise SystemExit(
+        raise Refused(
             f"--compress {settings.compress} is for gradients that ranks send each other by ddp: this is {name}, with "
             f"{world_size} of them"
         )
     if settings.parallel == "auto":
         return name
     if name in ("single", "dataparallel") and world_size > 1:
-        raise SystemExit(
+        raise Refused(
             f"--parallel {name} is one process, and there are {world_size} ranks, which would each train a model of"
             " their own: start one, or take --parallel ddp"
         )
     if name not in ("single", "dataparallel") and world_size == 1:
-        raise SystemExit(
+        raise Refused(
             f"--parallel {name} shares a training among ranks, and this is the only one: start it by torchrun"
         )
     return name
 
 
 def make(name: str, workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
-    """The strategy of that name, as `check` gave it; SystemExit where the options break a rule of its own."""
+    """The strategy of that name, as `check` gave it; Refused where the options break a rule of its own."""
     shared = settings.tensor * settings.stages > 1
     return (_sharded if shared else _STRATEGIES[name])(workload, replace(settings, parallel=name), group, precision)
 
 
 def make_optimizer(settings: Settings, parameters: Any) -> Any:
-    """What changes these weights; SystemExit where --fused asks for what this torch has not."""
+    """What changes these weights; Refused where --fused asks for what this torch has not."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[settings.optimizer]
     given: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "sgd":
@@ -294,7 +295,7 @@ def make_optimizer(settings: Settings, parameters: Any) -> Any:
         if not settings.fused:
             raise
         where = f"torch {torch.__version__} has no fused {settings.optimizer} for this device"
-        raise SystemExit(f"{where} ({error}): leave --fused out") from error
+        raise Refused(f"{where} ({error}): leave --fused out") from error
 
 
 def make_scaler(*, enabled: bool) -> Any:

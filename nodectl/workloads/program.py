@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodectl.workloads import checkpoint, options, ranks
     from nodectl.workloads.clock import Clock
     from nodectl.workloads.feed import Feed
-    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.settings import Refused, Settings
     from nodectl.workloads.training import Training
     from nodectl.workloads.usage import Usage
     from nodectl.workloads.workload import Workload
@@ -28,6 +28,7 @@ else:  # on a node these files lie in one folder, without the package
     import ranks
     from clock import Clock
     from feed import Feed
+    from settings import Refused
     from training import Training
     from usage import Usage
 
@@ -140,10 +141,18 @@ def resume(training: Training) -> None:
     if settings.checkpoint_dir is None:
         return
     data = None
-    if group.first and settings.resume:
-        data = checkpoint.newest(settings.checkpoint_dir, print_now)
-    elif group.first:
-        checkpoint.set_aside(settings.checkpoint_dir)
+    if group.first:
+        try:
+            checkpoint.prepare(settings.checkpoint_dir)
+            if settings.resume:
+                data = checkpoint.newest(settings.checkpoint_dir, print_now)
+            else:
+                checkpoint.set_aside(settings.checkpoint_dir)
+        except OSError as error:
+            place = f"--checkpoint-dir {settings.checkpoint_dir} on {group.hostnames[0]}"
+            raise SystemExit(
+                f"{place}: {error}: name a folder that this login can write, or another way to it"
+            ) from error
     data = group.broadcast(data)
     if data is None:
         return
@@ -217,6 +226,8 @@ def run(workload: Workload) -> None:
     )
     try:
         train(workload, settings, group)
+    except Refused as refused:
+        options.refuse(workload, str(refused))
     finally:
         ranks.leave()
     ranks.end()

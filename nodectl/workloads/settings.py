@@ -25,6 +25,10 @@ TUNABLE = (
 )
 
 
+class Refused(SystemExit):
+    """Options that break a rule: they end the program with this text and status 2, as those that cannot be read do."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """One training; `batch` is a micro-batch of one rank, `steps` 0 means that `epochs` decides.

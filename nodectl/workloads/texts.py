@@ -54,7 +54,7 @@ def read(folder: Path | None, length: int, samples: int, seed: int) -> Text:
     if folder is None:
         return Text("synthetic text", made_up(seed), length, samples)
     tokens, files = _of_folder(folder)
-    return Text(f"text of {files} files in {folder}", tokens, length)
+    return Text(f"text of {files} file{'s' if files > 1 else ''} in {folder}", tokens, length)
 
 
 def _of_folder(folder: Path) -> tuple[torch.Tensor, int]:
@@ -74,7 +74,8 @@ def _of_folder(folder: Path) -> tuple[torch.Tensor, int]:
         if data:
             parts += [ranks.to_tensor(data).to(torch.int16), torch.tensor([BETWEEN], dtype=torch.int16)]
     if not parts:
-        raise SystemExit(f"--text {folder}: no file with text below it")
+        what = "no file with text below it" if folder.is_dir() else "no folder of this host"
+        raise SystemExit(f"--text {folder}: {what}: name a folder of files that is on every host")
     return torch.cat(parts), len(parts) // 2
 
 

@@ -12,13 +12,14 @@ from torch.utils.data import DistributedSampler
 if TYPE_CHECKING:
     from nodectl.workloads import dynamic_batch, parallel, ranks
     from nodectl.workloads.feed import Wanted
-    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.settings import Refused, Settings
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import dynamic_batch
     import parallel
     import ranks
     from feed import Wanted
+    from settings import Refused
 
 
 class Training:
@@ -36,7 +37,7 @@ class Training:
         torch.manual_seed(settings.seed + 1 + self.strategy.data_rank)
         trained = len(self.data) - settings.held_out
         if trained < 1:
-            raise SystemExit(f"--held-out {settings.held_out} leaves nothing to train on of {len(self.data)} samples")
+            raise Refused(f"--held-out {settings.held_out} leaves nothing to train on of {len(self.data)} samples")
         self.sampler: DistributedSampler[int] = DistributedSampler(
             range(trained), self.strategy.data_size, self.strategy.data_rank, seed=settings.seed
         )
@@ -164,10 +165,10 @@ class Training:
         ]
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`; SystemExit where it belongs to another model."""
+        """Go on from `state`; Refused where it belongs to another model."""
         own = self.workload.identity(self.settings)
         if state["settings"] != own:
-            raise SystemExit(
+            raise Refused(
                 f"the checkpoint is of another model ({state['settings']}, this one is {own}): "
                 "choose another --checkpoint-dir, or --no-resume to set it aside"
             )
@@ -203,14 +204,14 @@ def _agree(group: ranks.Ranks, data: Data) -> None:
 
 
 def pick_precision(wanted: str, device: torch.device) -> str:
-    """The precision to compute in; SystemExit where the device lacks it."""
+    """The precision to compute in; Refused where the device lacks it."""
     if device.type == "cpu":
         if wanted == "fp16":
-            raise SystemExit("--precision fp16 needs a GPU; bf16 and fp32 work on a CPU")
+            raise Refused("--precision fp16 needs a GPU; bf16 and fp32 work on a CPU")
         return {"auto": "fp32", "tf32": "fp32"}.get(wanted, wanted)
     bf16 = torch.cuda.is_bf16_supported()
     if wanted == "bf16" and not bf16:
-        raise SystemExit(f"{torch.cuda.get_device_name(device)} has no bf16: use --precision fp16")
+        raise Refused(f"{torch.cuda.get_device_name(device)} has no bf16: use --precision fp16")
     chosen = ("bf16" if bf16 else "fp16") if wanted == "auto" else wanted
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = chosen == "tf32"
     return chosen

@@ -15,12 +15,13 @@ import torch
 
 if TYPE_CHECKING:
     from nodectl.workloads import ds_config, parallel, ranks
-    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.settings import Refused, Settings
     from nodectl.workloads.workload import Batch, Workload
 else:  # on a node these files lie in one folder, without the package
     import ds_config
     import parallel
     import ranks
+    from settings import Refused
 
 _SCALER = "loss_scaler"
 
@@ -118,7 +119,7 @@ class Zero(parallel.Strategy):
         saved = state.get("zero") or {"stage": 0, "shares": []}
         if (saved["stage"], len(saved["shares"])) != (self.stage, self.group.world_size):
             was = f"ZeRO-{saved['stage']} on {len(saved['shares'])} ranks" if saved["stage"] else "no ZeRO"
-            raise SystemExit(
+            raise Refused(
                 f"the checkpoint is of {was}, this is ZeRO-{self.stage} on {self.group.world_size}, and the shares do"
                 " not fit: choose another --checkpoint-dir, or --no-resume to set it aside"
             )
@@ -132,7 +133,7 @@ class Zero(parallel.Strategy):
 
 
 def configuration(settings: Settings, world_size: int, precision: str) -> dict[str, Any]:
-    """DeepSpeed's configuration for these options, and for --deepspeed where it is given; SystemExit with the rule."""
+    """DeepSpeed's configuration for these options, and for --deepspeed where it is given; Refused with the rule."""
     stage = int(settings.parallel[-1])
     try:
         wanted = ds_config.build(
@@ -149,7 +150,7 @@ def configuration(settings: Settings, world_size: int, precision: str) -> dict[s
             ds_config.check_batch(ds_config.batch_of({**wanted, **file}, world_size))
             wanted = ds_config.agreed(file, wanted)
     except (OSError, ValueError) as error:
-        raise SystemExit(f"--parallel {settings.parallel}: {error}") from error
+        raise Refused(f"--parallel {settings.parallel}: {error}") from error
     del wanted["optimizer"]  # it is made by the same options, and handed over
     return {**wanted, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
 

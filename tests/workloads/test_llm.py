@@ -247,7 +247,7 @@ def test_a_folder_of_files_is_read(told: dict[str, Any]) -> None:
         ("weights", "--pretrained needs --hf"),
         ("cut", "workload llm's own decoder, and of no other model"),
         ("transformers", "--hf some/model needs the package transformers, which this Python lacks"),
-        ("empty", "no file with text below it"),
+        ("empty", "/none: no folder of this host: name a folder of files that is on every host"),
         ("short", "1602 tokens make no sample of 100000"),
     ],
 )

@@ -192,15 +192,19 @@ def test_another_course_is_said(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_that_cannot_be_written_ends_it_with_one_message() -> None:
+def test_a_folder_that_cannot_be_written_ends_it_with_one_message_before_anything_is_computed() -> None:
     done = run("--steps", 2, "--checkpoint-dir", "/proc/nodectl")
-    assert done.returncode != 0 and "make room or choose another --checkpoint-dir" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 1 and "epoch" not in done.stdout
+    assert done.stderr.startswith("--checkpoint-dir /proc/nodectl on ") and "that this login can write" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
-def test_fp16_without_a_gpu_is_refused() -> None:
-    done = run("--precision", "fp16")
-    assert done.returncode != 0 and "needs a GPU" in done.stderr and "Traceback" not in done.stderr
+def test_options_that_break_a_rule_end_it_as_options_that_cannot_be_read() -> None:
+    """Status 2: a job does not begin them anew, and its cause is the rule itself."""
+    for option, value, rule in (("--precision", "fp16", "needs a GPU"), ("--seed", "4294967296", "to 4294967295")):
+        done = run(option, value)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert done.stderr.startswith("transformer: error: ") and rule in done.stderr
 
 
 PARSED = """
@@ -238,7 +242,8 @@ def test_wrong_options_are_refused_and_the_checkpoint_folder_of_a_job_is_the_def
         ("--heads", "5"): "cannot be shared",
         ("--batch", "0"): "whole number from 1",
         ("--steps", "-1"): "whole number from 0",
-        ("--lr", "nan"): "number from 0",
+        ("--lr", "nan"): "no finite number from 0",
+        ("--seed", "1e3"): "'1e3' is no whole number from 0",
         ("--dropout", "1"): "leaves nothing",
         ("--preset",): "expected one argument",
         ("--preset", "article-9"): "invalid choice",
