@@ -119,6 +119,54 @@ def test_a_script_with_a_hook_of_its_own_is_noted_too(run: Any, tmp_path: Path) 
     assert note["chain"][0]["message"] == "KeyError: 'x'"
 
 
+NO_FILES = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+kept = []
+while True:
+    kept.append(open('/dev/null'))
+"""
+
+
+@pytest.mark.parametrize("limit", [80, 1024])
+def test_a_rank_that_has_used_up_its_files_is_written_about(run: Any, tmp_path: Path, limit: int) -> None:
+    run(NO_FILES.format(limit=limit)).communicate(timeout=60)
+    note = notes.read_error(str(tmp_path), 3)
+    assert note is not None
+    assert (note["chain"][0]["type"], note["chain"][0]["errno"]) == ("OSError", 24)
+
+
+def test_the_handle_for_that_is_not_taken_from_a_program_that_uses_its_number(run: Any, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    script = f"""
+import atexit, os
+held = [n for n in map(int, os.listdir('/proc/self/fd')) if 60 <= n < 900]
+own = os.open({str(own)!r}, os.O_WRONLY | os.O_CREAT)
+for n in held: os.dup2(own, n)
+atexit.register(lambda: os.write(held[0], b'here'))
+raise KeyError('x')
+"""
+    run(script).communicate(timeout=60)
+    assert notes.read_error(str(tmp_path), 3) is not None
+    assert own.read_bytes() == b"here"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import os, tempfile\nwith tempfile.TemporaryDirectory() as here: os.chdir(here)\nraise Own('x')",
+        "class Odd(Own):\n    @property\n    def filename(self): raise ValueError\nraise Odd('x')",
+        "import traceback\nodd = lambda *_, **__: 1 / 0\ntraceback.extract_tb = odd\nraise Own('x')",
+        "class Nowhere: __module__ = None\nvalue = Nowhere()\nraise Own('x')",
+    ],
+)
+def test_what_a_part_of_the_note_misses_does_not_take_all_of_it(run: Any, tmp_path: Path, script: str) -> None:
+    run(f"class Own(Exception): pass\n{script}").communicate(timeout=60)
+    note = notes.read_error(str(tmp_path), 3)
+    assert note is not None
+    assert note["chain"][0]["type"] in ("Own", "Odd")
+
+
 def test_the_script_sees_its_environment_as_it_was_and_the_sitecustomize_that_was_hidden(
     run: Any, tmp_path: Path
 ) -> None:

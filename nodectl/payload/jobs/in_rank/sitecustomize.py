@@ -20,6 +20,7 @@ _FLIGHT_BYTES = 1 << 20
 _FULL_BYTES = 1 << 20
 _MOST_PATHS = 20
 _HANDLE = 900  # out of the way of programs that close or reuse low numbers
+_SPARE_HANDLE = 60  # below what a limit of files leaves to any program
 
 
 def _make_way() -> None:
@@ -63,6 +64,7 @@ class _Rank:
         self.noted = False
         if os.path.exists(self.error):
             os.unlink(self.error)  # of a rank that was started before
+        self.spare = -1
         number, handle = self._register()
         _write(self.place + ".json", {"pid": self.pid, "signal": number, "handle": handle})
         self._hook()
@@ -86,12 +88,30 @@ class _Rank:
             os.close(opened)
         except OSError:  # fewer files are allowed
             handle = opened
+        self._keep_spare(handle)
         number = int(signal.SIGRTMAX) - 3
         signal.signal(number, signal.SIG_IGN)  # what a Python that ends goes back to: asked then, it must not die of it
         faulthandler.register(number, file=handle, all_threads=True)
         if not faulthandler.is_enabled():
             faulthandler.enable(file=handle, all_threads=True)
         return number, handle
+
+    def _keep_spare(self, handle: int) -> None:
+        """One more of the stacks' file: given up when a script that has used up all files is to be written about."""
+        import contextlib
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            self.spare = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, _SPARE_HANDLE)
+
+    def _give_spare(self) -> None:
+        """Close it, unless the program has put another file there."""
+        import contextlib
+
+        spare, self.spare = self.spare, -1
+        with contextlib.suppress(OSError):
+            if spare >= 0 and os.path.samestat(os.fstat(spare), os.stat(self.place + ".stacks")):
+                os.close(spare)
 
     def _hook(self) -> None:
         import atexit
@@ -118,6 +138,7 @@ class _Rank:
         self.noted = True
         import contextlib
 
+        self._give_spare()
         with contextlib.suppress(Exception):
             _note(value, self.error)
 
@@ -125,20 +146,30 @@ class _Rank:
 def _note(value: BaseException, path: str) -> None:
     import time
     import traceback
+    from functools import partial
 
     at = time.monotonic()
-    text = _bounded("".join(traceback.format_exception(type(value), value, value.__traceback__)), _TEXT_CHARS)
+    lines = _or(lambda: traceback.format_exception(type(value), value, value.__traceback__), [])
+    text = _bounded("".join(lines), _TEXT_CHARS)
     note: Dict[str, Any] = {
         "monotonic_s": at,
-        "chain": [_link(each, role) for each, role in _chain(value)],
+        "chain": [_or(partial(_link, each, role), _bare(each, role)) for each, role in _chain(value)],
         "text": text,
-        "full": _full_disks(value),
+        "full": _or(lambda: _full_disks(value), []),
     }
     _write(path, note)
-    _write_torchruns(value, text)
+    _or(lambda: _write_torchruns(value, text), None)
     flight = _flight_recorder()
     if flight is not None:
         _write(path, {**note, "flight": flight})
+
+
+def _or(ask: Callable[[], Any], otherwise: Any) -> Any:
+    """What it gives, or `otherwise`: the place where a script died may lack what a part of the note asks for."""
+    try:
+        return ask()
+    except Exception:
+        return otherwise
 
 
 def _bounded(text: str, most: int) -> str:
@@ -173,6 +204,11 @@ def _parts(value: Any) -> List[BaseException]:
     return [leaf for part in value.exceptions for leaf in _parts(part) or [part]] if isinstance(value, group) else []
 
 
+def _bare(value: BaseException, role: str) -> Dict[str, Any]:
+    """A link of an exception that cannot be written out: its own code fails."""
+    return {"type": type(value).__name__, "message": type(value).__name__, "role": role, "errno": None, "frames": []}
+
+
 def _link(value: BaseException, role: str) -> Dict[str, Any]:
     import traceback
 
@@ -194,9 +230,10 @@ def _full_disks(value: BaseException) -> List[str]:
     """Folders whose file system has no room left at this moment."""
     import tempfile
 
-    places = [os.getcwd(), tempfile.gettempdir(), "/dev/shm", os.environ.get("NODECTL_CHECKPOINT_DIR", "")]  # noqa: S108
+    here = _or(os.getcwd, "")  # a folder that is gone
+    places = [here, _or(tempfile.gettempdir, ""), "/dev/shm", os.environ.get("NODECTL_CHECKPOINT_DIR", "")]  # noqa: S108
     names = [getattr(value, "filename", None), getattr(value, "filename2", None), *_paths_in_hand(value)]
-    places += [os.path.dirname(os.path.abspath(name)) for name in names if isinstance(name, str)]
+    places += [os.path.dirname(os.path.join(here, name)) for name in names if isinstance(name, str)]
     return [place for place in dict.fromkeys(places) if place and _is_full(place)]
 
 
