@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import multiprocessing
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,3 +76,50 @@ def test_a_semaphore_of_another_program_of_the_login_stays() -> None:
     shared_memory.remove({segment for segment in shared_memory.present() if segment[0] == name})
     shared_memory.remove_forsaken(set())
     assert Path(f"/dev/shm/{name}").exists()
+
+
+MAKER = """
+import sys, multiprocessing.shared_memory
+print('up', flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "left"),
+    [([sys.executable, "-c", MAKER], {"psm_handed_on", "sem.mp-a"}), (["sh", "-c", "echo up; cat"], set())],
+)
+def test_what_a_living_program_may_have_made_stays_also_while_nobody_has_it_mapped(
+    shm: Path, monkeypatch: pytest.MonkeyPatch, program: list[str], left: set[str]
+) -> None:
+    """Its name is on its way from one process to the next."""
+    for name in ("psm_handed_on", "sem.mp-a", "nccl-killed"):
+        (shm / name).touch()
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin and other.stdout
+        other.stdout.readline()
+        monkeypatch.setattr(shared_memory, "all_pids", lambda: [os.getpid(), other.pid])
+        Containment.recorded("job", {"segments": []}).remove()
+        other.stdin.close()
+    assert {path.name for path in shm.iterdir()} == left
+
+
+def test_a_rank_that_used_anothers_segment_does_not_take_it_along(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shm / "psm_of_a_server").write_bytes(bytes(mmap.PAGESIZE))
+    held = Containment.recorded("job", {"segments": sorted(shared_memory.present())})
+    (shm / "psm_own").write_bytes(bytes(mmap.PAGESIZE))
+    monkeypatch.setattr(Containment, "members", lambda _: {os.getpid()})
+    with contextlib.ExitStack() as mapped:
+        for name in ("psm_of_a_server", "psm_own"):
+            file = mapped.enter_context((shm / name).open("r+b"))
+            mapped.enter_context(mmap.mmap(file.fileno(), mmap.PAGESIZE))
+        assert {name for name, _ in held.mapped()} == {"psm_own"}
+
+
+def test_what_came_after_the_jobs_end_is_none_of_it(shm: Path) -> None:
+    """`jobs clean` of an old job, or a late `jobs stop`."""
+    (shm / "psm_later").touch()
+    Containment.recorded("job", {"segments": []}).remove(time.time() - 60)
+    assert (shm / "psm_later").exists()
+    Containment.recorded("job", {"segments": []}).remove(time.time())
+    assert not (shm / "psm_later").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -13,6 +14,7 @@ from .process import all_pids, below, descendants, is_alive, read_environ, read_
 MARKER = "NODECTL_JOB_ID"
 KILL_ROUND_S = 0.005
 _QUIET_WALKS = 3
+_LEFT_S = 5.0  # from the end of a job's ranks to that of the last of what they left
 _ENGINE_S = 5.0  # for an engine to end its container
 
 
@@ -123,12 +125,20 @@ class Containment:
             time.sleep(KILL_ROUND_S)
         return not self.members()
 
-    def remove(self) -> None:
-        """Remove the job's cgroup, which must be empty, and shared memory that the job has left to nobody."""
+    def mapped(self) -> Set[shared_memory.Segment]:
+        """What its processes have mapped, without what was there before the job: that is another program's."""
+        return shared_memory.mapped_by(self.members()) - (self.segments or set())
+
+    def remove(self, ended_at: Optional[float] = None) -> None:
+        """Remove the job's cgroup, which must be empty, and shared memory that the job has left to nobody.
+
+        What was made well after the job's end, where that is known, is none of it.
+        """
         if self.group:
             cgroup.remove(self.group)
         if self.segments is not None:
-            shared_memory.remove_forsaken(self.segments)
+            made_by_s = math.inf if ended_at is None else ended_at + _LEFT_S
+            shared_memory.remove_forsaken(self.segments, made_by_s)
 
 
 class Killing:

@@ -319,10 +319,16 @@ def _clean(job: JobFolder) -> Row:
     removed = not row["alive"] and row["processes"] == 0 and row["state"]["state"] != "unreadable"
     problem = row["problem"]
     if removed:
-        Containment.recorded(job.id, row["state"].get("containment", {})).remove()
+        state = row["state"]
+        Containment.recorded(job.id, state.get("containment", {})).remove(_ended_at(state))
         problem = job.remove()
         removed = not problem
     return {"id": job.id, "removed": removed, "problem": "" if removed else problem}
+
+
+def _ended_at(state: Dict[str, Any]) -> Optional[float]:
+    """By the clock, where the job's end wrote it; a state that had to be told anew does not know."""
+    return state.get("ended_at") if state["final"] and "repaired" not in state else None
 
 
 def _clean_payloads() -> None:
@@ -411,7 +417,7 @@ def _force(job: JobFolder) -> Row:
         state = found  # how it ended is known: by this
     if state.get("containment"):
         containment.kill(_FORCE_S)
-        containment.remove()
+        containment.remove(_ended_at(state))
     if not state["final"] or state["state"] == "received":
         state = {**state, "state": "stopped", "final": True, "ended_at": time.time()}
         with contextlib.suppress(OSError):

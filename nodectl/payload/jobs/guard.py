@@ -169,7 +169,7 @@ class _Watch:
         os._exit(0)
 
     def _kill_all(self) -> None:
-        segments = shared_memory.mapped_by(self._containment.members())
+        segments = self._containment.mapped()
         self._containment.kill(_END_S, self._reap)
         shared_memory.remove(segments)
 

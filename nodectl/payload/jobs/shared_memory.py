@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 from typing import Iterable, Iterator, Set, Tuple
@@ -11,17 +12,22 @@ from ..common.patterns import lazily
 from .process import all_pids
 
 _FOLDER = "/dev/shm/"  # noqa: S108 - looked at, never written to
-# what libraries name so holds messages; a file of the user's own there is data, which may be meant to stay
-_MADE_BY_LIBRARIES = (
-    "nccl-",
-    "torch_",
-    "psm_",
-    "sem.mp-",
-    "sem.loky-",
-    "cuda.shm.",
-    "vader_segment.",
-    "__KMP_REGISTERED",
-)
+_OF_PYTHON = ("/_posixshmem.", "/_multiprocessing.")
+# what libraries name so holds messages; a file of the user's own there is data, which may be meant to stay.
+# With it: what a process that can make such segments has loaded
+_MADE_BY_LIBRARIES = {
+    "nccl-": ("/libnccl", "/librccl", "/libtorch_cuda", "/libtorch_hip"),
+    "torch_": ("/libtorch",),
+    "psm_": _OF_PYTHON,
+    "sem.mp-": _OF_PYTHON,
+    "sem.loky-": _OF_PYTHON,
+    "cuda.shm.": ("/libcuda.",),
+    "vader_segment.": ("/libmpi", "/libopen-pal"),
+    "__KMP_REGISTERED": ("/libiomp", "/libomp"),
+}
+_PREFIXES = tuple(_MADE_BY_LIBRARIES)
+# Python with its modules built in (of conda, of uv) loads none from this folder, and may have them all
+_PYTHON, _MODULES = lazily(r"/(lib)?python[\d.]*(\.so[\d.]*)?$", re.MULTILINE), "/lib-dynload/"
 _MAPPED = lazily(r"^\S+ \S+ \S+ [0-9a-f]+:[0-9a-f]+ (\d+) +/dev/shm/([^/\n]+)$", re.MULTILINE)
 
 Segment = Tuple[str, int]
@@ -33,42 +39,63 @@ def mapped_by(pids: Iterable[int]) -> Set[Segment]:
     By inode: who made a semaphore has it mapped by the name of a temporary file, which is gone.
     """
     inodes = {inode for pid in pids for inode in _mapped(pid)}
-    return {(name, inode) for name, inode, _ in _segments() if inode in inodes}
+    return {(name, inode) for name, stat in _segments() if (inode := stat.st_ino) in inodes}
+
+
+def _maps(pid: int) -> str:
+    """What the process has mapped; empty where it is gone, or another login's."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _mapped(pid: int) -> Iterator[int]:
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read()
-    except OSError:
-        return
+    text = _maps(pid)
     if _FOLDER in text:
         yield from (int(inode) for inode, _ in _MAPPED.findall(text))
 
 
-def _segments() -> Iterator[Tuple[str, int, int]]:
-    """Name, inode and owner of each of a library's making."""
+def _segments() -> Iterator[Tuple[str, os.stat_result]]:
+    """Each of a library's making."""
     with contextlib.suppress(OSError):  # a machine without /dev/shm
         for entry in os.scandir(_FOLDER):
-            if entry.name.startswith(_MADE_BY_LIBRARIES):
+            if entry.name.startswith(_PREFIXES):
                 with contextlib.suppress(FileNotFoundError):
-                    stat = entry.stat(follow_symlinks=False)
-                    yield entry.name, stat.st_ino, stat.st_uid
+                    yield entry.name, entry.stat(follow_symlinks=False)
 
 
-def present() -> Set[Segment]:
-    """All segments of a library's making that this login has there now."""
-    return {(name, inode) for name, inode, owner in _segments() if owner == os.geteuid()}
+def present(made_by_s: float = math.inf) -> Set[Segment]:
+    """All segments of a library's making that this login has there now, if made by this time of the clock."""
+    return {
+        (name, stat.st_ino) for name, stat in _segments() if stat.st_uid == os.geteuid() and stat.st_ctime <= made_by_s
+    }
 
 
-def remove_forsaken(before: Set[Segment]) -> None:
-    """Remove what came since and nobody has mapped, as of a rank that was killed alone.
+def remove_forsaken(before: Set[Segment], made_by_s: float = math.inf) -> None:
+    """Remove what came since, to a time of the clock, and nobody has mapped, as of a rank that was killed alone.
 
-    Not while anybody works with such segments: between two that hand one on, nobody has it mapped for a moment.
+    Not while anybody works with such segments, or could: between two that hand one on nobody has it mapped.
     """
-    came = present() - before
+    came = present(made_by_s) - before
     if came and not mapped_by(all_pids()):
-        _unlink(came)
+        makers = _at_work()
+        _unlink(segment for segment in came if not segment[0].startswith(makers))
+
+
+def _at_work() -> Tuple[str, ...]:
+    """The kinds of segments, by the beginnings of their names, that living programs can make."""
+    kinds: Set[str] = set()
+    for pid in all_pids():
+        text = _maps(pid) if pid != os.getpid() else ""
+        kinds |= {kind for kind, loaded in _MADE_BY_LIBRARIES.items() if _can_make(text, loaded)}
+    return tuple(kinds)
+
+
+def _can_make(text: str, loaded: Tuple[str, ...]) -> bool:
+    is_built_in = loaded is _OF_PYTHON and _MODULES not in text and _PYTHON.search(text) is not None
+    return is_built_in or any(word in text for word in loaded)
 
 
 def remove(segments: Set[Segment]) -> None:

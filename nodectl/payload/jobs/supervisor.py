@@ -384,7 +384,7 @@ class Supervisor:
 
     def _find_segments(self) -> News:
         """On the clerk's thread: which shared memory would stay behind."""
-        found = shared_memory.mapped_by(self.containment.members())
+        found = self.containment.mapped()
         return lambda: self._take_segments(found)
 
     def _take_segments(self, found: Set[shared_memory.Segment]) -> None:
