@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from statistics import median
+from time import monotonic
 
 from nodectl.articles.claims import figures
 from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
@@ -35,6 +37,8 @@ _LOOK_S, _SLACK_S = 60.0, 600.0
 # importing pandas, making the files
 _START_S = 6.0
 ROWS, WORKERS = 100_000, (1, 2, 4, 8)
+# without a budget: a table is to take minutes also on machines that have other work, or hold many of the hosts
+_USUAL_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +93,22 @@ def run_preprocess(transport: Transport, hosts: Sequence[Host], options: Preproc
     if not ready:
         return ProbeResult(findings=tuple(findings))
     in_turn, many = turns(ready, options.forks), len(MODES) * len(cases(options.workers))
+    asked = options
     options, amount = fit(PROBE, options, cost_s=lambda amount: in_turn * _cost_s(amount, many))
     cost_s = in_turn * _cost_s(amount, many)
     note(
         f"{NAME}: {counted(len(ready), 'host')}, {in_turn} in turn, {counted(many, 'pool')} each, "
         f"{time_text(cost_s)} or more{given_up(options)}"
     )
+    left_s = _USUAL_S if asked.repetitions is None else inf
+    if options.ends_at is not None:
+        left_s = options.ends_at - monotonic()
+
+    def measure(one: _Ready) -> ProbeResult:
+        return _measure(transport, one, options, amount, left_s / in_turn - _START_S, note)
+
     pace = Pace(NAME, in_turn, note)
-    result = by_machine(transport, ready, lambda one: _measure(transport, one, options, amount), options.forks, pace)
+    result = by_machine(transport, ready, measure, options.forks, pace)
     return marked(ProbeResult(result.measurements, (*findings, *result.findings)), options)
 
 
@@ -119,10 +131,14 @@ def _ready(host: Host, answer: Event) -> _Ready | Finding:
     return host_finding(NAME, host.name, Status.UNKNOWN, f"no {' and no '.join(missing)} in {venv_of(host)}", remedy)
 
 
-def _measure(transport: Transport, ready: _Ready, options: PreprocessOptions, amount: Amount) -> ProbeResult:
+def _measure(
+    transport: Transport, ready: _Ready, options: PreprocessOptions, amount: Amount, share_s: float, note: Note
+) -> ProbeResult:
+    """All cases on one host, once at least, and in `share_s` as often as was asked."""
     wanted = cases(options.workers)
     texts = [f"{mode}:{case.files}:{case.workers}" for case in wanted for mode in MODES]
-    args = ["measure", f"--rows={options.rows}", f"--repetitions={amount.repetitions}", *texts]
+    limits = [f"--repetitions={amount.repetitions}", f"--seconds={max(0.0, share_s):.0f}"]
+    args = ["measure", f"--rows={options.rows}", *limits, *texts]
     deadline_s = _cost_s(amount, len(texts)) + _SLACK_S
     done, events = run_program(transport, ready.host, _MODULE, args, timeout_s=deadline_s, python=_python(ready.host))
     taken: dict[tuple[str, Case], list[float]] = {}
@@ -133,11 +149,15 @@ def _measure(transport: Transport, ready: _Ready, options: PreprocessOptions, am
         **{name: value for event in events.of("files")[:1] for name, value in event.items() if name == "columns"},
         **{name: ready.has[name] for name in ("cpus", "cpu", "pandas", "pyarrow")},
     }
+    rounds = amount.repetitions
+    if done.ok and taken and (rounds := max(map(len, taken.values()))) < amount.repetitions:
+        counts = f"{rounds} of {counted(amount.repetitions, 'repetition')}"
+        note(f"{NAME}: {ready.host.name}: {counts}: more would take longer than its share of {time_text(share_s)}")
     # a case of which one repetition is missing has been measured less often than the others
     measurements = tuple(
         _measurement(ready.host, mode, case, seconds, shared)
         for (mode, case), seconds in taken.items()
-        if len(seconds) == amount.repetitions
+        if len(seconds) == rounds
     )
     if done.ok and len(measurements) == len(texts):
         return ProbeResult(measurements)

@@ -42,7 +42,7 @@ def answers(host: str, module: str, args: Sequence[str]) -> Answer:
     rounds = int(args[2].partition("=")[2])
     events: list[dict[str, Any]] = [{"event": "files", "files": 8, "bytes": 10, "columns": 40}]
     for number in range(rounds):
-        for text in args[3:]:
+        for text in args[4:]:
             mode, files, workers = text.split(":")
             at_once = min(int(files), int(workers), BUSY[mode])
             seconds = FILE_S[mode] * int(files) / at_once * (1 + 0.01 * number)
@@ -71,7 +71,8 @@ def test_128_workers_win_nothing_over_32(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not result.findings
     assert len(result.measurements) == 2 * 2 * 6
     _, _, args = fleet.asked[-1]
-    assert args[:3] == ("measure", "--rows=100000", "--repetitions=3")
+    # the two hosts are two machines: each has all of the time
+    assert args[:4] == ("measure", "--rows=100000", "--repetitions=3", "--seconds=294")
     first = result.measurements[0]
     assert first.value == pytest.approx(10 / 1.01) and first.unit == "files/s"
     document: Any = preprocess_document(result)
@@ -91,6 +92,25 @@ def test_128_workers_win_nothing_over_32(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "node[01-02]: 128 processors, AMD EPYC 7763" in table
     lines = preprocess_lines(result.measurements)
     assert {len(line) for line in lines} == {len(lines[0])} and len(lines) == 1 + 24 + 4 * 2
+
+
+def test_hosts_of_one_machine_share_the_time_and_do_what_fits_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(host: str, module: str, args: Sequence[str]) -> Answer:
+        if args[0] == "look":
+            return Answer([{**READY, "machine": "one"}])
+        return answers(host, module, [*args[:2], "--repetitions=2", *args[3:]])
+
+    fleet = play(monkeypatch, slow)
+    notes: list[str] = []
+    result = run_preprocess(fleet, HOSTS[:2], PreprocessOptions(), notes.append)
+    assert [args[3] for _, _, args in fleet.asked if args[0] == "measure"] == ["--seconds=144"] * 2
+    assert not result.findings and {each.conditions["repetitions"] for each in result.measurements} == {2}
+    assert "preprocess: node01: 2 of 3 repetitions: more would take longer than its share of 2 min 20 s" in notes
+
+
+def test_repetitions_that_were_asked_for_have_all_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, _ = measured(monkeypatch, repetitions=4)
+    assert fleet.asked[-1][2][2:4] == ("--repetitions=4", "--seconds=inf")
 
 
 def test_a_budget_cuts_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,10 @@ def test_all_pools_and_an_end_by_a_signal(python: str, tmp_path: Path) -> None:
     assert [f"{each['mode']}:{each['files']}:{each['workers']}" for each in timed] == CASES * 2
     assert all(each["seconds"] > 0 for each in timed)
     assert list(tmp_path.iterdir()) == []
+    # however little time there is, every case is timed once
+    argv[argv.index("--repetitions=2")] = "--repetitions=1000"
+    done = subprocess.run([*argv, "--seconds=0"], env=env(tmp_path), capture_output=True, text=True, check=False)
+    assert [event["event"] for event in events(done.stdout)] == ["files", *["timed"] * len(CASES)]
     long = [python, *RUN, "measure", "--rows=500", "--repetitions=1000", *CASES]
     with subprocess.Popen(long, env=env(tmp_path), stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None and running.stdout.read(1)

@@ -131,7 +131,10 @@ def look(_: argparse.Namespace) -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Every case in turn, so often as was asked: what drifts touches all of them alike."""
+    """Every case in turn, so often as was asked: what drifts touches all of them alike.
+
+    A round that would end after `seconds` is not begun, but for the first.
+    """
     program.end_by_signals()
     cases = [
         Case(mode, int(files), int(workers)) for mode, files, workers in (each.split(":") for each in options.cases)
@@ -146,7 +149,11 @@ def measure(options: argparse.Namespace) -> None:
         # also the warm-up: imports, and the files in the page cache
         expected = [checksum(preprocess(text)) for text in texts]
         say(event="files", files=most, bytes=sum(path.stat().st_size for path in paths), columns=COLUMNS)
-        for _ in range(options.repetitions):
+        began = time.monotonic()
+        for done in range(options.repetitions):
+            passed = time.monotonic() - began
+            if done and passed * (1 + 1 / done) > options.seconds:
+                break
             for case in cases:
                 say(
                     event="timed",
@@ -162,5 +169,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser, (_, measuring) = program.commands(look, measure)
     measuring.add_argument("--rows", type=int, required=True, help="of a file")
     measuring.add_argument("--repetitions", type=int, required=True)
+    measuring.add_argument("--seconds", type=float, default=math.inf, help="for all repetitions")
     measuring.add_argument("cases", nargs="+", help="MODE:FILES:WORKERS")
     return program.run(parser, argv, MemoryError)
