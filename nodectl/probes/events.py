@@ -1,5 +1,6 @@
 """Payload programs on hosts, and the frames in which they speak, read while they run."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,9 @@ from nodectl.transport.base import Transport
 from nodectl.transport.payload import run_payload
 
 Event = dict[str, Any]
+# as shells tell of a signal in an exit status
+_SIGNALLED = 128
+_REMEDIES = {signal.SIGKILL: "the kernel does so where memory is short: see its log there"}
 
 
 class Events:
@@ -145,4 +149,11 @@ def failure(done: CommandResult, events: Events) -> tuple[str, str]:
         return str(errors[0].get("text")), str(errors[0].get("remedy", ""))
     if done.outcome is not Outcome.RAN:
         return done.error or str(done.outcome), done.remedy
-    return events.cut() or events.complaint() or done.error or f"exit status {done.exit_status}", done.remedy
+    complaint = events.cut() or events.complaint()
+    try:
+        number = signal.Signals((done.exit_status or 0) - _SIGNALLED)
+    except ValueError:
+        return complaint or done.error or f"exit status {done.exit_status}", done.remedy
+    # what it printed last need not be why, but a program that ends itself says it there
+    said = f": {complaint}" if complaint and number is not signal.SIGKILL else ""
+    return f"was ended by {number.name}{said}", done.remedy or _REMEDIES.get(number, "")

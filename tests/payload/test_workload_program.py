@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -58,3 +59,15 @@ def test_a_refusal_is_told_in_its_own_words(argument: str, said: str) -> None:
     assert done.returncode != 0
     errors = [event["text"] for event in events if event.get("refused")] or done.stderr.splitlines()[-1:]
     assert said in errors[0]
+
+
+def test_a_rank_that_was_killed_is_told_by_its_signal() -> None:
+    given = {"rank-base": 0, "nproc": 2, "world-size": 2, "master-addr": "127.0.0.1", "master-port": 1,
+             "backend": "gloo", "timeout": 60, "program": "dies", "arguments": "[]"}  # fmt: skip
+    program = "import os, time\nif os.environ['LOCAL_RANK'] == '1': os.kill(os.getpid(), 9)\ntime.sleep(60)\n"
+    argv = [sys.executable, str(payload_dir() / "run.py"), "articles.workload"]
+    argv += [f"--{name}={value}" for name, value in given.items()]
+    done = subprocess.run(argv, input=json.dumps({"dies": program}), capture_output=True, text=True, check=False)
+    events = [json.loads(text) for text in texts(done.stdout)]
+    assert done.returncode and [event["event"] for event in events] == ["started", "error"]
+    assert events[-1]["text"] == "local rank 1 was ended by SIGKILL" and "memory" in events[-1]["remedy"]

@@ -84,7 +84,10 @@ def _run(options: argparse.Namespace, run_rank: Callable[[argparse.Namespace, Di
     if options.local_rank < 0:
         say(event="started", pid=os.getpid())
         if options.nproc > 1:
-            return host_ranks.spawn(options.nproc, given)[0]
+            status, ended_by = host_ranks.spawn(options.nproc, given)
+            if ended_by:
+                say(event="error", text=ended_by.text, remedy=ended_by.remedy, peer=ended_by.peer)
+            return status
         options.local_rank = 0
     try:
         run_rank(options, json.loads(given))
