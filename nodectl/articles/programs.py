@@ -11,6 +11,7 @@ from typing import Any
 from nodectl.articles.gangs import device_of, failure_of, member, with_torch
 from nodectl.articles.training import modules
 from nodectl.common.counting import counted
+from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
@@ -160,7 +161,10 @@ class Runs:
 
 
 def run_plan(transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, note: Note, plan: Plan) -> Runs:
-    """Every setting of the plan; nothing where one host cannot take part, for the others would be another fleet."""
+    """Every setting of the plan; nothing where one host cannot take part, for the others would be another fleet.
+
+    UsageError where the plan has nothing that can be run.
+    """
     ready, findings = with_torch(transport, hosts, NAME, options)
     if len(ready) < len(hosts):
         actual = "not measured: another host cannot take part"
@@ -168,6 +172,9 @@ def run_plan(transport: Transport, hosts: Sequence[Host], options: WorkloadOptio
         return Runs(result=ProbeResult(findings=tuple(findings)))
     device = device_of(ready)
     settings = plan(ready, device)
+    if all(setting.refused for setting in settings):
+        reasons = "; ".join(f"{setting.label}: {setting.refused}" for setting in settings)
+        raise UsageError(f"nothing can be run: {reasons}", "take other devices")
     note(f"{options.program}: {counted(len(settings), 'setting')} on {counted(len(ready), 'host')}, {device}")
     outcomes = run_all(transport, ready, settings, device, options, note)
     measurements = tuple(_measurement(told, hosts) for told in outcomes if told[-1].summary is not None)

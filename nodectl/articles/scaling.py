@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
@@ -68,11 +68,13 @@ def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Se
     for name, figure in rows.items():
         count, batch, accumulation = (int(figure.conditions[key]) for key in ("devices", "batch", "accumulation"))
         label, parallel = f"article {figure.article}: {name}", wish.parallel[0] if count > 1 else "single"
-        if batch % count:
+        # a model that is cut over all devices has one batch, not one on each
+        copies = 1 if parallel in _CUTS else count
+        if batch % copies:
             why = f"a batch of {batch} is no multiple of {count} devices"
             settings.append(Setting(label, (), (), count, refused=why))
             continue
-        arguments = _arguments(wish, device, parallel, batch=batch // count, accumulation=accumulation)
+        arguments = _arguments(wish, device, parallel, batch=batch // copies, accumulation=accumulation)
         arguments = (*arguments, *_cut(parallel, count))
         settings.append(_setting(label, count, arguments, ready, device))
     return settings
@@ -166,6 +168,7 @@ def _claimed(command: str, program: str) -> list[Figure]:
 class Row:
     """One setting: medians over its repetitions; `why` is what stands in the place of figures or of the efficiency.
 
+    `wait_percent` is of a step, for data; `sent_mb` is what all hosts' interfaces sent in a step.
     `speed_up` and `efficiency` are against `baseline`, the fewest devices at the same batch a device and accumulation.
     """
 
@@ -177,6 +180,9 @@ class Row:
     step_ms: float | None = None
     memory_gb: float | None = None
     gpu_use_percent: float | None = None
+    mfu_percent: float | None = None
+    wait_percent: float | None = None
+    sent_mb: float | None = None
     batch: float | None = None
     accumulation: int | None = None
     parallel: str = ""
@@ -186,6 +192,7 @@ class Row:
     speed_up: float | None = None
     efficiency: float | None = None
     baseline: int | None = None
+    is_baseline: bool = False
     beside: dict[str, Comparable] = field(default_factory=dict)
     summaries: tuple[Any, ...] = ()
 
@@ -225,8 +232,8 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
     runs = [of_summary(summary) for summary in summaries]
     first, rates = runs[0].conditions, [rate_of(summary)[0] for summary in summaries]
     memory = [summary["peak_memory_bytes"] / 1e9 for summary in summaries if summary.get("peak_memory_bytes")]
-    uses = [run.gpu_use_percent for run in runs if run.gpu_use_percent is not None]
-    steps = [1e3 * run.step_s for run in runs if run.step_s is not None]
+    uses = [run.gpu_use_percent for run in runs]
+    steps = [None if run.step_s is None else 1e3 * run.step_s for run in runs]
     batch, accumulation = first.get("batch"), summaries[0].get("accumulation")
     cuts = [
         name for name, option in _CUTS.items() if any(text.startswith(f"--{option}=") for text in setting.arguments)
@@ -237,9 +244,12 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
         rate=median(rates),
         unit=rate_of(summaries[0])[1],
         off=spread(rates, median(rates)),
-        step_ms=median(steps) if steps else None,
+        step_ms=_median(steps),
         memory_gb=max(memory) if memory else None,
-        gpu_use_percent=median(uses) if uses else None,
+        gpu_use_percent=_median(uses),
+        mfu_percent=_median(_each(summaries, "mfu", 100)),
+        wait_percent=_median(_each(summaries, "data_wait_share", 100)),
+        sent_mb=_median(_each(summaries, "net_bytes_per_step", 1e-6)),
         batch=batch if isinstance(batch, int | float) else None,
         accumulation=accumulation if isinstance(accumulation, int) else None,
         parallel=parallel,
@@ -248,6 +258,17 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
         conditions={**first, "devices": setting.devices, "mode": setting.label, "parallel": parallel},
         summaries=tuple(summaries),
     )
+
+
+def _each(summaries: Sequence[Mapping[str, Any]], name: str, factor: float) -> list[float | None]:
+    values = [summary.get(name) for summary in summaries]
+    return [factor * value if isinstance(value, int | float) else None for value in values]
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    """Of those that are known."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
@@ -263,7 +284,7 @@ def _against(row: Row, base: Row | None, fewest: Row | None) -> Row:
     if row is base and row.setting.devices > fewest.setting.devices:
         return replace(row, why=f"no efficiency: {_per_device(row)}, fewer devices had {_per_device(fewest)}")
     speed_up = row.rate / base.rate
-    changed = replace(row, speed_up=speed_up, baseline=base.setting.devices)
+    changed = replace(row, speed_up=speed_up, baseline=base.setting.devices, is_baseline=row is base)
     if row.a_device != base.a_device:
         return replace(changed, why=f"no efficiency: {_per_device(row)}, the baseline had {_per_device(base)}")
     efficiency = speed_up * base.setting.devices / row.setting.devices
@@ -283,6 +304,17 @@ def _with_article(row: Row, command: str, program: str) -> Row:
     beside = {
         column: nearest([figure for figure in claimed if figure.column == column], ours)
         for column in dict.fromkeys(figure.column for figure in claimed)
-        if row.figures.get(column) is not None
+        # a baseline is once as fast as itself, which nobody has measured
+        if row.figures.get(column) is not None and not (column == "speed_up" and row.is_baseline)
     }
     return replace(row, beside=beside)
+
+
+def unmeasured(rows: Sequence[Row], command: str, program: str) -> dict[str, list[Figure]]:
+    """The article's figures of columns for which no row has one here."""
+    told = {column for row in rows for column, value in row.figures.items() if value is not None}
+    silent: dict[str, list[Figure]] = {}
+    for figure in _claimed(command, program):
+        if figure.column not in told:
+            silent.setdefault(figure.column, []).append(figure)
+    return silent

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from textwrap import wrap
 
+from nodectl.articles.claims import Figure
 from nodectl.articles.comparing import HEADER, comparable_lines
 from nodectl.articles.programs import Runs
 from nodectl.articles.scaling import Row
 from nodectl.common.units import digits
-from nodectl.report.table import aligned, broken
+from nodectl.report.table import aligned, broken, fitted
 
 
 def scaling_document(runs: Runs, rows: Sequence[Row]) -> dict[str, object]:
@@ -38,6 +40,9 @@ def _row_document(row: Row) -> dict[str, object]:
         "step_ms": row.step_ms,
         "memory_gb": row.memory_gb,
         "gpu_use_percent": row.gpu_use_percent,
+        "mfu_percent": row.mfu_percent,
+        "data_wait_percent": row.wait_percent,
+        "sent_mb_per_step": row.sent_mb,
         "speed_up": row.speed_up,
         "efficiency": row.efficiency,
         "why": row.why or None,
@@ -57,7 +62,14 @@ def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
     for row in rows:
         document = _row_document(row)
         own = [document[name] for name in _LINE]
-        figures = {"rate": (row.rate, row.unit), "memory": (row.memory_gb, "GB"), "gpu_use": (row.gpu_use_percent, "%")}
+        figures = {
+            "rate": (row.rate, row.unit),
+            "memory": (row.memory_gb, "GB"),
+            "gpu_use": (row.gpu_use_percent, "%"),
+            "mfu": (row.mfu_percent, "%"),
+            "data_wait": (row.wait_percent, "%"),
+            "sent": (row.sent_mb, "MB/step"),
+        }
         beside = dict(row.beside)
         if "tokens_s" in beside:
             beside["rate"] = beside.pop("tokens_s")
@@ -70,18 +82,38 @@ def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
     return lines
 
 
-_NAMES = ("", "DEVICES", "NODES", "PARALLEL", "BATCH", "ACC.", "RATE", "STEP ms", "GB A CARD", "GPU USE", "SPEED-UP",
-          "EFFICIENCY", "ARTICLE")  # fmt: skip
+_NAMES = ("", "DEVICES", "NODES", "PARALLEL", "BATCH", "ACC.", "RATE", "STEP ms", "SPEED-UP", "EFFICIENCY", "ARTICLE")
+_RATE = _NAMES.index("RATE")
+# what a step is spent on, and what it needs
+_NEEDS = ("", "WAIT FOR DATA", "SENT", "GB A CARD", "GPU USE", "MFU")
 
 
-def scaling_table(runs: Runs, rows: Sequence[Row], width: int) -> str:
-    """A line for each setting, what stands against its efficiency, and what against comparing it with the article."""
+def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[str, Sequence[Figure]]) -> str:
+    """A line for each setting, what stands against its efficiency, and what against comparing it with the article.
+
+    `silent` are the article's figures of columns that have none here.
+    """
     shown = [_cells(row) for row in rows]
     unit = next((row.unit for row in rows if row.unit), "")
-    units = ("", "", "", "", "of all", "", unit, "", "", "", "", "", "")
-    kept = [place for place in range(len(_NAMES)) if place < 7 or any(row[place] != "-" for row in shown)]
-    table = aligned([[line[place] for place in kept] for line in (_NAMES, units, *shown)])
+    units = ("", "", "", "", "of all", "", unit, *[""] * (len(_NAMES) - _RATE - 1))
+    told = [any(row[place] not in ("", "-") for row in shown) for place in range(len(_NAMES))]
+    kept = [place for place in range(len(_NAMES)) if place <= _RATE or told[place]]
+    cells_shown = [[line[place] for place in kept] for line in (_NAMES, units, *shown)]
+    # the article's words may stand below their line
+    parts = [fitted(cells_shown, width) if kept[-1] == len(_NAMES) - 1 else aligned(cells_shown), ""]
+    needs = [_needs(row) for row in rows if row.rate is not None]
+    spent = [place for place in range(len(_NEEDS)) if any(row[place] != "-" for row in needs)]
+    if len(spent) > 1:
+        parts += [aligned([[line[place] for place in spent] for line in (_NEEDS, *needs)]), ""]
     lines = [f"{row.setting.label}: {row.why}" for row in rows if row.why]
+    absent = [name for place, name in enumerate(_NEEDS) if needs and place not in spent]
+    if absent:
+        lines.append(f"not told here: {', '.join(absent)}{': the device is cpu' if runs.device == 'cpu' else ''}")
+    for column, figures in silent.items():
+        theirs = "; ".join(f"{figure.row} {figure.value:g} {figure.unit}" for figure in figures)
+        lines.append(f"the article's {_COLUMNS[column]}, with nothing here beside: {theirs}")
+    if any(len(row.setting.ranks) > 1 for row in rows):
+        lines.append("what of a step is communication: nodectl launch --trace torch workload:NAME")
     if runs.on_one_machine:
         lines.append("scaled: hosts share this machine's processors, so that efficiency says nothing of a network")
     data = {str(summary.get("data")) for row in rows for summary in row.summaries}
@@ -89,8 +121,9 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int) -> str:
     cells = {
         f"{row.setting.label}, {_COLUMNS[column]}": beside for row in rows for column, beside in row.beside.items()
     }
-    remarks = [piece for line in [*lines, *comparable_lines(cells)] for piece in broken(line, width)]
-    return "\n".join([table, "", *remarks])
+    remarks = [piece for line in lines for piece in wrap(line, width, subsequent_indent="    ")]
+    remarks += [piece for line in comparable_lines(cells) for piece in broken(line, width)]
+    return "\n".join([*parts, *remarks])
 
 
 _COLUMNS = {"tokens_s": "tokens/s", "memory": "GB a card", "speed_up": "speed-up", "gpu_use": "GPU use"}
@@ -109,13 +142,22 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.accumulation or "-"),
         "-" if row.rate is None else f"{digits(row.rate)}{off}",
         _number(row.step_ms),
-        _number(row.memory_gb),
-        "-" if row.gpu_use_percent is None else f"{row.gpu_use_percent:.0f} %",
         "-" if row.speed_up is None else f"{row.speed_up:.2f} x",
         "-" if row.efficiency is None else f"{100 * row.efficiency:.0f} %",
-        ", ".join(theirs) or "-",
+        ", ".join(theirs),
     )
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else digits(value)
+def _needs(row: Row) -> tuple[str, ...]:
+    return (
+        row.setting.label,
+        _number(row.wait_percent, " %"),
+        _number(row.sent_mb, " MB a step"),
+        _number(row.memory_gb),
+        _number(row.gpu_use_percent, " %"),
+        _number(row.mfu_percent, " %"),
+    )
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{digits(value)}{unit}"

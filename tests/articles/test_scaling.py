@@ -8,8 +8,9 @@ import pytest
 
 from nodectl.articles import programs
 from nodectl.articles.programs import Outcome, Runs, Setting, WorkloadOptions, run_plan
-from nodectl.articles.scaling import MODES, SCALING, Row, Wish, plan_for, rows_of
+from nodectl.articles.scaling import MODES, SCALING, Row, Wish, plan_for, rows_of, unmeasured
 from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
+from nodectl.errors import UsageError
 from nodectl.model.status import Status
 from nodectl.probes.endpoints import Endpoint
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play
@@ -184,7 +185,7 @@ def test_the_articles_figures_stand_beside() -> None:
     # the same device, number, batch and accumulation: only what the article does not tell is left
     assert beside["tokens_s"].because == ("the article does not tell: tokens in a sequence",)
     assert by_label(rows)["2"].beside["tokens_s"].figure.row == "2 GPUs, DP"
-    text = scaling_table(told, rows, 200)
+    text = scaling_table(told, rows, 200, {})
     line = next(line for line in text.splitlines() if line.startswith("1 "))
     assert line.split()[-10:] == ["1", "GPU", "42", "tokens/s,", "1", "GPU", "23.5", "GB", "a", "card"]
     assert "the article does not tell: tokens in a sequence" in text and "trained on a made-up text" in text
@@ -195,6 +196,53 @@ def test_the_articles_figures_stand_beside() -> None:
     document: Any = scaling_document(told, rows)
     assert document["rows"][0]["summaries"][0]["tokens_per_s"] == 42.0
     json.dumps(document)
+
+
+def test_what_is_not_told_here_is_named_with_the_articles_figures() -> None:
+    given: dict[str, Any] = {"device": "cpu", "device_name": "cpu", "gpu_utilisation": None, "peak_memory_bytes": None}
+    told = replace(
+        runs(
+            ("1 device", 1, summary(42.0, **given, data_wait_share=0.25)),
+            ("2 devices", 2, summary(50.0, 2, **given, net_bytes_per_step=3e6)),
+        ),
+        device="cpu",
+    )
+    rows = rows_of(told, SCALING, "llm")
+    silent = unmeasured(rows, SCALING, "llm")
+    assert {name: [figure.value for figure in figures] for name, figures in silent.items()} == {
+        "memory": [23.5, 22.1, 18.7, 20.3]
+    }
+    text = scaling_table(told, rows, 60, silent)
+    assert "not told here: GB A CARD, GPU USE, MFU: the device is cpu" in text
+    assert "1 GPU 23.5 GB a card;" in " ".join(text.split())
+    needs = {line.split("  ")[0]: line for line in text.splitlines() if "WAIT" in line or "MB a step" in line}
+    assert "WAIT FOR DATA" in needs[""] and "3.00 MB a step" in needs["2 devices"]
+    # the article's words are below their lines, not beside them
+    assert "    2 GPUs, DP 78 tokens/s" in text.splitlines()
+    header, *lines = scaling_lines(rows)
+    named = {(line[0], line[header.index("column")]): line[header.index("value")] for line in lines}
+    assert named["1 device", "data_wait"] == 25 and named["2 devices", "sent"] == 3
+
+
+def test_a_baseline_has_no_speed_up_to_hold_against_the_articles() -> None:
+    given: dict[str, Any] = {"workload": "resnet50", "tokens_per_s": None}
+    rows = by_label(
+        rows_of(runs(("1", 1, summary(100, **given)), ("3", 3, summary(270, 3, **given))), SCALING, "resnet50")
+    )
+    assert "speed_up" not in rows["1"].beside and "speed_up" in rows["3"].beside
+
+
+def test_the_articles_batch_is_one_for_a_model_that_is_cut() -> None:
+    settings = planned(SCALING, Wish("llm", ("tensor",)), THREE)
+    assert option(settings["article 4: 2 GPUs, DP"], "batch") == "8"
+    assert not settings["article 4: 3 GPUs, mixed"].refused
+
+
+def test_a_plan_of_nothing_that_can_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = play(monkeypatch, lambda host, module, args: Answer([{**ENDPOINT, "torch": "2.7.0+cpu"}]))
+    plan = plan_for(SCALING, Wish("llm", devices=(9,)))
+    with pytest.raises(UsageError, match="nothing can be run: 9 devices, ddp: there are 2 devices"):
+        run_plan(fleet, HOSTS[:2], WorkloadOptions(program="llm"), note, plan)
 
 
 def test_what_cuts_a_model_is_its_kind_of_parallel_training() -> None:

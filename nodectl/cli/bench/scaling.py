@@ -92,7 +92,7 @@ def _measure(
     devices: tuple[int, ...] = (),
 ) -> None:
     from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
-    from nodectl.articles.scaling import Wish, plan_for, rows_of
+    from nodectl.articles.scaling import Wish, plan_for, rows_of, unmeasured
     from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
 
     wish = Wish(program, parallel, devices, running.batch, running.accumulation, running.steps, running.arguments)
@@ -109,7 +109,8 @@ def _measure(
             runs = run_plan(app.transport, app.hosts, options, note, plan_for(command, wish))
     keep(app, runs.result, None)
     rows = rows_of(runs, command, wish.program)
-    text = scaling_table(runs, rows, terminal_width()) if rows else ""
     findings = (*holds.findings, *runs.result.findings)
+    silent = unmeasured(rows, command, program)
+    text = scaling_table(runs, rows, terminal_width(), silent) if rows else ""
     document = scaling_document(runs, rows)
     finish(app, command.replace(" ", "-"), document, text, scaling_lines(rows), findings)
