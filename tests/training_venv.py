@@ -38,5 +38,7 @@ def training_venv() -> Path:
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
             pytest.skip(f"no DeepSpeed here: {done.stderr.strip()[-300:]}")
+        # PyPI's is for CUDA and cannot be imported; Transformers imports what is there
+        subprocess.run([str(uv), "pip", "uninstall", "--quiet", "--python", argv[5], "torchvision"], check=False)
         made.write_text("\n".join(_WANTED))
     return folder

@@ -67,8 +67,9 @@ def provision(
 
 def _fill_lab_share(hosts: Sequence[Host], roles: Sequence[str]) -> None:
     """The play does the same; done here first, a long download is seen."""
-    from nodectl.provision.outlook import takes_lab_wheels
+    from nodectl.provision.outlook import lab_requirements
     from nodectl.provision.wheels import ensure_lab_share
 
-    if takes_lab_wheels(hosts, roles):
-        ensure_lab_share(note)
+    requirements = lab_requirements(hosts, roles)
+    if requirements:
+        ensure_lab_share(note, requirements)

@@ -146,6 +146,11 @@ _LIMITS = {
 }
 
 
+# torch's words where a library's compiled part is not for it, and where a backend that needs GPUs has none
+_OPERATOR = re.compile(r"operator (\w+)::\w+ does not exist")
+_NCCL_ALONE = re.compile(r"doesn't have NCCL built in|only supported with GPUs, no GPUs found")
+_GLOO = 'without GPUs the backend is gloo: init_process_group("nccl" if torch.cuda.is_available() else "gloo")'
+
 # as payload/jobs/stayed.py says it
 _STAYED = re.compile(r"(.+) did not travel with the code: ")
 
@@ -155,6 +160,14 @@ def _of_stayed(place: str) -> str:
     if PurePosixPath(place).name.startswith(".env"):
         return f"hand its variables over with --env-file, or {back}"
     return f"{back}, or have it on the hosts and name its absolute path (--need sees to it before a start)"
+
+
+def _of_operator(package: str) -> str:
+    without = f"nodectl_overrides: {{stack: {{packages: {{{package}: null}}}}}}"
+    return (
+        f"this {package} is built for another torch (PyPI's is for CUDA): take the one for this torch; a script "
+        f"that does without needs none ({without}, and provision)"
+    )
 
 
 def remedy_of(failure: Failure) -> str:
@@ -167,6 +180,11 @@ def remedy_of(failure: Failure) -> str:
     places = [match[1] for line in failure.evidence if (match := _STAYED.match(line))]
     if places:
         return _of_stayed(places[0])
+    words = "\n".join((failure.message, *failure.evidence))
+    if failure.category == "version_mismatch" and (operator := _OPERATOR.search(words)):
+        return _of_operator(operator[1])
+    if failure.category == "gpu_missing" and _NCCL_ALONE.search(words):
+        return _GLOO
     remedy = CLASSES.get(failure.category, ("", ""))[1]
     if any("RLIMIT_CPU); how much" in line for line in failure.evidence):
         remedy = f"{_LIMITS[137]}; or {remedy}"

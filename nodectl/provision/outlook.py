@@ -54,23 +54,27 @@ def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
     return chosen
 
 
-def takes_lab_wheels(hosts: Sequence[Host], roles: Sequence[str]) -> bool:
-    """Whether a host is to get Python or PyTorch from the lab's share; what its profiles refuse, the playbook says."""
+def lab_requirements(hosts: Sequence[Host], roles: Sequence[str]) -> list[tuple[str, ...]]:
+    """What hosts are to get from the lab's share, each set once; none without Python's or PyTorch's role.
+
+    What a host's profiles refuse, the playbook says.
+    """
     if not {"python", "pytorch"} & set(roles):
-        return False
-    return any(map(_has_torch, (host for host in hosts if _from_lab_share(host))))
+        return []
+    wanted = (_requirements(host) for host in hosts if _from_lab_share(host))
+    return [each for each in dict.fromkeys(wanted) if each]
 
 
 def _from_lab_share(host: Host) -> bool:
     return str(host.variables.get("nodectl_wheelhouse", "")).startswith(LAB_SHARE)
 
 
-def _has_torch(host: Host) -> bool:
+def _requirements(host: Host) -> tuple[str, ...]:
     try:
         wanted = of_host(host)
     except ProfileError:
-        return False
-    return wanted is not None and wanted.stack.torch is not None
+        return ()
+    return () if wanted is None else wanted.stack.requirements
 
 
 def _words(options: Sequence[str]) -> set[str]:

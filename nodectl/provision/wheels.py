@@ -31,8 +31,11 @@ _DOWNLOAD_S = 3600
 Note = Callable[[str], None]
 
 
-def ensure_lab_share(note: Note) -> Path:
-    """The filled share; downloads what is missing, says what and how much, and keeps it for the next run."""
+def ensure_lab_share(note: Note, others: Iterable[Sequence[str]] = ()) -> Path:
+    """The filled share; downloads what is missing, says what and how much, and keeps it for the next run.
+
+    `others`: requirements of hosts whose stack is not the lab's own; their wheels come too, where there are any.
+    """
     stack = load_profile("stack", LAB_STACK)
     if not isinstance(stack, Stack):
         raise TypeError(stack)
@@ -47,6 +50,8 @@ def ensure_lab_share(note: Note) -> Path:
             _copy_uv(share / "uv")
             _make_environment(share, stack, note)
             stamp.write_text(json.dumps(wanted))
+        for requirements in others:
+            _add_wheels(share / "wheels", stack, requirements, str(wanted["python"]), note)
     return share
 
 
@@ -76,29 +81,55 @@ def _host_python_version() -> str:
 
 def _fill_wheels(wheels: Path, stack: Stack, python: str, note: Note) -> None:
     """Download torch and all that it needs into `wheels`: from the stack's index, else where pip's settings say."""
+    partial = _downloaded(wheels, stack, stack.requirements, [], python, note)
+    shutil.rmtree(wheels, ignore_errors=True)
+    partial.rename(wheels)
+
+
+def _add_wheels(wheels: Path, stack: Stack, requirements: Sequence[str], python: str, note: Note) -> None:
+    """Put what these requirements need beside what is there; where there is none, the hosts say which is missing."""
+    stamp = wheels / "others.json"  # in the folder that it tells of, so that it goes with it
+    had = json.loads(stamp.read_text()) if stamp.is_file() else []
+    if list(requirements) in had or set(requirements) <= set(stack.requirements):
+        return
+    try:
+        partial = _downloaded(wheels, stack, requirements, ["--find-links", str(wheels)], python, note)
+    except ProvisionError as error:
+        note(f"{error.message}; {error.remedy}")
+        return
+    for wheel in partial.iterdir():
+        wheel.replace(wheels / wheel.name)
+    partial.rmdir()
+    stamp.write_text(json.dumps([*had, list(requirements)]))
+
+
+def _downloaded(
+    wheels: Path, stack: Stack, requirements: Sequence[str], beside: Sequence[str], python: str, note: Note
+) -> Path:
+    """A folder beside `wheels` with wheels of these requirements and all that they need; ProvisionError without."""
     pip = [*_pip(), "--disable-pip-version-check"]
     # --target is needed beside --python-version, and nothing is put there
-    tags = ["--only-binary", ":all:", "--python-version", python]
+    tags = ["--only-binary", ":all:", "--python-version", python, *beside]
     index = addresses().index(stack.index or "cpu")
     # beside pip's own: the stack's index may lack a package, and its build of torch (+cpu) goes before that of PyPI
     for source in ([["--index-url", index], ["--extra-index-url", index]] if _answers(index) else []) + [[]]:
-        report = _dry_run(pip, [*tags, *source], stack.requirements)
+        report = _dry_run(pip, [*tags, *source], requirements)
         if report is not None:
             break
     else:
         raise ProvisionError(
-            f"neither {index} nor pip's own settings give {' '.join(stack.requirements)} for Python {python}",
+            f"neither {index} nor pip's own settings give wheels of {' '.join(requirements)} for Python {python}",
             f"put the wheels into {wheels}, or set pip's index-url or find-links",
         )
     packages = {item["metadata"]["name"]: item["download_info"]["url"] for item in report["install"]}
-    _refuse_cuda(packages, source)
-    amount = f"{counted(len(packages), 'package')}{_size_text(packages.values())}"
+    fetched = {name: url for name, url in packages.items() if not url.startswith("file:")}
+    _refuse_cuda(fetched, source)
+    amount = f"{counted(len(fetched), 'package')}{_size_text(fetched.values())}"
     note(f"downloading {amount} to {wheels}, kept for the next run")
     partial = wheels.with_name("wheels.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    _run([*pip, "download", "--quiet", "--dest", str(partial), *tags, *source, *stack.requirements])
-    shutil.rmtree(wheels, ignore_errors=True)
-    partial.rename(wheels)
+    _run([*pip, "download", "--quiet", "--dest", str(partial), *tags, *source, *requirements])
+    return partial
 
 
 def _pip() -> list[str]:
@@ -205,6 +236,9 @@ if __name__ == "__main__":
     from nodectl.errors import NodectlError
 
     try:
-        ensure_lab_share(lambda text: print(f"nodectl: {text}", file=sys.stderr))  # noqa: T201  # a program of its own
+        ensure_lab_share(
+            lambda text: print(f"nodectl: {text}", file=sys.stderr),  # noqa: T201  # a program of its own
+            json.loads(sys.argv[1]) if len(sys.argv) > 1 else (),
+        )
     except NodectlError as error:
         sys.exit(f"nodectl: {error.message}\n  try: {error.remedy}")

@@ -168,10 +168,11 @@ class Training:
         """Go on from `state`; Refused where it belongs to another model."""
         own = self.workload.identity(self.settings)
         if state["settings"] != own:
-            raise Refused(
-                f"the checkpoint is of another model ({state['settings']}, this one is {own}): "
-                "choose another --checkpoint-dir, or --no-resume to set it aside"
-            )
+            was = state["settings"]
+            names = [name for name in {**was, **own} if was.get(name) != own.get(name)]
+            what = ", ".join(f"{name} {was.get(name, 'none')}, here {own.get(name, 'none')}" for name in names)
+            way = "choose another --checkpoint-dir, or --no-resume to set it aside"
+            raise Refused(f"the checkpoint is of another model ({what}): {way}")
         self.strategy.load(state)
         self.epoch, self.step, self.losses = state["epoch"], state["step"], state["losses"]
         self.evaluated = state.get("evaluated", {})

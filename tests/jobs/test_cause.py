@@ -324,6 +324,26 @@ def test_a_killed_helper_is_told_with_the_limit_of_cpu_time() -> None:
     assert not any("CPU" in line for line in judge(Evidence(code=1, note=note)).evidence)
 
 
+def test_a_library_for_another_torch_is_named_beneath_what_its_user_says_of_it() -> None:
+    """As transformers says it: a module of its own could not be imported."""
+    trainer = link("ModuleNotFoundError", "Could not import module 'Trainer'. Are its requirements defined?")
+    beneath = {**link("RuntimeError", "operator torchvision::nms does not exist"), "role": "cause"}
+    told = judge(Evidence(code=1, note={"chain": [trainer, beneath]}))
+    assert told.category == "version_mismatch"
+    failure = Failure("gpu01", 0, told.kind, told.message, 1, category=told.category, evidence=told.evidence)
+    assert "{packages: {torchvision: null}}" in remedy_of(failure)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Distributed package doesn't have NCCL built in", "ProcessGroupNCCL is only supported with GPUs, no GPUs found!"],
+)
+def test_nccl_without_gpus_is_told_with_the_backend_that_needs_none(words: str) -> None:
+    told = judge(Evidence(code=1, note={"chain": [link("RuntimeError", words)]}))
+    failure = Failure("cpu01", 0, told.kind, told.message, 1, category=told.category, evidence=told.evidence)
+    assert told.category == "gpu_missing" and remedy_of(failure).startswith("without GPUs the backend is gloo")
+
+
 @pytest.mark.parametrize(
     ("status", "command"), [(137, "ulimit -t"), (152, "ulimit -t"), (153, "ulimit -f"), (1, "ulimit -a")]
 )

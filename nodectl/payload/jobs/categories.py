@@ -79,6 +79,7 @@ _IN_COMMUNICATION = (
             "Duplicate GPU detected",
         ),
     ),
+    _rule("gpu_missing", words=("only supported with GPUs, no GPUs found",)),
     _rule(
         "version_mismatch",
         words=(
@@ -203,6 +204,7 @@ _RULES = (
             "Torch not compiled with CUDA",
             "CUDA is not available",
             "CUDA driver initialization failed",
+            "doesn't have NCCL built in",
         ),
     ),
     _rule(
@@ -224,6 +226,7 @@ _RULES = (
             r"incompatible [^\n]{0,30}version",
             "different (?:torch|pytorch|python|cuda|nccl) version",
             r"\b(?:invalid|wrong) ELF (?:header|class)",
+            r"operator \w+::\w+ does not exist",
         ),
     ),
     _rule(
