@@ -115,7 +115,7 @@ def training(device: str, gpus: int, memory_bytes: int) -> Iterable[Row]:
     ours = _run(gpus, _WORKLOADS / "llm.py", [*words, *own, f"--device={device}", f"--precision={precision}"])
     loop = _run(gpus, _LOOP, [*words, f"--device={device}"])
     mfu = f"MFU {ours['mfu']:.1%}" if ours["mfu"] is not None else "no MFU: the peak is not known"
-    yield Row("llm", ours["samples_per_s"], "samples/s", loop["samples_per_s"], f"{ours['params'] / 1e6:.0f} M, {mfu}")
+    yield Row("llm", ours["samples_per_s"], "samples/s", loop["samples_per_s"], f"{ours['params'] / 1e6:.3g} M, {mfu}")
 
 
 def _run(gpus: int, program: Path, words: Sequence[str]) -> dict[str, Any]:
