@@ -64,7 +64,7 @@ def _unpacked(path: Path) -> dict[str, bytes]:
             members = [(member, archive.extractfile(member)) for member in archive if member.isfile()]
             return {Path(member.name).name: file.read() for member, file in members if file}
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
 
 
 def _published(get: Callable[[str], bytes], place: Path, suffix: str, parse: Callable[[bytes], Pictures]) -> Published:

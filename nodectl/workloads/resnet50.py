@@ -137,6 +137,9 @@ class ResNet(Workload):
     def __init__(self) -> None:
         self._test: Shown | None = None
 
+    # batch norms divide by what their samples differ by, and a small picture is one pixel at the end
+    smallest_batch = 2
+
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Its depth, and where pictures come from."""
         parser.add_argument("--layers", type=int, choices=sorted(_STAGES), default=50, help="depth of the ResNet")

@@ -41,6 +41,11 @@ class Training:
         self.sampler: DistributedSampler[int] = DistributedSampler(
             range(trained), self.strategy.data_size, self.strategy.data_rank, seed=settings.seed
         )
+        if min(self.sampler.num_samples, settings.batch) < workload.smallest_batch:
+            raise Refused(
+                f"--batch {settings.batch} of {self.sampler.num_samples} samples a rank: a micro-batch of "
+                f"{workload.name} has {workload.smallest_batch} samples at least"
+            )
         self.epoch = self.step = self.taken = 0  # `taken`: samples of this epoch that this rank has had
         rule = dynamic_batch.of(settings)
         self.dynamic = None if rule is None else dynamic_batch.DynamicBatch(rule)
@@ -58,9 +63,24 @@ class Training:
         if self.settings.steps:
             return self.settings.steps
         samples: int = self.sampler.num_samples
-        a_step = self.batch * self.settings.accumulation
         epochs_after = self.settings.epochs - self.epoch - 1
-        return self.step + -(-(samples - self.taken) // a_step) + epochs_after * -(-samples // a_step)
+        return self.step + self._steps(samples - self.taken) + epochs_after * self._steps(samples)
+
+    def _steps(self, samples: int) -> int:
+        """How many steps so many samples of a rank are; a rest that is no micro-batch goes with the last whole one."""
+        whole, rest = divmod(samples, self.batch * self.settings.accumulation)
+        return whole + int(rest >= self.workload.smallest_batch or (rest > 0 and not whole))
+
+    def _cut(self, mine: Sequence[int], begun: int, size: int) -> list[list[int]]:
+        """The micro-batches of the next step of this epoch, from sample `begun`."""
+        a_step, smallest = size * self.settings.accumulation, self.workload.smallest_batch
+        coming = mine[begun : begun + a_step + smallest]
+        taken = coming[:a_step] if len(coming) - a_step >= smallest else coming
+        parts = [list(taken[begin : begin + size]) for begin in range(0, len(taken), size)]
+        if len(parts) > 1 and len(parts[-1]) < smallest:
+            alone = parts.pop()
+            parts[-1] += alone
+        return parts
 
     def adapt(self, samples_per_s: float) -> str:
         """Let the batch follow the throughput, by the mean of what all ranks say; every rank must call it.
@@ -91,9 +111,9 @@ class Training:
             if taken >= len(mine):
                 epoch, taken = epoch + 1, 0
                 mine = self._order(epoch)
-            whole = mine[taken : taken + size * self.settings.accumulation]
-            taken += len(whole)
-            yield [Wanted(epoch, whole[begin : begin + size]) for begin in range(0, len(whole), size)]
+            parts = self._cut(mine, taken, size)
+            taken += sum(map(len, parts))
+            yield [Wanted(epoch, part) for part in parts]
 
     def _order(self, epoch: int) -> list[int]:
         self.sampler.set_epoch(epoch)

@@ -47,6 +47,8 @@ class Workload(ABC):
     # of options: by their destinations; what stands on the command line goes before it
     presets: Mapping[str, Mapping[str, Any]] = {}
     defaults: Mapping[str, Any] = {}
+    # samples that a micro-batch needs at least
+    smallest_batch = 1
 
     @abstractmethod
     def add_options(self, parser: argparse.ArgumentParser) -> None:

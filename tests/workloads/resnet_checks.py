@@ -216,6 +216,24 @@ def refused() -> dict[str, str]:
     return told
 
 
+def rests() -> dict[str, Any]:
+    """Micro-batches of two epochs whose last sample would be alone, all trained on; and what cannot be one."""
+    told: dict[str, Any] = {"cut": {}}
+    for options in (
+        "--samples=33",
+        "--samples=37 --batch=4 --accumulation=2",
+        "--samples=7 --batch=2 --accumulation=2",
+    ):
+        begun = Training(ResNet(), settings(*options.split(), "--epochs=2"), ALONE)
+        steps = [[len(wanted.indices) for wanted in parts] for parts in begun.plan()]
+        told["cut"][options] = [steps, begun.total_steps]
+    with contextlib.redirect_stdout(io.StringIO()):
+        program.train(ResNet(), settings("--samples=17", "--epochs=2"), ALONE)
+    for options in ("--batch=1", "--samples=1"):
+        told[options] = said(lambda own=options: Training(ResNet(), settings(own), ALONE))  # type: ignore[misc]
+    return told
+
+
 def two_ranks() -> dict[str, Any]:
     """Rank 0's lines of a whole training by two, and what is said where they have other data."""
     place = {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
@@ -237,5 +255,5 @@ def two_ranks() -> dict[str, Any]:
     return {"lines": lines.getvalue().splitlines(), "other": other, "child": os.waitpid(child, 0)[1]}
 
 
-parts = (forms, shown, course, counted, shared, refused, two_ranks)
+parts = (forms, shown, course, counted, shared, refused, rests, two_ranks)
 sys.stdout.write(json.dumps({part.__name__: part() for part in parts}))

@@ -86,6 +86,16 @@ def test_without_torchvision_it_says_what_to_do(told: dict[str, Any]) -> None:
     assert "needs torchvision" in told["refused"]["missing"] and "nodectl provision" in told["refused"]["missing"]
 
 
+def test_a_sample_that_would_be_alone_goes_with_those_before_it(told: dict[str, Any]) -> None:
+    """Batch norms cannot take it by itself: the training ended with a traceback after an epoch."""
+    cut = told["rests"]["cut"]
+    assert cut["--samples=33"] == [[[16], [17]] * 2, 4]
+    assert cut["--samples=37 --batch=4 --accumulation=2"] == [[*[[4, 4]] * 4, [5]] * 2, 10]
+    assert cut["--samples=7 --batch=2 --accumulation=2"] == [[[2, 2], [3]] * 2, 4]
+    for options in ("--batch=1", "--samples=1"):
+        assert "a micro-batch of resnet50 has 2 samples at least" in told["rests"][options]
+
+
 def test_two_ranks_learn_and_every_line_says_on_what(told: dict[str, Any]) -> None:
     lines, summary = told["two_ranks"]["lines"][:-1], json.loads(told["two_ranks"]["lines"][-1])
     assert all(line.endswith(" on synthetic pictures") for line in lines) and summary["data"] == "synthetic pictures"
