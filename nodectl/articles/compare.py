@@ -16,7 +16,7 @@ from nodectl.common.units import digits
 from nodectl.errors import UsageError
 from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome, Verdict
-from nodectl.report.table import fitted
+from nodectl.report.table import broken, fitted
 
 ARTICLE, CLAIM = 1, "two_clouds"
 Judge = Callable[[Sequence[Series]], Sequence[Verdict]]
@@ -250,8 +250,8 @@ def _section_text(section: Section, width: int) -> str:
     ]  # fmt: skip
     runs = " and ".join(counted(number, "run") for number in section.runs)
     lines = [f"{section.what}: {runs}", fitted([_HEADER, *ours, *theirs], width), ""]
-    lines += [f"not the same training: {text}" for text in section.differs]
-    return "\n".join([*lines, _headline(), *comparable_lines(section.beside)])
+    lines += [piece for text in section.differs for piece in broken(f"not the same training: {text}", width)]
+    return "\n".join([*lines, _headline(), *comparable_lines(section.beside, width)])
 
 
 def _cells(change: Change | None, unit: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nodectl.articles.claims import CONDITIONS, Condition, Figure
+from nodectl.report.table import broken
 
 _SAME = 1e-3
 # columns of a table for other programs, as `cells` fills them
@@ -87,7 +88,7 @@ def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def comparable_lines(cells: Mapping[str, Comparable]) -> list[str]:
+def comparable_lines(cells: Mapping[str, Comparable], width: int) -> list[str]:
     """`comparable: …` for a table whose cells are named so; each reason once, with the cells that it is of."""
     fit = [name for name, cell in cells.items() if cell.comparable]
     lines = [f"comparable: yes, {', '.join(fit)}"] if fit else []
@@ -100,4 +101,4 @@ def comparable_lines(cells: Mapping[str, Comparable]) -> list[str]:
     left = [name for name in cells if name not in fit]
     for reason, names in reasons.items():
         lines.append(f"  {reason}" + ("" if names == left else f" ({', '.join(names)})"))
-    return lines
+    return [piece for line in lines for piece in broken(line, width)]

@@ -13,7 +13,7 @@ from nodectl.common.nodeset import fold
 from nodectl.common.units import digits
 from nodectl.model.measurement import Measurement
 from nodectl.probes.base import ProbeResult
-from nodectl.report.table import aligned
+from nodectl.report.table import aligned, broken
 
 ARTICLE, CLAIM = 2, "network_sweep"
 _COLUMNS = {"one_node": "one node", "many_nodes": "all nodes", "retrieval": "retrieval"}
@@ -102,15 +102,16 @@ def conditions_of(measured: Measurement) -> dict[str, object]:
     return {name: value for name, value in ours.items() if value is not None}
 
 
-def sweep_table(sweep: Sweep, *, scaled: bool, hosts: int) -> str:
+def sweep_table(sweep: Sweep, width: int, *, scaled: bool, hosts: int) -> str:
     """The article's table, measured, the article's own rows in the same columns, and what both come to."""
     names = ("LINK", "ONE NODE", "ALL NODES", "OF LOWEST", "RETRIEVAL", "")
     units = ("", "samples/s", "samples/s", "all nodes", "p50 ms", "p99 ms")
     lowest = sweep.rows[0].many_nodes
     ours = [_cells(row, lowest.value if lowest and len(sweep.rows) > 1 else None) for row in sweep.rows]
     table = aligned([names, units, *ours, *_article_rows()])
-    remarks = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, scaled=scaled), *comparable_lines(_verdicts(sweep))]
-    return "\n".join([table, "", *remarks])
+    told = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, scaled=scaled)]
+    remarks = [piece for line in told for piece in broken(line, width)]
+    return "\n".join([table, "", *remarks, *comparable_lines(_verdicts(sweep), width)])
 
 
 def _verdicts(sweep: Sweep) -> dict[str, Comparable]:
@@ -194,7 +195,7 @@ def retrieval_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
     return lines
 
 
-def retrieval_table(measurements: Sequence[Measurement]) -> str:
+def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
     """A line for each batch size."""
     header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
     first = measurements[0].conditions
@@ -204,10 +205,11 @@ def retrieval_table(measurements: Sequence[Measurement]) -> str:
     title += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
     theirs = ", ".join(f"{digits(figure.value)} ms at {figure.row}" for figure in published()["retrieval"])
     beside = comparable_lines(
-        {f"batch {each.conditions['batch_size']}": _retrieval_beside(each) for each in measurements}
+        {f"batch {each.conditions['batch_size']}": _retrieval_beside(each) for each in measurements}, width
     )
     table = aligned([header, *map(_retrieval_cells, measurements)])
-    return "\n".join([table, "", title, f"the article: {theirs}", *beside])
+    remarks = [piece for line in (title, f"the article: {theirs}") for piece in broken(line, width)]
+    return "\n".join([table, "", *remarks, *beside])
 
 
 def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.pace import Pace
 from nodectl.probes.schedule import by_machine, turns
-from nodectl.report.table import aligned
+from nodectl.report.table import aligned, broken
 from nodectl.transport.base import Transport
 
 NAME = "preprocess"
@@ -249,7 +249,7 @@ def preprocess_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
     return lines
 
 
-def preprocess_table(measurements: Sequence[Measurement]) -> str:
+def preprocess_table(measurements: Sequence[Measurement], width: int) -> str:
     """A line for each pool size with both modes, then what the article's case comes to."""
     header = ("HOST", "FILES", "WORKERS", "THREADS", "OF FIRST", "PROCESSES", "OF FIRST")
     units = ("", "", "", "files/s", "", "files/s", "")
@@ -268,14 +268,14 @@ def preprocess_table(measurements: Sequence[Measurement]) -> str:
             base = first.setdefault((host, case.files, mode), measured.value)
             cells += [_with_spread(measured), f"{measured.value / base:.2f} x"]
         rows.append((host, str(case.files), str(case.workers), *cells))
-    return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements)])
+    return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements, width)])
 
 
 def _with_spread(measured: Measurement) -> str:
     return digits(measured.value) + ("" if measured.spread is None else f" ±{50 * measured.spread:.1f} %")
 
 
-def _remarks(measurements: Sequence[Measurement]) -> list[str]:
+def _remarks(measurements: Sequence[Measurement], width: int) -> list[str]:
     small, large = article_case()
     cpus: dict[tuple[object, object], dict[str, None]] = {}
     for each in measurements:
@@ -293,4 +293,5 @@ def _remarks(measurements: Sequence[Measurement]) -> list[str]:
     busy = min(small.files, small.workers)
     lines.append(f"the article: {bounds} times; but {small.files} files occupy {busy} workers of either pool")
     cells = {each.mode: each.beside[0] for each in found}
-    return [*lines, *comparable_lines(cells)]
+    told = [piece for line in lines for piece in broken(line, width)]
+    return [*told, *comparable_lines(cells, width)]

@@ -11,7 +11,7 @@ from nodectl.articles.comparing import HEADER, comparable_lines
 from nodectl.articles.programs import Runs
 from nodectl.articles.scaling import Row
 from nodectl.common.units import digits
-from nodectl.report.table import aligned, broken, fitted
+from nodectl.report.table import aligned, fitted
 
 
 def scaling_document(runs: Runs, rows: Sequence[Row]) -> dict[str, object]:
@@ -122,8 +122,7 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[s
         f"{row.setting.label}, {_COLUMNS[column]}": beside for row in rows for column, beside in row.beside.items()
     }
     remarks = [piece for line in lines for piece in wrap(line, width, subsequent_indent="    ")]
-    remarks += [piece for line in comparable_lines(cells) for piece in broken(line, width)]
-    return "\n".join([*parts, *remarks])
+    return "\n".join([*parts, *remarks, *comparable_lines(cells, width)])
 
 
 _COLUMNS = {"tokens_s": "tokens/s", "memory": "GB a card", "speed_up": "speed-up", "gpu_use": "GPU use"}

@@ -261,7 +261,7 @@ def test_the_nearest_row_is_the_one_with_most_in_common() -> None:
 def test_each_reason_is_said_once_with_the_cells_that_it_is_of() -> None:
     first, second = (replace(of_004(row), not_told=()) for row in ("1 GPU", "2 GPUs, DP"))
     cells = {"one": compared(first, HERE), "two": compared(second, HERE), "three": compared(second, HERE)}
-    assert comparable_lines(cells) == [
+    assert comparable_lines(cells, 200) == [
         "comparable: yes, one",
         "the others: no, because",
         "  number of devices: 1 here, 2 there",
@@ -269,7 +269,14 @@ def test_each_reason_is_said_once_with_the_cells_that_it_is_of() -> None:
         "  accumulation: 8 here, 4 there",
         "  kind of parallel training: single here, ddp there",
     ]
-    assert comparable_lines({"one": compared(first, HERE | {"nodes": 2}), "two": compared(first, HERE)})[1:] == [
+    assert comparable_lines({"one": compared(first, HERE | {"nodes": 2}), "two": compared(first, HERE)}, 200)[1:] == [
         "the others: no, because",
         "  number of nodes: 2 here, 1 there",
     ]
+
+
+def test_reasons_are_no_wider_than_the_terminal() -> None:
+    first = figures(4, "scaling", "tokens_s")[0]
+    cells = {f"{count} devices, ddp, tokens/s": compared(first, {"devices": count}) for count in range(2, 6)}
+    lines = comparable_lines(cells, 60)
+    assert max(map(len, lines)) <= 60 and "".join(lines).count("tokens/s") >= 4

@@ -83,7 +83,7 @@ def test_128_workers_win_nothing_over_32(monkeypatch: pytest.MonkeyPatch) -> Non
     beside = document["article_case"][0]["article"]
     assert [each["value"] for each in beside] == [3, 4]
     assert beside[0]["because"] == ["the article does not tell: rows, columns"]
-    table = preprocess_table(result.measurements)
+    table = preprocess_table(result.measurements, 200)
     rows = {tuple(line.split()[:3]): line.split() for line in table.splitlines()}
     assert rows["node01", "8", "8"][4:7] == ["±1.0", "%", "2.00"] and rows["node01", "8", "8"][-2:] == ["8.00", "x"]
     assert rows["node01", "4", "128"][-2:] == ["1.00", "x"]

@@ -63,7 +63,7 @@ def test_the_median_of_the_runs_and_what_it_is_made_of(monkeypatch: pytest.Monke
     # three other shards: 32 queries of 16 float32 there, 10 rows and scores of each back
     assert (only.conditions["sent_bytes"], only.conditions["received_bytes"]) == (3 * 32 * 16 * 4, 3 * 32 * 10 * 12)
     assert found.findings == ()
-    shown = retrieval_table(found.measurements)
+    shown = retrieval_table(found.measurements, 200)
     assert "node[01-04]" in shown and "equal to brute force" in shown
 
 
@@ -106,7 +106,7 @@ def test_wrong_answers_fail_and_are_marked(
     found = run(fleet_of(monkeypatch, {**CHECKED, **own}))
     assert [(each.host, each.status) for each in found.findings] == [(host, Status.FAILED) for host in blamed]
     assert found.measurements[0].conditions["correct"] is False
-    assert "NOT equal to brute force" in retrieval_table(found.measurements)
+    assert "NOT equal to brute force" in retrieval_table(found.measurements, 200)
 
 
 def test_a_run_that_was_not_checked_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

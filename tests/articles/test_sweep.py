@@ -106,7 +106,7 @@ def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) ->
     assert document["article_ratio"] == pytest.approx(2.93, abs=0.005)
     assert document["findings"] == []
     assert {each["conditions"]["rate"] for each in document["measurements"]} == set(SPEED)
-    shown = sweep_table(swept, scaled=True, hosts=4)
+    shown = sweep_table(swept, 200, scaled=True, hosts=4)
     assert "100mbit to 2gbit: 15.00 times (the article: 2.93 times, 1 to 20 Gbit/s)" in shown
     assert "scaled: a lab's links" in shown
     cells = [line.split("  ") for line in shown.splitlines()]
@@ -137,7 +137,7 @@ def test_what_failed_is_missing_in_its_column_alone(monkeypatch: pytest.MonkeyPa
     assert [row.one_node is None or row.retrieval is None for row in swept.rows] == [False] * 3
     assert (swept.ratio, swept.rising) == (None, None)
     assert [(each.status, each.host) for each in swept.result.findings] == [(Status.FAILED, "node04")]
-    assert "-" in sweep_table(swept, scaled=True, hosts=4)
+    assert "-" in sweep_table(swept, 200, scaled=True, hosts=4)
 
 
 def test_who_cannot_take_part_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -
     assert (document["ratio"], document["rising"], document["scaled"]) == (None, None, False)
     # a rate that was found may change, and is a change then
     assert document["measurements"][0]["conditions"] == {"rate_bits": 25 * 10**9}
-    shown = sweep_table(swept, scaled=False, hosts=4)
+    shown = sweep_table(swept, 200, scaled=False, hosts=4)
     assert "one rate: the links are what they are here" in shown
     assert shown.count("\narticle, ") == 3
 

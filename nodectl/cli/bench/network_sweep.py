@@ -12,7 +12,7 @@ from nodectl.cli.app import App
 from nodectl.cli.bench.shared import Measuring, finish, measuring
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import Read, Seconds
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import note, terminal_width
 from nodectl.errors import UsageError
 from nodectl.probes.options import sizes as as_sizes
 
@@ -72,7 +72,7 @@ def network_sweep(
     asked = TrainingOptions(duration_s=duration, gradient_bytes=gradient[0] if gradient else None)
     options, table_asked = measured.over(app, asked), table_for(len(app.hosts), rows, dim, k)
     sweep, scaled = _sweep(app, options, rates or (), table_asked, force=measured.force)
-    table = sweep_table(sweep, scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
+    table = sweep_table(sweep, terminal_width(), scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
     document = sweep_document(sweep, scaled=scaled)
     finish(app, "bench-network-sweep", document, table, sweep_lines(sweep), sweep.result.findings)
 

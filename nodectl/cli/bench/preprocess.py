@@ -10,7 +10,7 @@ from nodectl.cli.app import App
 from nodectl.cli.bench.shared import budget_option, finish, output_option, read_counts
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import Read, force_option
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import note, terminal_width
 
 
 @click.command()
@@ -59,6 +59,6 @@ def preprocess(
         if not holds.refused:
             result += run_preprocess(app.transport, app.hosts, options, note)
     keep(app, result, None)
-    text = preprocess_table(result.measurements) if result.measurements else ""
+    text = preprocess_table(result.measurements, terminal_width()) if result.measurements else ""
     lines = preprocess_lines(result.measurements)
     finish(app, "bench-preprocess", preprocess_document(result), text, lines, result.findings)

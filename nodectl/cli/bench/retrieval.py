@@ -8,7 +8,7 @@ from nodectl.cli.app import App
 from nodectl.cli.bench.shared import Measuring, finish, measuring, read_counts
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import Read, Seconds
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import note, terminal_width
 
 
 @click.command()
@@ -45,6 +45,6 @@ def retrieval(
         if not holds.refused:
             result += run_retrieval(app.transport, app.hosts, options, note, table)
     keep(app, result, None)
-    text = retrieval_table(result.measurements) if result.measurements else ""
+    text = retrieval_table(result.measurements, terminal_width()) if result.measurements else ""
     lines = retrieval_lines(result.measurements)
     finish(app, "bench-retrieval", retrieval_document(result), text, lines, result.findings)
