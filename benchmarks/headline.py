@@ -48,12 +48,8 @@ _MODEL = (
     *("--intermediate", "1024", "--layers", "2", "--heads", "4", "--seq", "32", "--batch", "2"),
     *("--schedule", "cosine", "--held-out", str(_HELD_OUT)),
 )
-# the article's ceilings, and no new slow start after each computation, in which a connection rests
-_TCP = {
-    "net.ipv4.tcp_rmem": "4096 131072 16777216",
-    "net.ipv4.tcp_wmem": "4096 65536 16777216",
-    "net.ipv4.tcp_slow_start_after_idle": "0",
-}
+# the article's ceiling for what is sent, and no new slow start after each computation, in which a connection rests
+_TCP = {"net.ipv4.tcp_wmem": "4096 65536 16777216", "net.ipv4.tcp_slow_start_after_idle": "0"}
 _POWERSGD = {"compress": "powersgd", "compress_rank": 16}
 # all of it at once: what is compressed waits for the network more often than it fills it
 _WHOLE = {"bucket_mb": 25, "bucket_view": True}
@@ -104,9 +100,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rate", default="200mbit", help="of each link")
     parser.add_argument("--delays", default="2ms,20ms", help="of the links, one way; the first has the losses, too")
     parser.add_argument("--steps", type=int, default=120, help="of a training whose loss is compared")
-    parser.add_argument("--budget", default="15m", help="of a search; twice")
+    parser.add_argument("--budget", default="10m", help="of the search on each of the links")
     parser.add_argument("--timed", type=int, default=24, help="steps of a training that is timed, the first 10 not")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     return parser.parse_args()
 
 
@@ -131,10 +127,12 @@ class Bench:
     def tune(self, exchanges: Sequence[Mapping[str, Any]], *, with_losses: bool) -> dict[str, Any]:
         """The trial over these ways to exchange gradients, each with and without the settings of TCP."""
         space = self.folder / "space.yml"
-        together = {"tcp": [{}, {"sysctl": _TCP}], "exchange": [{}, *({"training": dict(each)} for each in exchanges)]}
+        tcp = {name: {"value": value, "never_lower": False} for name, value in _TCP.items()}
+        together = {"tcp": [{}, {"sysctl": tcp}], "exchange": [{}, *({"training": dict(each)} for each in exchanges)]}
         space.write_text(json.dumps({"together": together}))
-        steps = str(self.options.steps if with_losses else 0)
-        asked = ["--space", str(space), "--budget", self.options.budget, "--pairs", "5", "--loss-steps", steps]
+        steps = str(self.options.steps)
+        asked = ["--space", str(space), "--budget", self.options.budget, "--pairs", "5"]
+        asked += ["--loss-steps", steps if with_losses else "0"]
         words = [
             "--output",
             "json",
@@ -207,7 +205,7 @@ def _taken_apart(trial: Mapping[str, Any]) -> list[Way]:
     found = next((each for each in trial["candidates"] if each["label"] in better), None)
     if found is None:
         return ways
-    sysctl = (found["overrides"] or {}).get("sysctl", {})
+    sysctl = {name: setting["value"] for name, setting in (found["overrides"] or {}).get("sysctl", {}).items()}
     if sysctl:
         ways.append(Way("tcp", {}, sysctl))
     left = dict(found["run_with"])
