@@ -100,7 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rate", default="200mbit", help="of each link")
     parser.add_argument("--delays", default="2ms,20ms", help="of the links, one way; the first has the losses, too")
     parser.add_argument("--steps", type=int, default=120, help="of a training whose loss is compared")
-    parser.add_argument("--budget", default="10m", help="of the search on each of the links")
+    parser.add_argument("--budget", default="20m", help="of the search on each of the links")
     parser.add_argument("--timed", type=int, default=24, help="steps of a training that is timed, the first 10 not")
     parser.add_argument("--rounds", type=int, default=3)
     return parser.parse_args()
