@@ -15,6 +15,7 @@ from nodectl.jobs.cause import ECHOES, HostWords, failure, failure_place, failur
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
+from nodectl.payload.jobs.standing import SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 20.0
@@ -257,11 +258,10 @@ def _seen_from_elsewhere(
     by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart], roster: Sequence[int]
 ) -> list[Failure]:
     """What a host could not say of itself."""
-    died = "the job's supervisor there was killed or died"
     dead = [parts[rank] for rank in roster if parts[rank].state == "lost"]
     return [
         *_heard(by_rank, names),
-        *(Failure(part.host, None, "supervisor", died, category="supervisor") for part in dead),
+        *(Failure(part.host, None, "supervisor", SUPERVISOR_DIED, category="supervisor") for part in dead),
         *_lost(by_rank, names, parts),
     ]
 

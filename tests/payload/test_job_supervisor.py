@@ -73,6 +73,10 @@ def rank_pid(job_id: str, rank: int) -> int:
     return next(pid for pid in processes_of(job_id) if wanted in "\0" + Path(f"/proc/{pid}/environ").read_text())
 
 
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def left_over(job_id: str) -> list[object]:
     """Processes of the job, of its supervisors and guards too, and its control groups."""
     marks = (f"jobs.control\0start\0{job_id}".encode(), f"NODECTL_JOB_ID={job_id}\0".encode())
@@ -216,6 +220,20 @@ def test_a_killed_supervisor_takes_its_ranks_along_and_is_missed(fleet: Fleet) -
     assert left_over(job_id) == []
     assert fleet.ctl(1, "stop", job_id).returncode == 0
     assert fleet.report(1, job_id)["state"]["state"] == "failed"
+
+
+def test_a_stop_keeps_that_supervisor_and_guard_died_before_it(fleet: Fleet) -> None:
+    job_id = fleet.launch(SLEEP)
+    fleet.wait_up(job_id, "up", 2)
+    supervisor = fleet.report(1, job_id)["state"]["pid"]
+    for pid in [*children(supervisor), supervisor]:
+        os.kill(pid, signal.SIGKILL)
+    fleet.wait_settled(job_id)
+    for _ in range(2):
+        assert fleet.ctl(1, "stop", job_id).returncode == 0
+        assert fleet.report(1, job_id)["state"]["state"] == "stopped"
+        assert failures(fleet.report(1, job_id)) == [("supervisor", None)]
+    assert left_over(job_id) == []
 
 
 def test_the_guard_ends_the_job_of_a_frozen_supervisor_after_the_lease(fleet: Fleet) -> None:

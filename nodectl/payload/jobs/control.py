@@ -35,6 +35,7 @@ from .folder import (
 from .nsinit import redirect
 from .process import read_stat
 from .process import send as signal_to
+from .standing import SUPERVISOR_DIED
 
 _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # grace for the ranks, then its parting words; the whole must stay below 10 s
@@ -285,8 +286,18 @@ def stop_job(job_id: str, operator: str = "") -> List[Row]:
         return []
     _refuse_other_version(job)
     if not job.state()["final"]:
+        if not job.stop_requested and not job.supervisor_alive():
+            _note_dead(job)
         job.note_stop(operator)
     return [describe(job, _end(job))]
+
+
+def _note_dead(job: JobFolder) -> None:
+    """Supervisor and guard died before anybody asked for an end, and wrote nothing of it: the cause, not the stop."""
+    state = job.state()
+    dead = {"kind": "supervisor", "message": SUPERVISOR_DIED, "rank": None, "exit_status": None, "time": time.time()}
+    with contextlib.suppress(OSError):
+        job.write_state({**state, "failures": [*state.get("failures", ()), dead]})
 
 
 def _refuse_other_version(job: JobFolder) -> None:

@@ -16,10 +16,11 @@ from .folder import JobFolder
 from .heartbeat import FAILED
 from .lifeline import Lifeline
 from .process import exit_status, read_stat, send
+from .standing import SUPERVISOR_DIED
 
 _END_S = 10.0
 _BYE = b"bye\n"
-_GONE = "the job's supervisor there was killed or died; its guard ended the job"
+_GONE = f"{SUPERVISOR_DIED}; its guard ended the job"
 _STOPPED = "the job's supervisor there was stopped (SIGSTOP) for {:g} s; its guard ended the job"
 _FROZEN = "the job's supervisor there did not move for {:g} s; its guard ended the job"
 

@@ -11,6 +11,9 @@ COLLECTIVES = lazily(
 )
 _LIBRARY = lazily(r"site-packages|dist-packages|[/\\]lib[/\\]python3|<frozen ")
 
+# of a host whose supervisor and guard have both left no word
+SUPERVISOR_DIED = "the job's supervisor there was killed or died"
+
 
 def in_collective(rank: Mapping[str, Any]) -> bool:
     """A living rank's main thread is in torch's communication, or where it is is not known."""
