@@ -215,6 +215,7 @@ def launch(
     """
     if via == "ssh":
         app.read_ahead()
+    from nodectl.jobs.code import left_behind
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, describe_parcels, pack
     from nodectl.jobs.plan import (
@@ -253,6 +254,9 @@ def launch(
         if way.code is None
         else way.code.describe()
     )
+    if way.code is not None:
+        for name in left_behind(way.code, args):
+            note(f"{name} stays here: it is not below {way.code.folder}; --code DIR names a folder that holds both")
     env = collect_variables(names, env_file, os.environ)
     check_lease(lease)
     interface = check_interface(interface)

@@ -75,6 +75,13 @@ class Code:
         return f"{size}, without {', '.join(names)}"
 
 
+def left_behind(code: Code, args: Sequence[str]) -> list[str]:
+    """Words of the command line that name a file by a relative path, as it is from here, and that no host gets."""
+    names = [word.partition("=")[2] or word for word in args]
+    here = [(name, (Path.cwd() / name).resolve()) for name in names if name and not name.startswith(("-", "/", "~"))]
+    return [name for name, path in here if path.is_file() and not path.is_relative_to(code.folder)]
+
+
 def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
     """The code of `script`: all of `folder`, else of the project around it, else of its own folder.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.jobs.code import Code, find_code, find_folder, program_of
+from nodectl.jobs.code import Code, find_code, find_folder, left_behind, program_of
 
 
 @pytest.fixture
@@ -50,6 +50,26 @@ def test_without_a_project_its_own_folder_travels(tmp_path: Path) -> None:
     write(tmp_path / "alone" / "train.py")
     write(tmp_path / "other.py")
     assert places(find_code(str(tmp_path / "alone" / "train.py"))) == ["train.py"]
+
+
+def test_files_of_the_command_line_beside_the_scripts_folder_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("scripts/run.py", "scripts/own.json", "configs/a.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    monkeypatch.chdir(tmp_path)
+    args = [
+        "configs/a.json",
+        "--more=configs/a.json",
+        "scripts/own.json",
+        "out",
+        "--lr=1",
+        f"{tmp_path}/configs/a.json",
+    ]
+    code = find_code("scripts/run.py")
+    assert left_behind(code, args) == ["configs/a.json", "configs/a.json"]
+    assert left_behind(find_code("scripts/run.py", tmp_path), args) == []
 
 
 def test_a_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
