@@ -201,10 +201,9 @@ def test_a_folder_that_cannot_be_written_ends_it_with_one_message_before_anythin
 
 def test_options_that_break_a_rule_end_it_as_options_that_cannot_be_read() -> None:
     """Status 2: a job does not begin them anew, and its cause is the rule itself."""
-    for option, value, rule in (("--precision", "fp16", "needs a GPU"), ("--seed", "4294967296", "to 4294967295")):
-        done = run(option, value)
-        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-        assert done.stderr.startswith("transformer: error: ") and rule in done.stderr
+    done = run("--precision", "fp16")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("transformer: error: ") and "needs a GPU" in done.stderr
 
 
 PARSED = """
@@ -241,6 +240,7 @@ def test_wrong_options_are_refused_and_the_checkpoint_folder_of_a_job_is_the_def
     refused = {
         ("--heads", "5"): "cannot be shared",
         ("--batch", "0"): "whole number from 1",
+        ("--seed", "4294967296"): "to 4294967295",
         ("--steps", "-1"): "whole number from 0",
         ("--lr", "nan"): "no finite number from 0",
         ("--seed", "1e3"): "'1e3' is no whole number from 0",
