@@ -1,4 +1,4 @@
-"""One event of `make chaos` from end to end, so that the gate knows that the others can be tried."""
+"""One event of `make chaos` from end to end: that its last line is what it says, and that the others can be tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.torch_venv import torch_venv
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_killed_rank_is_found_to_end_as_promised(lab_machine: None, cli_env: dict[str, str], tmp_path: Path) -> None:

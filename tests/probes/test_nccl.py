@@ -116,9 +116,9 @@ def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest
     fleet = fleet_of(monkeypatch, answers)
     found = probe(fleet)
     named = [each for each in found.findings if each.kind == "host"]
-    assert [(each.host, each.actual) for each in named] == [("node03", "Killed")]
+    assert [(each.host, each.actual) for each in named] == [("node03", "was ended by SIGKILL")]
     (cut,) = [each for each in found.findings if each.kind == "incomplete"]
-    assert "node03: Killed" in cut.actual
+    assert "node03: was ended by SIGKILL" in cut.actual
     assert sorted(fleet.killed) == [("node02", "77"), ("node04", "77")]
 
 
