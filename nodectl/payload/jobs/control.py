@@ -285,16 +285,17 @@ def stop_job(job_id: str, operator: str = "") -> List[Row]:
     if not job.exists:
         return []
     _refuse_other_version(job)
-    if not job.state()["final"]:
-        if not job.stop_requested and not job.supervisor_alive():
-            _note_dead(job)
+    state = job.state()
+    if not state["final"]:
+        # a state that was rebuilt is no file's: who else holds the job is found by rebuilding it again
+        if "repaired" not in state and not job.stop_requested and not job.supervisor_alive():
+            _note_dead(job, state)
         job.note_stop(operator)
     return [describe(job, _end(job))]
 
 
-def _note_dead(job: JobFolder) -> None:
+def _note_dead(job: JobFolder, state: Row) -> None:
     """Supervisor and guard died before anybody asked for an end, and wrote nothing of it: the cause, not the stop."""
-    state = job.state()
     dead = {"kind": "supervisor", "message": SUPERVISOR_DIED, "rank": None, "exit_status": None, "time": time.time()}
     with contextlib.suppress(OSError):
         job.write_state({**state, "failures": [*state.get("failures", ()), dead]})
