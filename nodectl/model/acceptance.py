@@ -1,0 +1,147 @@
+"""What an acceptance says: a verdict for each host, the steps that led to it, and the parts that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+
+
+class NodeVerdict(StrEnum):
+    """What is said of a host; only the first two are an acceptance."""
+
+    ACCEPTED = "accepted"
+    REMARKS = "accepted with remarks"
+    REJECTED = "rejected"
+    UNTOLD = "could not tell"
+
+    @property
+    def accepts(self) -> bool:
+        """Whether the host may be used."""
+        return self in (NodeVerdict.ACCEPTED, NodeVerdict.REMARKS)
+
+    @property
+    def status(self) -> Status:
+        """The status that stands for it in exit statuses and in colours."""
+        return _STATUSES[self]
+
+
+_STATUSES = {
+    NodeVerdict.ACCEPTED: Status.OK,
+    NodeVerdict.REMARKS: Status.WARNING,
+    NodeVerdict.REJECTED: Status.FAILED,
+    NodeVerdict.UNTOLD: Status.UNKNOWN,
+}
+
+
+class PartKind(StrEnum):
+    """What of a host can be replaced, and has an identity that it keeps."""
+
+    HOST = "host"
+    GPU = "gpu"
+    NIC = "nic"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a host: `id` is a GPU's UUID, a NIC's node GUID, a host's serial number or machine id.
+
+    `model` is what it says it is, `place` where it sits now (`GPU 3 at 0000:1b:00.0`), `serial` what a vendor asks for;
+    empty where the part does not tell.
+    """
+
+    kind: PartKind
+    id: str
+    host: str
+    model: str = ""
+    place: str = ""
+    serial: str = ""
+
+
+class StepState(StrEnum):
+    """How far a step of the plan has come."""
+
+    WAITING = "waiting"
+    DONE = "done"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the plan; `scope` is node, pair, group or fleet; seconds as planned and as taken.
+
+    `hosts` are those that it is for, `why` is the reason where it was left out.
+    """
+
+    name: str
+    about: str
+    scope: str
+    hosts: tuple[str, ...] = ()
+    planned_s: float = 0.0
+    took_s: float | None = None
+    state: StepState = StepState.WAITING
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A finding, and the step that saw it."""
+
+    step: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A measurement, and the step that took it."""
+
+    step: str
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class HostAcceptance:
+    """A host's verdict; `steps` has its status in each step that it took part in, in order.
+
+    `left_after` is the step after which it was not asked again; `reasons` are the findings that made the verdict.
+    """
+
+    host: str
+    verdict: NodeVerdict
+    steps: Mapping[str, Status] = field(default_factory=dict)
+    left_after: str = ""
+    reasons: tuple[Seen, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """One run of `nodectl accept`; times are seconds since 1970, `ended` is None while it is not complete.
+
+    `nature` is measured, lab or recorded: what the figures are of.
+    """
+
+    id: str
+    level: str
+    fleet: str
+    began: float
+    ended: float | None
+    nature: str
+    nodectl: str
+    steps: tuple[Step, ...] = ()
+    hosts: tuple[HostAcceptance, ...] = ()
+    seen: tuple[Seen, ...] = ()
+    taken: tuple[Taken, ...] = ()
+
+
+def node_verdict(statuses: Iterable[Status]) -> NodeVerdict:
+    """A failure rejects, what could not be told is no acceptance, a warning is a remark."""
+    present = set(statuses)
+    for verdict in (NodeVerdict.REJECTED, NodeVerdict.UNTOLD, NodeVerdict.REMARKS):
+        if verdict.status in present:
+            return verdict
+    return NodeVerdict.ACCEPTED
