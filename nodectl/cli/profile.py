@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from nodectl.common import bounded_json
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError, UnreachableError
+from nodectl.model.acceptance import Acceptance
 from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
 
@@ -146,7 +149,7 @@ def _refuse_wrong_floors(app: App, name: str) -> None:
 
 
 @profile.command()
-@click.argument("hosts", nargs=-1, required=True, metavar="HOST...")
+@click.argument("hosts", nargs=-1, metavar="[HOST...]")
 @click.option("--name", metavar="NAME", help="What it is called; else the output file's name.")
 @click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Instead of standard output.")
 @click.option(
@@ -154,6 +157,12 @@ def _refuse_wrong_floors(app: App, name: str) -> None:
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="What `nodectl --output json probe` said on these hosts: its least values become floors; repeatable.",
+)
+@click.option(
+    "--from",
+    "accepted",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What `nodectl accept --output json` said: the hosts that it accepted, and floors of what it measured there.",
 )
 @click.option("--compute-capability", metavar="X.Y", help="Of GPUs that nodectl does not know.")
 @click.pass_obj
@@ -163,6 +172,7 @@ def learn(
     name: str | None,
     output_file: Path | None,
     measurements: tuple[Path, ...],
+    accepted: Path | None,
     compute_capability: str | None,
 ) -> None:
     """Write a hardware profile from HOSTs that are known to be good; refused where they disagree.
@@ -172,15 +182,26 @@ def learn(
     """
     import yaml
 
+    from nodectl.profiles.learn import accepted_in, taken_on
     from nodectl.profiles.learn import learn as learned_from
 
+    given = [measurement for path in measurements for measurement in _measured(path)]
+    measured_in = ""
+    if accepted is not None:
+        acceptance = _acceptance(accepted)
+        hosts = accepted_in(acceptance, hosts)
+        given += _floor_like(taken_on(acceptance, hosts))
+        measured_in = f"accepted by {acceptance.id} ({acceptance.level}, {acceptance.nature})"
+    if not hosts:
+        raise click.UsageError("name hosts, or an acceptance: --from FILE")
     app.limit = ",".join(hosts)
     facts = _facts_of(app)
     learned = learned_from(
         facts,
         names=fold(list(facts)),
         day=datetime.now(UTC).strftime("%Y-%m-%d"),
-        measurements=[measurement for path in measurements for measurement in _measured(path)],
+        measurements=given,
+        measured_in=measured_in,
         capability=compute_capability,
     )
     text = yaml.safe_dump(learned.document, sort_keys=False, allow_unicode=True, width=120)
@@ -215,24 +236,50 @@ def _facts_of(app: App) -> dict[str, dict[str, object]]:
 
 
 def _measured(path: Path) -> list[Measurement]:
-    """Those of which more is better: a latency has a ceiling and no floor, and a count of errors has neither."""
-    from nodectl.probes.registry import kind_of
-
+    """Those of a saved probe that a floor can be made of."""
     try:
         rows = bounded_json.loads(path.read_text(encoding="utf-8"))["measurements"]
-        return [
+        return _floor_like(
             Measurement(
                 probe=str(row["probe"]),
                 hosts=tuple(map(str, row["hosts"])),
                 value=float(row["value"]),
                 unit=str(row["unit"]),
-                conditions=kind_of(str(row["probe"])).chosen(dict(row.get("conditions") or {})),
+                conditions=dict(row.get("conditions") or {}),
             )
             for row in rows
-            if kind_of(str(row["probe"])).lower_is_better(str(row["unit"])) is False
-        ]
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ProfileError(f"{path}: {error!r}", "give what `nodectl --output json probe …` printed") from error
+
+
+def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Those of which more is better, with the conditions that a floor names, wherever on a host they were taken: a
+    latency has a ceiling and no floor, and a count of errors has neither.
+    """
+    from nodectl.probes.registry import kind_of
+
+    found = []
+    for measurement in measurements:
+        kind = kind_of(measurement.probe)
+        if kind.lower_is_better(measurement.unit) is False:
+            # by another network it is another figure; by another GPU of the host it is not
+            places = set(kind.places) - {"interfaces"}
+            chosen = kind.chosen(measurement.conditions).items()
+            found.append(replace(measurement, conditions={name: value for name, value in chosen if name not in places}))
+    return found
+
+
+def _acceptance(path: Path) -> Acceptance:
+    """The acceptance in this file; ProfileError where it holds none."""
+    from nodectl.trials.store import values_of
+
+    try:
+        document = bounded_json.loads(path.read_text(encoding="utf-8"))
+        fields = {name: value for name, value in document.items() if name != "schema"}
+        return values_of(Acceptance, [fields], extra="ignore")[0]
+    except (OSError, ValueError, AttributeError) as error:
+        raise ProfileError(f"{path}: {error}", "give what `nodectl accept --output json` printed") from error
 
 
 def _own_dirs(app: App) -> tuple[Path, ...]:

@@ -18,6 +18,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
+from nodectl.probes.fleet import with_fleet
 from nodectl.probes.registry import declarations, kind_of, listed
 from nodectl.profiles.host import hardware_name, hardware_of
 from nodectl.profiles.learn import link_between_gpus
@@ -107,7 +108,7 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
 
 
 def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
-    """The floor with the most conditions; of equals that of the nearest size, then the stricter one."""
+    """The floor with the most conditions; of equals that of the nearest size, fewest nodes, then the stricter one."""
     ceiling = _is_ceiling(measurement)
     link = measurement.conditions.get("link_class") or reference.link
     fitting = [
@@ -126,10 +127,16 @@ def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
             len(floor.conditions),
             floor.link_class is not None,
             sign * (floor_size(floor) or 0),
+            -_nodes(floor),
             sign * floor.value,
         ),
         default=None,
     )
+
+
+def _nodes(floor: Floor) -> int:
+    nodes = floor.conditions.get("nodes")
+    return nodes if isinstance(nodes, int) else 0
 
 
 def _is_met(floor: Floor, measurement: Measurement) -> bool:
@@ -301,7 +308,9 @@ def judged(
     asked = [host for host in hosts if host.name in asking]
     for host, link in fan_out(asked, lambda host: _link(transport, host), forks):
         references[host.name] = replace(references[host.name], link=link)
-    return held_against(result, references) + ProbeResult(findings=tuple(findings))
+    held = held_against(result, references)
+    kinds = {name: reference.name for name, reference in references.items()}
+    return ProbeResult(with_fleet(held.measurements, kinds), (*held.findings, *findings))
 
 
 def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:

@@ -35,6 +35,7 @@ _PAIR_TOLERANCE = 0.3
 class Slow:
     """A host below the others; `culprit` is False where it cannot be told who is right.
 
+    `usual` is the median of so many `others`, `deviation` their robust standard deviation as a part of it.
     `beside` are the hosts of the same machine. They share what was measured: the value is then the machine's, unless
     `among_them` says that the host is only slower than these.
     """
@@ -44,6 +45,8 @@ class Slow:
     culprit: bool = True
     beside: tuple[str, ...] = ()
     among_them: bool = False
+    others: int = 0
+    deviation: float = 0.0
 
     @property
     def share(self) -> float:
@@ -79,7 +82,7 @@ def slow(values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Sl
         usual = median(others)
         spread = robust_deviation(others, usual)
         if best[host] < usual - max(TOLERANCE * usual, _DEVIATIONS * spread):
-            slow_ones[host] = Slow(value, usual)
+            slow_ones[host] = Slow(value, usual, others=len(others), deviation=spread / usual)
     return slow_ones
 
 
@@ -246,6 +249,7 @@ def slow_finding(
     measurement, one = pair
     others = "the median of the others is" if one.culprit else other
     usual = f"{one.usual:{digits}}"
+    spread = f", the median of {one.others} others (standard deviation {one.deviation:.1%})" if one.others else ""
     shared = f"; the machine's, with {fold(one.beside)}" if one.beside and not one.among_them else ""
     return host_finding(
         measurement.probe,
@@ -254,7 +258,7 @@ def slow_finding(
         f"{one.value:{digits}} {measurement.unit}; {others} {usual}{shared}",
         remedy,
         subject=subject,
-        expected=f"{usual} {measurement.unit}",
+        expected=f"{usual} {measurement.unit}{spread}",
     )
 
 

@@ -17,6 +17,7 @@ from nodectl.facts.gpus import Gpus
 from nodectl.facts.ib_ports import ports_in
 from nodectl.facts.memory import Memory
 from nodectl.facts.nics import Nic
+from nodectl.model.acceptance import Acceptance
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
@@ -43,9 +44,10 @@ def learn(
     names: str,
     day: str,
     measurements: Sequence[Measurement] = (),
+    measured_in: str = "",
     capability: str | None = None,
 ) -> Learned:
-    """`names` is how the hosts are called together.
+    """`names` is how the hosts are called together, `measured_in` what the measurements are of, for their source.
 
     The conditions of `measurements` are those that a floor is to name, and more of their values is better.
     ProfileError where they disagree, naming field and hosts, or where one could not tell what it is.
@@ -61,15 +63,49 @@ def learn(
         sources[field] = f"learned from {names} on {day}: {command}"
     if not _complete_gpu(document, capability, notes):
         sources.pop("gpu", None)
-    floors = list(_floors(measurements, frozenset(hosts), day))
+    floors = list(
+        _floors(measurements, frozenset(hosts), f"{measured_in + ', ' if measured_in else ''}learned on {day}")
+    )
     if floors:
         document["floors"] = floors
     else:
-        notes.append("no floors: nothing measured on these hosts was given (--measurements FILE)")
+        notes.append("no floors: nothing measured on these hosts was given (--measurements FILE, --from FILE)")
     document["sources"] = sources
     document["description"] = _description(document, len(hosts))
     check_document(Hardware, document, "the learned profile")
     return Learned(document, tuple(notes))
+
+
+def accepted_in(acceptance: Acceptance, named: Sequence[str] = ()) -> tuple[str, ...]:
+    """The hosts of an acceptance that may be learned from: those `named`, else all that it accepts.
+
+    ProfileError where it has not ended, accepts none, or one that is named is not among them.
+    """
+    remedy = "learn from hosts that an acceptance accepts"
+    if acceptance.ended is None:
+        raise ProfileError(f"the acceptance {acceptance.id} has not ended", f"nodectl accept --resume {acceptance.id}")
+    verdicts = {host.host: host.verdict for host in acceptance.hosts}
+    accepted = tuple(name for name, verdict in verdicts.items() if verdict.accepts)
+    if not accepted:
+        raise ProfileError(
+            f"the acceptance {acceptance.id} accepts none of its {counted(len(verdicts), 'host')}", remedy
+        )
+    refused = [f"{name}: {verdicts.get(name, 'no host of it')}" for name in named if name not in accepted]
+    if refused:
+        raise ProfileError(f"not accepted in {acceptance.id}: {'; '.join(refused)}", remedy)
+    return tuple(named) or accepted
+
+
+def taken_on(acceptance: Acceptance, hosts: Sequence[str]) -> list[Measurement]:
+    """What the acceptance measured with these hosts alone; ProfileError where that is nothing."""
+    taken = [row.measurement for row in acceptance.taken]
+    own = [row for row in taken if row.hosts and set(hosts).issuperset(row.hosts)]
+    if not own:
+        raise ProfileError(
+            f"the acceptance {acceptance.id} measured nothing with accepted hosts alone",
+            "accept them at a level that measures",
+        )
+    return own
 
 
 def _read(host: str, field: str, facts: Facts, read: Callable[[Facts], Any]) -> Any:
@@ -222,7 +258,7 @@ def capability_of(model: str) -> str | None:
     return None
 
 
-def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str) -> Iterator[dict[str, Any]]:
+def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], whence: str) -> Iterator[dict[str, Any]]:
     """The worst of what was measured under the same conditions, where all that took part are among the hosts."""
     groups: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
@@ -238,7 +274,7 @@ def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], day: str
             "value": least,
             "unit": first.unit,
             "tolerance_percent": _FLOOR_TOLERANCE_PERCENT,
-            "source": f"measured on {names}, {counted(len(group), 'value')}, learned on {day}",
+            "source": f"measured on {names}, {counted(len(group), 'value')}, {whence}",
         }
 
 

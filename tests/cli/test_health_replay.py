@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,7 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodectl.health.fleet import Health, look
 from nodectl.health.history import StateFile
 from nodectl.health.host import order_of
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
 from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
 from nodectl.recordings.fleet import bundled, open_recording
 from nodectl.recordings.source import ReplaySource, replay_source
 from tests.conftest import Cli
@@ -194,6 +197,29 @@ def test_floors_are_learned_of_what_is_the_better_for_being_more(nodectl: Cli, f
     options = ("--measurements", str(path), "--output", "json")
     document = json.loads(nodectl("--replay", str(fleet), "profile", "learn", "n1", *options).stdout)
     assert [floor["probe"] for floor in document["profile"]["floors"]] == ["tcp", "gemm"]
+
+
+def test_floors_are_learned_from_an_acceptance(nodectl: Cli, fleet: Path, tmp_path: Path) -> None:
+    values = (("n1", 0, 750.0), ("n1", 1, 740.0), ("n2", 0, 300.0), ("n3", 0, 760.0))
+    taken = tuple(
+        Taken("gemm", Measurement("gemm", (host,), value, "TFLOPS", conditions={"precision": "bf16", "gpu": gpu}))
+        for host, gpu, value in values
+    )
+    verdicts = {"n1": NodeVerdict.ACCEPTED, "n2": NodeVerdict.REJECTED, "n3": NodeVerdict.REMARKS}
+    hosts = tuple(HostAcceptance(name, verdict) for name, verdict in verdicts.items())
+    known = Acceptance("20260601T000000Z-aaaa", "quick", "ours", 1.0, 2.0, "measured", "1", (), hosts, (), taken)
+    path = tmp_path / "accepted.json"
+    path.write_text(json.dumps({"schema": "nodectl.accept/1", **asdict(known)}))
+    learn = ("--replay", str(fleet), "profile", "learn", "--from", str(path), "--output", "json")
+    profile = json.loads(nodectl(*learn).stdout)["profile"]
+    (floor,) = profile["floors"]
+    assert (floor["value"], floor["conditions"]) == (740.0, {"precision": "bf16"})
+    assert floor["source"].startswith(
+        "measured on n1, n3, 3 values, accepted by 20260601T000000Z-aaaa (quick, measured)"
+    )
+    assert profile["description"].endswith("learned from 2 hosts")
+    refused = nodectl(*learn, "n2", check=False)
+    assert refused.returncode == 2 and "n2: rejected" in refused.stderr
 
 
 def test_what_a_host_prints_at_length_is_cut_short(nodectl: Cli, fleet: Path) -> None:

@@ -199,6 +199,32 @@ def test_every_floor_that_ships_has_a_size_that_can_be_read() -> None:
         assert all(size_bytes(str(each.conditions.get("size", "1"))) for each in found.floors)
 
 
+@pytest.mark.parametrize(("rate", "expected"), [(400.0, 390.0), (200.0, None)])
+def test_a_floor_of_a_line_is_for_lines_of_its_rate(rate: float, expected: float | None) -> None:
+    b200 = load_profile("hardware", "b200-8")
+    assert isinstance(b200, Hardware)
+    conditions = {"operation": "write", "memory": "host", "rate_gbit_s": [rate, rate]}
+    assert held(b200.floors, "rdma", 392.0, "Gb/s", ("n1", "n2"), **conditions) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "probe", "conditions", "expected"),
+    [
+        ("h20-8", "gemm", {"precision": "bf16"}, 141.9),
+        ("l40s-8", "gemm", {"precision": "bf16"}, 269),
+        ("rtx5090-2", "hbm", {"kernel": "copy"}, 1572),
+        ("h100-pcie-8", "gemm", {"precision": "fp16"}, 435),
+        ("gb200-4", "h2d", {"memory": "near", "transfer": "GPU to host"}, 193),
+    ],
+)
+def test_what_today_s_hardware_must_reach(name: str, probe: str, conditions: dict[str, Any], expected: float) -> None:
+    hardware_known = load_profile("hardware", name)
+    assert isinstance(hardware_known, Hardware)
+    unit = "TFLOPS" if probe == "gemm" else "GB/s"
+    assert held(hardware_known.floors, probe, expected, unit, **conditions) == (expected, [])
+    assert held(hardware_known.floors, probe, 0.5 * expected, unit, **conditions) == (expected, ["failed"])
+
+
 def series(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, object], topology: str = ""
 ) -> tuple[ProbeResult, Any]:

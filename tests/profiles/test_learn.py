@@ -11,11 +11,12 @@ from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.memory import Memory
 from nodectl.facts.nics import Nic
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.registry import kind_of
-from nodectl.profiles.learn import Learned, capability_of
+from nodectl.profiles.learn import Learned, accepted_in, capability_of, taken_on
 from nodectl.profiles.learn import learn as learned
 from nodectl.profiles.schema import Hardware
 
@@ -111,7 +112,7 @@ def test_floors_are_the_least_that_was_measured_there() -> None:
     (floor,) = learn(measurements=given).document["floors"]
     assert floor["value"] == 228.1 and floor["conditions"] == {"collective": "all_reduce", "size_bytes": 1 << 30}
     assert floor["source"] == "measured on n1, n2, 2 values, learned on 2026-06-01"
-    assert learn().notes == ("no floors: nothing measured on these hosts was given (--measurements FILE)",)
+    assert learn().notes == ("no floors: nothing measured on these hosts was given (--measurements FILE, --from FILE)",)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +130,42 @@ def test_floors_are_the_least_that_was_measured_there() -> None:
 )
 def test_what_a_gpu_can_compute(model: str, capability: str | None) -> None:
     assert capability_of(model) == capability
+
+
+def acceptance(*taken: Measurement, ended: float | None = 2.0, **verdicts: NodeVerdict) -> Acceptance:
+    hosts = tuple(HostAcceptance(name, verdict) for name, verdict in verdicts.items())
+    rows = tuple(Taken("gemm", measurement) for measurement in taken)
+    return Acceptance("20260601T000000Z-aaaa", "standard", "ours", 1.0, ended, "measured", "1", (), hosts, (), rows)
+
+
+def test_an_acceptance_gives_what_accepted_hosts_measured_alone() -> None:
+    of = [
+        Measurement("gemm", hosts, 9.0, "TFLOPS") for hosts in (("n1",), ("n2",), ("n3",), ("n1", "n2"), ("n1", "n3"))
+    ]
+    accepted = acceptance(*of, n1=NodeVerdict.ACCEPTED, n2=NodeVerdict.REMARKS, n3=NodeVerdict.REJECTED)
+    assert accepted_in(accepted) == ("n1", "n2") and accepted_in(accepted, ["n2"]) == ("n2",)
+    assert [row.hosts for row in taken_on(accepted, ("n1", "n2"))] == [("n1",), ("n2",), ("n1", "n2")]
+    assert [row.hosts for row in taken_on(accepted, ("n2",))] == [("n2",)]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "named", "ended", "said"),
+    [
+        ({"n1": NodeVerdict.REJECTED, "n2": NodeVerdict.UNTOLD}, (), 2.0, "accepts none of its 2 hosts"),
+        ({"n1": NodeVerdict.ACCEPTED, "n2": NodeVerdict.UNTOLD}, ("n1", "n2"), 2.0, "n2: could not tell"),
+        ({"n1": NodeVerdict.ACCEPTED}, ("n9",), 2.0, "n9: no host of it"),
+        ({"n1": NodeVerdict.ACCEPTED}, (), None, "has not ended"),
+    ],
+)
+def test_an_acceptance_to_learn_nothing_from_is_refused(
+    verdicts: dict[str, NodeVerdict], named: tuple[str, ...], ended: float | None, said: str
+) -> None:
+    with pytest.raises(ProfileError, match=said):
+        accepted_in(acceptance(ended=ended, **verdicts), named)
+
+
+def test_an_acceptance_that_measured_nothing_on_them_is_refused() -> None:
+    rejected = Measurement("gemm", ("n2",), 9.0, "TFLOPS")
+    given = acceptance(rejected, n1=NodeVerdict.ACCEPTED, n2=NodeVerdict.REJECTED)
+    with pytest.raises(ProfileError, match="measured nothing with accepted hosts alone"):
+        taken_on(given, accepted_in(given))

@@ -216,5 +216,6 @@ PROBE = Probe(
     between_hosts=True,
     groups=("quick", "network"),
     needs=(Need.RDMA,),
+    floors=("rate_gbit_s",),
     feels=("nic", "limits", "gpu"),
 )
