@@ -143,7 +143,8 @@ class App:
     def history(self) -> History:
         """The fleet's measurements of the past; to be closed, as by `with`."""
         from nodectl.common.paths import state_dir
-        from nodectl.history.store import FILE, History
+        from nodectl.history.database import FILE
+        from nodectl.history.store import History
 
         return History(state_dir() / FILE, self.fleet)
 

@@ -34,7 +34,7 @@ def history() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """The runs of `nodectl probe`, the latest first."""
-    from nodectl.history.store import iso
+    from nodectl.history.database import iso
 
     with app.history() as past:
         runs = past.runs()
@@ -107,6 +107,6 @@ def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
 
 
 def _row(kept: Past) -> dict[str, object]:
-    from nodectl.history.store import iso
+    from nodectl.history.database import iso
 
     return {"run": kept.run, "time": iso(kept.time), **asdict(kept.measurement)}

@@ -14,7 +14,7 @@ from nodectl.report.findings import finding_document, findings_list
 
 if TYPE_CHECKING:
     from nodectl.history.compare import Against
-    from nodectl.history.store import HistoryError
+    from nodectl.history.database import HistoryError
     from nodectl.model.comparison import Comparison
     from nodectl.model.measurement import Measurement
     from nodectl.probes.base import ProbeResult
@@ -62,7 +62,7 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
     unknown.
     """
     from nodectl.history.compare import by_identity, compare, findings
-    from nodectl.history.store import HistoryError
+    from nodectl.history.database import HistoryError
 
     compared = None
     if against is not None and against.saved is not None:

@@ -11,8 +11,9 @@ from typing import Any
 
 from nodectl.common.files import read_json
 from nodectl.errors import UsageError
+from nodectl.history.database import iso
 from nodectl.history.identity import Identity, identity_of
-from nodectl.history.store import Past, iso
+from nodectl.history.store import Past
 from nodectl.model.comparison import Change, Comparison
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement

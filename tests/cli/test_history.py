@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.history.store import FILE, History
+from nodectl.history.database import FILE
+from nodectl.history.store import History
 from tests.history.measured import memory, tcp
 
 Asked = Callable[..., Any]

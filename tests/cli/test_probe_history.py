@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.history.store import FILE, VERSION, History
+from nodectl.history.database import FILE, VERSION
+from nodectl.history.store import History
 from tests.history.measured import memory
 
 UNKNOWN, USAGE = 3, 2

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.history.database import MIGRATIONS, VERSION, HistoryError, migrate
 from nodectl.history.identity import identity_of
-from nodectl.history.store import MIGRATIONS, VERSION, History, HistoryError, migrate
+from nodectl.history.store import History
 from nodectl.model.verdict import Outcome
 from nodectl.trials.verdict import judge, summarise
 from tests.history.measured import memory, tcp
@@ -161,7 +162,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
     connection.close()
     before = path.read_bytes()
     broken = (MIGRATIONS[0], ("CREATE TABLE half (id INTEGER)", "CREATE TABLE run (id INTEGER)"))
-    monkeypatch.setattr("nodectl.history.store.MIGRATIONS", broken)
+    monkeypatch.setattr("nodectl.history.database.MIGRATIONS", broken)
     with pytest.raises(HistoryError, match="already exists"):
         History(path, "fleet")
     assert path.read_bytes() == before

@@ -1,0 +1,256 @@
+"""The operator's one SQLite file: its tables by version, opened, migrated, and refused where it is not ours to read."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from nodectl.errors import NodectlError
+
+# "ndct", so that a database of another program is not taken for ours
+APPLICATION_ID = 0x6E646374
+
+_MEASUREMENTS = (
+    """
+    CREATE TABLE run (
+        id INTEGER PRIMARY KEY,
+        time REAL NOT NULL,
+        fleet TEXT NOT NULL,
+        nodectl TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE measurement (
+        run INTEGER NOT NULL REFERENCES run (id),
+        identity TEXT NOT NULL,
+        probe TEXT NOT NULL,
+        hosts TEXT NOT NULL,
+        direction TEXT NOT NULL,
+        value REAL NOT NULL,
+        unit TEXT NOT NULL,
+        expected REAL,
+        spread REAL,
+        conditions TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX measurement_of_a_run ON measurement (run)",
+    "CREATE INDEX measurement_over_time ON measurement (identity, run)",
+    "CREATE INDEX run_over_time ON run (fleet, time)",
+)
+
+_TRIALS = (
+    """
+    CREATE TABLE trial (
+        id INTEGER PRIMARY KEY,
+        time REAL NOT NULL,
+        fleet TEXT NOT NULL,
+        nodectl TEXT NOT NULL,
+        profile TEXT NOT NULL,
+        baseline TEXT NOT NULL,
+        verdict TEXT NOT NULL,
+        document TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX trial_over_time ON trial (fleet, time)",
+)
+
+# `cordon` is that which a return ends; `whole` is 1 where the event is about the host itself, not about a part alone
+_LEDGER = (
+    """
+    CREATE TABLE ledger_event (
+        id INTEGER PRIMARY KEY,
+        time REAL NOT NULL,
+        kind TEXT NOT NULL,
+        fleet TEXT NOT NULL,
+        host TEXT NOT NULL,
+        nodectl TEXT NOT NULL,
+        who TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        whole INTEGER NOT NULL,
+        cordon INTEGER REFERENCES ledger_event (id),
+        acceptance TEXT NOT NULL,
+        began REAL,
+        nature TEXT NOT NULL,
+        verdict TEXT NOT NULL,
+        steps TEXT NOT NULL,
+        left_after TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE ledger_part (
+        event INTEGER NOT NULL REFERENCES ledger_event (id),
+        kind TEXT NOT NULL,
+        part TEXT NOT NULL,
+        model TEXT NOT NULL,
+        place TEXT NOT NULL,
+        serial TEXT NOT NULL,
+        findings TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX ledger_event_of_a_host ON ledger_event (fleet, host, id)",
+    "CREATE INDEX ledger_event_of_a_kind ON ledger_event (kind, id)",
+    "CREATE INDEX ledger_part_of_an_event ON ledger_part (event)",
+    "CREATE INDEX ledger_part_over_time ON ledger_part (part, event)",
+)
+
+# MIGRATIONS[n] makes version n + 1 of version n
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_MEASUREMENTS, _TRIALS, _LEDGER)
+VERSION = len(MIGRATIONS)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of the tables that are there; 0 for none."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
+    """Bring the tables up to `upto`, all steps or none; whoever waited for another nodectl finds it done."""
+    with _transaction(connection):
+        for version in range(version_of(connection), upto):
+            for statement in MIGRATIONS[version]:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {max(upto, version_of(connection))}")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+FILE = "history.sqlite"
+WAIT_S = 30.0
+
+
+class HistoryError(NodectlError):
+    """The history cannot be read or written; nothing of it has been changed."""
+
+
+class Database:
+    """The file, open, and the name of a fleet: its inventory, for hosts of two fleets may share their names.
+
+    What was kept later is later: a clock that was once ahead does not make its rows the latest for good.
+    """
+
+    def __init__(self, path: Path, fleet: str, *, wait_s: float = WAIT_S) -> None:
+        self.path = path
+        self.fleet = fleet
+        with self.errors():
+            _create_private(path)
+            # a rollback journal and no write-ahead log: home folders lie on NFS, Lustre and GPFS, where a log cannot be
+            self.connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
+        try:
+            with self.errors():
+                self._refuse_foreign()
+                if version_of(self.connection) < VERSION:
+                    migrate(self.connection)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database; it cannot be used any more."""
+        self.connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is written in the block is kept whole or not at all; HistoryError for what SQLite says."""
+        with self.errors(), _transaction(self.connection):
+            yield
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """SQLite's and the system's errors as HistoryError, each with what to do."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if _TABLES_AMISS.search(str(error)):
+                raise self._damaged(error) from error
+            if "locked" in str(error) or "busy" in str(error):
+                remedy = "another nodectl is writing; try again"
+            else:
+                remedy = f"is the disk full, and may you write {self.path.parent}?"
+            raise HistoryError(f"{self.path}: {error}", remedy) from error
+        except (sqlite3.Error, ValueError) as error:
+            raise self._damaged(error) from error
+        except OSError as error:
+            raise HistoryError(f"{self.path}: {error.strerror or error}", "may you write there?") from error
+
+    def rows(self, query: str, arguments: Sequence[object]) -> list[Any]:
+        """What the query finds; HistoryError where it cannot be asked."""
+        with self.errors():
+            return self.connection.execute(query, arguments).fetchall()
+
+    def _refuse_foreign(self) -> None:
+        version = version_of(self.connection)
+        owner = self.connection.execute("PRAGMA application_id").fetchone()[0]
+        tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if owner != APPLICATION_ID and (owner or version or tables):
+            raise HistoryError(f"{self.path} is a database of another program", "move it away; nodectl makes its own")
+        if version > VERSION:
+            raise HistoryError(
+                f"{self.path} was written by a newer nodectl: its tables are of version {version}, known are {VERSION}",
+                "use the newer nodectl, or another XDG_STATE_HOME for this one",
+            )
+
+    def _damaged(self, error: Exception) -> HistoryError:
+        return HistoryError(
+            f"{self.path} is damaged: {error}",
+            f"move it away (mv {self.path} {self.path}.damaged): nodectl begins a new one, and `sqlite3 … .recover`"
+            " reads what is left of the old",
+        )
+
+
+# the first second of the year 9999: no clock is beyond it, and localtime knows all before
+_LATEST_S = 253_370_764_800.0
+_TABLES_AMISS = re.compile("no such (table|column)|already exists")
+
+
+def _create_private(path: Path) -> None:
+    """Only its owner reads it: it names hosts; the journal beside it gets the same mode from SQLite."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        return
+    # a link to /dev/null is how some keep no history: the device is everybody's
+    if path.is_file() and path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+
+
+def number(value: object) -> float:
+    """The finite number; ValueError for what is none, for SQLite keeps anything in any column."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is no number")
+    return value
+
+
+def moment(value: object) -> float:
+    """Seconds since 1970 that localtime knows; ValueError for others."""
+    when = number(value)
+    if abs(when) >= _LATEST_S:
+        raise ValueError(f"{value!r} is no time")
+    return when
+
+
+def iso(seconds: float) -> str:
+    """Seconds since 1970 as local time with its offset: `2026-11-20T14:30:05+0100`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(seconds))
