@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nodectl.inventory.apart import InventoryApart
     from nodectl.inventory.read import Inventory
     from nodectl.jobs.slurm.login import Login
+    from nodectl.ledger.store import Ledger
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
@@ -147,6 +148,14 @@ class App:
         from nodectl.history.store import History
 
         return History(state_dir() / FILE, self.fleet)
+
+    def ledger(self) -> Ledger:
+        """What happened to the fleet's hosts and their parts; to be closed, as by `with`."""
+        from nodectl.common.paths import state_dir
+        from nodectl.history.database import FILE
+        from nodectl.ledger.store import Ledger
+
+        return Ledger(state_dir() / FILE, self.fleet)
 
     @property
     def profile_dirs(self) -> tuple[Path, ...]:

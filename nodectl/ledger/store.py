@@ -1,0 +1,396 @@
+"""The ledger as a file: a journal beside the history to which events are added, and what follows from all of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from nodectl import __version__
+from nodectl.history.database import Database, moment, number
+from nodectl.ledger.events import Event, EventKind, Hold, KeptPart, Recognised
+from nodectl.ledger.parts import by_name, concerned, identity_kind, is_machine_id, told_apart
+from nodectl.ledger.proof import lacking
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part, PartKind, Seen
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+Key = tuple[PartKind, str]
+
+_EVENT = (
+    "e.id, e.time, e.kind, e.fleet, e.host, e.who, e.reason, e.whole, e.cordon, e.acceptance, e.began, e.nature,"
+    " e.verdict, e.steps, e.left_after"
+)
+# what is fine is not kept: that a step passed stands with its status
+_TOLD = (Status.FAILED, Status.WARNING, Status.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part was seen last, and when; `gone` where another part has its place by now."""
+
+    fleet: str
+    host: str
+    kept: KeptPart
+    time: float
+    gone: bool = False
+
+
+class Ledger(Database):
+    """What happened to hosts and their parts; parts are global, a host's name belongs to its fleet.
+
+    Nothing is ever changed or removed: what is so now follows from what was added last.
+    """
+
+    def record(self, acceptance: Acceptance) -> tuple[str, ...]:
+        """Keep what an acceptance says of each host and its parts; a line for each identity that two hosts claim.
+
+        Recorded twice, as when it was stopped and went on, it adds only what has changed.
+        """
+        parts, lines = told_apart({row.host: row.parts for row in acceptance.hosts})
+        told = [*lines]
+        for row in acceptance.hosts:
+            own, copies = self._without_copies(parts[row.host])
+            told += copies
+            if all(part.kind is not PartKind.HOST for part in own):
+                own = (by_name(row.host), *own)
+            event = self._of_acceptance(acceptance, row, self._with_findings(acceptance, row.host, own))
+            known = self._events(
+                "e.kind = 'seen' AND e.acceptance = ? AND e.fleet = ? AND e.host = ? ORDER BY e.id DESC LIMIT 1",
+                (acceptance.id, self.fleet, row.host),
+            )
+            if not known or replace(known[0], id=0, time=0.0) != replace(event, id=0, time=0.0):
+                self._add(event)
+        return tuple(told)
+
+    def saw(self, host: str, parts: Sequence[Part], when: float | None = None) -> None:
+        """Keep which parts a host has, where a look found others than the last one."""
+        own, _ = self._without_copies(parts)
+        last = self._last_look(self.fleet, host)
+        if own and (last is None or tuple(kept.part for kept in last.parts) != tuple(own)):
+            kept = tuple(KeptPart(part) for part in own)
+            self._add(Event(0, _now(when), EventKind.SEEN, self.fleet, host, parts=kept))
+
+    def cordon(
+        self,
+        host: str,
+        parts: Sequence[Part],
+        reason: str,
+        who: str,
+        *,
+        whole: bool = True,
+        acceptance: str = "",
+        when: float | None = None,
+    ) -> Event:
+        """Cordon a host with these parts, or (not `whole`) the parts alone; the acceptance that was the reason."""
+        event = Event(
+            *(0, _now(when), EventKind.CORDONED, self.fleet, host, who, reason, whole),
+            acceptance=acceptance,
+            parts=tuple(KeptPart(part) for part in parts),
+        )
+        return replace(event, id=self._add(event))
+
+    def return_(self, hold: Hold, reason: str, who: str, when: float | None = None) -> Event:
+        """End what holds the host back, for the host and those of its parts that are still in it."""
+        kept = tuple(KeptPart(part) for part in hold.parts)
+        event = Event(
+            *(0, _now(when), EventKind.RETURNED, self.fleet, hold.host, who, reason, hold.whole, hold.cordon.id),
+            parts=kept,
+        )
+        return replace(event, id=self._add(event))
+
+    def cordoned(self, hosts: Iterable[str]) -> dict[str, tuple[Hold, ...]]:
+        """Those of the fleet's hosts that are cordoned, by name or for a part that was last seen in them, with why."""
+        wanted = dict.fromkeys(hosts)
+        holds: dict[str, list[Hold]] = {}
+        for cordon in self.open_cordons():
+            here = {cordon.host} & wanted.keys() if cordon.whole and cordon.fleet == self.fleet else set()
+            parts: dict[str, list[Part]] = {host: [] for host in here}
+            for kept in cordon.parts:
+                place = self.place_of(_key(kept.part), self.fleet)
+                fleet, host = (place.fleet, place.host) if place else (cordon.fleet, cordon.host)
+                if fleet == self.fleet and host in wanted and not (place and place.gone):
+                    parts.setdefault(host, []).append(kept.part)
+            for host, own in parts.items():
+                holds.setdefault(host, []).append(Hold(host, cordon, host in here, tuple(own)))
+        return {host: tuple(holds[host]) for host in wanted if host in holds}
+
+    def recognised(self, parts: Iterable[Part]) -> tuple[Recognised, ...]:
+        """Those of the parts, as they are in hosts now, that were cordoned in another host or under another name."""
+        now: dict[Key, Part] = {_key(part): part for part in parts}
+        by_host: dict[str, list[Part]] = {}
+        for part in now.values():
+            by_host.setdefault(part.host, []).append(part)
+        found = []
+        for cordon in self.open_cordons():
+            for kept in cordon.parts:
+                there = now.get(_key(kept.part))
+                if there is None or (cordon.fleet, cordon.host) == (self.fleet, there.host):
+                    continue
+                if not _is_copy(there, by_host[there.host], [each.part for each in cordon.parts]):
+                    found.append(Recognised(there, kept.part, cordon))
+        return tuple(found)
+
+    def open_cordons(self) -> tuple[Event, ...]:
+        """Every cordon that still holds for its host (`whole`) or a part, of all fleets: without what was returned."""
+        returned: dict[int, list[Event]] = {}
+        cordons = []
+        for event in self._events("e.kind IN ('cordoned', 'returned') ORDER BY e.id", ()):
+            if event.kind is EventKind.CORDONED:
+                cordons.append(event)
+            elif event.cordon is not None:
+                returned.setdefault(event.cordon, []).append(event)
+        left = [_left_of(cordon, returned.get(cordon.id, ())) for cordon in cordons]
+        return tuple(cordon for cordon in left if cordon.whole or cordon.parts)
+
+    def known_parts(self, host: str | None = None) -> dict[Key, Place]:
+        """Where each part was last seen in the fleet, of one host where one is named; those that are gone, too."""
+        rows = self.rows(
+            "SELECT DISTINCT p.kind, p.part FROM ledger_part p JOIN ledger_event e ON e.id = p.event"
+            " WHERE e.kind = 'seen' AND e.fleet = ? AND (? IS NULL OR e.host = ?) ORDER BY p.kind, p.part",
+            (self.fleet, host, host),
+        )
+        with self.errors():
+            keys = [(PartKind(kind), str(identity)) for kind, identity in rows]
+        places = {key: place for key in keys if (place := self.place_of(key, self.fleet))}
+        return {key: place for key, place in places.items() if host is None or place.host == host}
+
+    def parts_in(self, host: str) -> tuple[Part, ...]:
+        """The parts that a host of the fleet had when it was last looked at, and that were not seen elsewhere since."""
+        return tuple(place.kept.part for place in self.known_parts(host).values() if not place.gone)
+
+    def place_of(self, key: Key, fleet: str | None = None) -> Place | None:
+        """Where a part was last seen, of one fleet where one is named; None where no look has seen it.
+
+        It is gone where another one has its place. A host that no longer shows it is no proof: a GPU that fell off the
+        bus is back after a reboot.
+        """
+        events = self._events(
+            "e.id = (SELECT max(p.event) FROM ledger_part p JOIN ledger_event s ON s.id = p.event"
+            " WHERE p.part = ? AND p.kind = ? AND s.kind = 'seen' AND (? IS NULL OR s.fleet = ?))",
+            (key[1], str(key[0]), fleet, fleet),
+        )
+        for event in events:
+            kept = next(each for each in event.parts if _key(each.part) == key)
+            last = self._last_look(event.fleet, event.host)
+            gone = last is not None and last.id != event.id and _is_replaced(kept.part, last.parts)
+            return Place(event.fleet, event.host, kept, event.time, gone)
+        return None
+
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the fleet's hosts that the ledger knows."""
+        rows = self.rows("SELECT DISTINCT host FROM ledger_event WHERE fleet = ? ORDER BY host", (self.fleet,))
+        return tuple(str(row[0]) for row in rows)
+
+    def acceptances(self, fleet: str, host: str) -> tuple[Event, ...]:
+        """What acceptances said of a host, the oldest first."""
+        return self._events(
+            "e.kind = 'seen' AND e.acceptance != '' AND e.fleet = ? AND e.host = ? ORDER BY e.id", (fleet, host)
+        )
+
+    def life_of_host(self, host: str) -> tuple[Event, ...]:
+        """All that happened to a host of the fleet, the oldest first."""
+        return self._events("e.fleet = ? AND e.host = ? ORDER BY e.id", (self.fleet, host))
+
+    def life_of_part(self, key: Key) -> tuple[Event, ...]:
+        """All that happened to a part, in whatever host it was, the oldest first; of other parts nothing."""
+        events = self._events(
+            "e.id IN (SELECT event FROM ledger_part WHERE part = ? AND kind = ?) ORDER BY e.id", (key[1], str(key[0]))
+        )
+        return tuple(
+            replace(event, parts=tuple(kept for kept in event.parts if _key(kept.part) == key)) for event in events
+        )
+
+    def parts_like(self, text: str) -> tuple[Key, ...]:
+        """The parts whose identity begins with the text, or whose serial number it is."""
+        rows = self.rows(
+            "SELECT DISTINCT kind, part FROM ledger_part WHERE lower(substr(part, 1, ?)) = ? OR serial = ?"
+            " ORDER BY 1, 2",
+            (len(text), text.lower(), text),
+        )
+        with self.errors():
+            return tuple((PartKind(kind), str(identity)) for kind, identity in rows)
+
+    def lacking(self, hold: Hold) -> str:
+        """What the host has not shown since it was cordoned; empty where it may return."""
+        cordon = hold.cordon
+        before = self.acceptances(cordon.fleet, cordon.host)
+        return lacking(cordon, before, self.acceptances(self.fleet, hold.host))
+
+    def _last_look(self, fleet: str, host: str) -> Event | None:
+        """The last event that tells which parts a host has."""
+        events = self._events(
+            "e.id = (SELECT max(s.id) FROM ledger_event s WHERE s.kind = 'seen' AND s.fleet = ? AND s.host = ?"
+            " AND EXISTS (SELECT 1 FROM ledger_part p WHERE p.event = s.id))",
+            (fleet, host),
+        )
+        return events[0] if events else None
+
+    def _without_copies(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], list[str]]:
+        """Without a machine-id that another host was last seen with, whose hardware is none of this one's."""
+        kept, lines = [], []
+        for part in parts:
+            place = self.place_of(_key(part)) if part.kind is PartKind.HOST else None
+            former = self._last_look(place.fleet, place.host) if place else None
+            if (
+                former is not None
+                and (former.fleet, former.host) != (self.fleet, part.host)
+                and _is_copy(part, parts, [each.part for each in former.parts])
+            ):
+                lines.append(
+                    f"{part.host} has the machine-id of {former.host} ({part.id}) and none of its hardware: a cloned"
+                    " image; the ledger does not keep it for the same host"
+                )
+            else:
+                kept.append(part)
+        return tuple(kept), lines
+
+    def _of_acceptance(self, acceptance: Acceptance, row: HostAcceptance, parts: tuple[KeptPart, ...]) -> Event:
+        return Event(
+            *(0, time.time(), EventKind.SEEN, self.fleet, row.host),
+            acceptance=acceptance.id,
+            began=acceptance.began,
+            nature=acceptance.nature,
+            verdict=row.verdict,
+            steps=dict(row.steps),
+            left_after=row.left_after,
+            parts=tuple(replace(kept, part=replace(kept.part, host=row.host)) for kept in parts),
+        )
+
+    def _with_findings(self, acceptance: Acceptance, host: str, parts: Sequence[Part]) -> tuple[KeptPart, ...]:
+        """The parts with what was found of them; a part of before that is missing now only where a finding names it."""
+        present = {_key(part) for part in parts}
+        taken = {_address(part) for part in parts} - {""}
+        missing = [
+            place.kept.part
+            for key, place in self.known_parts(host).items()
+            if key not in present
+            and key[0] is not PartKind.HOST
+            and not place.gone
+            and _address(place.kept.part) not in taken
+        ]
+        found: dict[Key, list[Seen]] = {}
+        for seen in acceptance.seen:
+            finding = seen.finding
+            if finding.status in _TOLD and host in (finding.host, *finding.hosts):
+                for part in concerned(finding, host, [*parts, *missing]):
+                    found.setdefault(_key(part), []).append(seen)
+        lost = [part for part in missing if _key(part) in found]
+        return tuple(KeptPart(part, tuple(found.get(_key(part), ()))) for part in (*parts, *lost))
+
+    def _add(self, event: Event) -> int:
+        """Keep an event with its parts, all or nothing; its number."""
+        with self.transaction():
+            cursor = self.connection.execute(
+                "INSERT INTO ledger_event (time, kind, fleet, host, nodectl, who, reason, whole, cordon, acceptance,"
+                " began, nature, verdict, steps, left_after) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                _event_row(event),
+            )
+            number_of = int(cursor.lastrowid or 0)
+            self.connection.executemany(
+                "INSERT INTO ledger_part (event, kind, part, model, place, serial, findings)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [_part_row(number_of, kept) for kept in event.parts],
+            )
+        return number_of
+
+    def _events(self, condition: str, arguments: Sequence[object]) -> tuple[Event, ...]:
+        """The events that fit, with their parts."""
+        rows = self.rows(f"SELECT {_EVENT} FROM ledger_event e WHERE {condition}", arguments)  # noqa: S608
+        with self.errors():
+            return tuple(_event(row, self._parts(int(row[0]), str(row[4]))) for row in rows)
+
+    def _parts(self, event: int, host: str) -> tuple[KeptPart, ...]:
+        rows = self.rows(
+            "SELECT kind, part, model, place, serial, findings FROM ledger_part WHERE event = ? ORDER BY rowid",
+            (event,),
+        )
+        return tuple(
+            KeptPart(
+                Part(PartKind(kind), str(identity), host, str(model), str(place), str(serial)),
+                tuple(_seen(row) for row in json.loads(findings)),
+            )
+            for kind, identity, model, place, serial, findings in rows
+        )
+
+
+def _key(part: Part) -> Key:
+    return part.kind, part.id
+
+
+def _address(part: Part) -> str:
+    return part.place.partition(" at ")[2]
+
+
+def _is_replaced(part: Part, now: Sequence[KeptPart]) -> bool:
+    """Another one has its place; a machine-id does not replace the serial number that the host has, too."""
+    others = [kept.part for kept in now if identity_kind(kept.part) == identity_kind(part)]
+    return all(other.id != part.id for other in others) and any(_address(other) == _address(part) for other in others)
+
+
+def _now(when: float | None) -> float:
+    return time.time() if when is None else when
+
+
+def _left_of(cordon: Event, returns: Sequence[Event]) -> Event:
+    """The cordon without what was returned of it."""
+    ended = {_key(kept.part) for each in returns for kept in each.parts}
+    parts = tuple(kept for kept in cordon.parts if _key(kept.part) not in ended)
+    return replace(cordon, whole=cordon.whole and not any(each.whole for each in returns), parts=parts)
+
+
+def _is_copy(part: Part, beside: Sequence[Part], former: Sequence[Part]) -> bool:
+    """A machine-id that two machines have: what is beside it now, and what was beside it then, have nothing in common.
+
+    A host without a GPU and a NIC that tells its identity cannot be told from its copy: it is taken for the same.
+    """
+    if part.kind is not PartKind.HOST or not is_machine_id(part.id):
+        return False
+    now, then = ({each.id for each in parts if each.kind is not PartKind.HOST} for parts in (beside, former))
+    return bool(now and then) and not now & then
+
+
+def _event_row(event: Event) -> tuple[object, ...]:
+    return (
+        *(event.time, str(event.kind), event.fleet, event.host, __version__, event.who, event.reason, int(event.whole)),
+        *(event.cordon, event.acceptance, event.began, event.nature, str(event.verdict or "")),
+        *(json.dumps({name: str(status) for name, status in event.steps.items()}), event.left_after),
+    )
+
+
+def _part_row(event: int, kept: KeptPart) -> tuple[object, ...]:
+    part = kept.part
+    findings = json.dumps([asdict(seen) for seen in kept.findings])
+    return (event, str(part.kind), part.id, part.model, part.place, part.serial, findings)
+
+
+def _event(row: Sequence[Any], parts: tuple[KeptPart, ...]) -> Event:
+    """ValueError for what is no event: SQLite keeps anything in any column."""
+    number_of, when, kind, fleet, host, who, reason, whole, cordon, acceptance, began, nature, verdict, steps, left = (
+        row
+    )
+    known = json.loads(steps)
+    if not isinstance(known, dict):
+        raise ValueError(f"event {number_of}: {steps[:40]!r} are no steps")
+    return Event(
+        *(int(number_of), moment(when), EventKind(kind), str(fleet), str(host), str(who), str(reason), bool(whole)),
+        cordon=None if cordon is None else int(number(cordon)),
+        acceptance=str(acceptance),
+        began=None if began is None else moment(began),
+        nature=str(nature),
+        verdict=NodeVerdict(verdict) if verdict else None,
+        steps={str(name): Status(status) for name, status in known.items()},
+        left_after=str(left),
+        parts=parts,
+    )
+
+
+def _seen(row: Mapping[str, Any]) -> Seen:
+    try:
+        finding = dict(row["finding"])
+        finding["status"], finding["hosts"] = Status(finding["status"]), tuple(map(str, finding["hosts"]))
+        return Seen(str(row["step"]), Finding(**finding))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{str(row)[:80]!r} is no finding: {error!r}") from error
