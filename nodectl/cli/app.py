@@ -17,6 +17,7 @@ from nodectl.common.access import Access
 from nodectl.transport.fanout import FORKS
 
 if TYPE_CHECKING:
+    from nodectl.health.site import SiteCheck
     from nodectl.history.store import History
     from nodectl.inventory.apart import InventoryApart
     from nodectl.inventory.read import Inventory
@@ -168,6 +169,15 @@ class App:
 
         folder = open_recording(self.replay).path / "profiles"
         return (folder,) if folder.is_dir() else ()
+
+    @cached_property
+    def site_checks(self) -> tuple[SiteCheck, ...]:
+        """The site's own checks, beside the inventory; a recording that is replayed without one has their answers."""
+        if self.replay is not None and not self.inventory_sources:
+            return ()
+        from nodectl.health.site import site_checks
+
+        return site_checks(self.inventory.sources)
 
     def reach(self) -> None:
         """Have the hosts logged in to while it is still being worked out what to ask them; a recording has none."""

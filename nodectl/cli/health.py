@@ -74,7 +74,7 @@ def health(
     Nothing is changed there.  Ends with 1 if any check failed, else 3 if anything could not be told or reached, else 0.
     """
     if listed:
-        _list(app.json or form == "json")
+        _list(app, as_document=app.json or form == "json")
         return
     if resume and not drain:
         raise click.UsageError("--resume goes with --drain")
@@ -126,7 +126,8 @@ def _look(app: App, names: Mapping[str, str]) -> Health:
     source = app.source
     # a recording is a fleet of its own: what it counts is not held against live hosts
     fleet = f"recorded {source.recorded}" if source.recorded else app.fleet
-    health = look(source, names=names, extra_dirs=app.profile_dirs, state=StateFile(state_dir() / "health", fleet))
+    state = StateFile(state_dir() / "health", fleet)
+    health = look(source, names=names, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
     for text in health.notes:
         note(f"warning: {text}")
     return health
@@ -171,11 +172,20 @@ def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> s
     return findings_table(health.findings, everything=everything, columns=columns)
 
 
-def _list(as_document: bool) -> None:
+def _list(app: App, *, as_document: bool) -> None:
     from nodectl.checks.catalogue import checks, launch_checks, thresholds
+    from nodectl.errors import InventoryError
+    from nodectl.health.site import listed_as
 
+    try:
+        site = app.site_checks
+    except InventoryError:
+        if app.inventory_sources:
+            raise
+        site = ()  # nobody has said whose checks are meant
     known = [
         *(("health", check) for check in checks().values()),
+        *(("health", listed_as(check)) for check in site),
         *(("launch", check) for check in launch_checks().values()),
     ]
     if as_document:

@@ -21,9 +21,11 @@ def record(app: App, folder: Path, mask: bool) -> None:
     One round trip a host, nothing written there.  Ends with 3 where a host was not reached; the others are saved.
     With --replay a recording is copied, for instance to mask it.
     """
+    from nodectl.health.site import commands_on
     from nodectl.recordings.save import save
 
-    saved = save(app.source, folder, app.profile_dirs, mask=mask)
+    site = app.site_checks
+    saved = save(app.source, folder, app.profile_dirs, mask=mask, more=lambda host: commands_on(host, site))
     hosts = {host: {"folder": name} for host, name in saved.folders.items()}
     document = {"folder": str(folder), "hosts": hosts, "unreachable": saved.failed}
     app.show("record", document, f"{folder}: {fold(saved.folders)}" if saved.folders else "")

@@ -19,6 +19,7 @@ from nodectl.checks.judge import not_judged
 from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
 from nodectl.health.history import HostState, StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
+from nodectl.health.site import SiteCheck, for_nobody
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -53,14 +54,23 @@ class Health:
 
 
 def look(
-    source: Source, *, names: Mapping[str, str], extra_dirs: Sequence[Path], state: StateFile, today: date | None = None
+    source: Source,
+    *,
+    names: Mapping[str, str],
+    extra_dirs: Sequence[Path],
+    state: StateFile,
+    today: date | None = None,
+    site: Sequence[SiteCheck] | None = None,
 ) -> Health:
-    """Facts against profiles, for all hosts at once; `names` go before the hosts' own profile variables."""
+    """Facts against profiles, for all hosts at once; `names` go before the hosts' own profile variables.
+
+    `site` are the checks of its own that a site has beside its inventory, None where there is no inventory.
+    """
     before = state.read()
     occasions = REPLAYED if source.recorded is not None else LIVE
     readings = {name: host_state.reading for name, host_state in before.items()}
     orders = {
-        host.name: order_of(host, names, extra_dirs, readings.get(host.name), occasions=occasions)
+        host.name: order_of(host, names, extra_dirs, readings.get(host.name), occasions=occasions, site=site)
         for host in source.hosts
     }
     results = {result.host: result for result in _results(source, orders)}
@@ -82,7 +92,8 @@ def look(
         findings.extend([order.policy.applied(finding, day) for finding in judged] if accepts else judged)
     profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}
     recorded = {name: recording for name in orders if (recording := results[name].recorded)}
-    return Health(tuple(findings), profiles, recorded, _kept(state, states))
+    notes = (*_kept(state, states), *for_nobody(site or (), source.hosts))
+    return Health(tuple(findings), profiles, recorded, notes)
 
 
 def _kept(state: StateFile, states: Mapping[str, HostState]) -> tuple[str, ...]:

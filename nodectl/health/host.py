@@ -16,13 +16,15 @@ from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import Member, claims_of, values_of
 from nodectl.checks.fleet.names import named_by
 from nodectl.checks.judge import LONGEST, judge, no_profile, profile_warning, unreachable
+from nodectl.checks.site import ASKED
 from nodectl.common.few import clipped
 from nodectl.errors import ProfileError
 from nodectl.facts.base import Fact, Occasion
 from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import commands_for, facts_for, read_facts
 from nodectl.facts.lab import Lab
-from nodectl.health.policy import VARIABLE, Policy, policy_of
+from nodectl.health.policy import VARIABLE, Policy, policy_of, refuse_unknown
+from nodectl.health.site import SiteCheck, commands_on
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -101,12 +103,17 @@ def order_of(
     *,
     occasions: tuple[Occasion, ...] = LIVE,
     judged_by: Sequence[Judgement[Subject]] | None = None,
+    site: Sequence[SiteCheck] | None = None,
 ) -> Order:
     """What to ask of the host on these occasions: what the judgements read, all of them where None.
 
-    UsageError where the host's `nodectl_health` is not one.
+    `site` are the site's own checks, None where they are not looked for. UsageError where the host's `nodectl_health`
+    is not one.
     """
     wanted, policy = wanted_of(host, names, extra_dirs), policy_of(host.name, host.variables)
+    if site is not None:
+        refuse_unknown(host.name, policy, [check.id for check in site])
+    own_commands = commands_on(host, site or ())
     facts = _facts(*_needs(wanted, replayed=occasions == REPLAYED), occasions)
     if judged_by is not None:
         read = {name for judgement in judged_by for name in judgement.reads} | _ALWAYS_READ
@@ -114,9 +121,16 @@ def order_of(
     asked = {name: host.variables.get(name) for name in asked_variables()}
     # a check's own default stands where the inventory says nothing
     own = {name: value for name, value in asked.items() if value is not None}
-    variables = {**own, "nodectl_nics": _nics(host), "mounts": policy.mounts, VARIABLE: {"xid": dict(policy.xid)}}
+    variables = {
+        **own,
+        "nodectl_nics": _nics(host),
+        "mounts": policy.mounts,
+        VARIABLE: {"xid": dict(policy.xid)},
+        ASKED: [command.key for command in own_commands],
+    }
     judges = judgements() if judged_by is None else tuple(judged_by)
-    return Order(host, wanted, policy, variables, facts, commands_for(host, facts), judges, previous)
+    commands = (*commands_for(host, facts), *own_commands)
+    return Order(host, wanted, policy, variables, facts, commands, judges, previous)
 
 
 def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:

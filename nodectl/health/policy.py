@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
@@ -14,8 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from nodectl.checks.catalogue import checks, thresholds
 from nodectl.checks.gpu.xid import check_site_xid
+from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
+from nodectl.model.recording import SITE
 from nodectl.model.status import Status
 
 VARIABLE = "nodectl_health"
@@ -36,7 +38,8 @@ class Accepted(_Strict):
     @field_validator("check")
     @classmethod
     def _known(cls, check: str) -> str:
-        return _one_of(check, checks(), "check", "nodectl health --list")
+        # which of the site's own there are is known where their folder is: see `refuse_unknown`
+        return check if check.startswith(SITE) else _one_of(check, checks(), "check", "nodectl health --list")
 
     def covers(self, finding: Finding) -> bool:
         """It is about that finding."""
@@ -91,6 +94,14 @@ def policy_of(host: str, variables: Mapping[str, object]) -> Policy:
     if isinstance(problem, Policy):
         return problem
     raise UsageError(f"{VARIABLE} of {host}: {problem}", "correct it in the inventory; see docs/health.md")
+
+
+def refuse_unknown(host: str, policy: Policy, site: Sequence[str]) -> None:
+    """UsageError where the policy accepts findings of a check of the site's own that is none of these."""
+    for rule in policy.accept:
+        if rule.check.startswith(SITE) and rule.check not in site:
+            reason = f"{VARIABLE} of {host}: accept: no check {rule.check!r} beside the inventory"
+            raise UsageError(reason, f"{meant(rule.check, site)}correct it there, or put the check into checks.d/")
 
 
 @lru_cache(maxsize=256)

@@ -188,6 +188,9 @@ def _resolve(source: str) -> str:
     path = Path(source).expanduser().absolute()
     if not path.exists():
         raise InventoryError(f"no inventory at {path}", "give one with -i, or name it in ansible.cfg (inventory = …)")
+    if (path / "checks.d").is_dir():
+        reason = f"{path / 'checks.d'} lies in an inventory's folder, whose executables Ansible runs on this machine"
+        raise InventoryError(reason, f"put it beside the folder: mv {path / 'checks.d'} {path.parent}")
     return str(path)
 
 

@@ -1,9 +1,11 @@
 """A host's raw command outputs: the form in which facts travel, and what a recording folder holds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 DEADLINE_S = 10
+# how the keys of a site's own checks begin, and their ids
+SITE = "site_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,7 @@ class Command:
     `hardware`: only a real machine can answer, so that a lab host that is dressed in a recording answers from it.
     `root`: a login that is not root runs it by `sudo -n`. `sudo` is what its script runs so by itself, with patterns of
     devices. `waits`: it asks a service, or a file system of another host. `newest`: of more than fits the end is kept.
+    `program` is a file that the host must have to run it; it is sent where it is not there (`recordings/programs.py`).
     """
 
     key: str
@@ -23,6 +26,7 @@ class Command:
     sudo: tuple[tuple[str, ...], ...] = ()
     waits: bool = False
     newest: bool = False
+    program: bytes = field(default=b"", repr=False)
 
     @property
     def is_quick(self) -> bool:

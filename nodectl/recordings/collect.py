@@ -7,14 +7,17 @@ import secrets
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
+from nodectl.facts.site import lacks_program, not_sent
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.recordings.frames import TOTAL_BYTES, has_started, read_frames
+from nodectl.recordings.programs import send
 from nodectl.transport.base import Transport
 
 # for all commands of a host together; what has no time left is a deadline overrun
@@ -98,7 +101,26 @@ def new_nonce() -> str:
 
 
 def collect(transport: Transport, host: Host, commands: Sequence[Command]) -> Recording | CommandResult:
-    """Run `commands` on `host` in one round trip; the failed result where it could not be asked."""
+    """Run `commands` on `host` in one round trip; the failed result where it could not be asked.
+
+    Three where it lacks a program that one of them needs: that is sent, and asked then.
+    """
+    answer = _collected(transport, host, commands)
+    if not isinstance(answer, Recording):
+        return answer
+    missing = [each for each in commands if each.program and lacks_program(answer.entries.get(each.key))]
+    if not missing:
+        return answer
+    reason = send(transport, host, missing)
+    again = None if reason else _collected(transport, host, missing)
+    if isinstance(again, Recording):
+        return replace(answer, entries={**answer.entries, **again.entries})
+    reason = reason or (again.error if again else "")
+    unsent = {each.key: replace(answer.entries[each.key], stderr=not_sent(reason)) for each in missing}
+    return replace(answer, entries={**answer.entries, **unsent})
+
+
+def _collected(transport: Transport, host: Host, commands: Sequence[Command]) -> Recording | CommandResult:
     received = bytearray()
     arrivals: list[float] = []
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from nodectl.common import bounded_json
 from nodectl.common.files import folder_name
 from nodectl.errors import ParseError
-from nodectl.model.recording import Entry, Recording
+from nodectl.model.recording import SITE, Entry, Recording
 from nodectl.recordings.frames import CAP_BYTES, TOTAL_BYTES, as_text
 
 INDEX, OUT, ERR, CLOCK = "index.json", ".out", ".err", "clock"
@@ -91,7 +91,7 @@ def _content(file: int, limit: int) -> bytes | None:
 
 
 def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None = None) -> Recording:
-    """The recording of one host's folder, of these keys or of all that it holds.
+    """The recording of one host's folder, of these keys and the site's own checks, or of all that it holds.
 
     ParseError where the folder or its index cannot be read; what is not there is not in the entries.
     """
@@ -103,7 +103,8 @@ def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None
         with os.scandir(descriptor) as files:
             folder = _Opened(descriptor, {file.name for file in files})
         index = _index(folder, path)
-        wanted = _keys(folder.names, index) if keys is None else keys
+        all_keys = _keys(folder.names, index)
+        wanted = all_keys if keys is None else {*keys, *(key for key in all_keys if key.startswith(SITE))}
         entries = {key: entry for key in wanted if (entry := _entry(folder, key, index)) is not None}
         offset_s, error_s = _clock(folder)
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 
-from nodectl.model.recording import Recording
+from nodectl.model.recording import SITE, Recording
 from nodectl.recordings.allowed import NOBODY, Allowed
 from nodectl.recordings.pseudonyms import Pseudonyms
 
@@ -48,8 +48,9 @@ class Masker:
         if self._done_with != (len(self._words), self._allowed.size):
             self._done, self._done_with = {}, (len(self._words), self._allowed.size)
         entries = {
-            key: replace(
+            self._key(key): replace(
                 entry,
+                key=self._key(key),
                 argv=tuple(self._text(word) for word in entry.argv),
                 stdout=self._text(entry.stdout),
                 stderr=self._text(entry.stderr),
@@ -58,6 +59,10 @@ class Masker:
         }
         name = None if recording.recorded is None else self._text(recording.recorded)
         return replace(recording, host=self.name_of(recording.host), entries=entries, recorded=name)
+
+    def _key(self, key: str) -> str:
+        """Ours say what was asked; that of a site's own check has the name that the site gave it."""
+        return SITE + self._text(key.removeprefix(SITE)) if key.startswith(SITE) else key
 
     def _discover(self, host: str, texts: Iterable[str]) -> None:
         for text in texts:

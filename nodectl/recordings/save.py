@@ -26,7 +26,7 @@ from nodectl.profiles.schema import Tuning
 from nodectl.recordings.fleet import ABOUT, SCHEMA, open_recording, read_about
 from nodectl.recordings.folder import CLOCK, ERR, INDEX, OUT
 from nodectl.recordings.mask import Masker
-from nodectl.recordings.source import ReplaySource, Source
+from nodectl.recordings.source import CommandsOf, ReplaySource, Source
 
 _DRAFT = ".draft-"
 _CLOCK_ARGV = ("date", "+%s.%N")
@@ -41,8 +41,10 @@ class Saved:
     source: str | None
 
 
-def save(source: Source, folder: Path, profile_dirs: Sequence[Path], *, mask: bool) -> Saved:
-    """Write each host's recording into `folder` as it comes."""
+def save(
+    source: Source, folder: Path, profile_dirs: Sequence[Path], *, mask: bool, more: CommandsOf = lambda _: ()
+) -> Saved:
+    """Write each host's recording into `folder` as it comes; `more` are commands beside those of the facts."""
     if isinstance(source, ReplaySource):
         source = replace(source, whole=True)
     masker = (
@@ -55,7 +57,7 @@ def save(source: Source, folder: Path, profile_dirs: Sequence[Path], *, mask: bo
     folders: dict[str, str] = {}
     failed: dict[str, str] = {}
     facts = facts_for(sysctl_keys(profile_dirs))
-    for host, answer in source.recordings(lambda host: commands_for(host, facts)):
+    for host, answer in source.recordings(lambda host: (*commands_for(host, facts), *more(host))):
         if not isinstance(answer, Recording):
             failed[host.name] = "; try: ".join(filter(None, [answer.error or str(answer.outcome), answer.remedy]))
             continue

@@ -1,0 +1,157 @@
+"""How the site's own checks ended; what their answers say is judged by `checks/site.py`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from nodectl.common.counting import counted
+from nodectl.common.node_paths import STATE_FOLDER
+from nodectl.facts.base import DEADLINE, NO_TIME, AbsentError, Fact, UnknownError
+from nodectl.model.recording import DEADLINE_S, SITE, Command, Entry, Recording
+
+# the folder of the login on a node, private to it, in which each file is called by its hash
+FOLDER = f"{STATE_FOLDER}/checks"
+OUT_KIB, ERR_KIB = 64, 4
+_KEY = re.compile(rf"{SITE}[a-z0-9_]+")
+_ABSENT = 93
+_SAYS = "nodectl-check: "
+_NOT_HERE, _CUT = f"{_SAYS}not here", f"{_SAYS}printed too much"
+# a command's own shell says 128 + N of what signal N has ended
+_SIGNALS = 128
+_MEANS = {
+    124: "as of what did not end in time",
+    126: "it cannot be executed there",
+    127: "its interpreter, or what it runs, is not there",
+}
+# the collector counts in hundredths
+_ROUNDED_S = 0.1
+
+# Standard output goes by 5 to a reader that keeps OUT_KIB, standard error to one that keeps ERR_KIB and reads on; the
+# exit status comes by 4. `timeout` makes a process group, which is ended as a whole, whoever has started what.
+_RUN = f"""\
+f="{FOLDER}/$1"
+[ -f "$f" ] || {{ echo '{_NOT_HERE}' >&2; exit {_ABSENT}; }}
+export NODECTL_HOST="$3" NODECTL_CHECK="$4" NODECTL_TIMEOUT_S="$2"
+exec 3>&1
+ended=$({{ {{ {{
+    timeout -k 2 "$2" "$f" 3>&- 4>&- 5>&- &
+    group=$!
+    wait "$group"
+    ended=$?
+    kill -KILL "-$group" 2>/dev/null
+    echo "$ended" >&4
+}} 2>&1 >&5 | {{ head -c {ERR_KIB * 1024} >&2; cat >/dev/null; }}; }} 5>&1 | {{
+    head -c {OUT_KIB * 1024}
+    [ "$(head -c 1 | wc -c)" -eq 0 ] || echo '{_CUT}' >&2
+}} >&3; }} 4>&1)
+exit "${{ended:-{_ABSENT}}}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRun:
+    """One check's end: its exit status, what it printed, and the last line of what it complained of.
+
+    `why` says what kept it from answering; empty where it answered.
+    """
+
+    exit_status: int
+    text: str
+    complaint: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The runs by the checks' ids."""
+
+    runs: Mapping[str, SiteRun] = field(hash=False)
+
+
+def site_command(name: str, program: bytes, *, host: str, limit_s: int) -> Command:
+    """What runs the program as the check `name` on the host of that name."""
+    argv = ("sh", "-c", _RUN, "sh", _digest(program), str(limit_s), host, name)
+    # beyond the check's own limit: what holds its output and is out of reach
+    return Command(name, argv, deadline_s=limit_s + DEADLINE_S, program=program)
+
+
+@lru_cache(maxsize=128)  # the same for every host
+def _digest(program: bytes) -> str:
+    return hashlib.sha256(program).hexdigest()[:32]
+
+
+def program_of(command: Command) -> str:
+    """The name of its program in FOLDER."""
+    return command.argv[4]
+
+
+def lacks_program(entry: Entry | None) -> bool:
+    """The host does not have the program yet, or no more."""
+    return entry is not None and entry.exit_status == _ABSENT and _NOT_HERE in entry.stderr
+
+
+def not_sent(reason: str) -> str:
+    """What stands on standard error where the program could not be sent."""
+    return f"{_NOT_HERE}: {reason}"
+
+
+def _read(recording: Recording) -> Site:
+    keys = sorted(key for key in recording.entries if _KEY.fullmatch(key))
+    runs = {key: _run(recording.entries[key]) for key in keys}
+    if not recording.entries:
+        raise UnknownError("no command is in the recording")
+    if not runs:
+        raise AbsentError("none was asked")
+    return Site(runs)
+
+
+def _run(entry: Entry) -> SiteRun:
+    said = [line for line in entry.stderr.splitlines() if line.strip() and not line.startswith(_SAYS)]
+    complaint = said[-1].strip() if said else ""
+    status = -1 if entry.exit_status is None else entry.exit_status
+    return SiteRun(status, entry.stdout, complaint, _why(entry, complaint))
+
+
+def _why(entry: Entry, complaint: str) -> str:
+    status, limit_s = entry.exit_status, _limit_s(entry)
+    if lacks_program(entry):
+        reason = entry.stderr.partition(f"{_NOT_HERE}: ")[2].strip()
+        return f"it could not be sent to the host{': ' if reason else ''}{reason}"
+    if _CUT in entry.stderr:
+        return f"it printed more than {OUT_KIB} KiB"
+    if status == DEADLINE and NO_TIME in entry.stderr:
+        return "not run: the host's other commands took all the time"
+    # of what does not mind TERM: 137
+    if limit_s and status in (DEADLINE, _SIGNALS + signal.SIGKILL) and entry.duration_s >= limit_s - _ROUNDED_S:
+        return f"it did not end within {limit_s} s"
+    if status is None or entry.cut:
+        return "its output was cut"
+    return "" if 0 <= status <= 3 else _ended(status, complaint)
+
+
+def _limit_s(entry: Entry) -> int:
+    limit = entry.argv[5] if len(entry.argv) > 5 else ""
+    return int(limit) if re.fullmatch(r"[0-9]{1,4}", limit) else 0
+
+
+def _ended(status: int, complaint: str) -> str:
+    named = ""
+    with suppress(ValueError):
+        named = f" ({signal.Signals(status - _SIGNALS).name})" if status > _SIGNALS else ""
+    text = f"signal {status - _SIGNALS}{named} ended it" if named else f"exit status {status}"
+    meaning = f", {_MEANS[status]}" if status in _MEANS else ""
+    return f"{text}{meaning}{': ' if complaint else ''}{complaint}"
+
+
+def _words(site: Site) -> str:
+    return counted(len(site.runs), "check")
+
+
+# its commands are those of the folder beside the inventory, and a recording brings its own
+FACT = Fact("site", (), _read, _words, row=995, quiet=True)

@@ -1,0 +1,169 @@
+"""A site's own checks: the executables of `checks.d/` beside its inventory, what they ask for, and how they are run."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nodectl.checks.check import Check
+from nodectl.common.natural import natural
+from nodectl.common.spelling import meant
+from nodectl.errors import UsageError
+from nodectl.facts.site import site_command
+from nodectl.model.host import Host
+from nodectl.model.recording import DEADLINE_S, SITE, Command
+from nodectl.recordings.collect import BUDGET_S
+
+FOLDER = "checks.d"
+_LIMIT_S = 20
+_LONGEST_S = BUDGET_S - 2 * DEADLINE_S
+_MOST_BYTES = 32 << 20
+# all run at the same time, and share what the collector takes of a host
+_MOST = 100
+# where a file says what it asks for; what is further down is the program
+_HEAD_LINES = 40
+_HEADER = re.compile(r"\s*(?:#|//|--|;|%)+\s*nodectl:(.*)")
+_SECONDS = re.compile(r"([0-9]{1,5})\s*(s|m|)")
+_SUFFIX = re.compile(r"\.(?:sh|bash|py|pl|rb)$")
+_ASKS = ("timeout", "hosts", "about")
+_KEPT_OUT = "hidden files, backups (name~), folders and READMEs are left out"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteCheck:
+    """One file of the folder; `groups` of the inventory are those whose hosts it is for, empty for all hosts."""
+
+    id: str
+    path: Path
+    program: bytes = field(repr=False)
+    about: str = ""
+    limit_s: int = _LIMIT_S
+    groups: tuple[str, ...] = ()
+
+    def is_for(self, host: Host) -> bool:
+        """The host is in one of its groups."""
+        own = host.variables.get("group_names") or ()
+        return not self.groups or (isinstance(own, Sequence) and not {"all", *own}.isdisjoint(self.groups))
+
+
+def site_checks(inventory_sources: Sequence[str]) -> tuple[SiteCheck, ...]:
+    """Those of the folders beside the inventories; UsageError with the file, what is wrong with it, and what to do."""
+    beside = (Path(source).parent / FOLDER for source in inventory_sources if "," not in source)
+    checks: dict[str, SiteCheck] = {}
+    for folder in dict.fromkeys(folder.resolve() for folder in beside if folder.is_dir()):
+        for check in _read_folder(folder):
+            if check.id in checks:
+                reason = f"{checks[check.id].path} and {check.path} are both called {check.id}"
+                raise UsageError(reason, "rename one of them")
+            checks[check.id] = check
+            if len(checks) > _MOST:
+                raise UsageError(f"{folder} holds more than {_MOST} checks", "let one file answer for several things")
+    return tuple(checks.values())
+
+
+def commands_on(host: Host, checks: Sequence[SiteCheck]) -> tuple[Command, ...]:
+    """What runs those on the host that are for it."""
+    return tuple(
+        site_command(check.id, check.program, host=host.name, limit_s=check.limit_s)
+        for check in checks
+        if check.is_for(host)
+    )
+
+
+def for_nobody(checks: Sequence[SiteCheck], hosts: Sequence[Host]) -> tuple[str, ...]:
+    """What is to be said of checks that are for none of the hosts: a group may be misspelt."""
+    return tuple(
+        f"{check.path.name}: hosts={','.join(check.groups)}: none of the hosts is in such a group"
+        for check in checks
+        if not any(check.is_for(host) for host in hosts)
+    )
+
+
+def listed_as(check: SiteCheck) -> Check:
+    """The check as `health --list` has it."""
+    where = f" of {', '.join(check.groups)}" if check.groups else ""
+    looks_at = f"{FOLDER}/{check.path.name}{where}{': ' if check.about else ''}{check.about}"
+    fires = f"as it says; unknown: no answer within {check.limit_s} s, or none that can be read"
+    return Check(check.id, looks_at=looks_at, fires=fires)
+
+
+def _read_folder(folder: Path) -> Iterator[SiteCheck]:
+    try:
+        _refuse_open(folder, folder.stat().st_mode)
+        paths = sorted(folder.iterdir(), key=lambda path: natural(path.name))
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror or error}", "make it readable to you") from error
+    for path in paths:
+        left_out = path.name.startswith(".") or path.name.endswith("~") or path.name.upper().startswith("README")
+        if not left_out and not path.is_dir():
+            yield _read_check(path)
+
+
+def _refuse_open(path: Path, mode: int) -> None:
+    if mode & stat.S_IWOTH:
+        raise UsageError(f"{path} may be written by everybody, and what it holds runs on nodes", f"chmod o-w {path}")
+
+
+def _read_check(path: Path) -> SiteCheck:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(file, "rb") as stream:
+            status = os.fstat(file)
+            program = stream.read(_MOST_BYTES + 1) if stat.S_ISREG(status.st_mode) else b""
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", "take it away, or make it readable to you") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise UsageError(f"{path} is no plain file", "take it away")
+    _refuse_open(path, status.st_mode)
+    if not status.st_mode & 0o111:
+        raise UsageError(f"{path} is not executable", f"chmod +x it, or take it away; {_KEPT_OUT}")
+    if len(program) > _MOST_BYTES:
+        raise UsageError(f"{path} has more than {_MOST_BYTES >> 20} MiB", "put what it needs on the nodes")
+    check = SiteCheck(_id(path), path, program)
+    if program.startswith(b"\x7fELF"):
+        return check
+    first = program.partition(b"\n")[0]
+    if not re.match(rb"#!\s*/", first) or first.endswith(b"\r"):
+        reason = "ends its lines as Windows does" if first.endswith(b"\r") else "does not begin with #!/…"
+        raise UsageError(f"{path}: a check is a program, and this one {reason}", "begin it with #!/bin/sh, or the like")
+    return _with_header(check)
+
+
+def _id(path: Path) -> str:
+    name = re.sub(r"[^a-z0-9]+", "_", _SUFFIX.sub("", path.name.lower())).strip("_")
+    if not name or len(name) > 60:
+        raise UsageError(f"{path}: its name makes no id", "give it a name of a-z, 0-9, - and _, up to 60 of them")
+    return SITE + name
+
+
+def _with_header(check: SiteCheck) -> SiteCheck:
+    """With what its lines `# nodectl: KEY=VALUE` ask for."""
+    lines = check.program.decode("utf-8", errors="replace").splitlines()[:_HEAD_LINES]
+    for number, line in enumerate(lines, start=1):
+        if match := _HEADER.match(line):
+            key, is_pair, value = (part.strip() for part in match[1].partition("="))
+            try:
+                check = _asking(check, key, value if is_pair else "")
+            except ValueError as error:
+                raise UsageError(f"{check.path}: line {number}: {error}", "write # nodectl: timeout=20s") from None
+    return check
+
+
+def _asking(check: SiteCheck, key: str, value: str) -> SiteCheck:
+    if key not in _ASKS:
+        raise ValueError(f"no such key: {key!r}; {meant(key, _ASKS)}there are {', '.join(_ASKS)}")
+    if not value:
+        raise ValueError(f"{key} has no value")
+    if key == "about":
+        return replace(check, about=value)
+    if key == "hosts":
+        return replace(check, groups=tuple(name.strip() for name in value.split(",") if name.strip()))
+    time = _SECONDS.fullmatch(value)
+    limit_s = int(time[1]) * (60 if time[2] == "m" else 1) if time else 0
+    if not 1 <= limit_s <= _LONGEST_S:
+        raise ValueError(f"timeout={value}: a time from 1s to {_LONGEST_S}s")
+    return replace(check, limit_s=limit_s)
