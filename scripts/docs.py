@@ -10,8 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import yaml
+
 from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.common.declarations import ended
+from nodectl.common.resources import data_dir
 from nodectl.facts.catalogue import registered
 from nodectl.parsers.catalogue import families
 from nodectl.probes.base import ProbeOptions
@@ -22,6 +25,7 @@ from nodectl.profiles.load import find_profiles
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.resolve import load_profile, load_stacks
 from nodectl.profiles.schema import Hardware, Stack, Tuning
+from nodectl.report.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # rows of cells by the name of the table, the first the heading
@@ -144,11 +148,39 @@ def _verdict(hardware: Hardware, stack: Stack) -> str:
     return ", ".join(refusals) or ("yes, warns" if problems else "yes")
 
 
+def metric_tables() -> Tables:
+    """Every metric, and every alert with when it fires."""
+    groups = yaml.safe_load((data_dir() / "prometheus" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    return {
+        "metrics": [
+            ["metric", "type", "labels", "says"],
+            *(
+                [f"`{metric.name}`", metric.kind, ", ".join(metric.labels) or "-", metric.about]
+                for metric in METRICS.values()
+            ),
+        ],
+        "alerts": [
+            ["alert", "severity", "for", "when"],
+            *(
+                [
+                    f"`{rule['alert']}`",
+                    rule["labels"]["severity"],
+                    rule.get("for", "-"),
+                    f"`{rule['expr']}`".replace("|", "\\|"),
+                ]
+                for group in groups
+                for rule in group["rules"]
+            ),
+        ],
+    }
+
+
 PAGES: dict[str, Callable[[], Tables]] = {
     "health.md": health_tables,
     "parsers.md": parser_tables,
     "probes.md": probe_tables,
     "profiles.md": profile_tables,
+    "prometheus.md": metric_tables,
 }
 
 

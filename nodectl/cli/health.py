@@ -11,8 +11,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.options import OneOf, Seconds, profile_option
-from nodectl.cli.terminal import as_json, note, result, safe, terminal_width, writing
-from nodectl.common.files import replace_file
+from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.model.status import exit_status
 from nodectl.report.findings import changes, counts, finding_document, findings_table, one_line
@@ -135,12 +134,7 @@ def _look(app: App, names: Mapping[str, str]) -> Health:
 
 def _show(health: Health, form: str, write: Path | None, *, everything: bool, strict: bool) -> None:
     text = _rendered(health, form, everything=everything, strict=strict).rstrip("\n")
-    if write is None:
-        result(text)
-    else:
-        # a reader sees the old file or the new one; everybody may read it, as node_exporter must
-        with writing(write, "--write"):
-            replace_file(write, safe(text) + "\n", mode=0o644)
+    put(text, write)
     for name in dict.fromkeys(health.recorded.values()):
         hosts = [host for host, recording in health.recorded.items() if recording == name]
         note(f"recorded: {fold(hosts)} from {name}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import Seconds
-from nodectl.cli.terminal import LinePrinter, note, result
+from nodectl.cli.options import OneOf, Seconds
+from nodectl.cli.terminal import FORMS, LinePrinter, as_json, note, put, result
 from nodectl.cli.tracing import LIMIT_MIB, show_trace
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
@@ -40,11 +40,22 @@ def jobs() -> None:
 
 
 @jobs.command("list")
+@click.option("--output", "form", type=OneOf(FORMS), help="Default: table.")
+@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
 @click.pass_obj
-def list_(app: App) -> None:
+def list_(app: App, form: str | None, write: Path | None) -> None:
     """List the jobs on the hosts, newest last."""
+    from nodectl.report.run_metrics import jobs_metrics
+
     listing = _read(app)
-    _show(app, listing.jobs, jobs_table(listing.jobs))
+    match form or app.output:
+        case "prometheus":
+            text = jobs_metrics(listing.jobs, time_s=time.time())
+        case "json":
+            text = as_json("jobs", {"jobs": [job_document(job) for job in listing.jobs]})
+        case _:
+            text = jobs_table(listing.jobs)
+    put(text.rstrip("\n"), write)
     raise click.exceptions.Exit(3 if listing.unreachable or listing.problems else 0)
 
 

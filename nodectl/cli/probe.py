@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.measuring import conclude, hold, keep
+from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import OneOf, Read, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
-from nodectl.cli.terminal import note, terminal_width
+from nodectl.cli.terminal import FORMS, as_json, note, put, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
 from nodectl.common.started import started
 from nodectl.errors import UsageError
+from nodectl.model.status import exit_status
 from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, ProbeOptions
 from nodectl.probes.options import Choice, Declared, Kind, Seconds, Text, Whole, declared, duration
+from nodectl.report.findings import findings_list
 
 if TYPE_CHECKING:
     from nodectl.model.comparison import Comparison
@@ -255,6 +259,8 @@ def _of_the_run() -> list[click.Option]:
             envvar="NODECTL_PROBE_ALL",
             help="In the table each value, and each finding.",
         ),
+        click.Option(["--output", "form"], type=OneOf(FORMS), allow_from_autoenv=False, help="Default: table."),
+        click.Option(["--write"], type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step."),
     ]
 
 
@@ -275,7 +281,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     with hold(app, f"probe {names}", force=given["force"]) as holds:
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
-            _show(app, result, None, everything=given["everything"])
+            _show(app, result, None, given)
             return
         transport = Watched(app.transport, holds.heard, holds.unreached())
         costs: Sequence[Any] = ()
@@ -298,7 +304,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             interrupted, result = True, result + end.result
     compared, noticed = keep(app, result, against)
     try:
-        _show(app, result + ProbeResult(findings=noticed), compared, everything=given["everything"])
+        _show(app, result + ProbeResult(findings=noticed), compared, given)
     finally:
         if interrupted:
             kept = counted(len(result.measurements), "measurement is", "measurements are")
@@ -311,16 +317,30 @@ def _end_s(budget_s: float) -> float:
     return min(_END_S, _END_PART * budget_s)
 
 
-def _show(app: App, result: ProbeResult, compared: Comparison | None, *, everything: bool) -> None:
+def _show(app: App, result: ProbeResult, compared: Comparison | None, given: Mapping[str, Any]) -> None:
+    findings = result.findings
+    everything, form, write = given["everything"], given["form"] or app.output, given["write"]
+    text = _rendered(result, compared, form, everything=everything)
+    if text or write is not None:
+        put(text.rstrip("\n"), write)
+    if findings:
+        note(findings_list(findings, everything=everything))
+    if status := exit_status(finding.status for finding in findings):
+        raise SystemExit(status)
+
+
+def _rendered(result: ProbeResult, compared: Comparison | None, form: str, *, everything: bool) -> str:
     from nodectl.probes.registry import kind_of
     from nodectl.report.measurements import comparison_table, measurements_text
+    from nodectl.report.run_metrics import probe_metrics
 
     measured, findings = result.measurements, result.findings
-    tables = (
-        [measurements_text(measured, kind_of, findings, everything=everything, width=terminal_width())]
-        if measured
-        else []
-    )
-    tables += [comparison_table(compared, kind_of, everything=everything)] if compared is not None and tables else []
-    document = asdict(result) | ({"comparison": asdict(compared)} if compared is not None else {})
-    conclude(app, "probe", document, "\n\n".join(tables), findings, everything=everything)
+    if form == "prometheus":
+        return probe_metrics(measured, findings, kind_of, time_s=time.time())
+    if form == "json":
+        return as_json("probe", asdict(result) | ({"comparison": asdict(compared)} if compared is not None else {}))
+    if not measured:
+        return ""
+    tables = [measurements_text(measured, kind_of, findings, everything=everything, width=terminal_width())]
+    tables += [comparison_table(compared, kind_of, everything=everything)] if compared is not None else []
+    return "\n\n".join(tables)

@@ -22,6 +22,8 @@ def safe(text: str) -> str:
     return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text.replace("\r\n", "\n"))
 
 
+# in which a result can be had, where a command names them
+FORMS = ("table", "json", "prometheus")
 # narrower than that no table can be read, nor broken into lines
 _LEAST_COLUMNS = 20
 
@@ -85,3 +87,15 @@ def writing(path: Path, option: str = "", remedy: str = "name a file in a folder
         yield
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror or error}".strip(), remedy) from error
+
+
+def put(text: str, write: Path | None) -> None:
+    """Print a result, or write it into that file in one step: a reader sees the old one or the new one."""
+    if write is None:
+        result(text)
+        return
+    from nodectl.common.files import replace_file
+
+    # everybody may read it, as node_exporter must
+    with writing(write, "--write"):
+        replace_file(write, safe(text) + "\n", mode=0o644)

@@ -1,0 +1,46 @@
+"""`nodectl metrics`: List the Prometheus metrics; print alert rules and a Grafana dashboard for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.terminal import result
+from nodectl.common.resources import data_dir
+
+
+@click.group()
+def metrics() -> None:
+    """What nodectl writes for Prometheus, and what reads it.
+
+    `health`, `probe` and `jobs list` write with --output prometheus --write FILE, for node_exporter's textfiles.
+    """
+
+
+@metrics.command("list")
+@click.pass_obj
+def list_(app: App) -> None:
+    """The metrics, with their labels and what they say."""
+    from nodectl.report.metrics import METRICS
+    from nodectl.report.table import aligned
+
+    rows = [(each.name, each.kind, ", ".join(each.labels) or "-", each.about) for each in METRICS.values()]
+    document = {"metrics": [asdict(each) for each in METRICS.values()]}
+    app.show("metrics", document, aligned([("METRIC", "TYPE", "LABELS", "SAYS"), *rows]))
+
+
+@metrics.command()
+def alerts() -> None:
+    """Alert rules, for a file that `rule_files` of Prometheus names."""
+    result((data_dir() / "prometheus" / "alerts.yml").read_text(encoding="utf-8").rstrip("\n"))
+
+
+@metrics.command()
+def dashboard() -> None:
+    """A dashboard, to be imported into Grafana."""
+    from nodectl.report.dashboard import dashboard as model
+
+    result(json.dumps(model(), indent=1))

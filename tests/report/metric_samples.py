@@ -1,0 +1,69 @@
+"""A small fleet of which every metric has something to say."""
+
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Seen, Step, StepState, Taken
+from nodectl.model.finding import Finding
+from nodectl.model.job import Failure, Job, JobPart, JobState
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.registry import kind_of
+from nodectl.report.prometheus import prometheus
+from nodectl.report.run_metrics import acceptance_metrics, jobs_metrics, probe_metrics
+
+NOW = 1_790_000_000.0
+ODD = 'a "quoted" \\ name\nand a line'
+FINDINGS = (
+    Finding("gpu01", "disk", Status.OK, "/", actual="9000 MiB"),
+    Finding("gpu02", "mtu", Status.WARNING, ODD, actual="1500"),
+)
+ALL_REDUCE = {"collective": "all_reduce", "backend": "nccl", "ranks": 16}
+GEMM = {"precision": "bf16", "device": "NVIDIA L40S"}
+MEASURED = (
+    Measurement("gemm", ("gpu01",), 260.0, "TFLOPS", "gpu01 GPU 0", 269.0, conditions={**GEMM, "gpu": 0}),
+    Measurement("gemm", ("gpu01",), 240.0, "TFLOPS", "gpu01 GPU 1", 269.0, conditions={**GEMM, "gpu": 1}),
+    Measurement("gemm", ("gpu01",), 1.0, "TFLOPS", "gpu01 GPU 1", 269.0, conditions={**GEMM, "gpu": 1, "again": 1}),
+    Measurement("tcp", ("gpu01", "gpu02"), 80.0, "Gbit/s", "gpu01 -> gpu02", conditions={"streams": 1}),
+    Measurement("tcp", ("gpu02", "gpu01"), 40.0, "Gbit/s", "gpu02 -> gpu01", conditions={"streams": 1}),
+    Measurement("latency", ("gpu01", "gpu02"), 25.0, "us", "gpu01 -> gpu02", 20.0),
+    Measurement("latency", ("gpu02", "gpu01"), 10.0, "us", "gpu02 -> gpu01", 20.0),
+    Measurement("nccl", ("gpu01", "gpu02"), 40.0, "GB/s", "", None, conditions={**ALL_REDUCE, "size_bytes": 1 << 30}),
+    Measurement("storage", ("gpu01",), 5000.0, "IOPS", conditions={"pattern": "randread"}),
+    Measurement("sdc", ("gpu02",), 3.0, "wrong results", conditions={"gpu": 0}),
+    Measurement("ours", ("gpu02",), 7.0, "furlongs"),
+)
+PROBE_FINDINGS = (Finding("gpu01", "gemm", Status.FAILED, "GPU 1", kind="host", hosts=("gpu01",)),)
+ACCEPTANCE = Acceptance(
+    "20260601T000000Z-aaaa", "standard", "ours", NOW - 900, NOW - 60, "measured", "1.0",
+    (Step("gemm", "each GPU", "node", ("gpu01", "gpu02"), 10, 12.3456, StepState.DONE), Step("nccl", "all", "fleet")),
+    (
+        HostAcceptance("gpu01", NodeVerdict.REJECTED, {"reach": Status.OK, "gemm": Status.FAILED}, "gemm"),
+        HostAcceptance("gpu02", NodeVerdict.REMARKS, {"reach": Status.OK, "gemm": Status.WARNING}),
+    ),
+    (Seen("gemm", PROBE_FINDINGS[0]),),
+    tuple(Taken("gemm", measurement) for measurement in MEASURED[:2]),
+)  # fmt: skip
+CAUSE = Failure("gpu02", 5, "exception", "CUDA out of memory", 1, category="gpu_memory")
+
+
+def job(name: str, state: JobState, began_s: float, ended_s: float | None, cause: Failure | None = None) -> Job:
+    parts = (JobPart("gpu01", 0, state.value), JobPart("gpu02", 1, "unreachable"))
+    return Job(
+        name, state, ("gpu01", "gpu02"), "train.py", (), 8, parts, None, cause, (), began_s, ended_s, "ann", attempt=4
+    )
+
+
+JOBS = (
+    job("old", JobState.FINISHED, NOW - 200_000, NOW - 100_000),
+    job("failed", JobState.FAILED, NOW - 5000, NOW - 1000, CAUSE),
+    job("running", JobState.RUNNING, NOW - 600, None),
+)
+
+
+def all_texts() -> dict[str, str]:
+    """What each command writes, by its name."""
+    profiles = {host: {"hardware": "l40s-8", "stack": "cu128", "tuning": "stock"} for host in ("gpu01", "gpu02")}
+    return {
+        "health": prometheus(FINDINGS, profiles, time_s=NOW, recorded={"gpu02": "dgx-a100"}),
+        "probe": probe_metrics(MEASURED, PROBE_FINDINGS, kind_of, time_s=NOW),
+        "accept": acceptance_metrics(ACCEPTANCE, kind_of),
+        "jobs": jobs_metrics(JOBS, time_s=NOW),
+    }
