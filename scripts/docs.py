@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from nodectl.accept.steps import STEPS, Level
 from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.common.declarations import ended
 from nodectl.common.resources import data_dir
@@ -81,6 +82,21 @@ def _probe_row(probe: AnyProbe) -> list[str]:
         " ".join(own) or "-",
         ", ".join(probe.groups) or "-",
     ]
+
+
+def accept_tables() -> Tables:
+    """The steps of an acceptance, in their order."""
+    levels = [level for level in Level if level is not Level.GATE]
+    rows = [
+        [
+            f"`{kind.name}`",
+            kind.about,
+            str(kind.scope),
+            *("yes" if kind.options(level, ()) is not None else "" for level in levels),
+        ]
+        for kind in STEPS
+    ]
+    return {"accept steps": [["step", "what", "measured by", *map(str, levels)], *rows]}
 
 
 def parser_tables() -> Tables:
@@ -176,6 +192,7 @@ def metric_tables() -> Tables:
 
 
 PAGES: dict[str, Callable[[], Tables]] = {
+    "accept.md": accept_tables,
     "health.md": health_tables,
     "parsers.md": parser_tables,
     "probes.md": probe_tables,

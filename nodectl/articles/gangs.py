@@ -8,13 +8,14 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 from nodectl.common.counting import counted
+from nodectl.common.units import time_text
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Own, Probe, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.budget import Cost, fit, given_up, marked, time_text
+from nodectl.probes.budget import Cost, fit, given_up, marked
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event, failure
 from nodectl.probes.gang import Member, Played, culprits, play

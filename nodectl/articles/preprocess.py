@@ -13,7 +13,7 @@ from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, com
 from nodectl.articles.gangs import NOT_PROVISIONED
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.units import digits
+from nodectl.common.units import digits, time_text
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -21,7 +21,7 @@ from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, marked, time_text
+from nodectl.probes.budget import fit, given_up, marked
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.pace import Pace

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import OneOf, Read, Seconds
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import note, terminal_width
 from nodectl.cli.tracing import at_the_end, trace_options, tracing
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
@@ -40,14 +41,31 @@ if TYPE_CHECKING:
     from nodectl.jobs.ways import Way
     from nodectl.model.host import Host
 
+PREFLIGHT, QUICK = "preflight", "quick"
 _CHANCE_S = 2.0
 _UNDO_S = 30.0
+
+
+def read_gate(text: str) -> str:
+    """`--gate` with nothing behind it, `quick`, and what nodectl.toml or the environment say of a switch."""
+    if text.lower() in ("true", "1", "yes", "on", PREFLIGHT):
+        return PREFLIGHT
+    if text.lower() in ("false", "0", "no", "off", ""):
+        return ""
+    if text != QUICK:
+        raise ValueError(f"{text!r} is no gate: --gate, or --gate quick")
+    return QUICK
 
 
 class _Launch(click.Command):
     """Says where `--` belongs, for options that were meant for the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # SCRIPT may follow a --gate that has no word of its own
+        own = args.index("--") if "--" in args else len(args)
+        for place in range(own):
+            if args[place] == "--gate" and args[place + 1 : place + 2] not in ([PREFLIGHT], [QUICK]):
+                args[place] = f"--gate={PREFLIGHT}"
         script, early = self._between_script_and_dashes(ctx, args)
         try:
             left = super().parse_args(ctx, list(args))
@@ -150,7 +168,15 @@ class _Launch(click.Command):
     "--restarts", type=click.IntRange(0, 1000), metavar="N", help="New attempts after a failure.  Default: 0."
 )
 @click.option("--spares", type=click.IntRange(0), metavar="K", help="Hosts kept aside, to take a failed one's place.")
-@click.option("--gate", is_flag=True, help="Start without the hosts that fail preflight, as far as spares go.")
+@click.option(
+    "--gate",
+    type=Read(read_gate, "gate"),
+    is_flag=False,
+    flag_value=PREFLIGHT,
+    metavar="[quick]",
+    help="Start without the hosts that fail preflight, as far as spares go; quick: nor those that some 20 s of health, "
+    "a matrix product and a collective reject.",
+)
 @click.option("--time-limit", type=Seconds(1), metavar="TIME", help="4h, 90m: the job is ended after that.")
 @click.option(
     "--signal",
@@ -198,7 +224,7 @@ def launch(
     nodes: str | None,
     restarts: int | None,
     spares: int | None,
-    gate: bool,
+    gate: str | None,
     time_limit: float | None,
     warning: Warn | None,
     sbatch_options: tuple[str, ...],
@@ -305,7 +331,9 @@ def launch(
     )
     folder = request.checkpoint_folder()
     job_needs = _job_needs(request, way, paths, interface)
-    hosts, surroundings = _preflight(app, hosts, request, job_needs, skipping, gate=gate)
+    hosts, surroundings = _preflight(app, hosts, request, job_needs, skipping, gate=bool(gate))
+    if gate == QUICK and not dry_run and len(good := _tried(app, hosts, request)) < len(hosts):
+        hosts, surroundings = _preflight(app, good, request, job_needs, skipping, gate=True)
     if nic_binding == GPU or surroundings.rdma_hosts:  # else there is nothing to import for
         from nodectl.jobs.nics import bind_nics
 
@@ -430,6 +458,31 @@ def _preflight(
         ],
         kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
     )
+
+
+def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[Host]:
+    """The hosts that a short acceptance accepts; the launch ends here where they are too few."""
+    from nodectl.accept.gate import tried
+    from nodectl.probes.lost import Watched
+    from nodectl.report.acceptance import acceptance_text
+    from nodectl.report.findings import findings_list
+
+    with hold(app, "launch --gate quick", force=False, hosts=hosts) as holds:
+        if holds.refused:
+            note(findings_list(holds.findings))
+            raise click.exceptions.Exit(exit_status(finding.status for finding in holds.findings))
+        watched = Watched(app.transport, holds.heard, holds.unreached())
+        done = tried(watched, hosts, look_at(app, watched), note, app.forks)
+    bad = {host.host: host.verdict.status for host in done.hosts if not host.verdict.accepts}
+    good = [host for host in hosts if host.name not in bad]
+    if bad:
+        note(acceptance_text(done, terminal_width()))
+    if len(good) < (request.nodes.least if request.nodes else len(hosts)):
+        note("not launched: --gate quick did not accept what is named above")
+        raise click.exceptions.Exit(exit_status(bad.values()))
+    if bad:
+        note(f"left out by --gate quick: {fold(bad)}")
+    return good
 
 
 def _follow(app: App, hosts: Sequence[Host], job_id: str, *, traced: bool) -> int:

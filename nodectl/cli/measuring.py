@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,20 +16,28 @@ if TYPE_CHECKING:
     from nodectl.history.compare import Against
     from nodectl.history.database import HistoryError
     from nodectl.model.comparison import Comparison
+    from nodectl.model.host import Host
     from nodectl.model.measurement import Measurement
     from nodectl.probes.base import ProbeResult
     from nodectl.probes.locks import Holds
+    from nodectl.transport.base import Transport
 
 
 def hold(
-    app: App, what: str, *, force: bool, changes: bool = False, beside_work: bool = False
+    app: App,
+    what: str,
+    *,
+    force: bool,
+    changes: bool = False,
+    beside_work: bool = False,
+    hosts: Sequence[Host] | None = None,
 ) -> AbstractContextManager[Holds]:
-    """The locks of the hosts for as long as the block lasts; `what` is shown to others who want them."""
+    """The locks of the hosts (of all, or these) for as long as the block lasts; `what` is shown to who wants them."""
     from nodectl.probes.locks import held
 
     return held(
         app.transport,
-        app.hosts,
+        app.hosts if hosts is None else hosts,
         what,
         forks=app.forks,
         force=force,
@@ -53,6 +61,23 @@ def alone(app: App, what: str, *, force: bool, check: bool) -> Iterator[None]:
             app.show(what, {"run": "", "hosts": {}, "findings": rows}, "")
             raise SystemExit(exit_status(finding.status for finding in holds.findings))
         yield
+
+
+def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequence[Finding]]:
+    """A look at hosts as `health` takes it, by this transport."""
+    from nodectl.common.paths import state_dir
+    from nodectl.health.fleet import look
+    from nodectl.health.history import StateFile
+    from nodectl.recordings.source import LiveSource
+
+    def taken(hosts: Sequence[Host]) -> Sequence[Finding]:
+        source = LiveSource(tuple(hosts), transport, app.forks)
+        health = look(source, names={}, extra_dirs=app.profile_dirs, state=StateFile(state_dir() / "health", app.fleet))
+        for text in health.notes:
+            note(f"warning: {text}")
+        return health.findings
+
+    return taken
 
 
 def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comparison | None, tuple[Finding, ...]]:

@@ -80,17 +80,6 @@ def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | 
     raise BudgetError(message, "give it more with --budget, or fewer hosts with --limit")
 
 
-def time_text(time_s: float) -> str:
-    """A time as text, within some percent: `45 s`, `2 min 10 s`, `12 min`, `2 h 5 min`."""
-    if time_s < 99.5:
-        return f"{time_s:.0f} s"
-    if time_s < 600:
-        minutes, seconds = divmod(10 * round(time_s / 10), 60)
-        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
-    hours, minutes = divmod(round(time_s / 60), 60)
-    return f"{hours} h {minutes} min" if hours and minutes else f"{hours} h" if hours else f"{minutes} min"
-
-
 def _smaller(wish: Amount, least: Amount) -> Iterator[Amount]:
     """Ever less of it, down to `least`."""
     amount = wish

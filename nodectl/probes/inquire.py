@@ -8,9 +8,9 @@ from nodectl.blame.findings import readings_of, slow_findings, two_hosts
 from nodectl.blame.inquiry import Inquiry
 from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
+from nodectl.common.units import time_text
 from nodectl.model.finding import Finding
 from nodectl.probes.base import Note, ProbeResult
-from nodectl.probes.budget import time_text
 
 Measure = Callable[[Sequence[HostPair]], ProbeResult]
 

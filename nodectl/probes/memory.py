@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from nodectl.common.counting import counted
-from nodectl.common.units import MIB
+from nodectl.common.units import MIB, time_text
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
+from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_by_host

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
+from nodectl.common.units import time_text
 from nodectl.probes.base import Note
-from nodectl.probes.budget import time_text
 
 # a time that was said stands while it is right within this part
 _RIGHT = 0.1

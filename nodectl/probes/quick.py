@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from nodectl.common.units import time_text
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.probes.base import Amount, Need
-from nodectl.probes.budget import time_text
 from nodectl.probes.registry import AnyProbe, group, listed
 from nodectl.probes.rounds import rounds_for
 from nodectl.probes.series import Cost

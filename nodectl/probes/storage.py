@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from nodectl.common.counting import counted
-from nodectl.common.units import MIB
+from nodectl.common.units import MIB, time_text
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -17,7 +17,7 @@ from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.linux.fio import FioJob, parse_fio
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
+from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.options import Text, option

@@ -10,10 +10,11 @@ from typing import Any
 
 import yaml
 
+from nodectl.common.documents import values_of
 from nodectl.common.files import replace_file
 from nodectl.errors import NodectlError, UsageError
 from nodectl.trials.propose import MARK, SCHEMA, evidence_path
-from nodectl.trials.store import folder, values_of
+from nodectl.trials.store import folder
 
 _KEPT = 50
 _AGAIN = "write it again with `nodectl tune propose`"

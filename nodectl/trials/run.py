@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nodectl.common.counting import counted
+from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
 from nodectl.probes.base import Note
-from nodectl.probes.budget import time_text
 from nodectl.trials.course import Course, Ending
 from nodectl.trials.felt import Setting, named, unfelt
 from nodectl.trials.ledger import Ledger, now

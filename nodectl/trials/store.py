@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
+from nodectl.common.documents import values_of
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
@@ -25,12 +24,6 @@ _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _REMEDY = "give a file of `nodectl --output json tune trial`, or an id of `nodectl tune list`"
 # said anew each time: what the series say
 _JUDGED = ("series", "verdicts", "summaries", "crossovers")
-T = TypeVar("T")
-
-
-def new_id(now: datetime) -> str:
-    """A new id: ids sort by time, and two of the same second differ."""
-    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
 
 
 def folder() -> Path:
@@ -131,16 +124,3 @@ def _series(document: Mapping[str, Any], path: Path) -> tuple[Series, ...]:
         raise UsageError(f"{path}: no series in it", _REMEDY) from error
     except ValueError as error:
         raise UsageError(f"{path}: malformed series: {error}", _REMEDY) from error
-
-
-def values_of(kind: type[T], rows: object, *, extra: Literal["forbid", "ignore"] = "forbid") -> tuple[T, ...]:
-    """`rows` of plain data as values of a dataclass; ValueError with the path of the first that is not as its type."""
-    from pydantic import ConfigDict, TypeAdapter, ValidationError
-
-    # only in a container does pydantic take settings for a dataclass
-    adapter = TypeAdapter(tuple[kind, ...], config=ConfigDict(strict=True, extra=extra))  # type: ignore[valid-type]
-    try:
-        return adapter.validate_json(json.dumps(rows))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from nodectl.common.units import time_text
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.budget import time_text
 from nodectl.probes.nccl.forecast import Forecast
 from nodectl.probes.pace import Pace
 from nodectl.probes.schedule import in_rounds

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.documents import new_id
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import Side
 from nodectl.trials import store
@@ -48,9 +49,9 @@ def test_found_by_id_its_beginning_or_its_file(tmp_path: Path) -> None:
 
 
 def test_ids_are_in_the_order_of_time() -> None:
-    early, late = (store.new_id(datetime(2026, 11, day, tzinfo=UTC)) for day in (9, 10))
+    early, late = (new_id(datetime(2026, 11, day, tzinfo=UTC)) for day in (9, 10))
     assert early < late
-    assert store.new_id(datetime(2026, 11, 9, tzinfo=UTC)) != early
+    assert new_id(datetime(2026, 11, 9, tzinfo=UTC)) != early
 
 
 def test_a_file_that_is_damaged_is_named_and_hides_no_other() -> None:

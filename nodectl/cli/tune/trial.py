@@ -276,11 +276,11 @@ def _head(
     from datetime import UTC, datetime
 
     from nodectl import __version__
+    from nodectl.common.documents import new_id
     from nodectl.model.trial import Trial
     from nodectl.trials.arming.settings import own_overrides
     from nodectl.trials.ledger import now
     from nodectl.trials.measuring import trial_defaults
-    from nodectl.trials.store import new_id
 
     # of those that only one probe has, what it takes by itself
     own = {name: next(iter(trial_defaults(name).values())) for name in ("streams", "collectives", "sizes")}

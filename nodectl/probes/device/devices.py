@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from nodectl.common.counting import counted
+from nodectl.common.units import time_text
 from nodectl.errors import ParseError
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
@@ -16,7 +17,7 @@ from nodectl.model.measurement import Conditions, Measurement
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
+from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, of_itself, slow_finding, worst_of

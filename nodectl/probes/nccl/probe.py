@@ -8,7 +8,7 @@ from dataclasses import replace
 from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
-from nodectl.common.units import format_size
+from nodectl.common.units import format_size, time_text
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -16,7 +16,7 @@ from nodectl.model.measurement import Conditions, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.predict.collectives import COLLECTIVES
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
-from nodectl.probes.budget import fit, given_up, has_time, left_s, marked, time_text
+from nodectl.probes.budget import fit, given_up, has_time, left_s, marked
 from nodectl.probes.nccl import programs as nccl_programs
 from nodectl.probes.nccl import torch_engine as nccl_torch
 from nodectl.probes.nccl.blame import blamed, settled
@@ -62,7 +62,7 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     in_turn = turns(fleet.ready, options.forks)
 
     def cost_s(amount: Amount) -> float:
-        own = (in_turn if options.scope == "node" else 1) * _cost_s(amount, run.cases)
+        own = (in_turn if options.by_itself else 1) * _cost_s(amount, run.cases)
         return own + (in_turn * _cost_s(replace(amount, rounds=1), first.cases) if first else 0.0)
 
     if first and not has_time(options, cost_s(PROBE.least)):
@@ -72,7 +72,7 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     cost, rounds = time_text(cost_s(amount)), rounds[: amount.rounds]
     note(f"nccl: {fleet.engine}, backend {fleet.backend}, {how}, {cost} {_or_more(options)}{given_up(options)}")
     run = replace(run, options=options)
-    if options.scope == "node":
+    if options.by_itself:
         result += ProbeResult(findings=_alone(fleet))
     if first:
         note(f"nccl: each host by itself first: {_cases_text(first)}")
@@ -145,7 +145,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
     """What is said where nothing can be measured; None where it can."""
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
-    if options.scope == "node" and ready:
+    if options.by_itself and ready:
         if fleet.backend != "nccl" or any(host.endpoint.gpus > 1 for host in ready):
             return None
         return ProbeResult(findings=_alone(fleet))
@@ -170,8 +170,9 @@ def _alone(fleet: Fleet) -> tuple[Finding, ...]:
 def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Rounds]:
     """In words and as groups; those of a round run at the same time."""
     scope, count = run.options.scope, len(fleet.ready)
-    if scope == "node":
-        return f"{counted(count, 'host')}, each by itself", [node_groups(fleet)]
+    if run.options.by_itself:
+        how = "by way of its NICs" if run.options.through_nics else "by itself"
+        return f"{counted(count, 'host')}, each {how}", [node_groups(fleet)]
     if scope == "rail":
         rails = [group for group in rail_groups(fleet, run.routes) if group.ranks > 1]
         names = ", ".join(group.rail for group in rails)
@@ -192,7 +193,7 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
         engine = nccl_torch.measure if run.engine == "torch" else nccl_programs.measure
         return engine(transport, group, run)
 
-    if run.options.scope == "node":
+    if run.options.by_itself:
         # hosts that are one machine would share its processors
         able = [group for group in groups if group.ranks > 1]
         result = by_machine(transport, able, one, run.options.forks, Pace(NAME, turns(able, run.options.forks), note))

@@ -80,7 +80,7 @@ def measure(transport: Transport, group: Group, run: Run) -> ProbeResult:
     if not outputs and not done.ok:
         findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
     logs = [host_log_of(first.name, [line for _, own in logged for line in own])]
-    findings += judged(logs[0], run.route_on(first.name), alone=len(group.parts) == 1)
+    findings += judged(logs[0], run.route_on(first.name), alone=len(group.parts) == 1 and not run.options.through_nics)
     cases = [case for outputs_read in printed for case in outputs_read.cases]
     complete = done.ok and not cut and not any(finding.status is Status.FAILED for finding in findings)
     if not complete:
@@ -188,6 +188,7 @@ def _args(group: Group, run: Run, left: float | None) -> dict[str, object]:
         "devices": ",".join(map(str, first.devices)),
         "hosts": ",".join(hosts) if several else "",
         "nccl-interface": options.interface or "",
+        "nics-only": int(options.through_nics),
         "collectives": ",".join(run.collectives),
         "sizes": ",".join(map(str, options.sizes.bytes)),
         "grow": options.sizes.grow,

@@ -27,7 +27,9 @@ USUAL = Amount(repetitions=5, duration_s=0.05)
 _NO_GPUS = "none"
 
 
-SCOPES = ("all", "node", "pairs", "rail")
+# `nics`: as `node`, by way of the NICs alone
+SCOPES = ("all", "node", "nics", "pairs", "rail")
+_NICS = "nics"
 ENGINES = ("auto", "torch", "nccl-tests")
 
 
@@ -43,9 +45,21 @@ class NcclOptions(ProbeOptions):
     )
     collectives: tuple[str, ...] = option((), Text("NAME[,NAME…]", names), f"{', '.join(COLLECTIVES)}.", shown="all")
     scope: str = option(
-        "all", Choice(SCOPES), "All hosts together, each by itself, pairs, or one rail after the other."
+        "all",
+        Choice(SCOPES),
+        "All hosts together, each by itself (nics: through its NICs alone), pairs, or one rail after the other.",
     )
     engine: str = option("auto", Choice(ENGINES), "torch.distributed, or NVIDIA's programs where they are installed.")
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether each host is measured without the others."""
+        return self.scope in ("node", _NICS)
+
+    @property
+    def through_nics(self) -> bool:
+        """Whether what goes from one GPU of a host to another has to leave it."""
+        return self.scope == _NICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +238,8 @@ def _measurement(case: Case, group: Group, conditions: Mapping[str, object]) -> 
 def _conditions(group: Group, run: Run) -> dict[str, object]:
     per_host = {part.ranks for part in group.parts}
     alone = len(group.parts) == 1
-    gpus = run.backend == "nccl"
+    # floors of GPUs in one host speak of the links between them
+    gpus = run.backend == "nccl" and not run.options.through_nics
     classes = {part.ready.name: run.routes.get(part.ready.name, Route()).link_class for part in group.parts}
     return {
         "engine": run.engine,
@@ -254,7 +269,9 @@ def _choice(case: Case, run: Run) -> dict[str, object]:
 
 
 def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
-    model = ceiling(case.collective, group, run.backend, run.routes, case.chosen.algorithm if case.chosen else None)
+    # two GPUs may share a NIC there: no model knows how they divide it
+    known = run.routes if not run.options.through_nics else {}
+    model = ceiling(case.collective, group, run.backend, known, case.chosen.algorithm if case.chosen else None)
     if model is None:
         return {"model_busbw_gb_s": None}
     return {"model_busbw_gb_s": model.busbw_gb_s, "model_limit": model.limit, "model_why": model.why}

@@ -9,14 +9,14 @@ from functools import partial
 
 from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
-from nodectl.common.units import format_size, format_value
+from nodectl.common.units import format_size, format_value, time_text
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
-from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
+from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
 from nodectl.probes.inquire import inquire

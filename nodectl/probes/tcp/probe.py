@@ -9,6 +9,7 @@ from statistics import median
 from nodectl.blame.findings import blame
 from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
+from nodectl.common.units import time_text
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -27,7 +28,7 @@ from nodectl.probes.base import (
     path_finding,
     spread,
 )
-from nodectl.probes.budget import fit, given_up, has_time, marked, time_text
+from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event

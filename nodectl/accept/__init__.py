@@ -1,0 +1,1 @@
+"""Acceptance: which nodes of a fleet are good, and by what evidence; `docs/accept.md`."""

@@ -1,0 +1,226 @@
+"""The course of an acceptance: step after step, a host that fails one leaves, and what was seen is kept after each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nodectl.accept.burn import burn
+from nodectl.accept.diag import diagnose
+from nodectl.accept.judge import leaving, verdicts
+from nodectl.accept.means import Means
+from nodectl.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, step_kind
+from nodectl.common.counting import counted
+from nodectl.common.nodeset import fold
+from nodectl.errors import UsageError
+from nodectl.model.acceptance import Acceptance, Seen, Step, StepState, Taken
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, ProbeResult, host_finding
+from nodectl.probes.lost import Loss, Watched
+from nodectl.probes.outliers import slow
+from nodectl.probes.registry import declarations
+from nodectl.probes.schedule import at_once
+from nodectl.probes.series import run_probes
+
+# a machine that slept longer than this in a step has missed what the hosts said
+_SLEPT_S = 5.0
+_REACH = "reach"
+# a step may be late by so much before what is left of a budget is divided anew
+_NO_TIME_S = 1.0
+
+# every host held against its profiles, its peers and its last reading
+LookAt = Callable[[Sequence[Host]], Sequence[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a course needs of the outside: the hosts, the way to them, and how health is looked at."""
+
+    hosts: Mapping[str, Host]
+    means: Mapping[str, Means]
+    transport: Watched
+    look: LookAt
+    note: Note
+    forks: int
+    profile_dirs: tuple[Path, ...] = ()
+
+
+@dataclass(slots=True)
+class Course:
+    """An acceptance on its way; `keep` is given it whole after each step."""
+
+    around: Surroundings
+    acceptance: Acceptance
+    keep: Callable[[Acceptance], None]
+    limited: bool = False
+    _left: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> Acceptance:
+        """All steps that wait, and the verdicts."""
+        self._left = {host.host: host.left_after for host in self.acceptance.hosts if host.left_after}
+        waiting = [step for step in self.acceptance.steps if step.state is StepState.WAITING]
+        ends_at = time.monotonic() + sum(step.planned_s for step in waiting) if self.limited else None
+        for number, step in enumerate(waiting):
+            self._take(step, self._ends_at(waiting[number:], ends_at))
+        self.acceptance = replace(self.acceptance, ended=time.time())
+        self._keep()
+        return self.acceptance
+
+    def _ends_at(self, left: Sequence[Step], ends_at: float | None) -> float | None:
+        """When the first of these steps has to be over: its part of what is left of the budget."""
+        planned_s = sum(step.planned_s for step in left)
+        if ends_at is None or not planned_s:
+            return None
+        now = time.monotonic()
+        return now + max(_NO_TIME_S, (ends_at - now) * left[0].planned_s / planned_s)
+
+    def _take(self, step: Step, ends_at: float | None) -> None:
+        kind = step_kind(step.name)
+        names = [name for name in step.hosts if name not in self._left]
+        # who does not answer at the beginning is told so by the first step
+        least = kind.scope.least_hosts
+        if len(names) < least:
+            self._without(step, names)
+            return
+        began, slept_s = time.monotonic(), _slept_s()
+        self.around.note(f"step {step.name}: {step.about}; {counted(len(names), 'host')}")
+        result = self._result(kind, names, ends_at)
+        if _slept_s() - slept_s > _SLEPT_S and any(_is_cut(finding) for finding in result.findings):
+            self.around.note(f"step {step.name}: this machine slept meanwhile; once more")
+            self.around.transport.lost.clear()
+            result = self._result(kind, names, ends_at)
+        took_s = time.monotonic() - began
+        done = replace(step, hosts=tuple(names), state=StepState.DONE, took_s=round(took_s, 1))
+        seen = [Seen(step.name, finding) for finding in result.findings]
+        self._add(done, seen, [Taken(step.name, measurement) for measurement in result.measurements])
+        gone = leaving(done, result.findings, self._lost(result.findings))
+        for name in sorted(gone):
+            self._left[name] = step.name
+        if gone:
+            self.around.note(f"step {step.name}: {fold(sorted(gone))} left out of what follows")
+        self._keep()
+
+    def _result(self, kind: StepKind, names: Sequence[str], ends_at: float | None) -> ProbeResult:
+        hosts = [self.around.hosts[name] for name in names]
+        if kind.name in (HEALTH, AFTER):
+            return ProbeResult(findings=tuple(self.around.look(hosts)))
+        if kind.name == DIAG:
+            run = int(self._options(kind, names)["run"])
+            return diagnose(self.around.transport, hosts, run, self.around.forks)
+        if kind.name == BURN:
+            return burn(self.around.look, self._loads(hosts), hosts, ends_at, self.around.note)
+        if kind.scope is Scope.GROUP:
+            return self._groups(kind, hosts, ends_at)
+        return self._probe(kind, hosts, ends_at)
+
+    def _options(self, kind: StepKind, names: Sequence[str]) -> Mapping[str, Any]:
+        means = [self.around.means[name] for name in names]
+        return kind.options(Level(self.acceptance.level), means) or {}
+
+    def _probe(self, kind: StepKind, hosts: Sequence[Host], ends_at: float | None) -> ProbeResult:
+        probe = declarations()[kind.probe]
+        given = self._options(kind, [host.name for host in hosts])
+        options = probe.options(**given, forks=self.around.forks)
+        around = self.around
+        try:
+            return run_probes(around.transport, hosts, [(probe, options)], ends_at, around.note, around.profile_dirs)
+        except UsageError as error:
+            finding = Finding("", probe.name, Status.UNKNOWN, kind.name, actual=error.message, remedy=error.remedy)
+            return ProbeResult(findings=(finding,))
+
+    def _loads(self, hosts: Sequence[Host]) -> list[Callable[[float], ProbeResult]]:
+        """What a burn-in does again and again: the probes of what computes and of all hosts together."""
+        loads: list[Callable[[float], ProbeResult]] = []
+        for step in self.acceptance.steps:
+            kind = step_kind(step.name)
+            if step.state is not StepState.DONE or not kind.probe or kind.scope is Scope.GROUP:
+                continue
+            if kind.device or kind.scope is Scope.FLEET or kind.name == "memory":
+                loads.append(lambda ends_at, kind=kind: self._probe(kind, hosts, ends_at))  # type: ignore[misc]
+        return loads
+
+    def _groups(self, kind: StepKind, hosts: Sequence[Host], ends_at: float | None) -> ProbeResult:
+        """Collectives over groups of 4, 8, … hosts, those of one size at once; a slow group is named."""
+        result, size = ProbeResult(), 4
+        while size < len(hosts):
+            groups = [hosts[first : first + size] for first in range(0, len(hosts) - size + 1, size)]
+            self.around.note(f"step {kind.name}: {counted(len(groups), 'group')} of {size}")
+            results = at_once(self.around.transport, groups, lambda group: self._probe(kind, group, ends_at))
+            result += sum(results, ProbeResult())
+            result += ProbeResult(findings=tuple(_slow_groups(results)))
+            size *= 2
+        return result
+
+    def _without(self, step: Step, names: Sequence[str]) -> None:
+        """A step for which too few hosts are left: a remark on those that are, for they were not tried so."""
+        why = f"only {counted(len(names), 'host')} left" if names else "no host is left"
+        told = [
+            Seen(
+                step.name,
+                host_finding(
+                    step.name,
+                    name,
+                    Status.WARNING,
+                    "not tried: no host was left to measure it with",
+                    f"accept it again beside a good host: nodectl -l {name},HOST accept",
+                    subject="alone",
+                ),
+            )
+            for name in names
+        ]
+        self._add(replace(step, hosts=tuple(names), state=StepState.LEFT_OUT, why=why), told, [])
+        self._keep()
+
+    def _add(self, done: Step, seen: Sequence[Seen], taken: Sequence[Taken]) -> None:
+        steps = tuple(done if step.name == done.name else step for step in self.acceptance.steps)
+        self.acceptance = replace(
+            self.acceptance,
+            steps=steps,
+            seen=(*self.acceptance.seen, *seen),
+            taken=(*self.acceptance.taken, *taken),
+        )
+
+    def _lost(self, findings: Sequence[Finding]) -> set[str]:
+        unreached = {finding.host for finding in findings if finding.check == _REACH and _is_cut(finding)}
+        for name in unreached:
+            self.around.transport.lost.setdefault(name, Loss("it could not be reached"))
+        return {*self.around.transport.lost, *unreached}
+
+    def _keep(self) -> None:
+        own = self.acceptance
+        hosts = verdicts(own.steps, own.seen, self._left, self.around.means)
+        self.acceptance = replace(own, hosts=hosts)
+        self.keep(self.acceptance)
+
+
+def _is_cut(finding: Finding) -> bool:
+    return finding.status is Status.UNKNOWN
+
+
+def _slow_groups(results: Sequence[ProbeResult]) -> list[Finding]:
+    """Groups well below the others of their size; of two that differ nobody knows which is right."""
+    best = {
+        measurement.hosts: measurement.value
+        for result in results
+        for measurement in sorted(result.measurements, key=lambda each: each.value)
+    }
+    values = {fold(hosts): value for hosts, value in best.items()}
+    members = {fold(hosts): hosts for hosts in best}
+    found = []
+    for name, one in slow(values, values).items():
+        if one.culprit:
+            actual = f"{100 * one.share:.0f} % of what the other groups of {len(members[name])} reach"
+            remedy = f"measure its pairs: nodectl -l {name} probe nccl --scope pairs"
+            hosts = members[name]
+            found.append(Finding(hosts[0], "groups", Status.WARNING, name, actual=actual, remedy=remedy, hosts=hosts))
+    return found
+
+
+def _slept_s() -> float:
+    """Seconds that this machine has slept since its start: the monotonic clock stands still then."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -1,0 +1,25 @@
+"""The short acceptance before a job: health, a matrix product and a collective, some twenty seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from nodectl import __version__
+from nodectl.accept.course import Course, LookAt, Surroundings
+from nodectl.accept.means import look
+from nodectl.accept.plan import make_plan
+from nodectl.accept.steps import Level
+from nodectl.model.acceptance import Acceptance
+from nodectl.model.host import Host
+from nodectl.probes.base import Note
+from nodectl.probes.lost import Watched
+
+
+def tried(transport: Watched, hosts: Sequence[Host], look_at: LookAt, note: Note, forks: int) -> Acceptance:
+    """The hosts' verdicts; nothing of it is kept."""
+    means = look(transport, hosts, forks)
+    steps = make_plan(means, Level.GATE, None, {})
+    around = Surroundings({host.name: host for host in hosts}, means, transport, look_at, note, forks)
+    begun = Acceptance("", str(Level.GATE), "", time.time(), None, "", __version__, steps)
+    return Course(around, begun, lambda _: None).run()

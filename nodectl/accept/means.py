@@ -1,0 +1,149 @@
+"""What the hosts have to be tried with, asked once before the plan is made; and how many share a machine."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.facts.gpus import Gpus
+from nodectl.facts.lab import Lab
+from nodectl.model.acceptance import Part
+from nodectl.model.facts import Unread
+from nodectl.model.host import Host
+from nodectl.model.recording import Recording
+from nodectl.probes.base import Need
+from nodectl.recordings.source import LiveSource
+from nodectl.transport.base import Transport
+
+_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health")
+# of a program on a host that only looks; of one that imports torch, by one processor; ranks that meet
+_LOOK_S, _TORCH_S, _MEET_S = 1.0, 3.2, 2.0
+_USUAL_CORES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What one host has; None is what it did not tell.
+
+    `machine` is the same for hosts of one lab, or containers of one machine. `recorded` names the recording that
+    answers for its hardware.
+    """
+
+    host: str
+    reached: bool = True
+    gpus: int | None = None
+    rdma: bool | None = None
+    torch: bool | None = None
+    iperf3: bool | None = None
+    dcgm: bool = False
+    machine: str = ""
+    cores: int = _USUAL_CORES
+    lab: bool = False
+    recorded: str = ""
+    parts: tuple[Part, ...] = ()
+
+    def has(self, need: Need) -> bool:
+        """True also where the host cannot tell: the step will say why."""
+        if self.recorded and need in (Need.GPU, Need.RDMA):
+            return False
+        known = {
+            Need.GPU: None if self.gpus is None else self.gpus > 0,
+            Need.RDMA: self.rdma,
+            Need.TORCH: self.torch,
+            Need.IPERF3: self.iperf3,
+        }[need]
+        return known is not False
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How many hosts there are, and how they are in each other's way on the machines that they share."""
+
+    hosts: int
+    turns: int
+    cores: int
+
+    @property
+    def slowness(self) -> float:
+        """How many hosts of a machine wait for a processor at once."""
+        return max(1.0, self.turns / self.cores)
+
+    @property
+    def look_s(self) -> float:
+        """For the first question to all hosts."""
+        return _LOOK_S * self.slowness
+
+    @property
+    def torch_s(self) -> float:
+        """For torch to be imported on all of them at once."""
+        return _TORCH_S * self.slowness
+
+    @property
+    def meet_s(self) -> float:
+        """For ranks to find each other and to part."""
+        return _MEET_S * self.slowness
+
+
+def crowd_of(hosts: Sequence[Means]) -> Crowd:
+    """The crowd that these hosts are."""
+    together = Counter(host.machine or host.host for host in hosts)
+    return Crowd(len(hosts), max(together.values(), default=1), min((host.cores for host in hosts), default=1))
+
+
+def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Means]:
+    """Ask all hosts, one round trip each; one that does not answer is not `reached`."""
+    from nodectl.ledger.parts import SUBJECTS, parts_of
+
+    asked = facts_named(*dict.fromkeys((*_SUBJECTS, *SUBJECTS)))
+    source = LiveSource(tuple(hosts), transport, forks)
+    means: dict[str, Means] = {}
+    for host, answer in source.recordings(lambda host: commands_for(host, asked)):
+        if isinstance(answer, Recording):
+            facts = read_facts(answer, asked)
+            means[host.name] = _means(host.name, facts, parts_of(host.name, facts))
+        else:
+            means[host.name] = Means(host.name, reached=False)
+    return {host.name: means[host.name] for host in hosts}
+
+
+def _means(name: str, facts: Mapping[str, Any], parts: tuple[Part, ...]) -> Means:
+    gpus, lab, boot, cpu = (_known(facts, subject) for subject in ("gpus", "lab", "boot", "cpu"))
+    versions = _known(facts, "versions")
+    in_lab = isinstance(lab, Lab)
+    here = len(os.sched_getaffinity(0))
+    return Means(
+        name,
+        gpus=gpus.count if isinstance(gpus, Gpus) else _none_or_unknown(facts, "gpus"),
+        rdma=_is_there(facts, "ib_ports"),
+        torch=None if versions is None else versions.torch is not None,
+        iperf3=None if versions is None else versions.iperf3 is not None,
+        dcgm=_known(facts, "dcgm_health") is not None,
+        # hosts of a lab share the operator's own machine, whatever a recording says
+        machine=f"lab {lab.lab}" if in_lab else getattr(boot, "boot_id", ""),
+        cores=here if in_lab else getattr(cpu, "threads", _USUAL_CORES),
+        lab=in_lab,
+        recorded=lab.recorded if in_lab else "",
+        parts=parts,
+    )
+
+
+def _known(facts: Mapping[str, Any], subject: str) -> Any:
+    value = facts.get(subject)
+    return None if isinstance(value, Unread) else value
+
+
+def _is_there(facts: Mapping[str, Any], subject: str) -> bool | None:
+    value = facts.get(subject)
+    if isinstance(value, Unread):
+        return None if value.kind == "unknown" else False
+    return bool(value)
+
+
+def _none_or_unknown(facts: Mapping[str, Any], subject: str) -> int | None:
+    """0 where the host certainly has none."""
+    value = facts.get(subject)
+    return 0 if isinstance(value, Unread) and value.kind != "unknown" else None

@@ -1,0 +1,324 @@
+"""The steps of an acceptance, cheap ones and single hosts first, so that a bad host spoils no figure of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from nodectl.accept.means import Crowd, Means
+from nodectl.probes.base import Amount, Need
+from nodectl.probes.options import Sizes
+from nodectl.probes.registry import declarations
+from nodectl.probes.rounds import rounds_for
+
+
+class Level(StrEnum):
+    """How much is tried; `gate` is what a launch asks for before a job."""
+
+    GATE = "gate"
+    QUICK = "quick"
+    STANDARD = "standard"
+    BURN_IN = "burn-in"
+
+
+class Scope(StrEnum):
+    """Who takes part in one measurement of a step."""
+
+    NODE = "node"
+    PAIR = "pair"
+    GROUP = "group"
+    FLEET = "fleet"
+
+    @property
+    def least_hosts(self) -> int:
+        """With fewer there is nothing to measure."""
+        return {Scope.NODE: 1, Scope.PAIR: 2, Scope.GROUP: 5, Scope.FLEET: 2}[self]
+
+
+# options of the probe by level; a level that is not named does not have the step
+Asked = Mapping[Level, Mapping[str, Any]]
+HEALTH, DIAG, BURN, AFTER = "health", "dcgm", "burn-in", "health-after"
+_ONE_REDUCE: Mapping[str, Any] = {"collectives": ("all_reduce",)}
+_QUICK_S = 0.5
+# what GPUs train in, and what every processor has
+_ONE_PRECISION, _OF_GPUS, _OF_CPUS = "one", ("bf16",), ("fp32",)
+_QUICK_GEMM: Mapping[str, Any] = {"repetitions": 1, "duration_s": _QUICK_S, "precisions": _ONE_PRECISION}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepKind:
+    """A step as declared: what it measures with which options at each level, and on which hosts it can be.
+
+    `probe` empty is a step of another kind than a probe. `device`: it measures what computes, and says nothing of a
+    host whose GPUs are recorded. `cost_s` is what it takes with these options on these hosts.
+    """
+
+    name: str
+    about: str
+    scope: Scope
+    asked: Asked
+    cost_s: Callable[[Mapping[str, Any], Crowd], float]
+    probe: str = ""
+    device: bool = False
+    least_gpus: int = 0
+    needs: tuple[Need, ...] = field(default=())
+
+    def options(self, level: Level, hosts: Sequence[Means]) -> Mapping[str, Any] | None:
+        """The probe's options at this level on these hosts; None where the level does not have this step."""
+        level = Level.STANDARD if level is Level.BURN_IN and level not in self.asked else level
+        asked = self.asked.get(level)
+        if asked is None or asked.get("precisions") != _ONE_PRECISION:
+            return asked
+        return {**asked, "precisions": _OF_GPUS if any(host.gpus for host in hosts) else _OF_CPUS}
+
+    def lacking(self, hosts: Sequence[Means]) -> str:
+        """Why it cannot be measured on these hosts; empty where it can."""
+        if len(hosts) < self.scope.least_hosts:
+            return "only one host is selected" if len(hosts) == 1 else f"{len(hosts)} hosts are too few"
+        if self.device and all(host.recorded for host in hosts):
+            return "the hardware of these hosts is recorded, and computes nothing"
+        known = declarations()[self.probe].needs if self.probe else ()
+        for need in (*self.needs, *known):
+            having = [host for host in hosts if host.has(need)]
+            if not having:
+                is_recorded = any(host.recorded for host in hosts) and need in (Need.GPU, Need.RDMA)
+                return f"no host has {need}" + (" that is not recorded" if is_recorded else "")
+        if self.least_gpus and all((host.gpus or 0) < self.least_gpus or host.recorded for host in hosts):
+            return f"no host has {self.least_gpus} GPUs"
+        return ""
+
+    def fits(self, host: Means) -> bool:
+        """Whether the host is one for this step; what it lacks by a fault of its own the step will say."""
+        return not (self.device and host.recorded)
+
+
+def _amount(name: str, options: Mapping[str, Any], rounds: int = 1) -> Amount:
+    usual = declarations()[name].usual
+    repetitions, duration_s = options.get("repetitions"), options.get("duration_s")
+    return Amount(repetitions or usual.repetitions, duration_s or usual.duration_s, rounds)
+
+
+def _each(name: str, part: Callable[[Mapping[str, Any]], float] = lambda _: 1.0) -> Callable[..., float]:
+    """Each host by itself, those of one machine in turn; `part` of what the probe takes usually."""
+
+    def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+        return crowd.look_s + crowd.turns * part(options) * declarations()[name].cost_s(_amount(name, options))
+
+    return cost_s
+
+
+def _pairs(name: str) -> Callable[..., float]:
+    def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+        rounds = options.get("rounds") or len(rounds_for("auto", range(crowd.hosts)))
+        rounds = min(rounds, max(1, crowd.hosts - 1))
+        return crowd.look_s + declarations()[name].cost_s(_amount(name, options, rounds)) * crowd.slowness
+
+    return cost_s
+
+
+def _ranks(name: str, per_run: Callable[[Mapping[str, Any]], float]) -> Callable[..., float]:
+    """All hosts together: torch starts on all of them at once, and shares the processors of their machine."""
+
+    def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+        amount = _amount(name, options)
+        return crowd.look_s + crowd.torch_s + per_run(options) * amount.repetitions * amount.duration_s + crowd.meet_s
+
+    return cost_s
+
+
+def _cases(options: Mapping[str, Any]) -> float:
+    sizes = options.get("sizes")
+    return len(options.get("collectives") or "12345") * (len(sizes.bytes) if sizes else 2)
+
+
+def _precisions(options: Mapping[str, Any]) -> float:
+    return 0.4 if options.get("precisions") else 1.0
+
+
+def _fixed(seconds: float) -> Callable[..., float]:
+    return lambda options, crowd: seconds + crowd.hosts * 0.4 * crowd.slowness
+
+
+def _diag_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+    """NVIDIA's own figures of `dcgmi diag -r`: some seconds, two minutes, a quarter of an hour."""
+    return {1: 10.0, 2: 150.0, 3: 900.0}[int(options["run"])]
+
+
+def _groups_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+    sizes = max(0, (crowd.hosts - 1).bit_length() - 2)
+    return sizes * _ranks("nccl", _cases)(options, crowd)
+
+
+def _none_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+    return 0.0
+
+
+STEPS: tuple[StepKind, ...] = (
+    StepKind(
+        name=HEALTH,
+        about="every host reached and held against its profiles and its peers",
+        scope=Scope.NODE,
+        asked={Level.GATE: {}, Level.QUICK: {}, Level.STANDARD: {}},
+        cost_s=_fixed(2.0),
+    ),
+    StepKind(
+        name=DIAG,
+        about="NVIDIA's own diagnostics (dcgmi diag)",
+        scope=Scope.NODE,
+        asked={Level.QUICK: {"run": 1}, Level.STANDARD: {"run": 2}, Level.BURN_IN: {"run": 3}},
+        cost_s=_diag_s,
+        device=True,
+        needs=(Need.GPU,),
+    ),
+    StepKind(
+        name="memory",
+        about="memory bandwidth",
+        scope=Scope.NODE,
+        probe="memory",
+        asked={Level.QUICK: {"repetitions": 2}, Level.STANDARD: {}},
+        cost_s=_each("memory"),
+    ),
+    StepKind(
+        name="gemm",
+        about="matrix products: rate, right results, throttling",
+        scope=Scope.NODE,
+        probe="gemm",
+        asked={Level.GATE: _QUICK_GEMM, Level.QUICK: _QUICK_GEMM, Level.STANDARD: {}},
+        cost_s=_each("gemm", _precisions),
+        device=True,
+    ),
+    *(
+        StepKind(
+            name=name,
+            about=about,
+            scope=Scope.NODE,
+            probe=name,
+            asked={Level.QUICK: {"repetitions": 1, "duration_s": _QUICK_S}, Level.STANDARD: {}},
+            cost_s=_each(name),
+            device=True,
+            least_gpus=least_gpus,
+        )
+        for name, about, least_gpus in (
+            ("hbm", "memory of each GPU", 1),
+            ("h2d", "copies between host and GPU", 1),
+            ("p2p", "copies between the GPUs of a host", 2),
+        )
+    ),
+    StepKind(
+        name="sdc",
+        about="silent errors: the same results from every device",
+        scope=Scope.NODE,
+        probe="sdc",
+        asked={Level.STANDARD: {}},
+        cost_s=_each("sdc"),
+        device=True,
+    ),
+    StepKind(
+        name="storage",
+        about="the disk that a job would use",
+        scope=Scope.NODE,
+        probe="storage",
+        asked={Level.STANDARD: {}},
+        cost_s=_each("storage"),
+    ),
+    StepKind(
+        name="nccl-node",
+        about="NCCL between the GPUs of each host",
+        scope=Scope.NODE,
+        probe="nccl",
+        asked={Level.QUICK: {"scope": "node", **_ONE_REDUCE}, Level.STANDARD: {"scope": "node"}},
+        cost_s=_ranks("nccl", _cases),
+        device=True,
+        least_gpus=2,
+    ),
+    StepKind(
+        name="nics",
+        about="NCCL between the GPUs of each host by way of its NICs alone (P2P and shared memory off)",
+        scope=Scope.NODE,
+        probe="nccl",
+        asked={Level.STANDARD: {"scope": "nics", **_ONE_REDUCE}},
+        cost_s=_ranks("nccl", _cases),
+        device=True,
+        least_gpus=2,
+    ),
+    StepKind(
+        name="tcp",
+        about="TCP between pairs of hosts",
+        scope=Scope.PAIR,
+        probe="tcp",
+        asked={Level.QUICK: {"rounds": 3, "repetitions": 1, "duration_s": 1.0}, Level.STANDARD: {}},
+        cost_s=_pairs("tcp"),
+    ),
+    StepKind(
+        name="rdma",
+        about="RDMA between pairs of hosts, every NIC with its peer",
+        scope=Scope.PAIR,
+        probe="rdma",
+        asked={Level.QUICK: {"rounds": 3, "repetitions": 1, "duration_s": 1.0}, Level.STANDARD: {}},
+        cost_s=_pairs("rdma"),
+    ),
+    StepKind(
+        name="nccl-pairs",
+        about="collectives between pairs of hosts",
+        scope=Scope.PAIR,
+        probe="nccl",
+        asked={Level.STANDARD: {"scope": "pairs", **_ONE_REDUCE}},
+        cost_s=lambda options, crowd: (
+            len(rounds_for("auto", range(crowd.hosts))) * _ranks("nccl", _cases)(options, crowd)
+        ),
+        needs=(Need.TORCH,),
+    ),
+    StepKind(
+        name="groups",
+        about="collectives over growing groups of hosts",
+        scope=Scope.GROUP,
+        probe="nccl",
+        asked={Level.STANDARD: {**_ONE_REDUCE, "sizes": Sizes((16 << 20,))}},
+        cost_s=_groups_s,
+        needs=(Need.TORCH,),
+    ),
+    StepKind(
+        name="nccl",
+        about="collectives over all hosts",
+        scope=Scope.FLEET,
+        probe="nccl",
+        asked={
+            Level.GATE: {**_ONE_REDUCE, "sizes": Sizes((64 << 20,), usual=True)},
+            Level.QUICK: _ONE_REDUCE,
+            Level.STANDARD: {},
+        },
+        cost_s=_ranks("nccl", _cases),
+        needs=(Need.TORCH,),
+    ),
+    StepKind(
+        name="training",
+        about="a short real training over all hosts",
+        scope=Scope.FLEET,
+        probe="training",
+        asked={Level.QUICK: {"repetitions": 2, "duration_s": 1.0}, Level.STANDARD: {}},
+        cost_s=_ranks("training", lambda _: 1.0),
+        needs=(Need.TORCH,),
+    ),
+    StepKind(
+        name=BURN,
+        about="load without end, and what grows meanwhile: errors, heat, throttling, counters",
+        scope=Scope.NODE,
+        asked={Level.BURN_IN: {}},
+        # what the budget leaves
+        cost_s=_none_s,
+    ),
+    StepKind(
+        name=AFTER,
+        about="every host looked at again after the load",
+        scope=Scope.NODE,
+        asked={Level.BURN_IN: {}},
+        cost_s=_fixed(2.0),
+    ),
+)
+
+
+def step_kind(name: str) -> StepKind:
+    """The step of this name; KeyError where there is none."""
+    return {kind.name: kind for kind in STEPS}[name]

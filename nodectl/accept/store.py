@@ -1,0 +1,97 @@
+"""Acceptances as folders: the document, replaced whole after each step, the certificate, and what a vendor asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nodectl.common.documents import values_of
+from nodectl.common.files import read_json, replace_file
+from nodectl.common.paths import state_dir
+from nodectl.errors import UsageError
+from nodectl.model.acceptance import Acceptance, StepState
+
+SCHEMA = "nodectl.accept/1"
+DOCUMENT = "acceptance.json"
+_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
+_REMEDY = f"give an id of {DOCUMENT}'s folder, or the file"
+
+
+def folder_of(name: str) -> Path:
+    """The folder of an acceptance; made on first use, read by its owner only."""
+    path = state_dir() / "accept" / name
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def document_of(acceptance: Acceptance) -> dict[str, Any]:
+    """Plain data for JSON, without the schema."""
+    return asdict(acceptance)
+
+
+def save(acceptance: Acceptance, folder: Path) -> Path:
+    """The whole document or the one before it, whatever happens in between."""
+    path = folder / DOCUMENT
+    text = json.dumps({"schema": SCHEMA, **document_of(acceptance)}, indent=1, default=str)
+    replace_file(path, text + "\n", sync=True)
+    return path
+
+
+def read(path: Path) -> Acceptance:
+    """An acceptance from its document; UsageError where it holds none."""
+    document = read_json(path, _REMEDY)
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: no acceptance in it ({SCHEMA})", _REMEDY)
+    fields: Mapping[str, Any] = {key: value for key, value in document.items() if key != "schema"}
+    try:
+        return values_of(Acceptance, [fields])[0]
+    except ValueError as error:
+        raise UsageError(f"{path}: malformed acceptance: {error}", _REMEDY) from error
+
+
+def find(name: str) -> Acceptance:
+    """The acceptance of this id, or of the only one that begins so."""
+    matches = [path for path in _documents() if path.parent.name.startswith(name)]
+    if len(matches) > 1:
+        raise UsageError(f"{len(matches)} acceptances begin with {name}", "give more of the id")
+    if not matches:
+        raise UsageError(f"no acceptance {name}", f"they lie in {state_dir() / 'accept'}")
+    return read(matches[0])
+
+
+def latest(fleet: str, *, complete: bool) -> Acceptance | None:
+    """The latest acceptance of the fleet that has come to its end, or that has not; None where there is none."""
+    return next((one for one in _of_fleet(fleet) if (one.ended is not None) is complete), None)
+
+
+def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
+    """By step, what it took the last time at this level on so many hosts."""
+    for one in _of_fleet(fleet):
+        if one.level == level and one.ended is not None and len(one.hosts) == hosts:
+            return {
+                step.name: step.took_s
+                for step in one.steps
+                if step.took_s is not None and step.state is StepState.DONE and len(step.hosts) == hosts
+            }
+    return {}
+
+
+def _of_fleet(fleet: str) -> Iterator[Acceptance]:
+    """The fleet's, the latest first; a file that cannot be read is passed over."""
+    for path in _documents():
+        try:
+            one = read(path)
+        except UsageError:
+            continue
+        if one.fleet == fleet:
+            yield one
+
+
+def _documents() -> list[Path]:
+    """All, the latest first."""
+    found = (state_dir() / "accept").glob(f"*/{DOCUMENT}")
+    return sorted((path for path in found if _ID.fullmatch(path.parent.name)), reverse=True)

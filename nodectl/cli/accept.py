@@ -1,0 +1,281 @@
+"""`nodectl accept`: Say which nodes are good, which are not, and by what evidence."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl import __version__
+from nodectl.cli.app import App
+from nodectl.cli.measuring import hold, look_at, note_not_kept
+from nodectl.cli.options import OneOf, Read, force_option
+from nodectl.cli.terminal import note, result, terminal_width, writing
+from nodectl.common.documents import new_id
+from nodectl.common.files import replace_file
+from nodectl.common.interrupts import interruptible
+from nodectl.common.nodeset import fold
+from nodectl.errors import NodectlError, UsageError
+from nodectl.model.acceptance import NodeVerdict, Seen, StepState
+from nodectl.model.status import Status, exit_status
+from nodectl.probes.options import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodectl.accept.means import Means
+    from nodectl.model.acceptance import Acceptance
+    from nodectl.probes.locks import Holds
+
+_LEVELS = ("quick", "standard", "burn-in")
+_INTERRUPTED_END_S = 10.0
+# of the nodes that are not accepted, so many are recorded for their vendor
+_MOST_RECORDED = 16
+
+
+@click.command()
+@click.option("--level", type=OneOf(_LEVELS), default="standard", show_default=True, help="How much is tried.")
+@click.option(
+    "--budget",
+    type=Read(duration),
+    metavar="SECONDS|30m|8h",
+    help="For all of it; a burn-in is under load for what the other steps leave of it (without: 2 hours).",
+)
+@click.option("--resume", is_flag=False, flag_value="last", metavar="[ID]", help="Go on with one that was ended early.")
+@click.option("--dry-run", is_flag=True, help="Print the plan with its times, and start nothing.")
+@force_option
+@click.option(
+    "-o", "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Copy all files there."
+)
+@click.option("--sign", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY", help="Of SSH.")
+@click.option(
+    "--verify",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Check a certificate; no host is asked.",
+)
+@click.option(
+    "--signers",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --verify: ssh-keygen's allowed signers; it must be one of them.",
+)
+@click.pass_obj
+def accept(
+    app: App,
+    level: str,
+    budget: float | None,
+    resume: str | None,
+    dry_run: bool,
+    force: bool,
+    out: Path | None,
+    sign: Path | None,
+    verify: Path | None,
+    signers: Path | None,
+) -> None:
+    """Say which nodes are good, which are not, and by what evidence.
+
+    Health, then each node by itself, pairs, growing groups and the whole fleet; a node that fails a step leaves the
+    following ones.  The plan is shown with its times first.
+
+    quick: some minutes.  standard: everything once.  burn-in: standard, then load for hours, and what grows meanwhile.
+
+    Exit status 1: a node is rejected; 3: of one it could not be told; 0: all are accepted.
+    """
+    if signers and not verify:
+        raise click.UsageError("--signers goes with --verify")
+    if verify:
+        _verify(app, verify, signers)
+        return
+    from nodectl.accept import store
+
+    begun = None if resume is None else _begun(app, resume)
+    app.reach()
+    if begun is None:
+        acceptance, means = _planned(app, level, budget)
+    else:
+        acceptance, means = _again(app, begun)
+    from nodectl.report.acceptance import plan_text
+
+    plan = plan_text(acceptance.steps, terminal_width())
+    if dry_run:
+        app.show("accept-plan", {"level": acceptance.level, "steps": store.document_of(acceptance)["steps"]}, plan)
+        return
+    note(plan)
+    acceptance = _carried_out(app, acceptance, means, force=force, limited=budget is not None or level == "burn-in")
+    _conclude(app, acceptance, out, sign)
+
+
+def _begun(app: App, name: str) -> Acceptance:
+    from nodectl.accept import store
+
+    begun = store.latest(app.fleet, complete=False) if name == "last" else store.find(name)
+    if begun is None:
+        raise UsageError("no acceptance of this fleet was ended early", "begin one: nodectl accept")
+    if begun.ended is not None:
+        raise UsageError(f"acceptance {begun.id} has come to its end", "begin another: nodectl accept")
+    return begun
+
+
+def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Mapping[str, Means]]:
+    from nodectl.accept import store
+    from nodectl.accept.means import look
+    from nodectl.accept.plan import make_plan
+    from nodectl.accept.steps import Level
+    from nodectl.model.acceptance import Acceptance
+
+    means = look(app.transport, app.hosts, app.forks)
+    known = store.known_seconds(app.fleet, level, len(means))
+    steps = make_plan(means, Level(level), budget, known)
+    now = time.time()
+    acceptance = Acceptance(new_id(datetime.now(UTC)), level, app.fleet, now, None, _nature(means), __version__, steps)
+    return acceptance, means
+
+
+def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]]:
+    """The acceptance that was begun, on the hosts that it was begun on."""
+    from nodectl.accept.means import look
+
+    names = {name for step in begun.steps for name in step.hosts}
+    there = {host.name for host in app.hosts}
+    if not names <= there:
+        missing = fold(sorted(names - there))
+        raise UsageError(f"acceptance {begun.id} is of {missing}, too", "resume it with the hosts it was begun with")
+    means = look(app.transport, [host for host in app.hosts if host.name in names], app.forks)
+    note(f"acceptance {begun.id}: {sum(step.state is StepState.DONE for step in begun.steps)} steps are done")
+    return begun, means
+
+
+def _nature(means: Mapping[str, Means]) -> str:
+    """What the figures are of."""
+    if not any(host.lab for host in means.values()):
+        return "measured"
+    recorded = sorted({host.recorded for host in means.values() if host.recorded})
+    return f"lab; hardware recorded: {', '.join(recorded)}" if recorded else "lab"
+
+
+def _carried_out(
+    app: App, acceptance: Acceptance, means: Mapping[str, Means], *, force: bool, limited: bool
+) -> Acceptance:
+    """Under the hosts' locks; the process ends here where somebody else has them, or it is ended early."""
+    from nodectl.accept import store
+    from nodectl.accept.course import Course, Surroundings
+    from nodectl.probes.lost import Watched
+
+    hosts = {host.name: host for host in app.hosts if host.name in means}
+    folder = store.folder_of(acceptance.id)
+    latest = acceptance
+
+    def keep(now: Acceptance) -> None:
+        nonlocal latest
+        latest = now
+        with writing(folder, remedy="make room there: what is measured has to be kept"):
+            store.save(now, folder)
+
+    with interruptible(deaf_s=_INTERRUPTED_END_S):
+        try:
+            with hold(app, f"accept {acceptance.level}", force=force) as holds:
+                _refuse(app, holds)
+                watched = Watched(app.transport, holds.heard, holds.unreached())
+                around = Surroundings(hosts, means, watched, look_at(app, watched), note, app.forks, app.profile_dirs)
+                keep(replace(acceptance, seen=(*acceptance.seen, *_forced(holds))))
+                return Course(around, latest, keep, limited=limited).run()
+        except KeyboardInterrupt:
+            note(f"ended early: what is done is kept; go on with: nodectl accept --resume {acceptance.id}")
+            raise
+
+
+def _refuse(app: App, holds: Holds) -> None:
+    if holds.refused:
+        from nodectl.report.findings import finding_document, findings_list
+
+        note(findings_list(holds.findings))
+        app.show("accept", {"findings": [finding_document(finding) for finding in holds.findings]}, "")
+        raise SystemExit(exit_status(finding.status for finding in holds.findings))
+
+
+def _forced(holds: Holds) -> list[Seen]:
+    """What goes on beside, where the operator went on: a remark on these hosts."""
+    return [Seen("health", finding) for finding in holds.findings]
+
+
+def _conclude(app: App, acceptance: Acceptance, out: Path | None, sign: Path | None) -> None:
+    """Write the certificate and what a vendor asks for, show the verdicts, end with their status."""
+    from nodectl.accept import store
+    from nodectl.accept.certificate import NAME, certificate
+    from nodectl.accept.certificate import sign as signed
+    from nodectl.report.acceptance import acceptance_text
+
+    folder = store.folder_of(acceptance.id)
+    text = certificate(acceptance, (folder / store.DOCUMENT).read_bytes())
+    _keep_measurements(app, acceptance)
+    try:
+        replace_file(folder / NAME, text)
+        _record_rejected(app, acceptance, folder)
+        if sign is not None:
+            replace_file(folder / NAME, signed(text, sign))
+        if out is not None:
+            with writing(out, "--out"):
+                shutil.copytree(folder, out, dirs_exist_ok=True)
+    finally:
+        app.show(
+            "accept",
+            {"folder": str(folder), **store.document_of(acceptance)},
+            acceptance_text(acceptance, terminal_width()),
+        )
+        note(f"certificate and evidence: {out or folder}")
+    if status := exit_status(host.verdict.status for host in acceptance.hosts):
+        raise SystemExit(status)
+
+
+def _keep_measurements(app: App, acceptance: Acceptance) -> None:
+    from nodectl.history.store import HistoryError
+
+    try:
+        with app.history() as history:
+            history.add([taken.measurement for taken in acceptance.taken])
+    except HistoryError as error:
+        note_not_kept(error)
+
+
+def _record_rejected(app: App, acceptance: Acceptance, folder: Path) -> None:
+    """The raw outputs of the nodes that are rejected, masked: what can be sent to a vendor as it is."""
+    from nodectl.recordings.save import save
+    from nodectl.recordings.source import LiveSource
+
+    names = [host.host for host in acceptance.hosts if host.verdict is NodeVerdict.REJECTED][:_MOST_RECORDED]
+    hosts = tuple(host for host in app.hosts if host.name in names)
+    if not hosts:
+        return
+    place = folder / "recordings"
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        saved = save(LiveSource(hosts, app.transport, app.forks), place, app.profile_dirs, mask=True)
+    except (OSError, NodectlError) as error:
+        note(f"nodectl: no recording for the vendor: {error}")
+        return
+    for host, reason in saved.failed.items():
+        note(f"no recording for the vendor: {host}: {reason}")
+
+
+def _verify(app: App, path: Path, signers: Path | None) -> None:
+    """Exit status 0: signed and as written; 3: as written, and nobody vouches for it; 1: not what was written."""
+    from nodectl.accept.certificate import check
+    from nodectl.accept.store import DOCUMENT
+
+    beside = path.with_name(DOCUMENT)
+    checked = check(path, signers, beside if beside.is_file() else None)
+    status = Status.OK if checked.signer else Status.UNKNOWN
+    words = f"signed by {checked.signer}" if checked.signer else "signed by nobody: who wrote it cannot be told"
+    document = {"file": str(path), "intact": True, "signer": checked.signer, "document": beside.is_file()}
+    app.show("accept-verify", document, f"{path}: as it was written; {words}")
+    if checked.signer and signers is None:
+        note("whose key that is, --signers FILE tells")
+    if status is Status.UNKNOWN:
+        result("")
+        raise SystemExit(3)

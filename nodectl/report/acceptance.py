@@ -1,0 +1,104 @@
+"""An acceptance as text: the plan with its times, and the verdicts with what made them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from nodectl.common.counting import counted
+from nodectl.common.nodeset import fold
+from nodectl.common.units import time_text
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Seen, Step, StepState
+from nodectl.model.status import Status
+from nodectl.report.table import fitted
+
+# in the cells of the table; the words stand below it
+_MARKS = {Status.OK: "ok", Status.WARNING: "remark", Status.FAILED: "FAILED", Status.UNKNOWN: "unknown"}
+_SHOWN = {Status.FAILED: 1000, Status.UNKNOWN: 20, Status.WARNING: 5}
+
+
+def plan_text(steps: Sequence[Step], width: int) -> str:
+    """The steps that will be taken with their times, then what was left out and why."""
+    taken = [step for step in steps if step.state is not StepState.LEFT_OUT]
+    rows = [("STEP", "HOSTS", "ABOUT", "WHAT")]
+    rows += [(step.name, str(len(step.hosts)), time_text(step.planned_s), step.about) for step in taken]
+    lines = [fitted(rows, width)]
+    left: dict[str, list[str]] = {}
+    for step in steps:
+        if step.state is StepState.LEFT_OUT:
+            left.setdefault(step.why, []).append(step.name)
+    lines += [f"left out: {', '.join(names)}: {why}" for why, names in left.items()]
+    whole = time_text(sum(step.planned_s for step in taken))
+    lines.append(f"in all about {whole}, for {counted(max((len(step.hosts) for step in steps), default=0), 'host')}")
+    return "\n".join(lines)
+
+
+def acceptance_text(acceptance: Acceptance, width: int) -> str:
+    """A row a host, alike ones folded; then the reasons, and what was not tried."""
+    done = [step.name for step in acceptance.steps if step.state is StepState.DONE]
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for host in acceptance.hosts:
+        cells = tuple(_MARKS.get(host.steps[name], "-") if name in host.steps else "-" for name in done)
+        groups.setdefault((host.verdict, cells), []).append(host.host)
+    bad_first = sorted(groups.items(), key=lambda item: item[0][0].status.rank)  # type: ignore[attr-defined]
+    rows = [("HOSTS", "VERDICT", "STEPS")]
+    rows += [(fold(names), str(verdict), _steps(done, cells)) for (verdict, cells), names in bad_first]  # type: ignore[arg-type]
+    blocks = [fitted(rows, width)]
+    blocks += ["\n".join(lines) for lines in _told(acceptance.hosts) if lines]
+    not_tried = [f"not tried: {step.name}: {step.why}" for step in acceptance.steps if step.state is StepState.LEFT_OUT]
+    if not_tried:
+        blocks.append("\n".join(not_tried))
+    blocks.append(_summary(acceptance))
+    return "\n\n".join(blocks)
+
+
+def _steps(done: Sequence[str], cells: Sequence[str]) -> str:
+    """Only what is not fine is named: `tcp FAILED, 6 ok`."""
+    words = [f"{name} {cell}" for name, cell in zip(done, cells, strict=True) if cell not in ("ok", "-")]
+    fine, away = cells.count("ok"), cells.count("-")
+    words += [f"{fine} ok"] if fine else []
+    return ", ".join(words + ([f"{away} not taken part in"] if away else []))
+
+
+def _told(hosts: Sequence[HostAcceptance]) -> Iterator[list[str]]:
+    """The reasons, the worst first; the same of several hosts is said once."""
+    reasons: dict[Seen, list[str]] = {}
+    for host in hosts:
+        for reason in host.reasons:
+            reasons.setdefault(_alike(reason), []).append(host.host)
+    for status, most in _SHOWN.items():
+        lines: list[str] = []
+        own = [(reason, names) for reason, names in reasons.items() if reason.finding.status is status]
+        for reason, names in own[:most]:
+            lines += _reason(reason, names)
+        if len(own) > most:
+            lines.append(f"and {len(own) - most} more of status {status}: --output json, or the certificate")
+        yield lines
+
+
+def _alike(reason: Seen) -> Seen:
+    """The same reason of another host; what is between hosts has its own."""
+    finding = reason.finding
+    if len(finding.hosts) > 1:
+        return reason
+    return Seen(reason.step, replace(finding, host="", hosts=(), evidence=""))
+
+
+def _reason(reason: Seen, names: Sequence[str]) -> list[str]:
+    finding = reason.finding
+    subject = f" {finding.subject}:" if finding.subject else ""
+    expected = f" (expected: {finding.expected})" if finding.expected else ""
+    lines = [f"{finding.status}  {reason.step}  {fold(names)}:{subject} {finding.actual}{expected}"]
+    if finding.evidence:
+        lines.append(f"  seen: {finding.evidence}")
+    return lines + ([f"  try: {finding.remedy}"] if finding.remedy else [])
+
+
+def _summary(acceptance: Acceptance) -> str:
+    numbers = Counter(host.verdict for host in acceptance.hosts)
+    words = [f"{numbers[verdict]} {verdict}" for verdict in NodeVerdict if numbers[verdict]]
+    taken = sum(step.took_s or 0.0 for step in acceptance.steps)
+    planned = sum(step.planned_s for step in acceptance.steps if step.state is StepState.DONE)
+    nature = "" if acceptance.nature == "measured" else f"; figures: {acceptance.nature}"
+    return f"{', '.join(words)}; {time_text(taken)}, planned were {time_text(planned)}{nature}"

@@ -1,0 +1,187 @@
+"""The course of an acceptance: who fails a step leaves, what is done is kept, and resumed it comes to the same."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from nodectl.accept import course as module
+from nodectl.accept.course import Course, Surroundings
+from nodectl.accept.plan import make_plan
+from nodectl.accept.steps import Level
+from nodectl.errors import UsageError
+from nodectl.model.acceptance import Acceptance, NodeVerdict, StepState
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.lost import Loss, Watched
+from tests.accept.made import NAMES, acceptance, found, means
+
+
+class _Nobody:
+    """A transport for what asks no host."""
+
+    def run(self, host: Host, argv: Sequence[str], **_: Any) -> CommandResult:
+        return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, "", "", 0.0)
+
+    def close(self) -> None: ...
+
+
+Answer = Callable[[str, Sequence[str], Any], ProbeResult]
+
+
+class _Fleet:
+    """Eight hosts of which `answer` tells what each step sees; what was asked of whom is kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Answer, bad: Sequence[str] = ()) -> None:
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.ends: list[float | None] = []
+        self.kept: list[Acceptance] = []
+        self.watched = Watched(_Nobody())
+        self.bad = bad
+        self.answer = answer
+
+        def run_probes(_: Any, hosts: Sequence[Host], wanted: Any, ends_at: float | None, *__: Any) -> ProbeResult:
+            names = [host.name for host in hosts]
+            probe, options = wanted[0]
+            self.asked.append((probe.name, tuple(names)))
+            self.ends.append(ends_at)
+            return self.answer(probe.name, names, options)
+
+        monkeypatch.setattr(module, "run_probes", run_probes)
+
+    def look(self, hosts: Sequence[Host]) -> Sequence[Finding]:
+        names = [host.name for host in hosts]
+        self.asked.append(("health", tuple(names)))
+        return [Finding(name, "gpus", Status.FAILED if name in self.bad else Status.OK) for name in names]
+
+    def run(self, begun: Acceptance | None = None, *, level: Level = Level.QUICK, limited: bool = False) -> Acceptance:
+        known = means()
+        if begun is None:
+            from dataclasses import replace
+
+            begun = replace(acceptance(*make_plan(known, level, 600.0 if limited else None, {})), level=str(level))
+        hosts = {name: Host(name, name) for name in NAMES}
+        around = Surroundings(hosts, known, self.watched, self.look, lambda _: None, 8)
+        return Course(around, begun, self.kept.append, limited=limited).run()
+
+
+def _well(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
+    return ProbeResult((Measurement(probe, (names[0],), 1.0, "GB/s"),))
+
+
+def _verdicts(told: Acceptance) -> dict[str, NodeVerdict]:
+    return {host.host: host.verdict for host in told.hosts}
+
+
+def test_a_healthy_fleet_is_accepted_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _Fleet(monkeypatch, _well)
+    told = fleet.run()
+    assert {*_verdicts(told).values()} == {NodeVerdict.ACCEPTED}
+    assert [name for name, _ in fleet.asked] == ["health", "memory", "gemm", "tcp", "nccl", "training"]
+    assert told.ended is not None
+    assert {step.state for step in told.steps} == {StepState.DONE, StepState.LEFT_OUT}
+    assert {taken.step for taken in told.taken} == {"memory", "gemm", "tcp", "nccl", "training"}
+
+
+def test_who_fails_a_step_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
+        bad = [found("node05", Status.FAILED)] if probe == "tcp" and "node05" in names else []
+        return ProbeResult(findings=tuple(bad))
+
+    fleet = _Fleet(monkeypatch, slow, bad=["node02"])
+    told = fleet.run()
+    rejected = {name for name, verdict in _verdicts(told).items() if verdict is NodeVerdict.REJECTED}
+    assert rejected == {"node02", "node05"}
+    assert {host.host: host.left_after for host in told.hosts if host.left_after} == {
+        "node02": "health",
+        "node05": "tcp",
+    }
+    by_step = dict(fleet.asked)
+    assert "node02" not in by_step["memory"]
+    assert by_step["nccl"] == tuple(name for name in NAMES if name not in rejected)
+
+
+def test_a_lost_host_cannot_be_told_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
+        if probe != "gemm":
+            return _well(probe, names, options)
+        fleet.watched.lost["node04"] = Loss("it stopped answering")
+        return ProbeResult(findings=(found("node04", Status.UNKNOWN, subject="lost"),))
+
+    fleet = _Fleet(monkeypatch, cut)
+    told = fleet.run()
+    assert [name for name, verdict in _verdicts(told).items() if verdict is not NodeVerdict.ACCEPTED] == ["node04"]
+    assert _verdicts(told)["node04"] is NodeVerdict.UNTOLD
+    assert "node04" not in dict(fleet.asked)["tcp"]
+
+
+def test_a_host_without_others_to_measure_it_with_has_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _Fleet(monkeypatch, _well, bad=NAMES[1:])
+    told = fleet.run()
+    (left,) = [host for host in told.hosts if host.host == "node01"]
+    assert left.verdict is NodeVerdict.REMARKS
+    assert {reason.finding.subject for reason in left.reasons} == {"alone"}
+    assert [name for name, _ in fleet.asked] == ["health", "memory", "gemm"]
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_ended_early_and_resumed_it_says_the_same(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    def slow(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
+        bad = [found("node05", Status.FAILED)] if probe == "gemm" and "node05" in names else []
+        return ProbeResult(_well(probe, names, options).measurements, tuple(bad))
+
+    whole = _Fleet(monkeypatch, slow, bad=["node02"]).run()
+    left = after
+
+    def interrupted(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return slow(probe, names, options)
+
+    fleet = _Fleet(monkeypatch, interrupted, bad=["node02"])
+    with pytest.raises(KeyboardInterrupt):
+        fleet.run()
+    assert fleet.kept[-1].ended is None
+    fleet.answer, fleet.asked = slow, []
+    resumed = fleet.run(fleet.kept[-1])
+    assert "health" not in dict(fleet.asked)
+    assert len(fleet.asked) == 5 - after
+    assert (resumed.hosts, resumed.seen, resumed.taken) == (whole.hosts, whole.seen, whole.taken)
+
+
+def test_a_step_that_cannot_be_run_is_told_of_no_host_as_well_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
+        if probe == "tcp":
+            raise UsageError("nothing fits", "more time")
+        return _well(probe, names, options)
+
+    told = _Fleet(monkeypatch, refused).run()
+    assert {*_verdicts(told).values()} == {NodeVerdict.UNTOLD}
+
+
+def test_with_a_budget_each_step_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = _Fleet(monkeypatch, _well)
+    fleet.run(limited=True)
+    assert all(end is not None for end in fleet.ends)
+    without = _Fleet(monkeypatch, _well)
+    without.run()
+    assert set(without.ends) == {None}
+
+
+def test_groups_grow_and_a_slow_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
+        value = 5.0 if "node06" in names else 10.0
+        return ProbeResult((Measurement(probe, tuple(names), value, "GB/s"),))
+
+    fleet = _Fleet(monkeypatch, measured)
+    told = fleet.run(level=Level.STANDARD)
+    sizes = [len(names) for name, names in fleet.asked if name == "nccl"]
+    assert sorted(sizes) == [4, 4, 8, 8]
+    # of two groups that differ nobody knows which is right
+    assert not [seen for seen in told.seen if seen.step == "groups"]

@@ -1,0 +1,90 @@
+"""Which steps these hosts are tried with, how long that takes, and what a budget does to it."""
+
+import pytest
+
+from nodectl.accept.means import Crowd, crowd_of
+from nodectl.accept.plan import make_plan
+from nodectl.accept.steps import STEPS, Level
+from nodectl.errors import UsageError
+from nodectl.model.acceptance import Step, StepState
+from tests.accept.made import NAMES, means
+
+_GPUS = {"gpus": 8, "rdma": True, "dcgm": True, "machine": ""}
+
+
+def _taken(steps: tuple[Step, ...]) -> list[str]:
+    return [step.name for step in steps if step.state is StepState.WAITING]
+
+
+def _why(steps: tuple[Step, ...]) -> dict[str, str]:
+    return {step.name: step.why for step in steps if step.state is StepState.LEFT_OUT}
+
+
+def test_what_the_hosts_lack_is_left_out_with_its_reason() -> None:
+    steps = make_plan(means(), Level.STANDARD, None, {})
+    assert _taken(steps) == [
+        *("health", "memory", "gemm", "sdc", "storage", "tcp", "nccl-pairs", "groups", "nccl", "training"),
+    ]
+    assert _why(steps)["h2d"] == _why(steps)["dcgm"] == "no host has a GPU"
+    assert _why(steps)["rdma"] == "no host has an RDMA device"
+
+
+def test_gpus_are_tried_alone_before_pairs_and_all_together() -> None:
+    names = _taken(make_plan(means(**_GPUS), Level.STANDARD, None, {}))
+    assert names == [kind.name for kind in STEPS if kind.name not in ("burn-in", "health-after")]
+    order = [names.index(name) for name in ("health", "gemm", "p2p", "nccl-node", "tcp", "rdma", "nccl", "training")]
+    assert order == sorted(order)
+
+
+def test_recorded_hardware_computes_nothing() -> None:
+    steps = make_plan(means(**{**_GPUS, "recorded": "dgx-a100", "lab": True}), Level.QUICK, None, {})
+    assert _taken(steps) == ["health", "memory", "tcp", "nccl", "training"]
+    assert "recorded" in _why(steps)["gemm"]
+    assert _why(steps)["rdma"] == "no host has an RDMA device that is not recorded"
+
+
+def test_one_host_is_tried_alone() -> None:
+    steps = make_plan(means("node01"), Level.QUICK, None, {})
+    assert _taken(steps) == ["health", "memory", "gemm"]
+    assert _why(steps)["tcp"] == "only one host is selected"
+
+
+def test_hosts_that_do_not_answer_are_for_the_first_step_to_name() -> None:
+    there = {**means("node01", "node02"), **means("node03", reached=False)}
+    by_name = {step.name: step for step in make_plan(there, Level.QUICK, None, {})}
+    assert by_name["health"].hosts == ("node01", "node02", "node03")
+    assert by_name["tcp"].hosts == ("node01", "node02")
+
+
+def test_hosts_of_one_machine_take_turns_in_the_plan() -> None:
+    apart = {name: means(name, machine=name)[name] for name in NAMES}
+    assert crowd_of(list(apart.values())) == Crowd(8, 1, 16)
+    together = {step.name: step.planned_s for step in make_plan(means(cores=2), Level.QUICK, None, {})}
+    alone = {step.name: step.planned_s for step in make_plan(apart, Level.QUICK, None, {})}
+    assert together["gemm"] > 7 * alone["gemm"]
+    assert together["nccl"] > 2 * alone["nccl"]
+
+
+def test_what_a_step_took_the_last_time_is_what_it_takes() -> None:
+    steps = make_plan(means(), Level.QUICK, None, {"tcp": 123.0})
+    assert next(step.planned_s for step in steps if step.name == "tcp") == 123.0
+
+
+def test_a_budget_takes_of_each_then_leaves_out() -> None:
+    whole = sum(step.planned_s for step in make_plan(means(), Level.STANDARD, None, {}))
+    less = make_plan(means(), Level.STANDARD, 0.8 * whole, {})
+    assert len(_taken(less)) == 10
+    assert sum(step.planned_s for step in less) == pytest.approx(0.8 * whole, rel=0.01)
+    few = make_plan(means(), Level.STANDARD, 0.3 * whole, {})
+    assert "health" in _taken(few)
+    assert "no room" in _why(few)["storage"]
+    assert sum(step.planned_s for step in few) <= 0.3 * whole + 1
+    with pytest.raises(UsageError, match="takes at least"):
+        make_plan(means(), Level.STANDARD, 1.0, {})
+
+
+def test_a_burn_in_is_under_load_for_what_is_left() -> None:
+    steps = {step.name: step for step in make_plan(means(), Level.BURN_IN, 8 * 3600.0, {})}
+    others = sum(step.planned_s for step in steps.values() if step.name != "burn-in")
+    assert steps["burn-in"].planned_s == pytest.approx(8 * 3600.0 - others, abs=2)
+    assert others < 3600
