@@ -234,7 +234,7 @@ def _conclude(app: App, acceptance: Acceptance, out: Path | None, sign: Path | N
 
 
 def _keep_measurements(app: App, acceptance: Acceptance) -> None:
-    from nodectl.history.store import HistoryError
+    from nodectl.history.database import HistoryError
 
     try:
         with app.history() as history:

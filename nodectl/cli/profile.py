@@ -272,7 +272,7 @@ def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 def _acceptance(path: Path) -> Acceptance:
     """The acceptance in this file; ProfileError where it holds none."""
-    from nodectl.trials.store import values_of
+    from nodectl.common.documents import values_of
 
     try:
         document = bounded_json.loads(path.read_text(encoding="utf-8"))
