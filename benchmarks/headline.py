@@ -55,6 +55,7 @@ _POWERSGD = {"compress": "powersgd", "compress_rank": 16}
 _WHOLE = {"bucket_mb": 25, "bucket_view": True}
 _EXCHANGES: tuple[Mapping[str, Any], ...] = (
     {"compress": "bf16"},
+    {"compress": "bf16", **_WHOLE},
     {"compress": "topk", "compress_ratio": 0.05},
     _POWERSGD,
     {**_POWERSGD, **_WHOLE},

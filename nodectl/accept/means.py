@@ -21,7 +21,9 @@ from nodectl.transport.base import Transport
 
 _SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health")
 # of a program on a host that only looks; of one that imports torch, by one processor; ranks that meet
-_LOOK_S, _TORCH_S, _MEET_S = 1.0, 3.2, 2.0
+_LOOK_S, _TORCH_S, _MEET_S = 0.8, 2.0, 0.5
+# waking GPUs
+_GPUS_S = 6.0
 _USUAL_CORES = 16
 
 
@@ -66,6 +68,7 @@ class Crowd:
     hosts: int
     turns: int
     cores: int
+    gpus: bool = False
 
     @property
     def slowness(self) -> float:
@@ -75,12 +78,17 @@ class Crowd:
     @property
     def look_s(self) -> float:
         """For the first question to all hosts."""
-        return _LOOK_S * self.slowness
+        return _LOOK_S + 0.1 * self.slowness
+
+    @property
+    def alone_s(self) -> float:
+        """For torch on one host, the others of its machine waiting for their turn."""
+        return _TORCH_S + (_GPUS_S if self.gpus else 0.0)
 
     @property
     def torch_s(self) -> float:
         """For torch to be imported on all of them at once."""
-        return _TORCH_S * self.slowness
+        return _TORCH_S * self.slowness + (_GPUS_S if self.gpus else 0.0)
 
     @property
     def meet_s(self) -> float:
@@ -91,7 +99,12 @@ class Crowd:
 def crowd_of(hosts: Sequence[Means]) -> Crowd:
     """The crowd that these hosts are."""
     together = Counter(host.machine or host.host for host in hosts)
-    return Crowd(len(hosts), max(together.values(), default=1), min((host.cores for host in hosts), default=1))
+    return Crowd(
+        len(hosts),
+        max(together.values(), default=1),
+        min((host.cores for host in hosts), default=1),
+        any(host.gpus and not host.recorded for host in hosts),
+    )
 
 
 def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Means]:

@@ -42,6 +42,8 @@ Asked = Mapping[Level, Mapping[str, Any]]
 HEALTH, DIAG, BURN, AFTER = "health", "dcgm", "burn-in", "health-after"
 _ONE_REDUCE: Mapping[str, Any] = {"collectives": ("all_reduce",)}
 _QUICK_S = 0.5
+_SEARCH_S = 4.0
+_HEALTH_S, _HEALTH_HOST_S = 1.5, 0.15
 # what GPUs train in, and what every processor has
 _ONE_PRECISION, _OF_GPUS, _OF_CPUS = "one", ("bf16",), ("fp32",)
 _QUICK_GEMM: Mapping[str, Any] = {"repetitions": 1, "duration_s": _QUICK_S, "precisions": _ONE_PRECISION}
@@ -100,11 +102,12 @@ def _amount(name: str, options: Mapping[str, Any], rounds: int = 1) -> Amount:
     return Amount(repetitions or usual.repetitions, duration_s or usual.duration_s, rounds)
 
 
-def _each(name: str, part: Callable[[Mapping[str, Any]], float] = lambda _: 1.0) -> Callable[..., float]:
-    """Each host by itself, those of one machine in turn; `part` of what the probe takes usually."""
+def _each(name: str, *, start: bool = False) -> Callable[..., float]:
+    """Each host by itself, those of one machine in turn; with `start` torch's own, of which the probe does not tell."""
 
     def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-        return crowd.look_s + crowd.turns * part(options) * declarations()[name].cost_s(_amount(name, options))
+        own_s = declarations()[name].cost_s(_amount(name, options)) + (crowd.alone_s if start else 0.0)
+        return crowd.look_s + crowd.turns * own_s
 
     return cost_s
 
@@ -113,7 +116,7 @@ def _pairs(name: str) -> Callable[..., float]:
     def cost_s(options: Mapping[str, Any], crowd: Crowd) -> float:
         rounds = options.get("rounds") or len(rounds_for("auto", range(crowd.hosts)))
         rounds = min(rounds, max(1, crowd.hosts - 1))
-        return crowd.look_s + declarations()[name].cost_s(_amount(name, options, rounds)) * crowd.slowness
+        return crowd.look_s + declarations()[name].cost_s(_amount(name, options, rounds))
 
     return cost_s
 
@@ -133,12 +136,16 @@ def _cases(options: Mapping[str, Any]) -> float:
     return len(options.get("collectives") or "12345") * (len(sizes.bytes) if sizes else 2)
 
 
-def _precisions(options: Mapping[str, Any]) -> float:
-    return 0.4 if options.get("precisions") else 1.0
+def _gemm_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+    """Each precision is searched for its best shape, checked and timed."""
+    precisions = len(options.get("precisions") or ("1234" if crowd.gpus else "12"))
+    amount = _amount("gemm", options)
+    own_s = crowd.alone_s + precisions * (_SEARCH_S + amount.repetitions * amount.duration_s)
+    return crowd.look_s + crowd.turns * own_s
 
 
-def _fixed(seconds: float) -> Callable[..., float]:
-    return lambda options, crowd: seconds + crowd.hosts * 0.4 * crowd.slowness
+def _health_s(options: Mapping[str, Any], crowd: Crowd) -> float:
+    return _HEALTH_S + _HEALTH_HOST_S * max(crowd.turns, crowd.hosts / 8)
 
 
 def _diag_s(options: Mapping[str, Any], crowd: Crowd) -> float:
@@ -161,7 +168,7 @@ STEPS: tuple[StepKind, ...] = (
         about="every host reached and held against its profiles and its peers",
         scope=Scope.NODE,
         asked={Level.GATE: {}, Level.QUICK: {}, Level.STANDARD: {}},
-        cost_s=_fixed(2.0),
+        cost_s=_health_s,
     ),
     StepKind(
         name=DIAG,
@@ -178,7 +185,7 @@ STEPS: tuple[StepKind, ...] = (
         scope=Scope.NODE,
         probe="memory",
         asked={Level.QUICK: {"repetitions": 2}, Level.STANDARD: {}},
-        cost_s=_each("memory"),
+        cost_s=_each("memory", start=True),
     ),
     StepKind(
         name="gemm",
@@ -186,7 +193,7 @@ STEPS: tuple[StepKind, ...] = (
         scope=Scope.NODE,
         probe="gemm",
         asked={Level.GATE: _QUICK_GEMM, Level.QUICK: _QUICK_GEMM, Level.STANDARD: {}},
-        cost_s=_each("gemm", _precisions),
+        cost_s=_gemm_s,
         device=True,
     ),
     *(
@@ -314,7 +321,7 @@ STEPS: tuple[StepKind, ...] = (
         about="every host looked at again after the load",
         scope=Scope.NODE,
         asked={Level.BURN_IN: {}},
-        cost_s=_fixed(2.0),
+        cost_s=_health_s,
     ),
 )
 
