@@ -121,13 +121,14 @@ def _look(app: App, names: Mapping[str, str]) -> Health:
     from nodectl.common.paths import state_dir
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile
+    from nodectl.health.site import for_nobody
 
     source = app.source
     # a recording is a fleet of its own: what it counts is not held against live hosts
     fleet = f"recorded {source.recorded}" if source.recorded else app.fleet
     state = StateFile(state_dir() / "health", fleet)
     health = look(source, names=names, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
-    for text in health.notes:
+    for text in (*health.notes, *for_nobody(app.site_checks, source.hosts)):
         note(f"warning: {text}")
     return health
 

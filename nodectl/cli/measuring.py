@@ -72,7 +72,8 @@ def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequen
 
     def taken(hosts: Sequence[Host]) -> Sequence[Finding]:
         source = LiveSource(tuple(hosts), transport, app.forks)
-        health = look(source, names={}, extra_dirs=app.profile_dirs, state=StateFile(state_dir() / "health", app.fleet))
+        state = StateFile(state_dir() / "health", app.fleet)
+        health = look(source, names={}, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
         for text in health.notes:
             note(f"warning: {text}")
         return health.findings

@@ -19,7 +19,7 @@ from nodectl.checks.judge import not_judged
 from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
 from nodectl.health.history import HostState, StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
-from nodectl.health.site import SiteCheck, for_nobody
+from nodectl.health.site import SiteCheck
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
@@ -92,8 +92,7 @@ def look(
         findings.extend([order.policy.applied(finding, day) for finding in judged] if accepts else judged)
     profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}
     recorded = {name: recording for name in orders if (recording := results[name].recorded)}
-    notes = (*_kept(state, states), *for_nobody(site or (), source.hosts))
-    return Health(tuple(findings), profiles, recorded, notes)
+    return Health(tuple(findings), profiles, recorded, _kept(state, states))
 
 
 def _kept(state: StateFile, states: Mapping[str, HostState]) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """The folder of a site's own checks: what is taken from it, what is refused, and how a host runs it."""
 
+from __future__ import annotations
+
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +23,11 @@ from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.recordings.collect import collect
+from nodectl.transport.base import Transport
 from nodectl.transport.local import LocalTransport
+
+if TYPE_CHECKING:
+    from tests.transport.sshd_server import Sshd
 
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 HERE = Host("gpu 'one'", "127.0.0.1", connection="local")
@@ -208,6 +214,18 @@ def test_a_host_gets_each_file_once_and_runs_it_within_bounds(
     assert len(transport.argvs) == 4, "an unchanged file was sent again"
     put("a b.sh", "#!/bin/sh\necho new\n")
     assert runs(put, transport) == {"site_a_b": SiteRun(0, "new\n")}
+
+
+def test_a_host_behind_ssh_gets_it_too(put: Put, sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    put("a b", "#!/bin/sh\necho $((6 * 7)) $NODECTL_HOST\nexit 1\n")
+    host = sshd.with_start_file(f"export XDG_STATE_HOME='{tmp_path}/its own'", tmp_path)
+    commands = commands_on(host, list(read(put).values()))
+    for _ in range(2):
+        answer = collect(transport, host, commands)
+        assert isinstance(answer, Recording)
+        assert answer.entries["site_a_b"].stdout == "42 web1\n" and answer.entries["site_a_b"].exit_status == 1
+    (kept,) = (tmp_path / "its own" / "nodectl" / "checks").iterdir()
+    assert kept.read_bytes() == (put("x").parent / "a b").read_bytes()
 
 
 def test_what_cannot_be_sent_is_told(put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
