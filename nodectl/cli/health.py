@@ -87,13 +87,13 @@ def health(
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if one_line else form or app.output
     check_names(names, app.profile_dirs)
-    health = _look(app, names)
+    health = look_at(app, names)
     _show(health, shape, write, everything=everything, strict=strict)
     _tell_slurm(node, health, resume=resume)
     left = None if rounds is None else rounds - 1
     while watch is not None and left != 0:
         time.sleep(watch)
-        before, health = health, _look(app, names)
+        before, health = health, look_at(app, names)
         _again(before, health, shape, write, strict=strict)
         _tell_slurm(node, health, resume=resume)
         left = None if left is None else left - 1
@@ -117,7 +117,8 @@ def _tell_slurm(node: str, health: Health, *, resume: bool) -> None:
             note(done)
 
 
-def _look(app: App, names: Mapping[str, str]) -> Health:
+def look_at(app: App, names: Mapping[str, str]) -> Health:
+    """The hosts, or the recording that is replayed, against their profiles; these `names` go before the hosts' own."""
     from nodectl.common.paths import state_dir
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile

@@ -1,0 +1,108 @@
+"""`nodectl report`: Write what is known of the fleet as one HTML file to look at."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl import __version__
+from nodectl.cli.app import App
+from nodectl.cli.terminal import writing
+from nodectl.common.files import replace_file
+from nodectl.errors import InventoryError
+
+if TYPE_CHECKING:
+    from nodectl.report.page.content import Content
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("nodectl-report.html"),
+    show_default=True,
+    metavar="FILE",
+    help="Where it is written, as a whole.",
+)
+@click.option(
+    "--from",
+    "saved",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="What `nodectl --output json` wrote: health, probe, topology, tune trial, jobs, bench …; may be given again.",
+)
+@click.option("--hosts/--no-hosts", default=True, help="Whether hosts are asked for their health, wiring and jobs.")
+@click.option("--title", default="", metavar="TEXT", help="Its heading.  Default: the fleet's inventory.")
+@click.pass_obj
+def report(app: App, out: Path, saved: tuple[Path, ...], hosts: bool, title: str) -> None:
+    """Write what is known of the fleet as one HTML file, which opens without a network.
+
+    It holds the hosts' health and wiring, jobs, the latest acceptance, measurements, trials and drift of the history,
+    and the saved results that are given.  With --replay FOLDER a recording stands for the hosts.
+    """
+    from nodectl.overview.saved import with_files
+    from nodectl.probes.registry import kind_of
+    from nodectl.report.page.content import Content
+    from nodectl.report.page.page import report_html
+
+    made = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    # files first: a typo asks no host
+    content = with_files(Content(title, made, __version__, kind_of), saved)
+    content = _with_hosts(app, content) if hosts else content
+    content = _with_history(app, content, needed=not saved)
+    content = replace(content, title=title or _heading(app))
+    with writing(out, "--out"):
+        replace_file(out, report_html(content), mode=0o644)
+    app.show("report", {"file": str(out), "bytes": out.stat().st_size}, f"{out} ({out.stat().st_size / 1e6:.1f} MB)")
+
+
+def _heading(app: App) -> str:
+    if app.replay is not None and not app.inventory_sources:
+        return f"Fleet report: {app.source.recorded}"
+    try:
+        return f"Fleet report: {', '.join(Path(source).name for source in app.inventory.sources)}"
+    except InventoryError:
+        return "Fleet report"
+
+
+def _with_hosts(app: App, content: Content) -> Content:
+    from nodectl.cli.health import look_at
+    from nodectl.overview.seen import health, wiring
+
+    app.reach()
+    found = health(app.source, look_at(app, {}))
+    return replace(content, found=(found, *content.found), wired=(wiring(app.source, app.profile_dirs), *content.wired))
+
+
+def _with_history(app: App, content: Content, *, needed: bool) -> Content:
+    """With what was kept of the inventory's fleet; a recording alone has no history, and saved files need none."""
+    from nodectl.accept.store import latest
+    from nodectl.overview.kept import latest_runs, past, trials
+    from nodectl.overview.seen import nature_of
+
+    if app.replay is not None and not app.inventory_sources:
+        return content
+    try:
+        members = app.inventory.hosts(app.limit)
+        history = app.history()
+    except InventoryError:
+        if needed:
+            raise
+        return content
+    with history:
+        nature = nature_of(members, None)
+        kept = past(history, nature)
+        accepted = [one for complete in (True, False) if (one := latest(app.fleet, complete=complete))]
+        return replace(
+            content,
+            acceptances=(*content.acceptances, *accepted),
+            measured=(*content.measured, *latest_runs(history, nature)),
+            tuned=(*content.tuned, *trials(history, nature)),
+            past=kept if kept.trends else None,
+        )

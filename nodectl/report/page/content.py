@@ -1,0 +1,112 @@
+"""What a report may be made of: results of all kinds, each with where it is from; an empty one has nothing to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodectl.model.acceptance import Acceptance
+from nodectl.model.finding import Finding
+from nodectl.model.measurement import Measurement, MeasurementKind, Unit
+from nodectl.model.topology import Fabric, NodeTopology
+from nodectl.model.verdict import Verdict
+from nodectl.report.page.blocks import Origin
+from nodectl.report.series import KindOf
+
+
+def _plain(_: str) -> MeasurementKind:
+    return MeasurementKind()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The findings of a look at a fleet."""
+
+    findings: tuple[Finding, ...]
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """How hosts are wired, by name, and the fabric between them where that is known."""
+
+    nodes: Mapping[str, NodeTopology]
+    fabric: Fabric | None
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The measurements of one run, and what was found in them; `when` is text, empty where it is not known."""
+
+    measurements: tuple[Measurement, ...]
+    findings: tuple[Finding, ...]
+    origin: Origin
+    when: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What one trial says."""
+
+    name: str
+    baseline: str
+    verdicts: tuple[Verdict, ...]
+    origin: Origin
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """Jobs as the documents that `jobs` shows; of a saved file their values may be of any kind."""
+
+    jobs: tuple[Mapping[str, Any], ...]
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Benched:
+    """The document of one table of `bench`."""
+
+    name: str
+    document: Mapping[str, Any]
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One thing's values over the runs as (seconds since 1970, value), and the finding where it drifts."""
+
+    label: str
+    unit: Unit
+    points: tuple[tuple[float, float], ...]
+    drifts: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a history holds: `trends` of single things that drift, and of fleets' medians; `looked` says what it saw."""
+
+    trends: tuple[Trend, ...]
+    looked: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """All of it; `made` is the time of the report as text, `kind_of` tells what a probe's values are."""
+
+    title: str
+    made: str
+    nodectl: str
+    kind_of: KindOf = _plain
+    notes: tuple[str, ...] = ()
+    acceptances: tuple[Acceptance, ...] = ()
+    found: tuple[Found, ...] = ()
+    wired: tuple[Wired, ...] = ()
+    measured: tuple[Measured, ...] = ()
+    tuned: tuple[Tuned, ...] = ()
+    launched: tuple[Launched, ...] = ()
+    benched: tuple[Benched, ...] = ()
+    past: Past | None = None

@@ -1,0 +1,113 @@
+"""`nodectl report`: of a recording, of saved results, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.history.store import History
+from nodectl.model.measurement import Measurement
+from nodectl.model.verdict import Outcome, Summary
+from nodectl.overview.kept import latest_runs, past, trials
+from nodectl.overview.saved import with_files
+from nodectl.report.page.blocks import Nature
+from nodectl.report.page.content import Content
+from nodectl.report.page.page import report_html
+from tests.conftest import Cli
+from tests.report_content import NOW, acceptance, bench, jobs, names, verdicts
+
+
+def write(folder: Path, name: str, document: object) -> Path:
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def read(*paths: Path) -> Content:
+    return with_files(Content("Fleet", "now", "1"), paths)
+
+
+def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "live.html"
+    told = json.loads(nodectl("--replay", "dgx-a100", "--output", "json", "report", "-o", str(out)).stdout)
+    page = out.read_text(encoding="utf-8")
+    assert told == {"schema": "nodectl.report/1", "file": str(out), "bytes": out.stat().st_size}
+    assert "Fleet report: dgx-a100" in page and "RECORDED DATA" in page and "Drawing of 8 GPUs" in page
+
+    saved = []
+    for command in ("health", "topology"):
+        path = tmp_path / f"{command}.json"
+        path.write_text(
+            nodectl("--replay", "dgx-a100", "--output", "json", command, check=False).stdout, encoding="utf-8"
+        )
+        saved += ["--from", str(path)]
+    again = tmp_path / "saved.html"
+    nodectl("report", "--no-hosts", "--title", "A <b> title", *saved, "-o", str(again))
+    page = again.read_text(encoding="utf-8")
+    assert "<title>A &lt;b&gt; title</title>" in page
+    assert "Drawing of 8 GPUs" in page and "dgx-a100, saved in health.json" in page
+
+
+def test_saved_results_come_back_as_what_they_were(tmp_path: Path) -> None:
+    one = acceptance(names(3))
+    trial = {"schema": "nodectl.tune-trial/1", "id": "x", "complete": False, "baseline": {"label": "base"},
+             "trials": [asdict(verdict) for verdict in verdicts()]}  # fmt: skip
+    content = read(
+        write(tmp_path, "accept", {"schema": "nodectl.accept/1", **asdict(one)}),
+        write(tmp_path, "trial", trial),
+        write(tmp_path, "jobs", {"schema": "nodectl.jobs/1", "jobs": jobs(names(2))}),
+        write(tmp_path, "bench", {"schema": "nodectl.bench-scaling/1", "scaled": True, **bench()}),
+    )
+    assert content.acceptances == (one,)
+    assert content.tuned[0].verdicts == verdicts() and not content.tuned[0].complete
+    assert content.launched[0].jobs[1]["id"] == "job-2"
+    assert content.benched[0].origin.nature is Nature.LAB and content.launched[0].origin.nature is Nature.UNTOLD
+    page = report_html(content)
+    assert "It ended early" in page and "bench-scaling, beside the article" in page and "7.60" in page
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"schema": "nodectl.facts/1"}, "no result that a report shows"),
+        ({"schema": "nodectl.probe/2", "measurements": []}, "no result that a report shows"),
+        ([1], "no result that a report shows"),
+        ({"schema": "nodectl.probe/1", "measurements": [{"probe": 7}], "findings": []}, "malformed nodectl.probe/1"),
+        ({"schema": "nodectl.jobs/1", "jobs": ["one"]}, "is no job"),
+        ({"schema": "nodectl.topology/1", "hosts": {"a": {}}}, "malformed nodectl.topology/1"),
+        ({"schema": "nodectl.accept/1", "id": "x"}, "malformed nodectl.accept/1"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, document: object, words: str) -> None:
+    path = write(tmp_path, "other", document)
+    with pytest.raises(UsageError, match=r"other\.json") as refused:
+        read(path)
+    assert words in refused.value.message and "health" in refused.value.remedy
+
+
+def test_a_history_gives_the_latest_run_of_each_probe_its_trials_and_its_trends(tmp_path: Path) -> None:
+    with History(tmp_path / "history.sqlite", "fleet") as history:
+        for day in range(20):
+            slow = 1.0 if day < 10 else 0.8
+            flows = [
+                Measurement("tcp", (a, b), 90.0 * (slow if b == "n2" else 1.0) + 0.1 * (day % 3), "Gbit/s", f"{a}->{b}")
+                for a, b in (("n1", "n2"), ("n1", "n3"))
+            ]
+            history.add(flows, NOW + 86400 * day)
+        history.add([Measurement("memory", ("n1",), 20.0, "GB/s")], NOW + 86400 * 20)
+        history.add_trial(Summary("big", Outcome.BETTER), "base", verdicts(), NOW)
+        measured = latest_runs(history, Nature.LAB)
+        kept = past(history, Nature.LAB)
+        tuned = trials(history, Nature.LAB)
+    assert [(len(one.measurements), one.origin.source.split(" of ")[0]) for one in measured] == [
+        (1, "history, run 21"),
+        (2, "history, run 20"),
+    ]
+    drifting = [trend.label for trend in kept.trends if trend.drifts]
+    assert drifting == ["tcp n1->n2"]
+    assert [len(trend.points) for trend in kept.trends] == [20, 20]
+    assert tuned[0].verdicts == verdicts() and tuned[0].baseline == "base"
