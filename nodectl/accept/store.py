@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from nodectl.common.documents import values_of
@@ -17,6 +18,8 @@ from nodectl.model.acceptance import Acceptance, StepState
 
 SCHEMA = "nodectl.accept/1"
 DOCUMENT = "acceptance.json"
+# faults make a step longer: one time says less than some
+_USUAL_OF = 5
 _ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
 _REMEDY = f"give an id of {DOCUMENT}'s folder, or the file"
 
@@ -69,15 +72,14 @@ def latest(fleet: str, *, complete: bool) -> Acceptance | None:
 
 
 def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
-    """By step, what it took the last time at this level on so many hosts."""
-    for one in _of_fleet(fleet):
-        if one.level == level and one.ended is not None and len(one.hosts) == hosts:
-            return {
-                step.name: step.took_s
-                for step in one.steps
-                if step.took_s is not None and step.state is StepState.DONE and len(step.hosts) == hosts
-            }
-    return {}
+    """By step, what it usually took the last times at this level, where so many hosts took part in it."""
+    same = [one for one in _of_fleet(fleet) if (one.level, len(one.hosts)) == (level, hosts) and one.ended is not None]
+    took: dict[str, list[float]] = {}
+    for one in same[:_USUAL_OF]:
+        for step in one.steps:
+            if step.took_s is not None and step.state is StepState.DONE and len(step.hosts) == hosts:
+                took.setdefault(step.name, []).append(step.took_s)
+    return {name: median(seconds) for name, seconds in took.items()}
 
 
 def _of_fleet(fleet: str) -> Iterator[Acceptance]:

@@ -15,7 +15,7 @@ from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.measuring import hold, look_at, note_not_kept
 from nodectl.cli.options import OneOf, Read, force_option
-from nodectl.cli.terminal import note, result, terminal_width, writing
+from nodectl.cli.terminal import FORMS, as_json, note, put, terminal_width, writing
 from nodectl.common.documents import new_id
 from nodectl.common.files import replace_file
 from nodectl.common.interrupts import interruptible
@@ -52,6 +52,8 @@ _MOST_RECORDED = 16
 @click.option(
     "-o", "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Copy all files there."
 )
+@click.option("--output", "form", type=OneOf(FORMS), help="Default: table.")
+@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
 @click.option("--sign", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY", help="Of SSH.")
 @click.option(
     "--verify",
@@ -74,6 +76,8 @@ def accept(
     dry_run: bool,
     force: bool,
     out: Path | None,
+    form: str | None,
+    write: Path | None,
     sign: Path | None,
     verify: Path | None,
     signers: Path | None,
@@ -108,7 +112,7 @@ def accept(
         return
     note(plan)
     acceptance = _carried_out(app, acceptance, means, force=force, limited=budget is not None or level == "burn-in")
-    _conclude(app, acceptance, out, sign)
+    _conclude(app, acceptance, form or app.output, write, out, sign)
 
 
 def _begun(app: App, name: str) -> Acceptance:
@@ -204,12 +208,13 @@ def _forced(holds: Holds) -> list[Seen]:
     return [Seen("health", finding) for finding in holds.findings]
 
 
-def _conclude(app: App, acceptance: Acceptance, out: Path | None, sign: Path | None) -> None:
+def _conclude(
+    app: App, acceptance: Acceptance, form: str, write: Path | None, out: Path | None, sign: Path | None
+) -> None:
     """Write the certificate and what a vendor asks for, show the verdicts, end with their status."""
     from nodectl.accept import store
     from nodectl.accept.certificate import NAME, certificate
     from nodectl.accept.certificate import sign as signed
-    from nodectl.report.acceptance import acceptance_text
 
     folder = store.folder_of(acceptance.id)
     text = certificate(acceptance, (folder / store.DOCUMENT).read_bytes())
@@ -223,14 +228,23 @@ def _conclude(app: App, acceptance: Acceptance, out: Path | None, sign: Path | N
             with writing(out, "--out"):
                 shutil.copytree(folder, out, dirs_exist_ok=True)
     finally:
-        app.show(
-            "accept",
-            {"folder": str(folder), **store.document_of(acceptance)},
-            acceptance_text(acceptance, terminal_width()),
-        )
+        put(_rendered(acceptance, form, folder).rstrip("\n"), write)
         note(f"certificate and evidence: {out or folder}")
     if status := exit_status(host.verdict.status for host in acceptance.hosts):
         raise SystemExit(status)
+
+
+def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
+    from nodectl.accept import store
+    from nodectl.probes.registry import kind_of
+    from nodectl.report.acceptance import acceptance_text
+    from nodectl.report.run_metrics import acceptance_metrics
+
+    if form == "prometheus":
+        return acceptance_metrics(acceptance, kind_of)
+    if form == "json":
+        return as_json("accept", {"folder": str(folder), **store.document_of(acceptance)})
+    return acceptance_text(acceptance, terminal_width())
 
 
 def _keep_measurements(app: App, acceptance: Acceptance) -> None:
@@ -276,6 +290,5 @@ def _verify(app: App, path: Path, signers: Path | None) -> None:
     app.show("accept-verify", document, f"{path}: as it was written; {words}")
     if checked.signer and signers is None:
         note("whose key that is, --signers FILE tells")
-    if status is Status.UNKNOWN:
-        result("")
-        raise SystemExit(3)
+    if status is not Status.OK:
+        raise SystemExit(exit_status([status]))
