@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +42,8 @@ class App:
     forks: int
     settings: dict[str, Any] = field(default_factory=dict)
     access: Access = field(default_factory=lambda: Access(ask=_ask_unseen))
+    # of a command that puts work on hosts: which of those that are selected it is given
+    narrow: Callable[[App, tuple[Host, ...]], tuple[Host, ...]] | None = None
     _apart: InventoryApart | None = field(default=None, init=False)
 
     @classmethod
@@ -123,7 +125,8 @@ class App:
     def hosts(self) -> tuple[Host, ...]:
         """The hosts that the limit selects, which the command needs themselves; an error where there is none."""
         self.transport  # noqa: B018 - refuses --replay
-        return self.inventory.hosts(self.limit)
+        selected = self.inventory.hosts(self.limit)
+        return self.narrow(self, selected) if self.narrow else selected
 
     @cached_property
     def source(self) -> Source:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import OneOf, Read, Seconds
 from nodectl.cli.terminal import note, terminal_width
@@ -188,6 +189,7 @@ class _Launch(click.Command):
 @click.option(
     "--sbatch", "sbatch_options", multiple=True, metavar="OPTION", help="With slurm: --sbatch=--partition=gpu."
 )
+@include_cordoned_option
 @click.option("--detach", is_flag=True, help="Print the job's id and return.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.argument("script", required=False)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.cordoned import include_cordoned, look_for_cordoned, nothing_left
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import OneOf, Read, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
@@ -35,7 +36,7 @@ _END_S, _END_PART = 4.0, 0.05
 # after Ctrl-C the locks are let go and what was measured is kept and shown; a further Ctrl-C is heard only then
 _INTERRUPTED_END_S = 10.0
 _HELP = ("-h", "--help")
-_FLAGS = (*_HELP, "--force")
+_FLAGS = (*_HELP, "--force", "--include-cordoned")
 _EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
 
 
@@ -247,6 +248,7 @@ def _of_the_run() -> list[click.Option]:
             envvar="NODECTL_PROBE_FORCE",
             help="Go on on hosts that another nodectl, a job or a process on a GPU uses.",
         ),
+        include_cordoned("NODECTL_PROBE_INCLUDE_CORDONED"),
         click.Option(
             ["--compare"],
             metavar="LAST|DATE|FILE",
@@ -283,6 +285,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
         if holds.refused:
             _show(app, result, None, given)
             return
+        hosts = app.hosts
         transport = Watched(app.transport, holds.heard, holds.unreached())
         costs: Sequence[Any] = ()
         optional = {probe.name for probe, _ in wanted} - {name.strip() for name in names.split(",")}
@@ -290,7 +293,10 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             from nodectl.probes import quick
 
             ends_at = ends_at or began + quick.BUDGET_S - _end_s(quick.BUDGET_S)
-            choice = quick.choose(transport, app.hosts, ends_at, app.forks)
+            choice = quick.choose(transport, hosts, ends_at, app.forks, look_for_cordoned(app))
+            hosts = choice.hosts
+            if not hosts:
+                raise nothing_left([host.name for host in app.hosts])
             for line in choice.left_out:
                 note(f"left out: {line}")
             if not choice.probes:
@@ -299,7 +305,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             wanted, costs = [(probe, options[probe.name]) for probe in choice.probes], choice.costs
         interrupted = False
         try:
-            result += run_probes(transport, app.hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
+            result += run_probes(transport, hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
         except RunInterrupt as end:
             interrupted, result = True, result + end.result
     compared, noticed = keep(app, result, against)

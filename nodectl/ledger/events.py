@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.model.acceptance import NodeVerdict, Part, PartKind, Seen
 from nodectl.model.status import Status
@@ -98,6 +99,19 @@ class Recognised:
         as_what = former if self.now.kind is PartKind.HOST else f"{part_name(self.then)} of {former}"
         when, why = minute(self.cordon.time), self.cordon.reason
         return f"{self.now.id} in {self.now.host}{place} was cordoned on {when} as {as_what}: {why}"
+
+
+def recognised_lines(found: Iterable[Recognised]) -> tuple[str, ...]:
+    """A line for each host and cordon: the first of its parts, the host itself before others, and how many more."""
+    groups: dict[tuple[str, int], list[Recognised]] = {}
+    for one in found:
+        groups.setdefault((one.now.host, one.cordon.id), []).append(one)
+    lines = []
+    for group in groups.values():
+        first = min(group, key=lambda one: one.now.kind is not PartKind.HOST)
+        more = f" (and {counted(len(group) - 1, 'more part')})" if len(group) > 1 else ""
+        lines.append(first.text + more)
+    return tuple(lines)
 
 
 def part_name(part: Part) -> str:

@@ -8,6 +8,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.bench.shared import budget_option, finish, output_option, read_counts
+from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import Read, force_option
 from nodectl.cli.terminal import note, terminal_width
@@ -21,6 +22,7 @@ from nodectl.cli.terminal import note, terminal_width
 @click.option("--repetitions", type=click.IntRange(1, 100), help="The median counts.  Default: 3.")
 @budget_option
 @force_option
+@include_cordoned_option
 @output_option
 @click.pass_obj
 def preprocess(

@@ -8,6 +8,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.bench.shared import finish, output_option, read_counts
+from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import WORKLOADS, OneOf, Read, force_option, gathered
 from nodectl.cli.terminal import note, terminal_width
@@ -36,6 +37,7 @@ _running = gathered(
     click.option("--port", type=click.IntRange(1, 65535), help="Where ranks meet.  Default: any free port."),
     click.option("--interface", help="The network to use.  Default: that of the host's address."),
     force_option,
+    include_cordoned_option,
     output_option,
     click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
 )

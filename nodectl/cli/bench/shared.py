@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import conclude
 from nodectl.cli.options import OneOf, Read, force_option, gathered
 from nodectl.cli.terminal import result
@@ -89,6 +90,7 @@ measuring = gathered(
     click.option("--interface", help="The network to measure.  Default: that of the host's address."),
     budget_option,
     force_option,
+    include_cordoned_option,
     output_option,
 )
 

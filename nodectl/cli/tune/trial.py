@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from nodectl.cli.app import App
+from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, note_not_kept
 from nodectl.cli.options import WORKLOADS, LateHelp, OneOf, Read, Seconds, force_option, profile_names, yes_option
 from nodectl.cli.question import ask
@@ -109,6 +110,7 @@ def _shown(value: object) -> str:
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the candidates of a space.")
 @yes_option
 @force_option
+@include_cordoned_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def trial(

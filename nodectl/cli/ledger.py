@@ -1,0 +1,206 @@
+"""`nodectl ledger`: Which hosts are cordoned, and what happened to each GPU, NIC and host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.options import OneOf
+from nodectl.cli.terminal import note, result, terminal_width
+from nodectl.common.operator import operator
+from nodectl.common.spelling import meant
+from nodectl.errors import InventoryError, NodectlError, UsageError
+from nodectl.report.table import aligned, fitted
+
+if TYPE_CHECKING:
+    from nodectl.ledger.events import Event, Hold
+    from nodectl.ledger.store import Ledger
+    from nodectl.model.acceptance import Part
+
+_NOTHING = "nothing is known of this fleet yet: `nodectl accept` keeps what it finds"
+_EXPORTS = ("slurm", "ansible")
+
+
+@click.group()
+def ledger() -> None:
+    """Which hosts are cordoned, and what happened to each GPU, NIC and host, whatever its name was."""
+
+
+@ledger.command("list")
+@click.option("--parts", "with_parts", is_flag=True, help="In the table each part, too.")
+@click.option("--export", type=OneOf(_EXPORTS), help="slurm: commands for scontrol; ansible: a group `cordoned`.")
+@click.pass_obj
+def list_(app: App, with_parts: bool, export: str | None) -> None:
+    """The fleet's hosts that the ledger knows: cordoned or not, and what their last acceptance said."""
+    from nodectl.ledger.document import list_document, list_rows, part_rows
+    from nodectl.ledger.export import ansible_group, slurm_lines
+
+    with app.ledger() as kept:
+        lives = {host: kept.life_of_host(host) for host in kept.hosts()}
+        holds = kept.cordoned(lives)
+        places = kept.known_parts()
+        elsewhere = kept.open_cordons()
+    if export is not None:
+        returned = [host for host, life in lives.items() if host not in holds and _was_returned(life)]
+        text = slurm_lines(holds, returned) if export == "slurm" else ansible_group(holds)
+        if text:
+            result(text)
+        return
+    rows = list_rows(lives, holds)
+    text = fitted([("HOST", "STATE", "SINCE", "LAST VERDICT", "PARTS", "WHY"), *rows], terminal_width()) if rows else ""
+    if with_parts and places:
+        table = aligned([("PART", "KIND", "MODEL", "WHERE", "SEEN"), *part_rows(places, elsewhere)])
+        text = f"{text}\n\n{table}"
+    app.show("ledger", list_document(lives, holds, places, elsewhere), text or _NOTHING)
+
+
+@ledger.command()
+@click.argument("target", metavar="PART|HOST")
+@click.pass_obj
+def show(app: App, target: str) -> None:
+    """A life: seen where and when, found what, cordoned by whom and why, returned.
+
+    PART is a GPU's UUID, a NIC's GUID, a host's serial number or machine-id, its beginning, or a card's serial number.
+    """
+    from nodectl.ledger.document import event_document, life_lines
+
+    with app.ledger() as kept:
+        hosts = kept.hosts()
+        life, key = (kept.life_of_host(target), None) if target in hosts else _life_of_part(kept, target)
+        holds = kept.cordoned([target] if key is None else [life[-1].host])
+        place = kept.place_of(key) if key is not None else None
+    document: dict[str, Any] = {
+        "host": target if key is None else None,
+        "part": None if key is None else {"kind": str(key[0]), "id": key[1]},
+        "events": [event_document(event) for event in life],
+    }
+    app.show("ledger", document, "\n".join(life_lines(life, key, place, holds)))
+
+
+@ledger.command()
+@click.argument("host", metavar="HOST")
+@click.option("--reason", required=True, metavar="TEXT", help="Said wherever the host is left out.")
+@click.option("--part", "wanted", multiple=True, metavar="ID", help="This GPU or NIC alone, wherever it is.")
+@click.pass_obj
+def cordon(app: App, host: str, reason: str, wanted: tuple[str, ...]) -> None:
+    """Leave HOST (an Ansible pattern) out of launch, probe, accept, bench and trials, with all its parts.
+
+    The hosts are asked which parts they have; of one that does not answer those count that are known. A part that turns
+    up in another host is recognised there.
+    """
+    from nodectl.ledger.document import event_document
+    from nodectl.ledger.parts import named
+
+    reason = _reason(reason, "--reason")
+    who, events = operator(), []
+    with app.ledger() as kept:
+        for name, parts in _parts_of(app, kept, host).items():
+            chosen = _chosen(name, parts, wanted) if wanted else parts
+            events.append(kept.cordon(name, chosen, reason, who, whole=not wanted))
+    lines = [f"{event.host}: cordoned: {named(kept.part for kept in event.parts) or 'its name'}" for event in events]
+    app.show("ledger", {"events": [event_document(event) for event in events]}, "\n".join(lines))
+
+
+@ledger.command("return")
+@click.argument("host", metavar="HOST")
+@click.option("--without-proof", is_flag=True, help="Though what failed has not passed since; recorded as such.")
+@click.option("--reason", metavar="TEXT", help="Why, with --without-proof.")
+@click.pass_obj
+def return_(app: App, host: str, without_proof: bool, reason: str | None) -> None:
+    """Let a cordoned HOST work again: once an acceptance since has passed what failed before.
+
+    Parts that are no longer in it stay cordoned. Exit status 1: it is not proven.
+    """
+    from nodectl.ledger.document import event_document
+    from nodectl.ledger.parts import named
+
+    if without_proof != (reason is not None):
+        raise UsageError("--without-proof and --reason go together", "say why it returns without proof")
+    words = f"without proof: {_reason(reason, '--reason')}" if reason is not None else "what failed has passed since"
+    with app.ledger() as kept:
+        holds = kept.cordoned([host]).get(host, ())
+        if not holds:
+            hint = meant(host, [name for name in kept.hosts() if name != host]) if host not in kept.hosts() else ""
+            raise UsageError(f"{host} is not cordoned in this fleet", f"{hint}see nodectl ledger list".strip())
+        if not without_proof:
+            _refuse_unproven(kept, host, holds)
+        who = operator()
+        events = [kept.return_(hold, words, who) for hold in holds]
+    lines = [f"{event.host}: returned: {named(kept.part for kept in event.parts) or 'its name'}" for event in events]
+    app.show("ledger", {"events": [event_document(event) for event in events]}, "\n".join(lines))
+
+
+def _refuse_unproven(kept: Ledger, host: str, holds: Sequence[Hold]) -> None:
+    for hold in holds:
+        if missing := kept.lacking(hold):
+            raise NodectlError(
+                f"{host} does not return: {missing}",
+                f"nodectl accept --include-cordoned -l {host}, then this again; or --without-proof --reason TEXT",
+            )
+
+
+def _was_returned(life: Sequence[Event]) -> bool:
+    """The last that was said of its being cordoned is that it is not."""
+    from nodectl.ledger.events import EventKind
+
+    said = [event.kind for event in life if event.kind is not EventKind.SEEN]
+    return bool(said) and said[-1] is EventKind.RETURNED
+
+
+def _life_of_part(kept: Ledger, target: str) -> tuple[tuple[Event, ...], Any]:
+    keys = kept.parts_like(target)
+    if len(keys) > 1:
+        raise UsageError(f"{target}: {len(keys)} parts begin so", f"write more of it: {keys[0][1]}, {keys[1][1]}, …")
+    if not keys:
+        hint = meant(target, kept.hosts())
+        raise UsageError(f"{target}: no such part or host is known", f"{hint}see nodectl ledger list --parts".strip())
+    return kept.life_of_part(keys[0]), keys[0]
+
+
+def _reason(text: str, option: str) -> str:
+    words = " ".join(text.split())
+    if not words:
+        raise UsageError(f"{option} is empty", "say why: it stands wherever the host is named")
+    return words
+
+
+def _chosen(host: str, parts: Sequence[Part], wanted: Sequence[str]) -> tuple[Part, ...]:
+    """The parts with these identities, or beginnings of them."""
+    chosen = []
+    for text in wanted:
+        fitting = [part for part in parts if part.id.lower().startswith(text.lower()) or part.serial == text]
+        if len(fitting) != 1:
+            known = "; ".join(f"{part.id} ({part.place or part.kind})" for part in fitting or parts) or "none is known"
+            raise UsageError(f"--part {text}: {len(fitting)} parts of {host} begin so", f"name one: {known}")
+        chosen += fitting
+    return tuple(chosen)
+
+
+def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[Part, ...]]:
+    """The hosts with the parts that they have now, else those known; a host that has left the inventory, too."""
+    from nodectl.facts.catalogue import commands_for, read_facts
+    from nodectl.ledger.parts import facts_needed, parts_of, told_apart
+    from nodectl.model.recording import Recording
+
+    app.limit = pattern
+    try:
+        source = app.source
+    except InventoryError:
+        if pattern not in kept.hosts():
+            raise
+        return {pattern: kept.parts_in(pattern)}
+    facts, asked = facts_needed(), {}
+    for host, answer in source.recordings(lambda host: commands_for(host, facts_needed())):
+        if isinstance(answer, Recording):
+            asked[host.name] = parts_of(host.name, read_facts(answer, facts))
+        else:
+            note(f"{host.name} does not answer ({answer.error}): its parts are those that are known")
+    apart, lines = told_apart(asked)
+    for line in lines:
+        note(line)
+    for name, parts in apart.items():
+        kept.saw(name, parts)
+    return {host.name: apart[host.name] if host.name in apart else kept.parts_in(host.name) for host in source.hosts}

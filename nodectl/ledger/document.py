@@ -1,0 +1,186 @@
+"""The ledger as rows of tables, as lines, and as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nodectl.common.few import few
+from nodectl.history.database import iso
+from nodectl.ledger.events import Event, EventKind, Hold, minute, part_name
+from nodectl.ledger.parts import named
+from nodectl.ledger.store import Key, Place
+from nodectl.model.acceptance import Part, PartKind
+from nodectl.model.finding import Finding
+
+Lives = Mapping[str, Sequence[Event]]
+Holds = Mapping[str, Sequence[Hold]]
+_CORDONED, _IN_USE = "cordoned", "in use"
+
+
+def list_rows(lives: Lives, holds: Holds) -> list[tuple[str, ...]]:
+    """Host, state, since when, last verdict, parts, reason: the cordoned ones first."""
+    order = sorted(lives, key=lambda host: host not in holds)
+    return [_row(host, lives[host], holds.get(host, ())) for host in order]
+
+
+def _row(host: str, life: Sequence[Event], holds: Sequence[Hold]) -> tuple[str, ...]:
+    judged = _last_verdict(life)
+    verdict = f"{judged.verdict}, {minute(judged.time)}" if judged else "-"
+    looked = _last_look(life)
+    parts = named(kept.part for kept in looked.parts) if looked else "-"
+    if not holds:
+        return (host, _IN_USE, "-", verdict, parts, "-")
+    since = minute(min(hold.cordon.time for hold in holds))
+    return (host, _CORDONED, since, verdict, parts, "; ".join(_why(hold) for hold in holds))
+
+
+def _why(hold: Hold) -> str:
+    """The reason, and by whom; of a part its name and where it was."""
+    cordon = hold.cordon
+    if hold.whole:
+        return f"{cordon.reason} ({cordon.who})"
+    shown = few([f"{part_name(part)} of {cordon.host}" for part in hold.parts], 2)
+    return f"{shown}: {cordon.reason} ({cordon.who})"
+
+
+def part_rows(places: Mapping[Key, Place], cordons: Sequence[Event]) -> list[tuple[str, ...]]:
+    """Identity, kind, model, where it was last seen, when."""
+    held = {(kept.part.kind, kept.part.id) for cordon in cordons for kept in cordon.parts}
+    return [
+        (
+            f"{key[1]}{'  cordoned' if key in held else ''}",
+            str(key[0]),
+            place.kept.part.model or "-",
+            f"{'formerly ' if place.gone else ''}{place.host}{_at(place.kept.part)}",
+            minute(place.time),
+        )
+        for key, place in places.items()
+    ]
+
+
+def _at(part: Part) -> str:
+    return "" if part.kind is PartKind.HOST else f" {part.place}"
+
+
+def life_lines(life: Sequence[Event], key: Key | None, place: Place | None, holds: Holds) -> Iterator[str]:
+    """What it is and where, whether it is cordoned, and each event with what was found."""
+    if key is not None:
+        part = next(kept.part for event in reversed(life) for kept in event.parts)
+        model = ", ".join(filter(None, [part.model, f"serial {part.serial}" if part.serial else ""]))
+        yield f"{key[0]} {key[1]}" + (f": {model}" if model else "")
+        if place is not None:
+            yield f"last seen {minute(place.time)} in {place.host}{_at(place.kept.part)}"
+    for own in holds.values():
+        for hold in own:
+            if key is None or key in {(part.kind, part.id) for part in hold.parts}:
+                yield hold.text
+    yield ""
+    for event in life:
+        yield f"{minute(event.time)}  {event.kind:<8}  {_told(event, of_part=key is not None)}"
+        for kept in event.parts:
+            about = part_name(kept.part) if key is None else ""
+            yield from (f"    {seen.step}: {_found(seen.finding, about)}" for seen in kept.findings)
+
+
+def _told(event: Event, *, of_part: bool) -> str:
+    where = event.host
+    if of_part and event.parts and event.kind is EventKind.SEEN:
+        where += _at(event.parts[0].part)
+    if event.kind is EventKind.SEEN:
+        verdict = f": {event.verdict} (acceptance {event.acceptance}, {event.nature})" if event.verdict else ""
+        failed = f"; failed: {', '.join(event.failed)}" if event.failed else ""
+        return f"{where}{verdict}{failed}"
+    whole = "" if event.whole else f", {few([part_name(kept.part) for kept in event.parts])} alone"
+    return f"{where}{whole} by {event.who}: {event.reason}"
+
+
+def _found(finding: Finding, about: str) -> str:
+    name = " ".join(filter(None, [finding.check, finding.subject]))
+    of_part = f" [{about}]" if about and about != "the host" and about not in finding.subject else ""
+    words = f"{finding.actual}; expected {finding.expected}" if finding.expected else finding.actual
+    return f"{finding.status} {name}{of_part}: {words}"
+
+
+def list_document(lives: Lives, holds: Holds, places: Mapping[Key, Place], cordons: Sequence[Event]) -> dict[str, Any]:
+    """`hosts` with state and last verdict, `parts` with where they were last seen."""
+    held = {(kept.part.kind, kept.part.id): cordon.id for cordon in cordons for kept in cordon.parts}
+    return {
+        "hosts": [_host_document(host, life, holds.get(host, ())) for host, life in lives.items()],
+        "parts": [
+            {
+                **part_document(place.kept.part),
+                "host": place.host,
+                "seen": iso(place.time),
+                "gone": place.gone,
+                "cordon": held.get(key),
+            }
+            for key, place in places.items()
+        ],
+    }
+
+
+def _host_document(host: str, life: Sequence[Event], holds: Sequence[Hold]) -> dict[str, Any]:
+    judged = _last_verdict(life)
+    return {
+        "host": host,
+        "cordoned": [
+            {
+                "cordon": hold.cordon.id,
+                "since": iso(hold.cordon.time),
+                "host": hold.cordon.host,
+                "whole": hold.whole,
+                "reason": hold.cordon.reason,
+                "who": hold.cordon.who,
+                "parts": [part_document(part) for part in hold.parts],
+            }
+            for hold in holds
+        ],
+        "verdict": str(judged.verdict) if judged else None,
+        "acceptance": judged.acceptance if judged else None,
+        "judged": iso(judged.time) if judged else None,
+    }
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """One event with its parts, and what was found of them."""
+    return {
+        "id": event.id,
+        "time": iso(event.time),
+        "kind": str(event.kind),
+        "fleet": event.fleet,
+        "host": event.host,
+        "who": event.who,
+        "reason": event.reason,
+        "whole": event.whole,
+        "cordon": event.cordon,
+        "acceptance": event.acceptance,
+        "nature": event.nature,
+        "verdict": None if event.verdict is None else str(event.verdict),
+        "steps": {name: str(status) for name, status in event.steps.items()},
+        "parts": [
+            {
+                **part_document(kept.part),
+                "findings": [{"step": seen.step, **_finding(seen.finding)} for seen in kept.findings],
+            }
+            for kept in event.parts
+        ],
+    }
+
+
+def part_document(part: Part) -> dict[str, str]:
+    """What a part says of itself."""
+    return {"kind": str(part.kind), "id": part.id, "model": part.model, "place": part.place, "serial": part.serial}
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    keys = ("check", "subject", "status", "action", "expected", "actual", "remedy", "evidence")
+    return {name: str(getattr(finding, name)) for name in keys}
+
+
+def _last_verdict(life: Sequence[Event]) -> Event | None:
+    return next((event for event in reversed(life) if event.verdict is not None), None)
+
+
+def _last_look(life: Sequence[Event]) -> Event | None:
+    return next((event for event in reversed(life) if event.kind is EventKind.SEEN and event.parts), None)

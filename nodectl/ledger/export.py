@@ -1,0 +1,53 @@
+"""The cordoned hosts as another tool takes them: commands for Slurm's scontrol, a group for Ansible; texts only."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+import yaml
+
+from nodectl.errors import UsageError
+from nodectl.ledger.events import Hold
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LONGEST_REASON = 200
+# `nodectl health --drain --resume` gives back what begins with its own mark: this must not
+_MARK = "cordoned in nodectl's ledger: "
+
+
+def slurm_lines(holds: Mapping[str, Sequence[Hold]], returned: Sequence[str]) -> str:
+    """`scontrol update NodeName=… State=DRAIN Reason=…` for each cordoned host, RESUME for what has returned."""
+    drains = [
+        shlex.join(["scontrol", "update", f"NodeName={_node(host)}", "State=DRAIN", f"Reason={_reason(own)}"])
+        for host, own in holds.items()
+    ]
+    resumes = [shlex.join(["scontrol", "update", f"NodeName={_node(host)}", "State=RESUME"]) for host in returned]
+    return "\n".join([*drains, *resumes])
+
+
+def ansible_group(holds: Mapping[str, Sequence[Hold]]) -> str:
+    """An inventory with the group `cordoned`, to be given beside the fleet's own."""
+    hosts = {host: {"nodectl_cordoned": _words(own)} for host, own in holds.items()}
+    text: str = yaml.safe_dump({"cordoned": {"hosts": hosts}}, sort_keys=False, allow_unicode=True, width=1000)
+    return text.rstrip("\n")
+
+
+def _node(host: str) -> str:
+    """The name that Slurm has by default: the host's without its domain; an address stays whole."""
+    short = host.partition(".")[0]
+    name = host if short.isdigit() else short
+    if not _NAME.fullmatch(name):  # scontrol would take a list or ALL
+        raise UsageError(f"{host!r} is no name of a node of Slurm", "name it in the inventory as Slurm does")
+    return name
+
+
+def _words(holds: Sequence[Hold]) -> str:
+    return " ".join("; ".join(hold.text.partition(" ")[2] for hold in holds).split())
+
+
+def _reason(holds: Sequence[Hold]) -> str:
+    words = _MARK + " ".join("; ".join(dict.fromkeys(hold.cordon.reason for hold in holds)).split())
+    plain = re.sub(r"[^ -~]", "?", words).replace('"', "'")
+    return plain if len(plain) <= _LONGEST_REASON else plain[: _LONGEST_REASON - 3] + "..."
