@@ -13,6 +13,7 @@ import click
 
 from nodectl import __version__
 from nodectl.cli.app import App
+from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger, nothing_left, recognise
 from nodectl.cli.measuring import hold, look_at, note_not_kept
 from nodectl.cli.options import OneOf, Read, force_option
 from nodectl.cli.terminal import FORMS, as_json, note, put, terminal_width, writing
@@ -49,6 +50,8 @@ _MOST_RECORDED = 16
 @click.option("--resume", is_flag=False, flag_value="last", metavar="[ID]", help="Go on with one that was ended early.")
 @click.option("--dry-run", is_flag=True, help="Print the plan with its times, and start nothing.")
 @force_option
+@include_cordoned_option
+@click.option("--cordon", is_flag=True, help="Cordon the hosts that are rejected (`nodectl ledger`).")
 @click.option(
     "-o", "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Copy all files there."
 )
@@ -75,6 +78,7 @@ def accept(
     resume: str | None,
     dry_run: bool,
     force: bool,
+    cordon: bool,
     out: Path | None,
     form: str | None,
     write: Path | None,
@@ -112,6 +116,7 @@ def accept(
         return
     note(plan)
     acceptance = _carried_out(app, acceptance, means, force=force, limited=budget is not None or level == "burn-in")
+    keep_in_ledger(app, acceptance, cordon=cordon)
     _conclude(app, acceptance, form or app.output, write, out, sign)
 
 
@@ -134,6 +139,10 @@ def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Ma
     from nodectl.model.acceptance import Acceptance
 
     means = look(app.transport, app.hosts, app.forks)
+    elsewhere = recognise(app, {name: host.parts for name, host in means.items()})
+    means = {name: host for name, host in means.items() if name not in elsewhere}
+    if not means:
+        raise nothing_left(sorted(elsewhere))
     known = store.known_seconds(app.fleet, level, len(means))
     steps = make_plan(means, Level(level), budget, known)
     now = time.time()

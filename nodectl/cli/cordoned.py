@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.measuring import note_not_kept
 from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
+from nodectl.common.operator import operator
 from nodectl.errors import UsageError
 
 if TYPE_CHECKING:
     from nodectl.ledger.events import Hold, Recognised
     from nodectl.ledger.store import Ledger
-    from nodectl.model.acceptance import Part
+    from nodectl.model.acceptance import Acceptance, Part
     from nodectl.model.host import Host
     from nodectl.probes.quick import Look
 
@@ -104,6 +106,26 @@ def look_for_cordoned(app: App) -> Look | None:
         return recognise(app, {host: parts_of(host, own) for host, own in facts.items()})
 
     return Look(facts_needed(), leaves_out)
+
+
+def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
+    """Keep what an acceptance says; its rejected hosts are cordoned, or the command that does so is shown."""
+    from nodectl.history.database import HistoryError
+    from nodectl.ledger.suggest import suggested
+
+    try:
+        with app.ledger() as ledger:
+            for line in ledger.record(acceptance):
+                note(line)
+            already = ledger.cordoned(row.host for row in acceptance.hosts)
+            for one in suggested(acceptance):
+                if cordon and one.host not in already:
+                    ledger.cordon(one.host, one.parts, one.reason, operator(), acceptance=acceptance.id)
+                    note(f"cordoned: {one.host}: {one.reason}")
+                elif one.host not in already:
+                    note(f"to leave {one.host} out of all work: {one.command}")
+    except HistoryError as error:
+        note_not_kept(error)
 
 
 def _held(app: App, hosts: Sequence[Host]) -> Mapping[str, Sequence[Hold]]:

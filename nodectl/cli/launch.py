@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.cordoned import include_cordoned_option
+from nodectl.cli.cordoned import include_cordoned_option, recognise
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import OneOf, Read, Seconds
 from nodectl.cli.terminal import note, terminal_width
@@ -476,6 +476,7 @@ def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[
         watched = Watched(app.transport, holds.heard, holds.unreached())
         done = tried(watched, hosts, look_at(app, watched), note, app.forks)
     bad = {host.host: host.verdict.status for host in done.hosts if not host.verdict.accepts}
+    bad |= dict.fromkeys(recognise(app, {host.host: host.parts for host in done.hosts}), Status.FAILED)
     good = [host for host in hosts if host.name not in bad]
     if bad:
         note(acceptance_text(done, terminal_width()))

@@ -156,7 +156,8 @@ def test_work_leaves_a_cordoned_host_out_and_says_so(asked: Asked, kept: Ledger,
     assert done.returncode == 3 and "taken in all the same: node02 is cordoned since" in done.stderr
     assert "node02" in json.dumps(json.loads(done.stdout)["findings"])
 
-    for command in (launch, probe, ("bench", "retrieval"), ("tune", "trial", "--profiles", "stock,latency")):
+    others = (("bench", "retrieval"), ("tune", "trial", "--profiles", "stock,latency"), ("accept", "--dry-run"))
+    for command in (launch, probe, *others):
         done = asked("-l", "node02:node07", *command)
         assert done.returncode == USAGE, (command, done.stderr)
         assert "nothing is left: 2 hosts are cordoned" in done.stderr
