@@ -158,7 +158,10 @@ def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]
     there = {host.name for host in app.hosts}
     if not names <= there:
         missing = fold(sorted(names - there))
-        raise UsageError(f"acceptance {begun.id} is of {missing}, too", "resume it with the hosts it was begun with")
+        raise UsageError(
+            f"acceptance {begun.id} is of {missing}, too",
+            "resume it with the hosts it was begun with, cordoned ones by --include-cordoned",
+        )
     means = look(app.transport, [host for host in app.hosts if host.name in names], app.forks)
     note(f"acceptance {begun.id}: {sum(step.state is StepState.DONE for step in begun.steps)} steps are done")
     return begun, means

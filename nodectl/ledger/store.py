@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
-from nodectl import __version__
-from nodectl.history.database import Database, moment, number
+from nodectl.history.database import Database, moment
 from nodectl.ledger.events import Event, EventKind, Hold, KeptPart, Recognised
 from nodectl.ledger.parts import by_name, concerned, identity_kind, is_machine_id, told_apart
 from nodectl.ledger.proof import lacking
-from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part, PartKind, Seen
-from nodectl.model.finding import Finding
+from nodectl.ledger.rows import EVENT_COLUMNS, PART_COLUMNS, event_of, event_row, kept_of, part_row
+from nodectl.model.acceptance import Acceptance, HostAcceptance, Part, PartKind, Seen
 from nodectl.model.status import Status
 
 Key = tuple[PartKind, str]
 
-_EVENT = (
-    "e.id, e.time, e.kind, e.fleet, e.host, e.who, e.reason, e.whole, e.cordon, e.acceptance, e.began, e.nature,"
-    " e.verdict, e.steps, e.left_after"
+_EVENT = ", ".join(["e.id", *(f"e.{name}" for name in EVENT_COLUMNS)])
+_PART = ", ".join(f"p.{name}" for name in PART_COLUMNS)
+_OF_ACCEPTANCE = "e.kind = 'seen' AND e.acceptance = ? AND e.fleet = ? ORDER BY e.id"
+# the last look that saw each of some parts
+_PLACES = f"""
+    SELECT {_PART}, e.id, e.time, e.fleet, e.host FROM (
+        SELECT q.kind AS kind, q.part AS part, max(q.event) AS event
+        FROM ledger_part q JOIN ledger_event s ON s.id = q.event WHERE s.kind = 'seen' AND {{}} GROUP BY q.kind, q.part
+    ) l
+    JOIN ledger_part p ON p.event = l.event AND p.part = l.part AND p.kind = l.kind
+    JOIN ledger_event e ON e.id = l.event ORDER BY p.kind, p.part
+"""  # noqa: S608
+_OF_FLEET = "s.fleet = ?"
+_OF_HOST = (
+    "s.fleet = ? AND q.part IN (SELECT r.part FROM ledger_event t JOIN ledger_part r ON r.event = t.id"
+    " WHERE t.fleet = ? AND t.host = ? AND t.kind = 'seen')"
 )
+_OF_PART = "q.part = ? AND q.kind = ?"
 # what is fine is not kept: that a step passed stands with its status
 _TOLD = (Status.FAILED, Status.WARNING, Status.UNKNOWN)
 
@@ -51,27 +63,25 @@ class Ledger(Database):
         """
         parts, lines = told_apart({row.host: row.parts for row in acceptance.hosts})
         told = [*lines]
-        for row in acceptance.hosts:
-            own, copies = self._without_copies(parts[row.host])
-            told += copies
-            if all(part.kind is not PartKind.HOST for part in own):
-                own = (by_name(row.host), *own)
-            event = self._of_acceptance(acceptance, row, self._with_findings(acceptance, row.host, own))
-            known = self._events(
-                "e.kind = 'seen' AND e.acceptance = ? AND e.fleet = ? AND e.host = ? ORDER BY e.id DESC LIMIT 1",
-                (acceptance.id, self.fleet, row.host),
-            )
-            if not known or replace(known[0], id=0, time=0.0) != replace(event, id=0, time=0.0):
-                self._add(event)
+        with self.transaction():
+            kept = {event.host: event for event in self._events(_OF_ACCEPTANCE, (acceptance.id, self.fleet))}
+            for row in acceptance.hosts:
+                own, copies = self._without_copies(parts[row.host])
+                told += copies
+                if all(part.kind is not PartKind.HOST for part in own):
+                    own = (by_name(row.host), *own)
+                event = self._of_acceptance(acceptance, row, self._with_findings(acceptance, row.host, own))
+                former = kept.get(row.host)
+                if former is None or replace(former, id=0, time=0.0) != replace(event, id=0, time=0.0):
+                    self._add(event)
         return tuple(told)
 
     def saw(self, host: str, parts: Sequence[Part], when: float | None = None) -> None:
         """Keep which parts a host has, where a look found others than the last one."""
         own, _ = self._without_copies(parts)
-        last = self._last_look(self.fleet, host)
-        if own and (last is None or tuple(kept.part for kept in last.parts) != tuple(own)):
+        if own and self._last_parts(self.fleet, host) != own:
             kept = tuple(KeptPart(part) for part in own)
-            self._add(Event(0, _now(when), EventKind.SEEN, self.fleet, host, parts=kept))
+            self._keep(Event(0, _now(when), EventKind.SEEN, self.fleet, host, parts=kept))
 
     def cordon(
         self,
@@ -90,7 +100,7 @@ class Ledger(Database):
             acceptance=acceptance,
             parts=tuple(KeptPart(part) for part in parts),
         )
-        return replace(event, id=self._add(event))
+        return self._keep(event)
 
     def return_(self, hold: Hold, reason: str, who: str, when: float | None = None) -> Event:
         """End what holds the host back, for the host and those of its parts that are still in it."""
@@ -99,7 +109,7 @@ class Ledger(Database):
             *(0, _now(when), EventKind.RETURNED, self.fleet, hold.host, who, reason, hold.whole, hold.cordon.id),
             parts=kept,
         )
-        return replace(event, id=self._add(event))
+        return self._keep(event)
 
     def cordoned(self, hosts: Iterable[str]) -> dict[str, tuple[Hold, ...]]:
         """Those of the fleet's hosts that are cordoned, by name or for a part that was last seen in them, with why."""
@@ -147,15 +157,10 @@ class Ledger(Database):
 
     def known_parts(self, host: str | None = None) -> dict[Key, Place]:
         """Where each part was last seen in the fleet, of one host where one is named; those that are gone, too."""
-        rows = self.rows(
-            "SELECT DISTINCT p.kind, p.part FROM ledger_part p JOIN ledger_event e ON e.id = p.event"
-            " WHERE e.kind = 'seen' AND e.fleet = ? AND (? IS NULL OR e.host = ?) ORDER BY p.kind, p.part",
-            (self.fleet, host, host),
-        )
-        with self.errors():
-            keys = [(PartKind(kind), str(identity)) for kind, identity in rows]
-        places = {key: place for key in keys if (place := self.place_of(key, self.fleet))}
-        return {key: place for key, place in places.items() if host is None or place.host == host}
+        if host is None:
+            return self._places(_OF_FLEET, (self.fleet,))
+        places = self._places(_OF_HOST, (self.fleet, self.fleet, host))
+        return {key: place for key, place in places.items() if place.host == host}
 
     def parts_in(self, host: str) -> tuple[Part, ...]:
         """The parts that a host of the fleet had when it was last looked at, and that were not seen elsewhere since."""
@@ -167,17 +172,22 @@ class Ledger(Database):
         It is gone where another one has its place. A host that no longer shows it is no proof: a GPU that fell off the
         bus is back after a reboot.
         """
-        events = self._events(
-            "e.id = (SELECT max(p.event) FROM ledger_part p JOIN ledger_event s ON s.id = p.event"
-            " WHERE p.part = ? AND p.kind = ? AND s.kind = 'seen' AND (? IS NULL OR s.fleet = ?))",
-            (key[1], str(key[0]), fleet, fleet),
-        )
-        for event in events:
-            kept = next(each for each in event.parts if _key(each.part) == key)
-            last = self._last_look(event.fleet, event.host)
-            gone = last is not None and last.id != event.id and _is_replaced(kept.part, last.parts)
-            return Place(event.fleet, event.host, kept, event.time, gone)
-        return None
+        kind, identity = key
+        if fleet is None:
+            return self._places(_OF_PART, (identity, str(kind))).get(key)
+        return self._places(f"{_OF_PART} AND {_OF_FLEET}", (identity, str(kind), fleet)).get(key)
+
+    def _places(self, condition: str, arguments: Sequence[object]) -> dict[Key, Place]:
+        rows = self.rows(_PLACES.format(condition), arguments)
+        look_of = cache(self._last_look_id)
+        parts_of = cache(self._parts)
+        places: dict[Key, Place] = {}
+        with self.errors():
+            for *part, event, when, fleet, host in rows:
+                kept, last = kept_of(part, host), look_of(fleet, host)
+                gone = last is not None and last != event and _is_replaced(kept.part, parts_of(last, host))
+                places[_key(kept.part)] = Place(str(fleet), str(host), kept, moment(when), gone)
+        return places
 
     def hosts(self) -> tuple[str, ...]:
         """The names of the fleet's hosts that the ledger knows."""
@@ -219,28 +229,29 @@ class Ledger(Database):
         before = self.acceptances(cordon.fleet, cordon.host)
         return lacking(cordon, before, self.acceptances(self.fleet, hold.host))
 
-    def _last_look(self, fleet: str, host: str) -> Event | None:
+    def _last_look_id(self, fleet: str, host: str) -> int | None:
         """The last event that tells which parts a host has."""
-        events = self._events(
-            "e.id = (SELECT max(s.id) FROM ledger_event s WHERE s.kind = 'seen' AND s.fleet = ? AND s.host = ?"
-            " AND EXISTS (SELECT 1 FROM ledger_part p WHERE p.event = s.id))",
+        rows = self.rows(
+            "SELECT max(s.id) FROM ledger_event s WHERE s.kind = 'seen' AND s.fleet = ? AND s.host = ?"
+            " AND EXISTS (SELECT 1 FROM ledger_part p WHERE p.event = s.id)",
             (fleet, host),
         )
-        return events[0] if events else None
+        return None if rows[0][0] is None else int(rows[0][0])
+
+    def _last_parts(self, fleet: str, host: str) -> tuple[Part, ...] | None:
+        """The parts that the last look found; None where there was none."""
+        event = self._last_look_id(fleet, host)
+        return None if event is None else tuple(kept.part for kept in self._parts(event, host))
 
     def _without_copies(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], list[str]]:
         """Without a machine-id that another host was last seen with, whose hardware is none of this one's."""
         kept, lines = [], []
         for part in parts:
             place = self.place_of(_key(part)) if part.kind is PartKind.HOST else None
-            former = self._last_look(place.fleet, place.host) if place else None
-            if (
-                former is not None
-                and (former.fleet, former.host) != (self.fleet, part.host)
-                and _is_copy(part, parts, [each.part for each in former.parts])
-            ):
+            elsewhere = place is not None and (place.fleet, place.host) != (self.fleet, part.host)
+            if place and elsewhere and _is_copy(part, parts, self._last_parts(place.fleet, place.host) or ()):
                 lines.append(
-                    f"{part.host} has the machine-id of {former.host} ({part.id}) and none of its hardware: a cloned"
+                    f"{part.host} has the machine-id of {place.host} ({part.id}) and none of its hardware: a cloned"
                     " image; the ledger does not keep it for the same host"
                 )
             else:
@@ -261,59 +272,57 @@ class Ledger(Database):
 
     def _with_findings(self, acceptance: Acceptance, host: str, parts: Sequence[Part]) -> tuple[KeptPart, ...]:
         """The parts with what was found of them; a part of before that is missing now only where a finding names it."""
-        present = {_key(part) for part in parts}
-        taken = {_address(part) for part in parts} - {""}
-        missing = [
-            place.kept.part
-            for key, place in self.known_parts(host).items()
-            if key not in present
-            and key[0] is not PartKind.HOST
-            and not place.gone
-            and _address(place.kept.part) not in taken
+        told = [
+            seen
+            for seen in acceptance.seen
+            if seen.finding.status in _TOLD and host in (seen.finding.host, *seen.finding.hosts)
         ]
+        missing = self._missing(host, parts) if told else []
         found: dict[Key, list[Seen]] = {}
-        for seen in acceptance.seen:
-            finding = seen.finding
-            if finding.status in _TOLD and host in (finding.host, *finding.hosts):
-                for part in concerned(finding, host, [*parts, *missing]):
-                    found.setdefault(_key(part), []).append(seen)
+        for seen in told:
+            for part in concerned(seen.finding, host, [*parts, *missing]):
+                found.setdefault(_key(part), []).append(seen)
         lost = [part for part in missing if _key(part) in found]
         return tuple(KeptPart(part, tuple(found.get(_key(part), ()))) for part in (*parts, *lost))
 
-    def _add(self, event: Event) -> int:
-        """Keep an event with its parts, all or nothing; its number."""
+    def _missing(self, host: str, parts: Sequence[Part]) -> list[Part]:
+        """GPUs and NICs that were there before, and whose places are empty now."""
+        present, taken = {_key(part) for part in parts}, {_address(part) for part in parts} - {""}
+        return [
+            place.kept.part
+            for key, place in self.known_parts(host).items()
+            if key[0] is not PartKind.HOST and key not in present
+            if not place.gone and _address(place.kept.part) not in taken
+        ]
+
+    def _keep(self, event: Event) -> Event:
+        """The event with its number, kept with its parts, all or nothing."""
         with self.transaction():
-            cursor = self.connection.execute(
-                "INSERT INTO ledger_event (time, kind, fleet, host, nodectl, who, reason, whole, cordon, acceptance,"
-                " began, nature, verdict, steps, left_after) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                _event_row(event),
-            )
-            number_of = int(cursor.lastrowid or 0)
-            self.connection.executemany(
-                "INSERT INTO ledger_part (event, kind, part, model, place, serial, findings)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [_part_row(number_of, kept) for kept in event.parts],
-            )
+            return replace(event, id=self._add(event))
+
+    def _add(self, event: Event) -> int:
+        """Add an event with its parts within a transaction; its number."""
+        cursor = self.connection.execute(_insert("ledger_event", EVENT_COLUMNS), event_row(event))
+        number_of = int(cursor.lastrowid or 0)
+        self.connection.executemany(
+            _insert("ledger_part", ("event", *PART_COLUMNS)), [(number_of, *part_row(kept)) for kept in event.parts]
+        )
         return number_of
 
     def _events(self, condition: str, arguments: Sequence[object]) -> tuple[Event, ...]:
         """The events that fit, with their parts."""
         rows = self.rows(f"SELECT {_EVENT} FROM ledger_event e WHERE {condition}", arguments)  # noqa: S608
         with self.errors():
-            return tuple(_event(row, self._parts(int(row[0]), str(row[4]))) for row in rows)
+            return tuple(event_of(row, self._parts(int(row[0]), str(row[4]))) for row in rows)
 
     def _parts(self, event: int, host: str) -> tuple[KeptPart, ...]:
-        rows = self.rows(
-            "SELECT kind, part, model, place, serial, findings FROM ledger_part WHERE event = ? ORDER BY rowid",
-            (event,),
-        )
-        return tuple(
-            KeptPart(
-                Part(PartKind(kind), str(identity), host, str(model), str(place), str(serial)),
-                tuple(_seen(row) for row in json.loads(findings)),
-            )
-            for kind, identity, model, place, serial, findings in rows
-        )
+        rows = self.rows(f"SELECT {_PART} FROM ledger_part p WHERE event = ? ORDER BY rowid", (event,))  # noqa: S608
+        with self.errors():
+            return tuple(kept_of(row, host) for row in rows)
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
 
 
 def _key(part: Part) -> Key:
@@ -350,47 +359,3 @@ def _is_copy(part: Part, beside: Sequence[Part], former: Sequence[Part]) -> bool
         return False
     now, then = ({each.id for each in parts if each.kind is not PartKind.HOST} for parts in (beside, former))
     return bool(now and then) and not now & then
-
-
-def _event_row(event: Event) -> tuple[object, ...]:
-    return (
-        *(event.time, str(event.kind), event.fleet, event.host, __version__, event.who, event.reason, int(event.whole)),
-        *(event.cordon, event.acceptance, event.began, event.nature, str(event.verdict or "")),
-        *(json.dumps({name: str(status) for name, status in event.steps.items()}), event.left_after),
-    )
-
-
-def _part_row(event: int, kept: KeptPart) -> tuple[object, ...]:
-    part = kept.part
-    findings = json.dumps([asdict(seen) for seen in kept.findings])
-    return (event, str(part.kind), part.id, part.model, part.place, part.serial, findings)
-
-
-def _event(row: Sequence[Any], parts: tuple[KeptPart, ...]) -> Event:
-    """ValueError for what is no event: SQLite keeps anything in any column."""
-    number_of, when, kind, fleet, host, who, reason, whole, cordon, acceptance, began, nature, verdict, steps, left = (
-        row
-    )
-    known = json.loads(steps)
-    if not isinstance(known, dict):
-        raise ValueError(f"event {number_of}: {steps[:40]!r} are no steps")
-    return Event(
-        *(int(number_of), moment(when), EventKind(kind), str(fleet), str(host), str(who), str(reason), bool(whole)),
-        cordon=None if cordon is None else int(number(cordon)),
-        acceptance=str(acceptance),
-        began=None if began is None else moment(began),
-        nature=str(nature),
-        verdict=NodeVerdict(verdict) if verdict else None,
-        steps={str(name): Status(status) for name, status in known.items()},
-        left_after=str(left),
-        parts=parts,
-    )
-
-
-def _seen(row: Mapping[str, Any]) -> Seen:
-    try:
-        finding = dict(row["finding"])
-        finding["status"], finding["hosts"] = Status(finding["status"]), tuple(map(str, finding["hosts"]))
-        return Seen(str(row["step"]), Finding(**finding))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{str(row)[:80]!r} is no finding: {error!r}") from error
