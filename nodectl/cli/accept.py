@@ -37,6 +37,7 @@ _LEVELS = ("quick", "standard", "burn-in")
 _INTERRUPTED_END_S = 10.0
 # of the nodes that are not accepted, so many are recorded for their vendor
 _MOST_RECORDED = 16
+_REPORT = "report.html"
 
 
 @click.command()
@@ -233,6 +234,7 @@ def _conclude(
     _keep_measurements(app, acceptance)
     try:
         replace_file(folder / NAME, text)
+        replace_file(folder / _REPORT, _report(acceptance))
         _record_rejected(app, acceptance, folder)
         if sign is not None:
             replace_file(folder / NAME, signed(text, sign))
@@ -257,6 +259,19 @@ def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
     if form == "json":
         return as_json("accept", {"folder": str(folder), **store.document_of(acceptance)})
     return acceptance_text(acceptance, terminal_width())
+
+
+def _report(acceptance: Acceptance) -> str:
+    """The page to look at, of this acceptance alone."""
+    from nodectl.history.database import iso
+    from nodectl.probes.registry import kind_of
+    from nodectl.report.page.content import Content
+    from nodectl.report.page.page import report_html
+
+    title = f"Acceptance {acceptance.id}"
+    return report_html(
+        Content(title, iso(acceptance.ended or acceptance.began), __version__, kind_of, acceptances=(acceptance,))
+    )
 
 
 def _keep_measurements(app: App, acceptance: Acceptance) -> None:

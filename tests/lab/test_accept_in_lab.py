@@ -67,6 +67,7 @@ def test_ended_early_it_goes_on_and_its_certificate_holds(nodectl: Cli, lab4: La
     assert [step["name"] for step in document["steps"] if step["state"] == "done"] == waiting
     assert document["nature"] == "lab"
     certificate = tmp_path / "out" / "certificate.txt"
+    assert document["id"] in (tmp_path / "out" / "report.html").read_text()
     unsigned = nodectl("accept", "--verify", str(certificate), check=False)
     assert (unsigned.returncode, "signed by nobody" in unsigned.stdout) == (3, True)
     certificate.write_text(certificate.read_text().replace("node01: accepted", "node01: rejected", 1))
