@@ -62,6 +62,7 @@ docs: setup
 	.venv/bin/python scripts/role_readmes.py
 
 test: setup
+	-@scripts/setup.sh --browser $(if $(YES),--yes)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS)
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow" $(PARALLEL)
 
@@ -72,7 +73,7 @@ test-booted:
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m booted tests/booted
 
 test-all: setup
-	-@scripts/setup.sh --booted $(if $(YES),--yes)
+	-@scripts/setup.sh --booted --browser $(if $(YES),--yes)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS)
 	NODECTL_TESTS_START=1 .venv/bin/pytest --basetemp=.state/pytest-tmp
 

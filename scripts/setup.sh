@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # Make this checkout ready to run: the distribution's packages that a lab needs, and .venv with nodectl in it.
-# usage: scripts/setup.sh [--yes] [--booted]     idempotent; prints what it installs; asks first where someone can answer
+# usage: scripts/setup.sh [--yes] [--booted] [--browser]     idempotent; prints what it installs; asks first where someone can
 # --booted: also what boots containers and emulated machines for tests
+# --browser: also Chromium, and what drives it, for the tests of the report
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 yes=${CI:+1}
 booted=
+browser=
 for option in "$@"; do
   case $option in
     --yes) yes=1 ;;
     --booted) booted=1 ;;
-    *) printf 'setup: no such option: %s (there are --yes and --booted)\n' "$option" >&2; exit 2 ;;
+    --browser) browser=1 ;;
+    *) printf 'setup: no such option: %s (there are --yes, --booted and --browser)\n' "$option" >&2; exit 2 ;;
   esac
 done
 
@@ -51,6 +54,10 @@ if [ -n "$booted" ]; then
   need systemd-nspawn systemd-container
   need qemu-system-x86_64 qemu-system-x86
   need qemu-img qemu-utils
+fi
+# Ubuntu's Chromium is a snap
+if [ -n "$browser" ] && grep -qx 'ID=debian' /etc/os-release; then
+  need chromium-headless-shell chromium-headless-shell
 fi
 [ -x /usr/bin/python3 ] || missing+=(python3) # the lab's hosts run it
 [ -n "$(find_python)" ] || missing+=(python3-venv)
@@ -95,18 +102,22 @@ python=$(find_python)
 
 # uv needs 4 s of a CPU for what takes pip 40 s; pip brings it, and does it where uv fails, so that one of them says why
 install_nodectl() {
-  local pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
+  local extras=$1 pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
   "${pip[@]}" uv
-  (pip_settings .venv/bin/python && .venv/bin/uv pip install --quiet --python .venv/bin/python -e '.[dev]' 2>/dev/null) ||
-    "${pip[@]}" -e '.[dev]'
+  (pip_settings .venv/bin/python && .venv/bin/uv pip install --quiet --python .venv/bin/python -e ".[$extras]" 2>/dev/null) ||
+    "${pip[@]}" -e ".[$extras]"
 }
 
 stamp=.venv/.nodectl-setup
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || ! .venv/bin/nodectl --version >/dev/null 2>&1; then
   say "making .venv with $("$python" --version) and nodectl's packages (about 300 MB in .venv)"
   "$python" -m venv .venv
-  install_nodectl
+  install_nodectl dev
   touch "$stamp"
+fi
+if [ -n "$browser" ] && ! .venv/bin/python -c 'import axe_playwright_python' 2>/dev/null; then
+  say "adding to .venv what drives a browser (about 170 MB)"
+  install_nodectl dev,browser
 fi
 # as an installation has it: where Python may write no bytecode, each start would compile nodectl anew
 .venv/bin/python -m compileall -q nodectl

@@ -47,7 +47,7 @@ def list_(app: App, form: str | None, write: Path | None) -> None:
     """List the jobs on the hosts, newest last."""
     from nodectl.report.run_metrics import jobs_metrics
 
-    listing = _read(app)
+    listing = read_listing(app)
     match form or app.output:
         case "prometheus":
             text = jobs_metrics(listing.jobs, time_s=time.time())
@@ -64,7 +64,7 @@ def list_(app: App, form: str | None, write: Path | None) -> None:
 @click.pass_obj
 def show(app: App, job: str) -> None:
     """Show one job: its hosts, its state, and what failed first."""
-    listing = _read(app)
+    listing = read_listing(app)
     selected = listing.find(job)
     _show(app, [selected], job_text(selected))
     raise click.exceptions.Exit(_status(listing, selected))
@@ -81,7 +81,7 @@ def why(app: App, job: str) -> None:
     """
     from nodectl.jobs.follow import Start
 
-    listing = _read(app)
+    listing = read_listing(app)
     selected = listing.find(job)
     if selected.state is JobState.RUNNING and selected.slurm is None:
         _show_look(app, selected)
@@ -135,7 +135,7 @@ def logs(
     if tail is not None and since is not None:
         raise UsageError("--tail and --since are two beginnings", "give one of them")
     since_s = None if since is None else seconds_ago(since)
-    listing = _read(app)
+    listing = read_listing(app)
     selected = listing.find(job)
     chosen, local_rank = _chosen(selected, names, rank)
     if selected.slurm is not None:
@@ -182,7 +182,7 @@ def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
     from nodectl.jobs.follow import Start
 
-    listing = _read(app)
+    listing = read_listing(app)
     selected = listing.find(job)
     if selected.state.ended or selected.slurm is not None:
         words = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
@@ -217,7 +217,7 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
 
     if pattern:
         check_pattern(pattern)
-    selected = _read(app).find(job)
+    selected = read_listing(app).find(job)
     if selected.state.ended or selected.slurm is not None:
         raise UsageError(f"{selected.id} does not run under nodectl now", f"nodectl jobs show {selected.id}")
     status = watch_job(
@@ -237,7 +237,7 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
 @click.pass_obj
 def trace(app: App, folder: Path | None, limit: int, job: str) -> None:
     """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
-    selected = _read(app).find(job)
+    selected = read_listing(app).find(job)
     if selected.slurm is not None:
         raise UsageError(f"{selected.id} is run by Slurm", "--trace is for hosts over SSH")
     raise click.exceptions.Exit(show_trace(app, _members(app, selected), selected, folder, limit))
@@ -248,14 +248,14 @@ def trace(app: App, folder: Path | None, limit: int, job: str) -> None:
 @click.pass_obj
 def stop(app: App, job: str) -> None:
     """End a job on all its hosts, and leave nothing of it running."""
-    selected = _read(app).find(job)
+    selected = read_listing(app).find(job)
     if selected.slurm is not None:
         stop_slurm(app, selected.id)
         after = read_slurm(app, selected.id).find(selected.id)
         _show(app, [after], conclusion(after))
         return
     problems = stop_job(app, _members(app, selected), selected.id)
-    left = _read(app, selected.id)
+    left = read_listing(app, selected.id)
     after = left.find(selected.id) if left.jobs or left.unreachable else selected  # of an upload nothing may be left
     _show(app, [after], conclusion(after))
     raise click.exceptions.Exit(3 if problems or after.unreachable else 0)
@@ -268,7 +268,7 @@ def clean(app: App, job: tuple[str, ...]) -> None:
     """Remove what ended jobs left on the hosts (all that have ended, where none is named)."""
     from nodectl.jobs.nodes import clean as clean_hosts
 
-    listing = _read(app)
+    listing = read_listing(app)
     chosen = [listing.find(name) for name in job] or [listed for listed in listing.jobs if listed.state.ended]
     for ended in chosen:
         if not ended.state.ended:
@@ -407,7 +407,7 @@ def conclude(
 
     What `more` tells of the job when it has ended stands in front of that, and in the same document.
     """
-    return conclude_by(app, lambda: _read(app, job_id, gone=gone).find(job_id), more)
+    return conclude_by(app, lambda: read_listing(app, job_id, gone=gone).find(job_id), more)
 
 
 def conclude_by(
@@ -427,7 +427,8 @@ def conclude_by(
     return 3 if ended.state is JobState.UNKNOWN else 1
 
 
-def _read(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
+def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
+    """The jobs on the hosts, Slurm's with them; what could not be asked is said."""
     from nodectl.jobs.listing import read_jobs
 
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)

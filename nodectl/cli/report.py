@@ -16,7 +16,7 @@ from nodectl.common.files import replace_file
 from nodectl.errors import InventoryError
 
 if TYPE_CHECKING:
-    from nodectl.report.page.content import Content
+    from nodectl.report.page.content import Content, Launched
 
 
 @click.command()
@@ -51,15 +51,18 @@ def report(app: App, out: Path, saved: tuple[Path, ...], hosts: bool, title: str
     from nodectl.report.page.content import Content
     from nodectl.report.page.page import report_html
 
-    made = time.strftime("%Y-%m-%d %H:%M:%S %z")
     # files first: a typo asks no host
-    content = with_files(Content(title, made, __version__, kind_of), saved)
+    content = with_files(Content(title, _now(), __version__, kind_of), saved)
     content = _with_hosts(app, content) if hosts else content
     content = _with_history(app, content, needed=not saved)
     content = replace(content, title=title or _heading(app))
     with writing(out, "--out"):
         replace_file(out, report_html(content), mode=0o644)
     app.show("report", {"file": str(out), "bytes": out.stat().st_size}, f"{out} ({out.stat().st_size / 1e6:.1f} MB)")
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def _heading(app: App) -> str:
@@ -76,8 +79,19 @@ def _with_hosts(app: App, content: Content) -> Content:
     from nodectl.overview.seen import health, wiring
 
     app.reach()
-    found = health(app.source, look_at(app, {}))
-    return replace(content, found=(found, *content.found), wired=(wiring(app.source, app.profile_dirs), *content.wired))
+    found = (health(app.source, look_at(app, {})), *content.found)
+    wired = (wiring(app.source, app.profile_dirs), *content.wired)
+    launched = content.launched if app.replay is not None else (_jobs(app), *content.launched)
+    return replace(content, found=found, wired=wired, launched=launched)
+
+
+def _jobs(app: App) -> Launched:
+    from nodectl.cli.jobs import read_listing
+    from nodectl.overview.seen import origin_of
+    from nodectl.report.jobs import job_document
+    from nodectl.report.page.content import Launched
+
+    return Launched(tuple(map(job_document, read_listing(app).jobs)), origin_of(app.source, {}))
 
 
 def _with_history(app: App, content: Content, *, needed: bool) -> Content:
