@@ -14,8 +14,11 @@ from tests.report_content import content
 
 PHONE, DESKTOP = 390, 1440
 # of the page itself; what stands in a box of its own may be wider
-_TOO_WIDE = "document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
-_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+_TOO_WIDE = "document.scrollingElement.scrollWidth - screen.width"
+_PAINT = """() => new Promise((done) => {
+  const seen = (list) => list.getEntriesByName('first-contentful-paint').forEach((one) => done(one.startTime));
+  new PerformanceObserver(seen).observe({type: 'paint', buffered: true});
+})"""
 _ALL_CHARTS = """async () => {
   for (const box of document.querySelectorAll('.chart')) {
     box.scrollIntoView({block: 'center'});
@@ -52,9 +55,9 @@ def hold(opened: Opened, path: Path) -> None:
 def test_eight_hosts_on_desktop_and_phone_in_dark_and_light(chromium: Browser, tmp_path: Path) -> None:
     path = written(tmp_path, 8)
     with chromium.open(path, width=DESKTOP) as opened:
+        _all_is_reached_by_keyboard(opened)
         hold(opened, path)
         _theme_follows_its_button(opened)
-        _all_is_reached_by_keyboard(opened)
     with chromium.open(path, width=PHONE, dark=True) as opened:
         hold(opened, path)
 
@@ -73,7 +76,6 @@ def _theme_follows_its_button(opened: Opened) -> None:
 
 def _all_is_reached_by_keyboard(opened: Opened) -> None:
     """The first Tab goes to the link over the contents; boxes that scroll take the focus."""
-    opened.page.evaluate("document.activeElement.blur()")
     opened.page.keyboard.press("Tab")
     assert opened.page.evaluate("document.activeElement.className") == "skip"
     opened.page.keyboard.press("Enter")

@@ -46,7 +46,7 @@ def figures_section(acceptances: Sequence[Acceptance], measured: Sequence[Measur
 
 def _blocks(one: Measured, kind_of: KindOf) -> Iterator[Block]:
     series = fleet_series(one.measurements, kind_of)
-    yield _summary(series, one)
+    yield _summary(_without_curves(series), one)
     blamed = [finding for finding in one.findings if finding.status in _BLAMED and finding.kind]
     if blamed:
         yield _blame(blamed, one)
@@ -59,6 +59,24 @@ def _blocks(one: Measured, kind_of: KindOf) -> Iterator[Block]:
     for member in pictures.values():
         yield _heat(member, blamed, one)
     yield from _curves(one, kind_of)
+
+
+def _without_curves(series: Sequence[Series]) -> list[Series]:
+    """Of what is drawn over sizes only the largest: the curve has the others."""
+    sizes: dict[tuple[object, ...], list[tuple[int, Series]]] = defaultdict(list)
+    kept = []
+    for one in series:
+        first = one.members[0]
+        size = first.conditions.get(_SIZE)
+        if isinstance(size, int):
+            sizes[one.probe, first.unit, one.kind.subject(first.conditions)].append((size, one))
+    few_sizes = {id(one) for alike in sizes.values() if len(alike) < _LEAST_SIZES for _, one in alike}
+    largest = {id(max(alike, key=lambda pair: pair[0])[1]) for alike in sizes.values()}
+    for one in series:
+        is_sized = isinstance(one.members[0].conditions.get(_SIZE), int)
+        if not is_sized or id(one) in few_sizes | largest:
+            kept.append(one)
+    return kept
 
 
 def _summary(series: Sequence[Series], one: Measured) -> Table:

@@ -17,7 +17,8 @@ from nodectl.report.page.content import Found
 from nodectl.report.page.fleet import what_to_do
 
 _FINE = (Status.OK, Status.SKIPPED)
-_OPEN = 3
+# so many folds are open from the start, of those with few lines
+_OPEN, _FEW_LINES = 3, 6
 _SUBJECTS = 6
 
 
@@ -47,7 +48,7 @@ def _fold(of_check: Sequence[Finding], one: Found, *, is_open: bool) -> Fold:
     line = f"{first.check} on {fold(names)}: {first.actual}{more}"
     columns = ("Hosts", "Subject", "Found", "Expected", "What to do", "Seen")
     table = Table(f"{first.check}, {first.status}", columns, rows, one.origin)
-    return Fold(Mark(first.status, first.status.value), line, (table,), is_open)
+    return Fold(Mark(first.status, first.status.value), line, (table,), is_open and len(rows) <= _FEW_LINES)
 
 
 def _said(finding: Finding) -> tuple[str, ...]:

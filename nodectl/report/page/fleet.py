@@ -35,6 +35,8 @@ from nodectl.report.page.content import Found
 # so many hosts have a line each; of more those that are alike share one, and each has a cell in a picture
 _MOST_LINES = 24
 _NAMES_IN_SUMMARY = 4
+# the search finds each of those whose names are cut off
+_LONGEST_NAMES = 160
 _HEALTH = "health"
 _FINE = (Status.OK, Status.SKIPPED)
 _TIME = "%Y-%m-%d %H:%M:%S"
@@ -159,7 +161,11 @@ def _lines(fleet: _Fleet, *, is_accept: bool) -> Table:
 
 
 def _named(names: Sequence[str], cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    return (f"{fold(names)} ({counted(len(names), 'host')})" if len(names) > 1 else names[0], *cells)
+    if len(names) == 1:
+        return names[0], *cells
+    folded = fold(names)
+    shown = folded if len(folded) <= _LONGEST_NAMES else f"{folded[:_LONGEST_NAMES]}…"
+    return f"{counted(len(names), 'host')}: {shown}", *cells
 
 
 def _strips(fleet: _Fleet, *, is_accept: bool) -> Strips:

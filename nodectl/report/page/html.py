@@ -32,7 +32,9 @@ from nodectl.report.page.blocks import (
 from nodectl.report.page.escape import escaped, script_json
 
 # rows of a table that are there at once; the others are built when asked for
-_SHOWN_ROWS = 60
+_SHOWN_ROWS = 24
+# characters of a cell that are not broken into lines
+_SHORT = 22
 # a host's cell in a strip: so many units wide, and so many of them in a row
 _CELL = 10
 _IN_A_ROW = 40
@@ -117,21 +119,24 @@ class _Writer:
     @block.register
     def _(self, table: Table) -> str:
         name = self._name("table")
-        head = "".join(f'<th scope="col">{escaped(column)}</th>' for column in table.columns)
-        rows = "".join(map(_row, table.rows[:_SHOWN_ROWS]))
-        rest = table.rows[_SHOWN_ROWS:]
-        more = ""
+        # a column in which nobody has anything says nothing
+        kept = [at for at in range(len(table.columns)) if any(_text(row[at]) for row in table.rows)]
+        shown = [[row[at] for at in kept] for row in table.rows]
+        heads = [
+            _head(table.columns[at], numbers=any(isinstance(row[at], Number) for row in table.rows)) for at in kept
+        ]
+        rows, rest, more = "".join(map(_row, shown[:_SHOWN_ROWS])), shown[_SHOWN_ROWS:], ""
         if rest:
             self.data[name] = [[_cell_data(cell) for cell in row] for row in rest]
             more = (
                 f'<p class="more"><button type="button" data-more="{name}">Show more rows: {len(rest):,} left</button>'
                 "</p>"
             )
-        caption = f"<caption>{_caption(table.caption, table.origin)}</caption>"
-        label = escaped(table.caption)
         return (
-            f'<div class="scroll" role="group" aria-label="{label}" tabindex="0"><table id="{name}">{caption}'
-            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}"
+            f'<p class="caption" id="{name}-caption">{_caption(table.caption, table.origin)}</p>'
+            f'<div class="scroll" role="group" aria-labelledby="{name}-caption" tabindex="0">'
+            f'<table id="{name}" aria-labelledby="{name}-caption"><thead><tr>{"".join(heads)}</tr></thead>'
+            f"<tbody>{rows}</tbody></table></div>{more}"
         )
 
     @block.register
@@ -215,6 +220,15 @@ def _mark(mark: Mark) -> str:
     return f'<span class="mark {mark.status}">{symbol} {escaped(mark.word)}</span>'
 
 
+def _head(title: str, *, numbers: bool) -> str:
+    kind = ' class="number"' if numbers else ""
+    return f'<th scope="col"{kind}>{escaped(title)}</th>'
+
+
+def _text(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell.word if isinstance(cell, Mark) else cell.text
+
+
 def _row(row: Sequence[Cell]) -> str:
     return f"<tr>{''.join(map(_cell, row))}</tr>"
 
@@ -224,7 +238,10 @@ def _cell(cell: Cell) -> str:
         return f"<td>{_mark(cell)}</td>"
     if isinstance(cell, Number):
         return f'<td class="number">{escaped(cell.text)}</td>'
-    return f"<td>{escaped(cell)}</td>"
+    # a long text is as wide as it needs, and no wider than its box; a short one stays on one line
+    if len(cell) <= _SHORT:
+        return f"<td>{escaped(cell)}</td>"
+    return f"<td><div>{escaped(cell).replace(',', ',<wbr>')}</div></td>"
 
 
 def _cell_data(cell: Cell) -> object:

@@ -12,7 +12,7 @@
     return made;
   };
   const cell = (value) => {
-    if (!Array.isArray(value)) return element("td", "", String(value ?? ""));
+    if (!Array.isArray(value)) return element("td", "", value.length > 22 ? element("div", "", value) : value);
     if (value.length === 1) return element("td", "number", value[0]);
     const symbol = element("span", "", value[1]);
     symbol.setAttribute("aria-hidden", "true");
@@ -126,14 +126,15 @@
     lines: (chart, width) => {
       const text = chart.x === "size" ? bytes : chart.x === "time" ? (value) => new Date(value).toLocaleString("sv-SE") : three;
       const narrow = width < 560;
-      const top = 30 + 20 * Math.ceil(chart.lines.length / (narrow ? 1 : 2));
+      const several = chart.lines.length > 1;
+      const top = several ? 30 + 20 * Math.ceil(chart.lines.length / (narrow ? 1 : 2)) : 26;
       let plain = 0;
       return { height: 300 + top, option: {
-        ...base(), grid: { left: 12, right: 24, top, bottom: 28, containLabel: true },
-        legend: { type: "plain", top: 0, left: 0, orient: narrow ? "vertical" : "horizontal", textStyle: { color: css("--ink"), fontSize: 12 }, itemWidth: 36,
+        ...base(), grid: { left: 12, right: 24, top, bottom: chart.xName ? 28 : 8, containLabel: true },
+        legend: { show: several, type: "plain", top: 0, left: 0, orient: narrow ? "vertical" : "horizontal", textStyle: { color: css("--ink"), fontSize: 12 }, itemWidth: 36,
           formatter: (name) => short(name, narrow ? 40 : 60) },
         tooltip: { ...base().tooltip, trigger: "item", formatter: (at) => `${short(at.seriesName, 60)}\n${text(at.value[0])}: ${three(at.value[1])} ${chart.unit}` },
-        xAxis: axis({ type: chart.x === "size" ? "log" : chart.x === "time" ? "time" : "value", logBase: 2, name: chart.xName, nameLocation: "middle", nameGap: 26,
+        xAxis: axis({ type: chart.x === "size" ? "log" : chart.x === "time" ? "time" : "value", logBase: 2, splitNumber: narrow ? 4 : 8, name: chart.xName, nameLocation: "middle", nameGap: 26,
           min: "dataMin", max: "dataMax", axisLabel: { ...(chart.x === "time" ? {} : { formatter: text }), hideOverlap: true } }),
         yAxis: axis({ type: "value", name: chart.unit, scale: Boolean(chart.scale), axisLabel: { formatter: three } }),
         series: chart.lines.map((line) => {
@@ -149,8 +150,9 @@
       const values = chart.cells.map((one) => one[2]);
       const side = Math.max(14, Math.min(46, (width - 190) / chart.columns.length));
       const marked = new Set(chart.blamed.map(([one, other]) => `${one} ${other}`));
-      const bad = isDark() ? "#ff8a7a" : "#b3141d", good = isDark() ? "#1d3b63" : "#dbe9fb";
-      const mean = isDark() ? "#8a6a3a" : "#f3c27a";
+      // all of them light, or all dark: the figures in the cells are read on each
+      const bad = isDark() ? "#9c3a34" : "#f29a90", good = isDark() ? "#1d3b63" : "#dbe9fb";
+      const mean = isDark() ? "#665026" : "#f8dca8";
       const labels = side >= 34 && chart.columns.length <= 24;
       const names = { fontSize: 11, formatter: (name) => short(name, 18) };
       return { height: Math.max(170, side * chart.rows.length + 140), option: {
@@ -164,7 +166,7 @@
         series: [{ type: "heatmap", data: chart.cells.map(([line, column, value]) => ({
           value: [column, line, value],
           itemStyle: marked.has(`${line} ${column}`) ? { borderColor: css("--ink"), borderWidth: 2.5 } : { borderColor: css("--paper"), borderWidth: 1 },
-        })), label: { show: labels, color: css("--ink"), fontSize: 10, textBorderColor: css("--paper"), textBorderWidth: 2,
+        })), label: { show: labels, color: css("--ink"), fontSize: 11,
           formatter: (at) => `${marked.has(`${at.value[1]} ${at.value[0]}`) ? "✕ " : ""}${three(at.value[2])}` } }],
       } };
     },
@@ -187,7 +189,7 @@
       return { height: 26 * rows.length + 70, option: {
         ...base(), grid: { left, right: 24, top: 8, bottom: 44 },
         tooltip: { ...base().tooltip, formatter: (at) => { const one = rows[at.dataIndex]; return `${one.name}\n${one.verdict}: ${three(one.gain)} % (${three(one.low)} to ${three(one.high)} %), noise ${three(one.noise)} %`; } },
-        xAxis: axis({ type: "value", name: "gain in % (above 0: better)", nameLocation: "middle", nameGap: 28, min: Math.floor(Math.min(...ends)), max: Math.ceil(Math.max(...ends)) }),
+        xAxis: axis({ type: "value", name: "gain in % (above 0: better)", nameLocation: "middle", nameGap: 28, min: Math.floor(Math.min(...ends)), max: Math.ceil(Math.max(...ends)), axisLabel: { hideOverlap: true } }),
         yAxis: axis({ type: "category", inverse: true, data: rows.map((one) => `${one.symbol} ${one.verdict}: ${one.name}`), splitLine: { show: false },
           axisLabel: { width: left - 14, overflow: "truncate", fontSize: 11, color: css("--ink") } }),
         series: [{ type: "custom", renderItem: item, data: rows.map((one, place) => [one.gain, place]), encode: { x: 0, y: 1 } }],

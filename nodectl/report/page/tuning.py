@@ -39,7 +39,7 @@ def _blocks(one: Tuned) -> Iterator[Block]:
     if not known:
         yield table
         return
-    shown = f", the first {len(known)} of {len(ordered)}" if len(known) < len(ordered) else ""
+    shown = f"; drawn: {len(known)} of {len(ordered)}" if len(known) < len(ordered) else ""
     caption = f"{one.name}: gain with 95 % interval; grey band: noise of the baseline{shown}"
     told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
     data = {"rows": [_line(verdict) for verdict in known]}
