@@ -17,6 +17,7 @@ _GIVEN_UP = (
     "groups",
     "nccl-pairs",
     "nics",
+    "rdma-node",
     "sdc",
     "p2p",
     "h2d",

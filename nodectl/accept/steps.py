@@ -53,8 +53,8 @@ _QUICK_GEMM: Mapping[str, Any] = {"repetitions": 1, "duration_s": _QUICK_S, "pre
 class StepKind:
     """A step as declared: what it measures with which options at each level, and on which hosts it can be.
 
-    `probe` empty is a step of another kind than a probe. `device`: it measures what computes, and says nothing of a
-    host whose GPUs are recorded. `cost_s` is what it takes with these options on these hosts.
+    `probe` empty is a step of another kind than a probe. `device`: it measures hardware of a host, and says
+    nothing of a host whose GPUs are recorded. `cost_s` is what it takes with these options on these hosts.
     """
 
     name: str
@@ -249,6 +249,18 @@ STEPS: tuple[StepKind, ...] = (
         cost_s=_ranks("nccl", _cases),
         device=True,
         least_gpus=2,
+    ),
+    StepKind(
+        name="rdma-node",
+        about="RDMA between the NICs of each host, or of a NIC with itself",
+        scope=Scope.NODE,
+        probe="rdma",
+        asked={
+            Level.QUICK: {"scope": "node", "repetitions": 1, "duration_s": 1.0},
+            Level.STANDARD: {"scope": "node"},
+        },
+        cost_s=_each("rdma"),
+        device=True,
     ),
     StepKind(
         name="tcp",

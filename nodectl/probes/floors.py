@@ -151,6 +151,9 @@ def _is_met(floor: Floor, measurement: Measurement) -> bool:
     ):
         # what is reached without a word of the size is reached at a large one
         return False
+    if given.get("way") and "way" not in floor.conditions:
+        # what a host does by itself takes another way than what floors speak of that name none
+        return False
     return all(_agrees(name, wanted, measurement) for name, wanted in floor.conditions.items())
 
 

@@ -80,7 +80,8 @@ def all_short(probe: str, measurements: Sequence[Measurement], flows: int | None
             Status.WARNING,
             "all are slow",
             expected=f"about {format_value(median(rates), unit)}, the links' own rate",
-            actual=f"all {len(known)} directions between {fold(hosts)} reach {format_value(min(values), unit)} to "
+            actual=f"all {len(known)} directions {'between' if len(hosts) > 1 else 'in'} {fold(hosts)} reach "
+            f"{format_value(min(values), unit)} to "
             f"{format_value(max(values), unit)}: {100 * usual / median(rates):.0f} % of the links' rate",
             remedy=_REMEDY,
             hosts=hosts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 Rounds = list[list[tuple[T, T]]]
 
 
-def require_two(hosts: Sequence[Host], probe: str) -> None:
+def require_two(hosts: Sequence[Host], probe: str, remedy: str = "widen --limit") -> None:
     """UsageError where there is no pair of hosts."""
     if len(hosts) < 2:
-        raise UsageError(f"the {probe} probe measures between hosts, and only one is selected", "widen --limit")
+        raise UsageError(f"the {probe} probe measures between hosts, and only one is selected", remedy)
 
 
 def planned_rounds(
@@ -112,9 +112,9 @@ def near_before_far(items: Sequence[T], switch_of: Callable[[T], Hashable]) -> R
     for item in items:
         switches.setdefault(switch_of(item), []).append(item)
     groups = list(switches.values())
-    rounds = _merged(all_pairs(group) for group in groups)
+    rounds = merged(all_pairs(group) for group in groups)
     for meeting in all_pairs(range(len(groups))):
-        rounds += _merged(_between(groups[a], groups[b]) for a, b in meeting)
+        rounds += merged(_between(groups[a], groups[b]) for a, b in meeting)
     return rounds
 
 
@@ -143,6 +143,6 @@ def _between(first: Sequence[T], second: Sequence[T]) -> Rounds[T]:
     ]
 
 
-def _merged(plans: Iterator[Rounds[T]]) -> Rounds[T]:
-    """Plans of different hosts side by side."""
+def merged(plans: Iterable[Rounds[T]]) -> Rounds[T]:
+    """Plans of different hosts, or NICs, side by side."""
     return [[pair for part in parts if part for pair in part] for parts in zip_longest(*plans)]

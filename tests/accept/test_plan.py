@@ -32,7 +32,8 @@ def test_what_the_hosts_lack_is_left_out_with_its_reason() -> None:
 def test_gpus_are_tried_alone_before_pairs_and_all_together() -> None:
     names = _taken(make_plan(means(**_GPUS), Level.STANDARD, None, {}))
     assert names == [kind.name for kind in STEPS if kind.name not in ("burn-in", "health-after")]
-    order = [names.index(name) for name in ("health", "gemm", "p2p", "nccl-node", "tcp", "rdma", "nccl", "training")]
+    wanted = ("health", "gemm", "p2p", "nccl-node", "rdma-node", "tcp", "rdma", "nccl", "training")
+    order = [names.index(name) for name in wanted]
     assert order == sorted(order)
 
 
@@ -40,6 +41,7 @@ def test_recorded_hardware_computes_nothing() -> None:
     steps = make_plan(means(**{**_GPUS, "recorded": "dgx-a100", "lab": True}), Level.QUICK, None, {})
     assert _taken(steps) == ["health", "memory", "tcp", "nccl", "training"]
     assert "recorded" in _why(steps)["gemm"]
+    assert "recorded" in _why(steps)["rdma-node"]
     assert _why(steps)["rdma"] == "no host has an RDMA device that is not recorded"
 
 
@@ -47,6 +49,12 @@ def test_one_host_is_tried_alone() -> None:
     steps = make_plan(means("node01"), Level.QUICK, None, {})
     assert _taken(steps) == ["health", "memory", "gemm"]
     assert _why(steps)["tcp"] == "only one host is selected"
+
+
+def test_the_nics_of_one_host_are_tried_without_another() -> None:
+    steps = make_plan(means("node01", rdma=True), Level.QUICK, None, {})
+    assert _taken(steps) == ["health", "memory", "gemm", "rdma-node"]
+    assert _why(steps)["rdma"] == "only one host is selected"
 
 
 def test_hosts_that_do_not_answer_are_for_the_first_step_to_name() -> None:

@@ -40,6 +40,15 @@ def show(side):
     print("\\n".join(lines[1:-1]), flush=True)
 if address:
     with socket.create_connection((address, port)) as talk:
+        if mode.startswith("meet"):
+            # goes on where another client runs at the same time
+            folder = os.environ["MEETING"]
+            open(os.path.join(folder, str(os.getpid())), "w").close()
+            until = time.monotonic() + 10
+            while len(os.listdir(folder)) % 2 and time.monotonic() < until:
+                time.sleep(0.02)
+            if len(os.listdir(folder)) % 2:
+                sys.exit("alone")
         if mode == "stuck":
             print(" remote address: LID 0000", flush=True)
             time.sleep(60)
@@ -176,6 +185,53 @@ def test_nothing_is_left_when_an_end_is_killed(serve: Any, number: int) -> None:
     assert [pid for pid in left if Path(f"/proc/{pid}").exists()] == []
 
 
+def alone(plan: Sequence[dict[str, Any]], env: dict[str, str], repetitions: int = 1) -> list[dict[str, Any]]:
+    argv = [*PROBE, "alone", f"--plan={json.dumps(plan)}", f"--repetitions={repetitions}"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True, env=env)
+    return events(done.stdout)
+
+
+def test_both_ends_on_one_host_and_tests_of_a_step_at_the_same_time(programs: dict[str, str], tmp_path: Path) -> None:
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    plan = [case(mode="meet1", step=0, group="0"), case(mode="meet2", step=0, group="1"), case(step=1, group="2")]
+    said = alone(plan, {**programs, "MEETING": str(meeting)}, repetitions=2)
+    assert [(each["event"], each["test"]) for each in said] == [("run", number) for number in (0, 1, 2)] * 2
+    for each in said:
+        client, served = each["client"], each["server"]
+        assert (client["status"], served["status"], each["addresses"], each["gone"]) == (0, 0, [], "")
+        assert client["argv"][-1] == "127.0.0.1" and client["argv"][-2] == served["argv"][-1]
+        assert "41.21" in client["stdout"] and "41.21" in served["stdout"]
+        assert classify(Run(client["argv"], client["status"], client["stdout"])) is None
+
+
+def test_of_one_host_what_failed_is_not_repeated_and_the_rest_goes_on(programs: dict[str, str]) -> None:
+    plan = [
+        case(mode="absent", step=0, group="0"),
+        case(mode="stuck", step=0, group="1", deadline_s=1.0),
+        case(step=0, group="2"),
+        case(step=1, group="0"),
+    ]
+    said = alone(plan, programs, repetitions=2)
+    assert [each["test"] for each in said] == [0, 1, 2, 2]
+    assert said[0]["client"] is None and "not found" in said[0]["server"]["stderr"]
+    assert said[1]["client"]["timed_out"] and "remote address" in said[1]["client"]["stdout"]
+    assert said[2]["client"]["status"] == said[3]["client"]["status"] == 0
+
+
+def test_nothing_is_left_on_one_host_when_it_is_ended(programs: dict[str, str]) -> None:
+    argv = [*PROBE, "alone", f"--plan={json.dumps([case(mode='stuck', step=0)])}"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=programs) as probe:
+        until = time.monotonic() + 20
+        while len(children(probe.pid)) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        left = children(probe.pid)
+        probe.terminate()
+        probe.communicate(timeout=20)
+    assert [pid for pid in left if Path(f"/proc/{pid}").exists()] == []
+
+
 def test_a_port_on_which_nobody_listens_is_refused() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -210,6 +266,15 @@ FILES = {
 }  # fmt: skip
 
 
+# as a little-endian processor prints them; behind a router, of another interface, and on link
+ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth4\t00000000\t0100400A\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth4\t0000A8C0\t0100400A\t0003\t0\t0\t0\t0000FFFF\t0\t0\t0
+eth5\t0000410A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+eth4\t0000400A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+"""
+
+
 def test_ports_as_sysfs_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = tmp_path / "mlx5_3"
     for name, text in {**{f"ports/1/{name}": text for name, text in FILES.items()},
@@ -217,11 +282,14 @@ def test_ports_as_sysfs_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (device / name).parent.mkdir(parents=True, exist_ok=True)
         (device / name).write_text(text + "\n")
     monkeypatch.setattr(ports, "INFINIBAND", tmp_path)
+    routes = tmp_path / "route"
+    routes.write_text(ROUTES)
+    monkeypatch.setattr(ports, "ROUTES", routes)
     monkeypatch.setattr(ports, "query_verbs", lambda: {"mlx5_3/1": {"mtu": 4096, "mtu_max": 4096}})
     (port,) = ports.ports()
     expected = {
         "device": "mlx5_3", "port": 1, "state": "ACTIVE", "physical_state": "LinkUp", "rate_gbit_s": 400.0,
-        "link_layer": "Ethernet", "netdev": "eth4", "numa_node": 1, "cpus": [2, 3, 4, 9],
+        "link_layer": "Ethernet", "netdev": "eth4", "networks": ["10.64.0.0/16"], "numa_node": 1, "cpus": [2, 3, 4, 9],
         "verbs": {"mtu": 4096, "mtu_max": 4096},
     }  # fmt: skip
     assert {name: port[name] for name in expected} == expected

@@ -33,7 +33,7 @@ def port(host: str, device: str = "mlx5_0", **more: Any) -> dict[str, Any]:
         "device": device, "port": 1, "state": "ACTIVE", "physical_state": "LinkUp", "rate_gbit_s": 0.25,
         "link_layer": "Ethernet", "netdev": "eth0", "carrier_changes": 1, "numa_node": 1, "cpus": [4, 5, 6, 9],
         "pci": "/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0", "gids": [gid(0, host, "IB/RoCE v1"), gid(3, host)],
-        "verbs": {"mtu": 4096, "mtu_max": 4096}, **more,
+        "networks": ["192.0.2.0/24"], "verbs": {"mtu": 4096, "mtu_max": 4096}, **more,
     }  # fmt: skip
 
 
@@ -76,6 +76,13 @@ def rdma_fleet(
         if args[0] == "serve":
             return LISTENING
         plan = json.loads(args[args.index("--plan") + 1])
+        if args[0] == "alone":
+            runs = [
+                {"event": "run", "test": number, "addresses": [], "gone": "", **tests(number, {**test, "host": host})}
+                for _ in range(int(args[args.index("--repetitions") + 1]))
+                for number, test in enumerate(plan)
+            ]
+            return Answer(runs, **more)
         peer = args[args.index("--address") + 1]
         ways = [address_of(host), peer]
         runs = [

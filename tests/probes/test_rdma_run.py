@@ -239,7 +239,12 @@ def test_a_host_that_goes_away_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     ("options", "hosts", "says"),
-    [({"operations": ("fly",)}, PAIR, "no operation 'fly'"), ({}, HOSTS[:1], "only one is selected")],
+    [
+        ({"operations": ("fly",)}, PAIR, "no operation 'fly'"),
+        ({}, HOSTS[:1], "only one is selected"),
+        ({"scope": "rail"}, HOSTS, "no scope 'rail'"),
+        ({"operations": ("fly",), "scope": "node"}, HOSTS[:1], "no operation"),
+    ],
 )
 def test_what_cannot_be_asked(options: dict[str, Any], hosts: Sequence[Host], says: str) -> None:
     with pytest.raises(UsageError, match=says):

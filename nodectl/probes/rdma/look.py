@@ -23,13 +23,14 @@ _VERSIONS = {"RoCE v2": "v2", "IB/RoCE v1": "v1", "RoCE v1": "v1"}
 class Port(IbPort):
     """One RDMA port with what a test needs of it; `refused` is why a program cannot open its device, "" where it can.
 
-    `pci` is the device's path below /sys/devices.
+    `pci` is the device's path below /sys/devices, `networks` are those that its interface reaches without a router.
     """
 
     carrier_changes: int | None = None
     cpus: tuple[int, ...] = ()
     pci: str | None = None
     gids: tuple[Gid, ...] = ()
+    networks: tuple[str, ...] = ()
     refused: str = ""
 
     @property
@@ -107,6 +108,7 @@ def _port(answer: Event) -> Port:
         **{name: answer[name] for name in (*same, "numa_node", "pci")},
         cpus=tuple(answer["cpus"]),
         gids=tuple(_gid(answer, gid) for gid in answer["gids"]),
+        networks=tuple(answer["networks"]),
         mtu_active=verbs.get("mtu") if verbs else None,
         mtu_max=verbs.get("mtu_max") if verbs else None,
         refused="libibverbs is not installed" if verbs is None else verbs.get("error", ""),

@@ -1,10 +1,10 @@
-"""Which tests a pair of hosts runs on which of their NICs, as both ends are told."""
+"""Which tests a pair of hosts, or a host by itself, runs on which NICs, as both ends are told."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
@@ -12,7 +12,7 @@ from nodectl.errors import UsageError
 from nodectl.probes.base import Amount
 from nodectl.probes.rdma.argv import LATENCY_BYTES, PROGRAMS, Size, command, is_latency
 from nodectl.probes.rdma.look import Program
-from nodectl.probes.rdma.options import DEFAULT, RdmaOptions
+from nodectl.probes.rdma.options import DEFAULT, DEFAULT_ALONE, SCOPES, RdmaOptions
 from nodectl.probes.rdma.ready import Nic
 
 USUAL = Amount(repetitions=3, duration_s=1.0)
@@ -23,11 +23,13 @@ EXCHANGES = 1000
 _START_S, _TEST_S, _LATENCY_S = 1.5, 0.7, 0.5
 # what a test may take beyond its duration: slow paths, and messages under way at its end
 _SLACK_S = 25.0
+# how data gets from a host's NIC to one of the same host
+LOOPBACK, NIC_TO_NIC = "loopback", "nic to nic"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test: who is the client, and how both ends are told."""
+    """One test: who is the client, and how both ends are told; `nics` are the client's and the server's."""
 
     operation: str
     rail: str
@@ -39,15 +41,46 @@ class Case:
     @property
     def flow(self) -> tuple[str, str]:
         """From where to where the data goes: a read's comes from the server."""
-        return (self.server, self.client) if self.operation.startswith("read") else (self.client, self.server)
+        return (self.server, self.client) if self.comes_back else (self.client, self.server)
+
+    @property
+    def path(self) -> tuple[Nic, Nic]:
+        """The NICs in the order of `flow`."""
+        return self.nics[::-1] if self.comes_back else self.nics
+
+    @property
+    def way(self) -> str | None:
+        """How the data gets to a NIC of the same host; None between hosts."""
+        if self.client != self.server:
+            return None
+        return LOOPBACK if self.nics[0].port.label == self.nics[1].port.label else NIC_TO_NIC
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Those of `flow`, each once."""
+        return tuple(dict.fromkeys(self.flow))
+
+    @property
+    def direction(self) -> str:
+        """`node01 -> node02`, or of one host `node01 mlx5_0/1 -> mlx5_1/1`."""
+        if self.way is None:
+            return " -> ".join(self.flow)
+        return f"{self.client} {' -> '.join(dict.fromkeys(nic.port.label for nic in self.path))}"
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether the server sends."""
+        return self.operation.startswith("read")
 
 
 def operations_of(options: RdmaOptions) -> tuple[str, ...]:
-    """Those asked for; UsageError for one that is none."""
+    """Those asked for; UsageError for one that is none, or for a scope that is none."""
+    if options.scope not in SCOPES:
+        raise UsageError(f"no scope '{options.scope}'", f"{meant(options.scope, SCOPES)}one of: {', '.join(SCOPES)}")
     for name in options.operations:
         if name not in PROGRAMS:
             raise UsageError(f"no operation '{name}'", f"{meant(name, PROGRAMS)}one of: {', '.join(PROGRAMS)}")
-    return options.operations or DEFAULT
+    return options.operations or (DEFAULT_ALONE if options.by_itself else DEFAULT)
 
 
 def measurable(operations: Sequence[str], memory: str) -> tuple[str, ...]:
@@ -83,11 +116,37 @@ def cases_of(
     return cases
 
 
+def steps_of(
+    host: str, rounds: Sequence[Sequence[tuple[Nic, Nic]]], operations: Sequence[str], options: RdmaOptions
+) -> list[list[Case]]:
+    """Once what a host repeats by itself: the cases of a step run at the same time, forth, then back; latency forth."""
+    steps = []
+    for pairs in rounds:
+        for operation in operations:
+            size = size_of(operation, options)
+            forth = [Case(operation, _rails(pair), host, host, pair, size) for pair in pairs]
+            steps.append(forth)
+            if not is_latency(operation):
+                steps.append([replace(case, nics=case.nics[::-1]) for case in forth if case.way == NIC_TO_NIC])
+    return [step for step in steps if step]
+
+
+def _rails(pair: tuple[Nic, Nic]) -> str:
+    return ",".join(dict.fromkeys(nic.rail for nic in pair))
+
+
 def plan_of(
     cases: Sequence[Case], leader: str, programs: Mapping[str, Mapping[str, Program]]
 ) -> list[dict[str, object]]:
     """What the payload is given; `leader` is the host that measures."""
     return [_test(case, leader, programs[case.client]) for case in cases]
+
+
+def plan_alone(steps: Sequence[Sequence[Case]], programs: Mapping[str, Program]) -> list[dict[str, object]]:
+    """What the payload is given for a host by itself; the tests in the order of the cases."""
+    return [
+        {**_test(case, case.server, programs), "step": number} for number, step in enumerate(steps) for case in step
+    ]
 
 
 def _test(case: Case, leader: str, programs: Mapping[str, Program]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The rdma probe: perftest between pairs of hosts, every NIC with its peer on the same rail."""
+"""The rdma probe: perftest between pairs of hosts, every NIC with its peer on the same rail, or on each host alone."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from nodectl.probes.nominal import all_short
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency
 from nodectl.probes.rdma.errors import failed_finding
 from nodectl.probes.rdma.look import Site, find_sites
+from nodectl.probes.rdma.node import Course, Node, run_nodes
 from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.probes.rdma.plan import (
     USUAL,
@@ -38,7 +39,7 @@ from nodectl.probes.rdma.plan import (
 from nodectl.probes.rdma.ready import Nic, ready
 from nodectl.probes.rdma.result import result_of
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
-from nodectl.probes.schedule import in_rounds, together
+from nodectl.probes.schedule import in_rounds, together, turns
 from nodectl.transport.base import Transport
 
 _UNREACHED = {"refused": "firewall", "no_answer": "firewall", "unreachable": "unreachable", "other": "other"}
@@ -55,8 +56,9 @@ class _Fleet:
 
 def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, note: Note) -> ProbeResult:
     """Gb/s and microseconds of each pair, rail and direction; what fails says which of the known reasons it is."""
-    require_two(hosts, NAME)
     operations = measurable(operations_of(options), options.memory)
+    if not options.by_itself:
+        require_two(hosts, NAME, "widen --limit, or measure each host by itself with --scope node")
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     programs = [PROGRAMS[operation] for operation in operations]
     sites, silent = find_sites(transport, endpoints, programs, options)
@@ -64,6 +66,8 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
     fleet = _Fleet(transport, {site.name: site for site in sites}, nics)
     able = [site.endpoint for site in sites if nics.get(site.name)]
     result = ProbeResult(findings=(*findings, *silent, *unready))
+    if options.by_itself:
+        return result + _each_host(fleet, hosts, operations, options, note)
     switches = switch_names(endpoint.host for endpoint in able)
     mode, rounds = planned_rounds(able, switches, options)
     if not rounds:
@@ -79,6 +83,31 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
     )
     result += in_rounds(transport, rounds, lambda pair: _measure(fleet, pair, operations, options), NAME, note)
     return marked(result + _suspects(fleet, result, operations, options, switches, note), options)
+
+
+def _each_host(
+    fleet: _Fleet, hosts: Sequence[Host], operations: Sequence[str], options: RdmaOptions, note: Note
+) -> ProbeResult:
+    """Every host by itself."""
+    nodes = [Node(site, tuple(fleet.nics[name].values())) for name, site in fleet.sites.items() if fleet.nics.get(name)]
+    if not nodes:
+        note("rdma: no host has a port that can be measured")
+        return ProbeResult()
+    rounds, in_turn = max(len(node.rounds) for node in nodes), turns(nodes, options.forks)
+
+    def each_s(amount: Amount, asked: Sequence[str] = operations) -> float:
+        return cost_s(replace(amount, rounds=rounds), 1, asked)
+
+    options, amount = fit(PROBE, options, 1, lambda amount: in_turn * each_s(amount))
+    nics = max(len(node.nics) for node in nodes)
+    note(
+        f"rdma: {counted(len(nodes), 'host')}, each by itself, {counted(nics, 'NIC')} a host in "
+        f"{counted(rounds, 'round')}, {', '.join(operations)}: about {time_text(in_turn * each_s(amount))}"
+        f"{given_up(options)}"
+    )
+    course = Course(fleet.transport, operations, options, partial(each_s, amount), partial(has_time, options), note)
+    result = run_nodes(course, hosts, nodes)
+    return marked(replace(result, findings=tuple(_with_limit(fleet, each) for each in result.findings)), options)
 
 
 def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
@@ -195,18 +224,19 @@ def _shown(given: Conditions) -> str:
     sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
     slowest = format_value(p99_us, "us") if isinstance(p99_us, int | float) else "? us"
     tail = f", p99 {slowest}" if "p99_us" in given else ""
-    return f"{given.get('operation')} {sized}, {given.get('memory')} memory, {ends}{tail}"
+    way = f", {given['way']}" if given.get("way") else ""
+    return f"{given.get('operation')} {sized}, {given.get('memory')} memory, {ends}{way}{tail}"
 
 
 PROBE = Probe(
     name=NAME,
-    summary="perftest between pairs of hosts, every NIC with its peer on the same rail.",
+    summary="perftest between pairs of hosts, every NIC with its peer on the same rail, or on each host by itself.",
     help="Each failure is one word of a fixed list, with what to do.",
     run=run_rdma,
     options=RdmaOptions,
     results=MeasurementKind(
         units=(Unit("Gb/s"), Unit("us")),
-        identity=("operation", "gpu", "device", "memory", "rail"),
+        identity=("operation", "gpu", "device", "memory", "rail", "way"),
         places=("gpu", "device", "rail"),
         shown=_shown,
     ),

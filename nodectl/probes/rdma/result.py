@@ -1,4 +1,4 @@
-"""What both ends of a pair's tests printed, as measurements and as findings with the reason of each failure."""
+"""What both ends of tests printed, as measurements and as findings with the reason of each failure."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from nodectl.probes.events import Event
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency
 from nodectl.probes.rdma.errors import KINDS, Failure, Run, classify, failed_finding
 from nodectl.probes.rdma.look import Program
-from nodectl.probes.rdma.plan import Case
+from nodectl.probes.rdma.plan import LOOPBACK, Case
 from nodectl.probes.rdma.ready import Nic
 
 _EVIDENCE_CHARS = 4000
+_NO_LOOPBACK = "the NIC does not even reach itself, for which no cable is needed: reset it, then change it"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One repetition: the row, and the lines of perftest's in which it stands."""
+    """One repetition: the row, the lines of perftest's in which it stands, and the client's and the server's CPUs."""
 
     row: BwRow | LatRow
     printed: str
-    cpus: Mapping[str, Sequence[int]]
+    cpus: tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,13 @@ def result_of(
     cases: Sequence[Case], events: Iterable[Event], programs: Mapping[str, Mapping[str, Program]]
 ) -> ProbeResult:
     """Measurements of what worked, one finding for each reason and NIC of what did not."""
-    readings: dict[tuple[str, str, tuple[str, str]], list[tuple[Case, Reading]]] = defaultdict(list)
+    readings: dict[tuple[str, str, str], list[tuple[Case, Reading]]] = defaultdict(list)
     failed = []
     for event in events:
         case = cases[int(event["test"])]
         reading = read(case, event)
         if isinstance(reading, Reading):
-            readings[case.rail, case.operation, case.flow].append((case, reading))
+            readings[case.rail, case.operation, case.direction].append((case, reading))
         else:
             failed.append(reading)
     measured = tuple(_measurement(own, programs) for own in readings.values())
@@ -71,8 +72,7 @@ def read(case: Case, event: Event) -> Reading | Failed:
         except ParseError as error:
             failure = Failure("other", error.message)
         else:
-            cpus = {case.client: client["cpus"], case.server: server["cpus"] if server else []}
-            return Reading(row, printed, cpus)
+            return Reading(row, printed, (client["cpus"], server["cpus"] if server else []))
     return Failed(case, seen_from_outside(case, event, failure or Failure("other", "nothing was run")), evidence)
 
 
@@ -107,9 +107,7 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
     readings = [reading for _, reading in runs]
     values = [value_of(reading.row) for reading in readings]
     value, latency = median(values), is_latency(case.operation)
-    ends = dict(zip((case.client, case.server), case.nics, strict=True))
-    pair = [ends[host] for host in case.flow]
-    first = readings[0].row
+    pair, first, cpus = case.path, readings[0].row, readings[-1].cpus
     conditions: dict[str, object] = {
         "operation": case.operation,
         "memory": "host" if pair[0].end.gpu is None else "gpu",
@@ -117,6 +115,8 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
         "rail": case.rail,
         "device": [nic.port.label for nic in pair],
         "client": case.client,
+        # of one host, which no floor of pairs speaks of
+        **({"way": case.way} if case.way else {}),
         "repetitions": len(readings),
         "values": values,
         "printed": [reading.printed for reading in readings],
@@ -124,11 +124,11 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
         "iterations": [reading.row.iterations for reading in readings],
         **(_percentiles(readings) if latency else _peaks(readings)),
         **_links(pair),
-        "cpus": [_folded(readings[-1].cpus[host]) for host in case.flow],
+        "cpus": [_folded(own) for own in (cpus[::-1] if case.comes_back else cpus)],
         "perftest": [programs[host][PROGRAMS[case.operation]].version for host in case.flow],
     }
     unit = "us" if latency else "Gb/s"
-    return Measurement(NAME, case.flow, value, unit, " -> ".join(case.flow), None, spread(values, value), conditions)
+    return Measurement(NAME, case.hosts, value, unit, case.direction, None, spread(values, value), conditions)
 
 
 def _percentiles(readings: Sequence[Reading]) -> dict[str, object]:
@@ -186,22 +186,32 @@ def _findings(failed: Sequence[Failed]) -> list[Finding]:
     """One for each reason, host or path, and NIC; what failed for it is named."""
     grouped: dict[tuple[Any, ...], list[Failed]] = defaultdict(list)
     for failure in failed:
-        kind, case = KINDS[failure.failure.kind], failure.case
-        host = case.server if failure.failure.by_partner else case.client
-        ends = (host,) if kind.is_host else tuple(sorted(case.flow))
-        grouped[failure.failure.kind, ends, case.rail].append(failure)
-    return [_finding(kind, ends, own) for (kind, ends, _), own in grouped.items()]
+        kind, case = failure.failure.kind, failure.case
+        hosts, place = _blamed(failure)
+        where = place if KINDS[kind].is_host else case.rail
+        grouped[kind, tuple(sorted(hosts)), where].append(failure)
+    return [_finding(kind, own) for (kind, _, _), own in grouped.items()]
 
 
-def _finding(kind: str, hosts: tuple[str, ...], failed: Sequence[Failed]) -> Finding:
+def _blamed(failed: Failed) -> tuple[tuple[str, ...], str]:
+    """The hosts that it is about, and the port, or the ports of the path."""
+    case = failed.case
+    if KINDS[failed.failure.kind].is_host:
+        end = 1 if failed.failure.by_partner else 0
+        return ((case.client, case.server)[end],), case.nics[end].port.label
+    labels = [nic.port.label for nic in case.path]
+    if case.way is not None:
+        return case.hosts, " -> ".join(dict.fromkeys(labels))
+    return case.flow, " -> ".join(f"{host} {label}" for host, label in zip(case.flow, labels, strict=True))
+
+
+def _finding(kind: str, failed: Sequence[Failed]) -> Finding:
     first = failed[0]
-    case, tests = first.case, ", ".join(dict.fromkeys(failure.case.operation for failure in failed))
-    ends = dict(zip((case.client, case.server), case.nics, strict=True))
-    if len(hosts) == 1:
-        place = ends[hosts[0]].port.label
-    else:
-        hosts, place = case.flow, " -> ".join(f"{host} {ends[host].port.label}" for host in case.flow)
-    return failed_finding(kind, f"{place}, {tests}: {first.failure.text}", *hosts, evidence=first.evidence)
+    tests = ", ".join(dict.fromkeys(failure.case.operation for failure in failed))
+    hosts, place = _blamed(first)
+    remedy = "" if first.case.way != LOOPBACK or KINDS[kind].is_host else _NO_LOOPBACK
+    actual = f"{place}, {tests}: {first.failure.text}"
+    return failed_finding(kind, actual, *hosts, remedy=remedy, evidence=first.evidence)
 
 
 def _shown(run: Event) -> str:

@@ -14,18 +14,26 @@ ATTEMPTS = 3
 BUSY = "Couldn't listen to port"
 
 
+def has_failed(run: Optional[Dict[str, Any]]) -> bool:
+    """It was not started, was ended, or ended with an error."""
+    return run is None or bool(run["status"]) or run["timed_out"]
+
+
 class Ends:
     """What one end is asked to do, test by test."""
 
     def __init__(self, plan: List[Dict[str, Any]], address: str, port: int) -> None:
         self.plan, self.address, self.port = plan, address, port
         self._server: Optional[programs.Program] = None
+        self._client: Optional[programs.Program] = None
         self._received: Optional[int] = None
+        self._until = 0.0
 
     def close(self) -> None:
-        """End the server that runs, if one does."""
-        if self._server is not None:
-            self._server.clear()
+        """End what runs, if anything does."""
+        for running in (self._client, self._server):
+            if running is not None:
+                running.clear()
 
     def start_server(self, number: int) -> Dict[str, Any]:
         """{"port"} where it listens, {"run"} where it ended instead."""
@@ -60,18 +68,31 @@ class Ends:
 
     def client(self, number: int, address: str, port: int) -> Dict[str, Any]:
         """Run it to its end, or to its deadline."""
+        return self.start_client(number, address, port) or self.finish_client(number)
+
+    def start_client(self, number: int, address: str, port: int) -> Optional[Dict[str, Any]]:
+        """None where it runs; what became of it where it could not be started."""
         test = self.plan[number]
         self._received = ports.packets(*test["client_port"])
-        argv = [*test["client"], "-p", str(port)]
+        argv = [*test["client"], "-p", str(port), address]
         try:
-            client = programs.Program([*argv, address], test["client_cpus"], test["json"])
+            self._client = programs.Program(argv, test["client_cpus"], test["json"])
         except OSError as error:
-            return programs.not_started([*argv, address], error)
+            return programs.not_started(argv, error)
+        self._until = time.monotonic() + test["deadline_s"]
+        return None
+
+    def finish_client(self, number: int) -> Dict[str, Any]:
+        """What became of it; it has ended then, by itself or at its deadline."""
+        client = self._client
+        if client is None:
+            raise RuntimeError("no client was started for test %d" % number)
         try:
-            client.wait(test["deadline_s"])
-            return self._seen(client.outcome(), test, "client")
+            client.wait(self._until - time.monotonic())
+            return self._seen(client.outcome(), self.plan[number], "client")
         finally:
             client.clear()
+            self._client = None
 
     def _seen(self, run: Dict[str, Any], test: Dict[str, Any], role: str) -> Dict[str, Any]:
         """The run, with the state of its port and the packets that came meanwhile."""

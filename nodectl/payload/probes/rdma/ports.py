@@ -4,6 +4,8 @@ import json
 import os
 import re
 import resource
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from ...common.machine import cpu_list, number, text
 
 INFINIBAND = Path("/sys/class/infiniband")
 PCI = Path("/sys/bus/pci/devices")
+ROUTES = Path("/proc/net/route")
 CAP_IPC_LOCK = 14
 VERBS_S = 15.0
 # PCI class of an InfiniBand adapter, and the vendor whose Ethernet adapters all do RDMA
@@ -76,6 +79,7 @@ def ports() -> List[Dict[str, Any]]:
                 "rate_gbit_s": float(rate.group(1)) if rate else None,
                 "link_layer": text_of(port / "link_layer"),
                 "netdev": netdev,
+                "networks": networks_of(netdev),
                 "carrier_changes": carrier_changes(netdev),
                 "numa_node": number(device / "device/numa_node"),
                 "cpus": cpu_list(text(device / "device/local_cpulist")),
@@ -86,6 +90,18 @@ def ports() -> List[Dict[str, Any]]:
             }
         )
     return known
+
+
+def networks_of(netdev: Optional[str]) -> List[str]:
+    """The IPv4 networks that an interface reaches without a router, `192.0.2.0/24`."""
+    networks = []
+    for line in text(ROUTES).splitlines()[1:]:
+        interface, destination, gateway, _, _, _, _, mask, *_ = line.split()
+        if interface == netdev and not int(gateway, 16) and int(mask, 16):
+            # as the processor has the bytes of an address in memory
+            address = socket.inet_ntoa(struct.pack("=I", int(destination, 16)))
+            networks.append("%s/%d" % (address, bin(int(mask, 16)).count("1")))
+    return networks
 
 
 def carrier_changes(netdev: Optional[str]) -> Optional[int]:

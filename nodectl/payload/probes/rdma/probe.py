@@ -1,4 +1,5 @@
-"""perftest's two ends on a host: `look` says what there is, `serve` and `measure` run a plan of tests together.
+"""perftest's two ends on a host: `look` says what there is, `serve` and `measure` run a plan of tests together, and
+`alone` runs one whose ends are both here.
 
 Who measures leads: for each test of the plan one end starts perftest's server and the other its client, as the plan
 says, and both ends' outputs are told by the one who measures.
@@ -13,7 +14,8 @@ from typing import Any, Dict, List, Optional, Sequence
 from ...common import program, sockets
 from ...common.events import say
 from . import ports, programs
-from .ends import ATTEMPTS, FINISH_S, LISTEN_S, Ends
+from .both import both_ends
+from .ends import ATTEMPTS, FINISH_S, LISTEN_S, Ends, has_failed
 
 CONNECT_S = 8.0
 IDLE_S = 20.0
@@ -122,11 +124,6 @@ class Leader:
         self.runs["server"] = self.ask(FINISH_S + 2 * programs.END_S + ANSWER_S, do="finish", test=number)["run"]
 
 
-def has_failed(run: Optional[Dict[str, Any]]) -> bool:
-    """It was not started, was ended, or ended with an error."""
-    return run is None or bool(run["status"]) or run["timed_out"]
-
-
 def measure(options: argparse.Namespace) -> None:
     """Lead the other end through the plan."""
     program.end_by_signals()
@@ -162,12 +159,20 @@ def lead(leader: Leader, plan: List[Dict[str, Any]], addresses: List[str]) -> No
             failed.add(test["group"])
 
 
+def alone(options: argparse.Namespace) -> None:
+    """Run a plan without another host."""
+    program.end_by_signals()
+    both_ends(json.loads(options.plan), options.repetitions)
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run `look`, `serve` or `measure`."""
-    parser, (looking, *ends) = program.commands(look, serve, measure)
+    """Run `look`, `alone`, `serve` or `measure`."""
+    parser, (looking, by_itself, *ends) = program.commands(look, alone, serve, measure)
     looking.add_argument("--programs", required=True, help="names with commas between them")
+    for each in (by_itself, *ends):
+        each.add_argument("--plan", required=True, help="the tests, as JSON")
+    by_itself.add_argument("--repetitions", type=int, default=1)
     program.add_addresses(ends)
     for end in ends:
-        end.add_argument("--plan", required=True, help="the tests, as JSON")
         end.add_argument("--fixed-port", type=int, default=0, help="where perftest listens on the client's host")
     return program.run(parser, argv, subprocess.SubprocessError)

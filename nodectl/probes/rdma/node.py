@@ -1,0 +1,222 @@
+"""Each host by itself: perftest between its NICs, each with the next one of its kind; one that has none with itself."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nodectl.common.natural import natural
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.status import Status
+from nodectl.probes.base import Note, ProbeResult, host_finding
+from nodectl.probes.events import failure, run_program
+from nodectl.probes.nominal import all_short
+from nodectl.probes.outliers import SlowOne, better
+from nodectl.probes.pace import Pace
+from nodectl.probes.rdma.argv import NAME, is_latency
+from nodectl.probes.rdma.look import Port, Site
+from nodectl.probes.rdma.options import RdmaOptions
+from nodectl.probes.rdma.plan import NIC_TO_NIC, USUAL, deadline_s, plan_alone, steps_of
+from nodectl.probes.rdma.ready import Nic
+from nodectl.probes.rdma.result import result_of
+from nodectl.probes.rdma.slow import decided, ends_of, slow_findings, slow_ones, undecided
+from nodectl.probes.rounds import Rounds, merged, ring
+from nodectl.probes.schedule import by_machine, turns
+from nodectl.transport.base import Transport
+
+# starting both programs of a test, and ending what does not end
+_START_S = 20.0
+# what says that nothing gets from one NIC to the other, and not that either is at fault
+_NO_WAY = frozenset({"link_cut", "timeout", "peer_lost", "bad_gid", "other"})
+_APART = "nothing to do where the NICs are on networks apart; else look at the switch's ports of both"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A host with the NICs that can be measured."""
+
+    site: Site
+    nics: tuple[Nic, ...]
+
+    @property
+    def host(self) -> Host:
+        """The host of the inventory."""
+        return self.site.endpoint.host
+
+    @property
+    def machine(self) -> str:
+        """The machine's id, that of the host where it is not known."""
+        return self.site.endpoint.machine or self.site.name
+
+    @property
+    def rounds(self) -> Rounds[Nic]:
+        """Each NIC with the next one of its kind, the last with the first; no NIC is in two pairs of a round."""
+        kinds: dict[Hashable, list[Nic]] = defaultdict(list)
+        for nic in sorted(self.nics, key=lambda nic: natural(nic.port.label)):
+            kinds[_kind(nic)].append(nic)
+        return merged(ring(own) if len(own) > 1 else loopbacks(own) for own in kinds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How hosts are measured: `cost_s` is what one takes with these operations."""
+
+    transport: Transport
+    operations: Sequence[str]
+    options: RdmaOptions
+    cost_s: Callable[[Sequence[str]], float]
+    has_time: Callable[[float], bool]
+    note: Note
+
+    @property
+    def judged(self) -> str | None:
+        """The operation by which NICs are compared: the first of throughput."""
+        return next((operation for operation in self.operations if not is_latency(operation)), None)
+
+    def measure(
+        self, nodes: Sequence[Node], operations: Sequence[str], rounds: Mapping[str, Rounds[Nic]]
+    ) -> ProbeResult:
+        """Hosts at the same time, those of one machine in turn; each runs its own rounds."""
+
+        def one(node: Node) -> ProbeResult:
+            return _measured(self.transport, node, rounds[node.site.name], operations, self.options)
+
+        in_turn = turns(nodes, self.options.forks)
+        pace = Pace(NAME, in_turn, self.note, in_turn * self.cost_s(operations))
+        return by_machine(self.transport, nodes, one, self.options.forks, pace)
+
+
+def run_nodes(course: Course, hosts: Sequence[Host], nodes: Sequence[Node]) -> ProbeResult:
+    """What each NIC carries, why it carries nothing, and which are slower than the others of all these hosts."""
+    first = course.measure(nodes, course.operations, {node.site.name: node.rounds for node in nodes})
+    result = _with_loopbacks(course, nodes, first)
+    if course.judged is None:
+        return result
+    result = _with_slow(course, hosts, nodes, result, course.judged)
+    own = [measurement for measurement in result.measurements if measurement.conditions["operation"] == course.judged]
+    return result + ProbeResult(findings=all_short(NAME, own))
+
+
+def _kind(nic: Nic) -> Hashable:
+    """NICs of the same kind reach each other: one link layer, rate and network."""
+    return nic.port.link_layer, nic.port.rate_gbit_s, _network(nic.port, nic.gid.ipv4 if nic.gid else None)
+
+
+def _network(port: Port, address: str | None) -> str:
+    """The subnet of InfiniBand; of RoCE the IPv4 network, the port itself where that is not known."""
+    if not port.is_ethernet:
+        return port.gids[0].gid[:19] if port.gids else ""
+    networks = [ipaddress.IPv4Network(text, strict=False) for text in port.networks]
+    own = [network for network in networks if address and ipaddress.IPv4Address(address) in network]
+    # two addresses, one at each end of a cable, have no room for another NIC of the host
+    return str(max(own, key=lambda network: network.prefixlen)) if own else port.label
+
+
+def loopbacks(nics: Sequence[Nic]) -> Rounds[Nic]:
+    """Every NIC with itself, all at the same time."""
+    return [[(nic, nic) for nic in nics]]
+
+
+def _measured(
+    transport: Transport, node: Node, rounds: Rounds[Nic], operations: Sequence[str], options: RdmaOptions
+) -> ProbeResult:
+    name, programs = node.site.name, node.site.programs
+    steps = steps_of(name, rounds, operations, options)
+    repetitions = options.repetitions or USUAL.repetitions
+    total_s = repetitions * sum(deadline_s(step[0].size) + _START_S for step in steps)
+    plan = json.dumps(plan_alone(steps, programs))
+    args = ["alone", "--plan", plan, "--repetitions", str(repetitions)]
+    done, events = run_program(transport, node.host, "probes.rdma.probe", args, timeout_s=total_s)
+    cases = [case for step in steps for case in step]
+    result = result_of(cases, events.of("run"), {name: programs})
+    if done.ok:
+        return result
+    unfinished = host_finding(NAME, name, Status.UNKNOWN, *failure(done, events))
+    return result + ProbeResult(findings=(unfinished,))
+
+
+def _with_loopbacks(course: Course, nodes: Sequence[Node], first: ProbeResult) -> ProbeResult:
+    """The result; NICs between which nothing passes are measured with themselves: is either at fault?"""
+    cut = {node.site.name: _without_way(node, first) for node in nodes}
+    apart = [node for node in nodes if cut[node.site.name]]
+    if not apart or not course.has_time(turns(apart, course.options.forks) * course.cost_s(course.operations)):
+        return first
+    course.note(f"rdma: nothing passes between NICs of {', '.join(node.site.name for node in apart)}: each with itself")
+    rounds = {
+        name: loopbacks(list({nic.port.label: nic for pair in pairs for nic in pair}.values()))
+        for name, pairs in cut.items()
+    }
+    again = course.measure(apart, course.operations, rounds)
+    findings = [_of_networks_apart(finding, cut, first, again) for finding in first.findings]
+    return ProbeResult(first.measurements, tuple(findings)) + again
+
+
+def _without_way(node: Node, result: ProbeResult) -> list[tuple[Nic, Nic]]:
+    """The pairs of NICs of which nothing was measured, for no reason that is one NIC's."""
+    name = node.site.name
+    own = [finding for finding in result.findings if finding.host == name]
+    if not own or any(finding.subject not in _NO_WAY for finding in own):
+        return []
+    passed = {ends_of(measurement) for measurement in result.measurements if measurement.hosts == (name,)}
+    pairs = [pair for pairs in node.rounds for pair in pairs if pair[0] is not pair[1]]
+    return [pair for pair in pairs if frozenset(nic.port.label for nic in pair) not in passed]
+
+
+def _of_networks_apart(
+    finding: Finding, cut: Mapping[str, Sequence[tuple[Nic, Nic]]], first: ProbeResult, again: ProbeResult
+) -> Finding:
+    """Where no NIC of any host reaches another one, and each is well by itself, they are on networks apart."""
+    if finding.subject not in _NO_WAY or not cut.get(finding.host):
+        return finding
+    well = all(other.host != finding.host for other in again.findings)
+    passed = any(measurement.conditions["way"] == NIC_TO_NIC for measurement in first.measurements)
+    if not well:
+        return finding
+    if not passed:
+        actual = f"{finding.actual}; each carries data to itself, and no NIC here reaches another one of its host"
+        return replace(finding, status=Status.WARNING, actual=actual, remedy=_APART)
+    alone = _alone(cut[finding.host], finding.host, first)
+    named = f"; of its host's NICs {', '.join(alone)} reaches no other" if alone else ""
+    return replace(finding, actual=f"{finding.actual}; each carries data to itself{named}")
+
+
+def _alone(pairs: Sequence[tuple[Nic, Nic]], host: str, result: ProbeResult) -> list[str]:
+    """The NICs of these pairs that no other pair shows to be well."""
+    reached = {
+        label for measurement in result.measurements if measurement.hosts == (host,) for label in ends_of(measurement)
+    }
+    return sorted({nic.port.label for pair in pairs for nic in pair} - reached, key=natural)
+
+
+def _with_slow(
+    course: Course, hosts: Sequence[Host], nodes: Sequence[Node], first: ProbeResult, judged: str
+) -> ProbeResult:
+    """The result, with what was better the second time, and a finding for each NIC that is slow even so."""
+
+    def found_in(result: ProbeResult) -> list[SlowOne]:
+        own = [measurement for measurement in result.measurements if measurement.conditions["operation"] == judged]
+        return slow_ones(own, hosts)
+
+    def measured(names: Sequence[str], rounds: Mapping[str, Rounds[Nic]]) -> ProbeResult:
+        own = [node for node in nodes if node.site.name in names]
+        if not own or not course.has_time(turns(own, course.options.forks) * course.cost_s((judged,))):
+            return ProbeResult()
+        course.note(f"rdma: once more on {', '.join(node.site.name for node in own)}")
+        return course.measure(own, (judged,), rounds)
+
+    suspects = [measurement.hosts[0] for measurement, _ in found_in(first)]
+    rounds = {node.site.name: node.rounds for node in nodes}
+    result = better(first, measured(suspects, rounds), "operation")
+    found = found_in(result)
+    unsure = undecided(found)
+    own = {
+        node.site.name: loopbacks([nic for nic in node.nics if (node.site.name, nic.port.label) in unsure])
+        for node in nodes
+    }
+    alone = measured([host for host, _ in unsure], own)
+    findings = slow_findings(decided(found, alone.measurements))
+    return result + alone + ProbeResult(findings=tuple(findings))

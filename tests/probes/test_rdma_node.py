@@ -1,0 +1,279 @@
+"""The rdma probe on each host by itself: which NICs are measured with which, what is told of them, and who is slow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from nodectl.history.identity import identity_of
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.floors import Reference, held_against
+from nodectl.probes.rdma.options import RdmaOptions
+from nodectl.probes.rdma.probe import run_rdma
+from nodectl.profiles.schema import Floor, Hardware
+from tests.probes.scripted import HOSTS, Answer, Fleet
+from tests.probes.scripted_rdma import port, rdma_fleet, told
+
+ONE = HOSTS[:1]
+Rate = Callable[[str, str, str], float]
+CUT = told("err.link-cut-midrun.client")
+
+
+def probe(fleet: Fleet, hosts: Sequence[Host] = ONE, **options: Any) -> ProbeResult:
+    given = RdmaOptions(**{"scope": "node", "repetitions": 1, "operations": ("write",), **options})
+    return run_rdma(fleet, hosts, given, lambda _: None)
+
+
+def with_nics(count: int, hosts: Sequence[Host] = ONE, **more: Any) -> dict[str, dict[str, Any]]:
+    return {host.name: {"ports": [port(host.name, f"mlx5_{n}", **more) for n in range(count)]} for host in hosts}
+
+
+def at(rate: float) -> dict[str, Any]:
+    """A test whose table says so; both ends ended well."""
+    client = told("ib_write_bw.json-gbits.client")
+    client["stdout"] = client["stdout"].replace("0.43               0.43", f"{rate}               {rate}")
+    return {"client": client, "server": {**client, "argv": client["argv"][:-1]}}
+
+
+def ends(test: Mapping[str, Any]) -> tuple[str, str]:
+    return test["client_port"][0], test["server_port"][0]
+
+
+def rated(rate: Rate) -> Callable[[int, Mapping[str, Any]], dict[str, Any]]:
+    """Each test is as quick as `rate` says of host, client's and server's device; 0 is a path that is cut."""
+
+    def test(_: int, test: Mapping[str, Any]) -> dict[str, Any]:
+        value = rate(test["host"], *ends(test))
+        return at(value) if value else {"client": CUT, "server": told("err.link-cut-midrun.server")}
+
+    return test
+
+
+def plans(fleet: Fleet) -> list[list[dict[str, Any]]]:
+    return [json.loads(args[args.index("--plan") + 1]) for _, _, args in fleet.asked if args[0] == "alone"]
+
+
+def steps(plan: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
+    found: dict[int, list[tuple[str, str]]] = {}
+    for test in plan:
+        found.setdefault(test["step"], []).append(ends(test))
+    return list(found.values())
+
+
+def everywhere(_: str, __: str, ___: str) -> float:
+    return 0.43
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
+def test_each_nic_with_the_next_one_and_none_in_two_tests_at_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    fleet = rdma_fleet(monkeypatch, rated(everywhere), with_nics(count))
+    found = probe(fleet, operations=("write", "write_lat", "read"))
+    assert found.findings == ()
+    (plan,) = plans(fleet)
+    for step in steps(plan):
+        used = [nic for pair in step for nic in set(pair)]
+        assert len(used) == len(set(used))
+    bandwidths = {ends(test) for test in plan if test["client"][0] == "ib_write_bw"}
+    ring = {(f"mlx5_{n}", f"mlx5_{(n + 1) % count}") for n in range(count)}
+    assert bandwidths == ring | {(b, a) for a, b in ring}
+    # latency is that of a round trip
+    assert len([test for test in plan if test["client"][0] == "ib_write_lat"]) == len(
+        {frozenset(pair) for pair in ring}
+    )
+
+
+NETWORKS = [["192.0.2.0/24"], ["192.0.2.0/24", "192.0.0.0/16"], ["192.0.2.1/32"], []]
+PREFIX = {"index": 0, "gid": "fe80:0000:0000:0001:0000:0000:0000:0001", "type": "IB/RoCE v1", "netdev": None}
+
+
+@pytest.mark.parametrize(
+    ("differing", "alone"),
+    [
+        ([{"networks": each} for each in NETWORKS], {"mlx5_2", "mlx5_3"}),
+        ([{"rate_gbit_s": each} for each in (400.0, 100.0, 400.0, 200.0)], {"mlx5_1", "mlx5_3"}),
+        ([{"link_layer": "InfiniBand", "gids": []}] * 3 + [{"link_layer": "InfiniBand", "gids": [PREFIX]}], {"mlx5_3"}),
+    ],
+    ids=["networks", "rates", "subnets"],
+)
+def test_a_nic_that_reaches_no_other_is_measured_with_itself(
+    monkeypatch: pytest.MonkeyPatch, differing: list[dict[str, Any]], alone: set[str]
+) -> None:
+    ports = [port("node01", f"mlx5_{n}", **more) for n, more in enumerate(differing)]
+    fleet = rdma_fleet(monkeypatch, rated(everywhere), {"node01": {"ports": ports}})
+    found = probe(fleet)
+    (plan,) = plans(fleet)
+    assert {a for a, b in map(ends, plan) if a == b} == alone
+    ways = {str(row.conditions["way"]): row for row in found.measurements}
+    assert set(ways) == {"loopback", "nic to nic"}
+    assert len(found.measurements) == len(plan)
+
+
+def test_a_reading_tells_its_way_and_no_other_is_its_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = probe(rdma_fleet(monkeypatch, rated(everywhere), with_nics(1)), repetitions=3).measurements
+    both = probe(rdma_fleet(monkeypatch, rated(everywhere), with_nics(2))).measurements
+    pair = run_rdma(
+        rdma_fleet(monkeypatch, lambda _, __: at(0.43)), HOSTS[:2],
+        RdmaOptions(repetitions=1, operations=("write",)), lambda _: None,
+    ).measurements  # fmt: skip
+    (loop,) = alone
+    assert (loop.hosts, loop.direction, loop.value, loop.unit) == (("node01",), "node01 mlx5_0/1", 0.43, "Gb/s")
+    expected = {
+        "way": "loopback",
+        "device": ["mlx5_0/1", "mlx5_0/1"],
+        "rail": "0",
+        "values": [0.43] * 3,
+        "client": "node01",
+    }
+    assert {name: loop.conditions[name] for name in expected} == expected
+    assert [(row.hosts, row.direction) for row in both] == [
+        (("node01",), "node01 mlx5_0/1 -> mlx5_1/1"), (("node01",), "node01 mlx5_1/1 -> mlx5_0/1"),
+    ]  # fmt: skip
+    assert "way" not in pair[0].conditions and "way" not in identity_of(pair[0]).subject
+    assert identity_of(loop).subject == "write, device mlx5_0/1, memory host, rail 0, way loopback"
+    assert len({identity_of(row).key for row in (*alone, *both, *pair)}) == 5
+
+
+def floor(value: float, **conditions: Any) -> Floor:
+    return Floor(
+        probe="rdma", conditions={"operation": "write", **conditions}, value=value, unit="Gb/s", source="a test"
+    )
+
+
+@pytest.mark.parametrize(("way", "expected"), [(None, 390.0), ("loopback", 300.0), ("nic to nic", None)])
+def test_a_floor_of_pairs_is_not_held_against_a_host_by_itself_nor_the_other_way(
+    way: str | None, expected: float | None
+) -> None:
+    hardware = Hardware(description="x", gpus=0, floors=(floor(390), floor(300, way="loopback")))
+    conditions = {"operation": "write", "memory": "host", **({"way": way} if way else {})}
+    hosts = ("n1",) if way else ("n1", "n2")
+    references = {name: Reference("x", hardware) for name in hosts}
+    held = held_against(ProbeResult((Measurement("rdma", hosts, 395.0, "Gb/s", conditions=conditions),)), references)
+    assert ([row.expected for row in held.measurements], held.findings) == ([expected], ())
+
+
+def slow_at(host: str, *devices: str, rate: float = 0.11) -> Rate:
+    return lambda own, *pair: rate if own == host and set(devices) & set(pair) else 0.43
+
+
+def named(found: ProbeResult) -> list[tuple[str, Status, str, str]]:
+    return [(each.host, each.status, each.subject, each.kind) for each in found.findings]
+
+
+def test_a_slow_nic_is_named_with_its_host_and_its_neighbours_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = rdma_fleet(monkeypatch, rated(slow_at("node02", "mlx5_2")), with_nics(4, HOSTS))
+    found = probe(fleet, HOSTS)
+    assert named(found) == [("node02", Status.FAILED, "write of mlx5_2/1", "host")]
+    assert "mlx5_2/1, nic to nic: 0.11 Gb/s" in found.findings[0].actual
+    # suspects are measured once more: on their host alone
+    again = [host for host, _, args in fleet.asked if args[0] == "alone"][len(HOSTS) :]
+    assert again == ["node02"]
+
+
+def test_the_nics_of_a_single_host_are_held_against_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(rdma_fleet(monkeypatch, rated(slow_at("node01", "mlx5_5", "mlx5_6")), with_nics(8)))
+    assert [each.subject for each in found.findings] == ["write of mlx5_5/1", "write of mlx5_6/1"]
+
+
+def test_one_direction_is_enough_to_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(rdma_fleet(monkeypatch, rated(lambda _, __, b: 0.11 if b == "mlx5_1" else 0.43), with_nics(4)))
+    assert [each.subject for each in found.findings] == ["write of mlx5_1/1"]
+
+
+def test_a_single_nic_is_held_against_those_of_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(rdma_fleet(monkeypatch, rated(slow_at("node03", "mlx5_0")), with_nics(1, HOSTS)), HOSTS)
+    assert named(found) == [("node03", Status.FAILED, "write of mlx5_0/1", "host")]
+
+
+@pytest.mark.parametrize(("alone", "subject"), [(0.12, "write of mlx5_1/1"), (0.43, "write of mlx5_0/1 or mlx5_1/1")])
+def test_of_two_that_have_only_each_other_loopback_decides(
+    monkeypatch: pytest.MonkeyPatch, alone: float, subject: str
+) -> None:
+    def rate(host: str, a: str, b: str) -> float:
+        if a == b:
+            return alone if a == "mlx5_1" else 0.43
+        return 0.11 if host == "node04" else 0.43
+
+    found = probe(rdma_fleet(monkeypatch, rated(rate), with_nics(2, HOSTS)), HOSTS)
+    assert named(found) == [("node04", Status.FAILED, subject, "host")]
+
+
+def test_what_was_slow_only_once_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def rate(host: str, a: str, b: str) -> float:
+        asked.append(host)
+        return 0.11 if host == "node02" and "mlx5_0" in (a, b) and asked.count(host) <= 8 else 0.43
+
+    found = probe(rdma_fleet(monkeypatch, rated(rate), with_nics(4, HOSTS)), HOSTS)
+    assert found.findings == () and {row.value for row in found.measurements} == {0.43}
+
+
+def test_where_no_nic_reaches_another_each_is_measured_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = rdma_fleet(monkeypatch, rated(lambda _, a, b: 0.43 if a == b else 0.0), with_nics(4))
+    found = probe(fleet)
+    assert {row.conditions["way"] for row in found.measurements} == {"loopback"} and len(found.measurements) == 4
+    assert {(each.subject, each.status) for each in found.findings} == {("link_cut", Status.WARNING)}
+    assert "no NIC here reaches another" in found.findings[0].actual
+
+
+def test_a_nic_that_is_cut_off_is_named_where_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rate(_: str, a: str, b: str) -> float:
+        return 0.0 if "mlx5_2" in (a, b) and a != b else 0.43
+
+    found = probe(rdma_fleet(monkeypatch, rated(rate), with_nics(4)))
+    assert [(each.subject, each.status, each.kind) for each in found.findings] == [
+        ("link_cut", Status.FAILED, "host")
+    ] * 2
+    assert all("NICs mlx5_2/1 reaches no other" in each.actual for each in found.findings)
+
+
+def test_a_nic_that_does_not_reach_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = probe(rdma_fleet(monkeypatch, rated(lambda *_: 0.0), with_nics(1)))
+    (finding,) = found.findings
+    assert (finding.subject, finding.kind, finding.hosts) == ("link_cut", "host", ("node01",))
+    assert "reset it" in finding.remedy and found.measurements == ()
+
+
+def test_a_reason_of_one_end_is_told_once_with_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def test(_: int, test: Mapping[str, Any]) -> dict[str, Any]:
+        if test["server_port"][0] == "mlx5_1":
+            return {"client": None, "server": told("err.port-busy.server")}
+        return at(0.43)
+
+    found = probe(rdma_fleet(monkeypatch, test, with_nics(4)))
+    (finding,) = found.findings
+    assert (finding.subject, finding.kind) == ("port_busy", "host") and finding.actual.startswith("mlx5_1/1, write")
+
+
+def test_a_host_that_goes_away_is_unknown_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = rdma_fleet(monkeypatch, rated(everywhere), with_nics(2, HOSTS))
+    answers = fleet.answers
+    fleet.answers = lambda host, module, args: (
+        Answer([], status=1, stderr="killed\n")
+        if host == "node02" and args[0] == "alone"
+        else answers(host, module, args)
+    )
+    found = probe(fleet, HOSTS)
+    assert [(each.status, each.hosts) for each in found.findings] == [(Status.UNKNOWN, ("node02",))]
+    assert {row.hosts for row in found.measurements} == {(name,) for name in ("node01", "node03", "node04")}
+
+
+def test_hosts_without_a_nic_are_told_as_between_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: dict[str, Any] = {"ports": [], "adapters": [], "programs": {}}
+    found = probe(rdma_fleet(monkeypatch, rated(everywhere), {"node01": nothing}))
+    assert [(each.subject, each.status) for each in found.findings] == [("no_device", Status.SKIPPED)]
+
+
+def test_a_budget_takes_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = rdma_fleet(monkeypatch, rated(everywhere), with_nics(2))
+    found = probe(fleet, repetitions=5, ends_at=monotonic() + 9.0)
+    (args,) = [args for _, _, args in fleet.asked if args[0] == "alone"]
+    assert int(args[args.index("--repetitions") + 1]) < 5
+    assert all("repetitions 5 ->" in str(row.conditions["trimmed"]) for row in found.measurements)
