@@ -63,6 +63,11 @@ def _with_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
+def note_cordoned(app: App) -> None:
+    """Say which of the hosts that are looked at are cordoned."""
+    _say("in the ledger", _held(app, app.hosts))
+
+
 def nothing_left(cordoned: Sequence[str]) -> UsageError:
     """The error where all hosts are cordoned."""
     first = cordoned[0]
@@ -120,7 +125,9 @@ def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
             already = ledger.cordoned(row.host for row in acceptance.hosts)
             for one in suggested(acceptance):
                 if cordon and one.host not in already:
-                    ledger.cordon(one.host, one.parts, one.reason, operator(), acceptance=acceptance.id)
+                    ledger.cordon(
+                        one.host, one.parts, one.reason, operator(), acceptance=acceptance.id, nature=acceptance.nature
+                    )
                     note(f"cordoned: {one.host}: {one.reason}")
                 elif one.host not in already:
                     note(f"to leave {one.host} out of all work: {one.command}")

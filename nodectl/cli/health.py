@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.cordoned import note_cordoned
 from nodectl.cli.options import OneOf, Seconds, profile_option
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
@@ -80,6 +81,8 @@ def health(
     node = _slurm_node(app) if drain else ""
     if rounds and watch is None:
         raise click.UsageError("--rounds goes with --watch")
+    if app.replay is None:
+        note_cordoned(app)
     app.reach()  # what follows, imports and profiles, takes as long as the logins
     from nodectl.profiles.host import check_names
 

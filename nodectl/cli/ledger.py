@@ -97,9 +97,9 @@ def cordon(app: App, host: str, reason: str, wanted: tuple[str, ...]) -> None:
     reason = _reason(reason, "--reason")
     who, events = operator(), []
     with app.ledger() as kept:
-        for name, parts in _parts_of(app, kept, host).items():
+        for name, (parts, nature) in _parts_of(app, kept, host).items():
             chosen = _chosen(name, parts, wanted) if wanted else parts
-            events.append(kept.cordon(name, chosen, reason, who, whole=not wanted))
+            events.append(kept.cordon(name, chosen, reason, who, whole=not wanted, nature=nature))
     lines = [f"{event.host}: cordoned: {named(kept.part for kept in event.parts) or 'its name'}" for event in events]
     app.show("ledger", {"events": [event_document(event) for event in events]}, "\n".join(lines))
 
@@ -179,10 +179,15 @@ def _chosen(host: str, parts: Sequence[Part], wanted: Sequence[str]) -> tuple[Pa
     return tuple(chosen)
 
 
-def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[Part, ...]]:
-    """The hosts with the parts that they have now, else those known; a host that has left the inventory, too."""
+def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[tuple[Part, ...], str]]:
+    """The hosts with the parts that they have now, else those known, and the nature of that.
+
+    A host that has left the inventory is known, too.
+    """
     from nodectl.facts.catalogue import commands_for, read_facts
+    from nodectl.facts.lab import Lab
     from nodectl.ledger.parts import facts_needed, parts_of, told_apart
+    from nodectl.ledger.store import LAB
     from nodectl.model.recording import Recording
 
     app.limit = pattern
@@ -191,11 +196,13 @@ def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[Part, 
     except InventoryError:
         if pattern not in kept.hosts():
             raise
-        return {pattern: kept.parts_in(pattern)}
-    facts, asked = facts_needed(), {}
+        return {pattern: _known(kept, pattern)}
+    asked, natures = {}, {}
     for host, answer in source.recordings(lambda host: commands_for(host, facts_needed())):
         if isinstance(answer, Recording):
-            asked[host.name] = parts_of(host.name, read_facts(answer, facts))
+            facts = read_facts(answer, facts_needed())
+            asked[host.name] = parts_of(host.name, facts)
+            natures[host.name] = LAB if isinstance(facts["lab"], Lab) else "recorded" if app.replay else "measured"
         else:
             note(f"{host.name} does not answer ({answer.error}): its parts are those that are known")
     apart, lines = told_apart(asked)
@@ -203,4 +210,11 @@ def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[Part, 
         note(line)
     for name, parts in apart.items():
         kept.saw(name, parts)
-    return {host.name: apart[host.name] if host.name in apart else kept.parts_in(host.name) for host in source.hosts}
+    names = [host.name for host in source.hosts]
+    return {name: (apart[name], natures[name]) if name in apart else _known(kept, name) for name in names}
+
+
+def _known(kept: Ledger, host: str) -> tuple[tuple[Part, ...], str]:
+    """The parts that are known, and of what nature the host was when it was last judged."""
+    judged = kept.acceptances(kept.fleet, host)
+    return kept.parts_in(host), judged[-1].nature if judged else ""

@@ -30,7 +30,7 @@ def _row(host: str, life: Sequence[Event], holds: Sequence[Hold]) -> tuple[str, 
     looked = _last_look(life)
     parts = named(kept.part for kept in looked.parts) if looked else "-"
     if not holds:
-        return (host, _IN_USE, "-", verdict, parts, "-")
+        return (host, _IN_USE, "-", verdict, parts, "")
     since = minute(min(hold.cordon.time for hold in holds))
     return (host, _CORDONED, since, verdict, parts, "; ".join(_why(hold) for hold in holds))
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import yaml
 
 from nodectl.errors import UsageError
-from nodectl.ledger.events import Hold
+from nodectl.ledger.events import Hold, minute
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LONGEST_REASON = 200
@@ -44,7 +44,7 @@ def _node(host: str) -> str:
 
 
 def _words(holds: Sequence[Hold]) -> str:
-    return " ".join("; ".join(hold.text.partition(" ")[2] for hold in holds).split())
+    return " ".join("; ".join(f"since {minute(hold.cordon.time)}: {hold.cordon.reason}" for hold in holds).split())
 
 
 def _reason(holds: Sequence[Hold]) -> str:

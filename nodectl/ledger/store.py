@@ -35,6 +35,8 @@ _OF_HOST = (
     " WHERE t.fleet = ? AND t.host = ? AND t.kind = 'seen')"
 )
 _OF_PART = "q.part = ? AND q.kind = ?"
+# how the nature of what was done in a lab begins
+LAB = "lab"
 # what is fine is not kept: that a step passed stands with its status
 _TOLD = (Status.FAILED, Status.WARNING, Status.UNKNOWN)
 
@@ -92,12 +94,17 @@ class Ledger(Database):
         *,
         whole: bool = True,
         acceptance: str = "",
+        nature: str = "",
         when: float | None = None,
     ) -> Event:
-        """Cordon a host with these parts, or (not `whole`) the parts alone; the acceptance that was the reason."""
+        """Cordon a host with these parts, or (not `whole`) the parts alone; the acceptance that was the reason.
+
+        What is of a lab by its `nature` holds in that lab alone: hosts of several labs answer from one recording.
+        """
         event = Event(
             *(0, _now(when), EventKind.CORDONED, self.fleet, host, who, reason, whole),
             acceptance=acceptance,
+            nature=nature,
             parts=tuple(KeptPart(part) for part in parts),
         )
         return self._keep(event)
@@ -115,7 +122,7 @@ class Ledger(Database):
         """Those of the fleet's hosts that are cordoned, by name or for a part that was last seen in them, with why."""
         wanted = dict.fromkeys(hosts)
         holds: dict[str, list[Hold]] = {}
-        for cordon in self.open_cordons():
+        for cordon in self._open_here():
             here = {cordon.host} & wanted.keys() if cordon.whole and cordon.fleet == self.fleet else set()
             parts: dict[str, list[Part]] = {host: [] for host in here}
             for kept in cordon.parts:
@@ -134,7 +141,7 @@ class Ledger(Database):
         for part in now.values():
             by_host.setdefault(part.host, []).append(part)
         found = []
-        for cordon in self.open_cordons():
+        for cordon in self._open_here():
             for kept in cordon.parts:
                 there = now.get(_key(kept.part))
                 if there is None or (cordon.fleet, cordon.host) == (self.fleet, there.host):
@@ -154,6 +161,12 @@ class Ledger(Database):
                 returned.setdefault(event.cordon, []).append(event)
         left = [_left_of(cordon, returned.get(cordon.id, ())) for cordon in cordons]
         return tuple(cordon for cordon in left if cordon.whole or cordon.parts)
+
+    def _open_here(self) -> tuple[Event, ...]:
+        """Those that may hold in this fleet."""
+        return tuple(
+            cordon for cordon in self.open_cordons() if cordon.fleet == self.fleet or not cordon.nature.startswith(LAB)
+        )
 
     def known_parts(self, host: str | None = None) -> dict[Key, Place]:
         """Where each part was last seen in the fleet, of one host where one is named; those that are gone, too."""

@@ -37,5 +37,6 @@ def _reason(row: HostAcceptance) -> str:
     if not failed:
         return f"failed: {', '.join(name for name, status in row.steps.items() if status is Status.FAILED)}"
     finding, more = failed[0].finding, len(failed) - 1
-    words = " ".join(f"{finding.check} {finding.subject}: {finding.actual}".split())
+    name = f"{finding.check} {finding.subject}".strip()
+    words = " ".join(f"{name}: {finding.actual}".split())
     return clipped(words, _LONGEST_REASON) + (f" (and {more} more)" if more else "")

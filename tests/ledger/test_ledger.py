@@ -184,6 +184,15 @@ def test_names_belong_to_their_fleet_and_parts_to_none(ledger: Ledger, tmp_path:
         assert list(other.cordoned(["gpu1"])) == ["gpu1"]
 
 
+def test_what_is_of_a_lab_stays_there(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.cordon("node02", NODE02, "a fault", "me@here", nature="lab; hardware recorded: dgx-a100")
+    assert list(ledger.cordoned(["node02"])) == ["node02"]
+    with Ledger(tmp_path / FILE, "other lab") as other:
+        assert other.recognised(NODE02) == ()
+        other.saw("node02", NODE02)
+        assert other.cordoned(["node02"]) == {}
+
+
 @pytest.mark.parametrize(
     ("began", "steps", "missing"),
     [

@@ -1,0 +1,59 @@
+"""A fault, its verdict, the cordon, the repair and the way back, on two lab hosts that are dressed in a recording."""
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import Cli
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("lab_machine")]
+_NAME = f"ledger-{os.getpid()}"
+
+
+@pytest.fixture
+def nodectl(cli_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """With a ledger of its own: cordons of another test's hosts are none of ours."""
+    return Cli({**cli_env, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))})
+
+
+@pytest.fixture
+def inventory(nodectl: Cli) -> Iterator[str]:
+    try:
+        yield nodectl("lab", "up", "-n", "2", "--name", _NAME, "--as", "dgx-a100").stdout.strip()
+    finally:
+        nodectl("lab", "down", "--name", _NAME)
+
+
+def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str) -> None:
+    fleet = ("-i", inventory)
+    # no torch there: it cannot tell of them, and knows their parts
+    nodectl(*fleet, "accept", "--level", "quick", check=False, timeout=200)
+    nodectl("lab", "fault", "gpu-lost", "node02", "--name", _NAME)
+    done = nodectl(*fleet, "accept", "--level", "quick", "--cordon", check=False, timeout=200)
+    assert done.returncode == 1 and "cordoned: node02: gpus: 7; lost: 0000:4E:00.0" in done.stderr
+
+    (lost,) = [
+        row for row in parts(nodectl, fleet) if row["place"] == "GPU 3 at 0000:4e:00.0" and row["host"] == "node02"
+    ]
+    life = json.loads(nodectl(*fleet, "--output", "json", "ledger", "show", lost["id"]).stdout)["events"]
+    assert [event["kind"] for event in life] == ["seen", "seen"]
+    assert [found["check"] for found in life[1]["parts"][0]["findings"]] == ["gpu_lost"]
+
+    plan = nodectl(*fleet, "accept", "--dry-run", check=False)
+    assert plan.returncode == 0 and "left out: node02 is cordoned since" in plan.stderr
+    looked = nodectl(*fleet, "health", check=False)
+    assert "in the ledger: node02 is cordoned since" in looked.stderr
+    nodectl("lab", "heal", "node02", "--name", _NAME)
+    early = nodectl(*fleet, "ledger", "return", "node02", check=False)
+    assert early.returncode == 1 and "no acceptance of it since" in early.stderr
+    again = nodectl(*fleet, "-l", "node02", "accept", "--level", "quick", "--include-cordoned", timeout=200)
+    assert "taken in all the same: node02 is cordoned since" in again.stderr
+    nodectl(*fleet, "ledger", "return", "node02")
+    assert "left out" not in nodectl(*fleet, "accept", "--dry-run").stderr.split("the hardware")[0]
+
+
+def parts(nodectl: Cli, fleet: tuple[str, ...]) -> list[dict[str, str]]:
+    listed: list[dict[str, str]] = json.loads(nodectl(*fleet, "--output", "json", "ledger", "list").stdout)["parts"]
+    return listed
