@@ -69,7 +69,8 @@ def _heading(app: App) -> str:
     if app.replay is not None and not app.inventory_sources:
         return f"Fleet report: {app.source.recorded}"
     try:
-        return f"Fleet report: {', '.join(Path(source).name for source in app.inventory.sources)}"
+        sources = (Path(source).resolve() for source in app.inventory.sources)
+        return f"Fleet report: {', '.join(f'{source.parent.name}/{source.name}' for source in sources)}"
     except InventoryError:
         return "Fleet report"
 

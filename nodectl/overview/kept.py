@@ -33,7 +33,7 @@ def latest_runs(history: History, nature: Nature) -> tuple[Measured, ...]:
             continue
         seen |= new
         kept = tuple(past.measurement for past in history.past(sorted(new), run=run))
-        measured.append(Measured(kept, (), Origin(nature, f"history, run {run} of {iso(when)}"), iso(when)))
+        measured.append(Measured(kept, None, Origin(nature, f"history, run {run} of {iso(when)}")))
     return tuple(measured)
 
 

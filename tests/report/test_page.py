@@ -17,10 +17,10 @@ import pytest
 
 from nodectl.model.acceptance import Acceptance
 from nodectl.report.page.blocks import Nature, Origin
-from nodectl.report.page.content import Content
+from nodectl.report.page.content import Content, Measured
 from nodectl.report.page.escape import escaped, script_json, visible
 from nodectl.report.page.page import report_html
-from tests.report_content import HOSTILE, acceptance, content, names
+from tests.report_content import HOSTILE, acceptance, content, kind_of, names
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = (1, 8, 1000)
@@ -155,6 +155,20 @@ def test_the_blamed_are_marked_in_the_heat_map() -> None:
     heat = next(one for one in parsed(8).data.values() if isinstance(one, dict) and one.get("kind") == "heat")
     assert heat["blamed"] and all(2 in pair for pair in heat["blamed"])
     assert len(heat["cells"]) == 8 * 7 and len(heat["blamed"]) == 14
+
+
+def test_who_is_blamed_is_said_only_where_it_is_known() -> None:
+    whole = content(8)
+    for findings, words in (((), "nobody is blamed"), (None, "who is to blame is not kept")):
+        text = read(report_html(replace(whole, measured=(replace(whole.measured[0], findings=findings),)))).text
+        assert words in text
+
+
+def test_what_an_acceptance_measured_is_told_once_though_the_history_has_it_too() -> None:
+    one = acceptance(names(8))
+    kept = Measured(tuple(taken.measurement for taken in one.taken), None, Origin(Nature.LAB, "history"))
+    page = report_html(Content("Fleet", "now", "1", kind_of, acceptances=(one,), measured=(kept,)))
+    assert page.count("Figures of the fleet") == 1
 
 
 def test_a_thousand_hosts_are_folded_and_each_is_found() -> None:

@@ -43,6 +43,7 @@ def written(folder: Path, count: int) -> Path:
 
 def hold(opened: Opened, path: Path) -> None:
     """What is true of every page, whatever its size and its reader's screen."""
+    opened.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     shapes = opened.page.evaluate(_ALL_CHARTS)
     assert shapes and all(number > 5 for number in shapes)
     assert opened.page.evaluate(_TOO_WIDE) <= 0

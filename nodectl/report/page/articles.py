@@ -10,7 +10,7 @@ from typing import Any
 
 from nodectl.common.units import digits
 from nodectl.model.status import Status
-from nodectl.report.page.blocks import Cell, Mark, Number, Section, Table
+from nodectl.report.page.blocks import Block, Cell, Mark, Number, Section, Table, Text
 from nodectl.report.page.content import Benched
 
 _COLUMNS = ("Measured", "What", "Here", "Unit", "The article", "Its unit", "Its row", "Comparable", "Because")
@@ -24,8 +24,14 @@ _DEEPEST = 8
 def articles_section(benched: Sequence[Benched]) -> Section:
     """A table for each document."""
     missing = "No table of the articles is given: `nodectl --output json bench …` into files, and `--from FILE`."
-    tables = (Table(f"{one.name}, beside the article", _COLUMNS, list(_rows(one)), one.origin) for one in benched)
-    return Section("articles", "Beside the articles", tuple(tables), missing)
+    return Section("articles", "Beside the articles", tuple(map(_table, benched)), missing)
+
+
+def _table(one: Benched) -> Block:
+    rows = list(_rows(one))
+    if not rows:
+        return Text(f"{one.name} ({one.origin.source}) holds no figure beside one of an article.")
+    return Table(f"{one.name}, beside the article", _COLUMNS, rows, one.origin)
 
 
 def _rows(one: Benched) -> Iterator[tuple[Cell, ...]]:

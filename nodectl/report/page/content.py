@@ -38,12 +38,11 @@ class Wired:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The measurements of one run, and what was found in them; `when` is text, empty where it is not known."""
+    """The measurements of one run, and what was found in them; None where that is not known any more."""
 
     measurements: tuple[Measurement, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] | None
     origin: Origin
-    when: str = ""
 
 
 @dataclass(frozen=True, slots=True)

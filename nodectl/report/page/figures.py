@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from statistics import median
 
@@ -39,15 +40,25 @@ def figures_section(acceptances: Sequence[Acceptance], measured: Sequence[Measur
     if latest is not None and latest.taken:
         taken = tuple(one.measurement for one in latest.taken)
         measured = (Measured(taken, tuple(one.finding for one in latest.seen), origin_of(latest)), *measured)
+    told: set[object] = set()
+    measured = [new for one in measured if (new := _not_in(one, told)).measurements]
     missing = "Nothing was measured: `nodectl probe`, or `nodectl accept`."
-    blocks = chain.from_iterable(_blocks(one, kind_of) for one in measured if one.measurements)
+    blocks = chain.from_iterable(_blocks(one, kind_of) for one in measured)
     return Section("measured", "Measurements", tuple(blocks), missing)
+
+
+def _not_in(one: Measured, told: set[object]) -> Measured:
+    """Without what is `told` already, to which it is added: what an acceptance measured, the history has, too."""
+    keys = {id(each): (each.probe, each.hosts, each.direction, each.unit, each.value) for each in one.measurements}
+    new = tuple(each for each in one.measurements if keys[id(each)] not in told)
+    told.update(keys.values())
+    return replace(one, measurements=new)
 
 
 def _blocks(one: Measured, kind_of: KindOf) -> Iterator[Block]:
     series = fleet_series(one.measurements, kind_of)
     yield _summary(_without_curves(series), one)
-    blamed = [finding for finding in one.findings if finding.status in _BLAMED and finding.kind]
+    blamed = [finding for finding in one.findings or () if finding.status in _BLAMED and finding.kind]
     if blamed:
         yield _blame(blamed, one)
     # the larger the message, the nearer to what a link can carry: one picture a thing measured
@@ -155,11 +166,13 @@ def _heat(one: Series, blamed: Sequence[Finding], measured: Measured) -> Chart:
         for member in worst
     ]
     caption = f"Pairs, {', '.join(filter(None, [one.probe, one.what]))}: from row to column, in {one.unit.name}"
-    told = f"blamed: {few([_who(finding) for finding in guilty])}" if guilty else "nobody is blamed"
+    told = f"blamed: {few([_who(finding) for finding in guilty])}" if guilty else "who is to blame is not kept"
+    if measured.findings is not None and not guilty:
+        told = "nobody is blamed"
     low, high = one.unit.short(min(member.value for member in latest)), one.unit.short(max(m.value for m in latest))
     summary = f"Heat map of {len(latest):,} pairs of {len(hosts)} hosts, {low} to {high}; {told}."
     data = {"rows": hosts, "columns": hosts, "cells": cells, "unit": one.unit.name, "blamed": marked}
-    table = Table("Pairs, the worst first", ("From", "To", "Value", "Off the median", ""), rows, measured.origin)
+    table = Table("Pairs, the worst first", ("From", "To", "Value", "Off the median", "Blame"), rows, measured.origin)
     picture = {**data, "lower": one.lower_is_better is True}
     return Chart(ChartKind.HEAT, f"{caption}; {told}", summary, picture, table, measured.origin)
 

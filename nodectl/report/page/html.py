@@ -211,7 +211,7 @@ def _caption(text: str, origin: Origin | None) -> str:
 
 
 def _with_code(text: str) -> str:
-    """What stands between backticks as code; of texts of ours, hosts' own stay what they are."""
+    """What stands between backticks as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(text))
 
 
@@ -240,8 +240,8 @@ def _cell(cell: Cell) -> str:
         return f'<td class="number">{escaped(cell.text)}</td>'
     # a long text is as wide as it needs, and no wider than its box; a short one stays on one line
     if len(cell) <= _SHORT:
-        return f"<td>{escaped(cell)}</td>"
-    return f"<td><div>{escaped(cell).replace(',', ',<wbr>')}</div></td>"
+        return f"<td>{_with_code(cell)}</td>"
+    return f"<td><div>{_with_code(cell).replace(',', ',<wbr>')}</div></td>"
 
 
 def _cell_data(cell: Cell) -> object:
