@@ -32,6 +32,11 @@ def start_of(pid: int) -> str:
         return ""
 
 
+def controller(pid: int) -> dict[str, Any]:
+    """By what `has_ended` knows a process of this machine."""
+    return {"host": socket.gethostname(), "pid": pid, "start": start_of(pid)}
+
+
 def has_ended(controller: Mapping[str, Any]) -> bool:
     """The run of these `host`, `pid` and `start` was started on this machine, and its process is no more."""
     try:

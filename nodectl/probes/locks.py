@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import resource
 import secrets
 import time
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from nodectl.common.operator import operator
-from nodectl.common.started import has_ended
+from nodectl.common.started import controller, has_ended
 from nodectl.facts import gpus, slurm
 from nodectl.facts.base import read_fact
 from nodectl.facts.gpus import Gpus
@@ -81,6 +83,7 @@ def held(
     """
     _room_for(len(hosts))
     args = ["--token", secrets.token_hex(8), "--operator", operator(), "--what", purpose, *["--changes"] * changes]
+    args += ["--controller", json.dumps(controller(os.getpid()))]
     holders: list[Background] = []
 
     def take(host: Host) -> list[Finding]:
@@ -113,14 +116,17 @@ class _Taker:
         return holder
 
     def refusal(self) -> list[Finding]:
-        """Why the host is not ours, waited for; a play that has ended on this machine is relieved."""
+        """Why the host is not ours, waited for; a run that has ended on this machine is relieved.
+
+        A host whose link was cut keeps the lock of one that is long gone, until its sshd notices.
+        """
         if self.last.events.wait("held", _HOLD_S):
             return []
         for busy in self.last.events.of("busy"):
-            play = busy.get("play") or {}
-            if play.get("token") and has_ended(play.get("controller") or {}):
+            run = busy.get("run") or {}
+            if run.get("token") and has_ended(run.get("controller") or {}):
                 self.holders.remove(self.last)
-                self.last = self._begin("--stale", play["token"])
+                self.last = self._begin("--stale", run["token"])
                 return [] if self.last.events.wait("held", _HOLD_S) else _not_held(self.last)
         return _not_held(self.last)
 

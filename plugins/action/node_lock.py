@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +26,7 @@ def this_run() -> dict[str, Any]:
         from nodectl.common import started
     except ImportError:
         return {}
-    return {"host": socket.gethostname(), "pid": pid, "start": started.start_of(pid)}
+    return started.controller(pid)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types

@@ -134,6 +134,27 @@ def test_a_machines_lock_goes_with_its_holder_too(tmp_path: Path) -> None:
             assert told["event"] == "held", "what the dead holder left in the file is stale"
 
 
+def test_who_is_relieved_goes_and_lets_the_next_one_in(tmp_path: Path) -> None:
+    controller = '--controller={"host": "laptop", "pid": 7, "start": "1"}'
+    with of_login(tmp_path / "m", "ada", "--changes", controller) as (first, _):
+        with of_login(tmp_path / "m", "ada2", "--changes") as (_, told):
+            assert told["run"] == {"token": "ada", "controller": {"host": "laptop", "pid": 7, "start": "1"}}
+        assert first.poll() is None
+        # of another login, and so by the machine's lock alone
+        with of_login(tmp_path / "m", "bob", "--changes", "--stale=ada") as (_, told):
+            assert told["event"] == "held"
+        assert first.wait(10) == 0
+
+
+def test_what_cannot_be_written_is_no_relief(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.write_text("")
+    with path.open("r+") as file:
+        assert not locks.is_relieved(file.fileno(), "one")
+        path.write_text("{}")
+        assert locks.is_relieved(file.fileno(), "one")
+
+
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "victim").write_text("as it was")

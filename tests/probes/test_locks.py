@@ -94,10 +94,10 @@ ENDED = 2**22 + 1  # no process has such a number
         ({}, False),
     ],
 )
-def test_a_play_that_was_killed_on_this_machine_is_relieved(
+def test_a_run_that_was_killed_on_this_machine_is_relieved(
     monkeypatch: pytest.MonkeyPatch, controller: dict[str, Any], relieved: bool
 ) -> None:
-    busy = {**BUSY, "play": {"token": "run-1", "controller": controller}}
+    busy = {**BUSY, "run": {"token": "run-1", "controller": controller}}
 
     def answers(host: str, _: str, args: Sequence[str]) -> Answer:
         free = host == "node01" or list(args[-2:]) == ["--stale", "run-1"]

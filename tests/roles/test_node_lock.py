@@ -138,7 +138,7 @@ def test_nodectl_relieves_a_play_that_has_ended(folder: Path, monkeypatch: pytes
     assert "it is ours" in play(folder, "one")
     holder = holder_for_nodectl(folder, monkeypatch)
     assert holder is not None
-    told = locks.words_of(holder)["play"]
+    told = locks.words_of(holder)["run"]
     assert has_ended(told["controller"])
     file = locks.open_machine_lock()
     assert file is not None

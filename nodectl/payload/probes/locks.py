@@ -102,6 +102,14 @@ def take(file: int, token: str, mode: int = fcntl.LOCK_EX, stale: str = "") -> O
         time.sleep(POLL_S)
 
 
+def is_relieved(file: int, token: str) -> bool:
+    """Whether another nodectl knows that the run which this process keeps the lock for is no more."""
+    try:
+        return os.fstat(file).st_size > 0 and holder_of(file).get("token") != token
+    except OSError:
+        return False
+
+
 def write_holder(file: int, holder: Dict[str, Any]) -> None:
     """On a full disk the lock holds without it."""
     try:
@@ -126,12 +134,12 @@ def running_jobs() -> List[Dict[str, str]]:
 
 
 def words_of(holder: Dict[str, Any]) -> Dict[str, Any]:
-    """What is told of a holder; of a play also what its own controller knows it by."""
+    """What is told of a holder, and what its own controller knows its run by."""
     since, controller = holder.get("since"), holder.get("controller")
     words: Dict[str, Any] = {name: str(holder.get(name) or "") for name in ("operator", "what")}
     words["since"] = since if isinstance(since, (int, float)) else None
     if isinstance(controller, dict):
-        words["play"] = {"token": str(holder.get("token") or ""), "controller": controller}
+        words["run"] = {"token": str(holder.get("token") or ""), "controller": controller}
     return words
 
 
@@ -141,11 +149,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--operator", required=True)
     parser.add_argument("--what", required=True)
     parser.add_argument("--changes", action="store_true", help="the host is changed: nobody else, of any login")
-    parser.add_argument("--stale", default="", help="the token of a play that has ended without letting go")
+    parser.add_argument("--stale", default="", help="the token of a run that has ended without letting go")
+    parser.add_argument("--controller", type=json.loads, default={}, help="what its own machine knows this run by")
     options = parser.parse_args(argv)
     try:
         file, common = open_lock(), open_machine_lock()
-        holder = take(file, options.token)
+        holder = take(file, options.token, stale=options.stale)
         if holder is None and common is not None:
             mode = fcntl.LOCK_EX if options.changes else fcntl.LOCK_SH
             holder = take(common, options.token, mode, options.stale)
@@ -156,11 +165,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         say(event="busy", jobs=running_jobs(), **words_of(holder))
         return 1
     mine = {"token": options.token, "operator": options.operator, "what": options.what, "since": time.time()}
+    mine["controller"] = options.controller
     write_holder(file, mine)
     if common is not None:
         write_holder(common, mine)
     say(event="held", pid=os.getpid(), jobs=running_jobs())
     while True:
         time.sleep(BEAT_S)
+        alone = [common] if common is not None and options.changes else []
+        if any(is_relieved(each, options.token) for each in (file, *alone)):
+            return 0
         # so that a host that is cut off is missed soon
         say(event="beat")
