@@ -175,7 +175,7 @@ def _lines(acceptance: Acceptance) -> Iterator[str]:
         hosts = counted(len(step.hosts), "host")
         how = f"{hosts}, {time_text(step.took_s)}" if step.state is StepState.DONE and step.took_s is not None else ""
         yield f"  {step.name}: {step.about}: {how or f'{step.state}: {step.why}'.rstrip(': ')}"
-    for host in acceptance.hosts:
+    for host in sorted(acceptance.hosts, key=lambda host: host.verdict.status.rank):
         yield ""
         yield from _host_lines(host)
     yield ""
