@@ -96,7 +96,9 @@ class Course:
             result = self._result(kind, names, ends_at)
         took_s = time.monotonic() - began
         done = replace(step, hosts=tuple(names), state=StepState.DONE, took_s=round(took_s, 1))
-        seen = [Seen(step.name, finding) for finding in result.findings]
+        # a host that is lost is said by each run of probes anew
+        own = {*names, ""}
+        seen = [Seen(step.name, finding) for finding in result.findings if own & {finding.host, *finding.hosts}]
         self._add(done, seen, [Taken(step.name, measurement) for measurement in result.measurements])
         gone = leaving(done, result.findings, self._lost(result.findings))
         for name in sorted(gone):

@@ -108,8 +108,10 @@ def test_who_fails_a_step_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_lost_host_cannot_be_told_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
         if probe != "gemm":
-            return _well(probe, names, options)
+            again = [found("node04", Status.UNKNOWN, subject="lost")] if fleet.watched.lost else []
+            return ProbeResult(_well(probe, names, options).measurements, tuple(again))
         fleet.watched.lost["node04"] = Loss("it stopped answering")
+        assert "node04" in names
         return ProbeResult(findings=(found("node04", Status.UNKNOWN, subject="lost"),))
 
     fleet = _Fleet(monkeypatch, cut)
@@ -117,6 +119,8 @@ def test_a_lost_host_cannot_be_told_and_the_rest_goes_on(monkeypatch: pytest.Mon
     assert [name for name, verdict in _verdicts(told).items() if verdict is not NodeVerdict.ACCEPTED] == ["node04"]
     assert _verdicts(told)["node04"] is NodeVerdict.UNTOLD
     assert "node04" not in dict(fleet.asked)["tcp"]
+    # said once, though each run of probes says it anew
+    assert [seen.step for seen in told.seen if seen.finding.subject == "lost"] == ["gemm"]
 
 
 def test_a_host_without_others_to_measure_it_with_has_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
