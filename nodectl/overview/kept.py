@@ -65,7 +65,7 @@ def past(history: History, nature: Nature) -> Past:
     known = seen.series - seen.short
     enough = f"{known} of them with the {MIN_POINTS} values that drift is told by"
     told = f"{counted(seen.runs, 'run')}, {seen.series} series, {enough}"
-    return Past((*trends, *_medians(points)), told, Origin(nature, "history"))
+    return Past((*trends, *_medians(points)), told, Origin(nature, "history"), known)
 
 
 def _medians(points: Sequence[Point]) -> Iterator[Trend]:

@@ -74,8 +74,11 @@ def _figures(article: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _name(owner: Mapping[str, Any]) -> str:
     conditions = owner.get("conditions")
     known = {**conditions, **owner} if isinstance(conditions, dict) else owner
-    words = [str(known[name]) for name in _NAMES if isinstance(known.get(name), str | int | float)]
-    return ", ".join(dict.fromkeys(filter(None, words)))
+    words = [value for name in _NAMES if isinstance(value := known.get(name), str)]
+    numbers = [
+        f"{name.replace('_', ' ')} {value}" for name in _NAMES if isinstance(value := known.get(name), int | float)
+    ]
+    return ", ".join(dict.fromkeys(filter(None, [*words, *numbers])))
 
 
 def _here(owner: Mapping[str, Any], column: str) -> tuple[Cell, Cell]:

@@ -85,11 +85,15 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a history holds: `trends` of single things that drift, and of fleets' medians; `looked` says what it saw."""
+    """What a history holds: `trends` of single things that drift, and of fleets' medians; `looked` says what it saw.
+
+    `judged` is how many series had values enough to tell drift by.
+    """
 
     trends: tuple[Trend, ...]
     looked: str
     origin: Origin
+    judged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,8 @@ def _looked(found: Sequence[Found]) -> _Fleet:
     for name, findings in by_host.items():
         status = worst(finding.status for finding in findings)
         told = tuple((_HEALTH, finding) for finding in findings if finding.status not in _FINE)
-        hosts.append(_Host(name, node_verdict([status]), {_HEALTH: status}, "", told))
-    return _Fleet(tuple(sorted(hosts, key=_gravity)), (_HEALTH,), found[-1].origin)
+        hosts.append(_Host(name, node_verdict([status]), {}, "", told))
+    return _Fleet(tuple(sorted(hosts, key=_gravity)), (), found[0].origin)
 
 
 def _gravity(host: _Host) -> tuple[int, object]:

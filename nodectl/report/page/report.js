@@ -148,6 +148,10 @@
     // data: rows, columns (names), cells of [row, column, value], unit, lower (less is better), blamed of [row, column]
     heat: (chart, width) => {
       const values = chart.cells.map((one) => one[2]);
+      const middle = [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)];
+      // what scatters a little around its median is not to look like a fault
+      const low = chart.lower ? Math.min(...values) : Math.min(...values, 0.6 * middle);
+      const high = chart.lower ? Math.max(...values, 1.6 * middle) : Math.max(...values);
       const side = Math.max(14, Math.min(46, (width - 190) / chart.columns.length));
       const marked = new Set(chart.blamed.map(([one, other]) => `${one} ${other}`));
       // all of them light, or all dark: the figures in the cells are read on each
@@ -160,8 +164,8 @@
         tooltip: { ...base().tooltip, formatter: (at) => `${chart.rows[at.value[1]]} → ${chart.columns[at.value[0]]}\n${three(at.value[2])} ${chart.unit}${marked.has(`${at.value[1]} ${at.value[0]}`) ? "\n✕ blamed" : ""}` },
         xAxis: axis({ type: "category", data: chart.columns, position: "bottom", splitLine: { show: false }, axisLabel: { ...names, rotate: 60, interval: chart.columns.length > 48 ? "auto" : 0 } }),
         yAxis: axis({ type: "category", data: chart.rows, inverse: true, splitLine: { show: false }, axisLabel: { ...names, interval: chart.rows.length > 48 ? "auto" : 0 } }),
-        visualMap: { min: Math.min(...values), max: Math.max(...values), calculable: false, orient: "horizontal", left: 0, bottom: 0, precision: 2,
-          itemHeight: 120, text: [`${three(Math.max(...values))} ${chart.unit}`, three(Math.min(...values))],
+        visualMap: { min: low, max: high, calculable: false, orient: "horizontal", left: 0, bottom: 0, precision: 2,
+          itemHeight: 120, text: [`${three(high)} ${chart.unit}`, three(low)],
           textStyle: { color: css("--ink") }, inRange: { color: chart.lower ? [good, mean, bad] : [bad, mean, good] } },
         series: [{ type: "heatmap", data: chart.cells.map(([line, column, value]) => ({
           value: [column, line, value],

@@ -30,7 +30,7 @@ def _blocks(past: Past) -> Iterator[Block]:
             past.origin,
         )
     else:
-        yield Text("Nothing drifts for the worse.")
+        yield Text("Nothing drifts for the worse." if past.judged else "That is too little to tell drift by.")
     for trend in (*drifting[:_MOST_DRIFTING], *others):
         yield _chart(trend, past)
 
