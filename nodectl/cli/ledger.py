@@ -52,7 +52,7 @@ def list_(app: App, with_parts: bool, export: str | None) -> None:
     rows = list_rows(lives, holds)
     text = fitted([("HOST", "STATE", "SINCE", "LAST VERDICT", "PARTS", "WHY"), *rows], terminal_width()) if rows else ""
     if with_parts and places:
-        table = aligned([("PART", "KIND", "MODEL", "WHERE", "SEEN"), *part_rows(places, elsewhere)])
+        table = aligned([("PART", "STATE", "KIND", "MODEL", "WHERE", "SEEN"), *part_rows(places, elsewhere)])
         text = f"{text}\n\n{table}"
     app.show("ledger", list_document(lives, holds, places, elsewhere), text or _NOTHING)
 
@@ -184,13 +184,14 @@ def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[tuple[
 
     A host that has left the inventory is known, too.
     """
+    from nodectl.common.nodeset import unfolded
     from nodectl.facts.catalogue import commands_for, read_facts
     from nodectl.facts.lab import Lab
     from nodectl.ledger.parts import facts_needed, parts_of, told_apart
     from nodectl.ledger.store import LAB
     from nodectl.model.recording import Recording
 
-    app.limit = pattern
+    app.limit = unfolded(pattern)
     try:
         source = app.source
     except InventoryError:

@@ -45,11 +45,12 @@ def _why(hold: Hold) -> str:
 
 
 def part_rows(places: Mapping[Key, Place], cordons: Sequence[Event]) -> list[tuple[str, ...]]:
-    """Identity, kind, model, where it was last seen, when."""
+    """Identity, state, kind, model, where it was last seen, when."""
     held = {(kept.part.kind, kept.part.id) for cordon in cordons for kept in cordon.parts}
     return [
         (
-            f"{key[1]}{'  cordoned' if key in held else ''}",
+            key[1],
+            _CORDONED if key in held else "-",
             str(key[0]),
             place.kept.part.model or "-",
             f"{'formerly ' if place.gone else ''}{place.host}{_at(place.kept.part)}",
@@ -76,8 +77,10 @@ def life_lines(life: Sequence[Event], key: Key | None, place: Place | None, hold
             if key is None or key in {(part.kind, part.id) for part in hold.parts}:
                 yield hold.text
     yield ""
+    several = len({event.fleet for event in life}) > 1
     for event in life:
-        yield f"{minute(event.time)}  {event.kind:<8}  {_told(event, of_part=key is not None)}"
+        fleet = f" ({event.fleet})" if several else ""
+        yield f"{minute(event.time)}  {event.kind:<8}  {_told(event, of_part=key is not None)}{fleet}"
         for kept in event.parts:
             about = part_name(kept.part) if key is None else ""
             yield from (f"    {seen.step}: {_found(seen.finding, about)}" for seen in kept.findings)

@@ -9,6 +9,7 @@ import pytest
 
 from nodectl.history.database import FILE, HistoryError
 from nodectl.history.store import History
+from nodectl.ledger.document import life_lines
 from nodectl.ledger.events import EventKind
 from nodectl.ledger.store import Ledger
 from nodectl.model.acceptance import NodeVerdict, Part, PartKind, Seen
@@ -254,3 +255,13 @@ def test_a_damaged_row_is_said(ledger: Ledger, tmp_path: Path) -> None:
         other.execute("UPDATE ledger_event SET kind = 'seen', verdict = 'fine'")
     with pytest.raises(HistoryError, match="is damaged: 'fine'"):
         ledger.acceptances("fleet", "node07")
+
+
+def test_a_life_over_two_fleets_names_them(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.saw("node02", NODE02)
+    with Ledger(tmp_path / FILE, "other") as other:
+        other.saw("gpu1", NODE02)
+        key = (PartKind.GPU, BAD.id)
+        lines = list(life_lines(other.life_of_part(key), key, other.place_of(key), {}))
+    assert lines[0] == f"gpu {BAD.id}: NVIDIA A100-SXM4-80GB, serial {BAD.serial}"
+    assert lines[-2].endswith("node02 GPU 1 at 0000:0f:00.0 (fleet)") and lines[-1].endswith(" 0000:0f:00.0 (other)")
