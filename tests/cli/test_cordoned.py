@@ -7,6 +7,7 @@ import pytest
 
 from nodectl.cli import cordoned
 from nodectl.cli.app import App
+from nodectl.history.database import FILE
 from nodectl.ledger.parts import facts_needed
 from nodectl.model.acceptance import Acceptance, Seen
 from nodectl.model.host import Host
@@ -98,3 +99,16 @@ def test_a_host_by_another_name_is_one_line(app: App, capsys: pytest.CaptureFixt
     assert line.startswith(f"left out: {NODE02[0].id} in node99 was cordoned on ") and line.endswith(
         "(and 18 more parts)"
     )
+
+
+def test_a_ledger_that_cannot_be_read_costs_a_line(
+    app: App, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "state" / "nodectl").mkdir(parents=True)
+    (tmp_path / "state" / "nodectl" / FILE).write_text("no database" * 100)
+    both = (Host("node02", "node02"), Host("node07", "node07"))
+    assert cordoned._without_cordoned(app, both) == both
+    said = capsys.readouterr().err
+    assert said.startswith("nodectl: which hosts are cordoned cannot be told: ") and "try: move it away" in said
+    cordoned.keep_in_ledger(app, rejected(), cordon=True)
+    assert capsys.readouterr().err.startswith("nodectl: not kept in the history: ")

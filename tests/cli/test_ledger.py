@@ -166,10 +166,3 @@ def test_work_leaves_a_cordoned_host_out_and_says_so(asked: Asked, kept: Ledger,
         assert "nodectl accept --include-cordoned -l node02" in done.stderr
     # one has to look at it
     assert "cordoned" not in asked("-l", "node02", "facts").stderr
-
-
-def test_a_ledger_that_cannot_be_read_costs_a_line(asked: Asked, tmp_path: Path) -> None:
-    (tmp_path / "state" / "nodectl").mkdir(parents=True)
-    (tmp_path / "state" / "nodectl" / FILE).write_text("no database" * 100)
-    done = asked("-l", "here", "probe", "memory", "--duration", "0.001", "--repetitions", "2")
-    assert done.returncode == 0 and "which hosts are cordoned cannot be told" in done.stderr
