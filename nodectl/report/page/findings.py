@@ -14,7 +14,7 @@ from nodectl.model.status import Status
 from nodectl.report.findings import grouped
 from nodectl.report.page.blocks import Block, Cell, Fold, Mark, Section, Table, Tally, Text
 from nodectl.report.page.content import Found
-from nodectl.report.page.fleet import what_to_do
+from nodectl.report.page.fleet import hosts_text, what_to_do
 
 _FINE = (Status.OK, Status.SKIPPED)
 # so many folds are open from the start, of those with few lines
@@ -45,7 +45,7 @@ def _fold(of_check: Sequence[Finding], one: Found, *, is_open: bool) -> Fold:
     variants = grouped(of_check, _said)
     rows: list[tuple[Cell, ...]] = [_row(alike) for alike in variants]
     more = f" (and {len(variants) - 1:,} other values)" if len(variants) > 1 else ""
-    line = f"{first.check} on {fold(names)}: {first.actual}{more}"
+    line = f"{first.check} on {hosts_text(names)}: {first.actual}{more}"
     columns = ("Hosts", "Subject", "Found", "Expected", "What to do", "Seen")
     table = Table(f"{first.check}, {first.status}", columns, rows, one.origin)
     return Fold(Mark(first.status, first.status.value), line, (table,), is_open and len(rows) <= _FEW_LINES)

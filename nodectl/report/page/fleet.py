@@ -161,11 +161,16 @@ def _lines(fleet: _Fleet, *, is_accept: bool) -> Table:
 
 
 def _named(names: Sequence[str], cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    return hosts_text(names), *cells
+
+
+def hosts_text(names: Sequence[str]) -> str:
+    """The name of one, or how many, and their names folded, as far as a line goes."""
     if len(names) == 1:
-        return names[0], *cells
+        return names[0]
     folded = fold(names)
     shown = folded if len(folded) <= _LONGEST_NAMES else f"{folded[:_LONGEST_NAMES]}…"
-    return f"{counted(len(names), 'host')}: {shown}", *cells
+    return f"{counted(len(names), 'host')}: {shown}"
 
 
 def _strips(fleet: _Fleet, *, is_accept: bool) -> Strips:
