@@ -100,5 +100,5 @@ def _summary(acceptance: Acceptance) -> str:
     words = [f"{numbers[verdict]} {verdict}" for verdict in NodeVerdict if numbers[verdict]]
     taken = sum(step.took_s or 0.0 for step in acceptance.steps)
     planned = sum(step.planned_s for step in acceptance.steps if step.state is StepState.DONE)
-    nature = "" if acceptance.nature == "measured" else f"; figures: {acceptance.nature}"
+    nature = "" if acceptance.nature in ("", "measured") else f"; figures: {acceptance.nature}"
     return f"{', '.join(words)}; {time_text(taken)}, planned were {time_text(planned)}{nature}"
