@@ -90,7 +90,7 @@ class _Writer:
     """Writes blocks; `data` is what the page's program builds later, by the number of the element that wants it."""
 
     def __init__(self) -> None:
-        self.data: dict[str, object] = {}
+        self.data: dict[str, object] = {"short": _SHORT}
         self.has_charts = False
         self._number = 0
 

@@ -12,7 +12,7 @@
     return made;
   };
   const cell = (value) => {
-    if (!Array.isArray(value)) return element("td", "", value.length > 22 ? element("div", "", value) : value);
+    if (!Array.isArray(value)) return element("td", "", value.length > data.short ? element("div", "", value) : value);
     if (value.length === 1) return element("td", "number", value[0]);
     const symbol = element("span", "", value[1]);
     symbol.setAttribute("aria-hidden", "true");
@@ -87,7 +87,14 @@
 
   // charts are drawn when they come into sight, and anew when the theme or the width changes
   const charts = new Map();
-  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  // a colour of the style sheet as it is in this theme
+  const swatch = element("span", "");
+  swatch.hidden = true;
+  document.body.append(swatch);
+  const css = (name) => {
+    swatch.style.color = `var(${name})`;
+    return getComputedStyle(swatch).color;
+  };
   const three = (value) => {
     if (value === null || value === undefined) return "";
     const size = Math.abs(value);
