@@ -10,7 +10,7 @@ from typing import Any
 
 from nodectl.accept.burn import burn
 from nodectl.accept.diag import diagnose
-from nodectl.accept.judge import leaving, verdicts
+from nodectl.accept.judge import COUNTS, leaving, verdicts
 from nodectl.accept.means import Means
 from nodectl.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, step_kind
 from nodectl.common.counting import counted
@@ -96,9 +96,11 @@ class Course:
             result = self._result(kind, names, ends_at)
         took_s = time.monotonic() - began
         done = replace(step, hosts=tuple(names), state=StepState.DONE, took_s=round(took_s, 1))
-        # a host that is lost is said by each run of probes anew
+        # a host that is lost is said by each run of probes anew; what is fine, of a thousand hosts a hundred thousand
+        # lines, the host's status in the step says
         own = {*names, ""}
-        seen = [Seen(step.name, finding) for finding in result.findings if own & {finding.host, *finding.hosts}]
+        told = [finding for finding in result.findings if own & {finding.host, *finding.hosts}]
+        seen = [Seen(step.name, finding) for finding in told if finding.status in COUNTS]
         self._add(done, seen, [Taken(step.name, measurement) for measurement in result.measurements])
         gone = leaving(done, result.findings, self._lost(result.findings))
         for name in sorted(gone):

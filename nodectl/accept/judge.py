@@ -11,7 +11,8 @@ from nodectl.model.status import Status, worst
 
 # a finding of these kinds is about what lies between its hosts
 _BETWEEN = ("path", "direction")
-_COUNTS = (Status.FAILED, Status.UNKNOWN, Status.WARNING)
+# what makes a verdict, and is kept
+COUNTS = (Status.FAILED, Status.UNKNOWN, Status.WARNING)
 
 
 def statuses(step: Step, findings: Sequence[Finding]) -> dict[str, Status]:
@@ -44,10 +45,14 @@ def is_shared(finding: Finding) -> bool:
     return finding.kind != "host" and len(finding.hosts) > 1
 
 
-def about(host: str, seen: Iterable[Seen]) -> tuple[Seen, ...]:
-    """What was seen of a host that is not fine, the worst first."""
-    own = [each for each in seen if each.finding.status in _COUNTS and host in (each.finding.host, *each.finding.hosts)]
-    return tuple(sorted(own, key=lambda each: (each.finding.status.rank, is_shared(each.finding))))
+def by_host(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
+    """What was seen of each host that is not fine, the worst first."""
+    own: dict[str, list[Seen]] = {}
+    for each in sorted(seen, key=lambda each: (each.finding.status.rank, is_shared(each.finding))):
+        if each.finding.status in COUNTS:
+            for host in {each.finding.host, *each.finding.hosts}:
+                own.setdefault(host, []).append(each)
+    return own
 
 
 def leaving(step: Step, findings: Sequence[Finding], lost: Iterable[str]) -> set[str]:
@@ -60,9 +65,13 @@ def verdicts(
     steps: Sequence[Step], seen: Sequence[Seen], left: Mapping[str, str], means: Mapping[str, Means]
 ) -> tuple[HostAcceptance, ...]:
     """A verdict for each host; `left` is the step after which a host was not asked again."""
+    reasons = by_host(seen)
     by_step: dict[str, dict[str, Status]] = {}
+    found_in: dict[str, list[Finding]] = {}
+    for each in seen:
+        found_in.setdefault(each.step, []).append(each.finding)
     for step in steps:
-        findings = [each.finding for each in seen if each.step == step.name]
+        findings = found_in.get(step.name, [])
         # of one that was left out for lack of partners there are remarks
         if step.state is StepState.DONE or findings:
             by_step[step.name] = statuses(step, findings)
@@ -71,5 +80,7 @@ def verdicts(
         own = {step: found[name] for step, found in by_step.items() if name in found}
         # no step that is done has it: nothing is known
         verdict = node_verdict(own.values() if own else [Status.UNKNOWN])
-        accepted.append(HostAcceptance(name, verdict, own, left.get(name, ""), about(name, seen), means[name].parts))
+        accepted.append(
+            HostAcceptance(name, verdict, own, left.get(name, ""), tuple(reasons.get(name, ())), means[name].parts)
+        )
     return tuple(accepted)
