@@ -26,6 +26,7 @@ _NAMESPACE = "nodectl-accept"
 _TITLE = "nodectl acceptance, version 1"
 _DOCUMENT, _DIGEST = "document sha256", "sha256"
 _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
+_PRIVATE = b" PRIVATE KEY-----"
 _COLUMNS = 70
 _KEYGEN_S = 60.0
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -59,12 +60,19 @@ def sign(text: str, key: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
         path.write_text(text, encoding="utf-8")
-        done = _keygen("sign", "-f", str(key), "-n", _NAMESPACE, str(path))
+        done = _keygen("-Y", "sign", "-f", str(key), "-n", _NAMESPACE, str(path))
         if done.returncode:
-            raise UsageError(
-                f"not signed with {key}: {_said(done)}", "name a private key of yours, or its .pub in an agent"
-            )
+            by_hand = f"ssh-keygen -Y sign -n {_NAMESPACE} -f KEY {NAME} && cat {NAME}.sig >> {NAME}"
+            raise UsageError(f"not signed with {key}: {_said(done)}", f"sign it yourself: {by_hand}")
         return text + path.with_name(f"{NAME}.sig").read_text(encoding="ascii")
+
+
+def refuse_no_key(path: Path) -> None:
+    """UsageError where this is no key: told before hours of work, and without its passphrase."""
+    done = _keygen("-l", "-f", str(path))
+    # of one as PEM, ssh-keygen cannot tell without its passphrase
+    if done.returncode and _PRIVATE not in path.read_bytes():
+        raise UsageError(f"--sign {path}: {_said(done)}", "name a private key of yours, or its .pub in an agent")
 
 
 def check(path: Path, signers: Path | None, document: Path | None) -> Checked:
@@ -81,8 +89,8 @@ def check(path: Path, signers: Path | None, document: Path | None) -> Checked:
         raise _changed(path, f"it is no text: {error}") from error
     text, begin, signature = whole.partition(_BEGIN)
     _check_text(path, text)
-    known = f"{_DOCUMENT} {hashlib.sha256(document.read_bytes()).hexdigest()}\n" if document else ""
-    if known not in text:
+    # the last line before the digest: others have words of hosts
+    if document and text.splitlines()[-2] != f"{_DOCUMENT} {hashlib.sha256(document.read_bytes()).hexdigest()}":
         raise _changed(path, f"{document} is not the document that it speaks of")
     if not begin:
         if signers is not None:
@@ -106,13 +114,14 @@ def _signer(path: Path, text: str, signature: str, signers: Path | None) -> str:
         sig = Path(folder) / "sig"
         sig.write_text(signature, encoding="ascii")
         if signers is None:
-            done = _keygen("check-novalidate", "-n", _NAMESPACE, "-s", str(sig), stdin=text)
+            done = _keygen("-Y", "check-novalidate", "-n", _NAMESPACE, "-s", str(sig), stdin=text)
         else:
-            found = _keygen("find-principals", "-f", str(signers), "-s", str(sig))
-            names = found.stdout.split()
+            found = _keygen("-Y", "find-principals", "-f", str(signers), "-s", str(sig))
+            names = found.stdout.splitlines()
             if found.returncode or not names:
                 raise _changed(path, f"its signer is not among {signers}")
-            done = _keygen("verify", "-f", str(signers), "-I", names[0], "-n", _NAMESPACE, "-s", str(sig), stdin=text)
+            verify = ("-Y", "verify", "-f", str(signers), "-I", names[0], "-n", _NAMESPACE, "-s", str(sig))
+            done = _keygen(*verify, stdin=text)
     if done.returncode:
         raise _changed(path, f"its signature does not hold: {_said(done)}")
     return _said(done).removeprefix(f'Good "{_NAMESPACE}" signature ').removeprefix("for ").removeprefix("with ")
@@ -130,17 +139,20 @@ def _armoured(signature: str) -> str:
     return "\n".join([_BEGIN, *broken, _END]) + "\n"
 
 
-def _keygen(what: str, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+def _keygen(*words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            ["ssh-keygen", "-Y", what, *words],
+            ["ssh-keygen", *words],
             # newlines as they are: they are signed
             input=stdin,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",
             timeout=_KEYGEN_S,
             check=False,
         )
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"ssh-keygen: no answer in {_KEYGEN_S:g} s", "give it the passphrase sooner") from error
     except OSError as error:
         raise UsageError(f"ssh-keygen: {error.strerror or error}", "install OpenSSH's client") from error
 

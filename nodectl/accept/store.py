@@ -63,7 +63,10 @@ def find(name: str) -> Acceptance:
         raise UsageError(f"{len(matches)} acceptances begin with {name}", "give more of the id")
     if not matches:
         raise UsageError(f"no acceptance {name}", f"they lie in {state_dir() / 'accept'}")
-    return read(matches[0])
+    one = read(matches[0])
+    if one.id != matches[0].parent.name:
+        raise UsageError(f"{matches[0]}: it calls itself {one.id!r}", _REMEDY)
+    return one
 
 
 def latest(fleet: str, *, complete: bool) -> Acceptance | None:

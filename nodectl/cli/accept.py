@@ -103,6 +103,10 @@ def accept(
         return
     from nodectl.accept import store
 
+    if sign is not None:
+        from nodectl.accept.certificate import refuse_no_key
+
+        refuse_no_key(sign)
     begun = None if resume is None else _begun(app, resume)
     app.reach()
     if begun is None:
@@ -123,12 +127,14 @@ def accept(
 
 def _begun(app: App, name: str) -> Acceptance:
     from nodectl.accept import store
+    from nodectl.accept.resume import refuse_strange
 
     begun = store.latest(app.fleet, complete=False) if name == "last" else store.find(name)
     if begun is None:
         raise UsageError("no acceptance of this fleet was ended early", "begin one: nodectl accept")
     if begun.ended is not None:
         raise UsageError(f"acceptance {begun.id} has come to its end", "begin another: nodectl accept")
+    refuse_strange(begun, app.fleet)
     return begun
 
 
@@ -154,6 +160,7 @@ def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Ma
 def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]]:
     """The acceptance that was begun, on the hosts that it was begun on."""
     from nodectl.accept.means import look
+    from nodectl.accept.resume import refuse_untried
 
     names = {name for step in begun.steps for name in step.hosts}
     there = {host.name for host in app.hosts}
@@ -164,6 +171,7 @@ def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]
             "resume it with the hosts it was begun with, cordoned ones by --include-cordoned",
         )
     means = look(app.transport, [host for host in app.hosts if host.name in names], app.forks)
+    refuse_untried(begun, means)
     note(f"acceptance {begun.id}: {sum(step.state is StepState.DONE for step in begun.steps)} steps are done")
     return begun, means
 

@@ -1,6 +1,8 @@
 """A certificate holds as it was written, and not with one byte changed; ssh-keygen signs and checks it."""
 
+import hashlib
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.accept import store
-from nodectl.accept.certificate import NAME, ChangedError, certificate, check, sign
+from nodectl.accept.certificate import NAME, ChangedError, certificate, check, refuse_no_key, sign
 from nodectl.errors import UsageError
 from nodectl.model.acceptance import HostAcceptance, NodeVerdict, Part, PartKind, Seen
 from nodectl.model.finding import Finding
@@ -31,8 +33,6 @@ _HOST = HostAcceptance(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key, its allowed signers, and a signed certificate beside its document."""
-    from dataclasses import replace
-
     path = tmp_path_factory.mktemp("signed")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path / "key"), "-C", "x"], check=True)
     (path / "signers").write_text("me@example.org " + (path / "key.pub").read_text())
@@ -105,3 +105,26 @@ def test_what_is_no_key_does_not_sign(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("no key\n")
     with pytest.raises(UsageError, match="not signed with"):
         sign("text\n", tmp_path / "key")
+    with pytest.raises(UsageError, match="is not a public key file"):
+        refuse_no_key(tmp_path / "key")
+
+
+def test_signers_as_others_write_them(folder: Path, tmp_path: Path) -> None:
+    refuse_no_key(folder / "key")
+    key = (folder / "key.pub").read_text().rpartition(" ")[0]
+    (tmp_path / "signers").write_text(f'"m e" {key}\n')
+    assert check(folder / NAME, tmp_path / "signers", None).signer.startswith("m e ")
+    (tmp_path / "signers").write_text(f"m\xf1@x {key}\n", encoding="latin-1")
+    with pytest.raises(ChangedError):
+        check(folder / NAME, tmp_path / "signers", None)
+
+
+def test_words_of_a_host_name_no_document(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / store.DOCUMENT).write_text("forged")
+    words = f"document sha256 {hashlib.sha256(b'forged').hexdigest()}"
+    reason = replace(_REASON, finding=replace(_REASON.finding, actual=words))
+    host = replace(_HOST, reasons=(reason,))
+    (tmp_path / NAME).write_text(certificate(replace(acceptance(done("health")), hosts=(host,)), b"true"))
+    assert words in check(tmp_path / NAME, None, None).text
+    with pytest.raises(ChangedError, match="is not the document"):
+        check(tmp_path / NAME, None, tmp_path / store.DOCUMENT)
