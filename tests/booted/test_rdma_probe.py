@@ -97,6 +97,36 @@ def test_every_figure_is_what_perftest_printed(pair: Pair) -> None:
         assert left.status == 1, f"perftest still runs on {name}: {left}"
 
 
+def test_each_host_by_itself(pair: Pair) -> None:
+    """One software device a host: it sends to itself."""
+    ran = pair.probe("--scope", "node", "--iterations", "100", "--repetitions", "2", "--message-size", "32KiB")
+    # of two hosts whose emulation is not alike both are named, and neither failed
+    assert ran.status == 0 and {status for _, status, _ in findings(ran)} <= {"warning"}, str(ran)
+    found: list[dict[str, Any]] = ran.document["measurements"]
+    assert sorted((each["conditions"]["operation"], each["direction"]) for each in found) == [
+        (operation, f"{name} rxe0/1") for operation in ("write", "write_lat") for name in NAMES
+    ]
+    for each in found:
+        assert each["conditions"]["way"] == "loopback" and min(each["conditions"]["values"]) > 0
+
+
+def test_devices_of_a_host_that_do_not_reach_each_other(pair: Pair) -> None:
+    """The kernel hands a packet for an address of its own to no other software device: each is well by itself."""
+    add = "modprobe dummy && " + " && ".join(
+        f"ip link add d{n} type dummy && ip addr add 198.51.100.{n}/24 dev d{n} && ip link set d{n} up"
+        f" && rdma link add rxe{n} type rxe netdev d{n}"
+        for n in (1, 2)
+    )
+    remove = "; ".join(f"rdma link delete rxe{n}; ip link delete d{n}" for n in (1, 2))
+    alone = Pair(pair.fleet, lambda inventory, *argv: pair.run_nodectl(inventory, "-l", "vm02", *argv))
+    with pair.changed(add, remove):
+        ran = alone.probe("--scope", "node", "--device", "rxe1,rxe2", *SHORT[:4], "--iterations", "50")
+    assert ran.status == 0, str(ran)
+    assert {each["direction"] for each in ran.document["measurements"]} == {"vm02 rxe1/1", "vm02 rxe2/1"}, str(ran)
+    ((_, status, hosts),) = [found for found in findings(ran) if found[0] in ("timeout", "link_cut")]
+    assert (status, hosts) == ("warning", ["vm02"])
+
+
 # what is done to vm02, how it is taken back, what is asked, as whom, and the finding
 LIVE: dict[str, tuple[str, str, tuple[str, ...], str, tuple[str, str, list[str]]]] = {
     "no device": ("rdma link delete rxe0", ADD, ("--iterations", "50"), "root", ("no_device", "failed", ["vm02"])),

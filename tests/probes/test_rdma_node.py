@@ -223,6 +223,18 @@ def test_where_no_nic_reaches_another_each_is_measured_with_itself(monkeypatch: 
     assert "no NIC here reaches another" in found.findings[0].actual
 
 
+def test_what_does_not_pass_is_not_tried_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = rdma_fleet(
+        monkeypatch, rated(lambda _, a, b: 0.0 if a != b else 0.11 if a == "mlx5_1" else 0.43), with_nics(4)
+    )
+    found = probe(fleet)
+    assert [(each.subject, each.status) for each in found.findings] == [
+        *[("link_cut", Status.WARNING)] * 4, ("write of mlx5_1/1", Status.FAILED),
+    ]  # fmt: skip
+    first, *later = plans(fleet)
+    assert len(first) == 8 and [{a == b for a, b in map(ends, plan)} for plan in later] == [{True}] * 2
+
+
 def test_a_nic_that_is_cut_off_is_named_where_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def rate(_: str, a: str, b: str) -> float:
         return 0.0 if "mlx5_2" in (a, b) and a != b else 0.43

@@ -92,11 +92,12 @@ class Course:
 
 def run_nodes(course: Course, hosts: Sequence[Host], nodes: Sequence[Node]) -> ProbeResult:
     """What each NIC carries, why it carries nothing, and which are slower than the others of all these hosts."""
-    first = course.measure(nodes, course.operations, {node.site.name: node.rounds for node in nodes})
-    result = _with_loopbacks(course, nodes, first)
+    planned = {node.site.name: node.rounds for node in nodes}
+    first = course.measure(nodes, course.operations, planned)
+    result, rounds = _with_loopbacks(course, nodes, first, planned)
     if course.judged is None:
         return result
-    result = _with_slow(course, hosts, nodes, result, course.judged)
+    result = _with_slow(course, hosts, nodes, result, rounds)
     own = [measurement for measurement in result.measurements if measurement.conditions["operation"] == course.judged]
     return result + ProbeResult(findings=all_short(NAME, own))
 
@@ -139,20 +140,25 @@ def _measured(
     return result + ProbeResult(findings=(unfinished,))
 
 
-def _with_loopbacks(course: Course, nodes: Sequence[Node], first: ProbeResult) -> ProbeResult:
-    """The result; NICs between which nothing passes are measured with themselves: is either at fault?"""
+def _with_loopbacks(
+    course: Course, nodes: Sequence[Node], first: ProbeResult, rounds: Mapping[str, Rounds[Nic]]
+) -> tuple[ProbeResult, Mapping[str, Rounds[Nic]]]:
+    """NICs between which nothing passes are measured with themselves; and the rounds of what does pass."""
     cut = {node.site.name: _without_way(node, first) for node in nodes}
     apart = [node for node in nodes if cut[node.site.name]]
     if not apart or not course.has_time(turns(apart, course.options.forks) * course.cost_s(course.operations)):
-        return first
+        return first, rounds
     course.note(f"rdma: nothing passes between NICs of {', '.join(node.site.name for node in apart)}: each with itself")
-    rounds = {
+    own = {
         name: loopbacks(list({nic.port.label: nic for pair in pairs for nic in pair}.values()))
         for name, pairs in cut.items()
     }
-    again = course.measure(apart, course.operations, rounds)
+    again = course.measure(apart, course.operations, own)
     findings = [_of_networks_apart(finding, cut, first, again) for finding in first.findings]
-    return ProbeResult(first.measurements, tuple(findings)) + again
+    # what does not pass is not tried once more
+    kept = {name: [[pair for pair in pairs if pair not in cut[name]] for pairs in rounds[name]] for name in rounds}
+    left = {name: [*filter(None, kept[name]), *(own[name] if cut[name] else [])] for name in rounds}
+    return ProbeResult(first.measurements, tuple(findings)) + again, left
 
 
 def _without_way(node: Node, result: ProbeResult) -> list[tuple[Nic, Nic]]:
@@ -193,9 +199,14 @@ def _alone(pairs: Sequence[tuple[Nic, Nic]], host: str, result: ProbeResult) -> 
 
 
 def _with_slow(
-    course: Course, hosts: Sequence[Host], nodes: Sequence[Node], first: ProbeResult, judged: str
+    course: Course,
+    hosts: Sequence[Host],
+    nodes: Sequence[Node],
+    first: ProbeResult,
+    rounds: Mapping[str, Rounds[Nic]],
 ) -> ProbeResult:
     """The result, with what was better the second time, and a finding for each NIC that is slow even so."""
+    judged = course.judged or ""
 
     def found_in(result: ProbeResult) -> list[SlowOne]:
         own = [measurement for measurement in result.measurements if measurement.conditions["operation"] == judged]
@@ -209,7 +220,6 @@ def _with_slow(
         return course.measure(own, (judged,), rounds)
 
     suspects = [measurement.hosts[0] for measurement, _ in found_in(first)]
-    rounds = {node.site.name: node.rounds for node in nodes}
     result = better(first, measured(suspects, rounds), "operation")
     found = found_in(result)
     unsure = undecided(found)
