@@ -130,6 +130,23 @@ def test_why_a_test_failed(
     assert finding.evidence == "" or "$ " in finding.evidence
 
 
+@pytest.mark.parametrize(
+    ("operation", "name", "figures"),
+    [("write", "ib_write_bw.json-gbits", ["0.43"]), ("write_lat", "ib_write_lat", ["2023.53", "2336.19"])],
+)
+def test_what_perftest_could_not_time_is_no_figure(
+    monkeypatch: pytest.MonkeyPatch, operation: str, name: str, figures: list[str]
+) -> None:
+    client = told(f"{name}.client")
+    for figure in figures:
+        assert figure in client["stdout"]
+        client["stdout"] = client["stdout"].replace(figure, "0.000000" if operation == "write" else "inf")
+    found = probe(rdma_fleet(monkeypatch, same({"client": client, "server": None})), operations=(operation,))
+    (finding,) = found.findings
+    assert (finding.subject, finding.status, found.measurements) == ("other", Status.FAILED, ())
+    assert "could not tell the time" in finding.actual
+
+
 CUT = told("err.link-cut-midrun.client")
 STUCK = {"status": -15, "timed_out": True, "stdout": CUT["stdout"].partition(" #bytes")[0]}
 UP = {"state": "ACTIVE", "carrier_changes": 1, "received": 0}

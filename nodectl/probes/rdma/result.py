@@ -72,6 +72,9 @@ def read(case: Case, event: Event) -> Reading | Failed:
         except ParseError as error:
             failure = Failure("other", error.message)
         else:
+            if not value_of(row):
+                # a processor whose clock it cannot read gives zeros, and `inf`
+                return Failed(case, Failure("other", f"perftest could not tell the time: {printed}"), evidence)
             return Reading(row, printed, (client["cpus"], server["cpus"] if server else []))
     return Failed(case, seen_from_outside(case, event, failure or Failure("other", "nothing was run")), evidence)
 
