@@ -24,14 +24,19 @@ def plan_text(steps: Sequence[Step], width: int) -> str:
     rows = [("STEP", "HOSTS", "ABOUT", "WHAT")]
     rows += [(step.name, str(len(step.hosts)), time_text(step.planned_s), step.about) for step in taken]
     lines = [fitted(rows, width)]
+    lines += _left_out("left out", steps)
+    whole = time_text(sum(step.planned_s for step in taken))
+    lines.append(f"in all about {whole}, for {counted(max((len(step.hosts) for step in steps), default=0), 'host')}")
+    return "\n".join(lines)
+
+
+def _left_out(word: str, steps: Sequence[Step]) -> list[str]:
+    """A line for each reason, with the steps that have it."""
     left: dict[str, list[str]] = {}
     for step in steps:
         if step.state is StepState.LEFT_OUT:
             left.setdefault(step.why, []).append(step.name)
-    lines += [f"left out: {', '.join(names)}: {why}" for why, names in left.items()]
-    whole = time_text(sum(step.planned_s for step in taken))
-    lines.append(f"in all about {whole}, for {counted(max((len(step.hosts) for step in steps), default=0), 'host')}")
-    return "\n".join(lines)
+    return [f"{word}: {', '.join(names)}: {why}" for why, names in left.items()]
 
 
 def acceptance_text(acceptance: Acceptance, width: int) -> str:
@@ -46,8 +51,7 @@ def acceptance_text(acceptance: Acceptance, width: int) -> str:
     rows += [(fold(names), str(verdict), _steps(done, cells)) for (verdict, cells), names in bad_first]  # type: ignore[arg-type]
     blocks = [fitted(rows, width)]
     blocks += ["\n".join(lines) for lines in _told(acceptance.hosts) if lines]
-    not_tried = [f"not tried: {step.name}: {step.why}" for step in acceptance.steps if step.state is StepState.LEFT_OUT]
-    if not_tried:
+    if not_tried := _left_out("not tried", acceptance.steps):
         blocks.append("\n".join(not_tried))
     blocks.append(_summary(acceptance))
     return "\n\n".join(blocks)
