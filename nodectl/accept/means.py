@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodectl.common.few import few
+from nodectl.errors import UsageError
+from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.lab import Lab
-from nodectl.model.acceptance import Part
+from nodectl.facts.nics import Nic, nics_in
+from nodectl.model.acceptance import Part, PartKind
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
@@ -19,7 +23,7 @@ from nodectl.probes.base import Need
 from nodectl.recordings.source import LiveSource
 from nodectl.transport.base import Transport
 
-_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health")
+_SUBJECTS = ("gpus", "ib_ports", "versions", "lab", "boot", "cpu", "dcgm_health", "nics")
 # of a program on a host that only looks; of one that imports torch, by one processor; ranks that meet
 _LOOK_S, _TORCH_S, _MEET_S = 0.8, 2.0, 0.5
 # waking GPUs
@@ -32,7 +36,7 @@ class Means:
     """What one host has; None is what it did not tell.
 
     `machine` is the same for hosts of one lab, or containers of one machine. `recorded` names the recording that
-    answers for its hardware.
+    answers for its hardware. `itself` is the same for one machine that the inventory has by two names.
     """
 
     host: str
@@ -47,6 +51,7 @@ class Means:
     lab: bool = False
     recorded: str = ""
     parts: tuple[Part, ...] = ()
+    itself: object = None
 
     def has(self, need: Need) -> bool:
         """True also where the host cannot tell: the step will say why."""
@@ -123,6 +128,18 @@ def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, M
     return {host.name: means[host.name] for host in hosts}
 
 
+def refuse_twins(means: Mapping[str, Means]) -> None:
+    """UsageError where one machine is there by two names: what it tells itself makes the others slow."""
+    names: dict[object, list[str]] = defaultdict(list)
+    for host in means.values():
+        if host.itself is not None:
+            names[host.itself].append(host.host)
+    for twins in names.values():
+        if len(twins) > 1:
+            remedy = f"name it once in the inventory, or: --limit 'all:!{twins[1]}'"
+            raise UsageError(f"{few(twins)} are one machine: its boot, identity and interfaces are the same", remedy)
+
+
 def _means(name: str, facts: Mapping[str, Any], parts: tuple[Part, ...]) -> Means:
     gpus, lab, boot, cpu = (_known(facts, subject) for subject in ("gpus", "lab", "boot", "cpu"))
     versions = _known(facts, "versions")
@@ -141,7 +158,15 @@ def _means(name: str, facts: Mapping[str, Any], parts: tuple[Part, ...]) -> Mean
         lab=in_lab,
         recorded=lab.recorded if in_lab else "",
         parts=parts,
+        itself=_itself(boot, nics_in(facts), parts),
     )
+
+
+def _itself(boot: object, nics: Mapping[str, Nic], parts: Sequence[Part]) -> object:
+    """None where it cannot be told: of hosts that share a kernel or an image, the interfaces are others."""
+    identities = tuple(part.id for part in parts if part.kind is PartKind.HOST)
+    interfaces = tuple(sorted((nic.mac or "", *nic.addresses) for nic in nics.values()))
+    return (boot.boot_id, identities, interfaces) if isinstance(boot, Boot) and identities and interfaces else None
 
 
 def _known(facts: Mapping[str, Any], subject: str) -> Any:

@@ -140,12 +140,13 @@ def _begun(app: App, name: str) -> Acceptance:
 
 def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Mapping[str, Means]]:
     from nodectl.accept import store
-    from nodectl.accept.means import look
+    from nodectl.accept.means import look, refuse_twins
     from nodectl.accept.plan import make_plan
     from nodectl.accept.steps import Level
     from nodectl.model.acceptance import Acceptance
 
     means = look(app.transport, app.hosts, app.forks)
+    refuse_twins(means)
     elsewhere = recognise(app, {name: host.parts for name, host in means.items()})
     means = {name: host for name, host in means.items() if name not in elsewhere}
     if not means:
