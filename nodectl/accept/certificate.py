@@ -80,6 +80,8 @@ def check(path: Path, signers: Path | None, document: Path | None) -> Checked:
 
     With `signers` (ssh-keygen's allowed signers) it must be signed by one of them.
     """
+    if not path.is_file():
+        raise UsageError(f"{path}: no file", "name a certificate.txt")
     try:
         data = path.read_bytes()
         whole = data.decode("utf-8")

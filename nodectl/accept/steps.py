@@ -267,7 +267,12 @@ STEPS: tuple[StepKind, ...] = (
         about="TCP between pairs of hosts",
         scope=Scope.PAIR,
         probe="tcp",
-        asked={Level.QUICK: {"rounds": 3, "repetitions": 1, "duration_s": 1.0}, Level.STANDARD: {}},
+        asked={
+            # two pairs of each host: one alone would not tell which of its ends is slow
+            Level.GATE: {"rounds": 2, "repetitions": 1, "duration_s": 1.0},
+            Level.QUICK: {"rounds": 3, "repetitions": 1, "duration_s": 1.0},
+            Level.STANDARD: {},
+        },
         cost_s=_pairs("tcp"),
     ),
     StepKind(

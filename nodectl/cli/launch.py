@@ -176,7 +176,7 @@ class _Launch(click.Command):
     flag_value=PREFLIGHT,
     metavar="[quick]",
     help="Start without the hosts that fail preflight, as far as spares go; quick: nor those that some 20 s of health, "
-    "a matrix product and a collective reject.",
+    "a matrix product, pairs and a collective reject.",
 )
 @click.option("--time-limit", type=Seconds(1), metavar="TIME", help="4h, 90m: the job is ended after that.")
 @click.option(
