@@ -48,8 +48,8 @@ def _until(child: subprocess.Popen[str], words: str) -> None:
 
 def test_ended_early_it_goes_on_and_its_certificate_holds(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
     lab = lab4.part(3, tmp_path)
-    # what is provisioned by others has no torch that is missing
-    fleet = ("-i", lab.inventory, "-e", "nodectl_stack=none", "--output", "json")
+    # what is provisioned by others has no torch that is missing; other tests may have left one on these hosts
+    fleet = ("-i", lab.inventory, "-e", "nodectl_stack=none", "-e", "pytorch_venv=/nowhere", "--output", "json")
     plan = json.loads(nodectl(*fleet, *_QUICK, "--dry-run").stdout)
     waiting = [step["name"] for step in plan["steps"] if step["state"] == "waiting"]
     assert waiting == ["health", "memory", "tcp"]
