@@ -58,7 +58,9 @@ _REPORT = "report.html"
 )
 @click.option("--output", "form", type=OneOf(FORMS), help="Default: table.")
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
-@click.option("--sign", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY", help="Of SSH.")
+@click.option(
+    "--sign", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY", help="Sign the certificate."
+)
 @click.option(
     "--verify",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
