@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -76,9 +77,9 @@ def latest(fleet: str, *, complete: bool) -> Acceptance | None:
 
 def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
     """By step, what it usually took the last times at this level, where so many hosts took part in it."""
-    same = [one for one in _of_fleet(fleet) if (one.level, len(one.hosts)) == (level, hosts) and one.ended is not None]
+    same = (one for one in _of_fleet(fleet) if (one.level, len(one.hosts)) == (level, hosts) and one.ended is not None)
     took: dict[str, list[float]] = {}
-    for one in same[:_USUAL_OF]:
+    for one in islice(same, _USUAL_OF):
         for step in one.steps:
             if step.took_s is not None and step.state is StepState.DONE and len(step.hosts) == hosts:
                 took.setdefault(step.name, []).append(step.took_s)
