@@ -72,11 +72,11 @@ class Course:
         return self.acceptance
 
     def _ends_at(self, left: Sequence[Step], ends_at: float | None) -> float | None:
-        """When the first of these steps has to be over: its part of what is left of the budget."""
+        """When the first of these steps has to be over: its part of what is left of the budget; of load, as planned."""
         planned_s = sum(step.planned_s for step in left)
-        if ends_at is None or not planned_s:
-            return None
         now = time.monotonic()
+        if ends_at is None or not planned_s:
+            return now + left[0].planned_s if left[0].name == BURN else None
         return now + max(_NO_TIME_S, (ends_at - now) * left[0].planned_s / planned_s)
 
     def _take(self, step: Step, ends_at: float | None) -> None:

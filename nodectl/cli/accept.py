@@ -122,7 +122,7 @@ def accept(
         app.show("accept-plan", {"level": acceptance.level, "steps": store.document_of(acceptance)["steps"]}, plan)
         return
     note(plan)
-    acceptance = _carried_out(app, acceptance, means, force=force, limited=budget is not None or level == "burn-in")
+    acceptance = _carried_out(app, acceptance, means, force=force, limited=budget is not None)
     keep_in_ledger(app, acceptance, cordon=cordon)
     _conclude(app, acceptance, form or app.output, write, out, sign)
 

@@ -1,5 +1,6 @@
 """The course of an acceptance: who fails a step leaves, what is done is kept, and resumed it comes to the same."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -189,3 +190,21 @@ def test_groups_grow_and_a_slow_one_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(sizes) == [4, 4, 8, 8]
     # of two groups that differ nobody knows which is right
     assert not [seen for seen in told.seen if seen.step == "groups"]
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_burn_in_is_under_load_as_long_as_planned(monkeypatch: pytest.MonkeyPatch, limited: bool) -> None:
+    given: list[float] = []
+
+    def burnt(look: Any, loads: Sequence[Any], hosts: Sequence[Host], ends_at: float, note: Any) -> ProbeResult:
+        given.append(ends_at - time.monotonic())
+        return ProbeResult(findings=(found("node03", Status.FAILED),)) + loads[0](ends_at)
+
+    monkeypatch.setattr(module, "burn", burnt)
+    fleet = _Fleet(monkeypatch, _well)
+    told = fleet.run(level=Level.BURN_IN, limited=limited)
+    planned = next(step.planned_s for step in told.steps if step.name == "burn-in")
+    assert given[0] == pytest.approx(planned, rel=0.2) or limited
+    assert given[0] > 0.9 * planned
+    assert _verdicts(told)["node03"] is NodeVerdict.REJECTED
+    assert dict(fleet.asked)["health"] == tuple(name for name in NAMES if name != "node03")
