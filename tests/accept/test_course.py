@@ -196,7 +196,9 @@ def test_groups_grow_and_a_slow_one_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_burn_in_is_under_load_as_long_as_planned(monkeypatch: pytest.MonkeyPatch, limited: bool) -> None:
     given: list[float] = []
 
-    def burnt(look: Any, loads: Sequence[Any], hosts: Sequence[Host], ends_at: float, note: Any) -> ProbeResult:
+    def burnt(
+        look: Any, loads: Sequence[Callable[[float], ProbeResult]], hosts: Sequence[Host], ends_at: float, note: Any
+    ) -> ProbeResult:
         given.append(ends_at - time.monotonic())
         return ProbeResult(findings=(found("node03", Status.FAILED),)) + loads[0](ends_at)
 
