@@ -29,9 +29,28 @@ def slurm_lines(holds: Mapping[str, Sequence[Hold]], returned: Sequence[str]) ->
 
 def ansible_group(holds: Mapping[str, Sequence[Hold]]) -> str:
     """An inventory with the group `cordoned`, to be given beside the fleet's own."""
-    hosts = {host: {"nodectl_cordoned": _words(own)} for host, own in holds.items()}
-    text: str = yaml.safe_dump({"cordoned": {"hosts": hosts}}, sort_keys=False, allow_unicode=True, width=1000)
-    return text.rstrip("\n")
+    hosts = {host: {"nodectl_cordoned": _Words(_words(own))} for host, own in holds.items()}
+    text = yaml.dump({"cordoned": {"hosts": hosts}}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    return str(text).rstrip("\n")
+
+
+class _Words(str):
+    """A variable's value that is no template, whatever stands in it."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML as Ansible reads it."""
+
+
+def _words_node(dumper: _Dumper, words: _Words) -> yaml.Node:
+    # a reason may be what a host said, and a template is a program that Ansible runs on the operator's machine
+    marked = any(mark in words for mark in ("{{", "{%", "{#"))
+    return dumper.represent_scalar("!unsafe" if marked else "tag:yaml.org,2002:str", str(words))
+
+
+_Dumper.add_representer(_Words, _words_node)
 
 
 def _node(host: str) -> str:

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,18 @@ def test_exports(asked: Asked, kept: Ledger) -> None:
     assert resume == ["scontrol", "update", "NodeName=node07", "State=RESUME"]
     group = yaml.safe_load(asked("ledger", "list", "--export", "ansible").stdout)["cordoned"]["hosts"]
     assert list(group) == ["node02"] and group["node02"]["nodectl_cordoned"].endswith('it\'s "dead" again')
+
+
+def test_a_reason_is_no_template_to_ansible(asked: Asked, kept: Ledger, tmp_path: Path) -> None:
+    reason = "GPU 1: {{ lookup('pipe', 'echo ran') }} {% set x = 1 %} {# gone #}"
+    kept.cordon("node02", NODE02, reason, "me@here")
+    exported = tmp_path / "cordoned.yml"
+    exported.write_text(asked("ledger", "list", "--export", "ansible").stdout)
+    ansible = Path(sys.executable).with_name("ansible")
+    shown = [str(ansible), "-i", str(exported), "-c", "local", "-m", "debug", "-a", "var=nodectl_cordoned", "node02"]
+    done = subprocess.run(shown, capture_output=True, text=True, check=True, cwd=tmp_path)
+    said = json.loads(done.stdout[done.stdout.index("{") :])["nodectl_cordoned"]
+    assert said.endswith(reason)
 
 
 def test_work_leaves_a_cordoned_host_out_and_says_so(asked: Asked, kept: Ledger, tmp_path: Path) -> None:
