@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from nodectl.common import bounded_json
 from nodectl.errors import UsageError
 
 _NAME_CHARACTERS = "@+:,=~"
+_OPEN_FILES = Path("/proc/self/fd")
 
 
 def folder_name(host: str) -> str:
@@ -24,10 +26,17 @@ def folder_name(host: str) -> str:
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:
     """Write `path` as a whole, or leave it as it is; text in UTF-8, undecodable bytes as they were read.
 
-    With `sync` it is on the disk when this returns. A device or pipe (/dev/null, /dev/stdout) is written to, and stays.
+    With `sync` it is on the disk when this returns. A link stays, and what it leads to is replaced. A device or pipe
+    (/dev/null) is written to, and so is a file that is open already (/dev/stdout, whatever the shell made it).
     OSError where the folder cannot be written, or nobody reads the pipe.
     """
     data = content.encode("utf-8", errors="surrogateescape") if isinstance(content, str) else content
+    place = _followed(path)
+    if isinstance(place, int):
+        with os.fdopen(os.dup(place), "wb") as stream:
+            stream.write(data)
+        return
+    path = place
     if path.exists() and not path.is_file():
         _write_into(path, data)
         return
@@ -43,6 +52,17 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
+
+
+def _followed(path: Path) -> Path | int:
+    """Where the links lead, or the number of the open file that is meant; OSError where they lead in a circle."""
+    with suppress(FileNotFoundError):
+        path.stat()  # the kernel says which links may be followed: another login's in /tmp may not
+    while path.is_symlink():
+        if path.name.isdigit() and path.parent.resolve() == _OPEN_FILES.resolve():
+            return int(path.name)
+        path = path.parent / path.readlink()
+    return path
 
 
 def _write_into(path: Path, data: bytes) -> None:

@@ -53,6 +53,43 @@ def test_a_pipe_or_device_is_written_to_and_stays(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path, there: bool) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    target, link, above = folder / "file", tmp_path / "link", tmp_path / "above"
+    if there:
+        target.write_text("before")
+    link.symlink_to("elsewhere/file")
+    above.symlink_to(link)
+    replace_file(above, "after")
+    assert target.read_text() == "after"
+    assert (link.is_symlink(), above.is_symlink()) == (True, True)
+    assert [each.name for each in folder.iterdir()] == ["file"]
+
+
+def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
+    link, back = tmp_path / "link", tmp_path / "back"
+    link.symlink_to(back)
+    back.symlink_to(link)
+    with pytest.raises(OSError, match="symbolic links"):
+        replace_file(link, "text")
+    assert link.is_symlink()
+
+
+def test_a_file_that_is_open_is_written_on_and_nothing_is_replaced(tmp_path: Path) -> None:
+    # as /dev/stdout is, behind `>> file`: to replace it would take the machine's /dev/stdout away
+    path, link = tmp_path / "file", tmp_path / "stdout"
+    path.write_bytes(b"before ")
+    with path.open("ab") as stream:
+        link.symlink_to(f"/proc/self/fd/{stream.fileno()}")
+        replace_file(link, "one ")
+        replace_file(Path(f"/dev/fd/{stream.fileno()}"), "two")
+    assert path.read_bytes() == b"before one two"
+    assert link.is_symlink()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "stdout"]
+
+
 def test_a_pipe_that_nobody_reads_is_an_error_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
