@@ -123,7 +123,8 @@ def node() -> NodeTopology:
         f"GPU{a}": {**{f"GPU{b}": "NV12" for b in range(4) if a != b}, f"NIC{a // 2}": "PXB", f"NIC{1 - a // 2}": "SYS"}
         for a in range(4)
     }
-    uses = {f"GPU{n}": GpuNic(f"NIC{n // 2}", f"mlx5_{n // 2}", "PXB", "the nearest") for n in range(4)}
+    devices = {nic.name: nic.device for nic in nics}
+    uses = {f"GPU{n}": GpuNic(nic := f"NIC{n // 2}", devices[nic], "PXB", "the nearest") for n in range(4)}
     return NodeTopology(gpus, nics, links, uses)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from nodectl import __version__
@@ -10,11 +9,9 @@ from nodectl.accept.means import Means
 from nodectl.accept.steps import STEPS, Level
 from nodectl.common.few import few
 from nodectl.errors import UsageError
-from nodectl.model.acceptance import Acceptance, Part
+from nodectl.model.acceptance import LATEST_S, Acceptance, Part
 
 _ANOTHER = "begin another: nodectl accept"
-# in the year 5138; what is later is no time
-_LATEST_S = 1e11
 
 
 def refuse_strange(begun: Acceptance, fleet: str) -> None:
@@ -25,11 +22,10 @@ def refuse_strange(begun: Acceptance, fleet: str) -> None:
         raise UsageError(message, f"nodectl -i {first} accept --resume {begun.id}")
     names = [step.name for step in begun.steps]
     order = [kind.name for kind in STEPS if kind.name in names]
-    times = (begun.began, *(step.planned_s for step in begun.steps))
     wrong = {
         f"its level {begun.level!r}": begun.level not in list(Level),
         "the list of its steps": names != order or not names,
-        "a time in it": not all(math.isfinite(time) and 0 <= time < _LATEST_S for time in times),
+        "a time in it": not all(0 <= step.planned_s < LATEST_S for step in begun.steps),
     }
     for what, is_wrong in wrong.items():
         if is_wrong:

@@ -10,6 +10,9 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 
+# in the year 5138; what is later is no time
+LATEST_S = 1e11
+
 
 class NodeVerdict(StrEnum):
     """What is said of a host; only the first two are an acceptance."""
@@ -136,6 +139,12 @@ class Acceptance:
     hosts: tuple[HostAcceptance, ...] = ()
     seen: tuple[Seen, ...] = ()
     taken: tuple[Taken, ...] = ()
+
+    def __post_init__(self) -> None:
+        """ValueError where a time is none that a calendar has: it may be somebody's document."""
+        for name, seconds in (("began", self.began), ("ended", self.ended)):
+            if seconds is not None and not 0 <= seconds < LATEST_S:
+                raise ValueError(f"{name}: {seconds} is no time in seconds since 1970")
 
 
 def node_verdict(statuses: Iterable[Status]) -> NodeVerdict:

@@ -97,8 +97,11 @@ def _topology(content: Content, document: Mapping[str, Any], name: str) -> Conte
 
 def _node(document: Mapping[str, Any]) -> NodeTopology:
     uses, links = document["gpu_nic"], document["links"]
+    gpus = values_of(NodeGpu, list(document["gpu_details"].values()))
+    if unknown := set(uses) - {gpu.name for gpu in gpus}:
+        raise ValueError(f"gpu_nic names GPUs that gpu_details has not: {', '.join(sorted(unknown))}")
     return NodeTopology(
-        gpus=values_of(NodeGpu, list(document["gpu_details"].values())),
+        gpus=gpus,
         nics=values_of(NodeNic, list(document["nic_details"].values())),
         links={row: {str(column): str(link) for column, link in columns.items()} for row, columns in links.items()},
         gpu_nic=dict(zip(uses, values_of(GpuNic, list(uses.values())), strict=True)),

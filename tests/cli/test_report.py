@@ -80,6 +80,22 @@ def test_saved_results_come_back_as_what_they_were(tmp_path: Path) -> None:
         ({"schema": "nodectl.jobs/1", "jobs": ["one"]}, "is no job"),
         ({"schema": "nodectl.topology/1", "hosts": {"a": {}}}, "malformed nodectl.topology/1"),
         ({"schema": "nodectl.accept/1", "id": "x"}, "malformed nodectl.accept/1"),
+        ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "ended": float("nan")}, "is no time"),
+        ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "began": 1e300}, "is no time"),
+        (
+            {
+                "schema": "nodectl.topology/1",
+                "hosts": {
+                    "a": {
+                        "gpu_details": {},
+                        "nic_details": {},
+                        "links": {},
+                        "gpu_nic": {"GPU7": {"nic": None, "device": None, "link": None, "why": ""}},
+                    }
+                },
+            },
+            "gpu_details has not: GPU7",
+        ),
     ],
 )
 def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, document: object, words: str) -> None:
@@ -87,6 +103,14 @@ def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, document:
     with pytest.raises(UsageError, match=r"other\.json") as refused:
         read(path)
     assert words in refused.value.message and "health" in refused.value.remedy
+
+
+@pytest.mark.parametrize(("field", "odd"), [("because", True), ("because", "one word"), ("value", 10**400)])
+def test_an_articles_figure_that_is_edited_is_shown_as_it_is(tmp_path: Path, field: str, odd: object) -> None:
+    beside = {"comparable": False, "because": [], "value": 7.6, field: odd}
+    row = {"name": "2 devices", "speed_up": 1.8, "article": {"speed_up": beside}}
+    page = report_html(read(write(tmp_path, "bench", {"schema": "nodectl.bench-scaling/1", "rows": [row]})))
+    assert str(odd) in page
 
 
 def test_a_history_gives_the_latest_run_of_each_probe_its_trials_and_its_trends(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ _NAMES = ("name", "rate", "what", "mode", "host", "batch_size")
 # where a row keeps the value of a column of the article's
 _PLACES = ("training", "retrieval")
 _DEEPEST = 8
+_MOST = 10**300
 
 
 def articles_section(benched: Sequence[Benched]) -> Section:
@@ -37,7 +38,8 @@ def _table(one: Benched) -> Block:
 def _rows(one: Benched) -> Iterator[tuple[Cell, ...]]:
     for owner, beside in _besides(one.document):
         for column, theirs in beside:
-            because = "; ".join(map(str, theirs.get("because") or ()))
+            reasons = theirs.get("because")
+            because = "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons or "")
             yield (
                 _name(owner),
                 column,
@@ -99,4 +101,7 @@ def _here(owner: Mapping[str, Any], column: str) -> tuple[Cell, Cell]:
 
 
 def _number(value: object) -> str:
-    return digits(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    # whole numbers of JSON have no end, and our figures do
+    return digits(value) if isinstance(value, float) or abs(value) < _MOST else str(value)

@@ -155,7 +155,8 @@ class _Writer:
     @block.register
     def _(self, drawing: Drawing) -> str:
         label = escaped(drawing.summary)
-        picture = re.sub("^<svg ", f'<svg role="img" aria-label="{label}" ', drawing.svg, count=1)
+        # no pattern's replacement: a label may hold what is an escape there
+        picture = f'<svg role="img" aria-label="{label}" {drawing.svg.removeprefix("<svg ")}'
         return (
             f"<figure><figcaption>{_caption(drawing.caption, drawing.origin)}</figcaption>"
             f'<div class="scroll paper" role="group" tabindex="0" aria-label="{escaped(drawing.caption)}">'
