@@ -272,13 +272,16 @@ def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 def _acceptance(path: Path) -> Acceptance:
     """The acceptance in this file; ProfileError where it holds none."""
+    from nodectl.accept.store import SCHEMA
     from nodectl.common.documents import values_of
 
     try:
         document = bounded_json.loads(path.read_text(encoding="utf-8"))
+        if document["schema"] != SCHEMA:
+            raise ValueError(f"its schema is {document['schema']!r} and not {SCHEMA}")
         fields = {name: value for name, value in document.items() if name != "schema"}
         return values_of(Acceptance, [fields], extra="ignore")[0]
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise ProfileError(f"{path}: {error}", "give what `nodectl accept --output json` printed") from error
 
 

@@ -220,6 +220,10 @@ def test_floors_are_learned_from_an_acceptance(nodectl: Cli, fleet: Path, tmp_pa
     assert profile["description"].endswith("learned from 2 hosts")
     refused = nodectl(*learn, "n2", check=False)
     assert refused.returncode == 2 and "n2: rejected" in refused.stderr
+    for schema in ({"schema": "nodectl.accept/2"}, {}):
+        path.write_text(json.dumps({**asdict(known), **schema}))
+        later = nodectl(*learn, check=False)
+        assert later.returncode == 2 and "schema" in later.stderr
 
 
 def test_what_a_host_prints_at_length_is_cut_short(nodectl: Cli, fleet: Path) -> None:
