@@ -10,7 +10,7 @@ from nodectl.common.resources import data_dir
 from nodectl.model.job import JobState
 from nodectl.probes.registry import declarations
 from nodectl.report.dashboard import PANELS, dashboard
-from nodectl.report.metrics import METRICS
+from nodectl.report.metrics import METRICS, family
 from nodectl.report.run_metrics import BASES
 from tests.report.metric_samples import NOW, all_texts
 
@@ -113,3 +113,9 @@ def test_every_panel_has_a_place_of_its_own() -> None:
     }
     assert len(places) == sum(panel["gridPos"]["w"] * panel["gridPos"]["h"] for panel in panels)
     assert max(x for x, _ in places) < 24 and len(panels) == len(PANELS)
+
+
+def test_what_was_no_utf_8_is_written_as_text() -> None:
+    # the name of an operator's script may be any bytes, and comes as surrogates
+    said = family("nodectl_job_info", {(("job_id", "job-1"), ("script", 'tr\udcff\x1b"in.py\n')): 1})
+    assert said.encode().splitlines()[-1] == rb'nodectl_job_info{job_id="job-1",script="tr\\udcff\\x1b\"in.py\n"} 1'
