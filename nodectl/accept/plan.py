@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nodectl.accept.means import Means, crowd_of
-from nodectl.accept.steps import BURN, STEPS, Level, StepKind
+from nodectl.accept.steps import BURN, DIAG, STEPS, Level, StepKind
 from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.model.acceptance import Step, StepState
@@ -61,7 +61,7 @@ def _step(
     step = Step(kind.name, kind.about, str(kind.scope), names)
     if reached and (why := kind.lacking(hosts if hosts else reached)):
         return replace(step, state=StepState.LEFT_OUT, why=why)
-    if kind.name == "dcgm" and not any(host.dcgm for host in hosts):
+    if kind.name == DIAG and not any(host.dcgm for host in hosts):
         return replace(step, state=StepState.LEFT_OUT, why="no host has DCGM's host engine running")
     seconds = known_s.get(kind.name) or kind.cost_s(options, crowd_of(hosts))
     return replace(step, planned_s=round(seconds, 1))

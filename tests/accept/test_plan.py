@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.accept.means import Crowd, crowd_of
-from nodectl.accept.plan import make_plan
+from nodectl.accept.plan import _GIVEN_UP, make_plan
 from nodectl.accept.steps import STEPS, Level
 from nodectl.errors import UsageError
 from nodectl.model.acceptance import Step, StepState
@@ -89,6 +89,10 @@ def test_a_budget_takes_of_each_then_leaves_out() -> None:
     assert sum(step.planned_s for step in few) <= 0.3 * whole + 1
     with pytest.raises(UsageError, match="takes at least"):
         make_plan(means(), Level.STANDARD, 1.0, {})
+
+
+def test_what_a_short_budget_gives_up_are_steps() -> None:
+    assert set(_GIVEN_UP) <= {kind.name for kind in STEPS}
 
 
 def test_a_burn_in_is_under_load_for_what_is_left() -> None:
