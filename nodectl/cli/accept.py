@@ -211,7 +211,8 @@ def _carried_out(
                 _refuse(app, holds)
                 watched = Watched(app.transport, holds.heard, holds.unreached())
                 around = Surroundings(hosts, means, watched, look_at(app, watched), note, app.forks, app.profile_dirs)
-                keep(replace(acceptance, seen=(*acceptance.seen, *_forced(holds))))
+                new = [each for each in _forced(holds) if each not in acceptance.seen]
+                keep(replace(acceptance, seen=(*acceptance.seen, *new)))
                 return Course(around, latest, keep, limited=limited).run()
         except KeyboardInterrupt:
             note(f"ended early: what is done is kept; go on with: nodectl accept --resume {acceptance.id}")
