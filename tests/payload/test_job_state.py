@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pytest
@@ -136,12 +137,18 @@ def is_running(pid: int) -> bool:
 
 
 def test_what_was_in_shared_memory_before_a_job_is_known_without_its_state(fleet: Fleet) -> None:
-    job_id = fleet.launch("pass")
-    fleet.wait_settled(job_id)
-    path = fleet.state(0) / "jobs" / job_id / "state.json"
-    told = json.loads(path.read_text())["containment"]["segments"]
-    path.write_text("")
-    assert fleet.report(0, job_id)["state"]["containment"]["segments"] == told
+    segment = SharedMemory(create=True, size=16)  # others of this machine come and go meanwhile
+    try:
+        ours = [segment.name, Path("/dev/shm", segment.name).stat().st_ino]
+        job_id = fleet.launch("pass")
+        fleet.wait_settled(job_id)
+        path = fleet.state(0) / "jobs" / job_id / "state.json"
+        assert ours in json.loads(path.read_text())["containment"]["segments"]
+        path.write_text("")
+        assert ours in fleet.report(0, job_id)["state"]["containment"]["segments"]
+    finally:
+        segment.close()
+        segment.unlink()
 
 
 def test_a_state_that_was_lost_after_the_end_is_said(fleet: Fleet) -> None:
