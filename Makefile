@@ -20,9 +20,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 LINTERS := lint-mypy lint-ansible lint-rest lint-tests
 
-.PHONY: $(LINTERS) wheels help demo docs test test-all test-booted sanity fuzz faults chaos lint setup clean distclean
+.PHONY: $(LINTERS) build-site wheels help demo docs site test test-all test-booted sanity fuzz faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo docs test test-all test-booted sanity fuzz faults chaos lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo docs site test test-all test-booted sanity fuzz faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -61,9 +61,16 @@ docs: setup
 	.venv/bin/python scripts/docs.py
 	.venv/bin/python scripts/role_readmes.py
 
+# the documentation, to be opened at .state/site/index.html; a page or link that is missing fails it
+site: setup
+	@$(MAKE) --no-print-directory build-site
+
+build-site:
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict
+
 test: setup
 	-@scripts/setup.sh --browser $(if $(YES),--yes)
-	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) build-site
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow" $(PARALLEL)
 
 # boots Debian in containers and emulated machines; installs what that needs (docs/testing.md)
@@ -74,7 +81,7 @@ test-booted:
 
 test-all: setup
 	-@scripts/setup.sh --booted --browser $(if $(YES),--yes)
-	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) build-site
 	NODECTL_TESTS_START=1 .venv/bin/pytest --basetemp=.state/pytest-tmp
 
 # ansible-test's own tests of the collection, as it is built and installed; skipped where no package index answers

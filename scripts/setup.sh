@@ -112,12 +112,12 @@ stamp=.venv/.nodectl-setup
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ] || ! .venv/bin/nodectl --version >/dev/null 2>&1; then
   say "making .venv with $("$python" --version) and nodectl's packages (about 300 MB in .venv)"
   "$python" -m venv .venv
-  install_nodectl dev
+  install_nodectl dev,docs
   touch "$stamp"
 fi
 if [ -n "$browser" ] && ! .venv/bin/python -c 'import axe_playwright_python' 2>/dev/null; then
   say "adding to .venv what drives a browser (about 170 MB)"
-  install_nodectl dev,browser
+  install_nodectl dev,docs,browser
 fi
 # as an installation has it: where Python may write no bytecode, each start would compile nodectl anew
 .venv/bin/python -m compileall -q nodectl

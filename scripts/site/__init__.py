@@ -1,0 +1,1 @@
+"""The documentation as a site: what mkdocs asks for while it builds (`hooks.py`), and the pages that code writes."""
