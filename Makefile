@@ -20,9 +20,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 LINTERS := lint-mypy lint-ansible lint-rest lint-tests
 
-.PHONY: $(LINTERS) build-site wheels help demo docs site test test-all test-booted sanity fuzz faults chaos lint setup clean distclean
+.PHONY: $(LINTERS) build-site wheels help demo docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo docs site test test-all test-booted sanity fuzz faults chaos lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -83,6 +83,11 @@ test-all: setup
 	-@scripts/setup.sh --booted --browser $(if $(YES),--yes)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) build-site
 	NODECTL_TESTS_START=1 .venv/bin/pytest --basetemp=.state/pytest-tmp
+
+# docs/start and docs/how-to to the letter, the long ones too (docs/testing.md); one alone: python -m tests.pages PAGE
+test-pages: setup
+	@$(MAKE) --no-print-directory wheels
+	.venv/bin/pytest --basetemp=.state/pytest-tmp tests/pages
 
 # ansible-test's own tests of the collection, as it is built and installed; skipped where no package index answers
 sanity: setup
