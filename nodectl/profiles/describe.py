@@ -46,7 +46,7 @@ def _flat(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     elif isinstance(value, tuple) and any(isinstance(inner, BaseModel) for inner in value):
         for number, inner in enumerate(value):
             yield from _flat(inner, f"{path}[{number}]")
-    elif path == "index":
+    elif path == "index" and value is not None:
         yield path, {"value": addresses().index(value)}
     else:
         yield path, {"value": list(value) if isinstance(value, tuple) else value}

@@ -10,14 +10,16 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from scripts.site import pages
+from scripts.site import pages, reference
 
 # mkdocs counts the warnings below its own name, and a strict build fails by them
 _log = logging.getLogger("mkdocs.hooks.nodectl")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The nav, its folders by the pages that are in them."""
+    """The pages that code writes, and the nav, its folders by the pages that are in them."""
+    for place, text in reference.pages().items():
+        files.append(File.generated(config, place, content=text))
     config.nav = list(_expanded(config.nav or [], files))
     return files
 
@@ -29,7 +31,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     text, problems = pages.linked(text, place, pages.ROOT)
     for problem in problems:
         _log.warning("Doc file '%s': %s", place, problem)
-    return pages.with_lists_apart(text)
+    return pages.with_bars(pages.with_lists_apart(text))
 
 
 def _expanded(nav: list[Any], files: Files) -> Iterator[Any]:

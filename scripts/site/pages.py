@@ -107,3 +107,50 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that hold markup; an empty one has no heading either."""
     lines = [f"| {' | '.join(cells)} |" for cells in rows]
     return "\n".join([f"| {' | '.join(heading)} |", "|" + "---|" * len(heading), *lines]) if lines else ""
+
+
+# a | in a cell
+BAR = "\\|"
+_MARKUP = re.compile(r"([\\*_>\[\]#|])")
+
+
+def plain(text: str) -> str:
+    """Text as it stands, on one line: what would be markup is none, but for code spans."""
+    return _apart(" ".join(text.split()), _shown, lambda code: code.replace("|", BAR))
+
+
+def _shown(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", text).replace("<", "&lt;")
+
+
+def _apart(line: str, text: Callable[[str], str], code: Callable[[str], str]) -> str:
+    """The line with its code spans, and what stands between them, each changed."""
+    parts: list[str] = []
+    end = 0
+    for span in _CODE.finditer(line):
+        parts += [text(line[end : span.start()]), code(span[0])]
+        end = span.end()
+    return "".join([*parts, text(line[end:])])
+
+
+def with_bars(markdown: str) -> str:
+    """The text with `|` in the code of tables' cells as the site's parser takes it: GitHub has a backslash there."""
+    rows = (is_text and line.startswith("|") for is_text, line in _parts(markdown))
+    lines = markdown.split("\n")
+    return "\n".join(
+        _apart(line, str, lambda code: code.replace(BAR, "|")) if row else line
+        for row, line in zip(rows, lines, strict=True)
+    )
+
+
+def body(markdown: str) -> str:
+    """What stands below the title."""
+    return _HEADING.sub("", markdown, count=1).strip()
+
+
+def section(markdown: str, heading: str) -> str:
+    """What stands below that heading of the second level; KeyError where there is none."""
+    _, there, rest = markdown.partition(f"\n## {heading}\n")
+    if not there:
+        raise KeyError(f"no heading {heading!r}")
+    return rest.partition("\n## ")[0].strip()

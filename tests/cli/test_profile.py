@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from nodectl.profiles import KINDS
+from nodectl.profiles.describe import values
 from nodectl.profiles.load import find_profiles
+from nodectl.profiles.resolve import load_profile
 from tests.conftest import Cli
 
 
@@ -50,6 +52,14 @@ def test_show_says_what_is_not_confirmed_and_warns_of_it(nodectl: Cli) -> None:
     done = nodectl("profile", "show", "cu118")
     assert "unverified: the +cu118 wheel links its own" in done.stdout
     assert "warning: nccl is not confirmed" in done.stderr
+
+
+def test_every_profile_can_be_shown() -> None:
+    for kind in KINDS:
+        for name in find_profiles(kind):
+            shown = dict(values(load_profile(kind, name)))
+            assert all("value" in row for row in shown.values())
+    assert dict(values(load_profile("stack", "none")))["index"]["value"] is None
 
 
 def test_diff_says_what_two_stacks_do_not_share(nodectl: Cli) -> None:

@@ -1,0 +1,92 @@
+"""A page for each command of nodectl, as its `--help` has it, with those below it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import click
+
+from nodectl.cli.root import cli, commands
+from scripts.site import pages as text_of
+
+_INDEX = """# Command line
+
+{intro}
+
+{commands}
+
+## Options of all commands
+
+They may stand before the command, or behind it.
+
+{options}
+
+Each option can also be set by a variable of the environment (`NODECTL_LAUNCH_LEASE=12`) or in `nodectl.toml`
+([where options come from](../../architecture.md#where-options-come-from)). What a command ends with:
+[exit statuses](../exit-statuses.md).
+"""
+
+
+def pages() -> dict[str, str]:
+    """`cli/index.md`, and `cli/NAME.md` of each command."""
+    root = click.Context(cli, info_name="nodectl")
+    index = _INDEX.format(
+        intro=prose(cli.help or ""),
+        commands=text_of.table(
+            ["command", "what it does"],
+            [[f"[`nodectl {name}`]({name}.md)", text_of.plain(what)] for name, what in sorted(commands().items())],
+        ),
+        options=_options(root),
+    )
+    found = {"cli/index.md": index}
+    for name, what in commands().items():
+        command = cli.get_command(root, name)
+        assert command is not None  # noqa: S101  # it was listed
+        context = click.Context(command, info_name=name, parent=root)
+        title = f"# nodectl {name}: {text_of.plain(what.rstrip('.'))}"
+        found[f"cli/{name}.md"] = "\n\n".join(filter(None, [title, *_command(context), *_below(context)])) + "\n"
+    return found
+
+
+def _below(context: click.Context) -> Iterator[str]:
+    """The commands of a group, each under a heading of its own."""
+    group = context.command
+    if not isinstance(group, click.Group):
+        return
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        inner = click.Context(command, info_name=name, parent=context)
+        yield f"## {inner.command_path}"
+        yield from _command(inner)
+        yield from _below(inner)
+
+
+def _command(context: click.Context) -> Iterator[str]:
+    """How it is called, what it does, its options."""
+    command = context.command
+    pieces = " ".join(command.collect_usage_pieces(context))
+    yield f"```text\n{context.command_path} {pieces}\n```"
+    yield prose(command.help or "")
+    yield _options(context)
+    yield prose(command.epilog or "")
+
+
+def _options(context: click.Context) -> str:
+    """The options that its help shows, as a table."""
+    records = [
+        param.get_help_record(context) for param in context.command.params if not getattr(param, "hidden", False)
+    ]
+    rows = [[f"`{names.replace('|', text_of.BAR)}`", text_of.plain(what)] for names, what in filter(None, records)]
+    return text_of.table(["option", "meaning"], rows)
+
+
+def prose(text: str) -> str:
+    """A help text in Markdown: paragraphs, and what `\\b` keeps as it stands."""
+    parts = inspect.cleandoc(text).partition("\f")[0].split("\n\n")
+    kept = (
+        f"```text\n{part[2:].strip(chr(10))}\n```" if part.startswith("\b\n") else text_of.plain(part) for part in parts
+    )
+    return "\n\n".join(kept)
