@@ -112,7 +112,7 @@ class Inventory:
     def _defaults(self) -> Mapping[str, str]:
         """What comes before the inventory's variables: of the command line, else of ansible.cfg."""
         key = self._access.private_key_file
-        return {**_configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
+        return {**configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
 
     def _typed(self) -> Mapping[str, str]:
         """What the operator typed, for hosts that the inventory says no other of; no template."""
@@ -148,7 +148,7 @@ def _as_host(name: str, variables: HostVariables) -> Host:
 
 
 @lru_cache(maxsize=1)
-def _configured() -> Mapping[str, str]:
+def configured() -> Mapping[str, str]:
     """What ansible.cfg and ANSIBLE_SSH_* say of all hosts, under the names of the variables that come before it."""
     config = constants.config
     parser = config._parsers.get(config._config_file)

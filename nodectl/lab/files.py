@@ -8,9 +8,9 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from nodectl.common.node_paths import LAB_SHARE
 from nodectl.lab.spec import show_rate
 from nodectl.lab.state import HostRecord, LabFolder, LabState
+from nodectl.lab.variables import lab_variables
 
 
 def new_key() -> tuple[bytes, str]:
@@ -64,13 +64,10 @@ def _inventory(folder: LabFolder, state: LabState, profiles: Mapping[str, Mappin
         "ansible_ssh_private_key_file": str(folder.client_key),
         "ansible_ssh_common_args": f"-o UserKnownHostsFile={_quoted(folder.known_hosts)}",
         "ansible_python_interpreter": "/usr/bin/python3",
-        # a fleet that nobody has to be asked about
-        "nodectl_lab": True,
         "nodectl_hardware": "lab-cpu",
         "nodectl_stack": "cpu",
         "nodectl_tuning": "stock",
-        "nodectl_wheelhouse": f"{LAB_SHARE}/wheels",
-        "nodectl_uv": f"{LAB_SHARE}/uv",
+        **lab_variables(),
     }
     if state.spec.rate_bits:
         variables["nodectl_link_rate"] = show_rate(state.spec.rate_bits)

@@ -51,6 +51,8 @@ class Problem:
     mild: bool = False
     # another stack may be the way out
     other_stack: bool = False
+    # the profiles are those of another machine; nodectl_misfit: allow makes it a warning
+    misfit: bool = False
 
     @property
     def refuses(self) -> bool:

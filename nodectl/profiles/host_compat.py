@@ -18,7 +18,7 @@ from nodectl.profiles.nccl import version_key
 from nodectl.profiles.schema import Hardware, Stack
 
 # from Blackwell on the NVSwitches are not on the node's own bus
-_SWITCH_OFF_BUS = "10.0"
+SWITCH_OFF_BUS = version_key("10.0")
 
 
 class _Look(BaseModel):
@@ -117,7 +117,7 @@ def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Itera
     yield from _models(hardware, stack, node, matrix)
     if hardware.nvswitch and count and not node.nvswitch:
         reason = "the profile claims NVSwitch and its fabric manager, and no NVSwitch is seen here"
-        blackwell = hardware.gpu and version_key(hardware.gpu.compute_capability) >= version_key(_SWITCH_OFF_BUS)
+        blackwell = hardware.gpu and version_key(hardware.gpu.compute_capability) >= SWITCH_OFF_BUS
         nearest = "nodectl_overrides: {hardware: {nvswitch: false, link: null}}"
         yield Problem("nvswitch", reason, "the PCI bus of the host", nearest, mild=bool(blackwell))
 

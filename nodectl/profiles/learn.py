@@ -212,6 +212,22 @@ def _nics(facts: Facts) -> list[dict[str, Any]]:
     ]
 
 
+def ports_of(facts: Facts) -> tuple[tuple[int, float, str], ...] | None:
+    """The network ports by kind, as (count, Gbit/s, kind of a profile's NIC); None where nobody could look."""
+    try:
+        return tuple((nic["count"], float(nic["rate_gbit"]), nic["kind"]) for nic in _nics(facts))
+    except _UnreadError:
+        return None
+
+
+def has_switches(facts: Facts) -> bool | None:
+    """Whether NVSwitches join the GPUs; None where it cannot be told."""
+    try:
+        return _switched(facts)
+    except _UnreadError:
+        return None
+
+
 def _cpu(facts: Facts) -> dict[str, Any] | None:
     cpu = _value(facts, "cpu")
     if not isinstance(cpu, Cpu) or cpu.model is None or cpu.sockets is None or cpu.cores is None:

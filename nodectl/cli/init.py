@@ -1,0 +1,204 @@
+"""`nodectl init`: Write an inventory to begin with, each choice explained."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.options import LateHelp
+from nodectl.cli.terminal import note
+from nodectl.common.few import clipped
+from nodectl.common.nodeset import fold
+from nodectl.errors import InventoryError, UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from nodectl.init.draft import Draft
+    from nodectl.init.look import Found
+    from nodectl.model.host import Host
+
+_DEFAULT = "inventory"
+_LONGEST_REASON = 400
+# a name, an address, a pattern of an inventory, each with a login before it
+_TERM = re.compile(r"[^\s,@-][^\s,@]*(@[^\s,@-][^\s,@]*)?")
+
+
+def _kinds() -> str:
+    from nodectl.init.kinds import kinds
+
+    return f"One of: {', '.join(kinds())}."
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  nodectl init fleet --kind rtx4090-3           edit fleet/hosts.yml then: the names of your hosts
+  nodectl init fleet --from 'node[01-03]'       names as ~/.ssh/config or DNS has them
+  nodectl init fleet --from ubuntu@10.0.0.5     a login of its own
+  nodectl -i old.ini init fleet --from all      how they are reached comes from the other inventory
+"""
+)
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path), default=_DEFAULT)
+@click.option("--kind", metavar="KIND", cls=LateHelp, ending=_kinds, help="For hosts of this kind, not looked at.")
+@click.option(
+    "--from",
+    "wanted",
+    multiple=True,
+    metavar="HOST,…",
+    help="Look at these hosts, and propose what fits; may be repeated.",
+)
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.pass_obj
+def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], force: bool) -> None:
+    """Write DIR/hosts.yml and DIR/group_vars/ (DIR: inventory), with the profiles chosen and every choice explained.
+
+    With --from the hosts are looked at (GPUs, driver, network, system), and nothing is changed there. How they are
+    reached comes from -i or ANSIBLE_INVENTORY where that has them, passwords left out; else from ~/.ssh/config.
+    Where one cannot be reached, nothing is written, and the exit status is 3.
+    """
+    if (kind is None) == (not wanted):
+        raise UsageError("give either --kind or --from", f"nodectl init --from HOST,… or --kind KIND ({_kinds()})")
+    from nodectl.init.write import write_all
+
+    notes: tuple[str, ...] = ()
+    if kind is not None:
+        from nodectl.init.kinds import kind_named
+
+        draft = kind_named(kind).draft(kind)
+    else:
+        draft, notes = _looked_at(app, wanted)
+    files = write_all(folder, draft.files(), force=force)
+    _show(app, draft, files, notes)
+    for text in notes:
+        note(text)
+    for text in _next(files[0], edit=kind is not None):
+        note(text)
+
+
+def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
+    from nodectl.init.connection import connection_variables, passwords
+    from nodectl.init.propose import draft_of
+    from nodectl.inventory.read import configured
+    from nodectl.profiles.load import profile_dirs
+
+    hosts = _hosts(app, wanted)
+    found = _found(app, hosts)
+    connections = {host.name: connection_variables(host, configured()) for host in hosts}
+    draft, notes = draft_of(found, connections, profile_dirs(_given(app)))
+    secret = sorted({name for host in hosts for name in passwords(host)})
+    if secret:
+        notes += (f"{', '.join(secret)} not written: give passwords by -k and -K, or keep them in a vault",)
+    return draft, notes
+
+
+def _given(app: App) -> tuple[str, ...]:
+    """The inventory that was named; what an ansible.cfg names by itself is not meant."""
+    return app.inventory_sources or tuple(filter(None, [os.environ.get("ANSIBLE_INVENTORY")]))
+
+
+def _hosts(app: App, wanted: Sequence[str]) -> list[Host]:
+    """The hosts that are named: those of the inventory that was given, else by name alone; each once."""
+    from nodectl.common.nodeset import unfolded
+
+    terms = list(dict.fromkeys(part.strip() for text in wanted for part in unfolded(text).split(",")))
+    terms = [term for term in terms if term]
+    if not terms:
+        raise UsageError("--from names no host", "nodectl init --from node01,node02")
+    strange = [term for term in terms if not _TERM.fullmatch(term)]
+    if strange:
+        raise UsageError(
+            f"--from: {strange[0]!r} is no host", "give names, node[01-03], or LOGIN@HOST, with commas between"
+        )
+    given = {term: _in_inventory(app, term) for term in terms} if _given(app) else {}
+    others = iter(_by_name(app, [term for term in terms if not given.get(term)]))
+    hosts = [host for term in terms for host in given.get(term) or [next(others)]]
+    return list({host.name: host for host in hosts}.values())
+
+
+def _in_inventory(app: App, term: str) -> tuple[Host, ...]:
+    """The hosts of the inventory that was given which the term names: one, a group, a pattern; maybe none."""
+    try:
+        return app.inventory.hosts(term)
+    except InventoryError as error:
+        if not str(error.message).startswith("no host of "):
+            raise
+        return ()
+
+
+def _by_name(app: App, terms: Sequence[str]) -> list[Host]:
+    """Hosts that no inventory knows: the transport asks ~/.ssh/config, as ssh does."""
+    from nodectl.inventory import read_inventory
+
+    if not terms:
+        return []
+    bad = [term for term in terms if set(term) & set("*?!&~[]")]
+    if bad:
+        raise UsageError(f"--from: no host is called {bad[0]!r}", "patterns need an inventory: -i or ANSIBLE_INVENTORY")
+    logins = {name: login for login, _, name in (term.rpartition("@") for term in terms)}
+    hosts = {host.name: host for host in read_inventory([f"{','.join(logins)},"], app.access).hosts()}
+    return [_logging_in(hosts[name], login) for name, login in logins.items()]
+
+
+def _logging_in(host: Host, login: str) -> Host:
+    if not login:
+        return host
+    return replace(host, user=login, variables={**host.variables, "ansible_user": login})
+
+
+def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
+    """What each host is; UnreachableError that names all that could not be asked, and those that could."""
+    from nodectl.init.look import commands, found
+    from nodectl.model.recording import Recording
+    from nodectl.recordings.source import LiveSource
+
+    answers: dict[str, Found] = {}
+    failed: dict[str, tuple[str, str]] = {}
+    for host, answer in LiveSource(tuple(hosts), app.transport, app.forks).recordings(commands):
+        try:
+            if isinstance(answer, Recording):
+                answers[host.name] = found(host, answer)
+            else:
+                failed[host.name] = (clipped(answer.error or str(answer.outcome), _LONGEST_REASON), answer.remedy)
+        except UnreachableError as error:
+            failed[host.name] = (error.message, error.remedy)
+    if not failed:
+        return [answers[host.name] for host in hosts]
+    reasons = "; ".join(f"{name}: {reason}" for name, (reason, _) in failed.items())
+    remedies = list(dict.fromkeys(filter(None, (remedy for _, remedy in failed.values()))))
+    rest = [f"or without: --from {shlex.quote(fold(answers))}"] if answers else []
+    raise UnreachableError(f"nothing was written: {reasons}", "; ".join([*remedies, *rest]))
+
+
+def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -> None:
+    from nodectl.init.propose import summary
+
+    document = {
+        "files": [str(path) for path in files],
+        "groups": [
+            {
+                "name": group.name,
+                "hosts": list(group.hosts),
+                **{choice.name: choice.value for choice in group.choices if not choice.open},
+            }
+            for group in draft.groups
+        ],
+        "notes": list(notes),
+    }
+    app.show("init", document, "\n".join([summary(draft), *(f"wrote {path}" for path in files)]))
+
+
+def _next(inventory: Path, *, edit: bool) -> list[str]:
+    """What to do now, as commands."""
+    steps = [f"$EDITOR {shlex.quote(str(inventory))}"] if edit else []
+    steps.append(f"export ANSIBLE_INVENTORY={shlex.quote(str(inventory.absolute()))}")
+    steps += ["nodectl hostkeys accept"] if edit else []
+    steps += ["nodectl provision --check --diff"]
+    steps += [] if edit else ["nodectl provision"]
+    return ["next:", *(f"  {step}" for step in steps)]

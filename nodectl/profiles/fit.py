@@ -1,0 +1,129 @@
+"""Which hardware profile and which stack fit what was found on a host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodectl.common.natural import natural
+from nodectl.errors import ProfileError
+from nodectl.profiles.compat import profile_problems
+from nodectl.profiles.host_compat import HostLook, host_problems
+from nodectl.profiles.load import find_profiles
+from nodectl.profiles.matrix import DeviceRow, matrix
+from nodectl.profiles.nccl import version_key
+from nodectl.profiles.resolve import base_tuning, load_profile, load_stacks
+from nodectl.profiles.schema import Hardware, Stack
+
+# count, Gbit/s, infiniband, roce or ethernet
+Ports = tuple[int, float, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a host is made of, as far as could be told.
+
+    `models` are the driver's names of the GPUs and `devices` their PCI ids, each kind once; `ports` are network ports
+    of one kind. None: nobody could look.
+    """
+
+    gpus: int
+    models: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    nvswitch: bool | None = None
+    ports: tuple[Ports, ...] | None = None
+
+    @property
+    def named(self) -> str:
+        """The GPUs in words: model names, else what their PCI ids may be."""
+        rows = (row.name for row in map(matrix().device, self.devices) if row)
+        return " and ".join(self.models or dict.fromkeys(rows)) or "NVIDIA GPU"
+
+
+def fitting_hardware(seen: Seen, extra_dirs: Sequence[Path] = ()) -> tuple[str, ...]:
+    """The hardware profiles that fit best, several where nothing tells them apart; empty where none fits."""
+    scores: dict[str, int] = {}
+    for name in find_profiles("hardware", extra_dirs):
+        with suppress(ProfileError):  # a malformed one is refused where it is used
+            hardware = load_profile("hardware", name, extra_dirs)
+            if isinstance(hardware, Hardware) and (score := _score(hardware, seen)):
+                scores[name] = score
+    best = max(scores.values(), default=0)
+    return tuple(sorted((name for name, score in scores.items() if score == best), key=natural))
+
+
+def _score(hardware: Hardware, seen: Seen) -> int:
+    """0 where the host is something else; the higher, the more is alike."""
+    if hardware.gpus != seen.gpus:
+        return 0
+    if not seen.gpus:
+        return 1
+    model = _alike(hardware, seen)
+    if not model or (seen.nvswitch is not None and seen.nvswitch != hardware.nvswitch):
+        return 0
+    ports = {(nic.count, nic.rate_gbit, nic.kind) for nic in hardware.nics}
+    return 4 * model + 2 * (seen.ports is not None and bool(ports) and ports <= set(seen.ports)) + (not ports)
+
+
+def _alike(hardware: Hardware, seen: Seen) -> int:
+    """2 where the driver's name of the GPU is the profile's, 1 where it may be, else 0."""
+    model = hardware.gpu.model if hardware.gpu else ""
+    if not model or len(seen.models) > 1 or len(seen.devices) > 1:
+        return 0
+    if seen.models:
+        (name,) = seen.models
+        return 2 if name == model else 1 if name.startswith(f"{model} ") else 0
+    return int(any(is_model(row, model) for row in map(matrix().device, seen.devices) if row))
+
+
+def is_model(row: DeviceRow, model: str) -> bool:
+    """Whether GPUs of this PCI id can be what a profile calls `model`."""
+    names = re.split(r", | or ", row.name)
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", model) for name in names)
+
+
+def fitting_stacks(
+    hardware: Hardware, look: HostLook, extra_dirs: Sequence[Path] = (), *, installed: Sequence[str | None] = ()
+) -> tuple[str, ...]:
+    """The stacks that the host can have, the best first: what is `installed` (torch, its CUDA), then what nothing warns
+    of, then the newest."""
+    torch, cuda = (*installed, None, None)[:2]
+
+    def rank(name: str) -> tuple[bool, bool, tuple[int, ...], tuple[int, ...]]:
+        stack = stacks[name]
+        have = bool(torch and cuda) and (_plain(stack.torch), _minor(stack.cuda)) == (_plain(torch), _minor(cuda))
+        return (
+            have,
+            not any(_warnings(hardware, stack)),
+            version_key(stack.cuda or "0"),
+            version_key(_plain(stack.torch)),
+        )
+
+    stacks = {name: stack for name, stack in load_stacks(extra_dirs).items() if _can(hardware, stack, look)}
+    return tuple(sorted(stacks, key=rank, reverse=True))
+
+
+def _can(hardware: Hardware, stack: Stack, look: HostLook) -> bool:
+    gpus = len(look.node.gpus) if hardware.gpus is None else hardware.gpus
+    if stack.torch is None or bool(stack.cuda) != bool(gpus):
+        return False
+    problems = (
+        *profile_problems(hardware, stack, base_tuning(), matrix()),
+        *host_problems(hardware, stack, look, matrix()),
+    )
+    return not any(problem.refuses for problem in problems if problem.other_stack or not problem.misfit)
+
+
+def _warnings(hardware: Hardware, stack: Stack) -> Iterator[str]:
+    return (problem.code for problem in profile_problems(hardware, stack, base_tuning(), matrix()))
+
+
+def _plain(torch: str | None) -> str:
+    return (torch or "0").partition("+")[0]
+
+
+def _minor(cuda: str | None) -> str:
+    return ".".join((cuda or "").split(".")[:2])
