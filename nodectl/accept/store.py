@@ -16,6 +16,7 @@ from nodectl.common.files import read_json, replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
 from nodectl.model.acceptance import Acceptance, StepState
+from nodectl.model.status import Status
 
 SCHEMA = "nodectl.accept/1"
 DOCUMENT = "acceptance.json"
@@ -80,8 +81,11 @@ def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
     same = (one for one in _of_fleet(fleet) if (one.level, len(one.hosts)) == (level, hosts) and one.ended is not None)
     took: dict[str, list[float]] = {}
     for one in islice(same, _USUAL_OF):
+        # a step that could not be measured, for want of torch perhaps, has ended at once
+        unmeasured = {seen.step for seen in one.seen if seen.finding.status is Status.UNKNOWN}
         for step in one.steps:
-            if step.took_s is not None and step.state is StepState.DONE and len(step.hosts) == hosts:
+            whole = step.state is StepState.DONE and len(step.hosts) == hosts and step.name not in unmeasured
+            if step.took_s is not None and whole:
                 took.setdefault(step.name, []).append(step.took_s)
     return {name: median(seconds) for name, seconds in took.items()}
 

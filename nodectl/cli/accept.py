@@ -175,7 +175,8 @@ def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]
         )
     means = look(app.transport, [host for host in app.hosts if host.name in names], app.forks)
     refuse_untried(begun, means)
-    note(f"acceptance {begun.id}: {sum(step.state is StepState.DONE for step in begun.steps)} steps are done")
+    states = [step.state for step in begun.steps if step.state is not StepState.LEFT_OUT]
+    note(f"acceptance {begun.id}: done are {states.count(StepState.DONE)} of {len(states)} steps")
     return begun, means
 
 

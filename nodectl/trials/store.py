@@ -74,7 +74,9 @@ def trials() -> Iterator[Trial | str]:
 
 
 def find(text: str) -> Trial:
-    """The trial of an id, of the only one that begins so, or of a file."""
+    """The trial of an id, of the only one that begins so, of a file, or the latest: `last`."""
+    if text == "last" and (kept := sorted(folder().glob("[0-9]*.json"))):
+        return read(kept[-1])
     if _ID.fullmatch(text):
         matches = sorted(folder().glob(f"{text}*.json"))
         if len(matches) > 1 and matches[0].stem != text:

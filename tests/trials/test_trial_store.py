@@ -34,8 +34,11 @@ def test_written_and_read_back_whole() -> None:
 
 def test_found_by_id_its_beginning_or_its_file(tmp_path: Path) -> None:
     first, second = trial("20261121T120000Z-aaaa"), trial("20261121T130000Z-bbbb")
+    with pytest.raises(UsageError, match="no trial last"):
+        store.find("last")
     store.save(first)
     path = store.save(second)
+    assert store.find("last") == second
     assert store.find("20261121T12") == first
     copy = tmp_path / "copy.json"
     copy.write_bytes(path.read_bytes())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("trial", metavar="ID|FILE")
+@click.argument("trial", metavar="ID|last|FILE")
 @click.option("--write", "path", required=True, metavar="FILE.yml", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--profile", metavar="NAME", help="Which candidate.  Default: the one that is better.")
 @click.option("--group", default="", metavar="GROUP", help="For this group, where all hosts get the same.")

@@ -38,7 +38,7 @@ def list_(app: App) -> None:
 
 
 @click.command()
-@click.argument("trial", metavar="ID|FILE")
+@click.argument("trial", metavar="ID|last|FILE")
 @_all_option
 @click.pass_obj
 def show(app: App, trial: str, everything: bool) -> None:
