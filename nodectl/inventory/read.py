@@ -73,6 +73,17 @@ class Inventory:
 
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
         """The hosts that the Ansible pattern `limit` selects, in the inventory's order."""
+        return tuple(self._host(host) for host in self._selected(limit))
+
+    def names(self, limit: str | None = None) -> tuple[str, ...]:
+        """The names of those hosts, also of such whose variables fail."""
+        return tuple(str(host.name) for host in self._selected(limit))
+
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, `all` among them."""
+        return tuple(sorted(map(str, self._manager.groups)))
+
+    def _selected(self, limit: str | None) -> list[Any]:
         try:
             with _listening() as listener:
                 self._manager.subset(limit)
@@ -88,7 +99,7 @@ class Inventory:
             )
         for warning in listener.warnings:  # of a pattern of several, one part matched nothing
             listener.display.warning(warning)
-        return tuple(self._host(host) for host in selected)
+        return list(selected)
 
     def _host(self, host: Any) -> Host:
         try:

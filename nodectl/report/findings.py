@@ -37,10 +37,16 @@ def findings_table(
 
     `columns` of the terminal that shows it; None where none does, and a row is a line.
     """
+    return "\n".join([*findings_lines(findings, everything=everything, rows=rows, columns=columns), counts(findings)])
+
+
+def findings_lines(
+    findings: Sequence[Finding], *, everything: bool = False, rows: int = TWO_SCREENS, columns: int | None = None
+) -> list[str]:
+    """The table without its count."""
     if everything:
-        return "\n".join([*map(_line, grouped(findings, _without_host)), counts(findings)])
-    shown = [finding for finding in findings if finding.status not in _FINE]
-    return "\n".join([*folded(shown, rows, columns=columns), counts(findings)])
+        return [*map(_line, grouped(findings, _without_host))]
+    return folded([finding for finding in findings if finding.status not in _FINE], rows, columns=columns)
 
 
 def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:
@@ -95,10 +101,14 @@ def _told(alike: Sequence[Finding]) -> Iterator[str]:
 
 def counts(findings: Sequence[Finding]) -> str:
     """`2 failed, 40 ok on 4 hosts`."""
-    numbers = Counter(finding.status for finding in findings)
-    words = ", ".join(f"{numbers[status]} {status}" for status in Status if numbers[status]) or "nothing looked at"
     hosts = len({finding.host for finding in findings})
-    return f"{words} on {counted(hosts, 'host')}"
+    return f"{numbers(findings)} on {counted(hosts, 'host')}"
+
+
+def numbers(findings: Sequence[Finding]) -> str:
+    """`2 failed, 40 ok`."""
+    of_status = Counter(finding.status for finding in findings)
+    return ", ".join(f"{of_status[status]} {status}" for status in Status if of_status[status]) or "nothing looked at"
 
 
 def one_line(findings: Sequence[Finding]) -> str:

@@ -17,7 +17,9 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.transport.base import OnOutput, Transport
 
 _ABSENT, _NO_PYTHON = 93, 94
-INSTALL_PYTHON = "install Python 3.8+"
+# what the programs of nodectl/payload need
+LEAST_PYTHON = (3, 8)
+INSTALL_PYTHON = f"install Python {'.'.join(map(str, LEAST_PYTHON))}+"
 _MARK = "nodectl-payload: "
 _FOLDER = f'd="{STATE_FOLDER}/payload/$1"; '
 _RUN = (

@@ -68,6 +68,10 @@ class SshClient:
             transport.close()
             return key
 
+    def credentials(self, target: Target) -> tuple[list[str], list[str]]:
+        """Where the keys are from that the target would be offered, and why the others of it could not be used."""
+        return [source for source, _ in self._credentials.offered(target)], self._credentials.unusable(target)
+
     def close(self) -> None:
         """Close the connections to jump hosts."""
         for shared in list(self._jumps.values()):
@@ -109,7 +113,8 @@ class SshClient:
         reasons = [f"{source} refused" for source in refused] + self._credentials.unusable(target)
         raise UnreachableError(
             f"{target.label}: permission denied ({'; '.join(reasons) or 'no key to offer'})",
-            "check ansible_user and ansible_ssh_private_key_file, or load the key into your agent",
+            "check ansible_user and ansible_ssh_private_key_file; load the key into your agent (ssh-add); or give the "
+            "password: -k",
         )
 
 
@@ -224,8 +229,17 @@ def _explained(target: Target) -> Iterator[None]:
             text = f"no answer within {CONNECT_S:g} s"
         elif isinstance(error, OSError) and error.strerror:
             text = error.strerror
-        remedy = "check the address, the link and sshd" if isinstance(error, OSError | EOFError) else ""
-        raise UnreachableError(f"{target.label}: {text}", remedy) from error
+        raise UnreachableError(f"{target.label}: {text}", _what_to_check(error)) from error
+
+
+def _what_to_check(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):
+        return "correct ansible_host, or have the name resolved: /etc/hosts, DNS, ~/.ssh/config"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there: start sshd on the host, or correct ansible_host and ansible_port"
+    if isinstance(error, TimeoutError):
+        return "is it on, and does no firewall stand between? ansible_host and ansible_port say where it was asked"
+    return "check the address, the link and sshd" if isinstance(error, OSError | EOFError) else ""
 
 
 class _ProxiedSocket(socket.socket):

@@ -1,0 +1,83 @@
+"""Ansible's own settings: which file they stand in, which are set and where, and which inventory they name."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ansible
+from ansible import constants
+from ansible.module_utils import basic
+
+from nodectl.common.spelling import misspelt
+
+_ENVIRONMENT = "env: "
+_INVENTORY = "DEFAULT_HOST_LIST"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`file` is the ansible.cfg that counts; `origins` has for each setting that somebody set a file, or a variable of
+    the environment (`env: NAME`). `passed_over`: an ansible.cfg that Ansible does not take, and why."""
+
+    version: str
+    file: str | None
+    origins: Mapping[str, str]
+    collections: tuple[str, ...]
+    inventory: tuple[str, ...]
+    inventory_origin: str
+    misspelt_variables: Mapping[str, str]
+    host_key_checking: bool
+    least_python: tuple[int, ...]
+    passed_over: str = ""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the environment that set something."""
+        origins = (origin.removeprefix(_ENVIRONMENT) for origin in self.origins.values() if _ENVIRONMENT in origin)
+        return tuple(sorted(set(origins)))
+
+
+def settings() -> Settings:
+    """As Ansible has read them in this process."""
+    config = constants.config
+    definitions = config.get_configuration_definitions()
+    origins = {name: str(config.get_config_value_and_origin(name)[1]) for name in definitions}
+    return Settings(
+        version=str(ansible.__version__),
+        file=constants.CONFIG_FILE,
+        origins={name: origin for name, origin in origins.items() if origin not in ("", "default")},
+        collections=tuple(constants.COLLECTIONS_PATHS),
+        inventory=tuple(constants.DEFAULT_HOST_LIST),
+        inventory_origin=origins[_INVENTORY],
+        misspelt_variables=_misspelt(definitions),
+        host_key_checking=bool(constants.HOST_KEY_CHECKING),
+        least_python=tuple(getattr(basic, "_PY_MIN", ())),
+        passed_over=_passed_over(constants.CONFIG_FILE),
+    )
+
+
+def _misspelt(definitions: Mapping[str, Any]) -> dict[str, str]:
+    """Variables of the environment that set nothing, and which may be meant; others may be a collection's."""
+    known = {entry["name"] for definition in definitions.values() for entry in definition.get("env") or ()}
+    near = {name: misspelt(name, known) for name in os.environ if name.startswith("ANSIBLE_")}
+    return {name: meant for name, meant in sorted(near.items()) if meant}
+
+
+def _passed_over(taken: str | None) -> str:
+    """What is said of an ansible.cfg that would come first, and that Ansible does not take."""
+    named = os.environ.get("ANSIBLE_CONFIG")
+    path = Path(named).expanduser() if named else Path("ansible.cfg")
+    path = (path / "ansible.cfg" if path.is_dir() else path).absolute()
+    if taken is not None and path == Path(taken).absolute():
+        return ""
+    if named:
+        return f"ANSIBLE_CONFIG names {path}, which {'cannot be read' if path.exists() else 'is not there'}"
+    if not path.exists():
+        return ""
+    why = "everybody may write in its folder" if path.parent.stat().st_mode & stat.S_IWOTH else "it cannot be read"
+    return f"{path} is not taken: {why}"
