@@ -10,7 +10,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from scripts.site import pages, reference
+from scripts.site import articles, pages, reference
 
 # mkdocs counts the warnings below its own name, and a strict build fails by them
 _log = logging.getLogger("mkdocs.hooks.nodectl")
@@ -28,7 +28,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """The page as the site's parser reads it; what is wrong with its links is a warning."""
     place = page.file.src_uri
     text = pages.listed(markdown, place, lambda folder: [(_title(one), one.src_uri) for one in _below(folder, files)])
-    text, problems = pages.linked(text, place, pages.ROOT)
+    text, problems = pages.linked(articles.filled(text), place, pages.ROOT)
     for problem in problems:
         _log.warning("Doc file '%s': %s", place, problem)
     return pages.with_bars(pages.with_lists_apart(text))

@@ -16,6 +16,10 @@ _ITEM = re.compile(r"([-*+]|\d+\.) ")
 # a target with a space, or without its closing bracket, is none
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]*)\]\((?P<target>[^)\n]*)\)")
 _CODE = re.compile(r"(`+)(?:(?!\1).)*\1(?!`)")
+# a | in a cell
+_BAR = r"\|"
+_UNESCAPED = re.compile(r"(?<!\\)\|")
+_MARKUP = re.compile(r"([\\*_>\[\]#])")
 _PAGES_OF = re.compile(r"^<!-- pages of (\S+/) -->$", re.MULTILINE)
 
 
@@ -104,19 +108,18 @@ def listed(markdown: str, place: str, below: Callable[[str], Sequence[tuple[str,
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that hold markup; an empty one has no heading either."""
-    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    """A table of cells that hold markup; one without rows has no heading either."""
+    lines = [f"| {' | '.join(map(_cell, cells))} |" for cells in rows]
     return "\n".join([f"| {' | '.join(heading)} |", "|" + "---|" * len(heading), *lines]) if lines else ""
 
 
-# a | in a cell
-BAR = "\\|"
-_MARKUP = re.compile(r"([\\*_>\[\]#|])")
+def _cell(text: str) -> str:
+    return _UNESCAPED.sub(lambda _: _BAR, text)
 
 
 def plain(text: str) -> str:
     """Text as it stands, on one line: what would be markup is none, but for code spans."""
-    return _apart(" ".join(text.split()), _shown, lambda code: code.replace("|", BAR))
+    return _apart(" ".join(text.split()), _shown, str)
 
 
 def _shown(text: str) -> str:
@@ -138,7 +141,7 @@ def with_bars(markdown: str) -> str:
     rows = (is_text and line.startswith("|") for is_text, line in _parts(markdown))
     lines = markdown.split("\n")
     return "\n".join(
-        _apart(line, str, lambda code: code.replace(BAR, "|")) if row else line
+        _apart(line, str, lambda code: code.replace(_BAR, "|")) if row else line
         for row, line in zip(rows, lines, strict=True)
     )
 

@@ -79,7 +79,7 @@ def _options(context: click.Context) -> str:
     records = [
         param.get_help_record(context) for param in context.command.params if not getattr(param, "hidden", False)
     ]
-    rows = [[f"`{names.replace('|', text_of.BAR)}`", text_of.plain(what)] for names, what in filter(None, records)]
+    rows = [[f"`{names}`", text_of.plain(what)] for names, what in filter(None, records)]
     return text_of.table(["option", "meaning"], rows)
 
 
