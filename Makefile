@@ -20,9 +20,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 LINTERS := lint-mypy lint-ansible lint-rest lint-tests
 
-.PHONY: $(LINTERS) build-site wheels help demo docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
+.PHONY: $(LINTERS) build-site wheels help demo dist docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo dist docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -89,6 +89,10 @@ test-pages: setup
 	@$(MAKE) --no-print-directory wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp tests/pages
 
+# what is published, into dist/: wheel, sdist, the collection, a list of what is in it, digests (CONTRIBUTING.md)
+dist: setup
+	@.venv/bin/python -m scripts.dist
+
 # ansible-test's own tests of the collection, as it is built and installed; skipped where no package index answers
 sanity: setup
 	scripts/sanity.sh
@@ -115,4 +119,4 @@ clean:
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .cache
+	rm -rf .venv .cache nodectl/_version.py

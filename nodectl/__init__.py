@@ -9,7 +9,15 @@ if TYPE_CHECKING:
 
     from nodectl.transport.fabric_group import CheckedGroup
 
-__version__ = "0.1.0"
+try:
+    from nodectl._version import __version__ as __version__
+except ModuleNotFoundError:  # a checkout that nothing was built of: what its Python has installed, or nothing
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        __version__ = version("nodectl")
+    except PackageNotFoundError:
+        __version__ = "0.0.0"
 
 
 def fleet(*inventories: str | Path, limit: str | None = None, forks: int | None = None) -> CheckedGroup:

@@ -10,7 +10,7 @@ version=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 # a git repository of its own: ansible-test takes the names of the files from it
 rm -rf "$work/ansible_collections" "$work/built"
-ansible-galaxy collection build --output-path "$work/built" . >/dev/null
+python -m scripts.dist --out "$work/built" collection >/dev/null
 (cd "$work" && ansible-galaxy collection install --force -p "$work" "$work"/built/*.tar.gz >/dev/null)
 git init -q "$collection"
 

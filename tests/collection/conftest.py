@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -12,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from nodectl import __version__
+from scripts.dist import collection
 from tests.conftest import Cli, LabUnderTest
+from tests.pythons import pythons_of
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_ANSIBLE = Path(sys.executable).with_name("ansible-galaxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,8 @@ class Controller:
 
 @pytest.fixture(scope="session")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `ansible-galaxy collection build` makes of the checkout."""
-    folder = tmp_path_factory.mktemp("artifact")
-    subprocess.run(
-        [_ANSIBLE, "collection", "build", "--output-path", folder], cwd=_ROOT, check=True, capture_output=True
-    )
-    (built,) = folder.iterdir()
-    return built
+    """The collection as it is published."""
+    return collection(tmp_path_factory.mktemp("artifact"), __version__)
 
 
 @pytest.fixture(scope="session", params=sorted(ENDS, reverse=True))
@@ -112,7 +108,7 @@ def _name_of(end: End) -> str:
 
 def environment_of(end: End, cache: Path) -> Path:
     """A Python with that ansible-core and what nodectl needs, but without nodectl; made once, and kept in the cache."""
-    pythons = [python for version in end.pythons for python in _pythons(version)]
+    pythons = [python for version in end.pythons for python in pythons_of(version)]
     if not pythons:
         pytest.skip(f"ansible-core {end.core} needs Python {' or '.join(end.pythons)}, and none of them is here")
     needed = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
@@ -139,18 +135,6 @@ def _installed(wanted: Sequence[str], python: Path) -> subprocess.CompletedProce
         if done.returncode == 0:
             break
     return done
-
-
-def _pythons(version: str) -> list[str]:
-    """Those of this machine that run and can make environments; pyenv's lie outside PATH."""
-    name = f"python{version}"
-    candidates = [shutil.which(name), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))]
-    probe = ["-c", "import venv, ensurepip"]
-    return [
-        path
-        for path in candidates
-        if path and subprocess.run([path, *probe], capture_output=True, check=False).returncode == 0
-    ]
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import nodectl
+from scripts.dist import semantic
 from tests.collection.conftest import ENDS, Controller
 from tests.conftest import LabUnderTest
 
@@ -47,8 +48,12 @@ def test_the_artifact_holds_what_runs_under_ansible_and_not_the_package(artifact
     assert not [name for name in names if name.endswith(".pyc")]
 
 
-def test_the_collection_has_the_version_of_the_package() -> None:
-    assert yaml.safe_load((_ROOT / "galaxy.yml").read_text())["version"] == nodectl.__version__
+def test_the_collection_has_the_version_of_the_package(artifact: Path) -> None:
+    with tarfile.open(artifact) as archive:
+        manifest = archive.extractfile("MANIFEST.json")
+        assert manifest is not None
+        version = json.load(manifest)["collection_info"]["version"]
+    assert version == semantic(nodectl.__version__) and artifact.name == f"nodectl-fleet-{version}.tar.gz"
 
 
 def test_what_is_promised_is_what_is_tried() -> None:

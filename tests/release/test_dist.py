@@ -1,0 +1,159 @@
+"""What `make dist` publishes: what is in it and what is not, its version in all its forms, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripts.dist import ROOT, digest, sbom, semantic, uv, version_of
+from tests.release.conftest import Built
+
+FLEET = "ansible_collections/nodectl/fleet"
+_LARGEST = 800_000  # bytes; the report's script is the largest of what is there
+_VERSION_FILES = ("pyproject.toml", ".git_archival.txt", ".gitattributes", ".gitignore", "README.md", "LICENSE")
+
+
+@pytest.fixture
+def names(built: Built) -> list[str]:
+    """The files of the wheel."""
+    with zipfile.ZipFile(built.wheel) as archive:
+        return archive.namelist()
+
+
+def test_the_wheel_has_what_runs_and_nothing_else(built: Built, names: list[str]) -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    if not tracked:
+        pytest.skip("not a clone: what should be in the wheel is known by git")
+    collection = ("meta/", "playbooks/", "plugins/", "roles/", "templates/")
+    wanted = {name for name in tracked.splitlines() if name.startswith("nodectl/") and (ROOT / name).is_file()}
+    wanted |= {f"{FLEET}/{name}" for name in tracked.splitlines() if name.startswith(collection)}
+    inside = {name for name in names if ".dist-info/" not in name}
+    assert wanted - inside == set()
+    assert {name for name in inside - wanted if not _is_untracked(name)} == {"nodectl/_version.py"}
+    assert not [name for name in names if name.endswith((".pyc", ".pyo")) or name.startswith("tests/")]
+    with zipfile.ZipFile(built.wheel) as archive:
+        assert [entry.filename for entry in archive.infolist() if entry.file_size > _LARGEST] == []
+
+
+def _is_untracked(name: str) -> bool:
+    """New in this checkout, and not ignored: the next commit will have it."""
+    path = name.removeprefix(f"{FLEET}/")
+    return subprocess.run(["git", "check-ignore", "-q", path], cwd=ROOT, check=False).returncode == 1
+
+
+def test_the_sdist_has_all_that_the_wheel_has_and_no_more_folders(built: Built, names: list[str]) -> None:
+    with tarfile.open(built.sdist) as archive:
+        inside = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert {name.removeprefix(f"{FLEET}/") for name in names if ".dist-info/" not in name} <= inside
+    assert {name.split("/")[0] for name in inside if "/" in name} == {
+        *("meta", "nodectl", "playbooks", "plugins", "roles", "templates"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("python", "collection"),
+    [
+        ("1.2.3", "1.2.3"),
+        ("1.2", "1.2.0"),
+        ("1.2.0rc1", "1.2.0-rc1"),
+        ("1.2.3.dev4+g12ab.d20261124", "1.2.3-dev4+g12ab.d20261124"),
+        ("1.2.0rc1.dev3+g12ab", "1.2.0-rc1.dev3+g12ab"),
+        ("1.2.3.post1", "1.2.3-post1"),
+    ],
+)
+def test_the_collection_has_that_version_as_collections_have_it(python: str, collection: str) -> None:
+    assert semantic(python) == collection
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
+    """`asked(folder)` → the version that a build of that folder has."""
+    environment = tmp_path_factory.mktemp("hatchling") / "environment"
+    uv("venv", "--quiet", "--python", sys.executable, str(environment))
+    uv("pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), "hatchling", "hatch-vcs")
+
+    def ask(folder: Path) -> str:
+        argv = [str(environment / "bin" / "hatchling"), "metadata", "version"]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return ask
+
+
+def _git(folder: Path, *argv: str) -> str:
+    identity = {f"GIT_{who}_{what}": "a@b.example" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    env = {**os.environ, **identity, "GIT_CONFIG_GLOBAL": "/dev/null"}
+    done = subprocess.run(["git", *argv], cwd=folder, env=env, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_each_way_to_the_source_gives_a_version(asked: Callable[[Path], str], tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    (clone / "nodectl").mkdir(parents=True)
+    for name in _VERSION_FILES:
+        shutil.copy(ROOT / name, clone / name)
+    _git(clone, "init", "--quiet")
+    _git(clone, "add", ".")
+    _git(clone, "commit", "--quiet", "-m", "first")
+    node = f"g{_git(clone, 'rev-parse', 'HEAD')[:7]}"
+    assert asked(clone).startswith(f"0.0.1.dev1+{node}")
+
+    _git(clone, "tag", "v1.2.0")
+    _git(clone, "tag", "another-tag")
+    assert asked(clone) == "1.2.0"
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    subprocess.run(["tar", "x"], cwd=archive, input=_archive(clone), check=True)
+    assert asked(archive) == "1.2.0"
+
+    _git(clone, "commit", "--quiet", "--allow-empty", "-m", "second")
+    assert asked(clone).startswith("1.2.1.dev1+g")
+    (clone / "README.md").write_text("changed")
+    assert asked(clone).startswith("1.2.1.dev1+g")
+
+    shutil.rmtree(clone / ".git")
+    assert asked(clone) == "0.0.0"
+    # another repository's tags are not ours
+    _git(tmp_path, "init", "--quiet")
+    _git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "theirs")
+    _git(tmp_path, "tag", "v9.9.9")
+    assert asked(clone) == "0.0.0"
+
+
+def _archive(clone: Path) -> bytes:
+    return subprocess.run(["git", "archive", "HEAD"], cwd=clone, capture_output=True, check=True).stdout
+
+
+def test_a_checkout_that_nothing_was_built_of_has_a_version(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "nodectl", tmp_path / "nodectl", ignore=shutil.ignore_patterns("_version.py", "data"))
+    # -I -S: no package of any environment is found
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import nodectl; print(nodectl.__version__)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "0.0.0\n"
+
+
+@pytest.mark.slow
+def test_the_list_of_parts_has_what_is_installed_and_what_is_bundled(built: Built, tmp_path: Path) -> None:
+    document = json.loads(sbom(tmp_path, built.wheel).read_text())
+    itself = document["metadata"]["component"]
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    assert (itself["name"], itself["version"]) == ("nodectl", version_of(built.wheel))
+    assert itself["hashes"] == [{"alg": "SHA-256", "content": digest(built.wheel)}]
+    assert [part["name"] for part in itself["components"]] == ["echarts", "zrender", "tslib"]
+    parts = {part["name"]: part for part in document["components"]}
+    # what it names, and what those need
+    assert {"ansible-core", "click", "paramiko", "MarkupSafe"} <= set(parts)
+    assert all(part["version"] and part["purl"].startswith("pkg:pypi/") for part in parts.values())
+    (needed,) = (each["dependsOn"] for each in document["dependencies"] if each["ref"] == itself["bom-ref"])
+    assert parts["ansible-core"]["bom-ref"] in needed
+    assert str(tmp_path) not in json.dumps(document)
