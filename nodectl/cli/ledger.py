@@ -72,12 +72,13 @@ def show(app: App, target: str) -> None:
         life, key = (kept.life_of_host(target), None) if target in hosts else _life_of_part(kept, target)
         holds = kept.cordoned([target] if key is None else [life[-1].host])
         place = kept.place_of(key) if key is not None else None
+        cordons = kept.open_cordons()
     document: dict[str, Any] = {
         "host": target if key is None else None,
         "part": None if key is None else {"kind": str(key[0]), "id": key[1]},
         "events": [event_document(event) for event in life],
     }
-    app.show("ledger", document, "\n".join(life_lines(life, key, place, holds)))
+    app.show("ledger", document, "\n".join(life_lines(life, key, place, holds, cordons)))
 
 
 @ledger.command()

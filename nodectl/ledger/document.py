@@ -64,18 +64,26 @@ def _at(part: Part) -> str:
     return "" if part.kind is PartKind.HOST else f" {part.place}"
 
 
-def life_lines(life: Sequence[Event], key: Key | None, place: Place | None, holds: Holds) -> Iterator[str]:
-    """What it is and where, whether it is cordoned, and each event with what was found."""
+def life_lines(
+    life: Sequence[Event], key: Key | None, place: Place | None, holds: Holds, cordons: Sequence[Event]
+) -> Iterator[str]:
+    """What it is and where, whether it is cordoned (a part also by itself, in no host), each event with what was found."""
     if key is not None:
         part = next(kept.part for event in reversed(life) for kept in event.parts)
         model = ", ".join(filter(None, [part.model, f"serial {part.serial}" if part.serial else ""]))
         yield f"{key[0]} {key[1]}" + (f": {model}" if model else "")
         if place is not None:
-            yield f"last seen {minute(place.time)} in {place.host}{_at(place.kept.part)}"
+            gone = ", where another one is now" if place.gone else ""
+            yield f"last seen {minute(place.time)} in {place.host}{_at(place.kept.part)}{gone}"
+    told = set()
     for own in holds.values():
         for hold in own:
             if key is None or key in {(part.kind, part.id) for part in hold.parts}:
+                told.add(hold.cordon.id)
                 yield hold.text
+    for cordon in cordons:
+        if cordon.id not in told and key in {(kept.part.kind, kept.part.id) for kept in cordon.parts}:
+            yield f"cordoned since {minute(cordon.time)}: {cordon.reason}; a host that shows it is left out"
     yield ""
     several = len({event.fleet for event in life}) > 1
     for event in life:

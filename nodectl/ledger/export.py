@@ -14,7 +14,7 @@ from nodectl.ledger.events import Hold, minute
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LONGEST_REASON = 200
 # `nodectl health --drain --resume` gives back what begins with its own mark: this must not
-_MARK = "cordoned in nodectl's ledger: "
+_MARK = "cordoned (nodectl ledger): "
 
 
 def slurm_lines(holds: Mapping[str, Sequence[Hold]], returned: Sequence[str]) -> str:

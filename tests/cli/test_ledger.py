@@ -113,6 +113,20 @@ def test_a_part_that_moved_holds_its_new_host(asked: Asked, kept: Ledger, replay
     ]
 
 
+def test_a_card_that_was_replaced_stays_cordoned_and_says_so(asked: Asked, kept: Ledger) -> None:
+    rejected(kept)
+    kept.cordon("node02", NODE02, "wrong bits", "me@here", when=2000.0)
+    new = BAD.id.replace(BAD.id[4:12], "01234567")
+    repaired = parts("dgx-a100", "node02", {BAD.id: new})
+    kept.record(accepted({"node02": repaired}, {"node02": {"reach": OK, "gemm": OK}}, number="a2", began=3000.0))
+    done = asked("ledger", "return", "node02")
+    assert (done.returncode, done.stdout) == (0, "node02: returned: 1 host, 7 GPUs, 10 NICs\n"), done.stderr
+    life = asked("ledger", "show", BAD.id).stdout.splitlines()
+    assert life[1].startswith("last seen ") and life[1].endswith(", where another one is now")
+    assert life[2].startswith("cordoned since ") and life[2].endswith(": wrong bits; a host that shows it is left out")
+    assert "cordoned" not in asked("ledger", "show", new).stdout
+
+
 def test_a_host_that_does_not_answer_is_cordoned_with_what_is_known(asked: Asked, kept: Ledger) -> None:
     done = asked("ledger", "cordon", "node02", "--reason", "dark")
     assert done.stdout == "node02: cordoned: its name\n" and "node02 does not answer" in done.stderr
@@ -134,7 +148,7 @@ def test_exports(asked: Asked, kept: Ledger) -> None:
     lines = [shlex.split(line) for line in asked("ledger", "list", "--export", "slurm").stdout.splitlines()]
     drain, resume = lines
     assert drain[:4] == ["scontrol", "update", "NodeName=node02", "State=DRAIN"]
-    assert drain[4] == "Reason=cordoned in nodectl's ledger: it's 'dead' again"
+    assert drain[4] == "Reason=cordoned (nodectl ledger): it's 'dead' again"
     assert resume == ["scontrol", "update", "NodeName=node07", "State=RESUME"]
     group = yaml.safe_load(asked("ledger", "list", "--export", "ansible").stdout)["cordoned"]["hosts"]
     assert list(group) == ["node02"] and group["node02"]["nodectl_cordoned"].endswith('it\'s "dead" again')

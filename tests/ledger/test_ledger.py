@@ -262,6 +262,6 @@ def test_a_life_over_two_fleets_names_them(ledger: Ledger, tmp_path: Path) -> No
     with Ledger(tmp_path / FILE, "other") as other:
         other.saw("gpu1", NODE02)
         key = (PartKind.GPU, BAD.id)
-        lines = list(life_lines(other.life_of_part(key), key, other.place_of(key), {}))
+        lines = list(life_lines(other.life_of_part(key), key, other.place_of(key), {}, ()))
     assert lines[0] == f"gpu {BAD.id}: NVIDIA A100-SXM4-80GB, serial {BAD.serial}"
     assert lines[-2].endswith("node02 GPU 1 at 0000:0f:00.0 (fleet)") and lines[-1].endswith(" 0000:0f:00.0 (other)")
