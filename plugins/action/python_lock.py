@@ -66,10 +66,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
                     arguments["uv"] = self._borrowed(controllers_uv)
                 made = self._execute_module("nodectl.fleet.python_lock", module_args=arguments, task_vars=task_vars)
                 if made.get("failed"):
-                    more = ": nothing was changed" if looking else ""
+                    more = f": nothing was changed; {self._source(arguments)}" if looking else ""
                     return {**result, **made, "msg": f"{made.get('msg', '')}{more}"}
                 write(path, made["pins"], str((task_vars or {}).get("inventory_hostname", "a host")))
         return {**result, **answer, "pins": read(path)}
+
+    def _source(self, arguments: dict[str, Any]) -> str:
+        """Where the host looked, and what to do about what is not there."""
+        if arguments.get("wheelhouse"):
+            return f"wheels come from {arguments['wheelhouse']} alone (nodectl_wheelhouse): put what is missing there"
+        return f"wheels come from {arguments['index']}: hosts that cannot reach it need their own in nodectl_wheelhouse"
 
     def _borrowed(self, uv: str) -> str:
         """The controller's uv in the folder of this task on the host, which goes with the task."""

@@ -87,6 +87,7 @@ def test_a_look_says_what_cannot_be_had_and_leaves_nothing(tmp_path: Path) -> No
     for options in ({}, first):
         said = play(tmp_path, "early", look=True, **options)
         assert "uv could not resolve torch==9.1" in said and ": nothing was changed" in said, said
+        assert f"wheels come from {wheels} alone (nodectl_wheelhouse): put what is missing there" in said
     wheel(wheels, "sympy", "1.0")
     for options in ({}, first):
         assert "early has sympy==1.0 torch==9.1" in play(tmp_path, "early", "--check", look=True, **options)
