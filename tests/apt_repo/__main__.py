@@ -1,4 +1,4 @@
-"""`python -m tests.apt_repo FOLDER`: the repository for Debian 12 with its distribution's part, to be a mirror in a lab."""
+"""`python -m tests.apt_repo FOLDER`: the repository for Debian 12 with the distribution's part, a mirror for a lab."""
 
 import argparse
 from pathlib import Path
