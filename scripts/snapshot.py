@@ -117,8 +117,8 @@ def helps(checkout: Checkout, *path: str) -> Iterator[tuple[str, ...]]:
     """`--help` of a command and of all below it."""
     yield (*path, "--help")
     text = checkout.nodectl(*path, "--help").stdout
-    listed = text.partition("\nCommands:\n")[2]
-    for name in re.findall(r"^  ([a-z][\w-]*)", listed, re.MULTILINE):
+    # of options, examples and sentences no line begins with a name between blanks
+    for name in re.findall(r"^  ([a-z][\w-]*)  +\S", text, re.MULTILINE):
         yield from helps(checkout, *path, name)
 
 

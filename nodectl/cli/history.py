@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.common.counting import counted
@@ -62,7 +63,7 @@ def show(app: App, run: int, everything: bool) -> None:
 
 
 @history.command()
-@click.argument("probes", nargs=-1, metavar="[PROBE…]")
+@click.argument("probes", nargs=-1, metavar="[PROBE…]", shell_complete=completing.one_of(completing.probes))
 @click.pass_obj
 def export(app: App, probes: tuple[str, ...]) -> None:
     """All measurements of the fleet, or of some probes, as JSON lines."""

@@ -36,15 +36,7 @@ def _kinds() -> str:
     return f"One of: {', '.join(kinds())}."
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  nodectl init fleet --kind rtx4090-3           edit fleet/hosts.yml then: the names of your hosts
-  nodectl init fleet --from 'node[01-03]'       names as ~/.ssh/config or DNS has them
-  nodectl init fleet --from ubuntu@10.0.0.5     a login of its own
-  nodectl -i old.ini init fleet --from all      how they are reached comes from the other inventory
-"""
-)
+@click.command()
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path), default=_DEFAULT)
 @click.option("--kind", metavar="KIND", cls=LateHelp, ending=_kinds, help="For hosts of this kind, not looked at.")
 @click.option(

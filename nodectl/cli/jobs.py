@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import OneOf, Seconds
 from nodectl.cli.terminal import FORMS, LinePrinter, as_json, note, put, result
@@ -60,7 +61,7 @@ def list_(app: App, form: str | None, write: Path | None) -> None:
 
 
 @jobs.command()
-@click.argument("job")
+@click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def show(app: App, job: str) -> None:
     """Show one job: its hosts, its state, and what failed first."""
@@ -71,7 +72,7 @@ def show(app: App, job: str) -> None:
 
 
 @jobs.command()
-@click.argument("job")
+@click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def why(app: App, job: str) -> None:
     """Say why a job ended, or what a running one waits for.
@@ -115,9 +116,16 @@ def _show_look(app: App, job: Job) -> None:
 @click.option("-f", "--follow", "following", is_flag=True, help="Until the job ends.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="The last N lines of each host, and what follows.")
 @click.option("--since", metavar="TIME", help="What came since: 90s, 15m, 2h, 1d ago, or 2026-11-23T04:00, or 04:00.")
-@click.option("--host", "names", multiple=True, metavar="NAME", help="Of this host only; may be given again.")
+@click.option(
+    "--host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.host,
+    help="Of this host only; may be given again.",
+)
 @click.option("--rank", type=click.IntRange(0), metavar="R", help="Of this rank only.")
-@click.argument("job")
+@click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def logs(
     app: App,
@@ -176,7 +184,7 @@ def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[
 @click.option(
     "--tail", type=click.IntRange(0), default=_ATTACH_LINES, show_default=True, metavar="N", help="Of each host."
 )
-@click.argument("job")
+@click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
@@ -208,7 +216,7 @@ def attach(app: App, tail: int, job: str) -> None:
     "--pattern", default="", metavar="REGEX", help="What tells a step: (?P<step>..), (?P<total>..), (?P<loss>..)."
 )
 @click.option("--quiet", "quiet_s", type=Seconds(1), default=300.0, show_default=True, metavar="TIME", help=_QUIET_HELP)
-@click.argument("job")
+@click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, job: str) -> None:
     """Watch a job: steps, age of the output, GPU use and power, network, for each host; say where it stands still."""
@@ -233,7 +241,7 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
 @click.option(
     "--limit", type=click.IntRange(1), default=LIMIT_MIB, show_default=True, metavar="MIB", help="Of what is brought."
 )
-@click.argument("job")
+@click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def trace(app: App, folder: Path | None, limit: int, job: str) -> None:
     """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
@@ -244,7 +252,7 @@ def trace(app: App, folder: Path | None, limit: int, job: str) -> None:
 
 
 @jobs.command()
-@click.argument("job")
+@click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def stop(app: App, job: str) -> None:
     """End a job on all its hosts, and leave nothing of it running."""
@@ -262,7 +270,7 @@ def stop(app: App, job: str) -> None:
 
 
 @jobs.command()
-@click.argument("job", nargs=-1)
+@click.argument("job", nargs=-1, shell_complete=completing.job)
 @click.pass_obj
 def clean(app: App, job: tuple[str, ...]) -> None:
     """Remove what ended jobs left on the hosts (all that have ended, where none is named)."""
@@ -430,6 +438,7 @@ def conclude_by(
 def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
     """The jobs on the hosts, Slurm's with them; what could not be asked is said."""
     from nodectl.jobs.listing import read_jobs
+    from nodectl.jobs.seen import note_jobs
 
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
@@ -438,6 +447,7 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
 
             listing = with_slurm_jobs(listing, login)
         _note_problems({**listing.problems, **listing.unreachable})
+    note_jobs(app.fleet, [job.id for job in listing.jobs])
     return listing
 
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import OneOf, options
 from nodectl.cli.terminal import emit_json, note, result
@@ -20,7 +21,13 @@ from nodectl.lab.state import HostRecord, LabFolder, LabState, locked
 _KEPT_VARIABLES = ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PYTHONPATH", "PYTHONSAFEPATH")
 
 
-_name_option = click.option("--name", default="lab", show_default=True, help="Several labs may be up.")
+_name_option = click.option(
+    "--name",
+    default="lab",
+    show_default=True,
+    shell_complete=completing.one_of(completing.labs),
+    help="Several labs may be up.",
+)
 _name_and_yes = options(_name_option, click.option("--yes", is_flag=True, help="Use sudo without asking."))
 
 
@@ -35,7 +42,13 @@ def lab() -> None:
 @click.option("--delay", help="One way between two hosts (a round trip is twice that): 10ms.")
 @click.option("--loss", help="Of packets, each way: 0.1%.")
 @click.option("--disk", help="Size of each host's file system: 4G, or none.  [default: 8G to 64 hosts]")
-@click.option("--as", "dress", metavar="RECORDING", help="Dress the hosts in a recording: a folder or a bundled one.")
+@click.option(
+    "--as",
+    "dress",
+    metavar="RECORDING",
+    shell_complete=completing.one_of(completing.recordings, files=True),
+    help="Dress the hosts in a recording: a folder or a bundled one.",
+)
 @_name_and_yes
 def up_(
     hosts: int,
@@ -117,7 +130,7 @@ def status(app: App, output: str | None, name: str) -> None:
 
 
 class _FaultCommand(click.Command):
-    """Its help ends with the kinds that there are."""
+    """Its help lists the kinds that there are."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Add a line for each kind."""
@@ -125,11 +138,12 @@ class _FaultCommand(click.Command):
 
         with formatter.section("Kinds"):
             formatter.write_dl([(name, fault.about) for name, fault in FAULTS.items()])
+        super().format_epilog(ctx, formatter)
 
 
 @lab.command(cls=_FaultCommand)
-@click.argument("kind", required=False)
-@click.argument("host", required=False)
+@click.argument("kind", required=False, shell_complete=completing.one_of(completing.faults))
+@click.argument("host", required=False, shell_complete=completing.host)
 @click.option("--list", "listing", is_flag=True, help="Show the kinds, and what finds each.")
 @_name_and_yes
 @click.pass_obj
@@ -151,8 +165,8 @@ def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str
 
 
 @lab.command()
-@click.argument("host", required=False)
-@click.argument("kind", required=False)
+@click.argument("host", required=False, shell_complete=completing.host)
+@click.argument("kind", required=False, shell_complete=completing.one_of(completing.faults))
 @_name_and_yes
 def heal(host: str | None, kind: str | None, name: str, yes: bool) -> None:
     """Undo the faults of HOST (or one KIND of them), or of all hosts."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, recognise
 from nodectl.cli.measuring import hold, look_at
@@ -152,7 +153,14 @@ class _Launch(click.Command):
     help="NCCL may use each host's NICs for training; gpu: each rank the one at its GPU alone.",
 )
 @trace_options
-@click.option("--skip", "skips", multiple=True, metavar="CHECK", help="Start whatever this check of preflight finds.")
+@click.option(
+    "--skip",
+    "skips",
+    multiple=True,
+    metavar="CHECK",
+    shell_complete=completing.one_of(completing.launch_check_names),
+    help="Start whatever this check of preflight finds.",
+)
 @click.option(
     "--fabric-from",
     type=click.Path(exists=True, path_type=Path),
@@ -256,6 +264,7 @@ def launch(
         new_job_id,
         slurm_nodes,
     )
+    from nodectl.jobs.seen import note_jobs
     from nodectl.jobs.skips import skipped_checks
     from nodectl.jobs.ways import Asked, container_line, find_way, needed, trace_line
     from nodectl.topology.fabric.job_order import in_rank_order
@@ -369,6 +378,7 @@ def launch(
             for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
                 note(line)
             raise
+    note_jobs(app.fleet, [plan.id])
     if detach:
         job = {
             "id": plan.id,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import OneOf
 from nodectl.cli.terminal import note, result, terminal_width
@@ -58,7 +59,7 @@ def list_(app: App, with_parts: bool, export: str | None) -> None:
 
 
 @ledger.command()
-@click.argument("target", metavar="PART|HOST")
+@click.argument("target", metavar="PART|HOST", shell_complete=completing.host)
 @click.pass_obj
 def show(app: App, target: str) -> None:
     """A life: seen where and when, found what, cordoned by whom and why, returned.
@@ -82,7 +83,7 @@ def show(app: App, target: str) -> None:
 
 
 @ledger.command()
-@click.argument("host", metavar="HOST")
+@click.argument("host", metavar="HOST", shell_complete=completing.host)
 @click.option("--reason", required=True, metavar="TEXT", help="Said wherever the host is left out.")
 @click.option("--part", "wanted", multiple=True, metavar="ID", help="This GPU or NIC alone, wherever it is.")
 @click.pass_obj
@@ -106,7 +107,7 @@ def cordon(app: App, host: str, reason: str, wanted: tuple[str, ...]) -> None:
 
 
 @ledger.command("return")
-@click.argument("host", metavar="HOST")
+@click.argument("host", metavar="HOST", shell_complete=completing.host)
 @click.option("--without-proof", is_flag=True, help="Though what failed has not passed since; recorded as such.")
 @click.option("--reason", metavar="TEXT", help="Why, with --without-proof.")
 @click.pass_obj

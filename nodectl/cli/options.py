@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import ACCESS, App
 from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
@@ -88,7 +89,14 @@ def profile_names(kind: str) -> str:
 
 def profile_option(kind: str, **attributes: Any) -> Callable[[_Command], _Command]:
     """`--hardware NAME`, `--stack NAME` or `--tuning NAME`."""
-    return click.option(f"--{kind}", cls=LateHelp, ending=partial(profile_names, kind), metavar="NAME", **attributes)
+    return click.option(
+        f"--{kind}",
+        cls=LateHelp,
+        ending=partial(profile_names, kind),
+        metavar="NAME",
+        shell_complete=completing.one_of(completing.profiles(kind)),
+        **attributes,
+    )
 
 
 def options(*decorators: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
@@ -132,13 +140,15 @@ force_option = click.option(
 _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
     ("-i", "--inventory"): {
         "multiple": True,
+        "type": click.Path(),
         "metavar": "INVENTORY",
         "help": "Any Ansible inventory; may be repeated.",
     },
-    ("-l", "--limit"): {"metavar": "PATTERN", "help": "Ansible host pattern."},
+    ("-l", "--limit"): {"metavar": "PATTERN", "shell_complete": completing.pattern, "help": "Ansible host pattern."},
     ("--replay",): {
         "metavar": "DIR",
         "type": click.Path(file_okay=False),
+        "shell_complete": completing.one_of(completing.recordings, files=True),
         "help": "Read a recording instead of hosts.",
     },
     ("--output",): {"type": OneOf(["table", "json"]), "help": "Default: table."},
@@ -190,7 +200,8 @@ def _hidden(names: tuple[str, ...]) -> click.Option:
         # another inventory brings other settings, which are the defaults of the options read after it
         is_eager="--inventory" in names,
         expose_value=False,
-        hidden=True,
+        # a TAB offers them
+        hidden=not completing.completes(),
         # NODECTL_OUTPUT is the root's to read, not NODECTL_EXEC_OUTPUT a command's
         allow_from_autoenv=False,
     )

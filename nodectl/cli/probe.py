@@ -13,6 +13,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned, look_for_cordoned, nothing_left
+from nodectl.cli.guide import with_examples
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import OneOf, Read, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
@@ -44,7 +45,8 @@ class ProbeGroup(click.Group):
     """Its commands are the probes; a list of them, or a group's name, is a command too.  No name at all is `quick`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _name_first(args))
+        # a TAB asks what may stand first
+        return super().parse_args(ctx, args if ctx.resilient_parsing else _name_first(args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         from nodectl.probes.registry import listed
@@ -56,7 +58,8 @@ class ProbeGroup(click.Group):
 
         (first, *others) = chosen(cmd_name)
         several = others or cmd_name != first.name
-        return take_global_options(_several(cmd_name) if several else _single(first))
+        command = take_global_options(_several(cmd_name) if several else _single(first))
+        return with_examples(command, f"probe {cmd_name}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from nodectl.probes.registry import group, listed

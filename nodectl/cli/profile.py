@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import profile_option
 from nodectl.cli.terminal import note, writing
@@ -57,7 +58,7 @@ def list_(app: App) -> None:
 
 
 @profile.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.one_of(completing.profiles()))
 @click.pass_obj
 def show(app: App, name: str) -> None:
     """Each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from."""
@@ -76,8 +77,8 @@ def show(app: App, name: str) -> None:
 
 
 @profile.command()
-@click.argument("first")
-@click.argument("second")
+@click.argument("first", shell_complete=completing.one_of(completing.profiles()))
+@click.argument("second", shell_complete=completing.one_of(completing.profiles()))
 @click.pass_obj
 def diff(app: App, first: str, second: str) -> None:
     """What differs between two profiles of one kind."""
@@ -149,7 +150,7 @@ def _refuse_wrong_floors(app: App, name: str) -> None:
 
 
 @profile.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST...]")
+@click.argument("hosts", nargs=-1, metavar="[HOST...]", shell_complete=completing.host)
 @click.option("--name", metavar="NAME", help="What it is called; else the output file's name.")
 @click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Instead of standard output.")
 @click.option(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, over_others_option, yes_option
@@ -19,8 +20,21 @@ from nodectl.model.host import Host
 
 @click.command()
 @check_and_diff
-@click.option("-t", "--tags", multiple=True, metavar="ROLE", help="Only these roles; may be repeated.")
-@click.option("--skip-tags", multiple=True, metavar="ROLE", help="All but these roles.")
+@click.option(
+    "-t",
+    "--tags",
+    multiple=True,
+    metavar="ROLE",
+    shell_complete=completing.several_of(completing.role_names),
+    help="Only these roles; may be repeated.",
+)
+@click.option(
+    "--skip-tags",
+    multiple=True,
+    metavar="ROLE",
+    shell_complete=completing.several_of(completing.role_names),
+    help="All but these roles.",
+)
 @click.option("--allow-reboot", is_flag=True, help="Reboot a host, one at a time, where a change needs it.")
 @yes_option
 @over_others_option

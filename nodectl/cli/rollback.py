@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, over_others_option, yes_option
@@ -25,7 +26,13 @@ Plans = Mapping[str, Mapping[str, Any]]
 
 
 @click.command()
-@click.option("--to", metavar="RUN", default="", help="The state as RUN left it, or `start`: before nodectl came.")
+@click.option(
+    "--to",
+    metavar="RUN",
+    default="",
+    shell_complete=completing.one_of(completing.provision_runs),
+    help="The state as RUN left it, or `start`: before nodectl came.",
+)
 @click.option("--list", "list_", is_flag=True, help="Show the runs that the hosts hold records of.")
 @click.option("--packages", is_flag=True, help="Also take the packages of the GPU driver back.")
 @check_and_diff

@@ -17,6 +17,8 @@ import click
 
 from nodectl import __version__
 from nodectl.cli.app import App
+from nodectl.cli.completing import complete, completes
+from nodectl.cli.guide import by_task, epilog, with_examples
 from nodectl.cli.options import global_options, take_global_options
 from nodectl.common.declarations import load
 from nodectl.common.spelling import meant
@@ -57,7 +59,7 @@ class LazyGroup(click.Group):
         members = [member for member in vars(module).values() if isinstance(member, click.Command)]
         for command in members:
             if command.name == cmd_name:
-                return take_global_options(command)
+                return with_examples(take_global_options(command), cmd_name)
         there = ", ".join(str(member.name) for member in members if member.callback) or "none"
         raise DeclarationError(
             f"{module.__name__}: its first line says `nodectl {cmd_name}`, and it has no command of that name",
@@ -77,9 +79,16 @@ class LazyGroup(click.Group):
                 raise click.UsageError(f"No such command {args[0]!r}. {hint}".rstrip(), ctx) from error
             raise
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(commands().items()))
+        helps = commands()
+        width = max(map(len, helps))
+        for heading, names in by_task(helps).items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{name:<{width}}", helps[name]) for name in names])
 
 
 def _undeclared(name: str) -> str:
@@ -92,6 +101,7 @@ def _undeclared(name: str) -> str:
 
 @click.group(
     cls=LazyGroup,
+    epilog=epilog(""),
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "NODECTL"},
 )
 @global_options
@@ -109,6 +119,8 @@ def run(argv: Sequence[str] | None = None) -> None:
     from nodectl.errors import NodectlError
 
     _keep_home()
+    if completes():
+        complete(cli)
     try:
         status = cli.main(args=None if argv is None else list(argv), prog_name="nodectl", standalone_mode=False)
     except click.NoSuchOption as error:

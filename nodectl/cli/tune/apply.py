@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.measuring import hold
 from nodectl.cli.options import check_and_diff, force_option, over_others_option, yes_option
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("trial", metavar="ID|last|FILE")
+@click.argument("trial", metavar="ID|last|FILE", shell_complete=completing.one_of(completing.trials, files=True))
 @click.option("--write", "path", required=True, metavar="FILE.yml", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--profile", metavar="NAME", help="Which candidate.  Default: the one that is better.")
 @click.option("--group", default="", metavar="GROUP", help="For this group, where all hosts get the same.")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.model.trial import Trial
@@ -38,7 +39,7 @@ def list_(app: App) -> None:
 
 
 @click.command()
-@click.argument("trial", metavar="ID|last|FILE")
+@click.argument("trial", metavar="ID|last|FILE", shell_complete=completing.one_of(completing.trials, files=True))
 @_all_option
 @click.pass_obj
 def show(app: App, trial: str, everything: bool) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, note_not_kept
@@ -72,6 +73,7 @@ def _shown(value: object) -> str:
 @click.option(
     "--profiles",
     cls=LateHelp,
+    shell_complete=completing.several_of(completing.profiles("tuning")),
     ending=partial(profile_names, "tuning"),
     metavar="NAME[,NAME…]",
     help="Tuning profiles; the first is the baseline.",
@@ -80,7 +82,14 @@ def _shown(value: object) -> str:
     "--space", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Search the values of this file."
 )
 @click.option("--baseline", metavar="NAME", help="What is tried against; `own`: what the inventory says of each host.")
-@click.option("--probes", default="tcp,latency", show_default=True, metavar="NAME[,NAME…]", help="What is measured.")
+@click.option(
+    "--probes",
+    default="tcp,latency",
+    show_default=True,
+    metavar="NAME[,NAME…]",
+    shell_complete=completing.several_of(completing.probes),
+    help="What is measured.",
+)
 @click.option("--pairs", type=click.IntRange(5, 1000), default=10, show_default=True, help="Pairs of each candidate.")
 @click.option(
     "--budget", type=Read(as_seconds), metavar="SECONDS|20m", help="For all of it.  A search takes 20m by default."

@@ -1,0 +1,186 @@
+"""What a TAB offers as values, found without asking a host; nothing where they cannot be told."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from nodectl.cli.app import App
+
+if TYPE_CHECKING:
+    from nodectl.inventory.names import Names
+
+VARIABLE = "_NODECTL_COMPLETE"
+# nobody waits longer for a TAB
+_MOST_S = 5
+_Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
+# names that are known here
+_Words = Callable[[click.Context], Iterable[str]]
+# the parts of a host pattern, each of which may begin with a sign
+_PATTERN = re.compile(r"(?P<before>(?:.*[,:])?[!&]?)(?P<part>[^,:]*)", re.DOTALL)
+
+
+def completes() -> bool:
+    """A shell asks what may stand here, and wants nothing done."""
+    return VARIABLE in os.environ
+
+
+def complete(cli: click.Group) -> None:
+    """Answer the shell and end the process; whatever is wrong, nothing is said and nothing is asked."""
+    silent = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 2):
+        os.dup2(silent, descriptor)
+    with suppress(OSError):
+        os.setsid()  # a vault's password would be asked for on the terminal, where there is one
+    signal.alarm(_MOST_S)
+    try:
+        app = App(inventory_sources=(), limit=None, replay=None, output="table", forks=1)
+        cli.main(prog_name="nodectl", obj=app)
+    except Exception:
+        sys.exit(1)
+
+
+def _items(words: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def one_of(words: _Words, *, files: bool = False) -> _Complete:
+    """One of the words; with `files` also a file or folder, where none of them begins so."""
+
+    def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        items = _items(words(ctx), incomplete)
+        return items or ([CompletionItem(incomplete, type="file")] if files else [])
+
+    return offer
+
+
+def several_of(words: _Words) -> _Complete:
+    """Some of the words between commas."""
+
+    def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        before, comma, part = incomplete.rpartition(",")
+        given = before.split(",")
+        return [CompletionItem(f"{before}{comma}{word}") for word in words(ctx) if word.startswith(part)
+                and word not in given]  # fmt: skip
+
+    return offer
+
+
+def pattern(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """The hosts and groups of the inventory, each part of a pattern for itself."""
+    found = _names(ctx)
+    match = _PATTERN.fullmatch(incomplete)
+    if found is None or match is None:
+        return []
+    return [
+        CompletionItem(f"{match['before']}{name}")
+        for name in (*found.hosts, *found.groups)
+        if name.startswith(match["part"])
+    ]
+
+
+def host(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """One host of the inventory."""
+    found = _names(ctx)
+    return _items(found.hosts, incomplete) if found else []
+
+
+def job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """The jobs of this inventory that were started or listed here."""
+    from nodectl.jobs.seen import seen_jobs
+
+    found = _names(ctx)
+    return _items(["last", *(seen_jobs("\n".join(found.sources)) if found else ())], incomplete)
+
+
+def _names(ctx: click.Context) -> Names | None:
+    """Of the inventory that the words before name, before or behind the command."""
+    from nodectl.errors import NodectlError
+    from nodectl.inventory.names import names_of
+
+    app = ctx.find_object(App)
+    sources: Sequence[str] = (app.inventory_sources if app else ()) or ctx.find_root().params.get("inventory") or ()
+    try:
+        return names_of(sources)
+    except (NodectlError, OSError):
+        return None
+
+
+def profiles(*kinds: str) -> _Words:
+    """The profiles of these kinds, of all where none is named: nodectl's own, and those beside the inventory."""
+
+    def names(ctx: click.Context) -> list[str]:
+        from nodectl.profiles import KINDS
+        from nodectl.profiles.load import find_profiles, profile_dirs
+
+        found = _names(ctx)
+        folders = profile_dirs(found.sources) if found else ()
+        return [name for kind in kinds or KINDS for name in find_profiles(kind, folders)]
+
+    return names
+
+
+def recordings(ctx: click.Context) -> list[str]:
+    """Those that nodectl ships."""
+    from nodectl.recordings.fleet import bundled
+
+    return list(bundled())
+
+
+def faults(ctx: click.Context) -> list[str]:
+    """The kinds of faults of a lab."""
+    from nodectl.lab.faults import FAULTS
+
+    return list(FAULTS)
+
+
+def labs(ctx: click.Context) -> list[str]:
+    """The labs of this operator."""
+    from nodectl.common.paths import state_dir
+
+    return sorted(path.parent.name for path in (state_dir() / "lab").glob("*/lab.json"))
+
+
+def probes(ctx: click.Context) -> list[str]:
+    """The probes."""
+    from nodectl.probes.registry import listed
+
+    return [probe.name for probe in listed()]
+
+
+def launch_check_names(ctx: click.Context) -> list[str]:
+    """What `launch --skip` takes."""
+    from nodectl.checks.catalogue import launch_checks
+
+    return [name.removeprefix("launch_") for name in launch_checks()]
+
+
+def trials(ctx: click.Context) -> list[str]:
+    """The trials that are kept, the latest first."""
+    from nodectl.trials.store import folder
+
+    return ["last", *sorted((path.stem for path in folder().glob("[0-9]*.json")), reverse=True)]
+
+
+def provision_runs(ctx: click.Context) -> list[str]:
+    """The runs of playbooks that were started here, the latest first."""
+    from nodectl.common.paths import state_dir
+
+    runs: Iterable[Path] = (state_dir() / "runs" / "artifacts").glob("*/")
+    return ["start", *sorted((path.name for path in runs), reverse=True)]
+
+
+def role_names(ctx: click.Context) -> list[str]:
+    """The roles of the collection."""
+    from nodectl.common.resources import share_dir
+
+    return sorted(path.name for path in (share_dir() / "roles").glob("[!_]*/"))

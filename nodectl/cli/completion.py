@@ -1,0 +1,33 @@
+"""`nodectl completion`: Print what makes a shell complete nodectl's words."""
+
+from __future__ import annotations
+
+import click
+
+from nodectl.cli.completing import VARIABLE
+from nodectl.cli.options import OneOf
+
+
+@click.command()
+@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script with which SHELL completes commands, options, and names of hosts, jobs and profiles.
+
+    \b
+    bash   nodectl completion bash > ~/.local/share/bash-completion/completions/nodectl
+           or in ~/.bashrc: eval "$(nodectl completion bash)"
+    zsh    nodectl completion zsh > ~/.zfunc/_nodectl, and in ~/.zshrc:
+           fpath=(~/.zfunc $fpath); autoload -Uz compinit; compinit
+    fish   nodectl completion fish > ~/.config/fish/completions/nodectl.fish
+
+    A shell that is started after that completes.  No host is asked; an inventory that cannot be read completes to
+    nothing.
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    root = ctx.find_root()
+    if found is None:
+        raise click.UsageError(f"click knows no completion for {shell}")
+    click.echo(found(root.command, {}, "nodectl", VARIABLE).source())
