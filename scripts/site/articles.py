@@ -19,14 +19,14 @@ def filled(markdown: str) -> str:
 
 
 def _title(_number: int, whole: Article) -> Iterator[str]:
-    yield f"*{plain(whole.title)}*"
+    yield f"*{plain(whole.title)}*{{lang=zh}}"
     yield f"It says: {plain(whole.says)}."
 
 
 def _claims(number: int, whole: Article) -> Iterator[str]:
     """A table for each claim, with what is true of it."""
     for name, claim in whole.claims.items():
-        yield f"**{plain(claim.what).capitalize()}**, measured by {_command(claim)}:"
+        yield f"**{plain(claim.what[:1].upper() + claim.what[1:])}**, measured by {_command(claim)}:"
         shown = figures(number, name)
         rows = [
             [plain(figure.row), plain(figure.column.replace("_", " ")), plain(f"{figure.value:,g} {figure.unit}")]

@@ -39,21 +39,24 @@ def _expanded(nav: list[Any], files: Files) -> Iterator[Any]:
     for entry in nav:
         if isinstance(entry, dict):
             for title, inner in entry.items():
-                below = list(_expanded(inner if isinstance(inner, list) else [inner], files))
-                if below:
+                if isinstance(inner, str) and not inner.endswith("/"):
+                    yield entry
+                elif below := list(_expanded(inner if isinstance(inner, list) else [inner], files)):
                     yield {title: below}
         elif entry.endswith("/"):
-            yield from (_entry(one) for one in _below(entry, files))
+            yield from (_entry(one, short=entry.startswith("reference/")) for one in _below(entry, files))
         elif (one := files.get_file_from_path(entry)) is not None:
-            yield _entry(one)
+            yield _entry(one, short=True)
         else:
             yield entry  # mkdocs says that it is not there
 
 
-def _entry(one: File) -> Any:
-    """The page by the first words of its title: what stands behind a colon explains them."""
+def _entry(one: File, *, short: bool) -> Any:
+    """The page by its title, or the first words of it: what stands behind a colon explains them."""
     title = _title(one)
-    return one.src_uri if one.name == "index" or not title else {title.partition(": ")[0]: one.src_uri}
+    if one.name == "index" or not title:
+        return one.src_uri
+    return {title.partition(": ")[0] if short else title: one.src_uri}
 
 
 def _below(folder: str, files: Files) -> list[File]:

@@ -67,6 +67,9 @@ def linked(markdown: str, place: str, root: Path) -> tuple[str, list[str]]:
         if ":" in target.partition("/")[0] or target.startswith("//"):
             problems.extend(_malformed(target))
             return link[0]
+        if target.startswith("/"):
+            problems.append(f"link to {target}: say it from the folder of this page")
+            return link[0]
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(place), target.partition("#")[0]))
         if path.partition("/")[0] == "docs":
             return link[0]

@@ -29,6 +29,10 @@ A check is a judgement on one host, or on the hosts of a fleet or job against on
 expected, what is, and what to do. How they are asked for, and what a site may set: [Health](../../health.md).
 
 {groups}
+
+## Thresholds of no single check
+
+{thresholds}
 """
 _XIDS = """# Xids: what the driver's error numbers mean
 
@@ -52,8 +56,16 @@ def pages() -> dict[str, str]:
         [f"[{_title(group)}]({group}.md)", " ".join(f"[`{check.id}`]({group}.md#{check.id})" for check in checks)]
         for group, checks in groups.items()
     ]
+    own = {limit.name for checks in groups.values() for check in checks for limit in check.thresholds}
+    limits = [
+        [f"`{limit.name}`", f"{limit.value:g}", plain(limit.why)]
+        for limit in catalogue.thresholds().values()
+        if limit.name not in own
+    ]
     return {
-        "checks/index.md": _INDEX.format(groups=table(["of", "checks"], rows)),
+        "checks/index.md": _INDEX.format(
+            groups=table(["of", "checks"], rows), thresholds=table(["threshold", "default", "why"], limits)
+        ),
         "xids.md": _xids(),
     } | {
         f"checks/{group}.md": "\n\n".join([f"# {_title(group)}", *(_check(check) for check in checks)]) + "\n"

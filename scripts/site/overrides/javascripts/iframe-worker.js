@@ -3,26 +3,29 @@ if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(address) {
       super();
+      this.waiting = [];
       const frame = document.createElement("iframe");
       frame.hidden = true;
+      frame.srcdoc = "<!doctype html>";
+      frame.onload = () => this.start(frame.contentWindow, address);
       document.body.append(frame);
-      this.inside = frame.contentWindow;
-      this.waiting = [];
+    }
+
+    start(inside, address) {
       // what the program sends goes to the page, not to itself
-      this.inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
-      const program = this.inside.document.createElement("script");
+      inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+      const program = inside.document.createElement("script");
       program.src = address;
       program.onload = () => {
-        const waiting = this.waiting;
-        this.waiting = null;
-        waiting.forEach((data) => this.postMessage(data));
+        this.inside = inside;
+        this.waiting.forEach((data) => this.postMessage(data));
       };
-      this.inside.document.body.append(program);
+      inside.document.body.append(program);
     }
 
     postMessage(data) {
-      if (this.waiting) this.waiting.push(data);
-      else this.inside.dispatchEvent(new MessageEvent("message", { data }));
+      if (this.inside) this.inside.dispatchEvent(new MessageEvent("message", { data }));
+      else this.waiting.push(data);
     }
   };
 }

@@ -1,0 +1,1 @@
+"""The documentation's site: built, its links followed, opened in a browser."""

@@ -1,0 +1,97 @@
+"""The site is whole: each page is in it, each link leads somewhere; and what is not so fails the build."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tests.site.building import DOCS, build
+
+
+class _Page(HTMLParser):
+    """The ids of a page, its links, and what it loads by itself."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if "id" in given:
+            self.ids.add(given["id"])
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag in {"script", "img", "iframe", "source"} and "src" in given:
+            self.loads.append(given["src"])
+        elif tag == "link" and "href" in given:
+            self.loads.append(given["href"])
+
+
+def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    # the error page is for servers, and begins at their root
+    pages = {path: _Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
+    links = [(path, link, link in page.loads) for path, page in pages.items() for link in [*page.links, *page.loads]]
+    problems = [
+        f"{path.relative_to(site)}: {link}: {problem}"
+        for path, link, is_loaded in links
+        if (problem := _problem(path, link, pages, is_loaded=is_loaded))
+    ]
+    assert not problems, "\n".join(problems)
+    assert len(links) > 1000
+
+
+def _problem(path: Path, link: str, pages: Mapping[Path, _Page], *, is_loaded: bool) -> str:
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return "of another site" if is_loaded or parts.scheme not in {"https", "mailto"} else ""
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if not target.is_file():
+        return "no such file"
+    # the theme's own, of a click, are no places
+    if not parts.fragment or parts.fragment.startswith("__") or target not in pages:
+        return ""
+    return "" if unquote(parts.fragment) in pages[target].ids else "no such place"
+
+
+def test_each_page_of_docs_is_in_the_site(site: Path) -> None:
+    missing = [
+        path for path in DOCS.rglob("*.md") if not (site / path.relative_to(DOCS).with_suffix(".html")).is_file()
+    ]
+    assert missing == []
+
+
+def test_what_is_broken_fails_the_build(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    shutil.copytree(DOCS, docs)
+    (docs / "forgotten.md").write_text("# Forgotten: in no list\n")
+    how_to = docs / "how-to"
+    how_to.mkdir(exist_ok=True)
+    (how_to / "a-new-one.md").write_text(
+        "# A new one\n\n[good](../jobs.md#why-a-job-ended) [code](../../nodectl/errors.py)\n\n"
+        "[page](no-page.md) [place](../jobs.md#no-such-place) [here](#nowhere) [file](../../nodectl/no_file.py)\n"
+        "[plain](http://example.org/x) [odd](https://nowhere/x) [root](/jobs.md)\n\n"
+        "```text\n[in a block](no-block.md) http://example.org\n```\n\n`[in code](no-code.md)`\n"
+    )
+    heard = build(docs, tmp_path / "site")
+    where = "how-to/a-new-one.md"
+    for word in (
+        "forgotten.md",
+        "no-page.md",
+        "#no-such-place",
+        "#nowhere",
+        "nodectl/no_file.py",
+        "http://example.org/x",
+    ):
+        assert any(word in line for line in heard), f"{word} in none of {heard}"
+    assert any("https://nowhere/x" in line and "no address" in line for line in heard)
+    assert any("link to /jobs.md" in line and "folder of this page" in line for line in heard)
+    assert not any(word in line for line in heard for word in ("no-block.md", "no-code.md", "errors.py"))
+    assert not any(where in line and "nav" in line for line in heard)
+    page = (tmp_path / "site" / "how-to" / "a-new-one.html").read_text(encoding="utf-8")
+    assert "<code>nodectl/errors.py</code>" in page

@@ -1,0 +1,81 @@
+"""What the site makes of a page's Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.site import articles, pages
+from tests.pages.command_lines import refused
+from tests.site.building import DOCS
+
+
+def test_a_list_right_below_a_paragraph_is_set_apart() -> None:
+    text = "Two:\n- one\n- two\n  goes on\n- three\n\n```\nnot:\n- here\n```\n1. a\n2. b"
+    wanted = "Two:\n\n- one\n- two\n  goes on\n- three\n\n```\nnot:\n- here\n```\n\n1. a\n2. b"
+    assert pages.with_lists_apart(text) == wanted
+
+
+def test_a_bar_in_the_code_of_a_cell_loses_its_backslash() -> None:
+    text = "| `a\\|b` \\| c | d |\n`a\\|b`\n```\n| `a\\|b` |\n```"
+    assert pages.with_bars(text) == "| `a|b` \\| c | d |\n`a\\|b`\n```\n| `a\\|b` |\n```"
+
+
+def test_plain_text_is_no_markup() -> None:
+    assert pages.plain("a_b <c> `d_e|<f>`\n  [g](h) #i") == "a\\_b &lt;c\\> `d_e|<f>` \\[g\\](h) \\#i"
+    assert pages.table(["x"], [["`a|b`"], ["c\\|d"]]) == "| x |\n|---|\n| `a\\|b` |\n| c\\|d |"
+    assert pages.table(["x"], []) == ""
+
+
+def test_a_link_out_of_docs_becomes_code(tmp_path: Path) -> None:
+    (tmp_path / "nodectl").mkdir()
+    text = "[the parsers](../../nodectl/) [`x`](../../nodectl) [up](../jobs.md#a) `[c](../../no)` ![i](../../no.png)"
+    found, problems = pages.linked(text, "how-to/x.md", tmp_path)
+    assert found == "the parsers (`nodectl`) `x` [up](../jobs.md#a) `[c](../../no)` ![i](../../no.png)"
+    assert problems == []
+    _, problems = pages.linked("[a](../gone.py)", "x.md", tmp_path)
+    assert problems == ["link to ../gone.py, and the repository has no gone.py"]
+
+
+@pytest.mark.parametrize(
+    "address", ["https://docs.nvidia.com/a#b", "https://pypi.org/project/x/", "mailto:a@example.org"]
+)
+def test_addresses_of_other_sites_that_are_well_formed(address: str) -> None:
+    assert pages.linked(f"[a]({address})", "x.md", pages.ROOT)[1] == []
+
+
+@pytest.mark.parametrize(
+    "address", ["http://docs.nvidia.com/", "https://", "https://a b.org/", "//x.org", "ftp://x.org"]
+)
+def test_addresses_of_other_sites_that_are_not(address: str) -> None:
+    assert pages.linked(f"[a]({address})", "x.md", pages.ROOT)[1] != []
+
+
+def test_pages_of_a_folder_are_listed_from_where_the_page_is() -> None:
+    text = "<!-- pages of how-to/ -->\nend"
+    below = [("A", "how-to/a.md"), ("B", "how-to/b.md")]
+    assert pages.listed(text, "index.md", lambda _: below) == "- [A](how-to/a.md)\n- [B](how-to/b.md)\nend"
+    assert pages.listed(text, "articles/index.md", lambda _: below).startswith("- [A](../how-to/a.md)")
+
+
+def test_a_section_is_what_stands_below_its_heading() -> None:
+    assert pages.section("# a\n\n## b\n\nc\n\n### d\n\n## e\n", "b") == "c\n\n### d"
+    with pytest.raises(KeyError, match="heading"):
+        pages.section("# a\n", "b")
+
+
+def test_an_article_that_is_not_there_is_refused() -> None:
+    with pytest.raises(KeyError):
+        articles.filled("<!-- article 9: claims -->")
+
+
+def test_the_command_line_has_what_the_articles_pages_name() -> None:
+    commands = [
+        (path.name, line[2:])
+        for path in sorted((DOCS / "articles").glob("*.md"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("$ ")
+    ]
+    assert len(commands) > 20
+    assert [(name, problem) for name, command in commands for problem in refused(command)] == []
