@@ -126,8 +126,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "profile list": (("nodectl profile list", "nodectl's own, and those beside the inventory"),),
     "profile show": (("nodectl profile show h100-8", "each value with its reason and its source"),),
     "profile validate": (
-        ("nodectl profile validate", "of the inventory's hosts"),
-        ("nodectl profile validate --hardware rtx4090-3 --stack cu121", "whether these two go together"),
+        ("nodectl profile validate --hardware rtx4090-3 --stack cu121 --tuning consumer-pcie", "do they fit"),
     ),
     "provision": (
         ("nodectl provision --check --diff", "what would change"),
