@@ -37,6 +37,7 @@ def play(request: ProvisionRequest, names: Sequence[str]) -> ProvisionRun:
 
     if not sys.stderr.isatty():
         return provision(request, _print_event)
+    request.access.answers()  # asked for before the live lines, which would be drawn over the question
     with _live(names) as on_event:
         return provision(request, on_event)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.provision.become import explained
 
 _LAST_LINES = 12
 # Ansible says first through which of its parts the message came
@@ -149,7 +150,7 @@ def failure_text(result: Mapping[str, Any]) -> str:
         or str(result.get("stdout", "")).strip()
         or "no reason given"
     )
-    return _without_trace(text.rpartition(_PROFILE_ERROR)[2])
+    return explained(_without_trace(text.rpartition(_PROFILE_ERROR)[2]))
 
 
 def _without_trace(text: str) -> str:
