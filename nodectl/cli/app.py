@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -14,6 +15,7 @@ import click
 
 from nodectl.cli.terminal import emit_json, result
 from nodectl.common.access import Access
+from nodectl.errors import UsageError
 from nodectl.transport.fanout import FORKS
 
 if TYPE_CHECKING:
@@ -211,7 +213,25 @@ class App:
 
 
 def _ask_unseen(prompt: str) -> str:
-    return str(click.prompt(prompt, hide_input=True, default="", show_default=False, err=True))
+    """What is typed; where there is no terminal, a line of standard input."""
+    if _has_terminal():
+        return str(click.prompt(prompt, hide_input=True, default="", show_default=False, err=True))
+    line = sys.stdin.readline()
+    if not line:
+        raise UsageError(
+            f"{prompt}: there is no terminal to ask on, and standard input is at its end",
+            "give it there (nodectl … < FILE), or have it in a vault",
+        )
+    return line.rstrip("\r\n")
+
+
+def _has_terminal() -> bool:
+    """Getpass asks on the process's terminal, wherever standard input comes from."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return sys.stdin.isatty()
+    return True
 
 
 def _read_settings(inventory: tuple[str, ...]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_PASSWORD = "-K asks for it, a vault or ANSIBLE_BECOME_PASSWORD_FILE holds it"
+_GIVE = "-K asks for it, a vault or ANSIBLE_BECOME_GIVE_FILE holds it"
 _RIGHT = "`nodectl sudoers --user {login} --provision nopasswd`"
 _SEE = "docs/sudoers.md"
 # the first that fits: what is said, why, what to do; {login} is the one that is named there
@@ -37,15 +37,14 @@ _REFUSALS = tuple(
             "log in by hand and change it, or ask root for `chage -l {login}`",
         ),
         (
-            r"(?P<tool>sudo|su|doas) password is required|Missing (?P<program>sudo|su|doas) password"
-            r"|sudo: a password is required",
+            r"(?P<tool>sudo|su|doas)(?: password|: a password) is required|Missing (?P<program>sudo|su|doas) password",
             "{tool} wants a password, and was given none",
-            f"{_PASSWORD}; without one: {_RIGHT}",
+            f"{_GIVE}; without one: {_RIGHT}",
         ),
         (
             r"(?P<tool>sudo|su|doas) password is incorrect|Incorrect (?P<program>sudo|su|doas) password",
             "{tool} does not take the password that was given",
-            f"it is the login's own on that host, for su root's; {_PASSWORD}",
+            f"it is the login's own on that host, for su root's; {_GIVE}",
         ),
         (
             r"Timeout \(\d+s\) waiting for privilege escalation prompt",

@@ -1,0 +1,131 @@
+"""Why a login could not become root: the words of sudo, su, Ansible and mitogen, as lab hosts have said them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from nodectl.cli import progress
+from nodectl.common.access import Access
+from nodectl.provision.become import explained
+from nodectl.provision.events import failure_text
+from nodectl.provision.run import ProvisionRequest
+from tests.conftest import Cli
+
+_MITOGEN, _PYTHON = "Task failed: error occurred on host node01: ", "/usr/bin/python3 -c import sys;exec('eJzLS')"
+_NO_JSON = "Module result deserialization failed: No start of json char found"
+
+
+@pytest.mark.parametrize(
+    ("said", "why", "remedy"),
+    [
+        (_MITOGEN + "sudo password is required", "given none", "-K asks for it"),
+        ("Task failed: Missing sudo password", "given none", "--provision nopasswd`"),
+        (_MITOGEN + "sudo password is incorrect", "does not take the password", "for su root's"),
+        ("Task failed: Incorrect su password", "su does not take the password", "for su root's"),
+        (_MITOGEN + "su password is required", "su wants a password", "-K asks for it"),
+        (
+            _MITOGEN + "EOF on stream; last 100 lines received:\nmitogen-sudo-prompt:\nana is not in the sudoers file.",
+            "the login ana do nothing",
+            "`nodectl sudoers --user ana --provision nopasswd`",
+        ),
+        (
+            _MITOGEN + f"EOF on stream; last 100 lines received:\nmitogen-sudo-prompt:\r\n"
+            f"Sorry, user ana is not allowed to execute '{_PYTHON} ana@gpu' as root on node01.",
+            "the login ana do some things, and not everything",
+            "`nodectl sudoers --user ana --provision nopasswd`",
+        ),
+        (
+            f"{_NO_JSON}\nsudo: sorry, you must have a tty to run sudo",
+            "requiretty",
+            "!requiretty",
+        ),
+        (
+            f"{_NO_JSON}\n/bin/sh: 1: sudo: not found",
+            "no sudo there",
+            "install it",
+        ),
+        (
+            _MITOGEN + f"Child start failed: [Errno 2] No such file or directory: 'sudo'. Command was: sudo {_PYTHON}",
+            "no sudo there",
+            "install it",
+        ),
+        (
+            _MITOGEN + "EOF on stream; last 100 lines received:\nmitogen-sudo-prompt:\r\n"
+            "sudo: account validation failure, is your account locked?\r\nsudo: a password is required",
+            "has expired",
+            "chage -l",
+        ),
+        (
+            "Task failed: Timeout (12s) waiting for privilege escalation prompt: Changing password for ana.",
+            "has expired",
+            "chage -l",
+        ),
+        ("Task failed: Timeout (12s) waiting for privilege escalation prompt:", "in time", "sudo -k"),
+        (_NO_JSON, "nothing came back", "`sudo -l`"),
+    ],
+)
+def test_why_and_what_to_do_in_one_line(said: str, why: str, remedy: str) -> None:
+    text = explained(said)
+    assert why in text and remedy in text and text.endswith("(docs/sudoers.md)")
+    assert "\n" not in text and _PYTHON not in text and "{" not in text
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["No package matching sudo-ldap", "Module result deserialization failed: No start of json char found\nKilled"],
+)
+def test_what_is_no_refusal_stays(said: str) -> None:
+    assert explained(said) == said
+
+
+def test_it_is_what_a_task_failed_of() -> None:
+    assert failure_text({"msg": "Task failed: Missing sudo password"}).startswith("sudo wants a password")
+    two = {"results": [{"item": name, "failed": True, "msg": "Missing sudo password"} for name in "ab"]}
+    assert failure_text(two).startswith("sudo wants a password")
+
+
+def test_the_password_is_asked_for_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def ask(prompt: str) -> str:
+        order.append(prompt)
+        return "secret"
+
+    @contextmanager
+    def live(names: object) -> Iterator[Any]:
+        order.append("live lines")
+        yield print
+
+    monkeypatch.setattr(progress, "_live", live)
+    monkeypatch.setattr("nodectl.provision.run.provision", lambda *_: order.append("playbook"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    progress.play(ProvisionRequest("runs", (), access=Access(ask_become_pass=True, ask=ask)), ["a"])
+    assert order == ["sudo password", "live lines", "playbook"]
+
+
+def test_without_a_terminal_the_password_is_a_line_of_standard_input(nodectl: Cli) -> None:
+    script = (
+        "from nodectl.cli.app import _ask_unseen\n"
+        "from nodectl.errors import UsageError\n"
+        "print([_ask_unseen('sudo password'), _ask_unseen('SSH password')])\n"
+        "try: _ask_unseen('more')\n"
+        "except UsageError as error: print(error)\n"
+    )
+    argv = [sys.executable, "-c", script]
+    done = subprocess.run(
+        argv,
+        input="s1 \nwörd\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **nodectl.env},
+        start_new_session=True,
+    )
+    assert done.stdout.startswith("['s1 ', 'wörd']\nmore: there is no terminal") and done.stderr == ""
