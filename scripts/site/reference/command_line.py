@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from nodectl.cli.guide import by_task
 from nodectl.cli.root import cli, commands
 from scripts.site import pages as text_of
 
@@ -31,14 +32,7 @@ Each option can also be set by a variable of the environment (`NODECTL_LAUNCH_LE
 def pages() -> dict[str, str]:
     """`cli/index.md`, and `cli/NAME.md` of each command."""
     root = click.Context(cli, info_name="nodectl")
-    index = _INDEX.format(
-        intro=prose(cli.help or ""),
-        commands=text_of.table(
-            ["command", "what it does"],
-            [[f"[`nodectl {name}`]({name}.md)", text_of.plain(what)] for name, what in sorted(commands().items())],
-        ),
-        options=_options(root),
-    )
+    index = _INDEX.format(intro=prose(cli.help or ""), commands=_by_task(), options=_options(root))
     found = {"cli/index.md": index}
     for name, what in commands().items():
         command = cli.get_command(root, name)
@@ -47,6 +41,17 @@ def pages() -> dict[str, str]:
         title = f"# nodectl {name}: {text_of.plain(what.rstrip('.'))}"
         found[f"cli/{name}.md"] = "\n\n".join(filter(None, [title, *_command(context), *_below(context)])) + "\n"
     return found
+
+
+def _by_task() -> str:
+    """The commands under the headings that `nodectl --help` has for them."""
+    helps = commands()
+    rows = [
+        [heading if name == names[0] else "", f"[`nodectl {name}`]({name}.md)", text_of.plain(helps[name])]
+        for heading, names in by_task(helps).items()
+        for name in names
+    ]
+    return text_of.table(["to", "command", "what it does"], rows)
 
 
 def _below(context: click.Context) -> Iterator[str]:
@@ -76,10 +81,14 @@ def _command(context: click.Context) -> Iterator[str]:
 
 def _options(context: click.Context) -> str:
     """The options that its help shows, as a table."""
-    records = [
-        param.get_help_record(context) for param in context.command.params if not getattr(param, "hidden", False)
+    shown = (param for param in context.command.params if not getattr(param, "hidden", False))
+    records = ((param, param.get_help_record(context)) for param in shown)
+    rows = [
+        [f"`{record[0]}`", text_of.plain(record[1])]
+        for param, record in records
+        # an argument may have no help: it stands in the line above
+        if record and (record[1] or isinstance(param, click.Option))
     ]
-    rows = [[f"`{names}`", text_of.plain(what)] for names, what in filter(None, records)]
     return text_of.table(["option", "meaning"], rows)
 
 
