@@ -37,8 +37,8 @@ _USER = ("ansible_user", "ansible_ssh_user")
 _SSH_CONNECTIONS = {"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"}
 _LONGEST_COMPLAINT = 300
 _LOCAL_CONNECTIONS = {"local", "ansible.builtin.local"}
-# nodectl's own files beside an inventory that is a folder
-_OURS = rb"^nodectl\.toml$|^profiles$"
+# nodectl's own files beside an inventory that is a folder: settings, profiles, the versions that runs have pinned
+_OURS = rb"^nodectl\.toml$|^profiles$|^locks$"
 # how Ansible says that it has no such plug-in, 2.16 to 2.21
 _NO_PLUGIN = re.compile(
     r"(?:lookup|inventory) plugin \(?'?([\w.]+)'?\)? (?:was )?not found"

@@ -66,6 +66,7 @@ def test_yaml_folders_group_vars_and_host_vars(tmp_path: Path) -> None:
     write(tmp_path / "inv" / "host_vars" / "gpu2.yml", "size: 5\n")
     write(tmp_path / "inv" / "nodectl.toml", "forks = 8\n")
     write(tmp_path / "inv" / "profiles" / "tuning" / "mine.yml", "sysctl: {}\n")
+    write(tmp_path / "inv" / "locks" / "cpu-py311.txt", "torch==2.9.1\n")
     hosts = {host.name: host.variables for host in Inventory.read([str(tmp_path / "inv")]).hosts()}
     assert sorted(hosts) == ["gpu1", "gpu2", "web1"]
     assert [hosts[name]["colour"] for name in sorted(hosts)] == ["blue", "blue", "grey"]
