@@ -45,12 +45,12 @@ def _follow(path: Path, options: argparse.Namespace) -> bool:
     try:
         page = read_page(path)
         follow(page, folder, keep=options.keep, done=done)
+        if options.write and renew(page, results):
+            sys.stdout.write(f"{page.name}: written anew\n")
     except PageError as error:
         sys.stdout.write(f"{error}\n")
         return False
     else:
-        if options.write and renew(page, results):
-            sys.stdout.write(f"{page.name}: written anew\n")
         sys.stdout.write(f"{page.name}: as shown, {sum(result.wall_s for result in results):.0f} s\n")
         return True
     finally:

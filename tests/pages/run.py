@@ -123,13 +123,16 @@ def _report(page: Page, command: Command, what: str, output: str) -> str:
 
 
 def renew(page: Page, results: Sequence[Result]) -> bool:
-    """Write the figures of a run into the page; False where they were there."""
+    """Write the figures of a run into the page, unless it was changed since; False where they were there."""
     lines = page.path.read_text(encoding="utf-8").split("\n")
     before = list(lines)
     for result in results:
         for old, new in zip(result.command.shown, result.renewed, strict=True):
-            at = old.number - 1
-            lines[at] = lines[at][: len(lines[at]) - len(old.text)] + new
+            line = lines[old.number - 1]
+            block = [line.removesuffix(text) for text in (old.text, new) if line.endswith(text)]
+            if not block or block[0].strip():
+                raise PageError(f"{page.name}:{old.number}: the page was changed meanwhile, and is left as it is")
+            lines[old.number - 1] = block[0] + new
     if lines == before:
         return False
     page.path.write_text("\n".join(lines), encoding="utf-8")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from tests.pages.command_lines import calls, refused
-from tests.pages.page import PageError, WrittenFile, read_page
+from tests.pages.page import ROOT, PageError, WrittenFile, read_page
 from tests.pages.run import follow, renew
 from tests.pages.shown import as_it_was, compared
 
@@ -98,6 +101,8 @@ def test_a_page_is_one_session_in_a_home_of_its_own(tmp_path: Path) -> None:
         ```
 
         ```console
+        $ echo 1 s
+        11 s
         $ cat <<'END' \\
         >   - | tr a-z A-Z
         > it's
@@ -116,10 +121,13 @@ def test_a_page_is_one_session_in_a_home_of_its_own(tmp_path: Path) -> None:
     page = read_page(path)
     assert page.steps[0] == WrittenFile(3, PurePosixPath("fleet/all.yml"), "a: 1\n")
     results = follow(page, tmp_path / "run")
-    assert [result.output for result in results[2:]] == ["IT'S\n\n", "", "3\n", "read\n"]
+    assert [result.output for result in results[2:]] == ["1 s\n", "IT'S\n\n", "", "3\n", "read\n"]
     assert renew(page, results)
-    assert path.read_text() == text.replace("a: 2\n", "a: 1\n")
+    assert path.read_text() == text.replace("a: 2\n", "a: 1\n").replace("11 s", "1 s")
     assert not renew(read_page(path), results)
+    path.write_text("# A page\n\n" + path.read_text())
+    with pytest.raises(PageError, match="was changed meanwhile"):
+        renew(page, results)
 
 
 def test_a_wrong_output_fails(tmp_path: Path) -> None:
@@ -185,6 +193,23 @@ def test_a_lab_that_a_failing_page_leaves_goes_down(tmp_path: Path, lab_machine:
     with pytest.raises(PageError, match="the lab 'lab' is still up at the end of the page"):
         follow(read_page(path), tmp_path / "again")
     assert not list((tmp_path / "again/home/.local/state/nodectl/lab").glob("*"))
+
+
+@pytest.mark.lab
+def test_a_page_that_is_interrupted_leaves_no_lab(tmp_path: Path, cli_env: dict[str, str], lab_machine: None) -> None:
+    path = _page(tmp_path, _console("$ nodectl lab up -n 1 --disk none", "$ sleep 300", "$ nodectl lab down"))
+    argv = [sys.executable, "-m", "tests.pages", str(path)]
+    runner = subprocess.Popen(argv, cwd=ROOT, env=cli_env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert runner.stdout is not None and "lab up" in runner.stdout.readline()
+        lab = ROOT / f".state/pages/{runner.pid}/page/home/.local/state/nodectl/lab"
+        assert list(lab.glob("*/lab.json"))
+        runner.send_signal(signal.SIGINT)
+        assert runner.wait(60) != 0
+    finally:
+        runner.kill()
+        runner.communicate()
+    assert not lab.exists()
 
 
 def test_the_commands_of_a_line_are_found_and_read_by_click() -> None:
