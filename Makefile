@@ -20,9 +20,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 LINTERS := lint-mypy lint-ansible lint-rest lint-tests
 
-.PHONY: $(LINTERS) build-site wheels help demo dist docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
+.PHONY: $(LINTERS) build-site wheels help demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo dist docs site test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -64,6 +64,10 @@ docs: setup
 # the documentation, to be opened at .state/site/index.html; a page or link that is missing fails it
 site: setup
 	@$(MAKE) --no-print-directory build-site
+
+# the README's picture of a terminal, anew from two commands on a lab; needs root
+picture: setup
+	.venv/bin/python -m scripts.terminal_picture
 
 build-site:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --strict
