@@ -89,8 +89,8 @@ def found(host: Host, recording: Recording) -> Found:
     facts = read_facts(recording, _facts())
     lab, versions, gpus = (facts[subject] for subject in ("lab", "versions", "gpus"))
     recorded = lab.recorded if isinstance(lab, Lab) else ""
-    devices, bus_switch = _on_bus(recording, recorded=bool(recorded))
-    if isinstance(gpus, Unread) and gpus.kind == "unknown" and not devices:
+    devices, bus_switch = _on_bus(recording, lab=isinstance(lab, Lab), recorded=bool(recorded))
+    if isinstance(gpus, Unread) and gpus.kind == "unknown" and not devices and (recorded or not isinstance(lab, Lab)):
         raise UnreachableError(f"{host.name}: its GPUs: {gpus.reason}", f"nodectl exec -l {host.name} -- nvidia-smi")
     shown = gpus.devices if isinstance(gpus, Gpus) else ()
     lost = len(gpus.lost) if isinstance(gpus, Gpus) else 0
@@ -121,14 +121,15 @@ def _switches_show(devices: Sequence[str]) -> bool:
     return bool(rows) and all(row and version_key(row.compute_capability) < SWITCH_OFF_BUS for row in rows)
 
 
-def _on_bus(recording: Recording, *, recorded: bool) -> tuple[list[str], bool]:
+def _on_bus(recording: Recording, *, lab: bool, recorded: bool) -> tuple[list[str], bool]:
     """PCI ids of the NVIDIA GPUs on the bus (empty where lspci does not show one), and whether there is an NVSwitch."""
     if recorded:
         entry = recording.entries.get("lspci-acs")
         return [
             f"0x{identity}" if identity else "" for identity in _SHOWN.findall(entry.stdout if entry else "")
         ], False
-    entry = recording.entries.get(_PCI.key)
+    # a lab host sees the machine's devices, and may use none
+    entry = None if lab else recording.entries.get(_PCI.key)
     rows = [line.split() for line in (entry.stdout if entry else "").splitlines()]
     classes = [(row[1][:6], row[2]) for row in rows if len(row) == 3]
     devices = [identity for kind, identity in classes if kind in _GPU_CLASSES]

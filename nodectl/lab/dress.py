@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from nodectl.common.node_paths import VENV
 from nodectl.common.resources import payload_dir
 from nodectl.errors import LabError, ParseError, ProfileError
 from nodectl.facts.catalogue import commands_for
@@ -25,6 +26,8 @@ _SHIMS = "usr/local/bin"
 _LIMITS = "etc/security/limits.d/90-nodectl.conf"
 # programs that read a host's files or run a script: never a tool of the hardware by themselves
 _GENERAL = {"sh", "cat", "grep", "readlink", "ls", "head", "python3", "ldconfig", "systemctl"}
+# what nodectl may install on a dressed host answers for itself then: path by key
+_OWN = {"venv": VENV}
 # what a host is taken for where the recording does not say
 _PROFILES = {"hardware": "unknown", "stack": "cpu", "tuning": "stock"}
 
@@ -74,6 +77,7 @@ class Outfit:
         texts["argv"] = "".join(f"{key}\t{argv}\n" for key, argv in programs.items())
         for key, entry in garment.host.entries.items():
             texts[f"{key}.status"] = "cut\n" if entry.exit_status is None else f"{entry.exit_status}\n"
+        texts |= {f"{key}.unless": f"{path}\n" for key, path in _OWN.items() if f"{key}.out" in texts}
         files = {f"{RECORDED}/{name}": (text.encode(errors="replace"), 0o644) for name, text in texts.items()}
         lines = [f"{user} - {kind} {value}\n" for kind, value in self.limits.items() for user in ("*", "root")]
         files[_LIMITS] = ("".join(lines).encode(), 0o644)

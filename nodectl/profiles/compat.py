@@ -158,7 +158,7 @@ def _gid_index(hardware: Hardware, stack: Stack, tuning: Tuning) -> Iterator[Pro
 def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
     if hardware.gpus and stack.cuda is None and stack.torch is not None:
         reason = f"the hardware has {counted(hardware.gpus, 'GPU')}, which a stack without CUDA leaves idle"
-        yield Problem("gpus-without-cuda", reason, _THEMSELVES, other_stack=True)
+        yield Problem("gpus-without-cuda", reason, _THEMSELVES, other_stack=True, misfit=True)
     if hardware.gpus == 0 and stack.cuda is not None:
         reason = f"the stack brings CUDA {stack.cuda}, and the hardware has no GPU"
         yield Problem("cuda-without-gpus", reason, _THEMSELVES, other_stack=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from nodectl.errors import ProfileError
 from nodectl.profiles.compat import profile_problems
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import find_profiles
-from nodectl.profiles.matrix import DeviceRow, matrix
+from nodectl.profiles.matrix import matrix
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.resolve import base_tuning, load_profile, load_stacks
+from nodectl.profiles.resolve import base_tuning, load_profile, load_stacks, without_stack
 from nodectl.profiles.schema import Hardware, Stack
 
 # count, Gbit/s, infiniband, roce or ethernet
@@ -76,13 +75,7 @@ def _alike(hardware: Hardware, seen: Seen) -> int:
     if seen.models:
         (name,) = seen.models
         return 2 if name == model else 1 if name.startswith(f"{model} ") else 0
-    return int(any(is_model(row, model) for row in map(matrix().device, seen.devices) if row))
-
-
-def is_model(row: DeviceRow, model: str) -> bool:
-    """Whether GPUs of this PCI id can be what a profile calls `model`."""
-    names = re.split(r", | or ", row.name)
-    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", model) for name in names)
+    return int(any(row.is_model(model) for row in map(matrix().device, seen.devices) if row))
 
 
 def fitting_stacks(
@@ -104,6 +97,15 @@ def fitting_stacks(
 
     stacks = {name: stack for name, stack in load_stacks(extra_dirs).items() if _can(hardware, stack, look)}
     return tuple(sorted(stacks, key=rank, reverse=True))
+
+
+def fitting(look: HostLook, extra_dirs: Sequence[Path] = ()) -> tuple[tuple[str, ...], str]:
+    """The hardware profiles and the best stack of a host that was looked at; empty where none fits."""
+    devices = tuple(str(gpu.get("device", "")) for gpu in look.node.gpus)
+    kinds = tuple(dict.fromkeys(device for device in devices if device))
+    names = fitting_hardware(Seen(len(devices), devices=kinds, nvswitch=look.node.nvswitch), extra_dirs)
+    hardware = without_stack(names[0] if names else "unknown", "stock", extra_dirs=extra_dirs).hardware
+    return names, next(iter(fitting_stacks(hardware, look, extra_dirs)), "")
 
 
 def _can(hardware: Hardware, stack: Stack, look: HostLook) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodectl.common.plain_values import plain_value
 from nodectl.profiles import KINDS
-from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES, checked_nccl_env, checked_overrides
+from nodectl.profiles.overrides import ALLOW, MISFIT, NCCL_ENV, OVERRIDES, checked_nccl_env, checked_overrides
 from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack
 
 if TYPE_CHECKING:
     from nodectl.model.host import Host
+    from nodectl.profiles.compat import Problem
     from nodectl.profiles.host_compat import HostLook
     from nodectl.profiles.schema import Hardware
 
@@ -49,9 +51,9 @@ def of_variables(
     chosen = _names(variables, names)
     hardware, stack, tuning = (chosen[kind] or DEFAULTS[kind] for kind in KINDS)
     overrides, nccl_env = own_values(variables)
-    allowed = plain_value(variables.get(ALLOW) or [])
+    allowed, misfit = plain_value(variables.get(ALLOW) or []), plain_value(variables.get(MISFIT))
     if look is not None:
-        return resolve(
+        resolved = resolve(
             hardware,
             stack,
             tuning,
@@ -59,10 +61,24 @@ def of_variables(
             nccl_env=nccl_env,
             extra_dirs=extra_dirs,
             allow_unsupported=allowed,
+            misfit=misfit,
             look=look,
         )
-    own = json.dumps({"overrides": overrides, "nccl_env": nccl_env, "allow_unsupported": allowed})
+        return replace(resolved, refusals=tuple(_with_fit(each, look, extra_dirs) for each in resolved.refusals))
+    own = json.dumps({"overrides": overrides, "nccl_env": nccl_env, "allow_unsupported": allowed, "misfit": misfit})
     return _resolved((hardware, stack, tuning), own, tuple(extra_dirs))
+
+
+def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> Problem:
+    """Of profiles that are another machine's: those that fit this one, and the way out for who means it."""
+    if not problem.misfit:
+        return problem
+    from nodectl.profiles.fit import fitting
+
+    hardware, stack = fitting(look, extra_dirs)
+    names = " or ".join(hardware) or f"{DEFAULTS['hardware']} (`nodectl profile learn` makes one that fits)"
+    words = f"hardware {names}" + (f" with stack {stack}" if stack else "")
+    return replace(problem, nearest=f"{words}; or, where it is meant, {MISFIT}: allow")
 
 
 def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, str]:

@@ -101,19 +101,22 @@ def _system(stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
 
 def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     count, wanted = len(node.gpus), hardware.gpus
+    alike = _of_model(hardware, node, matrix)
     if wanted and not count:
         reason = f"the profile says {counted(wanted, 'GPU')}, none seen here: nothing of the driver can be verified"
         yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
-    elif wanted and count != wanted:
-        yield Problem(
-            "gpu-count", f"the profile says {counted(wanted, 'GPU')}, {count} seen here", "the PCI bus", mild=True
-        )
+    elif wanted is not None and count != wanted and (not wanted or alike != wanted):
+        reason = f"the profile says {counted(wanted, 'GPU')}, {count} seen here"
+        # one that fell off the bus is health's to tell; more, or half of them, are another machine
+        other = count > wanted or 2 * count <= wanted
+        yield Problem("gpu-count", reason, "the PCI bus", mild=not other, misfit=other)
     if wanted is None and not count and stack.cuda:
         reason = f"the stack brings CUDA {stack.cuda}, and no GPU is seen here: nothing of the driver can be verified"
         yield Problem("gpus-not-seen", reason, "the PCI bus of the host", mild=True)
     if count and stack.cuda is None and stack.torch is not None and not wanted:
-        reason = f"{count} NVIDIA GPUs are seen here, which a stack without CUDA leaves idle"
-        yield Problem("gpus-idle", reason, "the PCI bus of the host", mild=True, other_stack=True)
+        seen = f"{counted(count, 'NVIDIA GPU')} {'is' if count == 1 else 'are'} seen here"
+        reason = f"{seen}, which a stack without CUDA leaves idle"
+        yield Problem("gpus-idle", reason, "the PCI bus of the host", misfit=True)
     yield from _models(hardware, stack, node, matrix)
     if hardware.nvswitch and count and not node.nvswitch:
         reason = "the profile claims NVSwitch and its fabric manager, and no NVSwitch is seen here"
@@ -122,17 +125,29 @@ def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Itera
         yield Problem("nvswitch", reason, "the PCI bus of the host", nearest, mild=bool(blackwell))
 
 
+def _of_model(hardware: Hardware, node: Node, matrix: Matrix) -> int:
+    """GPUs that are the profile's, by their PCI ids: a card for the screen is none of them."""
+    rows = (matrix.device(str(gpu.get("device", ""))) for gpu in node.gpus)
+    return sum(bool(row and hardware.gpu and row.is_model(hardware.gpu.model)) for row in rows)
+
+
 def _models(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     """GPUs that are not what the profile says are judged as what they are."""
     claimed = hardware.gpu.compute_capability if hardware.gpu else None
     identities = dict.fromkeys(str(gpu.get("device", "")) for gpu in node.gpus)
-    rows = dict.fromkeys(row for row in map(matrix.device, identities) if row and row.compute_capability != claimed)
+    model = hardware.gpu.model if hardware.gpu else ""
+    known = [row for row in map(matrix.device, identities) if row]
+    # a card for the screen beside those that the profile means
+    beside = any(row.compute_capability == claimed and row.is_model(model) for row in known)
+    rows = dict.fromkeys(row for row in known if row.compute_capability != claimed or not row.is_model(model))
     architecture = node.architecture if node.architecture in ("x86_64", "aarch64") else None
     for row in rows:
         seen = f"{row.name}, compute capability {row.compute_capability}"
         if claimed:
             reason = f"the profile says {hardware.gpu and hardware.gpu.model}, and {seen}, is seen here"
-            yield Problem("gpu-model", reason, row.source, mild=True)
+            yield Problem("gpu-model", reason, row.source or "the PCI bus", mild=beside, misfit=not beside)
+        if row.compute_capability == claimed:
+            continue
         for problem in gpu_problems(row.compute_capability, stack, matrix, architecture):
             yield replace(
                 problem,

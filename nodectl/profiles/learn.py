@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -267,11 +266,7 @@ def _complete_gpu(document: Document, capability: str | None, notes: list[str]) 
 
 def capability_of(model: str) -> str | None:
     """The compute capability of a GPU by its name, as far as the matrix has such."""
-    for row in matrix().devices:
-        for name in re.split(r", | or ", row.name):
-            if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", model):
-                return row.compute_capability
-    return None
+    return next((row.compute_capability for row in matrix().devices if row.is_model(model)), None)
 
 
 def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], whence: str) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated
@@ -48,6 +49,11 @@ class DeviceRow(Strict):
     name: str
     ids: tuple[Annotated[str, Field(pattern=r"^0x[0-9a-f]{4}$")], ...]
     source: str = ""
+
+    def is_model(self, model: str) -> bool:
+        """Whether these can be the GPUs that the driver, or a profile, calls so."""
+        names = re.split(r", | or ", self.name)
+        return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", model) for name in names)
 
 
 class CudaRow(Strict):

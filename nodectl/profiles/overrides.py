@@ -13,6 +13,7 @@ from nodectl.profiles.load import Document
 OVERRIDES = "nodectl_overrides"
 NCCL_ENV = "nodectl_nccl_env"
 ALLOW = "nodectl_allow_unsupported"
+MISFIT = "nodectl_misfit"
 _FIELDS = ("hardware", "stack")
 
 
@@ -23,6 +24,13 @@ def checked_reasons(reasons: Any) -> tuple[str, ...]:
     ):
         raise ProfileError(f"{ALLOW} is {reasons!r}", "make it a list of reasons, each a sentence: [we measure this]")
     return tuple(" ".join(reason.split()) for reason in reasons)
+
+
+def misfit_allowed(value: Any) -> bool:
+    """Whether profiles of another machine are meant; ProfileError for another word than allow or refuse."""
+    if value not in (None, "", "refuse", "allow"):
+        raise ProfileError(f"{MISFIT} is {value!r}", "make it allow, or leave it away")
+    return bool(value == "allow")
 
 
 def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:

@@ -17,6 +17,7 @@ from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.overrides import (
+    MISFIT,
     NCCL_ENV,
     OVERRIDES,
     checked_nccl_env,
@@ -24,19 +25,22 @@ from nodectl.profiles.overrides import (
     checked_reasons,
     merge_fields,
     merge_settings,
+    misfit_allowed,
 )
 from nodectl.profiles.schema import Hardware, Stack, Tuning
 from nodectl.profiles.variables import family_variables, hardware_variables, stack_variables, tuning_variables
 
 _MODELS: dict[str, type[Hardware | Stack | Tuning]] = {"hardware": Hardware, "stack": Stack, "tuning": Tuning}
 _REMEDY = "choose another combination, or give your reasons in nodectl_allow_unsupported to go on with a warning"
+_MEANT = f"; {MISFIT}: allow, where it is meant"
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """What one host should be; `names` holds the profiles' names by kind.
 
-    `problems` are those that do not stop it: warnings, and refusals that the reasons in `unsupported` allow.
+    `problems` are those that do not stop it: warnings, and refusals that the reasons in `unsupported`, or
+    nodectl_misfit, allow.
     `refusals` are what the host itself stands against, where a host was looked at.
     """
 
@@ -65,10 +69,16 @@ class Resolved:
             text = f"tuning {self.names['tuning']} persists {debug}: of NCCL's debugging class, which may cost speed"
             yield f"{text} or hang a job; use it to measure, not to stay"
         if self.look and self.look.node.recorded:
-            yield f"recorded, not found on this host: {', '.join(self.look.node.recorded)} (nodectl_recorded_look)"
+            what = ", ".join(self.look.node.recorded)
+            yield f"recorded, not found on this host: {what} (nodectl_recorded_look, or a lab host that is dressed)"
         allowed = " / ".join(self.unsupported)
         for problem in self.problems:
-            yield f"unsupported, and allowed because: {allowed}. {problem.text}" if problem.refuses else problem.text
+            if problem.refuses and problem.misfit and not allowed:
+                yield f"allowed by {MISFIT}: {problem.reason}"
+            else:
+                yield (
+                    f"unsupported, and allowed because: {allowed}. {problem.text}" if problem.refuses else problem.text
+                )
 
     def as_variables(self) -> dict[str, Any]:
         """Plain data for Ansible: names, hardware, stack, tuning's groups, warnings, refusals, unsupported."""
@@ -93,21 +103,28 @@ def resolve(
     nccl_env: Mapping[str, Any] | None = None,
     extra_dirs: Sequence[Path] = (),
     allow_unsupported: Any = (),
+    misfit: Any = None,
     look: HostLook | None = None,
 ) -> Resolved:
     """Merge and validate; ProfileError for an unknown name or a malformed profile, its child for an impossible pair.
 
     What a host itself stands against is not raised but returned, so that it is refused before anything changes.
     """
-    allowed = checked_reasons(allow_unsupported)
+    allowed, meant = checked_reasons(allow_unsupported), misfit_allowed(misfit)
     merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, nccl_env, extra_dirs)
     of_profiles, of_host = _judge(merged, look, checked_overrides(overrides).get("stack", {}), extra_dirs)
-    refused = [problem for problem in of_profiles if problem.refuses]
+
+    def stands(problem: Problem) -> bool:
+        return problem.refuses and not (meant and problem.misfit)
+
+    # which machine it is, a host that was looked at tells
+    refused = [each for each in of_profiles if stands(each) and (look is None or not each.misfit)]
     if refused and not allowed:
         text = "; ".join(problem.text for problem in refused)
-        raise IncompatibleError(f"hardware {hardware}, stack {stack}, tuning {tuning}: {text}", _REMEDY, of_profiles)
-    standing = [] if allowed else [problem for problem in of_host if problem.refuses]
-    used = any(problem.refuses for problem in (*of_profiles, *of_host))
+        remedy = f"{_REMEDY}{_MEANT if all(problem.misfit for problem in refused) else ''}"
+        raise IncompatibleError(f"hardware {hardware}, stack {stack}, tuning {tuning}: {text}", remedy, of_profiles)
+    standing = [] if allowed else [each for each in (*of_profiles, *of_host) if stands(each)]
+    used = any(map(stands, (*of_profiles, *of_host)))
     return replace(
         merged,
         problems=tuple(problem for problem in (*of_profiles, *of_host) if problem not in standing),
@@ -187,7 +204,9 @@ def _judge(
     cuda_wanted = bool(merged.stack.cuda) if gpus is None else gpus > 0
 
     def refusing(stack: Stack) -> frozenset[str]:
-        codes = {problem.code for problem in (*of_profiles(stack), *of_host(stack)) if problem.refuses}
+        problems = (*of_profiles(stack), *of_host(stack))
+        # that the profile is another machine's is the same with any stack
+        codes = {each.code for each in problems if each.refuses and (each.other_stack or not each.misfit)}
         # a CPU build runs beside GPUs that are only seen, and is no way out for who asked for CUDA
         return frozenset(codes | ({"cuda-wanted"} if bool(stack.cuda) != cuda_wanted else set()))
 

@@ -22,6 +22,7 @@ INVENTORY_VARIABLES = frozenset(
         "nodectl_lab",
         "nodectl_link_rate",
         "nodectl_locks",
+        "nodectl_misfit",
         "nodectl_nccl_env",
         "nodectl_nics",
         "nodectl_overrides",

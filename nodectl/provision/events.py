@@ -13,7 +13,7 @@ from nodectl.provision.become import explained
 
 _LAST_LINES = 12
 # Ansible says first through which of its parts the message came
-_PROFILE_ERROR = "The lookup plugin 'fleet_profile' failed: "
+_PROFILE_ERROR = re.compile(r".*The lookup plugin '(?:nodectl\.fleet\.)?fleet_profile' failed: ", re.DOTALL)
 _TRACE = re.compile(r'^  File "[^"\n]*", line \d+, in ', re.MULTILINE)
 # a result that holds one of these is kept whole, for the command that asked for it
 ANSWER_KEYS = ("findings", "rollback")
@@ -150,7 +150,7 @@ def failure_text(result: Mapping[str, Any]) -> str:
         or str(result.get("stdout", "")).strip()
         or "no reason given"
     )
-    return explained(_without_trace(text.rpartition(_PROFILE_ERROR)[2]))
+    return explained(_without_trace(_PROFILE_ERROR.sub("", text)))
 
 
 def _without_trace(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -15,6 +16,9 @@ from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.profiles import KINDS
 from nodectl.profiles.host import of_host
+
+if TYPE_CHECKING:
+    from nodectl.profiles.schema import Stack
 
 # the plays of site.yml that change a node
 CHANGING = ("provision", "tune")
@@ -74,7 +78,12 @@ def _requirements(host: Host) -> tuple[str, ...]:
         wanted = of_host(host)
     except ProfileError:
         return ()
-    return () if wanted is None else wanted.stack.requirements
+    # the share has the CPU build alone, unless the operator says otherwise
+    return () if wanted is None or not _has_wheels(wanted.stack) else wanted.stack.requirements
+
+
+def _has_wheels(stack: Stack) -> bool:
+    return stack.cuda is None or bool(os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"))
 
 
 def _words(options: Sequence[str]) -> set[str]:

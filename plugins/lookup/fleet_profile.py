@@ -13,6 +13,7 @@ options:
   overrides: {description: The host's nodectl_overrides., type: raw, default: {}}
   nccl: {description: The host's nodectl_nccl_env., type: raw, default: {}}
   allow_unsupported: {description: The host's nodectl_allow_unsupported., type: raw, default: []}
+  misfit: {description: The host's nodectl_misfit (allow or refuse)., type: raw, default: ""}
   node: {description: What node_look found on the host; without it the profiles alone are judged., type: dict}
   driver: {description: The host's nodectl_driver (keep or manage)., type: raw}
 """
@@ -47,11 +48,11 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         from nodectl.profiles.host import of_variables
         from nodectl.profiles.host_compat import HostLook
         from nodectl.profiles.load import profile_dirs
-        from nodectl.profiles.overrides import ALLOW, NCCL_ENV, OVERRIDES
+        from nodectl.profiles.overrides import ALLOW, MISFIT, NCCL_ENV, OVERRIDES
 
         _refuse_slips(variables or {})
         self.set_options(var_options=variables, direct=options)
-        options = {OVERRIDES: "overrides", NCCL_ENV: "nccl", ALLOW: "allow_unsupported"}
+        options = {OVERRIDES: "overrides", NCCL_ENV: "nccl", ALLOW: "allow_unsupported", MISFIT: "misfit"}
         host_variables = {name: self.get_option(option) for name, option in options.items()}
         host_variables |= {f"nodectl_{kind}": name for kind, name in zip(KINDS, plain_value(terms), strict=True)}
         folders = profile_dirs((variables or {}).get("ansible_inventory_sources") or ())

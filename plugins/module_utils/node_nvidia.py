@@ -21,6 +21,12 @@ MOST_VPD = 32768
 # PCI classes: display controllers, and the bridge that an NVSwitch is
 _DISPLAY = ("0x0300", "0x0302")
 _BRIDGE = "0x0680"
+# the answers that a dressed lab host gives for its hardware, and how lspci shows GPUs and NVSwitches
+_RECORDED = "var/lib/nodectl-lab/recorded"
+_SHOWN_GPU = re.compile(
+    r"^(\S+) (?:VGA compatible|3D) controller: NVIDIA Corporation (?:Device ([0-9a-f]{4}))?", re.MULTILINE
+)
+_SHOWN_SWITCH = re.compile(r"^\S+ Bridge: NVIDIA Corporation ", re.MULTILINE)
 _VERSION = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
 
 
@@ -41,6 +47,45 @@ def pci_devices(root: str = "/") -> dict[str, Any]:
     switch_file = os.path.exists(os.path.join(root, "dev/nvidia-nvswitch0"))
     nvlink5 = bool(gpus) and nvlink5_bridge(root)
     return {"gpus": gpus, "nvswitch": nvswitch or switch_file or nvlink5, "nvlink5": nvlink5}
+
+
+def in_lab(root: str = "/") -> bool:
+    """Whether this is a host of `nodectl lab`."""
+    return os.path.exists(os.path.join(root, "etc/nodectl-lab"))
+
+
+def recorded_hardware(root: str = "/") -> dict[str, Any]:
+    """What a recording says of a lab host's GPUs, NVSwitches and driver; empty where none answers for its hardware."""
+    folder = os.path.join(root, _RECORDED)
+    if not os.path.exists(os.path.join(folder, "name")):
+        return {}
+    bus = read_or(os.path.join(folder, "lspci-acs.out"))
+    identities = _identities(read_or(os.path.join(folder, "nvidia-smi-q.out")))
+    gpus = [
+        {"address": address, "device": shown or identities.get(address, ""), "numa_node": -1}
+        for address, shown in ((match[0], match[1] and "0x" + match[1]) for match in _SHOWN_GPU.findall(bus))
+    ]
+    loaded_line = read_or(os.path.join(folder, "proc-driver-nvidia.out")).partition("\n")[0]
+    match = _VERSION.search(loaded_line)
+    flavour = "open" if "Open Kernel" in loaded_line else "proprietary"
+    return {
+        "gpus": gpus,
+        "nvswitch": bool(_SHOWN_SWITCH.search(bus)),
+        # whose packages it is was not recorded
+        "driver": {
+            "version": match.group(1) if match else None,
+            "flavour": flavour if match else None,
+            "origin": "foreign" if match else "none",
+            "from": [],
+            "packages": [],
+        },
+    }
+
+
+def _identities(report: str) -> dict[str, str]:
+    """PCI ids by address, of `nvidia-smi -q`."""
+    devices = re.findall(r"Device Id\s*: 0x([0-9A-F]{4})10DE\s+Bus Id\s*: 0000([0-9A-Fa-f:.]+)", report)
+    return {address.lower(): "0x" + identity.lower() for identity, address in devices}
 
 
 def nvlink5_bridge(root: str = "/") -> bool:

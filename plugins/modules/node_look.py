@@ -9,6 +9,7 @@ module: node_look
 short_description: What a node is, in one read-only round trip
 description:
   - Reads the operating system, interpreters, NVIDIA devices and driver, and the kind of machine from files alone.
+  - For a lab host that is dressed in a recording, that answers for the hardware.
 author: The nodectl authors (!UNKNOWN)
 options:
   recorded:
@@ -42,7 +43,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import node_packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
-from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import driver, pci_devices, users
+from ansible_collections.nodectl.fleet.plugins.module_utils.node_nvidia import (
+    driver,
+    in_lab,
+    pci_devices,
+    recorded_hardware,
+    users,
+)
 
 _PYTHON = re.compile(r"python3(\.\d+)?\Z")
 # the initial file system of a kernel: Debian's and RHEL's name
@@ -148,7 +155,8 @@ def booted_at(root: str) -> int:
 def look(root: str) -> dict[str, Any]:
     """Everything that the module tells, without what was recorded."""
     kernel = read_or(os.path.join(root, "proc/sys/kernel/osrelease")).strip() or platform.release()
-    devices = pci_devices(root)
+    # a lab host sees the machine's devices, and may use none
+    devices = pci_devices(root) if not in_lab(root) else {"gpus": [], "nvswitch": False, "nvlink5": False}
     return {
         "os": operating_system(root),
         "architecture": platform.machine(),
@@ -188,7 +196,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    looked, recorded = look(module.params["root"]), module.params["recorded"]
+    looked = look(module.params["root"])
+    recorded = {**recorded_hardware(module.params["root"]), **module.params["recorded"]}
     unknown = sorted(set(recorded) - set(looked))
     if unknown:
         module.fail_json(

@@ -52,7 +52,14 @@ REFUSED = (
     Combination(
         "gpus-without-cuda", "dgx-a100", "cpu", "8 GPUs, which a stack without CUDA leaves idle", "stack cu128"
     ),
-    Combination("cuda-without-gpus", "lab-cpu", "cu121", "brings CUDA 12.1, and the hardware has no GPU", "stack cpu"),
+    Combination(
+        "cuda-without-gpus",
+        "lab-cpu",
+        "cu121",
+        "brings CUDA 12.1, and the hardware has no GPU",
+        "stack cpu",
+        look={"gpus": [], "nvswitch": False},
+    ),
     Combination(
         "gpu-newer-than-cuda", "rtx4090-3", "cu116", "8.9, needs CUDA 11.8, and the stack brings 11.6", "cu118"
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.resources import share_dir
+from nodectl.common.resources import recordings_dir, share_dir
 from tests.roles.run_module import run_module
 
 MODULE = "plugins/modules/node_look.py"
@@ -167,3 +167,24 @@ def test_what_is_recorded_replaces_what_is_found_and_is_named(root: Root) -> Non
 def test_an_unknown_recorded_key_is_refused(root: Root) -> None:
     answer = run_module(MODULE, {"root": str(root.path), "recorded": {"gpu": []}}, folder=root.path)
     assert answer["failed"] and "no such key: gpu; known: architecture" in answer["msg"]
+
+
+def test_a_lab_host_has_the_gpus_of_its_recording_and_none_of_the_machine(root: Root) -> None:
+    root.device("0000:01:00.0", "0x10de", "0x030200", "0x2330")
+    root.write("etc/nodectl-lab", "{}")
+    assert root.look()["gpus"] == []
+    folder = "var/lib/nodectl-lab/recorded"
+    recorded = recordings_dir() / "h100-8" / "node01"
+    root.write(f"{folder}/name", "h100-8\n")
+    for name in ("lspci-acs.out", "nvidia-smi-q.out", "proc-driver-nvidia.out"):
+        root.write(f"{folder}/{name}", (recorded / name).read_text())
+    looked = run_module(MODULE, {"root": str(root.path)}, folder=root.path)["node"]
+    assert [gpu["device"] for gpu in looked["gpus"]] == ["0x2330"] * 8 and looked["nvswitch"]
+    assert looked["driver"] == {
+        "version": "580.95.05",
+        "flavour": "open",
+        "origin": "foreign",
+        "from": [],
+        "packages": [],
+    }
+    assert looked["recorded"] == ["driver", "gpus", "nvswitch"]

@@ -204,8 +204,11 @@ all_together() { # LANES...
     [ -n "$whole" ]
 }
 
-is_recorded() { # KEY
-    [ -n "$dressed" ] && [ -e "$dressed/$1.out" ]
+is_recorded() { # KEY; not of what the host has got itself since it was dressed
+    [ -n "$dressed" ] && [ -e "$dressed/$1.out" ] || return 1
+    [ -e "$dressed/$1.unless" ] || return 0
+    read -r own <"$dressed/$1.unless"
+    [ ! -e "$own" ]
 }
 
 answer() { # KEY: what the recording has
