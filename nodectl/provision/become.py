@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_GIVE = "-K asks for it, a vault or ANSIBLE_BECOME_GIVE_FILE holds it"
+_GIVE = "-K asks for it, a vault or ANSIBLE_BECOME_PASSWORD_FILE holds it"
 _RIGHT = "`nodectl sudoers --user {login} --provision nopasswd`"
 _SEE = "docs/sudoers.md"
 # the first that fits: what is said, why, what to do; {login} is the one that is named there
