@@ -116,7 +116,7 @@ def one_line(findings: Sequence[Finding]) -> str:
     status = worst(finding.status for finding in findings)
     if status in _FINE:
         return f"{status}: {counts(findings)}"
-    named = [f"{finding.host} {_name(finding)} is {finding.actual}" for finding in findings if finding.status is status]
+    named = [f"{finding.host} {_name(finding)}: {finding.actual}" for finding in findings if finding.status is status]
     more = [f"and {len(named) - _MOST_IN_A_LINE} more"] if len(named) > _MOST_IN_A_LINE else []
     return " ".join(f"{status}: {'; '.join([*named[:_MOST_IN_A_LINE], *more])}".split())
 

@@ -25,7 +25,11 @@ _NO_JSON = "Module result deserialization failed: No start of json char found"
 @pytest.mark.parametrize(
     ("said", "why", "remedy"),
     [
-        (_MITOGEN + "sudo password is required", "given none", "-K asks for it, a vault or ANSIBLE_BECOME_PASSWORD_FILE"),
+        (
+            _MITOGEN + "sudo password is required",
+            "given none",
+            "-K asks for it, a vault or ANSIBLE_BECOME_PASSWORD_FILE",
+        ),
         ("Task failed: Missing sudo password", "given none", "--provision nopasswd`"),
         (_MITOGEN + "sudo password is incorrect", "does not take the password", "for su root's"),
         ("Task failed: Incorrect su password", "su does not take the password", "for su root's"),

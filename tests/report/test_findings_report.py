@@ -40,7 +40,7 @@ def test_prometheus_knows_every_escape() -> None:
 
 
 def test_a_prolog_gets_one_line() -> None:
-    assert one_line(FINDINGS) == "failed: gpu01 limits: memlock is 8192; gpu02 limits: memlock is 8192"
+    assert one_line(FINDINGS) == "failed: gpu01 limits: memlock: 8192; gpu02 limits: memlock: 8192"
     assert one_line(FINDINGS[:1]) == "ok: 1 ok on 1 host"
     assert "\n" not in one_line(FINDINGS[3:4])
 
