@@ -1,11 +1,23 @@
 """The process entry: answers --version before anything else is imported, so that it costs next to nothing."""
 
 import gc
+import os
 import signal
 import sys
 
 # what starts programs and waits for them needs these, and a shell cannot undo that it was started deaf to one
 _NEEDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+
+
+def _open_streams() -> None:
+    """A stream that the shell closed (`>&-`) is read and written as /dev/null, and no file that is opened takes its
+    number: a database would be given what is printed."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def main() -> None:
@@ -15,6 +27,7 @@ def main() -> None:
 
         sys.stdout.write(f"nodectl {__version__}\n")
         return
+    _open_streams()
     # imports make many objects that stay: looking for cycles among them took a fifth of the start
     gc.set_threshold(100_000, 20, 20)
     for number in _NEEDED:

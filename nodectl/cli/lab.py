@@ -124,7 +124,7 @@ def status(app: App, output: str | None, name: str) -> None:
     if output == "json" or (output is None and app.json):
         emit_json("lab-status", _document(folder, state))
     elif state is None:
-        note(f"no lab '{name}' is up; `nodectl lab up` makes one")
+        note(f"no lab '{name}' is up; `nodectl lab up --name {name}` makes one")
     else:
         result(_table(folder, state))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import note, writing
 from nodectl.common.nodeset import fold
 
 
@@ -25,7 +25,9 @@ def record(app: App, folder: Path, mask: bool) -> None:
     from nodectl.recordings.save import save
 
     site = app.site_checks
-    saved = save(app.source, folder, app.profile_dirs, mask=mask, more=lambda host: commands_on(host, site))
+    source = app.source
+    with writing(folder, "DIR", "name a folder that can be made, and in which you may write"):
+        saved = save(source, folder, app.profile_dirs, mask=mask, more=lambda host: commands_on(host, site))
     hosts = {host: {"folder": name} for host, name in saved.folders.items()}
     document = {"folder": str(folder), "hosts": hosts, "unreachable": saved.failed}
     app.show("record", document, f"{folder}: {fold(saved.folders)}" if saved.folders else "")

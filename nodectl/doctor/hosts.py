@@ -15,7 +15,7 @@ from nodectl.health.host import judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Entry, Recording
-from nodectl.model.result import CommandResult
+from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
@@ -27,6 +27,7 @@ _FINE = (Status.OK, Status.SKIPPED)
 _LABEL = re.compile(r"^[^\s@]+@[^\s]+: ")
 _KEY = re.compile(r",? (?:now )?[\w@.-]+ SHA256:[\w+/=]+")
 _BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
+_LOGIN_S = 30.0
 _DENIED = ("not in the sudoers", "may not run", "not allowed")
 # prints one word, or what sudo says; as a user who may run nothing by it, sudo reports that to root, as for `health`
 _SUDO = """
@@ -73,7 +74,10 @@ def _one(
     least_python: tuple[int, ...],
 ) -> Iterator[Finding]:
     order = order_of(host, {}, profile_dirs, judged_by=(clock,))
-    answer = collect(transport, host, (*order.commands, _sudo_command(), _python_command(host)))
+    # the time of a login is no part of how long the host takes to tell its clock
+    reached = transport.run(host, ["true"], timeout_s=_LOGIN_S)
+    commands = (*order.commands, _sudo_command(), _python_command(host))
+    answer = reached if reached.outcome is not Outcome.RAN else collect(transport, host, commands)
     for finding in judge_answer(order, answer).findings:
         # who keeps the host's clock right is health's to say: here it is held against ours
         if finding.check == CLOCK.id and finding.subject != "offset":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import locale
 import os
 import shlex
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from nodectl import __version__
 from nodectl.common.counting import counted
+from nodectl.common.encoding import UTF_8, encoding, is_utf_8
 from nodectl.common.paths import folders
 from nodectl.common.resources import share_dir
 from nodectl.common.units import format_size_rounded
@@ -179,22 +179,10 @@ def _refused(folder: Path, there: Path) -> str:
 
 
 def terminal() -> Iterator[Finding]:
-    """Whether names and texts of hosts can be shown, and Ansible, which refuses all but UTF-8, will start."""
+    """Whether names and texts of hosts can be shown, and Ansible, which refuses all but UTF-8, would start."""
     named = next((f"{name}={os.environ[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
-    encoding = _encoding()
-    actual = f"{encoding} ({named or 'no LANG'})" if encoding else f"{named}: this machine has no such locale"
-    status = Status.OK if encoding.upper().replace("-", "") == "UTF8" else Status.FAILED
-    expected = "UTF-8, or Ansible does not start"
-    yield here("locale", status, actual, expected=expected, remedy="export LC_ALL=C.UTF-8")
-
-
-def _encoding() -> str:
-    """Of the locale that the environment names; empty where this machine has none of that name."""
-    former = locale.setlocale(locale.LC_ALL)
-    try:
-        locale.setlocale(locale.LC_ALL, "")
-        return locale.nl_langinfo(locale.CODESET)
-    except locale.Error:
-        return ""
-    finally:
-        locale.setlocale(locale.LC_ALL, former)
+    status = Status.OK if is_utf_8() else Status.WARNING
+    known = encoding()
+    actual = f"{known} ({named or 'no LANG'})" if known else f"{named}: this machine has no such locale"
+    expected = "UTF-8: nodectl's playbooks have it all the same, Ansible started by hand does not start"
+    yield here("locale", status, actual, expected=expected, remedy=f"export LC_ALL={UTF_8}")

@@ -24,6 +24,7 @@ from ansible.utils.vars import load_extra_vars
 from ansible.vars.manager import VariableManager
 
 from nodectl.common.access import Access
+from nodectl.common.paths import state_dir
 from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
@@ -36,6 +37,8 @@ _PORT = ("ansible_port", "ansible_ssh_port")
 _USER = ("ansible_user", "ansible_ssh_user")
 _SSH_CONNECTIONS = {"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"}
 _LONGEST_COMPLAINT = 300
+# how Ansible calls the origin of a setting that nobody set
+_DEFAULT = "default"
 _LOCAL_CONNECTIONS = {"local", "ansible.builtin.local"}
 # nodectl's own files beside an inventory that is a folder: settings, profiles, the versions that runs have pinned
 _OURS = rb"^nodectl\.toml$|^profiles$|^locks$"
@@ -63,7 +66,8 @@ class Inventory:
 
         Raises InventoryError with file and line where a source cannot be read, or where all of them hold no host.
         """
-        resolved = tuple(_resolve(source) for source in sources or constants.DEFAULT_HOST_LIST)
+        who = "" if sources else _who_names_it()
+        resolved = tuple(_resolve(source, who) for source in sources or constants.DEFAULT_HOST_LIST)
         loader, access = DataLoader(), access or Access()
         _load_collections()
         _unlock_vault(loader, access)
@@ -192,13 +196,34 @@ def _connection(name: str, variables: Mapping[str, object]) -> Literal["ssh", "l
     )
 
 
-def _resolve(source: str) -> str:
+def _who_names_it() -> str:
+    """What names the inventory where no option does: a variable, a file, or Ansible's own `default`."""
+    _, origin = constants.config.get_config_value_and_origin("DEFAULT_HOST_LIST")
+    return str(origin).removeprefix("env: ")
+
+
+def _missing(path: Path, who: str) -> InventoryError:
+    if who == _DEFAULT:
+        return InventoryError(
+            f"no inventory is named by -i, ANSIBLE_INVENTORY or ansible.cfg, and there is no {path}",
+            "`nodectl init DIR --from HOST,…` writes one, to be named by -i; `nodectl lab up` makes hosts to try",
+        )
+    place = f"no inventory at {path}" + (f", which {who} names" if who else "")
+    lab, above = path.parent, state_dir() / "lab"
+    if path.name == "inventory.yml" and lab.parent == above:
+        again = f"nodectl lab up --name {lab.name}"
+        unset = "; or: unset ANSIBLE_INVENTORY" if who == "ANSIBLE_INVENTORY" else ""
+        return InventoryError(f"{place}: the lab '{lab.name}' is not up", f"{again}{unset}")
+    return InventoryError(place, "give one with -i, or name it in ansible.cfg (inventory = …)")
+
+
+def _resolve(source: str, who: str) -> str:
     """The source as Ansible is to see it: a host list as it is, else an absolute path that exists."""
     if "," in source:
         return source
     path = Path(source).expanduser().absolute()
     if not path.exists():
-        raise InventoryError(f"no inventory at {path}", "give one with -i, or name it in ansible.cfg (inventory = …)")
+        raise _missing(path, who)
     if (path / "checks.d").is_dir():
         reason = f"{path / 'checks.d'} lies in an inventory's folder, whose executables Ansible runs on this machine"
         raise InventoryError(reason, f"put it beside the folder: mv {path / 'checks.d'} {path.parent}")

@@ -89,6 +89,10 @@ def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_
     """
     bundled = script.startswith(_BUNDLED)
     path = _bundled(script[len(_BUNDLED) :]) if bundled else Path(script).resolve()
+    if path.is_dir():
+        raise UsageError(
+            f"{script} is a folder, and no script", "name a file in it, or go there and start a module: -m MODULE"
+        )
     if not path.is_file():
         raise UsageError(
             f"there is no script {script}",

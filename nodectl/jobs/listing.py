@@ -59,6 +59,8 @@ class Listing:
         if self.unreachable and len(self.unreachable) == self.asked:
             raise UnreachableError("no host could be asked for its jobs: " + next(iter(self.unreachable.values())))
         unseen = f" on the hosts that answered ({len(self.unreachable)} did not)" if self.unreachable else ""
+        if wanted == "last":
+            raise UsageError(f"there is no job yet{unseen}", "`nodectl launch SCRIPT` starts one")
         raise UsageError(f"there is no job {wanted!r}{unseen}", "`nodectl jobs list` shows those that there are")
 
 

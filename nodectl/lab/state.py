@@ -174,7 +174,7 @@ class LabFolder:
         """The journal of a lab that is up; an error where none is."""
         state = self.read()
         if state is None or not state.complete:
-            raise LabError(f"the lab '{self.name}' is not up", "run `nodectl lab up`")
+            raise LabError(f"the lab '{self.name}' is not up", f"run `nodectl lab up --name {self.name}`")
         return state
 
 

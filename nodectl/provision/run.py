@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.common.access import Access
+from nodectl.common.encoding import UTF_8, is_utf_8
 from nodectl.common.paths import state_dir
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
@@ -79,6 +80,8 @@ def environment(run: str, sockets: Path) -> dict[str, str]:
         ),
         # groups that the play makes, such as nodectl_cuda, are not there on a fleet that needs none
         "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
+        # Ansible starts in no other
+        **({} if is_utf_8() else {"LC_ALL": UTF_8}),
         # the name under which the nodes record what this run changes
         "NODECTL_RUN": run,
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible import constants
 
 from nodectl.errors import InventoryError
 from nodectl.inventory.read import Inventory
@@ -180,6 +181,24 @@ def test_one_bad_source_of_two(tmp_path: Path) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match="no inventory at"):
         Inventory.read([str(tmp_path / "absent")])
+
+
+def test_who_names_the_inventory_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    gone = tmp_path / "nodectl" / "lab" / "pair" / "inventory.yml"
+    told = {
+        (None, "/etc/ansible/absent"): ("default", "no inventory is named", "nodectl init DIR"),
+        (None, "/absent"): ("env: ANSIBLE_INVENTORY", "which ANSIBLE_INVENTORY names", "-i"),
+        (None, str(gone)): ("env: ANSIBLE_INVENTORY", "the lab 'pair' is not up", "--name pair; or: unset"),
+        (str(gone), str(gone)): ("default", "the lab 'pair' is not up", "nodectl lab up --name pair"),
+    }
+    for (given, listed), (origin, message, remedy) in told.items():
+        monkeypatch.setattr(constants, "DEFAULT_HOST_LIST", [listed])
+        origins = {"DEFAULT_HOST_LIST": ([listed], origin)}
+        monkeypatch.setattr(constants.config, "get_config_value_and_origin", origins.__getitem__)
+        with pytest.raises(InventoryError) as caught:
+            Inventory.read([given] if given else [])
+        assert message in caught.value.message and remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize("limit", ["nosuch", "all:!all", "@/no/such/file"])
