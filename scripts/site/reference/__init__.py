@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.site.reference import command_line, judgements, profiles, roles, statuses
+from scripts.site.reference import command_line, documents, judgements, profiles, roles, statuses
 
 Pages = dict[str, str]
 
@@ -12,6 +12,7 @@ What the code declares, written out when this site is built, so that it says wha
 
 - [Command line](cli/index.md): every command with its options
 - [Exit statuses](exit-statuses.md): what a command ends with
+- [JSON documents](json.md): what `--output json` prints, with schemas
 - [Profiles](profiles/index.md): every value of hardware, stacks and tunings, with its reason and source
 - [Roles](roles/index.md): every variable of the Ansible roles
 - [Checks](checks/index.md): what `nodectl health` and the look before a job judge, and what to do
@@ -25,7 +26,7 @@ The other pages of this part say how things work, and have tables of their own: 
 
 def pages() -> Pages:
     """All of them."""
-    parts = (command_line, statuses, profiles, roles, judgements)
+    parts = (command_line, statuses, documents, profiles, roles, judgements)
     found: Pages = {"index.md": _INDEX}
     for part in parts:
         found |= part.pages()
