@@ -63,6 +63,8 @@ def readme(role: Path) -> str:
     if options:
         rows = [row for name, option in options.items() for row in _rows(name, option, defaults)]
         paragraphs.append("\n".join(["| variable | type | default | meaning |", "|---|---|---|---|", *rows]))
+    if example := spec.get("examples"):
+        paragraphs.append(f"```yaml\n{example.rstrip()}\n```")
     if all((role / "tasks" / f"{name}.yml").is_file() for name in ("validate", "verify")):
         paragraphs.append(_CLOSING)
     return "\n\n".join(paragraphs) + "\n"

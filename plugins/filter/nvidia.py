@@ -3,25 +3,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-name: driver_mode
-short_description: Whether the host's driver is managed or only looked at
-description:
-  - A driver that works, that NVIDIA's installer or a DGX release put there, or that comes from elsewhere, is kept.
-author: The nodectl authors (!UNKNOWN)
-positional: wanted, asked
-options:
-  _input: {description: The host's look., type: dict, required: true}
-  wanted: {description: The stack's driver., type: dict, required: true}
-  asked: {description: The operator's nodectl_driver; empty where not set., type: str, default: ""}
-"""
-EXAMPLES = r"""
-mode: "{{ node | driver_mode(fleet.stack.driver, nodectl_driver | default('')) }}"
-"""
-RETURN = r"""
-_value: {description: keep or manage., type: str}
-"""
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

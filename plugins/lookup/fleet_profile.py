@@ -18,7 +18,7 @@ options:
   driver: {description: The host's nodectl_driver (keep or manage)., type: raw}
 """
 EXAMPLES = r"""
-fleet: "{{ lookup('fleet_profile', nodectl_hardware, nodectl_stack, nodectl_tuning) }}"
+fleet: "{{ lookup('nodectl.fleet.fleet_profile', nodectl_hardware, nodectl_stack, nodectl_tuning) }}"
 """
 RETURN = r"""
 _raw:

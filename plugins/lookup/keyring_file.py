@@ -13,7 +13,7 @@ options:
   sha256: {description: Its SHA-256; empty means any., type: str, default: ""}
 """
 EXAMPLES = r"""
-keyring: "{{ lookup('keyring_file', nvidia_repo_keyring, sha256=nvidia_repo_keyring_sha256) }}"
+keyring: "{{ lookup('nodectl.fleet.keyring_file', nvidia_repo_keyring, sha256=nvidia_repo_keyring_sha256) }}"
 """
 RETURN = r"""
 _raw: {description: The file in base64., type: list, elements: str}

@@ -13,7 +13,7 @@ options:
   _terms: {description: None are taken., required: false}
 """
 EXAMPLES = r"""
-run: "{{ lookup('run_identity').run }}"
+run: "{{ lookup('nodectl.fleet.run_identity').run }}"
 """
 RETURN = r"""
 _raw:

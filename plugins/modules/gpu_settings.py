@@ -45,7 +45,7 @@ EXAMPLES = r"""
     drop_in: /etc/systemd/system/nvidia-persistenced.service.d/90-nodectl.conf
 """
 RETURN = r"""
-# nothing of its own
+diff: {description: "Before and after of each file and value.", type: list, elements: dict, returned: where it sets}
 """
 
 import json

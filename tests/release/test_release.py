@@ -1,4 +1,4 @@
-"""What `make dist` publishes: what is in it and what is not, its version in all its forms, and what is told of it."""
+"""What `make dist` publishes: what is in it, its versions, and that it runs with each Python that is promised."""
 
 from __future__ import annotations
 
@@ -15,11 +15,36 @@ from pathlib import Path
 import pytest
 
 from scripts.dist import ROOT, digest, sbom, semantic, uv, version_of
-from tests.release.conftest import Built
+from tests.pythons import pythons_of
+from tests.release.conftest import Built, installed
+
+# the first of all also fetches what nodectl depends on
+pytestmark = pytest.mark.timeout(900)
 
 FLEET = "ansible_collections/nodectl/fleet"
 _LARGEST = 800_000  # bytes; the report's script is the largest of what is there
 _VERSION_FILES = ("pyproject.toml", ".git_archival.txt", ".gitattributes", ".gitignore", "README.md", "LICENSE")
+
+OLDEST = "3.11"
+PYTHONS = (OLDEST, "3.12", "3.13", "3.14", "3.15")
+# command → what it prints
+COMMANDS: dict[tuple[str, ...], str] = {
+    ("nodectl", "--version"): "nodectl ",
+    ("nodectl", "--help"): "provision",
+    ("nodectl", "profile", "list"): "article-20g",
+    ("nodectl", "lab", "--help"): "up",
+    ("nodectl", "provision", "--help"): "--check",
+    ("ansible-doc", "--type", "module", "nodectl.fleet.kernel_settings"): "nodectl.fleet.kernel_settings",
+}
+# whatever Python starts there notes which files of the checkout it opens
+_WATCH = """
+import os, sys
+def note(event, arguments, beside=({beside!r}), log={log!r}):
+    if event in ("open", "os.listdir", "os.scandir") and str(arguments[0]).startswith({root!r} + "/"):
+        if not str(arguments[0]).startswith(beside):
+            os.write(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), (str(arguments[0]) + "\\n").encode())
+sys.addaudithook(note)
+"""
 
 
 @pytest.fixture
@@ -140,6 +165,34 @@ def test_a_checkout_that_nothing_was_built_of_has_a_version(tmp_path: Path) -> N
     script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import nodectl; print(nodectl.__version__)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "0.0.0\n"
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_wheel_and_sdist_run_with_each_python(version: str, built: Built, tmp_path: Path) -> None:
+    python = next(iter(pythons_of(version)), None)
+    if python is None:
+        assert version != OLDEST, f"Python {OLDEST}, the oldest that nodectl promises, is not on this machine"
+        pytest.skip(f"no Python {version} on this machine")
+    place = installed(python, built.wheel, tmp_path)
+    (site,) = place.environment.glob("lib/python3.*/site-packages")
+    opened = tmp_path / "opened"
+    beside = (str(tmp_path), str(ROOT / ".cache"))
+    (site / "sitecustomize.py").write_text(_WATCH.format(beside=beside, log=str(opened), root=str(ROOT)))
+
+    place.run("python", "-c", f"open({str(ROOT / 'README.md')!r})")
+    assert opened.read_text() == f"{ROOT / 'README.md'}\n"
+
+    for argv, shown in COMMANDS.items():
+        assert shown in place.run(*argv), argv
+    assert place.run("nodectl", "--version") == f"nodectl {version_of(built.wheel)}\n"
+    recording = site / "nodectl" / "data" / "recordings" / "h100-8"
+    health = json.loads(place.run("nodectl", "--output", "json", "--replay", str(recording), "health"))
+    assert {found["host"] for found in health["findings"]} == {"node01"}
+    assert opened.read_text().splitlines() == [str(ROOT / "README.md")]
+
+    from_source = installed(python, built.sdist, tmp_path / "sdist")
+    assert from_source.files() == place.files()
+    assert from_source.run("nodectl", "--version") == f"nodectl {version_of(built.wheel)}\n"
 
 
 @pytest.mark.slow
