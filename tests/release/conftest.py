@@ -56,4 +56,5 @@ def installed(python: str, what: Path, folder: Path) -> Place:
     uv("venv", "--quiet", "--python", python, str(environment))
     uv("pip", "install", "--quiet", "--python", str(environment / "bin" / "python"), str(what))
     env = {"HOME": str(folder), "PATH": f"{environment}/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    env["ANSIBLE_PIPELINING"] = "1"
     return Place(environment, env)
