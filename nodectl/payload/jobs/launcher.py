@@ -32,7 +32,7 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     root = start.get("chdir") or job.at("code")
     workdir = str(plan.get("workdir", ""))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (notes.hook_folder(), env.get("PYTHONPATH", ""))))
-    if _needs_import_paths(plan, start, workdir):
+    if _needs_import_paths(plan, start, root, workdir):
         _add_import_paths(env, root)
     cwd, words = os.path.join(root, workdir), argv(plan, job)
     if start.get("container"):
@@ -74,15 +74,24 @@ def rank_logs(job: JobFolder, plan: Dict[str, Any]) -> str:
     return job.at("ranks") if number == 1 else job.at("ranks", f"restart-{number - 1}")
 
 
-def _needs_import_paths(plan: Dict[str, Any], start: Dict[str, Any], workdir: str) -> bool:
-    """Not for a script at the project's top, where Python looks anyway."""
-    if start.get("module") or start.get("engine", _TORCHRUN) != _TORCHRUN:
+def _needs_import_paths(plan: Dict[str, Any], start: Dict[str, Any], root: str, workdir: str) -> bool:
+    """Not for a script at the project's top, where Python looks anyway, unless packages lie in `src/`."""
+    if start.get("module") or start.get("engine", _TORCHRUN) != _TORCHRUN or _has_src_layout(root):
         return True
     return os.path.normpath(os.path.join(workdir, os.path.dirname(plan["script"]))) != "."
 
 
+def _has_src_layout(root: str) -> bool:
+    """Modules right in `src/` make it a package itself: one called `queue.py` would hide Python's own."""
+    try:
+        with os.scandir(os.path.join(root, "src")) as entries:
+            return not any(entry.name.endswith(".py") for entry in entries)
+    except OSError:
+        return False
+
+
 def _add_import_paths(env: Dict[str, str], code: str) -> None:
-    """A script below the project's top finds the project's packages, as if they were installed."""
+    """The project's packages are found as if they were installed."""
     folders = [code, os.path.join(code, "src"), *env.get("PYTHONPATH", "").split(os.pathsep)]
     env["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
 
