@@ -216,7 +216,10 @@ def _carried_out(
                 keep(replace(acceptance, seen=(*acceptance.seen, *new)))
                 return Course(around, latest, keep, limited=limited).run()
         except KeyboardInterrupt:
-            note(f"ended early: what is done is kept; go on with: nodectl accept --resume {acceptance.id}")
+            if (folder / store.DOCUMENT).exists():
+                note(f"ended early: what is done is kept; go on with: nodectl accept --resume {acceptance.id}")
+            else:
+                note("ended before the first step: nothing was done, and nothing is kept")
             raise
 
 

@@ -27,7 +27,8 @@ def _imports(job: JobFolder, script: str, **start: str) -> str:
     }
     command = launcher.command(plan, job, "")
     env = {**command.env, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, script], env=env, cwd=command.cwd, capture_output=True, text=True, check=True)
+    argv = [sys.executable, script]
+    done = subprocess.run(argv, env=env, cwd=command.cwd, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
