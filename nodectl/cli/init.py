@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.options import LateHelp
 from nodectl.cli.terminal import note
-from nodectl.common.few import clipped
+from nodectl.common.counting import counted
+from nodectl.common.few import clipped, few
 from nodectl.common.nodeset import fold
 from nodectl.errors import InventoryError, UnreachableError, UsageError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = "inventory"
 _LONGEST_REASON = 400
+_MOST_REASONS = 8
 # a name, an address, a pattern of an inventory, each with a login before it
 _TERM = re.compile(r"[^\s,@-][^\s,@]*(@[^\s,@-][^\s,@]*)?")
 
@@ -162,10 +164,19 @@ def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
             failed[host.name] = (error.message, error.remedy)
     if not failed:
         return [answers[host.name] for host in hosts]
-    reasons = "; ".join(f"{name}: {reason}" for name, (reason, _) in failed.items())
-    remedies = list(dict.fromkeys(filter(None, (remedy for _, remedy in failed.values()))))
-    rest = [f"or without: --from {shlex.quote(fold(answers))}"] if answers else []
-    raise UnreachableError(f"nothing was written: {reasons}", "; ".join([*remedies, *rest]))
+    reasons = [f"{host.name}: {failed[host.name][0]}" for host in hosts if host.name in failed]
+    named = {remedy: [host for host, (_, own) in failed.items() if own == remedy] for _, remedy in failed.values()}
+    remedies = [_for_names(app, remedy, sorted(names)) for remedy, names in named.items() if remedy]
+    rest = [f"or without {fold(failed)}: --from {shlex.quote(fold(answers))}"] if answers else []
+    text = f"nothing was written, for {len(failed)} of {counted(len(hosts), 'host')}: {few(reasons, _MOST_REASONS)}"
+    raise UnreachableError(text, "; ".join([*remedies, *rest]))
+
+
+def _for_names(app: App, remedy: str, names: Iterable[str]) -> str:
+    """The remedy's command with the hosts themselves for an inventory, where there is none."""
+    if _given(app):
+        return remedy
+    return remedy.replace("nodectl hostkeys", f"nodectl -i {shlex.quote(','.join(names) + ',')} hostkeys")
 
 
 def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -> None:

@@ -14,6 +14,8 @@ from nodectl.errors import UsageError
 
 def write_all(folder: Path, files: Mapping[Path, str], *, force: bool) -> list[Path]:
     """Write `files` below the folder, and return where they lie; UsageError, with nothing written, where that fails."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file", "name a folder")
     places = {folder / path: text for path, text in files.items()}
     there = [str(place) for place in places if place.exists() or place.is_symlink()]
     if there and not force:

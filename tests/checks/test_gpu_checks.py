@@ -42,6 +42,7 @@ COUNT = [
     Case("gpus", "unknown", {"gpus": NONE}, dgx()),
     Case("gpus", "nothing", count(8)),
     Case("gpus", "nothing", {"gpus": NONE}, plain(gpus=0)),
+    Case("gpus", "warning", count(8), plain(gpus=0)),
     Case("gpu_report", "ok", eight()),
     Case("gpu_report", "unknown", TABLE),
     Case("gpu_report", "unknown", count(6, attached=8)),

@@ -76,7 +76,7 @@ def test_no_file_is_written_over_without_force(tmp_path: Path) -> None:
 
 def test_a_file_in_the_folders_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "fleet").write_text("a file\n")
-    with pytest.raises(UsageError, match="fleet"):
+    with pytest.raises(UsageError, match="fleet is a file"):
         write_all(tmp_path / "fleet", {Path("hosts.yml"): ""}, force=True)
     assert (tmp_path / "fleet").read_text() == "a file\n"
 

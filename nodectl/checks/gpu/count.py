@@ -21,15 +21,18 @@ _MIB_PER_GIB = 1024
 GPUS = Check(
     "gpus",
     looks_at="nvidia-smi",
-    fires="not as many as the hardware profile names, or one is lost",
+    fires="not as many as the hardware profile names, or one is lost; warning: some, and it names none",
     remedy="run `nvidia-smi -L` there; `dmesg` there says why one is gone",
 )
 
 
 @judges(GPUS, reads=("gpus",))
 def count(host: Subject) -> Iterator[Finding]:
-    """As many as the hardware profile names, none of them lost; no GPUs wanted, none looked for."""
+    """As many as the hardware profile names, none of them lost; a warning where it names none, and some are there."""
     wanted, gpus = host.gpus, host.facts.get("gpus")
+    if wanted == 0 and isinstance(gpus, Gpus) and gpus.count:
+        remedy = "name the hardware profile that fits (nodectl_hardware): `nodectl init --from` proposes it"
+        yield host.finding(GPUS, Status.WARNING, expected="no GPU", actual=str(gpus.count), remedy=remedy)
     if not wanted:
         return
     expected = counted(wanted, "GPU")
