@@ -40,7 +40,7 @@ def test_a_host_that_does_not_answer_is_unknown(nodectl: Cli, lab4: LabUnderTest
     inventory = tmp_path / "hosts.yml"
     inventory.write_text("all: {hosts: {gone: {ansible_host: 127.0.0.1, ansible_port: 1, nodectl_stack: cpu}}}\n")
     line = nodectl("-i", str(inventory), "health", "--one-line", check=False)
-    assert line.returncode == 3 and line.stdout.startswith("unknown: gone reach is ") and line.stdout.count("\n") == 1
+    assert line.returncode == 3 and line.stdout.startswith("unknown: gone reach: ") and line.stdout.count("\n") == 1
     assert nodectl("-i", str(inventory), "health", "--unknown", "fail", check=False).returncode == 1
     assert nodectl("-i", str(inventory), "health", "--unknown", "ok", check=False).returncode == 0
 

@@ -66,7 +66,7 @@ def test_from_the_host_to_a_recording_and_every_form(nodectl: Cli, site: Path) -
     table = replay()
     assert "FAILED  gpu01  site_fans: zanzibar rack: 0 rpm; expected 9000 rpm" in table and "try: call quetzal" in table
     assert "\x1b" not in table and "site_title" in table
-    assert "site_fans: zanzibar rack is 0 rpm" in replay("--one-line")
+    assert "site_fans: zanzibar rack: 0 rpm" in replay("--one-line")
     cases = ET.fromstring(replay("--output", "junit")).iter("testcase")  # noqa: S314 - our own
     assert {case.get("name") for case in cases if case.find("failure") is not None} >= {"site_fans: zanzibar rack"}
     families = {each.name: each for each in text_string_to_metric_families(replay("--output", "prometheus"))}
