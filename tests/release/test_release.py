@@ -62,6 +62,10 @@ def test_the_wheel_has_what_runs_and_nothing_else(built: Built, names: list[str]
     wanted = {name for name in tracked.splitlines() if name.startswith("nodectl/") and (ROOT / name).is_file()}
     wanted |= {f"{FLEET}/{name}" for name in tracked.splitlines() if name.startswith(collection)}
     inside = {name for name in names if ".dist-info/" not in name}
+    # outside of Python's packages there is the man page alone
+    beside = {name for name in inside if ".data/" in name}
+    assert [name.partition(".data/")[2] for name in beside] == ["data/share/man/man1/nodectl.1"]
+    inside -= beside
     assert wanted - inside == set()
     assert {name for name in inside - wanted if not _is_untracked(name)} == {"nodectl/_version.py"}
     assert not [name for name in names if name.endswith((".pyc", ".pyo")) or name.startswith("tests/")]
@@ -78,9 +82,10 @@ def _is_untracked(name: str) -> bool:
 def test_the_sdist_has_all_that_the_wheel_has_and_no_more_folders(built: Built, names: list[str]) -> None:
     with tarfile.open(built.sdist) as archive:
         inside = {member.name.partition("/")[2] for member in archive if member.isfile()}
-    assert {name.removeprefix(f"{FLEET}/") for name in names if ".dist-info/" not in name} <= inside
+    of_packages = [name for name in names if ".dist-info/" not in name and ".data/" not in name]
+    assert {name.removeprefix(f"{FLEET}/") for name in of_packages} <= inside
     assert {name.split("/")[0] for name in inside if "/" in name} == {
-        *("meta", "nodectl", "playbooks", "plugins", "roles", "templates"),
+        *("man", "meta", "nodectl", "playbooks", "plugins", "roles", "templates"),
     }
 
 

@@ -115,6 +115,11 @@ def test_health_of_a_recording_fits_its_schema(nodectl: Cli) -> None:
     assert problems("health", done.stdout) == []
 
 
+def test_doctor_without_hosts_fits_its_schema(nodectl: Cli) -> None:
+    done = nodectl("-i", "/absent", "doctor", "--output", "json", check=False)
+    assert problems("doctor", done.stdout) == []
+
+
 def test_parts_of_one_name_are_one() -> None:
     seen: dict[str, Any] = {}
     for name in documents.SHAPES:

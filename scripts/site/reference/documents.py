@@ -52,7 +52,7 @@ prints `findings` alone, and `tune judge` of a trial `trials` and `crossovers` a
 
 
 class ShortFinding(TypedDict):
-    """A finding as `health` and `provision` print it, each value a text."""
+    """A finding as `health`, `provision` and `doctor` print it, each value a text."""
 
     host: str
     check: str
@@ -71,6 +71,12 @@ class Names(TypedDict):
     hardware: str
     stack: str
     tuning: str
+
+
+class Doctor(TypedDict):
+    """What `nodectl doctor` looked at; `host` is `this machine` where a finding is about no host."""
+
+    findings: list[ShortFinding]
 
 
 class Health(TypedDict):
@@ -229,6 +235,7 @@ class Accept(TypedDict):
 _RENAMED = {"JobFailure": {"class": {"type": "string"}}, "Cause": {"class": {"type": "string"}}}
 SHAPES: Mapping[str, Any] = {
     "accept": Accept,
+    "doctor": Doctor,
     "exec": Exec,
     "health": Health,
     "jobs": Jobs,
