@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tests.site.building import DOCS, build
+from tests.site.building import DOCS, ROOT, build
+
+_LINK = re.compile(r"(?:\]\(|(?:src|href)=\")([^)\s\"]+)")
 
 
 class _Page(HTMLParser):
@@ -64,6 +68,33 @@ def test_each_page_of_docs_is_in_the_site(site: Path) -> None:
         path for path in DOCS.rglob("*.md") if not (site / path.relative_to(DOCS).with_suffix(".html")).is_file()
     ]
     assert missing == []
+
+
+def test_links_of_the_repositorys_other_pages_lead_somewhere(site: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split("\0")
+    others = [ROOT / name for name in listed if name and not name.startswith("docs/")]
+    problems = [
+        f"{path.relative_to(ROOT)}: {link}: {problem}"
+        for path in others
+        for link in _LINK.findall(path.read_text(encoding="utf-8"))
+        if (problem := _problem_in_checkout(path, link, site))
+    ]
+    assert others
+    assert not problems, "\n".join(problems)
+
+
+def _problem_in_checkout(path: Path, link: str, site: Path) -> str:
+    target, _, anchor = link.partition("#")
+    if ":" in target or not target:
+        return ""
+    aim = (path.parent / target).resolve()
+    if not aim.exists():
+        return "no such file"
+    if not anchor or not aim.is_relative_to(DOCS):
+        return ""
+    return "" if anchor in _Page(site / aim.relative_to(DOCS).with_suffix(".html")).ids else "no such heading"
 
 
 def test_what_is_broken_fails_the_build(tmp_path: Path) -> None:
