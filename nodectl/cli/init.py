@@ -77,18 +77,20 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
 
 
 def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
-    from nodectl.init.connection import connection_variables, passwords
+    from nodectl.init.connection import connection_variables, secrets
     from nodectl.init.propose import draft_of
-    from nodectl.inventory.read import configured
+    from nodectl.inventory.read import configured, vaulted
     from nodectl.profiles.load import profile_dirs
 
     hosts = _hosts(app, wanted)
     found = _found(app, hosts)
-    connections = {host.name: connection_variables(host, configured()) for host in hosts}
+    connections = {host.name: connection_variables(host, configured(), vaulted(host)) for host in hosts}
     draft, notes = draft_of(found, connections, profile_dirs(_given(app)))
-    secret = sorted({name for host in hosts for name in passwords(host)})
+    secret = sorted({name for host in hosts for name in secrets(host, vaulted(host))})
     if secret:
-        notes += (f"{', '.join(secret)} not written: give passwords by -k and -K, or keep them in a vault",)
+        notes += (
+            f"{', '.join(secret)} not written: give passwords by -k and -K, or take what is vaulted over by hand",
+        )
     return draft, notes
 
 

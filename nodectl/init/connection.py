@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nodectl.model.host import Host
 
@@ -33,15 +33,20 @@ _PASSWORDS = (
 )
 
 
-def connection_variables(host: Host, everywhere: Mapping[str, object]) -> dict[str, object]:
-    """The variables by which the host is reached, rendered; not those that `everywhere` (ansible.cfg) says anyway."""
+def connection_variables(
+    host: Host, everywhere: Mapping[str, object], vaulted: Collection[str] = ()
+) -> dict[str, object]:
+    """The variables by which the host is reached, rendered; not those that `everywhere` (ansible.cfg) says anyway, nor
+    what is `vaulted`."""
     return {
         name: host.variables[name]
         for name in _CONNECTION
+        if name not in vaulted
         if host.variables.get(name) not in (None, "") and host.variables[name] != everywhere.get(name)
     }
 
 
-def passwords(host: Host) -> tuple[str, ...]:
-    """Names of the variables that hold a password, and are left where they are."""
-    return tuple(name for name in _PASSWORDS if host.variables.get(name) not in (None, ""))
+def secrets(host: Host, vaulted: Collection[str] = ()) -> tuple[str, ...]:
+    """Names of the variables that hold a password or are `vaulted`, and are left where they are."""
+    held = (name for name in _PASSWORDS if host.variables.get(name) not in (None, ""))
+    return tuple(dict.fromkeys([*held, *(name for name in _CONNECTION if name in vaulted)]))

@@ -37,6 +37,8 @@ _PORT = ("ansible_port", "ansible_ssh_port")
 _USER = ("ansible_user", "ansible_ssh_user")
 _SSH_CONNECTIONS = {"ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh"}
 _LONGEST_COMPLAINT = 300
+# what a vaulted value is, from ansible-core 2.19 on and before
+_ENCRYPTED = ("EncryptedString", "AnsibleVaultEncryptedUnicode")
 # how Ansible calls the origin of a setting that nobody set
 _DEFAULT = "default"
 _LOCAL_CONNECTIONS = {"local", "ansible.builtin.local"}
@@ -160,6 +162,11 @@ def _as_host(name: str, variables: HostVariables) -> Host:
     if host.connection == "ssh":
         options_of(host)  # an option that nodectl does not know is refused before anything runs
     return host
+
+
+def vaulted(host: Host) -> frozenset[str]:
+    """Names of the host's variables that are encrypted one by one."""
+    return host.variables.vaulted() if isinstance(host.variables, HostVariables) else frozenset()
 
 
 @lru_cache(maxsize=1)
@@ -350,6 +357,10 @@ class HostVariables(Mapping[str, object]):
         """Those that need not be rendered, or were."""
         plain = (key for key, value in self._raw.items() if key in self._rendered or not _needs_rendering(value))
         return {key: self[key] for key in plain}
+
+    def vaulted(self) -> frozenset[str]:
+        """Names of those that are encrypted one by one."""
+        return frozenset(key for key, value in self._raw.items() if type(value).__name__ in _ENCRYPTED)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._raw)
