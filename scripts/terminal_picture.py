@@ -25,11 +25,11 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "images" / "terminal.svg"
-COLUMNS = 100
+COLUMNS = 104
 TITLE = "4 lab hosts, dressed as a DGX A100, two of them broken on purpose"
 COMMANDS = ("nodectl health", "nodectl probe tcp")
 _LAB = ("lab", "up", "-n", "4", "--as", "dgx-a100", "--rate", "1gbit", "--name", "picture")
-_FAULTS = (("nvlink-down", "node02"), ("slow-link", "node04"))
+_FAULTS = (("ecc-uncorrectable", "node02"), ("slow-link", "node04"))
 # rich's own names a font of another host; each text's width is given, so any font of one width serves
 _FORMAT = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
