@@ -43,6 +43,7 @@ _LONGEST = (
     "jobs/test_slurm_lab.py",
     "test_extending.py",
     "recordings/test_collect.py",
+    "release/test_release.py",
     "collection/test_collection.py",
     "jobs/test_jobs_lab.py",
     "jobs/test_preflight_run.py",
