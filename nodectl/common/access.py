@@ -14,6 +14,11 @@ from typing import Any
 
 _SSH_PROMPT = r"^SSH password:\s*?$"
 _BECOME_PROMPT = r"^BECOME password.*:\s*?$"
+# where a vaulted value stays shut
+VAULT_REMEDY = (
+    "give the password that it was encrypted with: --vault-password-file, --vault-id, --ask-vault-pass or "
+    "ANSIBLE_VAULT_PASSWORD_FILE"
+)
 
 
 def _option(default: Any) -> Any:

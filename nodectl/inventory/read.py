@@ -23,7 +23,7 @@ from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.vars import load_extra_vars
 from ansible.vars.manager import VariableManager
 
-from nodectl.common.access import Access
+from nodectl.common.access import VAULT_REMEDY, Access
 from nodectl.common.paths import state_dir
 from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
@@ -49,6 +49,8 @@ _NO_PLUGIN = re.compile(
     r"(?:lookup|inventory) plugin \(?'?([\w.]+)'?\)? (?:was )?not found"
     r"|unknown plugin '([\w.]+)'|No filter named '([\w.]+)'"
 )
+# hosts of a group by their place: as a range of names it is written in an inventory, and nowhere else
+_PLACES = re.compile(r"(?P<name>[\w.-]+)\[(?P<first>\d+):(?P<last>\d+)\]")
 
 
 class Inventory:
@@ -123,6 +125,8 @@ class Inventory:
     def _meant(self, limit: str) -> str:
         """What is meant by the parts of a pattern that are no name here."""
         known = {*self._manager.hosts, *self._manager.groups}
+        if (places := _PLACES.search(limit)) and places["name"] not in known:
+            return "a range of names is {name}[{first}-{last}]; ".format(**places.groupdict())
         parts = [part.lstrip("!&") for part in re.split("[,:]", limit)]
         return "".join(meant(part, known) for part in parts if part not in known)
 
@@ -494,7 +498,7 @@ def _is_vault(error: BaseException) -> bool:
 def _remedy(error: BaseException, otherwise: str) -> str:
     """What to do about the cause, which may lie below the error that came out."""
     if _is_vault(error):
-        return "give the password that it was encrypted with: --vault-password-file, --vault-id or --ask-vault-pass"
+        return VAULT_REMEDY
     if missing := next(filter(None, map(_missing_plugin, _causes(error))), None):
         return f"install what holds {missing}: ansible-galaxy collection install, or set ANSIBLE_COLLECTIONS_PATH"
     undefined = any(isinstance(cause, AnsibleUndefinedVariable) for cause in _causes(error))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from nodectl.common.access import VAULT_REMEDY
+
 _GIVE = "-K asks for it, a vault or ANSIBLE_BECOME_PASSWORD_FILE holds it"
 _RIGHT = "`nodectl sudoers --user {login} --provision nopasswd`"
 _SEE = "docs/sudoers.md"
@@ -56,10 +58,14 @@ _REFUSALS = tuple(
 # with an own question to type the password at, Ansible takes what else sudo says for a part of it
 _SILENCE = re.compile(r"No start of json char found\Z")
 _SILENT = "nothing came back from the Python that was to run as root: sudo may let the login run some commands only"
+# no password was given, or another one than it was encrypted with
+_SHUT = re.compile(r"no vault secrets (?:were )?found")
 
 
 def explained(text: str) -> str:
     """`text`, or where it says that a login could not become root, why in one line, with what to do."""
+    if _SHUT.search(text):
+        return f"{text.rstrip('. ')}; {VAULT_REMEDY}"
     for said, why, remedy in _REFUSALS:
         if found := said.search(text):
             names = found.groupdict()

@@ -109,6 +109,8 @@ def _pairs(words: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
         flag, value = word[:2], word[2:]
         if _CLIENTS_FLAGS.fullmatch(word):
             continue
+        if not word.startswith("-"):
+            raise InventoryError(f"{variable}: {word!r} belongs to no option", "quote a value that has a blank in it")
         if flag not in {*_FLAGS, "-o"}:
             raise InventoryError(f"{variable}: nodectl does not know the option {word}", _REMEDY)
         if not value:

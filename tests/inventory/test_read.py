@@ -208,6 +208,17 @@ def test_a_limit_that_selects_nothing(tmp_path: Path, limit: str) -> None:
         inventory.hosts(limit)
 
 
+def test_a_range_of_names_with_a_colon_is_told_its_form(tmp_path: Path) -> None:
+    inventory = Inventory.read([write(tmp_path / "hosts", "[gpu]\nnode[01:03]\n")])
+    with pytest.raises(InventoryError) as caught:
+        inventory.hosts("node[01:03]")
+    assert caught.value.remedy.startswith("a range of names is node[01-03]; ")
+    assert [host.name for host in inventory.hosts("gpu[0:1]")] == ["node01", "node02"]
+    with pytest.raises(InventoryError) as caught:
+        inventory.hosts("gpu[7:9]")
+    assert "range of names" not in caught.value.remedy
+
+
 def test_ansibles_hint_for_a_limit_is_passed_on(tmp_path: Path) -> None:
     inventory = Inventory.read([write(tmp_path / "hosts", FLEET)])
     with pytest.raises(InventoryError, match=r"Use \[x:y\]"):

@@ -89,6 +89,18 @@ def test_what_is_no_refusal_stays(said: str) -> None:
     assert explained(said) == said
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Attempt to use undecryptable variable: Attempting to decrypt but no vault secrets found.",
+        "Decryption failed (no vault secrets were found that could decrypt).",
+    ],
+)
+def test_a_vault_that_stays_shut_says_how_it_opens(said: str) -> None:
+    text = failure_text({"msg": said})
+    assert text.startswith(said.rstrip(".") + "; give the password") and "ANSIBLE_VAULT_PASSWORD_FILE" in text
+
+
 def test_it_is_what_a_task_failed_of() -> None:
     assert failure_text({"msg": "Task failed: Missing sudo password"}).startswith("sudo wants a password")
     two = {"results": [{"item": name, "failed": True, "msg": "Missing sudo password"} for name in "ab"]}

@@ -47,6 +47,7 @@ def test_known_options(text: str, expected: SshOptions) -> None:
         ("-p ssh", "ssh"),
         ("-o User", "User"),
         ("host", "host"),
+        ("-F /srv/our fleet/ssh_config", "'fleet/ssh_config' belongs to no option"),
         ("-J 'a", "quot"),
     ],
 )
