@@ -101,6 +101,8 @@ def cordon(app: App, host: str, reason: str, wanted: tuple[str, ...]) -> None:
     with app.ledger() as kept:
         for name, (parts, nature) in _parts_of(app, kept, host).items():
             chosen = _chosen(name, parts, wanted) if wanted else parts
+            for hold in kept.cordoned([name]).get(name, ()):
+                note(f"already: {hold.text}; what is said now is kept beside it")
             events.append(kept.cordon(name, chosen, reason, who, whole=not wanted, nature=nature))
     lines = [f"{event.host}: cordoned: {named(kept.part for kept in event.parts) or 'its name'}" for event in events]
     app.show("ledger", {"events": [event_document(event) for event in events]}, "\n".join(lines))
@@ -132,7 +134,7 @@ def return_(app: App, host: str, without_proof: bool, reason: str | None) -> Non
         who = operator()
         events = [kept.return_(hold, words, who) for hold in holds]
     lines = [f"{event.host}: returned: {named(kept.part for kept in event.parts) or 'its name'}" for event in events]
-    app.show("ledger", {"events": [event_document(event) for event in events]}, "\n".join(lines))
+    app.show("ledger", {"events": [event_document(event) for event in events]}, "\n".join(dict.fromkeys(lines)))
 
 
 def _refuse_unproven(kept: Ledger, host: str, holds: Sequence[Hold]) -> None:

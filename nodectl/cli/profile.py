@@ -15,7 +15,7 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import profile_option
 from nodectl.cli.terminal import note, writing
-from nodectl.common import bounded_json
+from nodectl.common.files import read_json
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError, UnreachableError
@@ -238,8 +238,10 @@ def _facts_of(app: App) -> dict[str, dict[str, object]]:
 
 def _measured(path: Path) -> list[Measurement]:
     """Those of a saved probe that a floor can be made of."""
+    remedy = "give what `nodectl --output json probe …` printed"
+    document = read_json(path, remedy)
     try:
-        rows = bounded_json.loads(path.read_text(encoding="utf-8"))["measurements"]
+        rows = document["measurements"]
         return _floor_like(
             Measurement(
                 probe=str(row["probe"]),
@@ -250,8 +252,8 @@ def _measured(path: Path) -> list[Measurement]:
             )
             for row in rows
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ProfileError(f"{path}: {error!r}", "give what `nodectl --output json probe …` printed") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProfileError(f"{path}: {error!r}", remedy) from error
 
 
 def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -276,14 +278,15 @@ def _acceptance(path: Path) -> Acceptance:
     from nodectl.accept.store import SCHEMA
     from nodectl.common.documents import values_of
 
+    remedy = "give what `nodectl accept --output json` printed"
+    document = read_json(path, remedy)
     try:
-        document = bounded_json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
             raise ValueError(f"its schema is {document['schema']!r} and not {SCHEMA}")
         fields = {name: value for name, value in document.items() if name != "schema"}
         return values_of(Acceptance, [fields], extra="ignore")[0]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ProfileError(f"{path}: {error}", "give what `nodectl accept --output json` printed") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise ProfileError(f"{path}: {error}", remedy) from error
 
 
 def _own_dirs(app: App) -> tuple[Path, ...]:

@@ -80,9 +80,18 @@ def _write_into(path: Path, data: bytes) -> None:
 
 def read_json(path: Path, remedy: str) -> Any:
     """What an operator's file holds; UsageError with the remedy where it cannot be read or is no JSON."""
+    text = read_text(path, remedy)
     try:
-        return bounded_json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", remedy) from error
+        return bounded_json.loads(text)
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}", remedy) from error
+
+
+def read_text(path: Path, remedy: str) -> str:
+    """What an operator's file holds; UsageError with the remedy where it cannot be read or is no text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", remedy) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not text: {error}", remedy) from error

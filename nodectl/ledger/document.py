@@ -32,7 +32,7 @@ def _row(host: str, life: Sequence[Event], holds: Sequence[Hold]) -> tuple[str, 
     if not holds:
         return (host, _IN_USE, "-", verdict, parts, "")
     since = minute(min(hold.cordon.time for hold in holds))
-    return (host, _CORDONED, since, verdict, parts, "; ".join(_why(hold) for hold in holds))
+    return (host, _CORDONED, since, verdict, parts, "; ".join(dict.fromkeys(_why(hold) for hold in holds)))
 
 
 def _why(hold: Hold) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from nodectl.common.documents import values_of
-from nodectl.common.files import replace_file
+from nodectl.common.files import read_text, replace_file
 from nodectl.errors import NodectlError, UsageError
 from nodectl.trials.propose import MARK, SCHEMA, evidence_path
 from nodectl.trials.store import folder
@@ -51,10 +51,7 @@ class Applied:
 
 def read_proposal(path: Path) -> Proposed:
     """UsageError where it is none of nodectl's, or stands without its evidence."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}", "give the file that `nodectl tune propose` wrote") from error
+    text = read_text(path, "give the file that `nodectl tune propose` wrote")
     if not text.startswith(MARK):
         raise UsageError(f"{path} is no proposal of nodectl's", "for an inventory of your own: nodectl provision -i …")
     try:

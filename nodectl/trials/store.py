@@ -84,6 +84,8 @@ def find(text: str) -> Trial:
         if matches:
             return read(matches[0])
     if not Path(text).is_file():
+        if text == "last":
+            raise UsageError("there is no trial yet", "`nodectl tune trial` makes one")
         raise UsageError(f"no trial {text}", "see `nodectl tune list`, or give a saved file")
     return read(Path(text))
 

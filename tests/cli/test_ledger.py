@@ -87,6 +87,14 @@ def test_a_host_by_its_recording_is_cordoned_shown_and_returned(
     assert [event["kind"] for event in of_host["events"]] == ["seen", "cordoned"]
     assert of_host["events"][0]["steps"] == {"reach": "ok", "gemm": "failed"}
 
+    again = asked("--replay", replay[0], "ledger", "cordon", "node02", "--reason", "wrong bits")
+    assert again.returncode == 0 and again.stderr.startswith("already: node02 is cordoned since ")
+    listing = asked("ledger", "list").stdout
+    assert listing.count("wrong bits") == 1
+    twice = asked("ledger", "return", "node02", "--without-proof", "--reason", "said twice")
+    assert twice.stdout == "node02: returned: 1 host, 8 GPUs, 10 NICs\n"
+    asked("--replay", replay[0], "ledger", "cordon", "node02", "--reason", "wrong bits")
+
     refused = asked("ledger", "return", "node02")
     assert refused.returncode == 1 and "node02 does not return: no acceptance of it since it was" in refused.stderr
     assert "nodectl accept --include-cordoned -l node02" in refused.stderr

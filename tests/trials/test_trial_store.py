@@ -34,7 +34,7 @@ def test_written_and_read_back_whole() -> None:
 
 def test_found_by_id_its_beginning_or_its_file(tmp_path: Path) -> None:
     first, second = trial("20261121T120000Z-aaaa"), trial("20261121T130000Z-bbbb")
-    with pytest.raises(UsageError, match="no trial last"):
+    with pytest.raises(UsageError, match="there is no trial yet"):
         store.find("last")
     store.save(first)
     path = store.save(second)
@@ -181,7 +181,7 @@ def test_what_is_not_proposed(tmp_path: Path, changes: dict[str, Any], profile: 
         (lambda path: path.with_suffix(".evidence.json").unlink(), "no evidence beside"),
         (lambda path: path.with_suffix(".evidence.json").write_text("{}"), "is no evidence"),
         (lambda path: path.write_text(path.read_text().split("all:")[0] + "all: 7\n"), "malformed proposal"),
-        (lambda path: path.unlink(), "No such file"),
+        (lambda path: path.unlink(), "won.yml: No such file"),
     ],
 )
 def test_what_is_no_proposal(tmp_path: Path, spoil: Callable[[Path], object], told: str) -> None:
