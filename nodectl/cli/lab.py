@@ -161,7 +161,8 @@ def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str
 
     with locked():
         break_host(folder, kind, host)
-    note(f"{host}: {kind}; `nodectl lab heal {host}` undoes it")
+    named = "" if name == "lab" else f"--name {name} "
+    note(f"{host}: {kind}; `nodectl lab heal {named}{host}` undoes it")
 
 
 @lab.command()

@@ -174,7 +174,9 @@ class LabFolder:
         """The journal of a lab that is up; an error where none is."""
         state = self.read()
         if state is None or not state.complete:
-            raise LabError(f"the lab '{self.name}' is not up", f"run `nodectl lab up --name {self.name}`")
+            others = sorted(path.parent.name for path in self.path.parent.glob("*/lab.json") if path != self.journal)
+            there = f", or name one that is there: --name {' or '.join(others)}" if others else ""
+            raise LabError(f"the lab '{self.name}' is not up", f"run `nodectl lab up --name {self.name}`{there}")
         return state
 
 

@@ -80,3 +80,15 @@ def test_an_unknown_host_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError) as refused:
         STATE.host("node09")
     assert "node01 to node02" in refused.value.remedy
+
+
+def test_a_lab_that_is_not_up_is_refused_with_those_that_are_there(tmp_path: Path) -> None:
+    with pytest.raises(LabError) as alone:
+        LabFolder(tmp_path / "lab").running()
+    assert alone.value.remedy == "run `nodectl lab up --name lab`"
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        LabFolder(tmp_path / name).write(STATE)
+    with pytest.raises(LabError, match="the lab 'lab' is not up") as others:
+        LabFolder(tmp_path / "lab").running()
+    assert others.value.remedy == "run `nodectl lab up --name lab`, or name one that is there: --name a or b"
