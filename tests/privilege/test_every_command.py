@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,9 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.model.trial import Side
+from nodectl.trials.propose import proposal_of, propose
 from tests.conftest import Cli, LabUnderTest
 from tests.privilege.logins import TYPED, WAYS, Watcher, Way, files_with_password, logins_on, write_passwords
 from tests.privilege.test_become_in_lab import assert_becomes
+from tests.trials.saved_trial import trial
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -33,6 +37,8 @@ _LOOKS = (
     ("probe", "rdma"),
     ("accept", "--level", "quick", "--dry-run"),
 )
+_LIMITS = "/etc/security/limits.d/90-nodectl.conf"
+_WMEM = "4096 16384 16777216"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,15 @@ class Fleet:
         assert done.returncode == status, f"{way.name}: {argv} ended with {done.returncode}\n{said}"
         assert "Traceback" not in said, f"{way.name}: {argv}\n{said}"
         return said
+
+    def changed(self) -> str:
+        """What the tests' changes would change, of all hosts, as root sees it."""
+        look = f"sysctl -n net.ipv4.tcp_wmem | tr '\\t' ' '; ls {_LIMITS} 2>/dev/null"
+        return "\n".join(self.lab.ssh(host, look) for host in self.lab.hosts)
+
+
+def _named(*names: str) -> list[Way]:
+    return [way for way in WAYS if way.name in names]
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +129,44 @@ def test_root_or_a_reason(fleet: Fleet, way: Way, strategy: str, monkeypatch: py
         refused = "sudo may let the login run some commands only"
     expected = Way(way.login, way.given, refused)
     assert_becomes(fleet.cli, fleet.lab, "node01,node02", expected, fleet.folder, fleet.state)
+
+
+@pytest.mark.parametrize("way", _named("p-none", "p-ask typed", "p-ask vault", "p-noisy"), ids=lambda way: way.name)
+def test_what_becomes_root_does_all_of_it_or_nothing(fleet: Fleet, way: Way, tmp_path: Path) -> None:
+    won = tmp_path / "won.yml"
+    side = Side("big", None, {"sysctl": {"net.ipv4.tcp_wmem": _WMEM}})
+    propose(proposal_of(trial(candidates=(side,), hosts={host: {} for host in fleet.lab.hosts}), None), won)
+    before = fleet.changed()
+    assert _WMEM not in before and _LIMITS not in before
+    for argv, there, gone in (
+        (("provision", "--check", "--tags", "limits"), (), (_LIMITS,)),
+        (("provision", "--yes", "--tags", "limits"), (_LIMITS,), ()),
+        (("tune", "apply", "--yes", str(won)), (_LIMITS, _WMEM), ()),
+        (("tune", "rollback", "--yes"), (_LIMITS,), (_WMEM,)),
+        (("rollback", "--yes"), (), (_LIMITS, _WMEM)),
+    ):
+        if not way.refused:
+            fleet.run(way, *argv)
+            now = fleet.changed()
+            assert all(now.count(text) == len(fleet.lab.hosts) for text in there), f"{argv}: {now}"
+            assert not any(text in now for text in gone), f"{argv}: {now}"
+        elif argv[:2] != ("tune", "rollback"):  # there was no apply to take back
+            said = fleet.run(way, *argv, status=1)
+            assert way.refused in said, said
+    assert fleet.changed() == before
+
+
+@pytest.mark.parametrize("way", _named("p-none", "p-ask vault"), ids=lambda way: way.name)
+def test_a_trial_becomes_root_for_each_turn_or_measures_none(fleet: Fleet, way: Way) -> None:
+    before = fleet.changed()
+    what = ("--profiles", "stock,article-20g", "--probes", "latency", "--no-training", "--duration", "0.05")
+    words = ["-i", fleet.lab.inventory, *way.options(fleet.folder), "--output", "json", "tune", "trial", "--yes"]
+    env = {"XDG_STATE_HOME": str(fleet.state)}
+    done = fleet.cli(*words, *what, "--pairs", "5", check=False, timeout=900, env=env)
+    said = done.stdout + done.stderr
+    assert way.refused in said and "Traceback" not in said, said
+    document = json.loads(done.stdout)
+    # of what makes no difference it may be undecided
+    assert done.returncode in ((1,) if way.refused else (0, 3)), said
+    assert document["complete"] is not bool(way.refused), said
+    assert fleet.changed() == before
