@@ -127,6 +127,8 @@ def test_the_win_is_found_in_a_space_proposed_applied_and_taken_back(uncapped: F
     applied = cli("-i", uncapped.inventory, "--output", "json", "tune", "apply", str(won))
     assert set(json.loads(applied.stdout)["hosts"]) == {"node01", "node02"}
     assert uncapped.values(WMEM) == {WIN[WMEM]}
+    # the same again changes nothing, and is no run that could be taken back in its place
+    cli("-i", uncapped.inventory, "tune", "apply", str(won))
     back = cli("-i", uncapped.inventory, "--output", "json", "tune", "rollback")
     assert json.loads(back.stdout)["hosts"]["node01"]["failed"] == 0
     assert uncapped.values() == before

@@ -82,7 +82,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
             run = run_playbook(fleet, "tune", check=check, diff=diff)
     finally:
         fleet.close()
-    if not check:
+    if not check and any(tally.changed for tally in run.hosts.values()):
         _remember(app, run, proposed, names)
     tell_messages(run)
     if app.json:
