@@ -32,7 +32,7 @@ from nodectl.profiles.variables import family_variables, hardware_variables, sta
 
 _MODELS: dict[str, type[Hardware | Stack | Tuning]] = {"hardware": Hardware, "stack": Stack, "tuning": Tuning}
 _REMEDY = "choose another combination, or give your reasons in nodectl_allow_unsupported to go on with a warning"
-_MEANT = f"; {MISFIT}: allow, where it is meant"
+_MEANT = f"choose another combination; {MISFIT}: allow, where it is meant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Resolved:
                 )
 
     def as_variables(self) -> dict[str, Any]:
-        """Plain data for Ansible: names, hardware, stack, tuning's groups, warnings, refusals, unsupported."""
+        """Plain data for Ansible: names, hardware, stack, tuning's groups, warnings, refusals, way_out, unsupported."""
         return {
             "names": dict(self.names),
             "hardware": hardware_variables(self.hardware, self.look),
@@ -90,6 +90,8 @@ class Resolved:
             **tuning_variables(self.tuning, self.stack.nccl),
             "warnings": list(self.warnings),
             "refusals": [problem.text for problem in self.refusals],
+            # what a misfit says ends with its own way out
+            "way_out": "" if all(problem.misfit for problem in self.refusals) else _REMEDY,
             "unsupported": list(self.unsupported),
         }
 
@@ -121,7 +123,7 @@ def resolve(
     refused = [each for each in of_profiles if stands(each) and (look is None or not each.misfit)]
     if refused and not allowed:
         text = "; ".join(problem.text for problem in refused)
-        remedy = f"{_REMEDY}{_MEANT if all(problem.misfit for problem in refused) else ''}"
+        remedy = _MEANT if all(problem.misfit for problem in refused) else _REMEDY
         raise IncompatibleError(f"hardware {hardware}, stack {stack}, tuning {tuning}: {text}", remedy, of_profiles)
     standing = [] if allowed else [each for each in (*of_profiles, *of_host) if stands(each)]
     used = any(map(stands, (*of_profiles, *of_host)))
