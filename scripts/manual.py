@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from nodectl.cli.guide import by_task, examples_of
-from nodectl.cli.root import cli, commands
+from nodectl.cli.root import cli, commands, root_context
 
 _HEAD = """\
 .TH NODECTL 1 "" nodectl "User commands"
@@ -30,7 +30,7 @@ def main() -> None:
 
 def manual() -> str:
     """The page as roff's man macros."""
-    context = click.Context(cli, info_name="nodectl")
+    context = root_context()
     lines = [
         _HEAD,
         *(".SH NAME", rf"nodectl \- {_text((cli.help or '').rstrip('.'))}"),

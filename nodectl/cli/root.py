@@ -114,6 +114,11 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
     ctx.call_on_close(ctx.obj.close)
 
 
+def root_context(app: App | None = None) -> click.Context:
+    """For who reads helps or parsers alone: with the root's settings, as click keeps the first help option it makes."""
+    return click.Context(cli, info_name="nodectl", obj=app, **cli.context_settings)
+
+
 def run(argv: Sequence[str] | None = None) -> None:
     """Run the command line and end the process: 2 for usage, 70 for a bug of ours, else as the command says."""
     from nodectl.errors import NodectlError

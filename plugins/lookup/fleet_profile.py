@@ -22,7 +22,8 @@ fleet: "{{ lookup('nodectl.fleet.fleet_profile', nodectl_hardware, nodectl_stack
 """
 RETURN = r"""
 _raw:
-  description: Names, hardware, stack, sysctl, nccl_env, limits, nic, gpu, warnings, refusals, way_out, unsupported and uv.
+  description: >-
+    Names, hardware, stack, sysctl, nccl_env, limits, nic, gpu, warnings, refusals, way_out, unsupported and uv.
   type: list
   elements: dict
 """

@@ -11,7 +11,7 @@ import pytest
 
 from nodectl.cli.app import App
 from nodectl.cli.guide import EXAMPLES, TASKS, by_task, examples_of
-from nodectl.cli.root import cli, commands
+from nodectl.cli.root import cli, commands, root_context
 
 # what examples name and click wants to see
 _FILES = ("saved.txt", "space.yml", "series.json", "won.yml")
@@ -37,7 +37,7 @@ def app() -> App:
 
 @pytest.fixture(scope="module")
 def every() -> dict[str, click.Command]:
-    return dict(walk(click.Context(cli, info_name="nodectl", obj=app())))
+    return dict(walk(root_context(app())))
 
 
 def test_every_command_stands_below_one_heading() -> None:
@@ -87,7 +87,7 @@ def test_a_wrong_example_would_be_seen() -> None:
 
 
 def test_help_shows_tasks_and_examples() -> None:
-    text = cli.get_help(click.Context(cli, info_name="nodectl"))
+    text = cli.get_help(root_context())
     places = [text.index(f"\n{heading}:\n") for heading in TASKS]
     assert places == sorted(places)
     assert text.index("\nOptions:\n") > places[-1]

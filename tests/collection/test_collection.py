@@ -70,6 +70,7 @@ def test_what_is_promised_is_what_is_tried() -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.parametrize("controller", ["oldest", pytest.param("newest", marks=pytest.mark.slow)], indirect=True)
 def test_roles_alone_set_in_somebody_elses_play(
     controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_why_an_inventory_is_not_read_is_said_with_each_ansible(
 
 
 @pytest.mark.lab
+@pytest.mark.parametrize("controller", ["newest", pytest.param("oldest", marks=pytest.mark.slow)], indirect=True)
 def test_the_playbooks_run_from_any_folder_by_name(
     controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
 ) -> None:

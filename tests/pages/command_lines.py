@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from nodectl.cli.root import cli
+from nodectl.cli.root import cli, root_context
 
 _ENDS = set("();<>|&")
 _BEFORE = {"sudo", "time", "if", "while", "until", "then", "do", "else", "!", "{", "exec"}
@@ -67,7 +67,7 @@ def _problem(words: list[str]) -> str:
     said = f"`nodectl {shlex.join(words)}`"
     try:
         command: click.Command = cli
-        ctx = click.Context(cli, info_name="nodectl", **cli.context_settings)
+        ctx = root_context()
         while isinstance(command, click.Group):
             _, words, _ = command.make_parser(ctx).parse_args(list(words))
             if not words:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from nodectl.cli.guide import by_task
-from nodectl.cli.root import cli, commands
+from nodectl.cli.root import cli, commands, root_context
 from scripts.site import pages as text_of
 
 _INDEX = """# Command line
@@ -31,7 +31,7 @@ Each option can also be set by a variable of the environment (`NODECTL_LAUNCH_LE
 
 def pages() -> dict[str, str]:
     """`cli/index.md`, and `cli/NAME.md` of each command."""
-    root = click.Context(cli, info_name="nodectl")
+    root = root_context()
     index = _INDEX.format(intro=prose(cli.help or ""), commands=_by_task(), options=_options(root))
     found = {"cli/index.md": index}
     for name, what in commands().items():
