@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from nodectl.cli.guide import by_task, examples_of
-from nodectl.cli.root import cli, commands, root_context
+from nodectl.cli.root import cli, commands, contexts_below, root_context
 
 _HEAD = """\
 .TH NODECTL 1 "" nodectl "User commands"
@@ -59,14 +59,8 @@ def _tasks() -> Iterator[str]:
 
 def _below(context: click.Context) -> Iterator[str]:
     """Each command below the context's, under a heading of its own."""
-    group = context.command
-    if not isinstance(group, click.Group):
-        return
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if command is None or command.hidden:
-            continue
-        inner = click.Context(command, info_name=name, parent=context)
+    for inner in contexts_below(context):
+        command = inner.command
         pieces = " ".join(command.collect_usage_pieces(inner))
         yield f'.SS "{_text(f"{inner.command_path} {pieces}")}"'
         yield from _paragraphs(command.help or "")

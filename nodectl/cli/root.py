@@ -7,7 +7,7 @@ import os
 import pwd
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -117,6 +117,17 @@ def cli(ctx: click.Context, /, **options: Any) -> None:
 def root_context(app: App | None = None) -> click.Context:
     """For who reads helps or parsers alone: with the root's settings, as click keeps the first help option it makes."""
     return click.Context(cli, info_name="nodectl", obj=app, **cli.context_settings)
+
+
+def contexts_below(context: click.Context) -> Iterator[click.Context]:
+    """Of each command of the context's group that helps show; none where it is no group."""
+    group = context.command
+    if not isinstance(group, click.Group):
+        return
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is not None and not command.hidden:
+            yield click.Context(command, info_name=name, parent=context)
 
 
 def run(argv: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from nodectl.cli.guide import by_task
-from nodectl.cli.root import cli, commands, root_context
+from nodectl.cli.root import cli, commands, contexts_below, root_context
 from scripts.site import pages as text_of
 
 _INDEX = """# Command line
@@ -56,14 +56,7 @@ def _by_task() -> str:
 
 def _below(context: click.Context) -> Iterator[str]:
     """The commands of a group, each under a heading of its own."""
-    group = context.command
-    if not isinstance(group, click.Group):
-        return
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if command is None or command.hidden:
-            continue
-        inner = click.Context(command, info_name=name, parent=context)
+    for inner in contexts_below(context):
         yield f"## {inner.command_path}"
         yield from _command(inner)
         yield from _below(inner)
