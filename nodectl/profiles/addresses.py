@@ -23,12 +23,19 @@ class NvidiaRepository(Strict):
     rpm_key_fingerprint: _Fingerprint
 
 
+class NcclTests(Strict):
+    """The repository of nccl-tests, and the commit that each tag named when it was read: a tag can move."""
+
+    url: _Url
+    commits: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]]
+
+
 class Addresses(Strict):
     """The addresses of PyTorch's wheels, NVIDIA's packages and the sources of nccl-tests."""
 
     pytorch: _Url
     nvidia: NvidiaRepository
-    nccl_tests: _Url
+    nccl_tests: NcclTests
 
     def index(self, name: str) -> str:
         """The full address of an index: PyTorch's folder of that name, or the address itself."""

@@ -197,6 +197,8 @@ class Stack(Sourced):
     python: PythonRange | None = None
     torch: Version | None = None
     index: Annotated[str, Field(pattern=r"^([a-z0-9]+|(https?|file)://\S+)$")] | None = None
+    # what comes from `index` alone, all else from uv's default index; empty: every name is looked up in `index` first
+    index_packages: tuple[RequirementName, ...] = ("torch", "torchvision", "torchaudio")
     cuda: Version | None = None
     cudnn: Version | None = None
     nccl: Version | None = None

@@ -50,6 +50,7 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
     return {
         "requirements": list(stack.requirements),
         "index": known.index(stack.index) if stack.index else "",
+        "index_packages": list(stack.index_packages),
         "python_min": stack.python.min if stack.python else "",
         "python_max": stack.python.max if stack.python else "",
         "torch": stack.torch,
@@ -64,10 +65,15 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
         "system_nccl": system.nccl.model_dump() if system.nccl else None,
         "dcgm": list(stack.dcgm),
         "deepspeed": stack.deepspeed,
-        "nccl_tests": {"version": stack.nccl_tests, "url": known.nccl_tests} if stack.nccl_tests else None,
+        "nccl_tests": _nccl_tests(stack.nccl_tests) if stack.nccl_tests else None,
         "nvidia_repository": _repository(family) if cuda else None,
         "unverified": sorted(stack.unverified),
     }
+
+
+def _nccl_tests(version: str) -> dict[str, str]:
+    source = addresses().nccl_tests
+    return {"version": version, "url": source.url, "commit": source.commits.get(version, "")}
 
 
 def _repository(family: Family) -> dict[str, str]:

@@ -73,14 +73,6 @@ def venv_python(path: Path) -> str:
     return version.strip() if os.access(path / "bin" / "python", os.X_OK) else ""
 
 
-def source_options(wheelhouse: str, index: str) -> list[str]:
-    """uv's options that say where packages come from."""
-    if not wheelhouse:
-        # the stack's index first; a pin that it lacks (PyTorch's has few versions of numpy) comes from uv's default one
-        return ["--index", index, "--index-strategy", "unsafe-first-match"]
-    return ["--no-index", "--find-links", wheelhouse]
-
-
 def requirement_digest(requirements: Sequence[str], constraints: Sequence[str], python: str, index: str) -> str:
     """Names an environment by all that decides what is in it."""
     text = json.dumps([sorted(requirements), sorted(constraints), python, index])

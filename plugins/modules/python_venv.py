@@ -23,8 +23,20 @@ options:
   python_max: {description: Newest version allowed., type: str, required: true}
   requirements: {description: Pins as name==version., type: list, elements: str, required: true}
   constraints: {description: Pins for what they need., type: list, elements: str, default: []}
+  locked:
+    description:
+      - A lock as python_lock registers it; only files with its digests are installed.
+      - Without one this host resolves for itself.
+    type: list
+    elements: str
+    default: []
   uv: {description: The uv program., type: path, required: true}
   index: {description: Package index; what it lacks comes from uv's default index., type: str, required: true}
+  index_packages:
+    description: What comes from the index alone, while all else comes from uv's default index.
+    type: list
+    elements: str
+    default: []
   wheelhouse: {description: Folder or address instead of the indexes., type: str, default: ""}
   build_environment: {description: Variables for packages that are built from source., type: dict, default: {}}
   state: {description: "Only look, or make it so.", type: str, choices: [look, present], default: present}
@@ -60,7 +72,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import env_store as store_of
-from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_env, python_lock
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 
@@ -117,16 +129,6 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     }
 
 
-def run_uv(module: AnsibleModule, arguments: list[str], doing: str, cache: Path) -> None:
-    """Run uv; fails with its last lines."""
-    own = {"UV_NO_CONFIG": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "UV_CACHE_DIR": str(cache)}
-    built = {name: str(value) for name, value in module.params["build_environment"].items()}
-    status, out, err = module.run_command([module.params["uv"], *arguments], environ_update={**built, **own})
-    if status != 0:
-        text = "\n".join((out + err).strip().splitlines()[-12:])
-        module.fail_json(msg=f"uv could not {doing}:\n{text}")
-
-
 def ready_beside(module: AnsibleModule, version: str) -> Path | None:
     """A complete environment beside the wheelhouse, for this interpreter."""
     house = module.params["wheelhouse"]
@@ -138,12 +140,19 @@ def ready_beside(module: AnsibleModule, version: str) -> Path | None:
     return None if python_env.lacking(known, present) else ready
 
 
-def source(module: AnsibleModule) -> list[str]:
-    """uv's options that say where packages come from."""
-    house, index = module.params["wheelhouse"], module.params["index"]
+def fill(module: AnsibleModule, aside: Path, cache: Path) -> None:
+    """Install what the requirements need, each file by its digest; LockError where that cannot be."""
+    wanted = module.params
+    house = wanted["wheelhouse"]
     if house.startswith("/") and not any(Path(house).glob("*.whl")):
         module.fail_json(msg=f"no wheel in {house} on this host; fill it, or unset nodectl_wheelhouse")
-    return python_env.source_options(house, index)
+    built = {name: str(value) for name, value in wanted["build_environment"].items()}
+
+    def run(argv: list[str], env: dict[str, str]) -> tuple[int, str, str]:
+        status, out, err = module.run_command(argv, environ_update={**built, **env})
+        return int(status), str(out), str(err)
+
+    python_lock.fill(run, aside / "bin" / "python", cache, wanted)
 
 
 def build(module: AnsibleModule, state: dict[str, Any]) -> Path:
@@ -152,20 +161,19 @@ def build(module: AnsibleModule, state: dict[str, Any]) -> Path:
     os.umask(0o022)  # for everybody who trains here, whatever root's own habit
     if not state["uv_present"]:
         module.fail_json(msg=f"no uv at {wanted['uv']} on this host; set nodectl_uv to where it is")
-    options = source(module)
     final = store_of.next_generation(store, state["name"])
     aside, cache = store / f"{store_of.PARTIAL}{final.name}", store / f"{store_of.PARTIAL}cache"
+    cache.mkdir(exist_ok=True)
     # programs find their interpreter from their own place, so the folder may be renamed
-    run_uv(module, ["venv", "--relocatable", "--python", wanted["python"], str(aside)], f"make {aside}", cache)
+    made = [wanted["uv"], "venv", "--no-config", "--relocatable", "--python", wanted["python"], str(aside)]
+    status, out, err = module.run_command(made, environ_update={"UV_PYTHON_DOWNLOADS": "never"})
+    if status != 0:
+        module.fail_json(msg=f"uv could not make {aside}:\n{(out + err).strip()}")
     ready = ready_beside(module, state["interpreter"])
     if ready:
         store_of.link_packages(ready, aside, final)
     else:
-        pinned = aside / "nodectl-constraints.txt"
-        pinned.write_text("".join(f"{line}\n" for line in wanted["constraints"]))
-        options += ["--constraint", str(pinned), "--compile-bytecode", *wanted["requirements"]]
-        doing = f"install {' '.join(wanted['requirements'])} from {wanted['wheelhouse'] or wanted['index']}"
-        run_uv(module, ["pip", "install", "--python", str(aside / "bin" / "python"), *options], doing, cache)
+        fill(module, aside, cache)
         store_of.sync(store)  # what is renamed must be on the disk first
     missing = holds(aside, wanted, state["interpreter"])
     if missing:
@@ -214,8 +222,10 @@ def main() -> None:
             "python_max": text,
             "requirements": {"type": "list", "elements": "str", "required": True},
             "constraints": {"type": "list", "elements": "str", "default": []},
+            "locked": {"type": "list", "elements": "str", "default": []},
             "uv": place,
             "index": text,
+            "index_packages": {"type": "list", "elements": "str", "default": []},
             "wheelhouse": {"type": "str", "default": ""},
             "build_environment": {"type": "dict", "default": {}},
             "state": {"type": "str", "choices": ["look", "present"], "default": "present"},
@@ -230,6 +240,8 @@ def main() -> None:
         module.exit_json(changed=True, diff=difference(path, pins(before["found"]), foreseen), **before)
     try:
         gone = make(module)
+    except python_lock.LockError as error:
+        module.fail_json(msg=f"{error}\n(packages come from {module.params['wheelhouse'] or module.params['index']})")
     except (store_of.BusyError, OSError) as error:
         module.fail_json(msg=f"{error}; run again when it has ended, or look at {module.params['store']}")
     after = look(module)

@@ -23,6 +23,8 @@ options:
   wheel: {description: nodectl's wheel on the node., type: path, default: ''}
   wheel_folder: {description: Where such wheels are; others than the current go., type: path, required: true}
   wheel_digest: {description: Its digest., type: str, default: ''}
+  requirements: {description: What the wheel needs., type: list, elements: str, default: []}
+  locked: {description: A lock of what it needs as python_lock registers it., type: list, elements: str, default: []}
   uv: {description: uv on the node., type: path, default: /opt/nodectl/bin/uv}
   wheelhouse: {description: A folder or address with all that it needs; replaces the index., type: str, default: ''}
   index: {description: The package index; empty is uv's own default., type: str, default: ''}
@@ -43,17 +45,23 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 systemd: {description: Whether systemd is process 1., type: bool, returned: with look}
+python: {description: The interpreter that nodectl will use; empty where none can., type: str, returned: with look}
+python_version: {description: Its version., type: str, returned: with look}
+machine: {description: As uname -m says., type: str, returned: with look}
 """
 
 import glob
 import hashlib
 import os
+import platform
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_lock
 from ansible_collections.nodectl.fleet.plugins.module_utils.boot_service import converge, runner
 from ansible_collections.nodectl.fleet.plugins.module_utils.env_store import PARTIAL, activate, clean, current, prune
 from ansible_collections.nodectl.fleet.plugins.module_utils.python_env import key, version_of
@@ -99,7 +107,8 @@ def install(module: AnsibleModule, run: Run) -> bool:
     params = module.params
     python, _unused = interpreter(run)
     store, link = Path(params["store"]), Path(params["link"])
-    identity = "\n".join([params["wheel_digest"], python, params["wheelhouse"], params["index"]])
+    locked = [line.partition(" ")[0] for line in params["locked"]]
+    identity = "\n".join([params["wheel_digest"], python, params["wheelhouse"], params["index"], *sorted(locked)])
     target = store / hashlib.sha256(identity.encode()).hexdigest()[:16]
     if current(link) == target and (target / "bin" / "nodectl").exists():
         return False
@@ -120,17 +129,27 @@ def make(module: AnsibleModule, run: Run, python: str, folder: Path) -> None:
     params = module.params
     if not os.access(params["uv"], os.X_OK):
         module.fail_json(msg=f"there is no uv at {params['uv']}; `nodectl provision --tags python` brings it")
-    source = ["--no-index", "--find-links", params["wheelhouse"]] if params["wheelhouse"] else []
-    source += ["--index-url", params["index"]] if params["index"] and not source else []
+    inside, cache = folder / "bin" / "python", folder / "uv-cache"
+    quiet = ["--quiet", "--no-config", "--python"]
     steps = [
-        [params["uv"], "venv", "--quiet", "--relocatable", "--python", python, str(folder)],
-        [params["uv"], "pip", "install", "--quiet", "--compile-bytecode", "--python", str(folder / "bin" / "python")],
+        [params["uv"], "venv", "--relocatable", *quiet, python, str(folder)],
+        [params["uv"], "pip", "install", "--no-deps", *quiet, str(inside), params["wheel"]],
     ]
-    steps[1] += [*source, params["wheel"]]
     for step in steps:
         status, out, err = run(step)
         if status != 0:
             module.fail_json(msg=f"{' '.join(step)}: {(err or out).strip()}")
+
+    def with_settings(argv: list[str], env: dict[str, str]) -> tuple[int, str, str]:
+        status, out, err = module.run_command(argv, environ_update=env)
+        return int(status), str(out), str(err)
+
+    cache.mkdir()
+    try:
+        python_lock.fill(with_settings, inside, cache, {**params, "constraints": []})
+    except python_lock.LockError as error:
+        module.fail_json(msg=f"nodectl's own packages: {error}")
+    shutil.rmtree(cache)
     (folder / "installed").write_text(params["wheel_digest"] + "\n")
 
 
@@ -193,6 +212,7 @@ def take_away(module: AnsibleModule, run: Run) -> None:
 def main() -> None:
     """Take it away; or refuse what cannot be, and have it where that is asked for."""
     path, text = {"type": "path", "required": True}, {"type": "str", "default": ""}
+    lines = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["look", "present", "absent"], "required": True},
@@ -203,6 +223,8 @@ def main() -> None:
             "wheel": {"type": "path", "default": ""},
             "wheel_folder": path,
             "wheel_digest": text,
+            "requirements": lines,
+            "locked": lines,
             "uv": {"type": "path", "default": "/opt/nodectl/bin/uv"},
             "wheelhouse": text,
             "index": text,
@@ -217,7 +239,10 @@ def main() -> None:
         module.fail_json(msg=reason)
     if state == "present" and systemd_runs():
         set_all(module, run)
-    module.exit_json(changed=False, systemd=systemd_runs())
+    python, _unused = interpreter(run)
+    version = version_of(run, python) if python else ""
+    seen = {"python": python, "python_version": version, "machine": platform.machine()}
+    module.exit_json(changed=False, systemd=systemd_runs(), **seen)
 
 
 if __name__ == "__main__":

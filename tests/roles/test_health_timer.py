@@ -13,11 +13,14 @@ from typing import Any
 
 import jinja2
 import pytest
+from uv import find_uv_bin
 
+from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 from nodectl.common.resources import share_dir
 from nodectl.provision.self_wheel import COLLECTION_PARTS, build
 from tests.conftest import Cli, LabUnderTest
 from tests.roles.run_module import run_module
+from tests.roles.wheels import locked_line, wheel
 
 MODULE = "plugins/modules/tool_timer.py"
 UNITS = share_dir() / "roles" / "health_timer" / "templates" / "etc" / "systemd" / "system"
@@ -123,6 +126,44 @@ def test_a_node_without_uv_is_told_how_to_get_it(timer: ModuleType, tmp_path: Pa
         timer.make(module, None, "/usr/bin/python3", tmp_path / "aside")
 
 
+def test_what_root_runs_there_has_the_locks_digests_and_nothing_more(timer: ModuleType, tmp_path: Path) -> None:
+    """A rogue sibling's lock: one more package, or another file under a good name."""
+    house = tmp_path / "wheels"
+    own = wheel(tmp_path, "nodectl", "1.0", needs=("click>=8",))
+    wheel(house, "click", "8.1")
+    wheel(house, "evil", "1.0")
+    good, evil = locked_line(house, "click", "8.1"), locked_line(house, "evil", "1.0")
+
+    class FailedError(Exception):
+        pass
+
+    def fail_json(msg: str) -> None:
+        raise FailedError(msg)
+
+    def run_command(argv: list[str], environ_update: dict[str, str] | None = None) -> tuple[int, str, str]:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=False, env={**os.environ, **(environ_update or {})}
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def make(folder: Path, locked: list[str]) -> set[str]:
+        params: dict[str, Any] = {
+            "uv": find_uv_bin(),
+            "wheel": str(own),
+            "wheel_digest": "1",
+            "wheelhouse": str(house),
+            "index": "",
+        }
+        params |= {"requirements": ["click>=8"], "locked": locked}
+        module = SimpleNamespace(params=params, fail_json=fail_json, run_command=run_command)
+        timer.make(module, run_command, sys.executable, folder)
+        return set(python_env.distributions(folder))
+
+    assert make(tmp_path / "one", [good, evil]) == {"nodectl", "click"}
+    with pytest.raises(FailedError, match="nodectl's own packages"):
+        make(tmp_path / "two", [good.rpartition(":")[0] + ":" + "0" * 64])
+
+
 def test_the_wheel_is_one_and_the_same_for_the_same_files(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -146,9 +187,9 @@ def test_it_holds_what_the_wheel_of_the_project_holds() -> None:
 
 def test_the_wheel_installs_and_runs(tmp_path: Path) -> None:
     """Into an environment that sees what this one has installed, as there may be no index here."""
-    wheel, place = build(tmp_path), tmp_path / "site"
+    made, place = build(tmp_path), tmp_path / "site"
     argv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place)]
-    subprocess.run([*argv, str(wheel)], check=True, timeout=60)
+    subprocess.run([*argv, str(made)], check=True, timeout=60)
     script = "import sys; sys.path.insert(0, sys.argv.pop(1)); import nodectl; print(nodectl.__file__); "
     script += "from nodectl.common.resources import share_dir; print(share_dir())"
     done = subprocess.run(

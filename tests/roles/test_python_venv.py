@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from uv import find_uv_bin
 from ansible_collections.nodectl.fleet.plugins.module_utils import env_store, python_env
 from nodectl.common.resources import share_dir
 from tests.roles.run_module import run_module
-from tests.roles.wheels import wheel
+from tests.roles.wheels import locked_line, simple_index, wheel
 
 PYTHON = "/usr/bin/python3"
 Make = Callable[..., dict[str, Any]]
@@ -159,19 +160,39 @@ def test_a_run_makes_it_a_second_changes_nothing_and_a_new_version_leaves_the_ol
     assert sorted(path.name[:6] for path in store.iterdir()) == ["torch-", "torch-"]
 
 
-def simple_index(folder: Path, *packages: tuple[str, str]) -> str:
-    """A package index (PEP 503) of stand-ins, as uv reads one from files; its address."""
-    for name, version in packages:
-        made = wheel(folder / name, name, version)
-        (folder / name / "index.html").write_text(f'<a href="{made.name}">{made.name}</a>')
-    return folder.as_uri()
-
-
-def test_a_pin_that_the_stacks_index_lacks_comes_from_the_default_one(make: Make, tmp_path: Path) -> None:
-    own = simple_index(tmp_path / "own", ("torch", "9.1"), ("numpy", "7.0"))
-    default = simple_index(tmp_path / "default", ("numpy", "8.0"))
-    answer = make(index=own, wheelhouse="", build_environment={"UV_DEFAULT_INDEX": default})
+def test_each_package_has_one_index(make: Make, tmp_path: Path) -> None:
+    """What the stack's index gives comes from nowhere else, and what it does not give from the default one."""
+    stack = simple_index(tmp_path / "stack", ("torch", "9.1"), ("numpy", "7.0"))
+    default = simple_index(tmp_path / "default", ("numpy", "8.0"), ("torch", "9.2"))
+    given = {"index": stack, "wheelhouse": "", "build_environment": {"UV_DEFAULT_INDEX": default}}
+    answer = make(**given, index_packages=["torch"])
     assert answer["changed"] and answer["found"] == {"torch": "9.1", "numpy": "8.0"}, answer
+    elsewhere = make(**given, index_packages=["torch"], requirements=["torch==9.2", "numpy==8.0"])
+    assert elsewhere["failed"] and "uv could not resolve torch==9.2" in elsewhere["msg"], elsewhere
+    first = make(**given, constraints=["torch==9.1"])
+    assert first["failed"], "a name that the first index has is taken from nowhere else"
+
+
+def test_a_lock_installs_what_is_needed_under_its_digests_and_nothing_else(
+    make: Make, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    lines = [locked_line(tmp_path / "wheels", name, version) for name, version in (("torch", "9.1"), ("numpy", "8.0"))]
+    wheel(tmp_path / "wheels", "evil", "1.0")
+    evil = locked_line(tmp_path / "wheels", "evil", "1.0")
+    answer = make(locked=[*lines, evil], constraints=["torch==9.1", "numpy==8.0", "evil==1.0"])
+    assert answer["changed"] and answer["found"] == {"torch": "9.1", "numpy": "8.0"}, answer
+
+    for number, (locked, why) in enumerate(
+        (
+            ([lines[0].rpartition(":")[0] + ":" + "0" * 64, lines[1]], "digest|hash"),
+            ([lines[0]], "numpy==8.0 is needed here, and the lock has none"),
+            ([*lines, "--extra-index-url http://127.0.0.1:9/simple"], "is no name==version with sha256 digests"),
+            ([*lines, "sympy @ http://127.0.0.1:9/sympy.tar.gz"], "is no name==version with sha256 digests"),
+        )
+    ):
+        refused = make(locked=locked, store=str(tmp_path / f"store{number}"), path=str(tmp_path / f"venv{number}"))
+        assert refused["failed"] and re.search(why, refused["msg"].lower() if "|" in why else refused["msg"]), refused
+        assert not (tmp_path / f"venv{number}").exists()
 
 
 def test_an_environment_that_lost_a_package_is_made_anew_beside_it(make: Make, tmp_path: Path) -> None:
@@ -258,5 +279,5 @@ def test_what_cannot_be_says_what_to_set(make: Make, tmp_path: Path) -> None:
     empty = make(wheelhouse=str(tmp_path / "empty"))
     assert empty["failed"] and "no wheel in" in empty["msg"] and "nodectl_wheelhouse" in empty["msg"]
     absent = make(requirements=["torch==7"])
-    assert absent["failed"] and "uv could not install torch==7" in absent["msg"]
+    assert absent["failed"] and "uv could not resolve torch==7" in absent["msg"]
     assert not (tmp_path / "opt" / "venv").exists()

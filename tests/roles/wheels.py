@@ -1,5 +1,6 @@
-"""Small real wheels for tests: a distribution with one module, installable by uv without any index."""
+"""Small real wheels for tests: a distribution with one module, an index of such, and a lock's line for one."""
 
+import hashlib
 import zipfile
 from pathlib import Path
 
@@ -21,3 +22,17 @@ def wheel(folder: Path, name: str, version: str, needs: tuple[str, ...] = ()) ->
         for entry, text in {**files, f"{info}/RECORD": record}.items():
             archive.writestr(entry, text)
     return path
+
+
+def simple_index(folder: Path, *packages: tuple[str, str]) -> str:
+    """A package index (PEP 503) of stand-ins, as uv reads one from files; its address."""
+    for name, version in packages:
+        made = wheel(folder / name, name, version)
+        (folder / name / "index.html").write_text(f'<a href="{made.name}">{made.name}</a>')
+    return folder.as_uri()
+
+
+def locked_line(folder: Path, name: str, version: str) -> str:
+    """`name==version` with the digest of the wheel that lies in the folder."""
+    (made,) = folder.glob(f"{name}-{version}-*.whl")
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(made.read_bytes()).hexdigest()}"
