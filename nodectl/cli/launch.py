@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -16,6 +17,7 @@ from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, recognise
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import OneOf, Read, Seconds
+from nodectl.cli.question import DeclinedError
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.cli.tracing import at_the_end, trace_options, tracing
 from nodectl.common import node_paths
@@ -39,6 +41,7 @@ from nodectl.payload.jobs.container import ENGINES
 
 if TYPE_CHECKING:
     from nodectl.checks.launch.candidate import JobNeeds, PathKind
+    from nodectl.jobs.code import Code
     from nodectl.jobs.plan import LaunchRequest, Surroundings
     from nodectl.jobs.ways import Way
     from nodectl.model.host import Host
@@ -246,8 +249,8 @@ def launch(
     """Start SCRIPT (or -m MODULE, or --engine NAME -- ARGV) on all hosts and follow it.
 
     SCRIPT's project is copied to the hosts (the folder above it with .git or pyproject.toml, else its own folder),
-    without what .gitignore and .nodectlignore name; `workload:NAME` is a program that nodectl ships. Ctrl-C stops the
-    job; closing the terminal does not.
+    without secrets and what .gitignore and .nodectlignore name; a script right in your home travels alone.
+    `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
     if via == "ssh":
         app.read_ahead()
@@ -294,6 +297,7 @@ def launch(
     if way.code is not None:
         for name in left_behind(way.code, args):
             note(f"{name} stays here: it is not below {way.code.folder}; --code DIR names a folder that holds both")
+        _show_code(way.code, dry_run=dry_run)
     env = collect_variables(names, env_file, os.environ)
     check_lease(lease)
     interface = check_interface(interface)
@@ -391,6 +395,15 @@ def launch(
         return
     note(f"job {plan.id} runs on {where}; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
     raise click.exceptions.Exit(_follow(app, hosts, plan.id, traced=plan.start.trace is not None))
+
+
+def _show_code(code: Code, *, dry_run: bool) -> None:
+    """What is to be seen before it goes, and asked about at a terminal where nobody said that it is a project."""
+    for line in (*code.shown, *(code.left_out() if dry_run else ())):
+        note(line)
+    asks = code.doubtful and not dry_run and sys.stdin is not None and sys.stdin.isatty()
+    if asks and not click.confirm(f"copy all of {code.folder} to the hosts?", err=True):
+        raise DeclinedError("nothing was copied", "say --code DIR, or name in .nodectlignore what is to stay here")
 
 
 def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:

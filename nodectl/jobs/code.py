@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -14,6 +16,7 @@ from typing import NamedTuple
 from pathspec import GitIgnoreSpec
 
 from nodectl.common.counting import counted
+from nodectl.common.private import MARKS, MOUNT, NO_PROJECT, is_marked, is_program, is_secret, secret_in, why_no_project
 from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
@@ -22,15 +25,15 @@ from nodectl.jobs.plan import CODE_LIMIT_MIB
 
 _LIMIT_FILES = 100_000
 _IGNORED_SHOWN = 5
+_MANY_FILES = 200
+_PARTS_SHOWN = 10
 _BUNDLED = "workload:"
-# any of these in a folder says that it is a project's
-_MARKS = (".git", ".nodectlignore", "pyproject.toml", "setup.py", "setup.cfg")
-_IGNORE_FILES = (".gitignore", ".nodectlignore")  # the later one decides
-# what never travels unless .nodectlignore takes it back: history, environments, caches; secrets (--env-file is theirs)
+_TAKES_BACK = ".nodectlignore"
+_IGNORE_FILES = (".gitignore", _TAKES_BACK)  # the later one decides
+# what never travels unless .nodectlignore takes it back: history, environments, caches
 _NEVER = (
     *(".git", ".hg/", ".svn/", ".venv/", "venv/", "node_modules/"),
     *("__pycache__/", "*.py[co]", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/"),
-    *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template"),
 )
 _MOST_STAYED = 300
 
@@ -44,7 +47,9 @@ class _Rules(NamedTuple):
 
 
 _NEVER_SPEC = GitIgnoreSpec.from_lines(_NEVER)
-_OWN_RULES = _Rules("", _NEVER_SPEC, "nodectl's own rule for secrets, environments and caches")
+_OWN_RULES = _Rules("", _NEVER_SPEC, "nodectl's own rule for environments and caches")
+_OF_SECRETS = "nodectl's own rule for secrets"
+_OF_LINKS = "nodectl's own rule for links out of a project"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,9 @@ class Code:
     """What is copied: files with their places below `folder`; the script runs in `workdir`, and is named from there.
 
     `name` is the project's and script's own, for what is kept from one launch to the next; `project` is the folder's.
-    `ignored` are places that are told, `stayed` some of all that stay here, with the file whose rule says so.
+    `ignored` are places that are told, `secrets` some of them; `stayed` are some of all that stay here, with the file
+    whose rule says so. `alone`: why nothing that lies beside it travels. `shown` is to be seen before it goes, and
+    `doubtful` to be asked about: nobody said that the folder is a project.
     """
 
     folder: Path
@@ -64,15 +71,30 @@ class Code:
     ignored: tuple[str, ...] = ()
     stayed: tuple[tuple[str, str], ...] = ()
     project: str = ""
+    secrets: tuple[str, ...] = ()
+    alone: str = ""
+    shown: tuple[str, ...] = ()
+    doubtful: bool = False
+
+    def left_out(self) -> list[str]:
+        """A line for each place that stays here and is told, with the rule that says so."""
+        return [f"  stays here: {place} ({rule})" for place, rule in self.stayed if place in self.ignored]
 
     def describe(self) -> str:
-        """`code: 12 files, 0.4 MiB of /home/me/project, without .env, data/`."""
-        size = f"code: {counted(len(self.files), 'file')}, {self.size_bytes / MIB:.1f} MiB of {self.folder}"
-        if not self.ignored:
-            return size
-        more = len(self.ignored) - _IGNORED_SHOWN
-        names = [*self.ignored[:_IGNORED_SHOWN], *([f"{more} more"] if more > 0 else [])]
-        return f"{size}, without {', '.join(names)}"
+        """`code: 12 files, 0.4 MiB of /home/me/project, without 2 secrets (.env, id_rsa) and data/`."""
+        size = f"{counted(len(self.files), 'file')}, {self.size_bytes / MIB:.1f} MiB of {self.folder}"
+        if self.alone:
+            size = f"{size}, and nothing that lies beside: {self.folder} is {self.alone}, and no project"
+        others = [place for place in self.ignored if place not in self.secrets]
+        left_out = [_few(others)] if others else []
+        if self.secrets:
+            left_out.insert(0, f"{counted(len(self.secrets), 'secret')} ({_few(self.secrets)})")
+        return f"code: {size}{', without ' if left_out else ''}{' and '.join(left_out)}"
+
+
+def _few(places: Sequence[str]) -> str:
+    more = len(places) - _IGNORED_SHOWN
+    return ", ".join([*places[:_IGNORED_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
 def left_behind(code: Code, args: Sequence[str]) -> list[str]:
@@ -98,9 +120,12 @@ def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_
             f"there is no script {script}",
             "give the path of a Python file on this machine; of one that the hosts have: --chdir DIR",
         )
-    root = path.parent if bundled else _root(path, folder)
-    code = _code(root, path, limit_mib)
-    return replace(code, name=_slug(path.stem)) if bundled else code
+    if bundled:
+        return replace(_code(path.parent, path, limit_mib), name=_slug(path.stem))
+    root = _root(path, folder)
+    if folder is None and (why := _why_alone(root)):
+        return _alone(root, path, path, why)
+    return _code(root, path, limit_mib, is_named=folder is not None)
 
 
 def find_module(module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
@@ -108,13 +133,17 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module!r}: not the name of a module", "say PACKAGE.MODULE, as for `python -m`")
     here = Path.cwd().resolve()
-    project = folder.resolve() if folder is not None else _project_of(here)
+    project = _named(folder) if folder is not None else _project_of(here)
     for place in dict.fromkeys((here, project, project / "src")):
         stem = place.joinpath(*module.split("."))
         for path in (stem.with_name(f"{stem.name}.py"), stem / "__main__.py"):
             if path.is_file():
                 root = _root(path, folder) if folder is not None or not path.is_relative_to(project) else project
-                code = _code(root, path.resolve(), limit_mib)
+                if folder is None and (why := _why_alone(root)):
+                    package = place / module.partition(".")[0]
+                    code = _alone(root, path, package if package.is_dir() else path, why)
+                else:
+                    code = _code(root, path, limit_mib, is_named=folder is not None)
                 return replace(code, script=module, name=_name(module, place))
     raise UsageError(
         f"there is no module {module} in {here}" + (f", {project} or its src" if project != here else " or its src"),
@@ -125,17 +154,18 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
 def find_folder(words: Sequence[str], folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
     """The code of a command: the project around the folder where the operator stands; its words name the command."""
     here = Path.cwd().resolve()
-    root = folder.resolve() if folder is not None else _project_of(here)
-    if folder is None and root in (Path.home().resolve(), Path(root.anchor)):
+    root = _named(folder) if folder is not None else _project_of(here)
+    if folder is None and (why := _why_alone(root)):
         raise UsageError(
-            f"{root} is no project, and would be copied whole", "go to the project, or say --code DIR or --chdir DIR"
+            f"{root} is {why}, and would be copied whole", "go to the project, or say --code DIR or --chdir DIR"
         )
 
     def is_own(word: str) -> bool:
         # a program that is given as text (-c) is too long for a name
         return os.path.isfile(here / word) and (here / word).resolve().is_relative_to(root)  # noqa: PTH113
 
-    return replace(_code(root, None, limit_mib), script=words[0], name=_name(program_of(words, is_own), here))
+    code = _code(root, None, limit_mib, is_named=folder is not None)
+    return replace(code, script=words[0], name=_name(program_of(words, is_own), here))
 
 
 def program_of(words: Sequence[str], is_own: Callable[[str], bool]) -> str:
@@ -148,12 +178,54 @@ def program_of(words: Sequence[str], is_own: Callable[[str], bool]) -> str:
     return Path(words[0]).stem
 
 
-def _code(root: Path, path: Path | None, limit_mib: int) -> Code:
+def _alone(root: Path, path: Path, package: Path, why: str) -> Code:
+    """A script, or a module's package, out of a folder that is no project: what else lies there stays."""
+    files: list[tuple[Path, str]] = [(path, path.relative_to(root).as_posix())]
+    stayed: dict[str, str] = {}
+    if package.is_dir():
+        files, stayed = _collect(package, f"{package.name}/")
+    beside = dict.fromkeys(_imported_from(root, package, files), f"{root}, {why} {NO_PROJECT}")
+    return Code(
+        folder=root,
+        script=path.name,
+        workdir="",
+        name=_name(path.stem, path),
+        files=tuple(files),
+        size_bytes=_check_size(root, files, CODE_LIMIT_MIB),
+        ignored=tuple(sorted(place for place in stayed if _is_told(place))),
+        stayed=(*beside.items(), *_first(stayed)),
+        secrets=_secrets(stayed),
+        project=_name(package.name, package),
+        alone=why,
+        shown=(
+            *(f"{place} is imported and stays here: put both into a folder of their own" for place in beside),
+            *_spoken(files),
+        ),
+    )
+
+
+def _imported_from(root: Path, package: Path, files: Sequence[tuple[Path, str]]) -> list[str]:
+    """What lies in `root` beside the package, and its files import."""
+    names: set[str] = set()
+    for path, _ in files:
+        with suppress(OSError, SyntaxError, ValueError):
+            for node in ast.walk(ast.parse(path.read_bytes()) if path.suffix == ".py" else ast.Module([], [])):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names.add(node.module.partition(".")[0])
+    places = (place for name in sorted(names) for place in (f"{name}.py", f"{name}/__init__.py"))
+    return [place for place in places if (root / place).is_file() and package not in (root / place, root / place[:-12])]
+
+
+def _code(root: Path, path: Path | None, limit_mib: int, *, is_named: bool = True) -> Code:
     files, stayed = _collect(root)
     if path is not None and path not in (source for source, _ in files):
         files.append((path, path.relative_to(root).as_posix()))
     size_bytes = _check_size(root, files, limit_mib)
     workdir = _workdir(root, path or root, [place for _, place in files])
+    is_project = is_named or is_marked(root)
+    shown = _shown(root, files, stayed, is_project=is_project)
     return Code(
         folder=root,
         script="" if path is None else os.path.relpath(path, root / workdir),
@@ -162,18 +234,71 @@ def _code(root: Path, path: Path | None, limit_mib: int) -> Code:
         files=tuple(files),
         size_bytes=size_bytes,
         ignored=tuple(sorted(place for place in stayed if _is_told(place))),
-        stayed=tuple(sorted(stayed.items(), key=lambda item: (not item[0].endswith("/"), item)))[:_MOST_STAYED],
+        stayed=_first(stayed),
         project=_name(root.name, root),
+        secrets=_secrets(stayed),
+        shown=(*shown, *_spoken(files)),
+        doubtful=bool(shown) and not is_project,
     )
+
+
+def _first(stayed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """So many of them, secrets first and then folders."""
+    secrets = _secrets(stayed)
+    ordered = sorted(stayed.items(), key=lambda item: (item[0] not in secrets, not item[0].endswith("/"), item))
+    return tuple(ordered[:_MOST_STAYED])
+
+
+def _secrets(stayed: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(sorted(place for place, rule in stayed.items() if rule.startswith(_OF_SECRETS)))
+
+
+def _shown(
+    root: Path, files: Sequence[tuple[Path, str]], stayed: Mapping[str, str], *, is_project: bool
+) -> tuple[str, ...]:
+    """What is to be seen before it goes: many files by the parts they lie in, and projects of others."""
+    lines = []
+    if len(files) > _MANY_FILES:
+        parts = Counter(PurePosixPath(place).parts[0] for _, place in files).most_common()
+        more = f" and {len(parts) - _PARTS_SHOWN} more" if len(parts) > _PARTS_SHOWN else ""
+        lines.append(f"they lie in {', '.join(f'{part} ({count})' for part, count in parts[:_PARTS_SHOWN])}{more}")
+    marked = (PurePosixPath(place) for place in (*stayed, *(place for _, place in files)))
+    marks = (".git",) if is_project else MARKS
+    others = {str(place.parent) for place in marked if place.name in marks and len(place.parts) > 1}
+    own = {os.getuid(), root.stat().st_uid}
+    tops = {PurePosixPath(place).parts[0] for _, place in files if "/" in place}
+    others |= {top for top in tops if (root / top).stat().st_uid not in own}
+    if others:
+        lines.append(f"other projects, or folders of other people, lie in it: {_few(sorted(others))}")
+    return tuple(lines)
+
+
+def _spoken(files: Sequence[tuple[Path, str]]) -> list[str]:
+    """Programs that hold a secret: they travel, for the job is made of them."""
+    return [
+        f"{place} holds {what}, and travels with it: give it by --env or --env-file instead"
+        for path, place in files
+        if is_program(path) and (what := secret_in(path))
+    ]
 
 
 def _name(stem: str, path: Path) -> str:
     return f"{_slug(stem)}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
+def _named(folder: Path) -> Path:
+    """What --code names; UsageError for what nobody means to copy whole."""
+    root = folder.resolve()
+    if (why := why_no_project(root)) and why != MOUNT:
+        raise UsageError(
+            f"--code {folder}: {root} is {why}, and would be copied whole", "name the project's own folder"
+        )
+    return root
+
+
 def _root(script: Path, folder: Path | None) -> Path:
     if folder is not None:
-        root = folder.resolve()
+        root = _named(folder)
         if not script.is_relative_to(root):
             raise UsageError(f"--code {folder}: {script} is not in it", "name a folder above the script")
         return root
@@ -181,12 +306,18 @@ def _root(script: Path, folder: Path | None) -> Path:
     return project if _is_of(project, script) else script.parent
 
 
+def _why_alone(root: Path) -> str:
+    """Why it is no project; the root of a mount is one where its files say so, as a container is given it."""
+    why = why_no_project(root)
+    return "" if why == MOUNT and is_marked(root) else why
+
+
 def _project_of(here: Path) -> Path:
     """The nearest folder from here on up that a project's files mark; else this one."""
     for folder in (here, *here.parents):
-        if folder in (Path.home(), Path(folder.anchor)):
+        if (why := why_no_project(folder)) and why != MOUNT:
             break
-        if any((folder / mark).exists() for mark in _MARKS):
+        if is_marked(folder):
             return folder
     return here
 
@@ -234,15 +365,18 @@ def _is_program(path: Path) -> bool:
 
 def _is_told(place: str) -> bool:
     """Of caches nobody wants to hear."""
-    return PurePosixPath(place).name.startswith(".env") or not _NEVER_SPEC.match_file(place)
+    return not _NEVER_SPEC.match_file(place)
 
 
-def _collect(root: Path) -> tuple[list[tuple[Path, str]], dict[str, str]]:
-    """All files below `root`, those of linked folders too; and the places that stay here, with whose rule says so."""
+def _collect(root: Path, top: str = "") -> tuple[list[tuple[Path, str]], dict[str, str]]:
+    """All files below `root`, those of linked folders too; and the places that stay here, with whose rule says so.
+
+    Places begin with `top`.
+    """
     files: list[tuple[Path, str]] = []
     stayed: dict[str, str] = {}
     try:
-        for path, place, rule in _walk(root, "", [_OWN_RULES], (root.resolve(),), _taken_back(root)):
+        for path, place, rule in _walk(root, top, [_OWN_RULES], (root.resolve(),), _taken_back(root)):
             if rule:
                 stayed[place] = rule
             elif path.is_file():
@@ -269,7 +403,7 @@ def _walk(
 ) -> Iterator[tuple[Path, str, str]]:
     """Each file, and each file or folder that is ignored, with whose rule it is (else empty).
 
-    A link to a folder that it lies in is left out.
+    A link to a folder that it lies in is left out, and to one that is no project.
 
     In an ignored folder lies what is taken, too, where `back` names a place in it.
     """
@@ -278,13 +412,28 @@ def _walk(
         is_folder = path.is_dir()
         at = f"{place}{path.name}" + ("/" if is_folder else "")
         ignored, by = _verdict(at, specs)
-        if ignored is None and is_folder and _is_environment(path):
-            ignored, by = True, _OWN_RULES.file
+        if not ignored:
+            rule = _rule_for(path, at, specs) or (_OWN_RULES.file if ignored is None and _is_environment(path) else "")
+            ignored, by = bool(rule), rule
         if ignored or not is_folder:
             yield path, at, by if ignored else ""
-        if is_folder and path.resolve() not in above and (not ignored or any(each.startswith(at) for each in back)):
+        if not is_folder or any(each.is_relative_to(path.resolve()) for each in above):
+            continue
+        if not ignored or any(each.startswith(at) for each in back):
             below = _walk(path, at, specs, (*above, path.resolve()), back)
             yield from (each for each in below if not each[2] or not ignored)
+
+
+def _rule_for(path: Path, place: str, rules: Sequence[_Rules]) -> str:
+    """Whose rule keeps it here for what it leads to or holds; empty for what may travel."""
+    if path.is_symlink():
+        target = path.resolve()
+        if is_secret(target.as_posix().lstrip("/") + ("/" if target.is_dir() else "")):
+            return _OF_SECRETS
+        if target.is_dir() and why_no_project(target) not in ("", MOUNT):
+            return _OF_LINKS
+    what = secret_in(path) if path.is_file() and not is_program(path) else ""
+    return f"{_OF_SECRETS} (it holds {what})" if what and not _is_taken_back(place, rules) else ""
 
 
 def _is_environment(folder: Path) -> bool:
@@ -311,7 +460,21 @@ def _specs_of(folder: Path, place: str) -> Iterator[_Rules]:
 
 
 def _verdict(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
-    """Whether it is ignored, as the nearest file says that speaks of it; and which that is."""
+    """Whether it is ignored, as the nearest file says that speaks of it; and which that is. Secrets are."""
+    ignored, by = _said(place, rules)
+    if ignored or not is_secret(place) or _is_taken_back(place, rules):
+        return ignored, by
+    return True, _OF_SECRETS
+
+
+def _is_taken_back(place: str, rules: Sequence[_Rules]) -> bool:
+    """.nodectlignore takes it back by name: not by a pattern that takes back whatever lies there."""
+    own = [each for each in rules if each.file.endswith(_TAKES_BACK)]
+    beside = str(PurePosixPath(place).with_name("\1")) + "/" * place.endswith("/")
+    return _said(place, own)[0] is False and _said(beside, own)[0] is not False
+
+
+def _said(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
     for each in reversed(rules):
         verdict = each.spec.check_file(place[len(each.prefix) :]).include
         if verdict is not None:

@@ -6,6 +6,7 @@ import re
 from pathlib import PurePosixPath
 
 from nodectl.checks.gpu.xid import meaning
+from nodectl.common.private import NO_PROJECT
 from nodectl.model.job import Failure
 
 _XID = re.compile(r"\bXid \([^)]*\): (\d+)")
@@ -152,10 +153,12 @@ _NCCL_ALONE = re.compile(r"doesn't have NCCL built in|only supported with GPUs, 
 _GLOO = 'without GPUs the backend is gloo: init_process_group("nccl" if torch.cuda.is_available() else "gloo")'
 
 # as payload/jobs/stayed.py says it
-_STAYED = re.compile(r"(.+) did not travel with the code: ")
+_STAYED = re.compile(r"(.+) did not travel with the code: (.+)")
 
 
-def _of_stayed(place: str) -> str:
+def _of_stayed(place: str, rule: str) -> str:
+    if NO_PROJECT in rule:
+        return "put the script and what it needs into a folder of their own, or name that folder: --code DIR"
     back = f"take it back with `!{place}` in .nodectlignore"
     if PurePosixPath(place).name.startswith(".env"):
         return f"hand its variables over with --env-file, or {back}"
@@ -177,9 +180,9 @@ def remedy_of(failure: Failure) -> str:
         if numbers:
             known = meaning(numbers[0])
             return f"Xid {numbers[0]}, {known.title}: {known.remedy}"
-    places = [match[1] for line in failure.evidence if (match := _STAYED.match(line))]
+    places = [match for line in failure.evidence if (match := _STAYED.match(line))]
     if places:
-        return _of_stayed(places[0])
+        return _of_stayed(places[0][1], places[0][2])
     words = "\n".join((failure.message, *failure.evidence))
     if failure.category == "version_mismatch" and (operator := _OPERATOR.search(words)):
         return _of_operator(operator[1])

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from nodectl.common.private import is_secret
 from nodectl.common.resources import COLLECTION, share_dir
 from nodectl.errors import ProvisionError
 
@@ -58,7 +59,9 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 
 def _below(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".pyc", ".pyo")]
+    """Its files, without what is no part of nodectl: what Python has compiled, and secrets that somebody left there."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".pyc", ".pyo"))
+    return [path for path in files if not is_secret(path.relative_to(folder).as_posix())]
 
 
 def _record(files: dict[str, bytes], own: str) -> str:

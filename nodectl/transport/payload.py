@@ -20,6 +20,8 @@ _ABSENT, _NO_PYTHON = 93, 94
 # what the programs of nodectl/payload need
 LEAST_PYTHON = (3, 8)
 INSTALL_PYTHON = f"install Python {'.'.join(map(str, LEAST_PYTHON))}+"
+# what else lies in the folder, as an editor's or the operator's own, stays here
+_PROGRAMS = (".py", ".sh", ".c")
 _MARK = "nodectl-payload: "
 _FOLDER = f'd="{STATE_FOLDER}/payload/$1"; '
 _RUN = (
@@ -120,7 +122,7 @@ def _packed() -> tuple[bytes, str]:
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder).as_posix()
-            if "__pycache__" in path.parts or not (path.is_dir() or path.is_file()):
+            if "__pycache__" in path.parts or not (path.is_dir() or (path.is_file() and path.suffix in _PROGRAMS)):
                 continue
             member = archive.gettarinfo(path, name)
             member.uid = member.gid = member.mtime = 0

@@ -99,7 +99,7 @@ def test_ignore_files_are_read_as_git_reads_them(project: Path) -> None:
     rules = {"data/": ".gitignore", "out/": ".gitignore", "mine/local.py": "mine/.gitignore", "x.bin": ".gitignore"}
     own = {place: rule for place, rule in code.stayed if place not in rules}
     assert {place: rule for place, rule in code.stayed if place in rules} == rules
-    assert set(own.values()) <= {"nodectl's own rule for secrets, environments and caches"}
+    assert set(own.values()) <= {"nodectl's own rule for environments and caches"}
     write(project / ".nodectlignore", "!data/\nkeep.bin\n")
     assert set(places(find_code(str(project / "scripts" / "train.py")))) == always | taken - {"keep.bin"} | {
         "data/a", ".nodectlignore",
@@ -119,7 +119,7 @@ def test_secrets_and_caches_stay_here(project: Path) -> None:
         write(project / place)
     code = find_code(str(project / "scripts" / "train.py"))
     assert places(code) == [".env.example", "mine/__init__.py", "pyproject.toml", "scripts/train.py"]
-    assert code.describe().endswith(f"of {project}, without .env, .env.local")
+    assert code.describe().endswith(f"of {project}, without 2 secrets (.env, .env.local)")
     write(project / ".nodectlignore", "!.env\n")
     assert ".env" in places(find_code(str(project / "scripts" / "train.py")))
 
@@ -207,7 +207,7 @@ def test_an_environment_of_any_name_stays_here_and_is_said(project: Path, mark: 
     code = find_code(str(project / "scripts/train.py"))
     assert not any(place.startswith("env311") for place in places(code))
     assert code.ignored == ("env311/",)
-    assert ("env311/", "nodectl's own rule for secrets, environments and caches") in code.stayed
+    assert ("env311/", "nodectl's own rule for environments and caches") in code.stayed
     write(project / ".nodectlignore", "!env311/\n")
     assert "env311/bin/python" in places(find_code(str(project / "scripts/train.py")))
 

@@ -86,7 +86,7 @@ def test_a_command_brings_the_project_where_the_operator_stands(project: Path, m
     (project / "home").mkdir()
     monkeypatch.chdir(project / "home")
     (project / "pyproject.toml").unlink()
-    with pytest.raises(UsageError, match="is no project"):
+    with pytest.raises(UsageError, match="is a home folder"):
         find_way(Asked("bash", (), engine="command"))
 
 

@@ -1,0 +1,285 @@
+"""No key, token or password leaves the operator's machine with a job: by script, module or folder, in any home."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import UsageError
+from nodectl.jobs.code import Code, find_code, find_folder, find_module
+from nodectl.jobs.package import pack
+from nodectl.jobs.plan import Plan, PlanHost
+from nodectl.jobs.slurm.package import pack as pack_for_slurm
+
+MARK = "never-to-leave-this-machine"
+# what a home holds, and a careless project, too
+KEPT = (
+    *(".ssh/id_ed25519", ".ssh/config", ".aws/credentials", ".azure/msal.json", ".kube/config", ".gnupg/keys/A"),
+    *(".docker/config.json", ".config/gcloud/credentials.db", ".config/gh/hosts.yml", ".config/rclone/rclone.conf"),
+    *(".ngc/config", ".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".vault-token", ".bash_history"),
+    *(".zsh_history", ".python_history", ".cache/huggingface/token", ".huggingface/token", "stored_tokens", ".env"),
+    *(
+        ".env.local",
+        "prod.env",
+        ".envrc",
+        "server.pem",
+        "TLS.KEY",
+        "id_rsa",
+        "id_work",
+        "id_rsa.pub",
+        "deploy/id_ecdsa",
+    ),
+    *("hf_token", "token.txt", "wandb_token.json", "client_secret.json", "credentials.json", "secrets/db.yml"),
+    *("store.p12", "vpn.ovpn", "krb5cc_1000", "kubeconfig.yaml", "mirror.git/config"),
+)
+BY_CONTENT = {
+    "deploy_key": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
+    "settings.yaml": "hub: hf_" + "aB3" * 11 + "\n",
+    "ci.json": '{"t": "ghp_' + "a1B2" * 9 + '"}',
+    "requirements.txt": "--extra-index-url https://me:pa55@pypi.example.org/simple\n",
+    "login": "machine api.wandb.ai login user password x\n",
+    "hosts.yml": "all:\n  vars:\n    ansible_become_password: hunter2\n",
+    "cloud.ini": "aws_secret_access_key = " + "aB3/" * 10 + "\n",
+}
+TRAVEL = (
+    *("tokenizer.json", "tokenization.py", "tokens.txt", "secrets.py", "id_map.json", "models/keys.py"),
+    *("password_model.py", ".env.example"),
+)
+
+
+def fill(folder: Path, *places: str) -> Path:
+    for place in places:
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(f"{MARK}\n")
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = fill(tmp_path / "home" / "me", *KEPT, "Documents/salaries.ods", "other/.git/HEAD", "other/code.py")
+    for name, text in {
+        "train.py": "import helper, os\n",
+        "helper.py": MARK,
+        "pkg/run.py": "",
+        "pkg/.env": MARK,
+    }.items():
+        fill(folder, name).joinpath(name).write_text(text)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def carried(code: Code) -> bytes:
+    """All bytes that go to a host of a job, and to Slurm's login host."""
+    plan = Plan("1", 0.0, "me", (PlanHost("a", "::1"),), 1, "x", (), (), 1, 2, 8.0, "l", "v", stayed=code.stayed)
+    archives, _ = pack(plan, code, {"a": ()})
+    return gzip.decompress(archives["a"]) + gzip.decompress(pack_for_slurm({}, "", code))
+
+
+def alone(code: Code, *places: str) -> None:
+    assert sorted(place for _, place in code.files) == sorted(places)
+    assert MARK.encode() not in carried(code)
+    assert "nothing that lies beside" in code.describe()
+
+
+def plain(home: Path) -> Path:
+    return home
+
+
+def unset(home: Path) -> Path:
+    del os.environ["HOME"]  # the environment is the test's own: monkeypatch puts it back
+    return home
+
+
+def of_somebody_else(home: Path) -> Path:
+    os.environ["HOME"] = str(home.parent / "root")
+    return home
+
+
+def linked(home: Path) -> Path:
+    (home.parent / "link").symlink_to(home)
+    os.environ["HOME"] = str(home.parent / "link")
+    return home.parent / "link"
+
+
+def versioned(home: Path) -> Path:
+    fill(home, ".git/config")
+    (home / ".gitignore").write_text("*\n!.bashrc\n!.ssh/\n!.ssh/**\n!*.py\n")
+    return home
+
+
+def packaged(home: Path) -> Path:
+    fill(home, "pyproject.toml", ".nodectlignore")
+    return home
+
+
+def taking_all_back(home: Path) -> Path:
+    (home / ".nodectlignore").write_text("!*\n!**/.*\n")
+    return home
+
+
+def through_a_script_link(home: Path) -> Path:
+    folder = fill(home / "project", ".git/HEAD")
+    (folder / "train.py").symlink_to(home / "train.py")
+    return folder
+
+
+def by_password_database(home: Path) -> Path:
+    os.environ["HOME"] = "/nonexistent"
+    os.chown(home, 4711, 4711)
+    for name in (".profile", ".ssh", ".bash_history", ".zsh_history", ".python_history", ".gnupg"):
+        path = home / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    return home
+
+
+def above(home: Path) -> Path:
+    (home.parent / "train.py").write_text("")
+    return home.parent
+
+
+KINDS = [
+    *(plain, unset, of_somebody_else, linked, versioned, packaged, taking_all_back, through_a_script_link),
+    *(by_password_database, above),
+]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+def kind(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr("nodectl.common.private._home_of", lambda uid: str(home) if uid == 4711 else "/root")
+    before = os.environ["HOME"]
+    yield request.param(home)
+    os.environ["HOME"] = before
+
+
+def test_a_script_in_a_home_travels_alone(kind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(kind)
+    for code in (find_code("train.py"), find_code(str(kind / "train.py"))):
+        alone(code, "train.py")
+    if kind.name == "project":  # Python, too, looks for a module where its link lies
+        assert [place for _, place in find_module("train").files] == ["train.py"]
+    else:
+        alone(find_module("train"), "train.py")
+
+
+def test_a_homes_package_travels_alone_and_without_its_secrets(home: Path) -> None:
+    code = find_module("pkg.run")
+    alone(code, "pkg/run.py")
+    assert code.secrets == ("pkg/.env",)
+    assert "without 1 secret (pkg/.env)" in code.describe()
+
+
+def test_what_a_lone_script_imports_from_beside_is_said(home: Path) -> None:
+    code = find_code("train.py")
+    assert code.shown == ("helper.py is imported and stays here: put both into a folder of their own",)
+    assert [place for place, _ in code.stayed] == ["helper.py"]
+
+
+@pytest.mark.parametrize("named", [".", "..", "/", "/tmp", "~"])
+def test_a_home_is_not_copied_though_it_is_named(home: Path, named: str) -> None:
+    folder = home if named == "~" else Path(named)
+    script = "/tmp/x.py" if named == "/tmp" else "train.py"
+    with pytest.raises(UsageError, match="would be copied whole"):
+        find_folder(["sh"], folder)
+    with pytest.raises(UsageError, match="would be copied whole"):
+        find_module("train", folder)
+    if named != "/tmp":
+        with pytest.raises(UsageError, match="would be copied whole"):
+            find_code(script, folder)
+    with pytest.raises(UsageError, match="is a home folder, and would be copied whole"):
+        find_folder(["sh"])
+
+
+def test_the_root_of_a_mount_travels_where_it_is_a_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fill(home.parent.parent / "mnt", "train.py", "private.txt")
+    (folder / "train.py").write_text("")
+    monkeypatch.setattr("nodectl.common.private._is_mounted", lambda path: path == folder)
+    alone(find_code(str(folder / "train.py")), "train.py")
+    (folder / "pyproject.toml").write_text("")
+    assert len(find_code(str(folder / "train.py")).files) == 3
+
+
+def test_a_folder_that_everybody_writes_into_is_no_project(tmp_path: Path) -> None:
+    scratch = fill(tmp_path / "scratch", "train.py", "of_somebody.txt", ".git/HEAD")
+    (scratch / "train.py").write_text("")
+    scratch.chmod(0o1777)
+    alone(find_code(str(scratch / "train.py")), "train.py")
+    assert len(find_code(str(fill(scratch / "mine", "train.py") / "train.py")).files) == 1
+
+
+@pytest.fixture
+def project(home: Path) -> Path:
+    folder = fill(home / "work" / "project", *KEPT, ".git/config", *TRAVEL)
+    for place in (*TRAVEL, "train.py"):
+        (folder / place).write_text("")
+    for place, text in BY_CONTENT.items():
+        (folder / place).write_text(f"{text}{MARK}\n")
+    return folder
+
+
+def test_a_projects_secrets_stay_and_are_counted(project: Path) -> None:
+    code = find_code(str(project / "train.py"))
+    assert sorted(place for _, place in code.files) == sorted([*TRAVEL, "train.py"])
+    assert MARK.encode() not in carried(code)
+    folders = {f"{place.split('/')[0]}/" for place in KEPT if "/" in place and place != "deploy/id_ecdsa"}
+    listed = [line for line in code.left_out() if "rule for secrets" in line]
+    assert len(code.secrets) == len(listed) and {"id_rsa", "deploy_key", ".ssh/", "TLS.KEY"} <= set(code.secrets)
+    assert len(code.secrets) >= len(folders) + len(BY_CONTENT)
+    assert f"without {len(code.secrets)} secrets (" in code.describe()
+
+
+def test_only_a_name_takes_a_secret_back(project: Path) -> None:
+    (project / ".gitignore").write_text("*\n!**\n!*.pem\n")
+    for pattern in ("!*", "!*/", "!secrets/", "!deploy/", "!/**"):
+        (project / ".nodectlignore").write_text(f"{pattern}\n")
+        assert MARK.encode() not in carried(find_code(str(project / "train.py"))), pattern
+    (project / ".nodectlignore").write_text("!server.pem\n!.env\n!settings.yaml\n!.ssh/config\n")
+    code = find_code(str(project / "train.py"))
+    taken = {"server.pem", ".env", "settings.yaml", ".ssh/config"}
+    assert {place for _, place in code.files} == {*taken, *TRAVEL, "train.py", ".gitignore", ".nodectlignore"}
+
+
+def test_links_lead_to_no_secret_and_no_home(project: Path, home: Path) -> None:
+    shutil.rmtree(project)
+    fill(project, "pyproject.toml")
+    (project / "pyproject.toml").write_text("")
+    (project / "train.py").write_text("")
+    targets = {
+        "keys": ".ssh",
+        "me": "",
+        "up": "..",
+        "weights.bin": ".cache/huggingface/token",
+        "a.yml": ".netrc",
+        "out": "work",
+    }
+    for name, target in targets.items():
+        (project / name).symlink_to(home / target)
+    code = find_code(str(project / "train.py"))
+    assert sorted(place for _, place in code.files) == ["pyproject.toml", "train.py"]
+
+
+def test_many_files_and_projects_of_others_are_shown(home: Path) -> None:
+    folder = fill(home / "work", "train.py", "a/.git/HEAD", "b/setup.py", *(f"data/{n}" for n in range(250)))
+    code = find_code(str(folder / "train.py"))
+    assert code.shown == (
+        "they lie in data (250), b (1), train.py (1)",
+        "other projects, or folders of other people, lie in it: a, b",
+    )
+    assert code.doubtful and not find_code(str(folder / "train.py"), folder).doubtful
+    fill(folder, "pyproject.toml")
+    marked = find_code(str(folder / "train.py"))
+    assert (marked.doubtful, marked.shown[1].endswith(": a")) == (False, True)
+    os.chown(folder / "b", 4711, 4711)
+    assert find_code(str(folder / "train.py")).shown[1].endswith(": a, b")
+
+
+def test_a_secret_in_a_program_is_said(project: Path) -> None:
+    (project / "train.py").write_text("login('hf_" + "Z9" * 17 + "')\n")
+    assert find_code(str(project / "train.py")).shown == (
+        "train.py holds a token, and travels with it: give it by --env or --env-file instead",
+    )
