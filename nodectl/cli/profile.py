@@ -15,7 +15,7 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import profile_option
 from nodectl.cli.terminal import note, writing
-from nodectl.common.files import read_json
+from nodectl.common.files import read_json, replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError, UnreachableError
@@ -212,7 +212,7 @@ def learn(
     if output_file is not None:
         remedy = "name a file in a folder that is there and may be written to"
         with writing(output_file, "--output-file", remedy):
-            output_file.write_text(text, encoding="utf-8")
+            replace_file(output_file, text, mode=0o644)
         note(f"wrote {output_file}; as profiles/hardware/{called}.yml beside the inventory it is hardware {called!r}")
     for warning in learned.notes:
         note(f"warning: {warning}")

@@ -10,6 +10,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, writing
+from nodectl.common.files import replace_file
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -77,7 +78,7 @@ def topology(
         from nodectl.report.topology.svg import topology_svg
 
         with writing(svg, "--svg"):
-            svg.write_text(topology_svg(looked.nodes, judged), encoding="utf-8")
+            replace_file(svg, topology_svg(looked.nodes, judged), mode=0o644)
     if write is not None and proposed is not None:
         _write(write, proposed)
     _show(app, looked, judged, proposed, findings)
@@ -131,7 +132,7 @@ def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             if file.exists() and not file.read_text(encoding="utf-8").startswith(MARK):
                 raise UsageError(f"{file} is not nodectl's", "move it away, or name another folder")
-            file.write_text("\n".join([MARK, *variables_yaml(environment), ""]), encoding="utf-8")
+            replace_file(file, "\n".join([MARK, *variables_yaml(environment), ""]), mode=0o644)
 
 
 def _show(

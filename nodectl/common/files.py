@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from nodectl.errors import UsageError
 
 _NAME_CHARACTERS = "@+:,=~"
 _OPEN_FILES = Path("/proc/self/fd")
+_MOST_LINKS = 40
 
 
 def folder_name(host: str) -> str:
@@ -26,9 +28,10 @@ def folder_name(host: str) -> str:
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:
     """Write `path` as a whole, or leave it as it is; text in UTF-8, undecodable bytes as they were read.
 
-    With `sync` it is on the disk when this returns. A link stays, and what it leads to is replaced. A device or pipe
-    (/dev/null) is written to, and so is a file that is open already (/dev/stdout, whatever the shell made it).
-    OSError where the folder cannot be written, or nobody reads the pipe.
+    With `sync` it is on the disk when this returns. A link stays, and what it leads to is replaced; a file that is
+    there keeps its owner, and gives no more rights than before. A device or pipe (/dev/null) is written to, and so is a
+    file that is open already (/dev/stdout, whatever the shell made it). OSError where the folder cannot be written,
+    nobody reads the pipe, or a link of another login decides where the path leads.
     """
     data = content.encode("utf-8", errors="surrogateescape") if isinstance(content, str) else content
     place = _followed(path)
@@ -36,33 +39,81 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: b
         with os.fdopen(os.dup(place), "wb") as stream:
             stream.write(data)
         return
-    path = place
-    if path.exists() and not path.is_file():
-        _write_into(path, data)
+    if place.exists() and not place.is_file():
+        _write_into(place, data)
         return
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    folder, draft = _open_folder(place.parent), f".{place.name[:200]}.{secrets.token_hex(4)}"
     try:
-        with os.fdopen(handle, "wb") as stream:
-            os.fchmod(handle, mode)
-            stream.write(data)
-            if sync:
-                stream.flush()
-                os.fsync(handle)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                _as_before(handle, place.name, folder, mode)
+                stream.write(data)
+                if sync:
+                    stream.flush()
+                    os.fsync(handle)
+            os.replace(draft, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=folder)
+            raise
+    finally:
+        os.close(folder)
+
+
+def _as_before(handle: int, name: str, folder: int, mode: int) -> None:
+    """Give the draft the owner of the file that it replaces, and of `mode` the rights that this one gives."""
+    with suppress(FileNotFoundError):
+        before = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        mode &= stat.S_IMODE(before.st_mode)
+        if os.geteuid() == 0:
+            os.fchown(handle, before.st_uid, before.st_gid)
+    os.fchmod(handle, mode)
+
+
+def _open_folder(path: Path) -> int:
+    """Open a folder whose path has no link; OSError where somebody has put one there meanwhile."""
+    at = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    for name in path.parts[1:]:
+        above = at
+        try:
+            at = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        except OSError as error:
+            raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from error
+        finally:
+            os.close(above)
+    return at
 
 
 def _followed(path: Path) -> Path | int:
-    """Where the links lead, or the number of the open file that is meant; OSError where they lead in a circle."""
-    with suppress(FileNotFoundError):
-        path.stat()  # the kernel says which links may be followed: another login's in /tmp may not
-    while path.is_symlink():
-        if path.name.isdigit() and path.parent.resolve() == _OPEN_FILES.resolve():
-            return int(path.name)
-        path = path.parent / path.readlink()
-    return path
+    """Return where the links lead, or the number of the open file that is meant.
+
+    OSError where they lead in a circle, or where one is of a login that is neither root nor this one: it would decide
+    which file is replaced. (The kernel prevents that in sticky folders alone, and only with protected_symlinks.)
+    """
+    at, rest, hops = Path("/"), list(reversed((Path.cwd() / path).parts[1:])), 0
+    while rest:
+        name = rest.pop()
+        following = at.parent if name == ".." else at / name
+        try:
+            status = following.lstat()
+        except FileNotFoundError:
+            return following.joinpath(*reversed(rest))
+        if not stat.S_ISLNK(status.st_mode):
+            at = following
+            continue
+        if not rest and name.isdigit() and at.resolve() == _OPEN_FILES.resolve():
+            return int(name)
+        hops += 1
+        if hops > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        if status.st_uid not in (0, os.geteuid()):
+            reason = f"a link of login {status.st_uid}, who decides where it leads; name the file itself"
+            raise PermissionError(errno.EPERM, reason, str(following))
+        target = following.readlink()
+        at = Path("/") if target.is_absolute() else at
+        rest += reversed(target.parts[target.is_absolute() :])
+    return at
 
 
 def _write_into(path: Path, data: bytes) -> None:

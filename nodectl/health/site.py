@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
 import stat
 from collections.abc import Iterator, Sequence
@@ -93,7 +95,10 @@ def listed_as(check: SiteCheck) -> Check:
 
 def _read_folder(folder: Path) -> Iterator[SiteCheck]:
     try:
-        _refuse_open(folder, folder.stat().st_mode)
+        _refuse_open(folder, folder.stat())
+        for above in folder.parents:  # who may write there may put another folder in its place, but for a sticky one
+            if not above.stat().st_mode & stat.S_ISVTX:
+                _refuse_open(above, above.stat())
         paths = sorted(folder.iterdir(), key=lambda path: natural(path.name))
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror or error}", "make it readable to you") from error
@@ -103,9 +108,32 @@ def _read_folder(folder: Path) -> Iterator[SiteCheck]:
             yield _read_check(path)
 
 
-def _refuse_open(path: Path, mode: int) -> None:
-    if mode & stat.S_IWOTH:
+def _refuse_open(path: Path, status: os.stat_result) -> None:
+    """UsageError where a login other than the operator and root can decide what runs on the nodes."""
+    if status.st_uid not in _trusted_owners():
+        reason = f"{path} is of login {status.st_uid}, and what it holds runs on nodes"
+        raise UsageError(reason, f"look at it, then chown {os.geteuid()} {path}")
+    if status.st_mode & stat.S_IWOTH:
         raise UsageError(f"{path} may be written by everybody, and what it holds runs on nodes", f"chmod o-w {path}")
+    if status.st_mode & stat.S_IWGRP and not _private(status.st_gid):
+        reason = f"{path} may be written by its group ({status.st_gid}), and what it holds runs on nodes"
+        raise UsageError(reason, f"chmod g-w {path}")
+
+
+def _trusted_owners() -> set[int]:
+    """Return root, this login, and the one who typed `sudo nodectl`."""
+    typed = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return {0, os.geteuid(), *([int(typed)] if typed.isdecimal() else [])}
+
+
+def _private(gid: int) -> bool:
+    """Whether a group is that of one trusted login alone, as distributions make one for each."""
+    try:
+        group = grp.getgrgid(gid)
+        owner = pwd.getpwnam(group.gr_name)
+    except KeyError:
+        return False
+    return owner.pw_gid == gid and owner.pw_uid in _trusted_owners() and not {*group.gr_mem} - {owner.pw_name}
 
 
 def _read_check(path: Path) -> SiteCheck:
@@ -118,7 +146,7 @@ def _read_check(path: Path) -> SiteCheck:
         raise UsageError(f"{path}: {error.strerror or error}", "take it away, or make it readable to you") from error
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{path} is no plain file", "take it away")
-    _refuse_open(path, status.st_mode)
+    _refuse_open(path, status)
     if not status.st_mode & 0o111:
         raise UsageError(f"{path} is not executable", f"chmod +x it, or take it away; {_KEPT_OUT}")
     if len(program) > _MOST_BYTES:

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import secrets
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -147,6 +148,9 @@ def _refusals(taker: _Taker) -> list[Finding]:
 def _not_held(holder: Background) -> list[Finding]:
     host, events = holder.host.name, holder.events
     if busy := events.of("busy"):
+        if lock := busy[0].get("unknown"):
+            remedy = f"as root there, `fuser -v {shlex.quote(str(lock))}` names the process"
+            return [_refusal(host, "nodectl", "is held by a process that is no nodectl's", remedy=remedy)]
         return [_refusal(host, "nodectl", "is held by " + _holder(busy[0]))]
     if holder.done is None:
         return [_refusal(host, "nodectl", f"no answer within {_HOLD_S:g} s", Status.UNKNOWN)]
@@ -161,7 +165,8 @@ def _holder(busy: Event) -> str:
     text = str(busy.get("operator") or "another nodectl") + (f" for '{purpose}'" if purpose else "")
     if isinstance(since, int | float) and 0 < since < 1e11:
         text += f" since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return text
+    # the kernel's word, beside what that login says of itself
+    return f"{text} (login {busy['login']})" if busy.get("login") else text
 
 
 def _job(host: str, job: dict[str, str]) -> Finding:

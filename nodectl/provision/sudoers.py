@@ -37,6 +37,9 @@ def sudoers(name: str, provisioning: str = "none") -> str:
     """A drop-in that visudo accepts; `provisioning` is none, password or nopasswd."""
     if not _NAME.match(name):
         raise UsageError(f"{name!r} is no login or %group", "give a name of letters, digits and ._-")
+    # sudoers reads it as everybody, and a word of capitals as an alias that may stand for anybody
+    if re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+        raise UsageError(f"{name!r} is an alias to sudoers (ALL is everybody), not a login", "name the login or %group")
     commands = ", ".join(line for argv in root_argvs() for line in _commands(argv))
     return "".join(
         [

@@ -7,9 +7,12 @@ told to, and some time after the connection that started it has gone: what a kil
 from __future__ import annotations
 
 import fcntl
+import glob
 import json
 import os
+import pwd
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -27,10 +30,10 @@ WAIT_S = 5.0
 POLL_S = 0.1
 # a connection that nothing uses is closed by ssh after a minute; other hosts may keep a run busy for longer
 GRACE_S = 900
-# sees to the file until another token stands there, or nobody is connected any more
+# keeps the lock until another token stands in its login's claim, or nobody is connected any more
 _HOLD = """
-import json, os, sys, time
-fd, token, grace_s = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+import json, sys, time
+claim, token, grace_s = sys.argv[2], sys.argv[3], float(sys.argv[4])
 def started(pid):
     try:
         with open("/proc/%d/stat" % pid) as stat:
@@ -40,8 +43,9 @@ def started(pid):
 seen, at = None, time.monotonic()
 while True:
     try:
-        holder = json.loads(os.pread(fd, 4096, 0).decode())
-    except ValueError:
+        with open(claim, "rb") as file:
+            holder = json.loads(file.read(4096).decode())
+    except (OSError, ValueError):
         holder = {"token": token}
     if holder.get("token") != token:
         sys.exit()
@@ -64,55 +68,120 @@ def lock_path(folders: tuple[str, ...] = COMMON_FOLDERS) -> str | None:
 
 
 def take(path: str, mine: Holder, stale: str = "", grace_s: float = GRACE_S) -> Holder | None:
-    """None once the run holds it, else who has it; the holder whose token is `stale` has ended, and is relieved."""
+    """Return None once the run holds it, else who has it; a holder whose token is `stale` has ended: it is relieved."""
     file = _open(path)
     try:
         until = time.monotonic() + WAIT_S
-        holder: Holder = {}
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                holder = holder_of(file)
-            if holder.get("token") == mine["token"]:
-                write(file, {**mine, "since": holder.get("since")})  # an earlier play of the run took it
+                found = claims(path)
+            ours = [claim for claim in found if claim["uid"] == os.geteuid() and claim.get("token") == mine["token"]]
+            if ours:  # an earlier play of the run took it
+                write_claim(path, {**mine, **{name: ours[0].get(name) for name in ("since", "pid", "start")}})
                 return None
-            if stale and holder.get("token") == stale:
-                write(file, {})
+            if stale and any(relieve(claim) for claim in found if claim.get("token") == stale):
+                until = time.monotonic() + WAIT_S
             elif time.monotonic() > until:
-                return holder
+                return found[0] if found else {"unknown": path}
             time.sleep(POLL_S)
-        write(file, mine)
-        argv = [sys.executable, "-c", _HOLD, str(file), str(mine["token"]), str(grace_s)]
+        argv = [
+            sys.executable,
+            "-c",
+            _HOLD,
+            str(file),
+            claim_path(path, os.geteuid()),
+            str(mine["token"]),
+            str(grace_s),
+        ]
         quiet = subprocess.DEVNULL
-        subprocess.Popen(  # it keeps the lock, and is nobody's child soon
+        write_claim(path, {**mine, "pid": 0})  # what a former holder left there would end the new one
+        keeper = subprocess.Popen(  # it is nobody's child soon
             argv, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=(file,), start_new_session=True, cwd="/"
         )
+        write_claim(path, {**mine, "pid": keeper.pid, "start": _started(keeper.pid)})
         return None
     finally:
         os.close(file)
 
 
 def let_go(path: str, token: str) -> None:
-    """What this run holds is free once this returns; what another holds stays."""
-    try:
-        file = _open(path)
-    except OSError:
+    """Free what this run holds before this returns; what another holds stays."""
+    ours = [claim for claim in claims(path) if claim["uid"] == os.geteuid() and claim.get("token") == token]
+    if not ours or not relieve(ours[0]):
         return
+    until = time.monotonic() + WAIT_S
+    while _started(ours[0]["pid"]) == ours[0]["start"] and time.monotonic() < until:
+        time.sleep(POLL_S)
+
+
+def claim_path(path: str, uid: int) -> str:
+    """Return where a login says who it holds the lock for: one file a login, that only it can write."""
+    return "%s.%d" % (path, uid)
+
+
+def claims(path: str) -> list[Holder]:
+    """Return what logins say whose process lives, newest first; `login` is the file's owner, whatever stands in it."""
+    found = []
+    for place in glob.glob(glob.escape(path) + ".*"):
+        try:
+            file = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            status, claim = os.fstat(file), holder_of(file)
+        finally:
+            os.close(file)
+        pid, start, since = claim.get("pid"), claim.get("start"), claim.get("since")
+        by_owner = stat.S_ISREG(status.st_mode) and place == claim_path(path, status.st_uid)
+        if by_owner and isinstance(pid, int) and pid > 1 and start and _started(pid) == start:
+            since = since if isinstance(since, (int, float)) else 0
+            found.append({**claim, "since": since, "uid": status.st_uid, "login": _login(status.st_uid)})
+    return sorted(found, key=lambda claim: claim["since"], reverse=True)
+
+
+def relieve(claim: Holder) -> bool:
+    """End the process that a login's claim names, where it is that login's; False where this login may not."""
     try:
-        if holder_of(file).get("token") != token:
-            return
-        write(file, {})
-        until = time.monotonic() + WAIT_S
-        while time.monotonic() < until:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                time.sleep(POLL_S)
-    finally:
-        os.close(file)
+        with open("/proc/%d/status" % claim["pid"], encoding="utf-8", errors="replace") as text:
+            uids = [line.split()[2] for line in text if line.startswith("Uid:")]
+        if uids != [str(claim["uid"])]:
+            return False
+        os.kill(claim["pid"], signal.SIGTERM)
+    except (OSError, IndexError):
+        return False
+    return True
+
+
+def write_claim(path: str, claim: Holder) -> None:
+    """Say who holds the lock, as this login; where that cannot be written the lock holds without it."""
+    place = claim_path(path, os.geteuid())
+    aside = "%s.new%d" % (place, os.getpid())
+    with suppress(OSError):
+        file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.fchmod(file, 0o644)
+            os.write(file, json.dumps(claim).encode()[:LONGEST])
+        finally:
+            os.close(file)
+        os.replace(aside, place)
+
+
+def _login(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _started(pid: int) -> str:
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
+            return text.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
 
 
 def connection() -> tuple[int, str]:
@@ -144,18 +213,11 @@ def holder_of(file: int) -> Holder:
     return holder if isinstance(holder, dict) else {}
 
 
-def write(file: int, holder: Holder) -> None:
-    """On a full disk the lock holds without it."""
-    with suppress(OSError):
-        os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps(holder).encode()[:LONGEST], 0)
-
-
 def _open(path: str) -> int:
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-        os.fchmod(file, 0o666)
+        file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
+        os.fchmod(file, 0o644)
         return file
     except FileExistsError:
         # not with O_CREAT: fs.protected_regular keeps even root from files of others then

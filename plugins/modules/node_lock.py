@@ -35,6 +35,7 @@ holder: {description: Who has it instead., type: dict, returned: when somebody e
 """
 
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -79,14 +80,23 @@ def main() -> None:
         module.fail_json(msg="this host cannot be locked: %s" % error)
     if holder is None:
         module.exit_json(changed=False, held=True)
-    since = holder.get("since")
-    at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
-    who = "%s for '%s'%s" % (holder.get("operator") or "another nodectl", holder.get("what") or "", at)
-    text = "this host is held by %s" % who
+    text = "this host is held by %s" % told(holder)
     if wanted["force"]:
         module.exit_json(changed=False, held=False, holder=holder, warnings=[text])
     advice = "wait until it is free, leave it out with --limit, or go on with -e nodectl_force=true"
+    if holder.get("unknown"):
+        advice = "as root there, `fuser -v %s` names it" % holder["unknown"]
     module.fail_json(msg="%s: %s" % (text, advice), held=False, holder=holder)
+
+
+def told(holder: dict[str, Any]) -> str:
+    """Return who holds the host: what the login says of itself, and which login the kernel says it is."""
+    if holder.get("unknown"):
+        return "a process that is no nodectl's"
+    since = holder.get("since")
+    at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
+    who, what = holder.get("operator") or "another nodectl", holder.get("what") or ""
+    return "%s for '%s'%s (login %s)" % (who, what, at, holder.get("login") or "?")
 
 
 if __name__ == "__main__":

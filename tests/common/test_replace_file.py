@@ -68,6 +68,37 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path, there: bool) ->
     assert [each.name for each in folder.iterdir()] == ["file"]
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="makes files of other logins, which takes root")
+@pytest.mark.parametrize("where", ["file", "folder", "up"])
+def test_a_link_of_another_login_is_not_followed(tmp_path: Path, where: str) -> None:
+    """The login's own folder, in which the kernel protects from nothing."""
+    secret, theirs = tmp_path / "etc" / "shadow", tmp_path / "mallory"
+    secret.parent.mkdir()
+    secret.write_text("as it was")
+    theirs.mkdir()
+    link = theirs / ("shadow" if where == "file" else "out")
+    link.symlink_to(secret if where == "file" else secret.parent)
+    os.lchown(link, 65534, 65534)
+    path = {"file": link, "folder": link / "shadow", "up": theirs / "out" / ".." / "etc" / "shadow"}[where]
+    with pytest.raises(OSError, match=r"a link of login 65534, who decides where it leads; name the file itself"):
+        replace_file(path, "text")
+    assert secret.read_text() == "as it was" and [each.name for each in secret.parent.iterdir()] == ["shadow"]
+    os.lchown(link, 0, 0)
+    replace_file(path, "text")
+    assert secret.read_text() == "text"
+
+
+def test_a_file_keeps_its_owner_and_gives_no_more_than_before(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("before")
+    path.chmod(0o600)
+    if os.getuid() == 0:
+        os.chown(path, 65534, 65534)
+    owner = path.stat().st_uid
+    replace_file(path, "after", mode=0o644)
+    assert (path.stat().st_mode & 0o777, path.stat().st_uid, path.read_text()) == (0o600, owner, "after")
+
+
 def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
     link, back = tmp_path / "link", tmp_path / "back"
     link.symlink_to(back)

@@ -83,6 +83,7 @@ def test_a_file_says_what_it_asks_for(put: Put) -> None:
         ("a", "echo ok\n", 0o755, "does not begin with #!/"),
         ("a", "#!/bin/sh\r\n", 0o755, "ends its lines as Windows does"),
         ("a", "#!/bin/sh\n", 0o757, "may be written by everybody"),
+        ("a", "#!/bin/sh\n", 0o775, "may be written by its group"),
         ("a", "#!/bin/sh\n# nodectl: timeout=10h\n", 0o755, "line 2: timeout=10h: a time from 1s to 100s"),
         ("a", "#!/bin/sh\n# nodectl: timout=10s\n", 0o755, "no such key: 'timout'; did you mean timeout?"),
         ("a", "#!/bin/sh\n# nodectl: hosts=\n", 0o755, "hosts has no value"),
@@ -93,6 +94,8 @@ def test_a_file_says_what_it_asks_for(put: Put) -> None:
 def test_what_cannot_be_a_check_is_refused_by_name(put: Put, name: str, text: str, mode: int, said: str) -> None:
     put("b 1.py")
     put(name, text, mode)
+    if "group" in said:
+        os.chown(put(name, text, mode), -1, 4_000_000)  # a group of nobody's own
     with pytest.raises(UsageError) as refused:
         read(put)
     assert said in refused.value.message and name in refused.value.message and refused.value.remedy
@@ -110,6 +113,20 @@ def test_a_folder_that_everybody_may_write_to_is_refused(put: Put) -> None:
     folder.chmod(0o1777)
     with pytest.raises(UsageError, match=r"checks\.d may be written by everybody"):
         read(put)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes files of other logins, which takes root")
+@pytest.mark.parametrize("whose", ["file", "folder", "above"])
+def test_what_another_login_may_change_is_refused(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    file = put("a")
+    path = {"file": file, "folder": file.parent, "above": tmp_path}[whose]
+    os.chown(path, 65534, 65534)
+    with pytest.raises(UsageError, match=f"{path} is of login 65534, and what it holds runs on nodes"):
+        read(put)
+    monkeypatch.setenv("SUDO_UID", "65534")
+    assert list(read(put)) == ["site_a"], "sudo nodectl, typed by the login whose files they are"
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(put: Put) -> None:

@@ -1,6 +1,8 @@
 """probes/locks.py as a node runs it: one nodectl at a time, and the lock goes with the process."""
 
+import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -143,7 +145,39 @@ def test_who_is_relieved_goes_and_lets_the_next_one_in(tmp_path: Path) -> None:
         # of another login, and so by the machine's lock alone
         with of_login(tmp_path / "m", "bob", "--changes", "--stale=ada") as (_, told):
             assert told["event"] == "held"
-        assert first.wait(10) == 0
+        assert first.wait(10) == -signal.SIGTERM
+
+
+def test_a_login_cannot_hold_it_as_another_nor_end_anothers(tmp_path: Path) -> None:
+    """A rogue locks the file, writes a claim under another login's name, and one that names another's process."""
+    machine = tmp_path / "m"
+    tmp_path.chmod(0o755)
+    with of_login(machine, "ada", "--changes") as (first, _):
+        lock = machine / f"nodectl-{locks.host_name()}.lock"
+        assert (
+            lock.stat().st_mode & 0o777 == 0o644 and locks.claim_path(lock, os.getuid()).stat().st_mode & 0o077 == 0o044
+        )
+        forged = {"token": "x", "operator": "root@boss", "what": "upgrade", "since": 9e9}
+        forged |= {"pid": first.pid, "start": locks.started(first.pid)}
+        for owner, place in ((65534, 65534), (65534, 4242)):
+            path = locks.claim_path(lock, place)
+            path.write_text(json.dumps(forged))
+            os.chown(path, owner, owner)
+        found = locks.claims(lock)
+        assert [(claim["operator"], claim["uid"]) for claim in found] == [("root@boss", 65534), ("ada@laptop", 0)]
+        assert found[0]["login"] == locks.login_of(65534) != "root"
+        assert not locks.relieve(found[0]) and first.poll() is None, "the process that it names is another login's"
+
+
+def test_a_lock_that_no_nodectl_holds_says_how_to_find_who_does(tmp_path: Path) -> None:
+    machine = tmp_path / "m"
+    with of_login(machine, "ada", "--changes"):
+        pass
+    lock = machine / f"nodectl-{locks.host_name()}.lock"
+    with lock.open() as rogue:
+        fcntl.flock(rogue, fcntl.LOCK_EX)
+        with of_login(machine, "bob", "--changes") as (_, told):
+            assert (told["event"], told["unknown"], told["operator"]) == ("busy", str(lock), "")
 
 
 def test_what_cannot_be_written_is_no_relief(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     place.chmod(0o1777)
     yield place
-    for path in place.iterdir():
+    for path in place.glob("*.lock.*"):
         path.write_text("{}")
 
 
@@ -51,9 +51,19 @@ def holder_for_nodectl(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[st
     file = locks.open_machine_lock()
     assert file is not None
     try:
-        return locks.take(file, "another", fcntl.LOCK_SH)
+        return locks.take_machine(file, lock_of(folder), "another", fcntl.LOCK_SH)
     finally:
         os.close(file)
+
+
+def lock_of(folder: Path) -> Path:
+    return folder / f"nodectl-{locks.host_name()}.lock"
+
+
+def claim_of(folder: Path) -> dict[str, Any]:
+    """What this login says who holds the lock."""
+    claim: dict[str, Any] = json.loads(locks.claim_path(lock_of(folder), os.geteuid()).read_text())
+    return claim
 
 
 def freed(folder: Path, monkeypatch: pytest.MonkeyPatch, within_s: float) -> bool:
@@ -88,8 +98,10 @@ def test_nodectl_and_another_run_are_told_who_holds_it(folder: Path, monkeypatch
 def test_a_node_that_nodectl_holds_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "COMMON_FOLDERS", (str(folder),))
     file = locks.open_machine_lock()
-    assert file is not None and locks.take(file, "theirs") is None
-    locks.write_holder(file, {"token": "theirs", "operator": "bob@desk", "what": "probe tcp", "since": 1.7e9})
+    assert file is not None and locks.take_machine(file, lock_of(folder), "theirs", fcntl.LOCK_EX) is None
+    here = {"pid": os.getpid(), "start": locks.started(os.getpid())}
+    claim = {"token": "theirs", "operator": "bob@desk", "what": "probe tcp", "since": 1.7e9, **here}
+    locks.write_claim(lock_of(folder), claim)
     try:
         assert "held by bob@desk for 'probe tcp' since 2023-11-14" in node(folder, "held", "one")["msg"]
     finally:
@@ -128,10 +140,9 @@ host_lock.take(path, {"token": "one", "renewed": 1, "connection": [int(sys.argv[
 
 def test_a_run_that_has_ended_on_this_controller_is_relieved(folder: Path) -> None:
     assert "it is ours" in play(folder, "one")
-    (path,) = folder.iterdir()
-    assert json.loads(path.read_text()).get("token") == "one"  # nobody let go of it
+    assert claim_of(folder).get("token") == "one"  # nobody let go of it
     assert "it is ours" in play(folder, "two")
-    assert json.loads(path.read_text()).get("token") == "two"
+    assert claim_of(folder).get("token") == "two"
 
 
 def test_nodectl_relieves_a_play_that_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +154,9 @@ def test_nodectl_relieves_a_play_that_has_ended(folder: Path, monkeypatch: pytes
     file = locks.open_machine_lock()
     assert file is not None
     try:
-        assert locks.take(file, "theirs", stale="another run") == holder
-        assert locks.take(file, "theirs", stale=told["token"]) is None
+        lock = lock_of(folder)
+        assert locks.take_machine(file, lock, "theirs", fcntl.LOCK_EX, stale="another run") == holder
+        assert locks.take_machine(file, lock, "theirs", fcntl.LOCK_EX, stale=told["token"]) is None
     finally:
         os.close(file)
 
