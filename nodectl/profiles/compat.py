@@ -6,7 +6,7 @@ First hardware with stack, then NCCL variables with NCCL's version, then PyTorch
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nodectl.common.counting import counted
@@ -16,6 +16,7 @@ from nodectl.profiles.addresses import addresses
 from nodectl.profiles.families import families
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
+from nodectl.profiles.nccl_variables import variable
 from nodectl.profiles.schema import Hardware, PythonRange, Stack, Tuning
 
 _THEMSELVES = "the profiles themselves"
@@ -99,6 +100,8 @@ def profile_problems(hardware: Hardware, stack: Stack, tuning: Tuning, matrix: M
         yield from glibc_problems(system, stack, matrix)
     yield from nccl_problems(tuning, stack.nccl)
     yield from _gid_index(hardware, stack, tuning)
+    yield from _ib_network(hardware, tuning.nccl_env(stack.nccl))
+    yield from _costs(hardware, tuning.nccl_env(stack.nccl))
     for kind, notes in (("stack", stack.unverified), ("hardware", hardware.unverified)):
         for field, why in sorted(notes.items()):
             yield Problem("unverified", f"the {kind}'s {field} is not confirmed: {why}", "")
@@ -120,10 +123,13 @@ def gpu_problems(capability: str, stack: Stack, matrix: Matrix, architecture: st
     if row is None:
         reason = f"compute capability {capability} is not in the matrix, so nothing was compared"
         yield Problem("gpu-unknown", reason, "")
-    found = list(_gpu_and_cuda(row, stack)) if row else []
+    found = list(_gpu_and_cuda(row, stack, matrix)) if row else []
+    yield from found
     # what no library of this CUDA holds code for need not be looked for in torch
-    yield from found or _kernels(capability, stack, matrix, architecture)
-    if row and not found:
+    runs = all(problem.mild for problem in found)
+    if runs:
+        yield from _kernels(capability, stack, matrix, architecture)
+    if row and runs:
         yield from _gpu_and_driver(row, stack)
     yield from _flavour(capability, stack, matrix)
 
@@ -155,6 +161,72 @@ def _gid_index(hardware: Hardware, stack: Stack, tuning: Tuning) -> Iterator[Pro
         )
 
 
+_LINKS = {"nvswitch": "NVSwitches", "nvlink-bridge": "NVLink bridges"}
+# what NCCL says then
+_NO_IB = "NCCL ends with 'network IB not found'"
+
+
+def asks_for_ib(env: Mapping[str, str]) -> bool:
+    """NCCL may use InfiniBand or RoCE alone: where it finds neither, it ends with 'network IB not found'."""
+    return env.get("NCCL_NET", "").upper() == "IB"
+
+
+def _ib_network(hardware: Hardware, env: Mapping[str, str]) -> Iterator[Problem]:
+    if not asks_for_ib(env):
+        return
+    source, without = "NCCL user guide, NCCL_NET", "no NCCL_NET"
+    if hardware.gpus is not None and not any(nic.kind in ("infiniband", "roce") for nic in hardware.nics):
+        reason = f"NCCL_NET=IB is set, and the hardware has neither InfiniBand nor RoCE: {_NO_IB}"
+        yield Problem("nccl-net-ib", reason, source, without)
+    if is_set(env, "NCCL_IB_DISABLE"):
+        reason = f"NCCL_NET=IB is set, and NCCL_IB_DISABLE={env['NCCL_IB_DISABLE']} takes that network away"
+        yield Problem("nccl-net-ib-disabled", reason, source, without)
+
+
+def _costs(hardware: Hardware, env: Mapping[str, str]) -> Iterator[Problem]:
+    """Variables that take away what the hardware was bought for: all of it works, and much slower."""
+    links, rdma = hardware.link, [nic for nic in hardware.nics if nic.kind in ("infiniband", "roce")]
+    apart = is_set(env, "NCCL_P2P_DISABLE") or env.get("NCCL_P2P_LEVEL") in ("LOC", "0")
+    sockets = is_set(env, "NCCL_IB_DISABLE") or env.get("NCCL_NET", "").lower() == "socket"
+    if apart and links in ("nvswitch", "nvlink-bridge"):
+        name = "NCCL_P2P_DISABLE" if is_set(env, "NCCL_P2P_DISABLE") else "NCCL_P2P_LEVEL"
+        lost = (
+            f"{name}={env[name]} takes the {_LINKS[links]} away: GPUs of one host meet in its memory{_fall(hardware)}"
+        )
+        yield Problem("nccl-without-nvlink", lost, "NCCL user guide, NCCL_P2P_DISABLE", f"no {name}", mild=True)
+    if sockets and rdma:
+        name = "NCCL_IB_DISABLE" if is_set(env, "NCCL_IB_DISABLE") else "NCCL_NET"
+        ports = ", ".join(f"{nic.count} x {nic.rate_gbit:g} Gbit/s" for nic in rdma)
+        lost = f"{name}={env[name]} leaves the RDMA ports ({ports}) unused: hosts meet over TCP, through the CPUs"
+        yield Problem("nccl-without-rdma", lost, "NCCL user guide, NCCL_IB_DISABLE", f"no {name}", mild=True)
+    if env.get("NCCL_NET_GDR_LEVEL") in ("LOC", "0") and rdma and not sockets:
+        lost = "NCCL_NET_GDR_LEVEL=LOC sends what GPUs exchange between hosts through the hosts' memory"
+        yield Problem(
+            "nccl-without-gdr", lost, "NCCL user guide, NCCL_NET_GDR_LEVEL", "no NCCL_NET_GDR_LEVEL", mild=True
+        )
+    if env.get("NCCL_NVLS_ENABLE") == "0" and hardware.gpu and _reduces_in_switch(hardware):
+        lost = "NCCL_NVLS_ENABLE=0 takes the reduction in the NVSwitches away: all_reduce moves its data twice"
+        yield Problem("nccl-without-nvls", lost, "NCCL user guide, NCCL_NVLS_ENABLE", "no NCCL_NVLS_ENABLE", mild=True)
+
+
+def is_set(env: Mapping[str, str], name: str) -> bool:
+    """A variable that is a switch stands on another number than 0."""
+    return env.get(name, "0") not in ("", "0")
+
+
+def _reduces_in_switch(hardware: Hardware) -> bool:
+    return hardware.nvswitch and hardware.gpu is not None and version_key(hardware.gpu.compute_capability) >= (9, 0)
+
+
+def _fall(hardware: Hardware) -> str:
+    """`, and all_reduce falls from 460 to about 35 GB/s`, by the hardware's floors; empty where it has not both."""
+    floors = [each for each in hardware.floors if each.probe == "nccl" and "nodes" not in each.conditions]
+    reduced = [each for each in floors if each.conditions.get("collective") == "all_reduce"]
+    linked = [each.value for each in reduced if each.link_class == hardware.link]
+    without = [f"{each.value:g} {each.unit}" for each in reduced if each.link_class == "pcie"]
+    return f", and all_reduce falls from {max(linked):g} to about {without[0]}" if linked and without else ""
+
+
 def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
     if hardware.gpus and stack.cuda is None and stack.torch is not None:
         reason = f"the hardware has {counted(hardware.gpus, 'GPU')}, which a stack without CUDA leaves idle"
@@ -164,9 +236,15 @@ def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
         yield Problem("cuda-without-gpus", reason, _THEMSELVES, other_stack=True)
 
 
-def _gpu_and_cuda(row: GpuRow, stack: Stack) -> Iterator[Problem]:
-    cuda = str(stack.cuda)
-    if version_key(cuda) < version_key(row.min_cuda):
+def _gpu_and_cuda(row: GpuRow, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
+    cuda, older = str(stack.cuda), row.runs and matrix.gpu(row.runs.code_of)
+    if version_key(cuda) < version_key(row.min_cuda) and row.runs and older and _has_code(older, cuda):
+        own = (
+            f"{row.name}, compute capability {row.compute_capability}, has code of its own from CUDA {row.min_cuda} on"
+        )
+        reason = f"{own}; with {cuda} it runs that of {row.runs.code_of}: {row.runs.lost}"
+        yield Problem("gpu-by-older-code", reason, row.runs.source, f"CUDA {row.min_cuda} or later", mild=True)
+    elif version_key(cuda) < version_key(row.min_cuda):
         reason = f"{row.name}, compute capability {row.compute_capability}, needs CUDA {row.min_cuda}"
         yield Problem("gpu-newer-than-cuda", f"{reason}, and the stack brings {cuda}", row.source, other_stack=True)
     if row.dropped_by and version_key(cuda) >= version_key(row.dropped_by):
@@ -174,6 +252,10 @@ def _gpu_and_cuda(row: GpuRow, stack: Stack) -> Iterator[Problem]:
         yield Problem(
             "gpu-dropped-by-cuda", f"{reason}, and the stack brings {cuda}", row.dropped_source, other_stack=True
         )
+
+
+def _has_code(row: GpuRow, cuda: str) -> bool:
+    return version_key(row.min_cuda) <= version_key(cuda)
 
 
 def _gpu_and_driver(row: GpuRow, stack: Stack) -> Iterator[Problem]:
@@ -229,6 +311,7 @@ def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
     if nccl is None:
         return
     env = tuning.nccl_env(nccl)
+    yield from _not_read(env, nccl)
     yield from _algorithm(env.get("NCCL_ALGO", ""), nccl)
     yield from _sockets(env)
     if "NCCL_IB_GID_INDEX" in env and finds_gid_index(nccl):
@@ -248,6 +331,21 @@ def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
             "no NCCL_PROTO",
             mild=True,
         )
+
+
+def _not_read(env: Mapping[str, str], nccl: str) -> Iterator[Problem]:
+    """Variables that this NCCL passes over without a word: nothing is as it was meant, and nothing fails."""
+    for name in env:
+        row = variable(name)
+        if row is None:
+            reason = f"{name} is set, and no NCCL that nodectl knows reads it"
+        elif row.since and version_key(nccl) < version_key(row.since):
+            reason = f"{name} is set, and NCCL {nccl} does not read it: {row.since} is the first that does"
+        elif row.until and version_key(nccl) > version_key(row.until):
+            reason = f"{name} is set, and NCCL {nccl} does not read it: {row.until} was the last that did"
+        else:
+            continue
+        yield Problem("nccl-not-read", reason, "NCCL's sources of each version", f"no {name}", mild=True)
 
 
 def _algorithm(value: str, nccl: str) -> Iterator[Problem]:

@@ -114,7 +114,7 @@ def _can(hardware: Hardware, stack: Stack, look: HostLook) -> bool:
         return False
     problems = (
         *profile_problems(hardware, stack, base_tuning(), matrix()),
-        *host_problems(hardware, stack, look, matrix()),
+        *host_problems(hardware, stack, base_tuning(), look, matrix()),
     )
     return not any(problem.refuses for problem in problems if problem.other_stack or not problem.misfit)
 

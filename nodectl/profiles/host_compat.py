@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nodectl.common.counting import counted
 from nodectl.errors import ProfileError
-from nodectl.profiles.compat import Problem, glibc_problems, gpu_problems
+from nodectl.profiles.compat import Problem, asks_for_ib, glibc_problems, gpu_problems
 from nodectl.profiles.driver_policy import OWNED, DriverPolicy, driver_policy
 from nodectl.profiles.families import family_of
 from nodectl.profiles.matrix import Matrix
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.schema import Hardware, Stack
+from nodectl.profiles.schema import Hardware, Stack, Tuning
 
 # from Blackwell on the NVSwitches are not on the node's own bus
 SWITCH_OFF_BUS = version_key("10.0")
@@ -47,6 +47,8 @@ class Node(_Look):
     gpus: tuple[Mapping[str, Any], ...] = ()
     nvswitch: bool = False
     driver: LiveDriver = LiveDriver()
+    # names of RDMA devices; None where the look does not tell
+    rdma: tuple[str, ...] | None = None
     recorded: tuple[str, ...] = ()
 
 
@@ -73,7 +75,9 @@ class HostLook:
         return driver_policy(self.node.driver.model_dump(), wanted, self.driver)
 
 
-def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matrix) -> Iterator[Problem]:
+def host_problems(
+    hardware: Hardware, stack: Stack, tuning: Tuning, look: HostLook, matrix: Matrix
+) -> Iterator[Problem]:
     """Reasons why this host cannot be what its profiles say, or may not."""
     recorded = f" (recorded: {', '.join(look.node.recorded)})" if look.node.recorded else ""
     for problems in (
@@ -81,6 +85,7 @@ def host_problems(hardware: Hardware, stack: Stack, look: HostLook, matrix: Matr
         _gpus(hardware, stack, look.node, matrix),
         _driver(stack, look, matrix),
         _ignored(look, stack, matrix),
+        _network(hardware, tuning.nccl_env(stack.nccl), look.node),
     ):
         for problem in problems:
             yield replace(problem, reason=problem.reason + recorded)
@@ -97,6 +102,14 @@ def _system(stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
     if stack.architectures and node.architecture not in stack.architectures:
         reason = f"the stack exists for {', '.join(stack.architectures)}, and this host is {node.architecture}"
         yield Problem("architecture", reason, stack.sources.get("architectures", claimed), other_stack=True)
+
+
+def _network(hardware: Hardware, env: Mapping[str, str], node: Node) -> Iterator[Problem]:
+    if node.rdma == () and asks_for_ib(env):
+        # what the profile promises a driver may bring that this run installs
+        promised = any(nic.kind in ("infiniband", "roce") for nic in hardware.nics)
+        reason = "NCCL_NET=IB is set, and this host has no RDMA device: NCCL ends with 'network IB not found'"
+        yield Problem("nccl-net-ib-here", reason, "/sys/class/infiniband of the host", "no NCCL_NET", mild=promised)
 
 
 def _gpus(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:

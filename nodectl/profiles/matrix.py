@@ -14,6 +14,14 @@ from nodectl.profiles.nccl import version_key
 from nodectl.profiles.schema import Architecture, Flavour, Os, PythonRange, Stack, Strict, Version
 
 
+class OlderCode(Strict):
+    """Code of an earlier capability that a GPU runs where a CUDA has none of its own, and what is lost by it."""
+
+    code_of: Version
+    lost: str
+    source: str
+
+
 class GpuRow(Strict):
     """A generation of GPUs: the first CUDA with code for it, the one that dropped it, its drivers' branches."""
 
@@ -21,6 +29,7 @@ class GpuRow(Strict):
     name: str
     min_cuda: Version
     source: str = ""
+    runs: OlderCode | None = None
     dropped_by: Version | None = None
     dropped_source: str = ""
     first_driver: Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")] | None = None

@@ -1,22 +1,15 @@
-"""What may stand in /etc/nccl.conf: how NCCL reads a line, and which variables NVIDIA calls debugging ones."""
+"""What may stand in /etc/nccl.conf: how NCCL reads a line."""
 
 from __future__ import annotations
 
 import re
 
+from nodectl.profiles.nccl_variables import why_no_name
+
 # from this version on NCCL finds the GID index of RoCE v2 by itself, and NVIDIA asks not to set it
 FINDS_GID_INDEX = "2.21"
 # NCCL cuts names and values at 1023 characters, trims nothing, and knows no quotes
 MAX_CHARS = 1023
-_NAME = re.compile(r"NCCL_[A-Z0-9_]+\Z")
-
-# NCCL user guide, "Environment variables": the debugging category, "should not be used in production nor retained"
-_DEBUG_NAME = re.compile(
-    r"(P2P_DISABLE|P2P_LEVEL|P2P_DIRECT_DISABLE|SHM_DISABLE|BUFFSIZE|NTHREADS|(MIN|MAX)_(NCHANNELS|CTAS)"
-    r"|IB_(DISABLE|AR_THRESHOLD|QPS_PER_CONNECTION|SPLIT_DATA_ON_QPS|PCI_RELAXED_ORDERING|ADAPTIVE_ROUTING|ECE_ENABLE)"
-    r"|NET_GDR_(LEVEL|READ|C2C)|ALGO|PROTO|NVB_DISABLE|PXN_DISABLE|NVLS_ENABLE|DMABUF_ENABLE"
-    r"|(CUMEM|MNNVL|RAS|LAUNCH)_.*)\Z"
-)
 
 # names and numbers of one node's interfaces; the GID index also depends on the addresses that the node holds
 _HOST_NAME = re.compile(r"(IB_HCA|IB_GID_INDEX|IB_ADDR_RANGE|SOCKET_IFNAME|OOB_NET_IFNAME|OOB_NET_HCA|TOPO_FILE)\Z")
@@ -27,15 +20,11 @@ def is_host_variable(name: str) -> bool:
     return _HOST_NAME.match(name.removeprefix("NCCL_")) is not None
 
 
-def is_debug_variable(name: str) -> bool:
-    """`name` is of NCCL's debugging category."""
-    return _DEBUG_NAME.match(name.removeprefix("NCCL_")) is not None
-
-
 def check_name(name: str) -> str:
-    """`name`, if NCCL could mean anything by it; ValueError if not."""
-    if not _NAME.match(name) or len(name) > MAX_CHARS:
-        raise ValueError(f"{name!r} is no NCCL variable: NCCL_ and capital letters, digits, underscores")
+    """`name`, if NCCL or a plug-in could mean anything by it; ValueError if not."""
+    wrong = f"NCCL cuts names at {MAX_CHARS} characters" if len(name) > MAX_CHARS else why_no_name(name)
+    if wrong:
+        raise ValueError(f"{name!r} is no NCCL variable: {wrong}")
     return name
 
 

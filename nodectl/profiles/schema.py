@@ -7,7 +7,8 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from nodectl.profiles.nccl import check_name, check_value, is_debug_variable, is_host_variable, version_key
+from nodectl.profiles.nccl import check_name, check_value, is_host_variable, version_key
+from nodectl.profiles.nccl_variables import is_debug_variable, why_no_value
 
 T = TypeVar("T")
 
@@ -42,6 +43,8 @@ SysctlKey = Annotated[
 ]
 SysctlValue = Annotated[str, AfterValidator(_sysctl_value)]
 Limit = Annotated[str, _matching(r"unlimited|[1-9][0-9]*", ": a limit is a positive whole number or 'unlimited'")]
+# sshd, systemd and a shell need some of each; below it a login fails, and with it the way back
+_LEAST = {"nofile": 1024, "memlock": 64}
 RequirementName = Annotated[str, _matching(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", " is no package name")]
 # Debian policy 5.6.7 and 5.6.12
 AptName = Annotated[str, _matching(r"[a-z0-9][a-z0-9+.-]+", " is no Debian package name")]
@@ -332,6 +335,14 @@ class Tuning(Strict):
         return {name: setting.render(nccl) for name, setting in sorted(self.nccl.items())}
 
     @model_validator(mode="after")
+    def _a_login_lives_with_the_limits(self) -> Tuning:
+        for name, setting in self.limits.items():
+            least = _LEAST[name]
+            if setting.value.isdecimal() and int(setting.value) < least:
+                raise ValueError(f"limits.{name} is {setting.value}, and with less than {least} logins fail: raise it")
+        return self
+
+    @model_validator(mode="after")
     def _no_names_of_one_host(self) -> Tuning:
         own = [name for name, setting in sorted(self.nccl.items()) if setting.origin.startswith("tuning ")]
         names = [name for name in own if is_host_variable(name)]
@@ -340,6 +351,14 @@ class Tuning(Strict):
                 f"{', '.join(names)}: names and numbers of interfaces differ from node to node, so no "
                 "profile holds them; set them in the host variable nodectl_nccl_env"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _nccl_reads_the_values(self) -> Tuning:
+        for name, setting in sorted(self.nccl.items()):
+            for value in filter(None, (setting.value, *(form.value for form in setting.forms))):
+                if wrong := why_no_value(name, value):
+                    raise ValueError(f"{name}={value}: {wrong}")
         return self
 
     @model_validator(mode="after")

@@ -34,6 +34,7 @@ node:
   returned: always
 """
 
+import glob
 import os
 import platform
 import re
@@ -85,6 +86,17 @@ def pythons(root: str) -> list[dict[str, str]]:
                 if match:
                     interpreters.setdefault(target, {"path": "/%s/%s" % (folder, name), "version": match.group(1)})
     return sorted(interpreters.values(), key=lambda python: [int(part) for part in python["version"].split(".")])
+
+
+def rdma_devices(root: str) -> list[str]:
+    """Names of the RDMA devices, without EFA's, which speak no verbs that NCCL itself could use."""
+    drivers = {
+        os.path.basename(os.path.dirname(os.path.dirname(path))): os.path.basename(os.path.realpath(path))
+        for path in glob.glob(os.path.join(root, "sys/class/infiniband/*/device/driver"))
+    }
+    folder = os.path.join(root, "sys/class/infiniband")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [name for name in names if drivers.get(name) != "efa"]
 
 
 def container(root: str) -> str | None:
@@ -168,6 +180,8 @@ def look(root: str) -> dict[str, Any]:
         "nvswitch": devices["nvswitch"],
         "nvlink5": devices["nvlink5"],
         "driver": driver(root),
+        # a recording of other hardware does not tell
+        "rdma": rdma_devices(root) if not recorded_hardware(root) else None,
         "gpu_users": users(root),
         "nouveau": os.path.isdir(os.path.join(root, "sys/module/nouveau")),
         "systemd": os.path.isdir(os.path.join(root, "run/systemd/system")),

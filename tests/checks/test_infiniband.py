@@ -7,6 +7,7 @@ import pytest
 from nodectl.checks.network import infiniband
 from nodectl.facts.gids import Gid
 from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.nccl_files import NcclFiles
 from nodectl.facts.soft_roce import SoftRoce
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 
@@ -51,6 +52,7 @@ ROCE_AND_IB: dict[str, object] = {
 V2 = tuple(Gid(f"mlx5_{n}", 1, 3, "::ffff:10.0.0.1", "v2", f"ens{n}", "10.0.0.1") for n in range(2))
 NOT_TOLD: dict[str, object] = {"ib_ports": UNREAD}
 DOWN: dict[str, Any] = {"state": "DOWN", "physical_state": "Polling", "rate_gbit_s": 10.0, "width": 1, "lid": 0}
+BY_IB: dict[str, object] = {"nccl_files": NcclFiles(None, "NCCL_NET=IB\n")}
 CASES = [
     Case("ib_count", "ok", ports(), dgx()),
     Case("ib_count", "failed", ports(7), dgx()),
@@ -104,6 +106,13 @@ SETUP = [
     Case("ib_mtu", "ok", ports()),
     Case("ib_mtu", "warning", ports(mtu_active=2048), subject="mlx5_7/1"),
     Case("ib_mtu", "unknown", NOT_TOLD),
+    Case("nccl_network", "ok", {**ports(), **BY_IB}, dgx()),
+    Case("nccl_network", "ok", {**ports(1), **BY_IB}, plain()),
+    Case("nccl_network", "failed", {**ports(1, **DOWN), **BY_IB}, plain()),
+    Case("nccl_network", "failed", {"ib_ports": ABSENT, **BY_IB}, dgx()),
+    Case("nccl_network", "failed", {"ib_ports": ABSENT, **BY_IB}, plain()),
+    Case("nccl_network", "unknown", {**NOT_TOLD, **BY_IB}, dgx()),
+    Case("nccl_network", "nothing", {"ib_ports": ABSENT, "nccl_files": NcclFiles("NCCL_NET=Socket\n", None)}, dgx()),
     Case("gid_v2", "ok", roce(*V2), ROCE),
     Case("gid_v2", "failed", roce(V2[0]), ROCE, subject="mlx5_1/1"),
     Case("gid_v2", "failed", roce(*V2[:1], Gid("mlx5_1", 1, 0, "fe80::1", "v1")), ROCE, subject="mlx5_1/1"),

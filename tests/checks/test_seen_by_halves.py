@@ -58,8 +58,10 @@ def test_no_case_is_missing() -> None:
         (" # why", "# is a comment in the first column only"),
         ("NCCL_NET", "no `=`"),
         ("export NCCL_NET=IB", "`export` is part of the name"),
-        ("nccl_net=IB", "NCCL reads no variable of that name"),
-        ("CUDA_VISIBLE_DEVICES=0", "NCCL reads no variable of that name"),
+        ("nccl_net=IB", "neither NCCL nor a plug-in reads"),
+        ("CUDA_VISIBLE_DEVICES=0", "neither NCCL nor a plug-in reads"),
+        ("NCCL_ALGO=Foo", "NCCL_ALGO takes a list of Ring, Tree"),
+        ("NCCL_P2P_DISABLE=true", "NCCL_P2P_DISABLE takes a whole number"),
         ("NCCL_SOCKET_IFNAM=eth0", "did you mean NCCL_SOCKET_IFNAME?"),
         ("NCCL_NSOCKS_PERTREAD=4", "did you mean NCCL_NSOCKS_PERTHREAD?"),
     ],
@@ -69,7 +71,17 @@ def test_it_is_said_what_is_wrong(line: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "#x = y", "NCCL_IB_HCA==mlx5_0", "NCCL_OFI_NEW_ONE=1", "NCCL_IB_TIMEOUT=22", "  "]
+    "line",
+    [
+        "",
+        "#x = y",
+        "NCCL_IB_HCA==mlx5_0",
+        "NCCL_OFI_NEW_ONE=1",
+        "FI_PROVIDER=efa",
+        "NCCL_GIN_ENABLE=1",
+        "NCCL_IB_TIMEOUT=22",
+        "  ",
+    ],
 )
 def test_what_nccl_reads_as_it_stands_is_right(line: str) -> None:
     assert why_misread(line) == ""

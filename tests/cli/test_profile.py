@@ -88,10 +88,10 @@ def test_validate_ends_with_0_where_the_profiles_work_together(nodectl: Cli) -> 
 
 
 def test_validate_ends_with_1_the_reason_and_the_nearest_choice(nodectl: Cli) -> None:
-    done = nodectl("profile", "validate", "--hardware", "rtx4090-3", "--stack", "cu116", check=False)
+    done = nodectl("profile", "validate", "--hardware", "h100-pcie-8", "--stack", "cu116", check=False)
     assert done.returncode == 1 and not done.stdout
     assert "needs CUDA 11.8, and the stack brings 11.6; nearest working choice: stack cu118 (source: " in done.stderr
-    again = nodectl("profile", "validate", "--hardware", "rtx4090-3", "--stack", "cu118")
+    again = nodectl("profile", "validate", "--hardware", "h100-pcie-8", "--stack", "cu118")
     assert "can work together" in again.stdout
 
 
@@ -106,7 +106,7 @@ def test_validate_refuses_in_json_as_well(nodectl: Cli) -> None:
 
 
 def test_what_only_warns_is_told_beside_a_refusal(nodectl: Cli) -> None:
-    document = answer(nodectl, "validate", "--hardware", "rtx4090-3", "--stack", "cu116", check=False)
+    document = answer(nodectl, "validate", "--hardware", "h100-pcie-8", "--stack", "cu116", check=False)
     assert [row["code"] for row in document["refusals"]] == ["gpu-newer-than-cuda"]
     assert any("nccl is not confirmed" in text for text in document["warnings"])
 
@@ -115,14 +115,14 @@ def test_validate_goes_on_with_a_warning_where_a_reason_is_given(nodectl: Cli) -
     words = (
         "validate",
         "--hardware",
-        "rtx4090-3",
+        "h100-pcie-8",
         "--stack",
         "cu116",
         "--allow-unsupported",
-        "article 003 is measured",
+        "an old build is measured",
     )
     document = answer(nodectl, *words)
-    assert document["valid"] and document["unsupported"] == ["article 003 is measured"]
+    assert document["valid"] and document["unsupported"] == ["an old build is measured"]
     assert any("needs CUDA 11.8" in text for text in document["warnings"])
 
 

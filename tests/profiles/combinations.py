@@ -61,7 +61,7 @@ REFUSED = (
         look={"gpus": [], "nvswitch": False},
     ),
     Combination(
-        "gpu-newer-than-cuda", "rtx4090-3", "cu116", "8.9, needs CUDA 11.8, and the stack brings 11.6", "cu118"
+        "gpu-newer-than-cuda", "h100-pcie-8", "cu116", "9.0, needs CUDA 11.8, and the stack brings 11.6", "cu118"
     ),
     Combination(
         "b200-below-12.8",

@@ -187,10 +187,44 @@ def test_a_wrong_nodectl_driver_is_refused(wrong: object) -> None:
 
 
 def test_reasons_turn_refusals_into_warnings_that_carry_them() -> None:
-    found = resolve("rtx4090-3", "cu116", "stock", allow_unsupported=["article 003 is measured"])
-    assert found.unsupported == ("article 003 is measured",)
-    assert any("allowed because: article 003 is measured. " in text and "8.9" in text for text in found.warnings)
-    assert found.as_variables()["unsupported"] == ["article 003 is measured"]
+    found = resolve("h100-pcie-8", "cu116", "stock", allow_unsupported=["our own build"])
+    assert found.unsupported == ("our own build",)
+    assert any("allowed because: our own build. " in text and "9.0" in text for text in found.warnings)
+    assert found.as_variables()["unsupported"] == ["our own build"]
+
+
+@pytest.mark.parametrize(("hardware", "of"), [("rtx4090-3", "8.6"), ("l40s-8", "8.6")])
+def test_a_gpu_that_runs_older_code_is_told_what_it_loses(hardware: str, of: str) -> None:
+    found = resolve(hardware, "cu116", "stock", look=None)
+    assert found.refusals == () and "gpu-by-older-code" in codes(found)
+    assert any(f"it runs that of {of}: FP8 is out of reach, nvcc builds nothing" in text for text in found.warnings)
+
+
+def test_a_gpu_whose_older_code_the_cuda_has_not_either_is_refused() -> None:
+    with pytest.raises(IncompatibleError, match=r"8\.9, needs CUDA 11\.8, and the stack brings 11\.0"):
+        resolve("rtx4090-3", "cu116", "stock", overrides={"stack": {"cuda": "11.0"}})
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        (
+            {"NCCL_P2P_DISABLE": 1},
+            "takes the NVSwitches away: GPUs of one host meet in its memory, and all_reduce falls",
+        ),
+        ({"NCCL_P2P_LEVEL": "LOC"}, "NCCL_P2P_LEVEL=LOC takes the NVSwitches away"),
+        ({"NCCL_IB_DISABLE": 1}, "leaves the RDMA ports (8 x 400 Gbit/s) unused"),
+        ({"NCCL_NET": "Socket"}, "NCCL_NET=Socket leaves the RDMA ports"),
+        ({"NCCL_NET_GDR_LEVEL": "LOC"}, "through the hosts' memory"),
+        ({"NCCL_NVLS_ENABLE": 0}, "takes the reduction in the NVSwitches away"),
+    ],
+)
+def test_what_takes_the_hardware_away_says_what_it_costs(env: dict[str, object], told: str) -> None:
+    found = resolve("h100-8", "cu128", "stock", nccl_env=env, overrides={"allow_debug_variables": True})
+    assert any(told in text for text in found.warnings), found.warnings
+    for hardware in ("a100-pcie-8", "rtx4090-3"):
+        plain = resolve(hardware, "cu128", "stock", nccl_env=env, overrides={"allow_debug_variables": True})
+        assert not any(told in text for text in plain.warnings)
 
 
 def test_reasons_for_a_host_let_it_pass_with_a_warning() -> None:
@@ -208,7 +242,7 @@ def test_reasons_that_nothing_needs_say_nothing() -> None:
 @pytest.mark.parametrize("wrong", ["yes", True, [""], [1], {"a": 1}])
 def test_reasons_are_a_list_of_sentences(wrong: object) -> None:
     with pytest.raises(ProfileError) as caught:
-        resolve("rtx4090-3", "cu116", "stock", allow_unsupported=wrong)
+        resolve("h100-pcie-8", "cu116", "stock", allow_unsupported=wrong)
     assert "nodectl_allow_unsupported" in caught.value.message and caught.value.exit_status == 2
 
 
@@ -237,10 +271,12 @@ def test_a_recorded_look_is_told_of_each_time() -> None:
 
 
 def test_gpus_that_are_seen_are_judged_as_what_they_are() -> None:
-    cards = [{"address": "0000:01:00.0", "device": "0x2684"}] * 8
-    found = resolve("unknown", "cu116", "stock", look=look(gpus=cards)).refusals
+    hoppers = [{"address": "0000:01:00.0", "device": "0x2330"}] * 8
+    found = resolve("unknown", "cu116", "stock", look=look(gpus=hoppers)).refusals
     (problem,) = (each for each in found if each.code == "gpu-newer-than-cuda")
-    assert problem.reason.startswith("seen here: Ada") and problem.nearest == "stack cu118"
+    assert problem.reason.startswith("seen here: Hopper") and problem.nearest == "stack cu118"
+    cards = [{"address": "0000:01:00.0", "device": "0x2684"}] * 8
+    assert "gpu-by-older-code" in codes(resolve("unknown", "cu116", "stock", look=look(gpus=cards)))
     assert "pci.ids" in problem.source
     (other,) = resolve("a100-pcie-8", "cu121", "stock", look=look(gpus=cards)).refusals
     assert other.code == "gpu-model" and "RTX 4090" in other.reason and "seen here" in other.reason
@@ -330,7 +366,7 @@ def test_a_nearest_choice_never_names_a_build_that_is_refused_too(case: Combinat
             problem.code
             for problem in (
                 *profile_problems(base.hardware, choice.stack, base.tuning, matrix()),
-                *host_problems(base.hardware, choice.stack, host, matrix()),
+                *host_problems(base.hardware, choice.stack, base.tuning, host, matrix()),
             )
             if problem.refuses
         }

@@ -69,7 +69,7 @@ def test_a_lost_gpu_and_a_card_for_the_screen_are_no_other_machine(
 
 def test_what_is_meant_stays_refused_where_it_cannot_work() -> None:
     with pytest.raises(IncompatibleError, match=r"needs CUDA 11\.8"):
-        judged("rtx4090-3", "cu116", [RTX4090] * 3, nodectl_misfit="allow")
+        judged("h100-pcie-8", "cu116", [RTX4090] * 3, nodectl_misfit="allow")
 
 
 def test_another_word_is_refused() -> None:

@@ -25,9 +25,9 @@ SNAPSHOT = (
     "| sha256sum; dpkg -l | sha256sum; apt-mark showhold"
 )
 ALLOWED = {
-    "nodectl_hardware": "rtx4090-3",
+    "nodectl_hardware": "h100-pcie-8",
     "nodectl_stack": "cu116",
-    "nodectl_allow_unsupported": ["article 003 is measured as it stands"],
+    "nodectl_allow_unsupported": ["an old build is measured as it stands"],
     "nodectl_recorded_look": {
         **LOOK,
         "os": {"id": "ubuntu", "version": "20.04", "key": "ubuntu-20.04"},
@@ -127,9 +127,9 @@ def test_a_reason_lets_the_article_be_measured_with_a_warning(run: Run) -> None:
     task = run.output.partition("TASK [What this host cannot be is refused]")[2].partition("TASK [")[0]
     assert "skipping: [allowed]" in task and "fatal: [allowed]" not in task
     assert re.search(
-        r"unsupported, and allowed because: article 003 is measured as it stands\. .*needs CUDA 11\.8", run.output
+        r"unsupported, and allowed because: an old build is measured as it stands\. .*needs CUDA 11\.8", run.output
     )
 
 
 def test_gpus_that_are_not_seen_are_a_warning(run: Run) -> None:
-    assert "the profile says 3 GPUs, none seen here: nothing of the driver can be verified (recorded: " in run.output
+    assert "the profile says 8 GPUs, none seen here: nothing of the driver can be verified (recorded: " in run.output

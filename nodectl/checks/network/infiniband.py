@@ -14,14 +14,17 @@ from nodectl.checks.check import (
     judges,
     judges_fact,
 )
+from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.network.nics import training_names
 from nodectl.common.counting import counted
 from nodectl.facts.gids import Gid
 from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.nccl_files import NcclFiles
 from nodectl.facts.soft_roce import SoftRoce
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.profiles.compat import asks_for_ib
 from nodectl.profiles.schema import Nic as WantedNic
 
 ORDER = 200
@@ -414,6 +417,33 @@ def roce(host: Subject) -> Iterator[Finding]:
 def _without_gid(host: Subject, port: IbPort) -> Finding:
     remedy = f"give {port.netdev or 'its interface'} an IPv4 address; `show_gids` there lists what it has"
     return host.finding(GID_V2, Status.FAILED, port.label, actual="none", remedy=remedy)
+
+
+NCCL_NETWORK = Check(
+    "nccl_network",
+    looks_at="NCCL_NET in `/etc/nccl.conf`, `~/.nccl.conf` and the profile, and the RDMA ports",
+    fires="NCCL_NET=IB without an active port that NCCL could use",
+    expected="an active InfiniBand or RoCE port, for NCCL_NET=IB",
+    remedy="take NCCL_NET away: NCCL takes InfiniBand by itself where there is any",
+    roles=("nccl_env",),
+)
+
+
+@judges(NCCL_NETWORK, reads=("nccl_files", "ib_ports"))
+def nccl_network(host: Subject) -> Iterator[Finding]:
+    """NCCL ends with 'network IB not found' where it may use nothing else and finds none."""
+    files = host.fact("nccl_files", NcclFiles)
+    texts = (files.user or "", files.system or "") if files else ()
+    env = {**(host.wanted.nccl_env if host.wanted else {}), **parse_nccl("\n".join(texts))}
+    if not asks_for_ib(env):
+        return
+    ports, unread = host.facts.get("ib_ports"), host.fact("ib_ports", Unread)
+    if unread and unread.kind == "unknown":
+        yield from host.unread(NCCL_NETWORK, ports)
+        return
+    active = [port.label for port in ports_of(host) if is_active(port) and not port.is_efa]
+    actual = f"{counted(len(active), 'port is', 'ports are')} active" if active else "no port of either kind is active"
+    yield host.finding(NCCL_NETWORK, failed_unless(bool(active)), actual=actual)
 
 
 SOFT_ROCE = Check(
