@@ -18,12 +18,13 @@ from nodectl.cli.terminal import note, writing
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
-from nodectl.errors import ProfileError, UnreachableError
+from nodectl.errors import InventoryError, ProfileError, UnreachableError
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
 
 if TYPE_CHECKING:
+    from nodectl.profiles.resolve import Resolved
     from nodectl.profiles.schema import Hardware, Stack, Tuning
 
 
@@ -61,12 +62,22 @@ def list_(app: App) -> None:
 @click.argument("name", shell_complete=completing.one_of(completing.profiles()))
 @click.pass_obj
 def show(app: App, name: str) -> None:
-    """Each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from."""
+    """Each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from.
+
+    NAME may be a host of the inventory: all that it should be, its own values over those of its profiles.
+    """
     from nodectl.profiles.describe import own_warnings, values
 
-    kind, loaded = _named(app, name)
-    rows, warnings, bare = dict(values(loaded)), own_warnings(loaded), name.rpartition("/")[2]
-    lines = [f"{kind} {bare}: {loaded.description}"]
+    bare = name.rpartition("/")[2]
+    resolved = _resolved_host(app, name)
+    if resolved is None:
+        kind, loaded = _named(app, name)
+        rows, warnings, about = dict(values(loaded)), own_warnings(loaded), loaded.description
+    else:
+        parts = {kind: dict(values(getattr(resolved, kind))) for kind in resolved.names}
+        rows = {f"{part}.{path}": row for part, found in parts.items() for path, row in found.items()}
+        kind, warnings, about = "host", resolved.warnings, ", ".join(resolved.names.values())
+    lines = [f"{kind} {bare}: {about}"]
     for path, row in rows.items():
         if not _is_empty(row):
             lines += [f"  {path} = {_text(row)}", *(f"      {reason}" for reason in _reasons(row))]
@@ -316,6 +327,21 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
     if len(kinds) > 1:
         raise ProfileError(f"{name!r} names several profiles", f"say {' or '.join(f'{kind}/{bare}' for kind in kinds)}")
     return kinds[0], load_profile(kinds[0], bare, folders)
+
+
+def _resolved_host(app: App, name: str) -> Resolved | None:
+    """What the host of this name should be; None where a profile has the name, or no host."""
+    from nodectl.profiles import KINDS
+    from nodectl.profiles.host import of_host
+    from nodectl.profiles.load import find_profiles
+
+    if "/" in name or any(name in find_profiles(kind, _own_dirs(app)) for kind in KINDS):
+        return None
+    try:
+        hosts = {host.name: host for host in app.inventory.hosts(name)}
+    except InventoryError:
+        return None
+    return of_host(hosts[name], extra_dirs=app.profile_dirs) if name in hosts else None
 
 
 def _reasons(row: dict[str, Any]) -> list[str]:

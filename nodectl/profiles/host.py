@@ -13,6 +13,7 @@ from nodectl.common.plain_values import plain_value
 from nodectl.profiles import KINDS
 from nodectl.profiles.overrides import ALLOW, MISFIT, NCCL_ENV, OVERRIDES, checked_nccl_env, checked_overrides
 from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack
+from nodectl.profiles.role_values import role_values
 
 if TYPE_CHECKING:
     from nodectl.model.host import Host
@@ -36,8 +37,7 @@ def of_host(host: Host, *, names: Mapping[str, str] | None = None, extra_dirs: S
     if not any(chosen.values()):
         return None
     hardware, tuning = (chosen[kind] or DEFAULTS[kind] for kind in ("hardware", "tuning"))
-    overrides, nccl_env = own_values(host.variables)
-    return without_stack(hardware, tuning, overrides=overrides, nccl_env=nccl_env, extra_dirs=tuple(extra_dirs))
+    return without_stack(hardware, tuning, **own_values(host.variables), extra_dirs=tuple(extra_dirs))
 
 
 def of_variables(
@@ -50,23 +50,22 @@ def of_variables(
     """As `of_host`, where a stack is needed: to be installed, or tried. `look` is what was found on the host."""
     chosen = _names(variables, names)
     hardware, stack, tuning = (chosen[kind] or DEFAULTS[kind] for kind in KINDS)
-    overrides, nccl_env = own_values(variables)
+    own = own_values(variables)
     allowed, misfit = plain_value(variables.get(ALLOW) or []), plain_value(variables.get(MISFIT))
     if look is not None:
         resolved = resolve(
             hardware,
             stack,
             tuning,
-            overrides=overrides,
-            nccl_env=nccl_env,
+            **own,
             extra_dirs=extra_dirs,
             allow_unsupported=allowed,
             misfit=misfit,
             look=look,
         )
         return replace(resolved, refusals=tuple(_with_fit(each, look, extra_dirs) for each in resolved.refusals))
-    own = json.dumps({"overrides": overrides, "nccl_env": nccl_env, "allow_unsupported": allowed, "misfit": misfit})
-    return _resolved((hardware, stack, tuning), own, tuple(extra_dirs))
+    given = json.dumps({**own, "allow_unsupported": allowed, "misfit": misfit})
+    return _resolved((hardware, stack, tuning), given, tuple(extra_dirs))
 
 
 def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> Problem:
@@ -111,16 +110,20 @@ def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
         load_profile(kind, name, extra_dirs)
 
 
-def own_values(variables: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The host's `nodectl_overrides` and `nodectl_nccl_env` (which wins); ProfileError where one is malformed."""
+def own_values(variables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a host's variables say over its profiles, as `resolve` takes it; ProfileError where one is malformed."""
     overrides, nccl_env = (plain_value(variables.get(name) or {}) for name in (OVERRIDES, NCCL_ENV))
-    return checked_overrides(overrides), checked_nccl_env(nccl_env)
+    return {
+        "overrides": checked_overrides(overrides),
+        "nccl_env": checked_nccl_env(nccl_env),
+        "roles": role_values(variables),
+    }
 
 
 @lru_cache(maxsize=256)
-def _resolved(names: tuple[str, str, str], own: str, extra_dirs: tuple[Path, ...]) -> Resolved:
+def _resolved(names: tuple[str, str, str], given: str, extra_dirs: tuple[Path, ...]) -> Resolved:
     # most hosts of a fleet want the same; the text makes what their variables hold comparable
-    return resolve(*names, extra_dirs=extra_dirs, **json.loads(own))
+    return resolve(*names, extra_dirs=extra_dirs, **json.loads(given))
 
 
 @lru_cache(maxsize=256)

@@ -27,6 +27,7 @@ from nodectl.profiles.overrides import (
     merge_settings,
     misfit_allowed,
 )
+from nodectl.profiles.role_values import merge_role_value
 from nodectl.profiles.schema import Hardware, Stack, Tuning
 from nodectl.profiles.variables import family_variables, hardware_variables, stack_variables, tuning_variables
 
@@ -103,6 +104,7 @@ def resolve(
     *,
     overrides: Mapping[str, Any] | None = None,
     nccl_env: Mapping[str, Any] | None = None,
+    roles: Mapping[str, Any] | None = None,
     extra_dirs: Sequence[Path] = (),
     allow_unsupported: Any = (),
     misfit: Any = None,
@@ -110,10 +112,12 @@ def resolve(
 ) -> Resolved:
     """Merge and validate; ProfileError for an unknown name or a malformed profile, its child for an impossible pair.
 
+    A host's own values go over the profiles' in this order: `overrides`, `nccl_env`, `roles` (its variables of roles).
+
     What a host itself stands against is not raised but returned, so that it is refused before anything changes.
     """
     allowed, meant = checked_reasons(allow_unsupported), misfit_allowed(misfit)
-    merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, nccl_env, extra_dirs)
+    merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, nccl_env, roles, extra_dirs)
     of_profiles, of_host = _judge(merged, look, checked_overrides(overrides).get("stack", {}), extra_dirs)
 
     def stands(problem: Problem) -> bool:
@@ -142,16 +146,18 @@ def without_stack(
     *,
     overrides: Mapping[str, Any] | None = None,
     nccl_env: Mapping[str, Any] | None = None,
+    roles: Mapping[str, Any] | None = None,
     extra_dirs: Sequence[Path] = (),
 ) -> Resolved:
     """What a host should be whose stack nobody named: no version is expected of it."""
-    return _merged({"hardware": hardware, "tuning": tuning}, overrides, nccl_env, extra_dirs)
+    return _merged({"hardware": hardware, "tuning": tuning}, overrides, nccl_env, roles, extra_dirs)
 
 
 def _merged(
     names: Mapping[str, str],
     overrides: Mapping[str, Any] | None,
     nccl_env: Mapping[str, Any] | None,
+    roles: Mapping[str, Any] | None,
     extra_dirs: Sequence[Path],
 ) -> Resolved:
     """The profiles of these names with the host's own values on top, each held against its schema; not yet judged."""
@@ -160,7 +166,7 @@ def _merged(
     for kind, name in names.items():
         document = _load(kind, name, extra_dirs)
         if kind == "tuning":
-            checked[kind] = _own_tuning(name, document, changes, own)
+            checked[kind] = _own_tuning(name, document, changes, own, roles or {})
         else:
             _change(document, changes.get(kind, {}))
             checked[kind] = check_document(_MODELS[kind], document, f"{kind} {name} with {OVERRIDES}")
@@ -177,17 +183,27 @@ def _change(document: Document, changes: Mapping[str, Any]) -> None:
             document["packages"] = matrix().torchvision.along(packages, torch)
 
 
-def _own_tuning(name: str, document: Document, changes: Document, nccl_env: Document) -> Tuning:
+def _own_tuning(
+    name: str, document: Document, changes: Document, nccl_env: Document, roles: Mapping[str, Any]
+) -> Tuning:
     """The tuning with the host's own values; ProfileError naming the variable of the host that holds the wrong one."""
+
+    def checked(variable: str) -> Tuning:
+        return check_document(Tuning, document, f"tuning {name} with {variable}")
+
     merge_settings(document, changes)
     before = deepcopy(document)
     merge_settings(document, {"nccl": nccl_env}, NCCL_ENV)
     try:
-        return check_document(Tuning, document, f"tuning {name} with {NCCL_ENV}")
+        tuning = checked(NCCL_ENV)
     except ProfileError:
         # what is wrong without it too is not its fault
         check_document(Tuning, before, f"tuning {name} with {OVERRIDES}")
         raise
+    for variable, value in roles.items():
+        merge_role_value(document, variable, value)
+        tuning = checked(variable)
+    return tuning
 
 
 def _judge(
@@ -200,7 +216,7 @@ def _judge(
 
     def of_host(stack: Stack) -> Iterator[Problem]:
         if look is not None:
-            yield from host_problems(merged.hardware, stack, look, matrix())
+            yield from host_problems(merged.hardware, stack, merged.tuning, look, matrix())
 
     gpus = merged.hardware.gpus
     cuda_wanted = bool(merged.stack.cuda) if gpus is None else gpus > 0

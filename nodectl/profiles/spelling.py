@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -42,27 +41,24 @@ INVENTORY_VARIABLES = frozenset(
 )
 # a name this near to one of ours is a slip; what is further away is somebody's own variable
 _NEAR = 0.88
-_KEY = re.compile(r"^([a-z]\w*):", re.MULTILINE)
 
 
 def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:
     """(name, the one that was meant) for each slip; `share` is the folder that holds roles and playbooks."""
     roles = sorted(folder.name for folder in (share / "roles").iterdir() if folder.is_dir())
     prefixes = ("nodectl_", "nvidia_repo_", *(f"{role}_" for role in roles))
-    ours = INVENTORY_VARIABLES | set(_KEY.findall((share / "playbooks/group_vars/all.yml").read_text(encoding="utf-8")))
-    unsure = sorted({name for name in names if name.startswith(prefixes)} - ours)
+    unsure = sorted({name for name in names if name.startswith(prefixes)} - INVENTORY_VARIABLES)
     if not unsure:
         return []
-    known = ours.union(*(role_variables(share / "roles" / role) for role in roles))
+    known = INVENTORY_VARIABLES.union(*(role_variables(share / "roles" / role) for role in roles))
     return [(name, near) for name in unsure if name not in known and (near := nearest(name, known, _NEAR))]
 
 
 def role_variables(role: Path) -> frozenset[str]:
     """The names that a role takes: its arguments, defaults and variables."""
     names: set[str] = set()
-    for part in ("defaults", "vars"):
-        path = role / part / "main.yml"
-        names |= set(_read(path)) if path.exists() else set()
+    for path in (*role.glob("defaults/*.yml"), *role.glob("vars/*.yml")):
+        names |= set(_read(path))
     for entry in _read(role / "meta" / "argument_specs.yml").get("argument_specs", {}).values():
         names |= set(entry.get("options", {}))
     return frozenset(names)

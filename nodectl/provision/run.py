@@ -27,8 +27,6 @@ from nodectl.provision import jump
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
 
 KEPT_RUNS = 20
-# what comes first in Ansible's order of variables, all else goes over: the group_vars/all beside the playbooks
-_OURS_FIRST = ["all_plugins_play"]
 # as module_utils/undo/store.py has it on the nodes
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -74,10 +72,6 @@ def environment(run: str, sockets: Path) -> dict[str, str]:
         "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_dir()), *constants.COLLECTIONS_PATHS]),
         "ANSIBLE_LOCAL_TEMP": str(state_dir() / "ansible" / "tmp"),
         "ANSIBLE_STRATEGY": "nodectl.fleet.fleet",
-        # a fleet's group_vars/all, and what its inventory says inline, over that of our playbooks
-        "ANSIBLE_PRECEDENCE": ",".join(
-            _OURS_FIRST + [name for name in constants.VARIABLE_PRECEDENCE if name not in _OURS_FIRST]
-        ),
         # groups that the play makes, such as nodectl_cuda, are not there on a fleet that needs none
         "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
         # Ansible starts in no other

@@ -16,6 +16,12 @@ options:
   misfit: {description: The host's nodectl_misfit (allow or refuse)., type: raw, default: ""}
   node: {description: What node_look found on the host; without it the profiles alone are judged., type: dict}
   driver: {description: The host's nodectl_driver (keep or manage)., type: raw}
+  role_variables:
+    description: >-
+      What inventory and command line say in variables of roles is taken too, where a tuning says it (C(nic_mtu)),
+      and refused where hardware and stack say it (C(cuda_version)).
+    type: bool
+    default: false
 """
 EXAMPLES = r"""
 fleet: "{{ lookup('nodectl.fleet.fleet_profile', nodectl_hardware, nodectl_stack, nodectl_tuning) }}"
@@ -23,12 +29,14 @@ fleet: "{{ lookup('nodectl.fleet.fleet_profile', nodectl_hardware, nodectl_stack
 RETURN = r"""
 _raw:
   description: >-
-    Names, hardware, stack, sysctl, nccl_env, limits, nic, gpu, warnings, refusals, way_out, unsupported and uv.
+    Names, hardware, stack, sysctl, nccl_env, limits, nic, gpu, warnings, refusals, way_out, unsupported, uv and
+    role_variables (the names of those that were taken).
   type: list
   elements: dict
 """
 
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleError
@@ -50,24 +58,37 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         from nodectl.profiles.host_compat import HostLook
         from nodectl.profiles.load import profile_dirs
         from nodectl.profiles.overrides import ALLOW, MISFIT, NCCL_ENV, OVERRIDES
+        from nodectl.profiles.role_values import refuse_repeated, role_values
 
-        _refuse_slips(variables or {})
+        host = _of_host(variables or {})
+        _refuse_slips(host)
         self.set_options(var_options=variables, direct=options)
         options = {OVERRIDES: "overrides", NCCL_ENV: "nccl", ALLOW: "allow_unsupported", MISFIT: "misfit"}
         host_variables = {name: self.get_option(option) for name, option in options.items()}
         host_variables |= {f"nodectl_{kind}": name for kind, name in zip(KINDS, plain_value(terms), strict=True)}
         folders = profile_dirs((variables or {}).get("ansible_inventory_sources") or ())
         try:
+            if self.get_option("role_variables"):
+                refuse_repeated(host)
+                host_variables |= role_values(host)
             node = plain_value(self.get_option("node"))
             look = HostLook.create(node, plain_value(self.get_option("driver"))) if node else None
             resolved = of_variables(host_variables, extra_dirs=folders, look=look)
         except NodectlError as error:
             # Ansible prints each cause again
             raise AnsibleError(". ".join(part for part in (error.message, error.remedy) if part)) from None
-        return [{**resolved.as_variables(), "uv": {"path": find_uv_bin(), "machine": platform.machine()}}]
+        named = sorted(role_values(host_variables))
+        uv = {"path": find_uv_bin(), "machine": platform.machine()}
+        return [{**resolved.as_variables(), "uv": uv, "role_variables": named}]
 
 
-def _refuse_slips(variables: dict[str, Any]) -> None:
+def _of_host(variables: dict[str, Any]) -> Mapping[str, Any]:
+    """What inventory and command line say of the host, without the defaults of the play's roles."""
+    name = variables.get("inventory_hostname")
+    return variables["hostvars"][name] if name in variables.get("hostvars", ()) else variables
+
+
+def _refuse_slips(variables: Mapping[str, Any]) -> None:
     """AnsibleError for a variable whose name is nearly one of ours: Ansible would ignore it.
 
     Here, before any role has run: what roles register later is named like their variables.

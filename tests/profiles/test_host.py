@@ -1,15 +1,19 @@
 """What a host should be, from its variables: one answer for health, tune, probes and Ansible."""
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
+from nodectl.common.resources import share_dir
 from nodectl.errors import ProfileError
 from nodectl.health.host import wanted_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.profiles.host import check_names, hardware_of, of_host, of_variables
+from nodectl.profiles.role_values import PROFILES, TUNING, refuse_repeated
 from nodectl.trials.sides import refuse_impossible
 
 NAMES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "stock"}
@@ -108,3 +112,56 @@ def test_a_fleets_own_profile_is_known(tmp_path: Path) -> None:
 def test_a_name_that_no_profile_has_is_refused(kind: str) -> None:
     with pytest.raises(ProfileError, match=f"no {kind} profile 'nope'"):
         check_names({kind: "nope"}, ())
+
+
+def test_variables_of_roles_are_what_the_host_should_be() -> None:
+    resolved = of_host(
+        host(
+            nodectl_tuning="roce",
+            nodectl_overrides={"limits": {"nofile": 4096}, "nccl": {"NCCL_IB_TC": 1}},
+            limits_nofile=65536,
+            nic_mtu="4200",
+            nic_rings=False,
+            nccl_env_variables={"NCCL_DEBUG": "WARN"},
+            kernel_settings_wanted=[{"key": "net.ipv4.tcp_fin_timeout", "value": 30, "why": "a test"}],
+        )
+    )
+    assert resolved is not None
+    shown = resolved.as_variables()
+    assert shown["limits"] == {"memlock": "unlimited", "nofile": "65536"}
+    assert (shown["nic"]["mtu"], shown["nic"]["rings"]) == (4200, None)
+    assert shown["nccl_env"] == {"NCCL_DEBUG": "WARN"}
+    (only,) = shown["sysctl"]
+    assert only == {"key": "net.ipv4.tcp_fin_timeout", "value": "30", "never_lower": False, "why": "a test"}
+    assert resolved.tuning.limits["nofile"].origin == "limits_nofile"
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"limits_nofile": "many"}, r"limits_nofile: .*a limit is a positive whole number"),
+        ({"nic_mtu": "big"}, "nic_mtu is 'big'"),
+        ({"kernel_settings_wanted": {"vm.swappiness": 1}}, "kernel_settings_wanted is"),
+        ({"nccl_env_variables": "NCCL_DEBUG=WARN"}, "nccl_env_variables is"),
+        ({"gpu_settings_wanted": {"clock": "max"}}, "gpu_settings_wanted: gpu.clock"),
+    ],
+)
+def test_a_variable_of_a_role_that_is_malformed_is_named(variables: dict[str, object], reason: str) -> None:
+    with pytest.raises(ProfileError, match=reason):
+        of_host(host(**variables))
+
+
+def test_what_is_installed_is_changed_in_the_profiles_alone() -> None:
+    with pytest.raises(ProfileError, match="nvidia_driver_branch is set for this host") as refused:
+        refuse_repeated({"nvidia_driver_branch": "535"})
+    assert "nodectl_overrides, {stack: {driver: {branch: …}}}" in refused.value.remedy
+
+
+def test_each_variable_that_repeats_a_profile_is_taken_or_refused() -> None:
+    """Those that a play gives a role straight from a profile, but for addresses, which no check judges."""
+    harmless = {"nccl_tests_url", "nccl_tests_commit", "nvidia_repository_key_fingerprint"}
+    harmless |= {"pytorch_index", "pytorch_index_packages"}
+    straight = r"\{\{ fleet\.(stack|hardware|limits|nic|gpu|sysctl|nccl_env)\b\S* (\}\}|\| (bool|default|dict2items)\b)"
+    files = [yaml.safe_load(path.read_text()) for path in share_dir().glob("roles/*/defaults/profiles.yml")]
+    repeated = {name for variables in files for name, value in variables.items() if re.match(straight, value)}
+    assert repeated - harmless == set(TUNING) | set(PROFILES)

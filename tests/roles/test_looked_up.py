@@ -91,7 +91,7 @@ def asking() -> Iterator[tuple[str, str, dict[str, Any], tuple[Any, ...], Any]]:
 
 
 def play() -> list[dict[str, Any]]:
-    """A task for each of them that tells its packages, in a play with the roles' defaults and our group variables."""
+    """A task for each of them that tells its packages, in a play with the roles' defaults as our plays have them."""
     wanted = "nodectl_hardware, nodectl_stack, 'stock', overrides=nodectl_overrides, node=node"
     resolved = f"{{{{ lookup('nodectl.fleet.fleet_profile', {wanted}) }}}}"
     tasks: list[dict[str, Any]] = [{"ansible.builtin.set_fact": {"fleet": resolved}}]
@@ -106,8 +106,7 @@ def play() -> list[dict[str, Any]]:
                 "when": condition,
             }
         )
-    defaults = [str(path) for path in sorted(ROLES.glob("*/defaults/main.yml"))]
-    files = [*defaults, str(PLAYBOOKS / "group_vars" / "all.yml")]
+    files = [str(path) for name in ("main", "profiles") for path in sorted(ROLES.glob(f"*/defaults/{name}.yml"))]
     return [{"hosts": "all", "gather_facts": False, "vars_files": files, "tasks": tasks}]
 
 

@@ -1,0 +1,95 @@
+"""Variables of our roles that a site sets itself, and that a profile says too.
+
+Ansible gives a role the variable that inventory or `-e` has. Health, launch and trials have to expect the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nodectl.common.plain_values import plain_value
+from nodectl.errors import ProfileError
+from nodectl.profiles.load import Document
+from nodectl.profiles.overrides import merge_settings
+
+
+def _is_true(value: Any) -> bool:
+    """As Ansible's filter `bool`."""
+    return str(value).lower() in ("true", "yes", "on", "1", "t", "y")
+
+
+def _sysctls(value: Any) -> Document:
+    return {each["key"]: {"never_lower": False, **_without(each, "key")} for each in value}
+
+
+def _without(mapping: Mapping[str, Any], name: str) -> Document:
+    return {key: value for key, value in mapping.items() if key != name}
+
+
+# role's variable → the tuning's group, its field (none: it is the whole group), the value as the tuning has it
+TUNING: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "gpu_settings_wanted": ("gpu", "", dict),
+    "kernel_settings_wanted": ("sysctl", "", _sysctls),
+    "limits_memlock": ("limits", "memlock", str),
+    "limits_nofile": ("limits", "nofile", str),
+    "nccl_env_variables": ("nccl", "", dict),
+    "nic_irq": ("nic", "irq", lambda value: "numa" if _is_true(value) else None),
+    "nic_mtu": ("nic", "mtu", lambda value: int(value or 0) or None),
+    "nic_rings": ("nic", "rings", lambda value: "max" if _is_true(value) else None),
+}
+# role's variable → the field of a profile that it repeats; what is installed is the profiles' to say
+PROFILES: Mapping[str, str] = {
+    "cuda_package": "stack.system.toolkit.package",
+    "cuda_version": "stack.system.toolkit.version",
+    "cudnn_packages": "stack.system.cudnn.packages",
+    "dcgm_packages": "stack.dcgm",
+    "deepspeed_version": "stack.deepspeed",
+    "fabric_manager_wanted": "hardware.nvswitch",
+    "nccl_packages": "stack.system.nccl.packages",
+    "nccl_tests_capability": "hardware.gpu.compute_capability",
+    "nccl_tests_version": "stack.nccl_tests",
+    "nvidia_driver_branch": "stack.driver.branch",
+    "nvidia_driver_flavour": "stack.driver.flavour",
+    "nvidia_driver_min": "stack.driver.min",
+    "python_max": "stack.python.max",
+    "python_min": "stack.python.min",
+    "pytorch_python_max": "stack.python.max",
+    "pytorch_python_min": "stack.python.min",
+    "pytorch_requirements": "stack.torch and stack.packages",
+    "rdma_devices": "hardware.nics",
+}
+
+
+def role_values(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of a host that say what a tuning says, as plain data."""
+    return {name: plain_value(variables[name]) for name in TUNING if name in variables}
+
+
+def merge_role_value(tuning: Document, name: str, value: Any) -> None:
+    """Put a role's variable over what the profiles say; ProfileError where the role could not read it either."""
+    group, field, read = TUNING[name]
+    try:
+        change = read(value)
+    except (TypeError, ValueError, KeyError) as error:
+        remedy = f"give it as `ansible-doc -t role nodectl.fleet.{name.rpartition('_')[0]}` says"
+        raise ProfileError(f"{name} is {value!r}: {error}", remedy) from error
+    if not field:
+        tuning[group] = {}
+    merge_settings(tuning, {group: {field: change} if field else change}, name)
+
+
+def refuse_repeated(variables: Mapping[str, Any]) -> None:
+    """ProfileError for a variable of a role that says what is installed, which hardware and stack profile say."""
+    for name, field in PROFILES.items():
+        if name in variables:
+            raise ProfileError(
+                f"{name} is set for this host, and its profiles say it too, as {field}",
+                f"change it where health sees it as well: in nodectl_overrides, {_as_override(field)}; or take it away",
+            )
+
+
+def _as_override(field: str) -> str:
+    """`stack.driver.min` → `{stack: {driver: {min: …}}}`."""
+    names = field.partition(" and ")[0].split(".")
+    return "".join(f"{{{name}: " for name in names) + "…" + "}" * len(names)
