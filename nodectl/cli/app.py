@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
 
+_DEFAULTS = {"limit": None, "output": "table", "forks": FORKS}
 # Ansible's own options: the fields of Access that a command line fills
 ACCESS = frozenset(one.name for one in fields(Access) if one.metadata.get("option"))
 
@@ -46,6 +47,8 @@ class App:
     access: Access = field(default_factory=lambda: Access(ask=_ask_unseen))
     # of a command that puts work on hosts: which of those that are selected it is given
     narrow: Callable[[App, tuple[Host, ...]], tuple[Host, ...]] | None = None
+    # what options said, which no settings overrule
+    given: set[str] = field(default_factory=set)
     _apart: InventoryApart | None = field(default=None, init=False)
 
     @classmethod
@@ -60,18 +63,23 @@ class App:
         **access: Any,
     ) -> App:
         """Flags over the settings of the nodectl.toml that lies beside the inventory; `access` as Access has it."""
-        settings = _read_settings(inventory)
-        app = cls(
-            inventory_sources=inventory,
-            limit=_spelt_out(limit or settings.get("limit")),
-            replay=replay,
-            output=output or settings.get("output", "table"),
-            forks=forks or settings.get("forks", FORKS),
-            settings=settings,
-        )
-        for name, value in access.items():
-            app.take_access(name, value or settings.get(name))
+        app = cls(inventory_sources=inventory, limit=None, replay=replay, output="table", forks=FORKS)
+        for name, value in {"limit": limit, "output": output, "forks": forks, **access}.items():
+            app.take(name, value)
+        app.use_inventory(inventory)
         return app
+
+    def take(self, name: str, value: Any) -> None:
+        """Take the value of a global option, in front of the command or behind it; None, () and False say nothing."""
+        if value in (None, (), False):
+            return
+        self.given.add(name)
+        if name == "inventory":
+            self.use_inventory(value)
+        elif name in ACCESS:
+            self.take_access(name, value)
+        else:
+            setattr(self, name, _spelt_out(value) if name == "limit" else value)
 
     def take_access(self, name: str, value: Any) -> None:
         """One of Ansible's own options; as for Ansible, those that may be repeated add up."""
@@ -82,9 +90,13 @@ class App:
             setattr(self.access, name, value)
 
     def use_inventory(self, sources: tuple[str, ...]) -> None:
-        """Take another inventory, and the settings beside it."""
+        """Take another inventory, and the settings beside it, where no option said otherwise."""
         self.inventory_sources = sources
         self.settings = _read_settings(sources)
+        given = set(self.given)
+        for name in {*_DEFAULTS, *ACCESS} - given:
+            self.take(name, self.settings.get(name) or _DEFAULTS.get(name))
+        self.given = given
 
     def defaults_for(self, path: Sequence[str]) -> dict[str, Any]:
         """A command's settings by its path: `[probe.tcp]`, over the plain values of the tables above it: `[probe]`."""

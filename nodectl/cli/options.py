@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from nodectl.cli import completing
-from nodectl.cli.app import ACCESS, App
+from nodectl.cli.app import App
 from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
 from nodectl.transport.fanout import FORKS
@@ -209,12 +209,8 @@ def _hidden(names: tuple[str, ...]) -> click.Option:
 
 def _set_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     app = ctx.find_object(App)
-    if app is None or value in (None, (), False):
+    if app is None:
         return
-    if param.name in ACCESS:
-        app.take_access(str(param.name), value)
-    elif param.name == "inventory":
-        app.use_inventory(value)
+    app.take(str(param.name), value)
+    if param.name == "inventory" and value:
         ctx.default_map = app.defaults_for(ctx.command_path.split()[1:])
-    else:
-        setattr(app, str(param.name), value)

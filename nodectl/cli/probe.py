@@ -37,7 +37,6 @@ _END_S, _END_PART = 4.0, 0.05
 # after Ctrl-C the locks are let go and what was measured is kept and shown; a further Ctrl-C is heard only then
 _INTERRUPTED_END_S = 10.0
 _HELP = ("-h", "--help")
-_FLAGS = (*_HELP, "--force", "--include-cordoned")
 _EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
 
 
@@ -91,16 +90,23 @@ def probe() -> None:
 def _name_first(args: Sequence[str]) -> list[str]:
     """The probe's name before all options: `probe --budget 60 tcp` is `probe tcp --budget 60`."""
     before: list[str] = []
-    rest = list(args)
+    rest, flags = list(args), _flags()
     while rest and rest[0].startswith("-") and rest[0] != "--":
         word = rest.pop(0)
         before.append(word)
-        is_whole = word in _FLAGS or "=" in word or (word[1] != "-" and len(word) > 2)
+        is_whole = word in flags or "=" in word or (word[1] != "-" and len(word) > 2)
         if rest and not is_whole:
             before.append(rest.pop(0))
     if not rest and any(word in _HELP for word in before):
         return ["--help"]
     return [*(rest[:1] or [QUICK]), *before, *rest[1:]]
+
+
+def _flags() -> set[str]:
+    """Return the options of a probe's command that take no value; those that probes declare all take one."""
+    command = take_global_options(_Command("", params=[*_of_the_run()]))
+    options = [param for param in command.params if isinstance(param, click.Option) and (param.is_flag or param.count)]
+    return {*_HELP, *(name for option in options for name in [*option.opts, *option.secondary_opts])}
 
 
 class _Command(click.Command):

@@ -51,6 +51,15 @@ def test_after_the_command_like_before_it(seen: Any) -> None:
     assert after == ["gpu01", "json", [], 1, ["word"]]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("-l", "gpu[01-03]"), ("-l", "gpu[01:03]"), ("-i", "hosts"), ("-i", "hosts", "-l", "a"), ("--output", "json")],
+)
+def test_no_place_of_an_option_means_something_else(seen: Any, tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "nodectl.toml").write_text('limit = "gpu[1-2]"\noutput = "json"\n')
+    assert seen("group", "leaf", *options) == seen(*options, "group", "leaf")
+
+
 def test_words_after_a_double_dash_are_the_commands(seen: Any) -> None:
     assert seen("group", "leaf", "--", "-l", "gpu01") == [None, "table", [], 1, ["-l", "gpu01"]]
 

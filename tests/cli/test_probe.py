@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from nodectl.cli import probe as probe_command
-from nodectl.cli.root import cli
+from nodectl.cli.root import cli, root_context
 from nodectl.errors import UsageError
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import Sizes
@@ -161,3 +162,17 @@ def test_help_lists_probes_and_groups() -> None:
     assert "quick" in done.output and "training" not in done.output
     assert CliRunner().invoke(cli, ["probe", "-h"]).output == done.output
     assert done.exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["tcp", "tcp,memory", "quick"])
+def test_no_option_before_the_name_takes_the_name_for_its_value(name: str) -> None:
+    """Each option of each probe's command, as click has it, in front of the name."""
+    group = cli.get_command(root_context(), "probe")
+    assert isinstance(group, click.Group)
+    commands = [group.get_command(root_context(), probe.name) for probe in listed()]
+    options = [param for command in commands if command for param in command.params if isinstance(param, click.Option)]
+    for option in options:
+        values = [] if option.is_flag or option.count else ["value"]
+        for flag in [*option.opts, *option.secondary_opts]:
+            rest = probe_command._name_first([flag, *values, name])
+            assert rest == [name, flag, *values], flag

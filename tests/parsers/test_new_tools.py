@@ -37,6 +37,93 @@ def test_the_plain_table_of_nvidia_smi() -> None:
         parse_nvidia_smi(text[: text.index("/  81559MiB")])
 
 
+_TABLE = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI {driver}             Driver Version: {driver}     CUDA Version: 13.0     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|=========================================+========================+======================|
+{rows}
++-----------------------------------------------------------------------------------------+
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "gpu"),
+    [
+        (
+            (
+                "|   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |\n"
+                "| N/A   37C    P8              5W /  N/A  | Not Supported          |      2%      Default |"
+            ),
+            TableGpu(0, "NVIDIA GB10", "000F:01:00.0", True, None, 37, "P8", 5, None, None, None, 2),
+        ),
+        (
+            (
+                "|   0  Orin (nvgpu)                  N/A  | N/A                N/A |                  N/A |\n"
+                "| N/A   N/A  N/A               N/A /  N/A | Not Supported          |     N/A          N/A |"
+            ),
+            TableGpu(0, "Orin (nvgpu)", None, None, None, None, None, None, None, None, None, None),
+        ),
+        (
+            (
+                "|   0  NVIDIA GeForce RTX 3050      WDDM  |   00000000:01:00.0  On |                  N/A |\n"
+                "|  0%   45C    P8              46W / 115W |     166MiB /  8192MiB  |      3%      Default |"
+            ),
+            TableGpu(0, "NVIDIA GeForce RTX 3050", "0000:01:00.0", None, None, 45, "P8", 46, 115, 166, 8192, 3),
+        ),
+    ],
+)
+def test_tables_of_shared_memory_and_of_windows(rows: str, gpu: TableGpu) -> None:
+    assert parse_nvidia_smi(_TABLE.format(driver="580.126.09", rows=rows)).gpus == (gpu,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ("|   0  A new form of GPU | something | else |", "the row of a GPU is cut, or has another form"),
+        (
+            "|   0  NVIDIA GB10                    On  |   0000000F:01:00",
+            "the row of a GPU is cut, or has another form",
+        ),
+        ("|                                         |                        |                  N/A |", "no "),
+    ],
+)
+def test_a_table_without_a_gpu_that_can_be_read_is_refused(rows: str, why: str) -> None:
+    with pytest.raises(ParseError, match=why):
+        parse_nvidia_smi(_TABLE.format(driver="580.126.09", rows=rows))
+
+
+def test_notes_behind_versions_are_no_part_of_them() -> None:
+    text = "NVIDIA-SMI version  : 610.1\nDRIVER version      : 610.2 [Deprecated; use KMD version]\n"
+    text += "CUDA UMD version : 13.3\n"
+    assert parse_nvidia_smi_version(text) == NvidiaSmiVersion("610.1", None, "610.2", "13.3")
+
+
+def test_bandwidthtest_in_its_other_forms() -> None:
+    shmoo = (
+        " Device 0: NVIDIA H100\n Shmoo Mode\n\n.......... Host to Device Bandwidth, 1 Device(s)\n"
+        " PINNED Memory Transfers\n"
+        "   Transfer Size (Bytes)\tBandwidth(GB/s)\n   1000\t\t\t\t0.4\n   2000\t\t\t\t0.9\n\nResult = PASS\n"
+    )
+    assert [(rate.size_bytes, rate.gb_s) for rate in parse_bandwidthtest(shmoo).rates] == [(1000, 0.4), (2000, 0.9)]
+    csv = (
+        "bandwidthTest-H2D-Pinned, Bandwidth = 26.2 GB/s, Time = 0.00122 s, Size = 32000000 bytes, NumDevsUsed = 1\n"
+        "bandwidthTest-D2D, Bandwidth = 2311.5 GB/s, Time = 0.00001 s, Size = 64000000 bytes, NumDevsUsed = 1\n"
+    )
+    first, second = parse_bandwidthtest(csv).rates
+    assert (first.direction, first.memory, first.size_bytes, first.gb_s) == ("host to device", "pinned", 32000000, 26.2)
+    assert (second.direction, second.memory, second.size_bytes, second.gb_s) == (
+        "device to device",
+        "",
+        64000000,
+        2311.5,
+    )
+    with pytest.raises(ParseError, match="the line is cut"):
+        parse_bandwidthtest(csv[:-20])
+
+
 def test_versions_and_nvlink_s_own() -> None:
     text = tool_output("nvidia-smi-version", "one.txt")
     assert parse_nvidia_smi_version(text) == NvidiaSmiVersion("580.95.05", "580.95", "580.95.06", "13.0")

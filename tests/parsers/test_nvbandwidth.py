@@ -53,10 +53,10 @@ memcpy local GPU(column) bandwidth (GB/s)
  0   1500.10
 """
 TESTS = (
-    BandwidthTest("host_to_device_memcpy_ce", ((55.36, 54.25),), 109.61, "GB/s"),
-    BandwidthTest("device_to_device_memcpy_read_ce", ((None, 276.07), (276.19, None)), 552.26, "GB/s"),
+    BandwidthTest("host_to_device_memcpy_ce", ((55.36, 54.25),), 109.61, "GB/s", None, 109.61),
+    BandwidthTest("device_to_device_memcpy_read_ce", ((None, 276.07), (276.19, None)), 552.26, "GB/s", None, 552.26),
     BandwidthTest("multinode_device_to_device_memcpy_read_ce", None, None, None, "Waived"),
-    BandwidthTest("host_device_latency_sm", ((772.58, 780.25),), None, "ns"),
+    BandwidthTest("host_device_latency_sm", ((772.58, 780.25),), None, "ns", None, 1552.83),
 )
 WHOLE = TEXT[: TEXT.index("Running device_local_copy")]
 
@@ -100,7 +100,7 @@ def test_every_value_of_the_json(text: str) -> None:
     found = parse_nvbandwidth(text)
     assert (found.version, found.driver_version) == ("v0.8", "550.54.15")
     assert found.tests == (
-        BandwidthTest("device_to_device_memcpy_read_ce", TESTS[1].matrix, 552.26, "GB/s", "Passed"),
+        BandwidthTest("device_to_device_memcpy_read_ce", TESTS[1].matrix, 552.26, "GB/s", "Passed", 552.26),
         BandwidthTest("multinode", None, None, None, "Waived"),
     )
 

@@ -17,6 +17,13 @@ _MEMORY = re.compile(r"(?P<memory>PINNED|PAGEABLE|WRITE-COMBINED PINNED) Memory 
 _UNIT = re.compile(r"Transfer Size \(Bytes\)\s+Bandwidth\((?P<unit>GB/s|MB/s)\)")
 _VALUE = re.compile(r"(?P<size>\d{1,15})\s+(?P<value>\d{1,9}\.\d{1,6})")
 _BEGINS_AS_VALUE = re.compile(r"\d{4,15}(?:\s|$)")
+# --csv; D2D names no kind of memory
+_CSV = re.compile(
+    r"bandwidthTest-(?P<source>[HD])2(?P<target>[HD])(?:-(?P<memory>[\w-]{1,40}))?, Bandwidth = "
+    r"(?P<value>\d{1,9}\.\d{1,6}) (?P<unit>GB/s|MB/s), Time = [\d.]{1,20} s, "
+    r"Size = (?P<size>\d{1,15}) bytes, NumDevsUsed = \d{1,4}"
+)
+_PLACES = {"H": "host", "D": "device"}
 _RESULT = re.compile(r"Result = (?P<result>PASS|FAIL)")
 _MATRIX = re.compile(
     r"(?P<name>P2P Connectivity Matrix|(?:Uni|Bi)directional P2P=\w+ .*Bandwidth.* Matrix \(GB/s\)"
@@ -69,7 +76,8 @@ def parse_bandwidthtest(text: str) -> Bandwidthtest:
     rates: list[CopyRate] = []
     direction, memory, scale, passed = "", "", 0, None
     for line in lines:
-        content = line.text.strip(" \t#>")
+        # --mode=shmoo counts in dots, and the heading follows on their line
+        content = line.text.strip(" \t#>.")
         if match := _DEVICE.fullmatch(content):
             devices[int(match["index"])] = match["name"]
         elif match := _DIRECTION.fullmatch(content):
@@ -81,6 +89,10 @@ def parse_bandwidthtest(text: str) -> Bandwidthtest:
         elif direction and scale and (match := _VALUE.fullmatch(content)):
             device = next(iter(devices), None)
             rates.append(CopyRate(device, direction, memory, int(match["size"]), float(match["value"]) / scale))
+        elif match := _CSV.fullmatch(content):
+            rates.append(_csv_rate(match, next(iter(devices), None)))
+        elif content.startswith("bandwidthTest-") and "2" in content[:17]:
+            raise unreadable(TOOL, line, "the line is cut")
         elif direction and scale and _BEGINS_AS_VALUE.match(content):
             raise unreadable(TOOL, line, "the row is cut")
         elif match := _RESULT.fullmatch(content):
@@ -88,6 +100,12 @@ def parse_bandwidthtest(text: str) -> Bandwidthtest:
     if not rates:
         raise no_output(TOOL, lines, "'Host to Device Bandwidth'")
     return Bandwidthtest(tuple(devices.values()), tuple(rates), passed)
+
+
+def _csv_rate(match: re.Match[str], device: int | None) -> CopyRate:
+    direction = f"{_PLACES[match['source']]} to {_PLACES[match['target']]}"
+    gb_s = float(match["value"]) / (1 if match["unit"] == "GB/s" else 1000)
+    return CopyRate(device, direction, (match["memory"] or "").lower(), int(match["size"]), gb_s)
 
 
 def parse_p2p_bandwidth(text: str) -> P2pBandwidth:

@@ -23,13 +23,17 @@ _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class BandwidthTest:
-    """One test: GB/s by row and column, or times where `unit` says so; None for what was not run or not printed."""
+    """One test: by row and column, in `unit`; None for what was not run or not printed.
+
+    `sum` is the program's, in `unit`; `sum_gb_s` that of a bandwidth alone.
+    """
 
     name: str
     matrix: tuple[tuple[float | None, ...], ...] | None
     sum_gb_s: float | None
     unit: str | None = None
     status: str | None = None
+    sum: float | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -53,7 +57,8 @@ class _Test:
 
     def frozen(self) -> BandwidthTest:
         matrix = tuple(self.rows) if self.columns is not None else None
-        return BandwidthTest(self.name, matrix, self.total if self.unit != "ns" else None, self.unit, self.status)
+        rate = self.total if self.unit in (None, "GB/s") else None
+        return BandwidthTest(self.name, matrix, rate, self.unit, self.status, self.total)
 
 
 def parse_nvbandwidth(text: str) -> Nvbandwidth:
@@ -146,10 +151,12 @@ def _case(case: Any, line: Line) -> BandwidthTest:
     total = case.get("sum")
     matrix = None if rows is None else tuple(tuple(_cell(str(cell), line) for cell in row) for row in rows)
     named = unit[1] if unit else None
+    value = None if total is None else _cell(str(total), line)
     return BandwidthTest(
         name=case["name"],
         matrix=matrix,
-        sum_gb_s=None if total is None or named == "ns" else _cell(str(total), line),
+        sum_gb_s=value if named in (None, "GB/s") else None,
         unit=named,
         status=None if case.get("status") is None else str(case["status"]),
+        sum=value,
     )

@@ -14,27 +14,33 @@ _HEAD = re.compile(
     r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>\S+))?\s*\|"
 )
 _GPU = re.compile(
-    r"\|\s+(?P<index>\d{1,4})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A)\s+\|\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{6,10})"
-    r"\s+(?:On|Off|N/A)\s+\|\s+(?P<ecc>\S+)\s+\|"
+    r"\|\s+(?P<index>\d{1,4})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A|WDDM|TCC|MCDM)\s+\|"
+    r"\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{6,10}|N/A)\s+(?:On|Off|N/A)\s+\|\s+(?P<ecc>\S+)\s+\|"
 )
 _USE = re.compile(
-    r"\|\s*(?P<fan>\d{1,3}%|N/A|ERR!)\s+(?P<temperature>\d{1,3}C|N/A|ERR!)\s+(?P<state>P\d{1,2}|N/A)\s+(?P<draw>\S+)\s*/\s*(?P<cap>\S+)\s+\|"
-    r"\s+(?P<used>\d{1,9})MiB\s*/\s*(?P<total>\d{1,9})MiB\s+\|\s+(?P<busy>\d{1,3}%|N/A|ERR!)\s+(?P<mode>\S.*?)\s+\|"
+    r"\|\s*(?P<fan>\d{1,3}%|N/A|ERR!)\s+(?P<temperature>\d{1,3}C|N/A|ERR!)\s+(?P<state>P\d{1,2}|N/A)"
+    r"\s+(?P<draw>\S+)\s*/\s*(?P<cap>\S+)\s+\|"
+    r"\s+(?:(?P<used>\d{1,9}MiB|N/A)\s*/\s*(?P<total>\d{1,9}MiB|N/A)|Not Supported|N/A|ERR!)\s+\|"
+    r"\s+(?P<busy>\d{1,3}%|N/A|ERR!)\s+(?P<mode>\S.*?)\s+\|"
 )
 _PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d{1,4})\s+(?:(?:N/A|\d{1,4})\s+(?:N/A|\d{1,4})\s+)?(?P<pid>\d{1,10})\s+(?P<type>[CGM+]{1,5})\s+(?P<name>\S.*?)"
     r"\s+(?P<memory>\d{1,9}MiB|N/A)\s+\|"
 )
-_BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+\S.*\|\s+[0-9A-Fa-f]{4,8}:")
+# a row of a process has one column
+_BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+\S[^|]*\|\s*(?:[0-9A-Fa-f]{4,8}:|[^|]*\|)")
 
 
 @dataclass(frozen=True, slots=True)
 class TableGpu:
-    """One GPU of the table; names are cut there as the table cuts them. None for what is N/A or ERR!."""
+    """One GPU of the table; names are cut there as the table cuts them. None for what is N/A, Not Supported or ERR!.
+
+    A GPU whose memory is the machine's (DGX Spark, Jetson) has no figures of memory, and Jetson's no address on PCI.
+    """
 
     index: int
     name: str
-    bus_id: str
+    bus_id: str | None
     persistence: bool | None
     ecc_uncorrected: int | None
     temperature_c: int | None
@@ -68,7 +74,7 @@ class NvidiaSmi:
 
 
 def parse_nvidia_smi(text: str) -> NvidiaSmi:
-    """ParseError for a row that is cut, and where there is no such table."""
+    """ParseError for a row that is cut or of another form, and where there is no such table or no GPU in it."""
     lines = list(untagged(lines_of(text, TOOL)))
     head: re.Match[str] | None = None
     gpus: list[TableGpu] = []
@@ -82,14 +88,14 @@ def parse_nvidia_smi(text: str) -> NvidiaSmi:
             _require_whole(begun)
             begun = line, match
         elif _BEGINS_AS_GPU.match(content):
-            raise unreadable(TOOL, line, "the row of a GPU is cut")
+            raise unreadable(TOOL, line, "the row of a GPU is cut, or has another form")
         elif begun is not None and (match := _USE.match(content)):
             gpus.append(_gpu(begun[1], match))
             begun = None
         elif match := _PROCESS.match(content):
             processes.append(_process(match))
     _require_whole(begun)
-    if head is None and not gpus:
+    if not gpus:
         raise no_output(TOOL, lines, "table with '| NVIDIA-SMI … Driver Version: … |'")
     driver, cuda = (head["driver"], head["cuda"]) if head else (None, None)
     return NvidiaSmi(driver, None if cuda in ("N/A", "ERR!") else cuda, tuple(gpus), tuple(processes))
@@ -104,15 +110,15 @@ def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
     return TableGpu(
         index=int(first["index"]),
         name=first["name"],
-        bus_id=bus_id(first["bus"]) or first["bus"],
-        persistence=None if first["persistence"] == "N/A" else first["persistence"] == "On",
+        bus_id=None if first["bus"] == "N/A" else bus_id(first["bus"]) or first["bus"],
+        persistence={"On": True, "Off": False}.get(first["persistence"]),
         ecc_uncorrected=_whole(first["ecc"]),
         temperature_c=_whole(second["temperature"]),
         performance_state=None if second["state"] == "N/A" else second["state"],
         power_draw_w=_whole(second["draw"]),
         power_limit_w=_whole(second["cap"]),
-        memory_used_mib=int(second["used"]),
-        memory_total_mib=int(second["total"]),
+        memory_used_mib=_whole(second["used"] or ""),
+        memory_total_mib=_whole(second["total"] or ""),
         utilization_percent=_whole(second["busy"]),
     )
 

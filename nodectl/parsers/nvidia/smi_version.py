@@ -29,7 +29,7 @@ def parse_nvidia_smi_version(text: str) -> NvidiaSmiVersion:
     versions: dict[str, str | None] = {}
     for line in lines:
         if match := _ROW.fullmatch(line.text.strip()):
-            version = match["version"].strip()
+            version = match["version"].partition("[Deprecated")[0].strip()
             if not version:
                 raise unreadable(TOOL, line, "the version is cut")
             number = version if version[:1].isdigit() else None
