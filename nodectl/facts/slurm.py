@@ -7,11 +7,30 @@ from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, entry, output, script, whole
 from nodectl.model.recording import Recording
 
+# A host belongs to Slurm where slurmd runs or a configuration names it; a client that is installed is no sign.
+# Without slurmd the controller is asked for a few seconds only, since an old client looks a minute for its file.
 _SHOW = """\
 command -v scontrol >/dev/null || exit 127
 name=$(uname -n)
-exec scontrol --oneliner show node "${SLURMD_NODENAME:-${name%%.*}}"
+name=${SLURMD_NODENAME:-${name%%.*}}
+! grep -sqx slurmd /proc/[0-9]*/comm || exec scontrol --oneliner show node "$name"
+exec 3>&1
+complaint=$(timeout 5 scontrol --oneliner show node "$name" 2>&1 >&3) && exit
+status=$?
+printf '%s\\n' "$complaint" >&2
+case $complaint in
+*'establish a configuration source'* | *'unable to status file'*) exit 3 ;;
+esac
+for file in "$SLURM_CONF" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf; do
+    [ ! -r "$file" ] || break
+done
+grep -isq '^ *include' "$file" && exit $status
+nodes=$(sed -n 's/^ *[Nn]ode[Nn]ame=\\([^ ]*\\).*/\\1/p' "$file" 2>/dev/null | grep -vix default | paste -sd, -)
+names=$(timeout 5 scontrol show hostnames "$nodes" 2>/dev/null) && [ -n "$names" ] || exit $status
+printf '%s\\n' "$names" | grep -qxF "$name" || exit 3
+exit $status
 """
+_ABSENT = "a client of Slurm is installed, but no slurmd runs here, and no configuration of Slurm names this host"
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z]+)=(.*?)(?=\s+[A-Za-z]+=|\s*$)")
 
 
@@ -34,7 +53,7 @@ def _read(recording: Recording) -> SlurmNode:
     answer = (done.stdout + done.stderr).strip()
     if done.exit_status == 1 and "not found" in answer:
         raise AbsentError(f"Slurm's controller does not know this node: {answer.splitlines()[0]}")
-    text = output(recording, "slurm-node")
+    text = output(recording, "slurm-node", _ABSENT)
     fields = {match[1]: match[2].strip() for match in _FIELD.finditer(" ".join(text.split()))}
     if "NodeName" not in fields or "State" not in fields:
         raise ParseError(f"scontrol: {text[:200]!r} names no node with a state")

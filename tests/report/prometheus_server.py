@@ -26,19 +26,24 @@ _READY_S = 30.0
 
 def binaries() -> Path:
     """The folder of prometheus and promtool; skips the test, with the reason, where there is none to be had."""
-    own = shutil.which("promtool")
-    if own and shutil.which("prometheus", path=str(Path(own).parent)):
-        return Path(own).parent
     folder = cache_dir() / "prometheus"
-    if not (folder / "usr" / "bin" / "promtool").exists():
-        _unpack(folder)
+    if not (folder / "usr" / "bin" / "promtool").exists() and (missing := _unpack(folder)):
+        return _of_this_machine(missing)
     return folder / "usr" / "bin"
 
 
-def _unpack(folder: Path) -> None:
-    """Debian's package (19 MB), without what it needs as a service: nothing is installed on this machine."""
+def _of_this_machine(missing: str) -> Path:
+    """Its own programs, of whatever version, where Debian's cannot be had."""
+    own = shutil.which("promtool")
+    if not own or not shutil.which("prometheus", path=str(Path(own).parent)):
+        pytest.skip(f"no Prometheus is installed here, and {missing}")
+    return Path(own).parent
+
+
+def _unpack(folder: Path) -> str:
+    """Debian's package (19 MB), without what it needs as a service, or why it cannot be had: nothing is installed."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        pytest.skip("no Prometheus here, and Debian's package needs apt-get and dpkg-deb")
+        return "Debian's package needs apt-get and dpkg-deb"
     making = folder.with_name(f".prometheus-{os.getpid()}")
     making.mkdir(parents=True)
     try:
@@ -47,12 +52,13 @@ def _unpack(folder: Path) -> None:
         packages = list(making.glob("*.deb"))
         if not packages:
             reason = done.stderr.strip().splitlines()
-            pytest.skip(f"apt-get has no Prometheus here: {reason[-1] if reason else 'no reason given'}")
+            return f"apt-get has none: {reason[-1] if reason else 'no reason given'}"
         subprocess.run(["dpkg-deb", "--extract", packages[0], making / "root"], check=True)
         if not folder.exists():  # another process may have been first
             (making / "root").rename(folder)
     finally:
         shutil.rmtree(making, ignore_errors=True)
+    return ""
 
 
 def promtool(*argv: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
