@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
-KINDS = ("none", "fp16", "bf16", "powersgd", "topk", "threshold")
-# these leave something out, and may send it later
-LOSSY = ("powersgd", "topk", "threshold")
+    from nodectl.workloads.meaning import LOSSY, OFF
+else:  # on a node these files lie in one folder, without the package
+    from meaning import LOSSY, OFF
+
+KINDS = (OFF["compress"], "fp16", "bf16", *LOSSY)
 _HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _VALUE_BYTES = 4
 # an index and a value
@@ -35,7 +37,7 @@ _LEAST_GAIN = 2
 class Compression:
     """What is sent of the gradients; `feedback`: what was left out is added to the next step's."""
 
-    kind: str = "none"
+    kind: str = OFF["compress"]
     ratio: float = 0.01
     threshold: float = 1e-3
     rank: int = 4

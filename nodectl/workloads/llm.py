@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nodectl.workloads import decoder, hugging_face, layout, options, program, texts
+    from nodectl.workloads.meaning import Rule
     from nodectl.workloads.options import at_least
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Data, Workload
@@ -28,6 +29,7 @@ else:  # on a node these files lie in one folder, without the package
     import options
     import program
     import texts
+    from meaning import Rule
     from options import at_least
     from workload import Workload
 
@@ -55,6 +57,19 @@ _ROWS = {
     "article-4-row-3": {"batch": 12, "accumulation": 2, "stages": 3},
     "article-4-row-4": {"batch": 16, "accumulation": 1},
 }
+# what a model of Hugging Face has by its own configuration
+_OWN_MODEL = (
+    "layers",
+    "hidden",
+    "intermediate",
+    "heads",
+    "vocabulary",
+    "positions",
+    "mlp",
+    "norm",
+    "tied",
+    "attention",
+)
 _REFUSED_ROW = "article-4-row-4"
 
 
@@ -66,6 +81,12 @@ class LanguageModel(Workload):
     unit = "tokens"
     presets = {name: {**_ARTICLE, **row} for name, row in _ROWS.items()}  # noqa: RUF012 (nobody changes it)
     defaults = {"batch": 8, "optimizer": "adamw", "epochs": 1}  # noqa: RUF012
+
+    rules = (
+        Rule(("pretrained",), "--hf: only models of Hugging Face have weights to begin with", lambda at: at["hf"]),
+        Rule(_OWN_MODEL, "the program's own decoder, without --hf", lambda at: at["hf"] is None),
+        Rule(("samples",), "made-up samples, without --text", lambda at: at["text"] is None),
+    )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """The model's sizes, how attention is computed, and the text."""
@@ -100,8 +121,6 @@ class LanguageModel(Workload):
                 "(train batch = micro-batch x accumulation x ranks, DeepSpeed's rule, and 16 is no multiple of 3): "
                 "give --batch for one card"
             )
-        if own.pretrained and own.hf is None:
-            raise ValueError("--pretrained needs --hf: only models of Hugging Face have weights to begin with")
         if own.seq > own.positions and own.hf is None:
             raise ValueError(f"--seq {own.seq} is longer than --positions {own.positions}, the longest that it takes")
         if own.attention == "fused" and not hasattr(nn.functional, "scaled_dot_product_attention"):

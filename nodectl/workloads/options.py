@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nodectl.workloads import compression, dynamic_batch, layout, parallel, recompute
+    from nodectl.workloads.meaning import OFF, RULES, refusal
     from nodectl.workloads.settings import TUNABLE, Settings
     from nodectl.workloads.workload import Workload
 else:  # on a node these files lie in one folder, without the package
@@ -20,6 +21,7 @@ else:  # on a node these files lie in one folder, without the package
     import layout
     import parallel
     import recompute
+    from meaning import OFF, RULES, refusal
     from settings import TUNABLE, Settings
 
 PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16")
@@ -35,14 +37,28 @@ def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Setting
     parser.set_defaults(**workload.presets.get(_preset_of(arguments) or "", {}))
     given = vars(parser.parse_args(arguments))
     common = {name: value for name, value in given.items() if name not in own}
-    settings = Settings(**common, own=argparse.Namespace(**{name: given[name] for name in sorted(own)}))
+    settings = Settings(
+        **common,
+        own=argparse.Namespace(**{name: given[name] for name in sorted(own)}),
+        given=_given(workload, arguments),
+    )
     try:
         workload.check(settings)
-        if dynamic_batch.of(settings) is not None and settings.course_batch:
-            raise ValueError("--course-batch is for a batch that stays; --dynamic-batch has --dynamic-lr")
+        dynamic_batch.of(settings)
+        # those that stand on the ranks or the device are refused where both are known
+        if idle := refusal(settings.asked, settings.values, (*RULES, *workload.rules)):
+            raise ValueError(idle)
     except ValueError as error:
         parser.error(str(error))
     return settings.on_course()
+
+
+def _given(workload: Workload, arguments: Sequence[str] | None) -> frozenset[str]:
+    """The destinations of the options that stand on the command line, whatever the usual values are."""
+    parser = _parser(workload)
+    parser.set_defaults(**dict.fromkeys(vars(parser.parse_args([])), argparse.SUPPRESS))
+    parser._defaults.clear()  # it would give each the word SUPPRESS for its value
+    return frozenset(vars(parser.parse_args(arguments)))
 
 
 def refuse(workload: Workload, text: str) -> NoReturn:
@@ -162,7 +178,9 @@ def _add_speed(group: argparse._ArgumentGroup) -> None:
         help="full: layers keep their inputs alone and are computed again; selective: they keep products and attention",
     )
     group.add_argument("--compile", action="store_true", help="compile the layers (torch.compile)")
-    group.add_argument("--workers", type=at_least(0), default=0, help="processes a rank that prepare batches")
+    group.add_argument(
+        "--workers", type=at_least(0), default=OFF["workers"], help="processes a rank that prepare batches"
+    )
     group.add_argument("--pin-memory", action="store_true", help="batches go to a GPU from page-locked memory")
     group.add_argument(
         "--prefetch", type=at_least(1), default=2, help="batches that each of the workers prepares ahead"
@@ -186,17 +204,17 @@ def _add_meeting(group: argparse._ArgumentGroup) -> None:
 
 def _add_shares(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--tensor", type=at_least(1), default=1, help="ranks that share each matrix (tensor parallelism)"
+        "--tensor", type=at_least(1), default=OFF["tensor"], help="ranks that share each matrix (tensor parallelism)"
     )
     group.add_argument(
-        "--stages", type=at_least(1), default=1, help="ranks that share the layers (pipeline parallelism)"
+        "--stages", type=at_least(1), default=OFF["stages"], help="ranks that share the layers (pipeline parallelism)"
     )
     group.add_argument("--pipeline", choices=layout.SCHEDULES, default=layout.SCHEDULES[0], help="schedule of --stages")
 
 
 def _add_log(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--log-every", type=at_least(1), default=10, help="steps between two lines")
-    folder = os.environ.get("NODECTL_CHECKPOINT_DIR") or None
+    folder = os.environ.get("NODECTL_CHECKPOINT_DIR") or OFF["checkpoint_dir"]
     group.add_argument("--checkpoint-dir", type=Path, default=folder, help="none: save nothing")
     group.add_argument("--checkpoint-every", type=at_least(1), default=50, help="steps between two checkpoints")
     group.add_argument(

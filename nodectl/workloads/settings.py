@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # what changes speed alone, or what is said, or where it is kept
 _NOT_THE_COURSE = (
-    *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "recompute", "own"),
+    *("device", "precision", "preset", "workers", "pin_memory", "prefetch", "parallel", "recompute", "own", "given"),
     *("bucket_view", "static_graph", "offload", "deepspeed"),
     *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
@@ -87,6 +87,8 @@ class Settings:
     resume: bool
     # the workload's
     own: argparse.Namespace
+    # the names of those that stand on the command line
+    given: frozenset[str] = frozenset()
 
     def on_course(self) -> Settings:
         """With the steps, warm-up and learning rate by which this batch sees what `course_batch` would have seen.
@@ -101,6 +103,16 @@ class Settings:
             warmup_steps=round(self.warmup_steps / grown),
             lr=self.lr * (grown if self.optimizer == "sgd" else math.sqrt(grown)),
         )
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What stands on the command line, by its destination, the workload's own among it."""
+        return {name: value for name, value in self.values.items() if name in self.given}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All options by their destinations."""
+        return {**{each.name: getattr(self, each.name) for each in fields(self)}, **vars(self.own)}
 
     def course(self, total_steps: int) -> dict[str, Any]:
         """What must be equal for a resumed run to repeat an uninterrupted one; plain values."""

@@ -10,12 +10,13 @@ import torch
 from torch.utils.data import DistributedSampler
 
 if TYPE_CHECKING:
-    from nodectl.workloads import dynamic_batch, parallel, ranks
+    from nodectl.workloads import dynamic_batch, meaning, parallel, ranks
     from nodectl.workloads.feed import Wanted
     from nodectl.workloads.settings import Refused, Settings
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import dynamic_batch
+    import meaning
     import parallel
     import ranks
     from feed import Wanted
@@ -28,6 +29,9 @@ class Training:
     def __init__(self, workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         self.workload, self.settings, self.group = workload, settings, group
         self.parallel = parallel.check(workload, settings, group.world_size)
+        known = {**settings.values, "strategy": self.parallel, "on": group.device.type}
+        if idle := meaning.refusal(settings.asked, known, (*meaning.RULES, *workload.rules)):
+            raise Refused(idle)
         self.precision = pick_precision(settings.precision, group.device)
         self.data = workload.data(settings)
         _agree(group, self.data)
@@ -49,6 +53,11 @@ class Training:
         self.epoch = self.step = self.taken = 0  # `taken`: samples of this epoch that this rank has had
         rule = dynamic_batch.of(settings)
         self.dynamic = None if rule is None else dynamic_batch.DynamicBatch(rule)
+        if settings.warmup_steps > self.total_steps:
+            raise Refused(
+                f"--warmup-steps {settings.warmup_steps} of {self.total_steps} steps: the learning rate would never be "
+                "what --lr says; warm up in fewer steps, or train for more"
+            )
         self.losses: dict[str, float] = {}
         self.evaluated: dict[str, float] = {}
 

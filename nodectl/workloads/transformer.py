@@ -16,12 +16,14 @@ from torch import nn
 
 if TYPE_CHECKING:
     from nodectl.workloads import program, texts
+    from nodectl.workloads.meaning import Rule
     from nodectl.workloads.options import at_least, number
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import program
     import texts
+    from meaning import Rule
     from options import at_least, number
     from workload import Data, Workload
 
@@ -134,6 +136,10 @@ class Transformer(Workload):
     name = "transformer"
     summary = "Train a small transformer encoder on synthetic data, or on text."
     presets = MappingProxyType({"article-0": _ARTICLE_0, "article-1": _ARTICLE_1})
+    rules = (
+        Rule(("text",), "--learn text", lambda at: at["learn"] == "text"),
+        Rule(("samples",), "made-up samples, without --text", lambda at: at["text"] is None),
+    )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Its shape, and what it learns."""
@@ -154,8 +160,6 @@ class Transformer(Workload):
             raise ValueError(f"--d-model {own.d_model} cannot be shared among --heads {own.heads}")
         if own.dropout >= 1:
             raise ValueError(f"--dropout {own.dropout:g} leaves nothing: it is a share below 1")
-        if own.text is not None and own.learn != "text":
-            raise ValueError(f"--text {own.text} is not read: it needs --learn text")
 
     def identity(self, settings: Settings) -> dict[str, Any]:
         """Its shape."""

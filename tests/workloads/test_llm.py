@@ -244,7 +244,7 @@ def test_a_folder_of_files_is_read(told: dict[str, Any]) -> None:
         ("row 4", "16 is no multiple of 3"),
         ("long", "--seq 4096 is longer than --positions 2048"),
         ("odd", "each head needs the same even number of columns"),
-        ("weights", "--pretrained needs --hf"),
+        ("weights", "--pretrained does nothing here, it goes with --hf"),
         ("cut", "workload llm's own decoder, and of no other model"),
         ("transformers", "--hf some/model needs the package transformers, which this Python lacks"),
         ("empty", "/none: no folder of this host: name a folder of files that is on every host"),

@@ -26,7 +26,9 @@ import usage
 TINY = ["--d-model=16", "--layers=1", "--heads=2", "--seq=4", "--dropout=0", "--samples=24", "--clip=0", "--device=cpu"]
 
 def begun(workload, *options):
-    settings = parse(workload, [*TINY, *options])
+    # a text has the samples that it has
+    tiny = [each for each in TINY if not each.startswith("--samples") or "--text=" not in "".join(options)]
+    settings = parse(workload, [*tiny, *options])
     training = Training(workload, settings, Ranks(0, 1, 0, torch.device("cpu"), "none", ("here",)))
     return training, Feed(training.data, settings, training.group.device)
 
@@ -114,7 +116,7 @@ class Told:
         return torch.tensor([os.getpid()]), torch.tensor([epoch])
 def loaded(workers, prefetch):
     Told.made.write_text("")
-    settings = parse(Transformer(), [*TINY, f"--workers={workers}", f"--prefetch={prefetch}"])
+    settings = parse(Transformer(), [*TINY, f"--workers={workers}", *[f"--prefetch={prefetch}"] * (workers > 0)])
     plan = [[Wanted(step // 10, [step])] for step in range(20)]
     arriving = Feed(Told(), settings, torch.device("cpu")).steps(plan)
     pids, ahead = set(), None

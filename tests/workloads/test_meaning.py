@@ -1,0 +1,114 @@
+"""Which option means something with which: the table by itself, and what the programs refuse by it."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl import workloads
+from nodectl.workloads.meaning import OFF, RULES, without_meaning
+from nodectl.workloads.settings import TUNABLE
+from tests.torch_venv import torch_venv
+
+FOLDER = Path(next(iter(workloads.__path__)))
+ALONE = {**OFF, "optimizer": "sgd", "strategy": "single", "on": "cpu", "precision": "fp32"}
+
+
+@pytest.mark.parametrize(
+    ("given", "others", "idle"),
+    [
+        ({"momentum": 0.9}, {"optimizer": "adamw"}, ["momentum"]),
+        ({"momentum": 0.0}, {"optimizer": "adamw"}, []),
+        ({"momentum": 0.9}, {}, []),
+        ({"bucket_mb": 25.0, "bucket_view": True, "static_graph": True}, {}, ["bucket_mb", "bucket_view", "static_graph"]),
+        ({"bucket_mb": 25.0}, {"strategy": "fsdp2"}, ["bucket_mb"]),
+        ({"bucket_mb": 25.0}, {"strategy": "ddp", "stages": 2}, ["bucket_mb"]),
+        ({"bucket_mb": 25.0, "bucket_view": False}, {"strategy": "ddp"}, []),
+        ({"prefetch": 4}, {}, ["prefetch"]),
+        ({"prefetch": 4, "workers": 2}, {}, []),
+        ({"compress_rank": 16}, {}, ["compress_rank"]),
+        ({"compress_rank": 16, "compress": "powersgd"}, {}, []),
+        ({"compress_ratio": 0.1, "compress_threshold": 0.1, "compress": "topk"}, {}, ["compress_threshold"]),
+        ({"error_feedback": False}, {}, ["error_feedback"]),
+        ({"error_feedback": False, "compress": "bf16"}, {}, ["error_feedback"]),
+        ({"pipeline": "gpipe"}, {}, ["pipeline"]),
+        ({"dynamic_start": 8, "dynamic_lr": "sqrt"}, {}, ["dynamic_start", "dynamic_lr"]),
+        ({"batch": 8, "dynamic_batch": True}, {}, ["batch"]),
+        ({"checkpoint_every": 5}, {}, ["checkpoint_every"]),
+        ({"pin_memory": True}, {}, ["pin_memory"]),
+        ({"pin_memory": True}, {"on": "cuda"}, []),
+        ({"precision": "tf32"}, {}, ["precision"]),
+        ({"precision": "bf16"}, {}, []),
+    ],
+)  # fmt: skip
+def test_the_table(given: Mapping[str, Any], others: Mapping[str, Any], idle: list[str]) -> None:
+    assert sorted(without_meaning(given, {**ALONE, **others})) == sorted(idle)
+
+
+def test_what_is_not_known_is_taken_to_mean_something() -> None:
+    asked = {"prefetch": 4, "bucket_mb": 25.0, "compress_rank": 8, "momentum": 0.9, "pin_memory": True}
+    assert not without_meaning(asked, {})
+
+
+def test_the_table_has_every_option_of_a_search_that_stands_on_another() -> None:
+    named = {name for rule in RULES for name in rule.options}
+    alone = {"batch", "accumulation", "precision", "fused", "parallel", "offload", "recompute", "compile", "workers"}
+    assert {*TUNABLE} <= named | alone | {"compress"}
+
+
+ASK = """
+import sys
+import llm, options, ranks, torch, transformer
+from settings import Refused
+from training import Training
+tiny = ["--seq=4", "--samples=24", "--device=cpu", "--layers=1", "--heads=2"]
+for line in sys.argv[1].split("|"):
+    program, *given = line.split()
+    workload = {"llm": llm.LanguageModel, "transformer": transformer.Transformer}[program]()
+    width = ["--hidden=16", "--intermediate=16"] if program == "llm" else ["--d-model=16"]
+    own = [] if any(each.startswith("--hf") for each in given) else [*tiny, *width]
+    try:
+        Training(workload, options.parse(workload, [*own, *given]), ranks.Ranks(0, 1, 0, torch.device("cpu"), "none", ("h",)))
+    except SystemExit as end:
+        print(line, "->", end.code if isinstance(end.code, int) else "refused " + str(end))
+    else:
+        print(line, "-> runs")
+"""
+REFUSED = (
+    "transformer --momentum=0.9 --optimizer=adamw",
+    "transformer --bucket-mb=25",
+    "transformer --bucket-view",
+    "transformer --static-graph",
+    "transformer --prefetch=4",
+    "transformer --compress-rank=8",
+    "transformer --no-error-feedback",
+    "llm --pipeline=gpipe",
+    "transformer --dynamic-start=512",
+    "transformer --warmup-steps=9 --steps=8",
+    "transformer --pin-memory",
+    "transformer --precision=tf32",
+    "transformer --checkpoint-every=5",
+    "llm --hf=some/model --layers=2",
+    "transformer --text=/nowhere",
+)
+RUN = (
+    "transformer --momentum=0.9 --optimizer=sgd",
+    "transformer --prefetch=4 --workers=1",
+    "transformer --preset=article-1 --batch=2 --layers=1",
+    "transformer --compress=none --no-bucket-view",
+    "transformer --warmup-steps=8 --steps=8",
+    "llm --lr=0.1",
+)
+
+
+def test_the_programs_refuse_what_would_be_ignored() -> None:
+    argv = [f"{torch_venv()}/bin/python", "-c", ASK, "|".join((*REFUSED, *RUN))]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(FOLDER), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    told = dict(line.split(" -> ") for line in done.stdout.splitlines())
+    assert {line: told[line] for line in REFUSED if told[line] == "runs"} == {}
+    assert {line: told[line] for line in RUN if told[line] != "runs"} == {}
