@@ -27,6 +27,7 @@ SHARED_WITH_NODES = {
     "nodectl.payload.jobs.plan_version",
     "nodectl.payload.jobs.standing",
     "nodectl.workloads.ds_config",
+    "nodectl.workloads.meaning",
     "nodectl.workloads.settings",
 }
 # who may use which library

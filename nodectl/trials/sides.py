@@ -76,6 +76,13 @@ def overruled(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> lis
     ]
 
 
+def kernel_keys(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> frozenset[str]:
+    """The kernel settings that the side sets on any of the hosts."""
+    return frozenset(
+        key for host in hosts for key in _resolved(side, host, folders, host.variables.get(NCCL_ENV)).tuning.sysctl
+    )
+
+
 def _pinned(side: Side, host: Host, folders: Sequence[Path]) -> list[str]:
     """Variables of NCCL whose value in force on the host is that of its `nodectl_nccl_env`, and not the side's."""
     own: Any = host.variables.get(NCCL_ENV) or {}

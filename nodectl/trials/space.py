@@ -207,10 +207,10 @@ def _axis(name: str, choices: list[Mapping[str, Mapping[str, Any]]], where: str)
 
 
 def _label(overrides: Mapping[str, Mapping[str, Any]]) -> str:
-    return ", ".join(_setting_label(key, value) for settings in overrides.values() for key, value in settings.items())
+    return ", ".join(setting_label(key, value) for settings in overrides.values() for key, value in settings.items())
 
 
-def _setting_label(key: str, value: Any) -> str:
+def setting_label(key: str, value: Any) -> str:
     if not isinstance(value, Mapping):
         return f"{key}={value}"
     own = sorted(name for name in value if name not in ("value", "why", "source"))

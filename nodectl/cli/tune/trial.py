@@ -154,7 +154,7 @@ def trial(
     from nodectl.trials.run import TrialInterrupt, failed
 
     started = monotonic()
-    against, candidates = _sides(app, profiles, space, baseline, seed)
+    against, candidates = _sides(app, profiles, space, baseline, seed, arguments)
     learning = _learning(candidates, workload, loss_steps, arguments)
     if learning is not None:
         asked_for = click.get_current_context().get_parameter_source("probes") is not ParameterSource.DEFAULT
@@ -212,7 +212,12 @@ def _show_interrupted(app: App, trial: Trial) -> None:
 
 
 def _sides(
-    app: App, profiles: str | None, space: Path | None, baseline: str | None, seed: int
+    app: App,
+    profiles: str | None,
+    space: Path | None,
+    baseline: str | None,
+    seed: int,
+    arguments: tuple[str, ...],
 ) -> tuple[Side, tuple[Side, ...]]:
     """Who is tried against whom; refused where a host cannot have it, before any is asked."""
     from nodectl.trials.sides import (
@@ -236,13 +241,29 @@ def _sides(
         kept, reasons = possible(sides_of_space(drawn, against), app.hosts, folders)
         for reason in reasons:
             note(f"left out: {reason}")
-        return against, tuple(kept)
+        return against, tuple(_changing(app, against, kept, arguments))
     against, candidates = sides_of_profiles((profiles or "").split(","), baseline)
     for side in (against, *candidates):
         refuse_impossible(side, app.hosts, folders)
         for line in overruled(side, app.hosts, folders):
             note(line)
     return against, candidates
+
+
+def _changing(app: App, against: Side, sides: Sequence[Side], arguments: tuple[str, ...]) -> list[Side]:
+    """Those that change something: no value that the hosts keep anyway, no option that does nothing."""
+    from nodectl.checks.kernel.settings import is_held
+    from nodectl.trials.effective import effective, keys_of, meaningful, read_live
+    from nodectl.trials.sides import kernel_keys
+
+    live = read_live(app.transport, app.hosts, keys_of(sides), app.forks)
+    kept, reasons = effective(sides, kernel_keys(against, app.hosts, app.profile_dirs), live, is_held)
+    kept, more = meaningful(kept, arguments)
+    for reason in (*reasons, *more):
+        note(reason)
+    if not kept:
+        raise UsageError("nothing of the space changes anything here", "see what was left out; nothing was changed")
+    return kept
 
 
 def _learning(
