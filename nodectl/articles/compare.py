@@ -9,6 +9,7 @@ from statistics import median
 
 from nodectl.articles.claims import Figure, figures
 from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
+from nodectl.articles.equal_loss import seconds_to, shared_loss
 from nodectl.articles.runs import Run
 from nodectl.articles.training import NAME
 from nodectl.common.counting import counted
@@ -24,7 +25,10 @@ Judge = Callable[[Sequence[Series]], Sequence[Verdict]]
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A row: the field of a run, the article's column, its words and unit; `judged` where less is better."""
+    """A row: the field of a run, its column and words and unit; `judged` where less is better.
+
+    One that no article has is shown where a run tells it.
+    """
 
     field: str
     column: str
@@ -32,13 +36,19 @@ class _Kind:
     unit: str
     is_time: bool = False
     judged: bool = True
+    in_article: bool = True
 
 
-_ROWS = (
+_EQUAL = _Kind("equal_s", "equal_loss", "time to the same loss", "s", is_time=True, in_article=False)
+_ARTICLE_ROWS = (
     _Kind("step_s", "step", "step time", "s", is_time=True),
     _Kind("total_s", "total", "total time", "s", is_time=True),
     _Kind("gpu_use_percent", "gpu_use", "GPU utilisation", "%", judged=False),
     _Kind("network_gbit_s", "network", "network, sent by a host", "Gbit/s", judged=False),
+)
+_LOSSES = (
+    _Kind("last_loss", "last_loss", "loss at the end", "", judged=False, in_article=False),
+    _Kind("held_out_loss", "held_out_loss", "held-out loss", "", judged=False, in_article=False),
 )
 
 
@@ -93,13 +103,21 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What was trained on both sides: its rows, what else differs between the runs, and the article beside it."""
+    """What was trained on both sides: its rows, what else differs between the runs, and the article beside it.
+
+    `same_loss` is the lowest to which all runs come; None where they do not tell.
+    """
 
     what: str
     runs: tuple[int, int]
     rows: tuple[Row, ...]
     differs: tuple[str, ...]
     beside: Mapping[str, Comparable]
+    same_loss: float | None = None
+
+    def row(self, column: str) -> Row | None:
+        """The row of that name; None where it is not shown."""
+        return next((row for row in self.rows if row.kind.column == column), None)
 
 
 def compare(before: Sequence[Run], after: Sequence[Run], judge: Judge) -> list[Section]:
@@ -123,16 +141,27 @@ def _by_what(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _section(what: str, before: list[Run], after: list[Run], judge: Judge) -> Section:
-    rows = [_row(kind, before, after) for kind in _ROWS]
+    same_loss = shared_loss([run.curve for run in (*before, *after)])
+    rows = [_row(kind, before, after) for kind in _ARTICLE_ROWS]
+    rows += [row for row in (_row(kind, before, after) for kind in _LOSSES) if row.change is not None]
+    rows += [_to_the_same_loss(before, after, same_loss)] if rows[-1].kind in _LOSSES else []
     judged = [at for at, row in enumerate(rows) if row.change is not None and row.kind.judged]
     verdicts = dict(zip(judged, judge([_series(rows[at]) for at in judged]), strict=True))
     told = tuple(Row(row.kind, row.before, row.after, row.missing, verdicts.get(at)) for at, row in enumerate(rows))
     beside = {
         row.kind.words: compared(_published(row.kind.column)["before"], before[0].conditions)
         for row in told
-        if row.change is not None
+        if row.change is not None and row.kind.in_article
     }
-    return Section(what, (len(before), len(after)), told, _differences(before, after), beside)
+    runs = (len(before), len(after))
+    return Section(what, runs, told, _differences(before, after), beside, same_loss)
+
+
+def _to_the_same_loss(before: list[Run], after: list[Run], loss: float | None) -> Row:
+    if loss is None:
+        return Row(_EQUAL, missing="too few losses over time are told (--log-every)")
+    was, now = (tuple(seconds_to(run.curve, loss) for run in side) for side in (before, after))
+    return Row(_EQUAL, was, now)
 
 
 def _row(kind: _Kind, before: list[Run], after: list[Run]) -> Row:
@@ -156,11 +185,19 @@ def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
     """What makes them two trainings, other than what is measured."""
     names = dict.fromkeys(name for run in (*before, *after) for name in run.course)
     told = []
+    untold: dict[str, list[str]] = {"before": [], "after": []}
     for name in names:
+        words = name.replace("_", " ")
+        silent = [
+            side for side, runs in (("before", before), ("after", after)) if not any(name in run.course for run in runs)
+        ]
+        if silent:
+            untold[silent[0]].append(words)
+            continue
         sides = [list(dict.fromkeys(str(run.course.get(name, "not told")) for run in side)) for side in (before, after)]
         if len({*sides[0], *sides[1]}) > 1:
-            told.append(f"{name.replace('_', ' ')}: {', '.join(sides[0])} before, {', '.join(sides[1])} after")
-    return tuple(told)
+            told.append(f"{words}: {', '.join(sides[0])} before, {', '.join(sides[1])} after")
+    return (*told, *(f"not told {side}: {', '.join(words)}" for side, words in untold.items() if words))
 
 
 def _published(column: str) -> dict[str, Figure]:
@@ -183,6 +220,7 @@ def _section_document(section: Section) -> dict[str, object]:
         "what": section.what,
         "runs": {"before": section.runs[0], "after": section.runs[1]},
         "differs": list(section.differs),
+        "same_loss": section.same_loss,
         "rows": [
             {
                 "name": row.kind.column,
@@ -191,15 +229,18 @@ def _section_document(section: Section) -> dict[str, object]:
                 "change": row.change and _change_document(row.change),
                 "missing": row.missing or None,
                 "verdict": row.verdict and asdict(row.verdict),
-                "article": {
-                    **_change_document(article_change(row.kind)),
-                    "unit": _published(row.kind.column)["before"].unit,
-                    **(_comparable(section.beside.get(row.kind.words))),
-                },
+                "article": _article_document(row.kind, section.beside.get(row.kind.words)),
             }
             for row in section.rows
         ],
     }
+
+
+def _article_document(kind: _Kind, beside: Comparable | None) -> dict[str, object] | None:
+    if not kind.in_article:
+        return None
+    unit = _published(kind.column)["before"].unit
+    return {**_change_document(article_change(kind)), "unit": unit, **_comparable(beside)}
 
 
 def _comparable(beside: Comparable | None) -> dict[str, object]:
@@ -226,11 +267,18 @@ def compare_lines(sections: Sequence[Section]) -> list[list[object]]:
         for row in section.rows:
             changes = [None] * 5 if row.change is None else _change_document(row.change).values()
             beside = section.beside.get(row.kind.words)
-            was = _published(row.kind.column)["before"]
-            theirs = (was.article, was.value, was.unit, "no", "not measured here") if beside is None else beside.cells
+            theirs = _article_cells(row.kind) if beside is None else beside.cells
             verdict = row.verdict and str(row.verdict.verdict)
             lines.append([section.what, row.kind.column, row.kind.unit, *changes, verdict, row.missing, *theirs])
     return lines
+
+
+def _article_cells(kind: _Kind) -> tuple[object, ...]:
+    """Of a row that was not measured here, or that no article has."""
+    if not kind.in_article:
+        return (None,) * len(HEADER)
+    was = _published(kind.column)["before"]
+    return (was.article, was.value, was.unit, "no", "not measured here")
 
 
 def compare_text(sections: Sequence[Section], width: int) -> str:
@@ -246,12 +294,27 @@ def _section_text(section: Section, width: int) -> str:
     theirs = [
         (f"article {ARTICLE}, {kind.words.partition(',')[0]}",
          *_cells(article_change(kind), _published(kind.column)["before"].unit), "")
-        for kind in _ROWS
+        for kind in _ARTICLE_ROWS
     ]  # fmt: skip
     runs = " and ".join(counted(number, "run") for number in section.runs)
     lines = [f"{section.what}: {runs}", fitted([_HEADER, *ours, *theirs], width), ""]
-    lines += [piece for text in section.differs for piece in broken(f"not the same training: {text}", width)]
+    said = [f"not the same training: {text}" for text in section.differs]
+    said += [_at_the_same_loss(section)] if section.differs else []
+    lines += [piece for text in said for piece in broken(text, width)]
     return "\n".join([*lines, _headline(), *comparable_lines(section.beside, width)])
+
+
+def _at_the_same_loss(section: Section) -> str:
+    """What another training gains, if anything: not by its step time, but by when it has learned as much."""
+    row = section.row(_EQUAL.column)
+    change = None if row is None else row.change
+    if row is None or change is None:
+        why = "the runs tell no losses" if row is None else row.missing
+        return f"whether it gains anything cannot be told: {why}, and a step that learns less is no gain"
+    gained = change.speed_gained_percent or 0.0
+    told = f"to the loss {digits(section.same_loss or 0.0)} it takes {digits(change.before)} s before and "
+    told += f"{digits(change.after)} s after: {gained:+.1f} % speed"
+    return f"{told}, {_verdict(row, section.runs)}"
 
 
 def _cells(change: Change | None, unit: str) -> tuple[str, ...]:
@@ -262,7 +325,8 @@ def _cells(change: Change | None, unit: str) -> tuple[str, ...]:
     saved, gained = (
         "-" if value is None else f"{value:.1f} %" for value in (change.time_saved_percent, change.speed_gained_percent)
     )
-    return (f"{digits(change.before)} {unit}", f"{digits(change.after)} {unit}", saved, gained, more)
+    sides = (f"{digits(value)} {unit}".rstrip() for value in (change.before, change.after))
+    return (*sides, saved, gained, more)
 
 
 def _verdict(row: Row, runs: tuple[int, int]) -> str:
@@ -278,7 +342,7 @@ def _verdict(row: Row, runs: tuple[int, int]) -> str:
 def _headline() -> str:
     """What the article's own headline is of its rows."""
     (stated,) = (figure for figure in figures(ARTICLE, "improvement", "training"))
-    for kind in _ROWS:
+    for kind in _ARTICLE_ROWS:
         change = article_change(kind)
         for name in ("time_saved_percent", "speed_gained_percent", "more_percent"):
             value = getattr(change, name)

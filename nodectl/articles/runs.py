@@ -24,12 +24,16 @@ _SUMMARY = frozenset({"workload", "median_step_ms", "world_size", "global_batch"
 # of a summary, what makes it another training where it differs
 _COURSE = ("data", "params", "parallel", "precision", "batch_per_rank", "accumulation", "global_batch", "world_size",
            "device_name", "steps")  # fmt: skip
+# of a summary's options, those that it tells by other names
+_TOLD = frozenset({"batch", "accumulation", "precision", "ranks", "data", "course_batch"})
 # what a run is asked for, by the summary's names
 _SOURCES = {
     "step_s": "median_step_ms",
     "total_s": "timed_s",
     "gpu_use_percent": "gpu_utilisation",
     "network_gbit_s": "net_bytes_per_step",
+    "held_out_loss": "held_out_loss",
+    "last_loss": "last_loss",
 }
 
 
@@ -38,7 +42,7 @@ class Run:
     """One run, or one window of a measurement; None for what it does not tell, with the reason in `missing`.
 
     `conditions` have the names of claims, `course` what must be equal for two runs to be the same training.
-    `network_gbit_s` is what one host sent.
+    `network_gbit_s` is what one host sent; `curve` has the seconds of training and the loss then.
     """
 
     what: str
@@ -48,6 +52,9 @@ class Run:
     total_s: float | None = None
     gpu_use_percent: float | None = None
     network_gbit_s: float | None = None
+    last_loss: float | None = None
+    held_out_loss: float | None = None
+    curve: tuple[tuple[float, float], ...] = ()
     conditions: Mapping[str, object] = field(default_factory=dict)
     course: Mapping[str, object] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -124,6 +131,8 @@ def of_summary(given: Mapping[str, Any]) -> Run:
         "network_gbit_s": "one host: nothing crosses the network" if hosts < 2 else "the run did not count it",
         "total_s": "the run does not tell it",
         "step_s": "no step after the warm-up",
+        "held_out_loss": "no samples were held out (--held-out)",
+        "last_loss": "the run does not tell it",
     }
     missing |= {field: f"no figure: {said}" for field, name in _SOURCES.items() if (said := _no_figure(given, name))}
     batch, accumulation, whole = (_number(given, name) for name in ("batch_per_rank", "accumulation", "global_batch"))
@@ -145,9 +154,30 @@ def of_summary(given: Mapping[str, Any]) -> Run:
         gpu_use_percent=None if use is None else 100 * use,
         network_gbit_s=None if sent_s is None or hosts < 2 else 8 * sent_s / hosts / 1e9,
         conditions={name: _plain(value) for name, value in conditions.items() if value is not None},
-        course={name: _plain(given[name]) for name in _COURSE if given.get(name) is not None},
+        last_loss=_number(given, "last_loss"),
+        held_out_loss=_number(given, "held_out_loss"),
+        curve=_curve(given.get("losses")),
+        course=_course(given),
         missing=missing,
     )
+
+
+def _course(given: Mapping[str, Any]) -> dict[str, object]:
+    """All options that change what is computed; of a summary without them what it tells of its compression."""
+    options, compression = given.get("options"), given.get("compression")
+    told = {name: given[name] for name in _COURSE if given.get(name) is not None}
+    if isinstance(options, dict):
+        told |= {name: value for name, value in options.items() if name not in _TOLD and value is not None}
+    elif isinstance(compression, dict) and compression.get("kind"):
+        told |= {"compress": compression["kind"], "error_feedback": compression.get("error_feedback", False)}
+    return {_word(name): _plain(value) for name, value in told.items()}
+
+
+def _curve(given: object) -> tuple[tuple[float, float], ...]:
+    """(seconds, loss) as far as both are figures, in the order of time."""
+    rows = given if isinstance(given, list) else []
+    points = [(_figure(row[0]), _figure(row[1])) for row in rows if isinstance(row, list) and len(row) == 2]
+    return tuple(sorted((at, loss) for at, loss in points if at is not None and loss is not None))
 
 
 def _of_measurement(given: Mapping[str, Any]) -> Iterator[Run]:

@@ -33,6 +33,10 @@ else:  # on a node these files lie in one folder, without the package
     from usage import Usage
 
 
+# of the losses over time that a summary tells
+_POINTS = 200
+
+
 def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
     """The whole training, from where a checkpoint left it to its last step."""
     training = Training(workload, settings, group)
@@ -92,6 +96,7 @@ def note_loss(training: Training, loss: float, clock: Clock) -> None:
     """Keep the loss of this step for the summary, and print a line."""
     training.losses.setdefault("first", loss)
     training.losses["last"] = loss
+    training.curve.append((round(sum(clock.durations_s), 3), loss))
     every = training.settings.log_every
     median_ms, samples_per_s = clock.median_step_ms(every), clock.samples_per_s(every)
     speed = "warming up" if median_ms is None else f"step {median_ms:.1f} ms, {samples_per_s:.1f} samples/s"
@@ -179,6 +184,8 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         "first_loss": losses.get("first"),
         "last_loss": losses.get("last"),
         **training.evaluated,
+        "losses": [list(point) for point in few(training.curve)],
+        "options": training.options,
         "steps": training.step,
         "resumed_from_step": begun_at,
         **figures,
@@ -201,6 +208,12 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         "device": group.device.type,
         "backend": group.backend,
     }
+
+
+def few(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """At most `_POINTS` of (seconds, loss), evenly chosen, the last among them: the summary is one line of a log."""
+    every = -(-len(curve) // _POINTS)
+    return curve[::-1][:: max(1, every)][::-1]
 
 
 def _tell(group: ranks.Ranks, text: str) -> None:

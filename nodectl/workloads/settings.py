@@ -17,6 +17,8 @@ _NOT_THE_COURSE = (
     *("bucket_view", "static_graph", "offload", "deepspeed"),
     *("epochs", "steps", "log_every", "checkpoint_dir", "checkpoint_every", "resume"),
 )
+# what rounds otherwise, and else changes nothing that is learned
+ROUNDING = ("fused", "compile", "bucket_mb")
 # what a search for speed may vary: how the same samples are learned from, not what is learned
 TUNABLE = (
     *("batch", "accumulation", "precision", "fused", "parallel", "offload", "recompute", "compile"),

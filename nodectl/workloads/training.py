@@ -12,7 +12,7 @@ from torch.utils.data import DistributedSampler
 if TYPE_CHECKING:
     from nodectl.workloads import dynamic_batch, meaning, parallel, ranks
     from nodectl.workloads.feed import Wanted
-    from nodectl.workloads.settings import Refused, Settings
+    from nodectl.workloads.settings import ROUNDING, Refused, Settings
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import dynamic_batch
@@ -20,7 +20,7 @@ else:  # on a node these files lie in one folder, without the package
     import parallel
     import ranks
     from feed import Wanted
-    from settings import Refused
+    from settings import ROUNDING, Refused
 
 
 class Training:
@@ -60,6 +60,7 @@ class Training:
             )
         self.losses: dict[str, float] = {}
         self.evaluated: dict[str, float] = {}
+        self.curve: list[tuple[float, float]] = []  # of this run: seconds of its steps so far, and the loss
 
     @property
     def batch(self) -> int:
@@ -186,6 +187,14 @@ class Training:
         """What must be equal for a resumed run to repeat an uninterrupted one."""
         own = {"ranks": self.strategy.data_size, "precision": self.precision, "data": self.data.words}
         return {**self.settings.course(self.total_steps), **own}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What of its options makes it another training than one with others: less what only rounds otherwise."""
+        known = {**self.settings.values, "strategy": self.parallel, "on": self.group.device.type}
+        idle = meaning.without_meaning(self.settings.values, known, (*meaning.RULES, *self.workload.rules))
+        left_out = {*idle, *ROUNDING}
+        return {name: value for name, value in self.course.items() if name not in left_out and value is not None}
 
     def differences(self, course: dict[str, Any]) -> list[str]:
         """What was otherwise in the run that `course` comes from."""

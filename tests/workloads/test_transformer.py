@@ -95,6 +95,9 @@ def test_the_loss_falls() -> None:
     assert told["last_loss"] < 0.5 * told["first_loss"], done.stdout
     assert told["median_step_ms"] > 0 and told["samples_per_s"] > 0 and told["warmup_steps"] == 10
     assert (told["steps"], told["world_size"], told["backend"], told["precision"]) == (120, 1, "none", "fp32")
+    assert [loss for _, loss in told["losses"]][-1] == told["last_loss"] and len(told["losses"]) == 7
+    options = told["options"]
+    assert options["optimizer"] == "adam" and options["compress"] == "none" and "compress_rank" not in options
 
 
 def test_every_rank_says_where_it_runs(whole: subprocess.CompletedProcess[str]) -> None:
