@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from statistics import median
@@ -10,6 +10,7 @@ from statistics import median
 from nodectl.articles.claims import Figure, figures
 from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
 from nodectl.articles.equal_loss import seconds_to, shared_loss
+from nodectl.articles.ratio import Judge
 from nodectl.articles.runs import Run
 from nodectl.articles.training import NAME
 from nodectl.common.counting import counted
@@ -20,7 +21,6 @@ from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.table import broken, fitted
 
 ARTICLE, CLAIM = 1, "two_clouds"
-Judge = Callable[[Sequence[Series]], Sequence[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)

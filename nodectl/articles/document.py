@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from nodectl.articles.claims import Figure, article, figures
 from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, nearest
+from nodectl.articles.ratio import Compared, Judge, Ratio, ratios
 from nodectl.articles.sweep import Row, Sweep
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
@@ -16,6 +18,8 @@ from nodectl.probes.base import ProbeResult
 from nodectl.report.table import aligned, broken
 
 ARTICLE, CLAIM = 2, "network_sweep"
+# a part of a step from which on the network is what limits it
+_LIMITS = 0.5
 _COLUMNS = {"one_node": "one node", "many_nodes": "all nodes", "retrieval": "retrieval"}
 
 
@@ -36,12 +40,31 @@ def article_ratio() -> float:
     return many[-1].value / many[0].value
 
 
-def sweep_document(sweep: Sweep, *, scaled: bool) -> dict[str, object]:
+def link_ratios(sweep: Sweep, judge: Judge) -> dict[str, Ratio]:
+    """By the name of each higher rate: many nodes there to many nodes at the lowest, window by window."""
+    measured = {row.link.name or "": row.many_nodes for row in sweep.rows if row.many_nodes}
+    (lowest, base), *others = measured.items() if measured else (("", None),)
+    if base is None or base is not sweep.rows[0].many_nodes:
+        return {}
+    many = {
+        name: Compared(name, lowest, each.probe, each.unit, _windows(each), _windows(base)) for name, each in others
+    }
+    return ratios(many, judge)
+
+
+def _windows(measured: Measurement) -> Sequence[float]:
+    values: Any = measured.conditions.get("values_samples_s") or ()
+    return tuple(values)
+
+
+def sweep_document(sweep: Sweep, judge: Judge, *, scaled: bool) -> dict[str, object]:
     """The sweep as plain data for JSON."""
+    highest = link_ratios(sweep, judge).get(sweep.rows[-1].link.name or "") if sweep.rows else None
     return {
         "scaled": scaled,
         "rows": [_row_document(row) for row in sweep.rows],
         "ratio": sweep.ratio,
+        "ratio_verdict": highest and highest.document,
         "rising": sweep.rising,
         "article_ratio": round(article_ratio(), 4),
         "article": {"title": article(ARTICLE).title, "rows": [asdict(each) for each in figures(ARTICLE, CLAIM)]},
@@ -102,15 +125,17 @@ def conditions_of(measured: Measurement) -> dict[str, object]:
     return {name: value for name, value in ours.items() if value is not None}
 
 
-def sweep_table(sweep: Sweep, width: int, *, scaled: bool, hosts: int) -> str:
+def sweep_table(sweep: Sweep, width: int, judge: Judge, *, scaled: bool, hosts: int) -> str:
     """The article's table, measured, the article's own rows in the same columns, and what both come to."""
     names = ("LINK", "ONE NODE", "ALL NODES", "OF LOWEST", "RETRIEVAL", "")
     units = ("", "samples/s", "samples/s", "all nodes", "p50 ms", "p99 ms")
-    lowest = sweep.rows[0].many_nodes
-    ours = [_cells(row, lowest.value if lowest and len(sweep.rows) > 1 else None) for row in sweep.rows]
+    told = link_ratios(sweep, judge)
+    texts = {name: ratio.text for name, ratio in told.items()}
+    texts |= {sweep.rows[0].link.name or "": "lowest"} if told else {}
+    ours = [_cells(row, texts.get(row.link.name or "", "-")) for row in sweep.rows]
     table = aligned([names, units, *ours, *_article_rows()])
-    told = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, scaled=scaled)]
-    remarks = [piece for line in told for piece in broken(line, width)]
+    said = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, told, scaled=scaled)]
+    remarks = [piece for line in said for piece in broken(line, width)]
     return "\n".join([table, "", *remarks, *comparable_lines(_verdicts(sweep), width)])
 
 
@@ -126,13 +151,13 @@ def _verdicts(sweep: Sweep) -> dict[str, Comparable]:
     return columns
 
 
-def _cells(row: Row, lowest: float | None) -> tuple[str, ...]:
+def _cells(row: Row, of_lowest: str) -> tuple[str, ...]:
     p99 = row.retrieval.conditions.get("p99_ms") if row.retrieval else None
     return (
         f"here, {row.link.name or 'unknown'}",
         _with_spread(row.one_node),
         _with_spread(row.many_nodes),
-        f"{row.many_nodes.value / lowest:.2f} x" if row.many_nodes and lowest else "-",
+        of_lowest,
         _with_spread(row.retrieval),
         digits(p99) if isinstance(p99, float) else "-",
     )
@@ -154,14 +179,47 @@ def _article_rows() -> list[tuple[str, ...]]:
     ]
 
 
-def _remarks(sweep: Sweep, *, scaled: bool) -> list[str]:
+def _sending(row: Row) -> float | None:
+    """The part of a step that a link at its rate needs for what each host of a ring sends of the gradients."""
+    many, rate = row.many_nodes, row.link.rate_bits
+    given = {} if many is None else many.conditions
+    size_bytes, step_ms = given.get("gradient_bytes"), given.get("step_ms")
+    if many is None or not rate or not isinstance(size_bytes, int) or not isinstance(step_ms, int | float):
+        return None
+    hosts = len(many.hosts)
+    return 2 * (hosts - 1) / hosts * 8 * size_bytes / rate / (step_ms / 1e3)
+
+
+def _ends(sweep: Sweep) -> list[str]:
+    """What limits the lowest and the highest rate: where that differs, their ratio is none of the network."""
+    low, high = sweep.rows[0], sweep.rows[-1]
+    shares = _sending(low), _sending(high)
+    if len(sweep.rows) < 2 or shares[0] is None or shares[1] is None:
+        return []
+    parts = (f"{_share(share)} of a step at {row.link.name}" for share, row in zip(shares, (low, high), strict=True))
+    text = f"sending the gradients is {' and '.join(parts)}"
+    unlike = shares[0] >= _LIMITS > shares[1]
+    return [
+        f"{text}: the network limits the one end and the hosts the other, so that the ratio is of both"
+        if unlike
+        else text
+    ]
+
+
+def _share(part: float | None) -> str:
+    return "?" if part is None else f"{100 * min(1.0, part):.0f} %"
+
+
+def _remarks(sweep: Sweep, told: Mapping[str, Ratio], *, scaled: bool) -> list[str]:
     many = published()["many_nodes"]
     first, last = (each.conditions["link_gbit"] for each in (many[0], many[-1]))
     theirs = f"the article: {article_ratio():.2f} times, {first} to {last} Gbit/s"
     lines = []
-    if sweep.ratio is not None:
-        low, high = sweep.rows[0].link.name, sweep.rows[-1].link.name
-        lines.append(f"many nodes, {low} to {high}: {sweep.ratio:.2f} times ({theirs})")
+    low, high = sweep.rows[0].link.name, sweep.rows[-1].link.name
+    if ratio := told.get(high or ""):
+        why = f", {ratio.verdict.reason}" if ratio.value is None else ""
+        lines.append(f"many nodes, {low} to {high}: {ratio.text}{why} ({theirs})")
+    lines += _ends(sweep)
     if scaled:
         lines.append("scaled: a lab's links, its hosts share this machine's processors and memory")
     else:

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from statistics import median
 from time import monotonic
+from typing import Any
 
 from nodectl.articles.claims import figures
 from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
 from nodectl.articles.gangs import NOT_PROVISIONED
+from nodectl.articles.ratio import Compared, Judge, Ratio, ratios
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits, time_text
@@ -38,7 +40,7 @@ _LOOK_S, _SLACK_S = 60.0, 600.0
 _START_S = 6.0
 ROWS, WORKERS = 100_000, (1, 2, 4, 8)
 # without a budget: a table is to take minutes also on machines that have other work, or hold many of the hosts
-_USUAL_S = 300.0
+_USUAL_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,8 @@ PROBE = Probe(
         identity=("mode", "files", "workers", "rows"),
         shown="{files} files by {workers} {mode}, {rows} rows each",
     ),
-    usual=Amount(repetitions=3, duration_s=0.5),
+    # ten seconds of each pool
+    usual=Amount(repetitions=20, duration_s=0.5),
     least=Amount(repetitions=1, duration_s=0.5),
     cost_s=_cost_s,
     listed=False,
@@ -195,23 +198,56 @@ class Speedup:
 
     host: str
     mode: str
-    ratio: float
+    ratio: Ratio
     beside: tuple[Comparable, ...]
 
 
-def speedups(measurements: Sequence[Measurement]) -> list[Speedup]:
+# a measurement's host, mode and case
+_Key = tuple[str, str, Case]
+
+
+def pool_ratios(measurements: Sequence[Measurement], judge: Judge) -> dict[_Key, Ratio]:
+    """Each pool to the smallest one over the same files, which itself has none."""
+    by_key = {_key(each): each for each in measurements}
+    first: dict[tuple[str, str, int], _Key] = {}
+    for host, mode, case in sorted(by_key, key=lambda key: key[2].workers):
+        first.setdefault((host, mode, case.files), (host, mode, case))
+    many = {
+        key: Compared(_label(key), _label(base), NAME, each.unit, _rates(each), _rates(by_key[base]))
+        for key, each in by_key.items()
+        if (base := first[key[0], key[1], key[2].files]) != key
+    }
+    told = ratios({_label(key): each for key, each in many.items()}, judge)
+    return {key: told[_label(key)] for key in many}
+
+
+def _key(measured: Measurement) -> _Key:
+    return measured.hosts[0], str(measured.conditions["mode"]), _case(measured)
+
+
+def _label(key: _Key) -> str:
+    host, mode, case = key
+    return f"{case.files} files by {case.workers} {mode} on {host}"
+
+
+def _rates(measured: Measurement) -> list[float]:
+    seconds: Any = measured.conditions["seconds"]
+    return [_case(measured).files / each for each in seconds]
+
+
+def speedups(measurements: Sequence[Measurement], judge: Judge) -> list[Speedup]:
     """One for each host and mode of which both were measured."""
     small, large = article_case()
-    by_case = {(each.hosts[0], each.conditions["mode"], _case(each)): each for each in measurements}
     found = []
-    for (host, mode, case), faster in by_case.items():
-        slower = by_case.get((host, mode, small))
-        if case != large or slower is None:
+    told = pool_ratios(measurements, judge)
+    cpus = {_key(each): each.conditions["cpu"] for each in measurements}
+    for (host, mode, case), ratio in told.items():
+        if case != large:
             continue
-        ours = {"cpu": faster.conditions["cpu"], "files": case.files, "mode": mode, "workers": case.workers,
+        ours = {"cpu": cpus[host, mode, case], "files": case.files, "mode": mode, "workers": case.workers,
                 "baseline_workers": small.workers}  # fmt: skip
         beside = tuple(compared(figure, ours) for figure in figures(ARTICLE, CLAIM))
-        found.append(Speedup(host, str(mode), faster.value / slower.value, beside))
+        found.append(Speedup(host, mode, ratio, beside))
     return found
 
 
@@ -220,20 +256,21 @@ def _case(measured: Measurement) -> Case:
     return Case(int(str(files)), int(str(workers)))
 
 
-def preprocess_document(result: ProbeResult) -> dict[str, object]:
+def preprocess_document(result: ProbeResult, judge: Judge) -> dict[str, object]:
     """Measurements, the article's case and findings for JSON."""
     return {
         "measurements": [asdict(each) for each in result.measurements],
         "article_case": [
-            {"host": each.host, "mode": each.mode, "speed_up": each.ratio,
+            {"host": each.host, "mode": each.mode, "speed_up": each.ratio.value,
+             "speed_up_verdict": each.ratio.document,
              "article": [beside.document for beside in each.beside]}
-            for each in speedups(result.measurements)
+            for each in speedups(result.measurements, judge)
         ],
         "findings": [asdict(each) for each in result.findings],
     }  # fmt: skip
 
 
-def preprocess_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
+def preprocess_lines(measurements: Sequence[Measurement], judge: Judge) -> list[list[object]]:
     """A line for each pool, and one for each speed-up of the article's case."""
     lines: list[list[object]] = [["host", "mode", "files", "workers", "value", "unit", "spread", *HEADER]]
     none = [None] * len(HEADER)
@@ -242,21 +279,21 @@ def preprocess_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
         own = [each.hosts[0], each.conditions["mode"], case.files, case.workers, each.value, each.unit, each.spread]
         lines.append([*own, *none])
     _, large = article_case()
-    for speedup in speedups(measurements):
+    for speedup in speedups(measurements, judge):
         for beside in speedup.beside:
-            own = [speedup.host, speedup.mode, large.files, large.workers, speedup.ratio, "x", None]
+            own = [speedup.host, speedup.mode, large.files, large.workers, speedup.ratio.value, "x", None]
             lines.append([*own, *beside.cells])
     return lines
 
 
-def preprocess_table(measurements: Sequence[Measurement], width: int) -> str:
+def preprocess_table(measurements: Sequence[Measurement], width: int, judge: Judge) -> str:
     """A line for each pool size with both modes, then what the article's case comes to."""
     header = ("HOST", "FILES", "WORKERS", "THREADS", "OF FIRST", "PROCESSES", "OF FIRST")
     units = ("", "", "", "files/s", "", "files/s", "")
     by_case: dict[tuple[str, Case], dict[str, Measurement]] = {}
     for each in measurements:
         by_case.setdefault((each.hosts[0], _case(each)), {})[str(each.conditions["mode"])] = each
-    first: dict[tuple[str, int, str], float] = {}
+    told = pool_ratios(measurements, judge)
     rows = []
     for (host, case), modes in by_case.items():
         cells = []
@@ -265,30 +302,36 @@ def preprocess_table(measurements: Sequence[Measurement], width: int) -> str:
             if measured is None:
                 cells += ["-", "-"]
                 continue
-            base = first.setdefault((host, case.files, mode), measured.value)
-            cells += [_with_spread(measured), f"{measured.value / base:.2f} x"]
+            ratio = told.get((host, mode, case))
+            cells += [_with_spread(measured), "first" if ratio is None else ratio.text]
         rows.append((host, str(case.files), str(case.workers), *cells))
-    return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements, width)])
+    return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements, width, judge)])
 
 
 def _with_spread(measured: Measurement) -> str:
     return digits(measured.value) + ("" if measured.spread is None else f" ±{50 * measured.spread:.1f} %")
 
 
-def _remarks(measurements: Sequence[Measurement], width: int) -> list[str]:
+def _remarks(measurements: Sequence[Measurement], width: int, judge: Judge) -> list[str]:
     small, large = article_case()
     cpus: dict[tuple[object, object], dict[str, None]] = {}
     for each in measurements:
         cpus.setdefault((each.conditions["cpus"], each.conditions["cpu"]), {})[each.hosts[0]] = None
     lines = [f"{fold(hosts)}: {counted(number, 'processor')}, {model or 'unknown'}" for (number, model), hosts in
              cpus.items()]  # fmt: skip
-    found = speedups(measurements)
+    found = speedups(measurements, judge)
     for mode in MODES:
-        ratios = [each.ratio for each in found if each.mode == mode]
-        if ratios:
-            lines.append(
-                f"{large.workers} {mode} against {small.workers}, {small.files} files: {median(ratios):.2f} times"
-            )
+        texts: dict[str, list[str]] = {}
+        for each in found:
+            if each.mode == mode:
+                texts.setdefault(each.ratio.text, []).append(each.host)
+        said = "; ".join(f"{text} on {fold(hosts)}" for text, hosts in texts.items())
+        if said:
+            lines.append(f"{large.workers} {mode} against {small.workers}, {small.files} files: {said}")
+    untold = dict.fromkeys(
+        each.verdict.reason for each in pool_ratios(measurements, judge).values() if each.value is None
+    )
+    lines += [f"unknown: {reason} (--repetitions)" for reason in untold]
     bounds = " to ".join(f"{figure.value:g}" for figure in figures(ARTICLE, CLAIM))
     busy = min(small.files, small.workers)
     lines.append(f"the article: {bounds} times; but {small.files} files occupy {busy} workers of either pool")

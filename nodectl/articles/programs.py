@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from nodectl.articles.gangs import device_of, failure_of, member, with_torch
 from nodectl.articles.training import modules
 from nodectl.common.counting import counted
+from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -25,8 +27,10 @@ NAME = "workload"
 _MODULE = "articles.workload"
 # a run that is longer is given up: each table is to take minutes
 RUN_S = 600.0
-# a run is as long as its steps take, importing torch among them; of one alone nobody knows the spread
-_USUAL = Amount(repetitions=2, duration_s=20.0)
+# a run is as long as its steps take, importing torch among them; of fewer there is no verdict
+_USUAL = Amount(repetitions=5, duration_s=20.0)
+# before a program's first step that counts: importing torch, meeting, ten steps of warm-up
+_START_S, _WARMUP_STEPS = 8.0, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Setting:
     """One run: so many ranks on each of the first hosts, and the program's options.
 
     `devices` are those that take part, which are more than the ranks where one process has several. `label` is its
-    row's name; `refused` says why it is not run.
+    row's name; `refused` says why it is not run. `steps` go before those of the arguments, where they are not 0.
     """
 
     label: str
@@ -42,6 +46,7 @@ class Setting:
     arguments: tuple[str, ...]
     devices: int
     refused: str = ""
+    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ def _members(
 ) -> list[Member]:
     taking = list(zip(ready, setting.ranks, strict=False))
     first, world, sources = taking[0][0], sum(setting.ranks), modules()
+    steps = [f"--steps={setting.steps}", f"--log-every={setting.steps}"] if setting.steps else []
     flags = ["--interface-asked"] * bool(options.interface)
     members, base = [], 0
     for endpoint, count in taking:
@@ -95,7 +101,7 @@ def _members(
             "timeout": RUN_S,
             "interface": endpoint.interface,
             "program": program,
-            "arguments": json.dumps([f"--device={device}", *setting.arguments]),
+            "arguments": json.dumps([f"--device={device}", *setting.arguments, *steps]),
         }
         members.append(member(endpoint, _MODULE, given, flags, sources))
         base += count
@@ -112,24 +118,39 @@ def run_all(
 ) -> list[list[Outcome]]:
     """The outcomes of each setting, one a repetition; all settings in turn, so that what drifts touches all alike.
 
-    A setting that came to nothing once is not run again.
+    A setting that came to nothing once is not run again. With `row_s` a first run of each says how many steps its
+    others need.
     """
     outcomes: list[list[Outcome]] = [[] for _ in settings]
     rounds, program = options.repetitions or _USUAL.repetitions, options.program
+
+    def run(setting: Setting, which: str) -> Outcome:
+        # a free port is one that was free before the run before
+        again, _ = find_endpoints(transport, [endpoint.host for endpoint in ready[:1]], NAME, options)
+        here = [*again, *ready[1:]] if again else ready
+        outcome = run_setting(transport, here, program, setting, device, options)
+        if not setting.refused:
+            note(f"{program}, {setting.label}{which}: {_figure(outcome) or outcome.why}")
+        return outcome
+
+    if options.row_s:
+        runnable = sum(not setting.refused for setting in settings)
+        least_s = runnable * (options.row_s + (rounds + 1) * _START_S)
+        note(f"{program}: {rounds} runs of each, {options.row_s:g} s of steps: {time_text(least_s)} or more")
+        first = [run(setting, ", to see how long a step is") for setting in settings]
+        outcomes = [[outcome] if outcome.summary is None else [] for outcome in first]
+        settings = [replace(outcome.setting, steps=_steps(outcome, options.row_s / rounds)) for outcome in first]
     for number in range(rounds):
         for setting, told in zip(settings, outcomes, strict=True):
-            if told and told[-1].summary is None:
-                continue
-            # a free port is one that was free before the run before
-            again, _ = find_endpoints(transport, [endpoint.host for endpoint in ready[:1]], NAME, options)
-            told.append(
-                run_setting(transport, [*again, *ready[1:]] if again else ready, program, setting, device, options)
-            )
-            if not setting.refused:
-                said = _figure(told[-1]) or told[-1].why
-                which = f", {number + 1} of {rounds}" if rounds > 1 else ""
-                note(f"{program}, {setting.label}{which}: {said}")
+            if not told or told[-1].summary is not None:
+                told.append(run(setting, f", {number + 1} of {rounds}" if rounds > 1 else ""))
     return outcomes
+
+
+def _steps(outcome: Outcome, seconds: float) -> int:
+    """How many steps last so long, those of the warm-up beside them; 0 where nobody knows."""
+    step_ms = (outcome.summary or {}).get("median_step_ms")
+    return _WARMUP_STEPS + math.ceil(1e3 * seconds / step_ms) if isinstance(step_ms, int | float) and step_ms else 0
 
 
 def _figure(outcome: Outcome) -> str:
@@ -140,10 +161,14 @@ def _figure(outcome: Outcome) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOptions(ProbeOptions):
-    """Which program; its settings come from a plan, by default one run of it over all hosts with these arguments."""
+    """Which program; its settings come from a plan, by default one run of it over all hosts with these arguments.
+
+    The steps that count of all runs of a setting together last `row_s` at least, where that is not 0.
+    """
 
     program: str = "transformer"
     arguments: tuple[str, ...] = ()
+    row_s: float = 0.0
 
 
 # what is run, given the hosts that take part and the device (`cuda` or `cpu`)

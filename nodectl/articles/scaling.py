@@ -10,7 +10,8 @@ from typing import Any
 
 from nodectl.articles.claims import Figure, all_figures, article
 from nodectl.articles.comparing import Comparable, nearest
-from nodectl.articles.programs import Outcome, Plan, Runs, Setting, rate_of
+from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, rate_of
+from nodectl.articles.ratio import Compared, Judge, Ratio, ratios
 from nodectl.articles.runs import of_summary
 from nodectl.common.counting import counted
 from nodectl.probes.base import spread
@@ -28,6 +29,9 @@ _SMALL = {
     "transformer": ("--layers=2", "--d-model=128", "--heads=4", "--seq=32", "--batch=8"),
 }
 _STEPS = {"cpu": 12, "cuda": 40}
+_SAME_PROGRAM = (
+    "the same program as single on this device: nn.DataParallel shares a batch among GPUs, and calls the model"
+)
 # strategies that one model of all devices is cut by: the program's option with their number
 _CUTS = {"tensor": "tensor", "pipeline": "stages"}
 
@@ -56,6 +60,11 @@ def _scaling(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting
     settings = []
     for count in wish.devices or _counts(ready, device):
         for parallel in wish.parallel if count > 1 else ("single",):
+            if parallel == "dataparallel" and device == "cpu":
+                settings.append(
+                    Setting(f"{counted(count, 'device')}, {parallel}", (), (), count, refused=_SAME_PROGRAM)
+                )
+                continue
             arguments = (*_arguments(wish, device, parallel, **equal), *_cut(parallel, count))
             settings.append(_setting(f"{counted(count, 'device')}, {parallel}", count, arguments, ready, device))
     return settings if max(wish.devices, default=0) > most else [*settings, *_article_rows(wish, ready, device)]
@@ -93,6 +102,10 @@ def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
     )
     settings = []
     for label, count, parallel, precision in wanted:
+        if parallel == "dataparallel" and (device == "cpu" or count == 1):
+            # it only calls the model where there are not two GPUs to share a batch among
+            settings.append(Setting(label, (), (), count, refused=_SAME_PROGRAM))
+            continue
         if parallel == "ddp" and count == 1:
             settings.append(Setting(label, (), (), 1, refused="there is one device: nothing to share among ranks"))
             continue
@@ -169,7 +182,8 @@ class Row:
     """One setting: medians over its repetitions; `why` is what stands in the place of figures or of the efficiency.
 
     `wait_percent` is of a step, for data; `sent_mb` is what all hosts' interfaces sent in a step.
-    `speed_up` and `efficiency` are against `baseline`, the fewest devices at the same batch a device and accumulation.
+    `speed_up` and `efficiency` are against `baseline`, the fewest devices at the same batch a device and accumulation;
+    `ratio` is the speed-up as the runs in turn tell it, and None of the baseline itself.
     """
 
     setting: Setting
@@ -189,8 +203,10 @@ class Row:
     precision: str = ""
     nodes: int = 0
     conditions: dict[str, object] = field(default_factory=dict)
+    rates: tuple[float, ...] = ()
     speed_up: float | None = None
     efficiency: float | None = None
+    ratio: Ratio | None = None
     baseline: int | None = None
     is_baseline: bool = False
     beside: dict[str, Comparable] = field(default_factory=dict)
@@ -214,13 +230,20 @@ class Row:
         return self.batch / self.setting.devices, self.accumulation
 
 
-def rows_of(runs: Runs, command: str, program: str) -> list[Row]:
+def rows_of(runs: Runs, command: str, program: str, judge: Judge) -> list[Row]:
     """A row for each setting, with speed-up, efficiency and the article's figures beside it."""
     if not runs.outcomes:
         return []
     rows = [_row(outcomes) for outcomes in runs.outcomes]
     fewest = min((row for row in rows if row.rate), key=lambda row: row.setting.devices, default=None)
-    scaled = [_against(row, fewest if command == MODES else _baseline(row, rows), fewest) for row in rows]
+    bases = [fewest if command == MODES else _baseline(row, rows) for row in rows]
+    against = {
+        row.setting.label: Compared(row.setting.label, base.setting.label, NAME, row.unit, row.rates, base.rates)
+        for row, base in zip(rows, bases, strict=True)
+        if base is not None and row is not base and row.rate is not None
+    }
+    told = ratios(against, judge)
+    scaled = [_against(row, base, fewest, told) for row, base in zip(rows, bases, strict=True)]
     return [_with_article(row, command, program) for row in scaled]
 
 
@@ -244,6 +267,7 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
         rate=median(rates),
         unit=rate_of(summaries[0])[1],
         off=spread(rates, median(rates)),
+        rates=tuple(rates),
         step_ms=_median(steps),
         memory_gb=max(memory) if memory else None,
         gpu_use_percent=_median(uses),
@@ -277,14 +301,17 @@ def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
     return min(same, key=lambda other: other.setting.devices, default=None)
 
 
-def _against(row: Row, base: Row | None, fewest: Row | None) -> Row:
-    """Speed-up over the baseline; efficiency only where batch a device and accumulation are its."""
+def _against(row: Row, base: Row | None, fewest: Row | None, told: Mapping[str, Ratio]) -> Row:
+    """Speed-up over the baseline; efficiency only where batch a device, accumulation and precision are its."""
     if row.rate is None or base is None or base.rate is None or fewest is None:
         return row
     if row is base and row.setting.devices > fewest.setting.devices:
         return replace(row, why=f"no efficiency: {_per_device(row)}, fewer devices had {_per_device(fewest)}")
-    speed_up = row.rate / base.rate
-    changed = replace(row, speed_up=speed_up, baseline=base.setting.devices, is_baseline=row is base)
+    ratio = None if row is base else told[row.setting.label]
+    speed_up = 1.0 if ratio is None else ratio.value or row.rate / base.rate
+    changed = replace(row, speed_up=speed_up, baseline=base.setting.devices, is_baseline=row is base, ratio=ratio)
+    if row.precision != base.precision:
+        return replace(changed, why=f"no efficiency: {row.precision}, and the baseline is {base.precision}")
     if row.a_device != base.a_device:
         return replace(changed, why=f"no efficiency: {_per_device(row)}, the baseline had {_per_device(base)}")
     efficiency = speed_up * base.setting.devices / row.setting.devices

@@ -45,6 +45,7 @@ def _row_document(row: Row) -> dict[str, object]:
         "sent_mb_per_step": row.sent_mb,
         "speed_up": row.speed_up,
         "efficiency": row.efficiency,
+        "speed_up_verdict": row.ratio and row.ratio.document,
         "why": row.why or None,
         "article": {column: beside.document for column, beside in row.beside.items()},
         "arguments": list(row.setting.arguments),
@@ -106,6 +107,8 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[s
     if len(spent) > 1:
         parts += [aligned([[line[place] for place in spent] for line in (_NEEDS, *needs)]), ""]
     lines = [f"{row.setting.label}: {row.why}" for row in rows if row.why]
+    untold = dict.fromkeys(row.ratio.verdict.reason for row in rows if row.ratio and row.ratio.value is None)
+    lines += [f"speed-up unknown: {reason} (--repetitions)" for reason in untold]
     absent = [name for place, name in enumerate(_NEEDS) if needs and place not in spent]
     if absent:
         lines.append(f"not told here: {', '.join(absent)}{': the device is cpu' if runs.device == 'cpu' else ''}")
@@ -141,10 +144,19 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.accumulation or "-"),
         "-" if row.rate is None else f"{digits(row.rate)}{off}",
         _number(row.step_ms),
-        "-" if row.speed_up is None else f"{row.speed_up:.2f} x",
-        "-" if row.efficiency is None else f"{100 * row.efficiency:.0f} %",
+        "baseline" if row.is_baseline else "-" if row.ratio is None else row.ratio.text,
+        _efficiency(row),
         ", ".join(theirs),
     )
+
+
+def _efficiency(row: Row) -> str:
+    """With the interval of its speed-up; nothing of a baseline, or where that cannot be told."""
+    interval = row.ratio and row.ratio.interval
+    if row.efficiency is None or not interval or not row.speed_up:
+        return "-"
+    low, high = (100 * row.efficiency * end / row.speed_up for end in interval)
+    return f"{100 * row.efficiency:.0f} % ({low:.0f} to {high:.0f})"
 
 
 def _needs(row: Row) -> tuple[str, ...]:

@@ -10,6 +10,9 @@ import sys
 if __name__ == "__main__":
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(folder)
+    # ssh sends the operator's language, and what tools say is read; a job's ranks keep what its user has
+    if not sys.argv[1].startswith("jobs."):
+        os.environ["LC_ALL"] = "C.UTF-8"
     program = importlib.import_module("." + sys.argv[1], os.path.basename(folder))
     if not hasattr(program, "main"):
         sys.exit("%s is no program: it has no main(argv)" % program.__file__)

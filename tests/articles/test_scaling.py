@@ -13,6 +13,7 @@ from nodectl.articles.scaling_document import scaling_document, scaling_lines, s
 from nodectl.errors import UsageError
 from nodectl.model.status import Status
 from nodectl.probes.endpoints import Endpoint
+from nodectl.trials.families import judge_all
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play
 
 CPU = [
@@ -164,7 +165,7 @@ def test_efficiency_needs_an_equal_batch_a_device_and_accumulation() -> None:
         ("3 other", 3, summary(158.0, 3, accumulation=2)),
         ("16", 3, "a batch of 16 is no multiple of 3 devices"),
     )
-    rows = by_label(rows_of(told, SCALING, "llm"))
+    rows = by_label(rows_of(told, SCALING, "llm", judge_all))
     assert rows["1"].efficiency == 1 and rows["1"].speed_up == 1
     assert rows["2 same"].efficiency == pytest.approx(78 / 84) and rows["2 same"].why == ""
     # the article's 158 tokens/s of three times 42
@@ -179,7 +180,7 @@ def test_efficiency_needs_an_equal_batch_a_device_and_accumulation() -> None:
 
 def test_the_articles_figures_stand_beside() -> None:
     told = runs(("1", 1, summary(42.0)), ("2", 2, summary(78.0, 2, accumulation=4)))
-    rows = rows_of(told, SCALING, "llm")
+    rows = rows_of(told, SCALING, "llm", judge_all)
     beside = by_label(rows)["1"].beside
     assert {column: cell.figure.value for column, cell in beside.items()} == {"tokens_s": 42, "memory": 23.5}
     # the same device, number, batch and accumulation: only what the article does not tell is left
@@ -207,7 +208,7 @@ def test_what_is_not_told_here_is_named_with_the_articles_figures() -> None:
         ),
         device="cpu",
     )
-    rows = rows_of(told, SCALING, "llm")
+    rows = rows_of(told, SCALING, "llm", judge_all)
     silent = unmeasured(rows, SCALING, "llm")
     assert {name: [figure.value for figure in figures] for name, figures in silent.items()} == {
         "memory": [23.5, 22.1, 18.7, 20.3]
@@ -227,7 +228,9 @@ def test_what_is_not_told_here_is_named_with_the_articles_figures() -> None:
 def test_a_baseline_has_no_speed_up_to_hold_against_the_articles() -> None:
     given: dict[str, Any] = {"workload": "resnet50", "tokens_per_s": None}
     rows = by_label(
-        rows_of(runs(("1", 1, summary(100, **given)), ("3", 3, summary(270, 3, **given))), SCALING, "resnet50")
+        rows_of(
+            runs(("1", 1, summary(100, **given)), ("3", 3, summary(270, 3, **given))), SCALING, "resnet50", judge_all
+        )
     )
     assert "speed_up" not in rows["1"].beside and "speed_up" in rows["3"].beside
 
@@ -247,7 +250,7 @@ def test_a_plan_of_nothing_that_can_be_run_is_refused(monkeypatch: pytest.Monkey
 
 def test_what_cuts_a_model_is_its_kind_of_parallel_training() -> None:
     outcome = Outcome(Setting("2 devices, tensor", (2,), ("--parallel=auto", "--tensor=2"), 2), summary(40.0, 2))
-    (row,) = rows_of(Runs(((outcome,),), device="cuda"), SCALING, "llm")
+    (row,) = rows_of(Runs(((outcome,),), device="cuda"), SCALING, "llm", judge_all)
     assert row.parallel == "tensor"
     assert "kind of parallel training: tensor here, ddp there" in row.beside["tokens_s"].because
 
@@ -264,7 +267,7 @@ def test_three_gpus_on_the_articles_own_machine_are_comparable() -> None:
     for outcome, rate in zip(told.outcomes, (100, 270), strict=True):
         assert isinstance(outcome[0].summary, dict)
         outcome[0].summary["samples_per_s"] = rate
-    row = by_label(rows_of(told, SCALING, "resnet50"))["3"]
+    row = by_label(rows_of(told, SCALING, "resnet50", judge_all))["3"]
     assert row.beside["speed_up"].comparable and row.beside["gpu_use"].figure.value == 90
     assert (row.unit, row.speed_up) == ("samples/s", 2.7) and row.efficiency == pytest.approx(0.9)
 
@@ -275,7 +278,7 @@ def test_modes_are_held_against_one_device() -> None:
     for outcome, rate in zip(told.outcomes, (100, 250), strict=True):
         assert isinstance(outcome[0].summary, dict)
         outcome[0].summary["samples_per_s"] = rate
-    row = by_label(rows_of(told, MODES, "transformer"))["dataparallel"]
+    row = by_label(rows_of(told, MODES, "transformer", judge_all))["dataparallel"]
     assert (row.speed_up, row.batch) == (2.5, 32)
     assert row.efficiency == pytest.approx(2.5 / 8)
     because = row.beside["speed_up"].because
@@ -336,4 +339,4 @@ def test_a_fleet_with_a_host_without_torch_is_not_measured(monkeypatch: pytest.M
     fleet = play(monkeypatch, reply)
     told = run_plan(fleet, HOSTS[:2], WorkloadOptions(), note, plan_for(MODES, Wish("transformer")))
     assert not told.outcomes and {finding.status for finding in told.result.findings} == {Status.UNKNOWN}
-    assert rows_of(told, MODES, "transformer") == []
+    assert rows_of(told, MODES, "transformer", judge_all) == []

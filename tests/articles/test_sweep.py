@@ -18,6 +18,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.budget import BudgetError
+from nodectl.trials.families import judge_all
 from tests.probes.scripted import HOSTS
 
 # in a lab of three rates; what one node does is all the same
@@ -70,7 +71,8 @@ class Lab:
         names, found = tuple(host.name for host in hosts), []
         for put_on in turns.settings if turns else [lambda: None]:
             put_on()
-            given = {"p50_ms": value(), "p99_ms": 2 * value()} if unit == "ms" else {}
+            windows = [value() * (1 + 0.01 * number) for number in range(5)]
+            given = {"p50_ms": value(), "p99_ms": 2 * value()} if unit == "ms" else {"values_samples_s": windows}
             found.append(Measurement(probe, names, value(), unit, spread=0.1, conditions=given))
         return ProbeResult(tuple(found))
 
@@ -85,7 +87,7 @@ def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) ->
     lab = Lab(monkeypatch, SPEED)
     swept = lab.sweep()
     assert lab.asked == [("training", 1), ("training", 4), ("retrieval", 4)]
-    document: Any = sweep_document(swept, scaled=True)
+    document: Any = sweep_document(swept, judge_all, scaled=True)
     assert [row["rate"] for row in document["rows"]] == list(SPEED)
     beside = document["rows"][0].pop("article")
     assert document["rows"][0] == {
@@ -106,12 +108,12 @@ def test_three_rates_make_the_articles_table(monkeypatch: pytest.MonkeyPatch) ->
     assert document["article_ratio"] == pytest.approx(2.93, abs=0.005)
     assert document["findings"] == []
     assert {each["conditions"]["rate"] for each in document["measurements"]} == set(SPEED)
-    shown = sweep_table(swept, 200, scaled=True, hosts=4)
-    assert "100mbit to 2gbit: 15.00 times (the article: 2.93 times, 1 to 20 Gbit/s)" in shown
+    shown = sweep_table(swept, 200, judge_all, scaled=True, hosts=4)
+    assert "100mbit to 2gbit: 15.00 x (15.00 to 15.00) (the article: 2.93 times, 1 to 20 Gbit/s)" in shown
     assert "scaled: a lab's links" in shown
     cells = [line.split("  ") for line in shown.splitlines()]
     rows = {words[0]: [word.strip() for word in words[1:] if word.strip()] for words in cells}
-    assert rows["here, 1gbit"] == ["52.0 ±5.0 %", "90.0 ±5.0 %", "9.00 x", "20.0 ±5.0 %", "40.0"]
+    assert rows["here, 1gbit"] == ["52.0 ±5.0 %", "90.0 ±5.0 %", "9.00 x (9.00 to 9.00)", "20.0 ±5.0 %", "40.0"]
     # the article's own three rows, in the same columns
     assert rows["article, 1 Gbit/s"] == ["12,345", "8,765", "1.00 x", "45.2", "-"]
     assert rows["article, 10 Gbit/s"] == ["23,456", "18,234", "2.08 x", "22.1", "-"]
@@ -137,7 +139,7 @@ def test_what_failed_is_missing_in_its_column_alone(monkeypatch: pytest.MonkeyPa
     assert [row.one_node is None or row.retrieval is None for row in swept.rows] == [False] * 3
     assert (swept.ratio, swept.rising) == (None, None)
     assert [(each.status, each.host) for each in swept.result.findings] == [(Status.FAILED, "node04")]
-    assert "-" in sweep_table(swept, 200, scaled=True, hosts=4)
+    assert "-" in sweep_table(swept, 200, judge_all, scaled=True, hosts=4)
 
 
 def test_who_cannot_take_part_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,11 +161,12 @@ def test_real_hosts_have_one_row_and_no_ratio(monkeypatch: pytest.MonkeyPatch) -
 
     links = [LinkRate("25gbit", 25 * 10**9)]
     swept = run_sweep(lab, HOSTS, links, TrainingOptions(), table_for(4), quiet)  # type: ignore[arg-type]
-    document: Any = sweep_document(swept, scaled=False)
+    document: Any = sweep_document(swept, judge_all, scaled=False)
     assert (document["ratio"], document["rising"], document["scaled"]) == (None, None, False)
     # a rate that was found may change, and is a change then
-    assert document["measurements"][0]["conditions"] == {"rate_bits": 25 * 10**9}
-    shown = sweep_table(swept, 200, scaled=False, hosts=4)
+    assert "rate" not in document["measurements"][0]["conditions"]
+    assert document["measurements"][0]["conditions"]["rate_bits"] == 25 * 10**9
+    shown = sweep_table(swept, 200, judge_all, scaled=False, hosts=4)
     assert "one rate: the links are what they are here" in shown
     assert shown.count("\narticle, ") == 3
 

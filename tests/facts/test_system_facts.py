@@ -1,5 +1,6 @@
 """NUMA, memory errors, kernel, units, Slurm, processes, ports, mounts, libraries: values, absence and garbage."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -241,7 +242,9 @@ def test_inodes_of_the_file_systems() -> None:
 @pytest.mark.parametrize("key", ["numa", "kernel-knobs", "processes", "listening", "mounts", "df", "loaded-libraries"])
 def test_this_machine_is_read_by_the_real_command(key: str) -> None:
     command = next(each for each in commands_for(HOST) if each.key == key)
-    done = subprocess.run(command.argv, capture_output=True, text=True, check=False)
+    # as the collector does
+    env = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command.argv, capture_output=True, text=True, check=False, env=env)
     subject = next(each.subject for each in all_facts() if any(own.key == key for own in each.commands_on(HOST)))
     found = fact(subject, **{key: (done.returncode, done.stdout, done.stderr)})
     # a machine may have none of it; what it has must be read

@@ -6,6 +6,7 @@ booted and nothing installed. What is installed for real is in test_nvidia_lab.p
 
 import base64
 import importlib.util
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -115,7 +116,8 @@ class Host:
     def apt(self, program: str, *words: str) -> str:
         options = ["-o", f"Dir={self.root}", "-o", f"Dir::State::status={self.root}/var/lib/dpkg/status"]
         argv = [program, *options, "-o", "APT::Sandbox::User=root", *words]
-        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        env = {**os.environ, "LC_ALL": "C.UTF-8"}
+        return subprocess.run(argv, capture_output=True, text=True, check=True, env=env).stdout
 
     def archive(self, name: str) -> None:
         """The distribution's own repository beside NVIDIA's."""

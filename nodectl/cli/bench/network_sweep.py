@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nodectl.articles.retrieval import Table
     from nodectl.articles.sweep import Sweep
     from nodectl.articles.training import TrainingOptions
+    from nodectl.trials.families import judge_all
 
 
 def read_rates(text: str) -> tuple[int, ...]:
@@ -72,8 +73,8 @@ def network_sweep(
     asked = TrainingOptions(duration_s=duration, gradient_bytes=gradient[0] if gradient else None)
     options, table_asked = measured.over(app, asked), table_for(len(app.hosts), rows, dim, k)
     sweep, scaled = _sweep(app, options, rates or (), table_asked, force=measured.force)
-    table = sweep_table(sweep, terminal_width(), scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
-    document = sweep_document(sweep, scaled=scaled)
+    table = sweep_table(sweep, terminal_width(), judge_all, scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
+    document = sweep_document(sweep, judge_all, scaled=scaled)
     finish(app, "bench-network-sweep", document, table, sweep_lines(sweep), sweep.result.findings)
 
 

@@ -48,6 +48,7 @@ def preprocess(
         run_preprocess,
     )
     from nodectl.probes.base import ProbeResult
+    from nodectl.trials.families import judge_all
 
     options = PreprocessOptions(
         workers=workers or WORKERS,
@@ -61,6 +62,6 @@ def preprocess(
         if not holds.refused:
             result += run_preprocess(app.transport, app.hosts, options, note)
     keep(app, result, None)
-    text = preprocess_table(result.measurements, terminal_width()) if result.measurements else ""
-    lines = preprocess_lines(result.measurements)
-    finish(app, "bench-preprocess", preprocess_document(result), text, lines, result.findings)
+    text = preprocess_table(result.measurements, terminal_width(), judge_all) if result.measurements else ""
+    lines = preprocess_lines(result.measurements, judge_all)
+    finish(app, "bench-preprocess", preprocess_document(result, judge_all), text, lines, result.findings)

@@ -32,8 +32,10 @@ _running = gathered(
     _Running,
     click.option("--batch", type=click.IntRange(1, 2**20), help="Samples of a micro-batch on each rank."),
     click.option("--accumulation", type=click.IntRange(1, 2**16), help="Micro-batches of a step."),
-    click.option("--steps", type=click.IntRange(2, 10**6), help="Of a run.  Default: 40; without GPUs 12."),
-    click.option("--repetitions", type=click.IntRange(1, 100), help="Runs of each; the median counts.  Default: 2."),
+    click.option("--steps", type=click.IntRange(2, 10**6), help="Of a run.  Default: those of 10 s in all runs."),
+    click.option(
+        "--repetitions", type=click.IntRange(1, 100), help="Runs of each, in turns; a verdict needs 5.  Default: 5."
+    ),
     click.option("--port", type=click.IntRange(1, 65535), help="Where ranks meet.  Default: any free port."),
     click.option("--interface", help="The network to use.  Default: that of the host's address."),
     force_option,
@@ -41,6 +43,14 @@ _running = gathered(
     output_option,
     click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
 )
+
+
+# of steps that count, in all runs of a row
+_ROW_S = 10.0
+
+
+def _names_steps(arguments: tuple[str, ...]) -> bool:
+    return any(word.partition("=")[0] == "--steps" for word in arguments)
 
 
 def _read_names(text: str) -> tuple[str, ...]:
@@ -96,6 +106,7 @@ def _measure(
     from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
     from nodectl.articles.scaling import Wish, plan_for, rows_of, unmeasured
     from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
+    from nodectl.trials.families import judge_all
 
     wish = Wish(program, parallel, devices, running.batch, running.accumulation, running.steps, running.arguments)
     options = WorkloadOptions(
@@ -104,13 +115,14 @@ def _measure(
         interface=running.interface,
         forks=app.forks,
         program=program,
+        row_s=0.0 if running.steps or _names_steps(running.arguments) else _ROW_S,
     )
     with hold(app, command, force=running.force) as holds:
         runs = Runs()
         if not holds.refused:
             runs = run_plan(app.transport, app.hosts, options, note, plan_for(command, wish))
     keep(app, runs.result, None)
-    rows = rows_of(runs, command, wish.program)
+    rows = rows_of(runs, command, wish.program, judge_all)
     findings = (*holds.findings, *runs.result.findings)
     silent = unmeasured(rows, command, program)
     text = scaling_table(runs, rows, terminal_width(), silent) if rows else ""
