@@ -322,9 +322,9 @@ def _remarks(measurements: Sequence[Measurement], width: int, judge: Judge) -> l
     found = speedups(measurements, judge)
     for mode in MODES:
         texts: dict[str, list[str]] = {}
-        for each in found:
-            if each.mode == mode:
-                texts.setdefault(each.ratio.text, []).append(each.host)
+        for one in found:
+            if one.mode == mode:
+                texts.setdefault(one.ratio.text, []).append(one.host)
         said = "; ".join(f"{text} on {fold(hosts)}" for text, hosts in texts.items())
         if said:
             lines.append(f"{large.workers} {mode} against {small.workers}, {small.files} files: {said}")

@@ -126,7 +126,7 @@ def test_another_training_is_named_by_all_its_options_and_gains_at_equal_loss_al
     # the second comes to 3.64 (a mean of five readings) in 20 steps of 0.4 s, the first in 5.6 of 1 s
     equal, last = section.row("equal_loss"), section.row("last_loss")
     assert section.same_loss == pytest.approx(3.64) and equal is not None and equal.change is not None
-    assert (equal.change.before, equal.change.after) == (pytest.approx(5.6), pytest.approx(8.0))
+    assert [equal.change.before, equal.change.after] == pytest.approx([5.6, 8.0])
     assert equal.verdict is not None and str(equal.verdict.verdict) == "worse"
     assert last is not None and last.change is not None and last.change.after == pytest.approx(3.6)
     text = " ".join(compare_text([section], 200).split())
