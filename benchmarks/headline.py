@@ -1,19 +1,15 @@
-"""What tuning gives to training where the network is the limit: plain DDP under `stock` against what was found.
+"""What compressing and bundling gradients gives to training where the network is the limit: speed and loss of one run.
 
-Four lab hosts, one rank each, links of 200 Mbit/s and 2 ms (then 20 ms), gloo. The workload is `llm`: a decoder of 1.7
-million parameters on the bytes of nodectl's documentation, 2 sequences of 32 tokens a rank and step. It stands for
-models whose gradients take several times as long to exchange as to compute: here 10 MB a rank, 0.4 s at the rate of
-the links; with 1 billion parameters over 10 Gbit/s 4.8 s, beside a third of a second of computing 8,000 tokens on an
-A100. The baseline is DDP as it comes: fp32, parts of 25 MiB, exchanged while the backward pass goes on.
+Four lab hosts, one rank each, gloo, over a grid of batch, rate and delay of the links. The workload is `llm`: a decoder
+of 1.7 million parameters on the bytes of nodectl's documentation, 32 tokens a sequence, whose gradients are 7 MB a
+step and rank. In each cell of the grid each way trains from the same weights over the same samples, once for each
+seed, all ways in turns: DDP as it comes (parts of 1, then 25 MiB), bf16 and PowerSGD in one part, and PowerSGD with the
+hosts' TCP settings. Of each run speed, held-out loss and losses over time are taken together. Of each way is told, over
+the seeds: how many times as fast it is a step, how far its held-out loss is from DDP's, and how many times sooner it
+comes to the lowest loss that both come to.
 
-`nodectl tune trial` searches a space of TCP settings and of the workload's options: each choice of options is trained
-once with the baseline's samples, from the same weights, in the same order, and is left out where the loss of samples
-that no step has seen is more than 1 % worse; the others are tried for speed in turns with the baseline. What was found
-is then taken apart: the baseline and the steps to it are timed in turns, each step with all those before it, and its
-speed-up over the one before it with the 95 % interval over the rounds. On the second links the losses are not
-measured again, since a link changes none; what was left out on the first stays out.
-
-The last line is one JSON object; `speedup_tuned` and `loss_difference` are those of the first links.
+Without options a reduced grid is measured, of few steps; `--full` is the claim's own: three seeds and 1,000 steps.
+A `--budget` that cannot hold the grid is refused before anything starts. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -27,91 +23,148 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from pathlib import Path
+from itertools import product
 from statistics import fmean
 from typing import Any
 
 from launch import _NODECTL, _ROOT, _VENV, Lab, _environment, _interrupt, _lab, _prepare, _ssh
 
+from nodectl.articles.equal_loss import seconds_to, shared_loss
+from nodectl.common.units import time_text
+from nodectl.errors import UsageError
+from nodectl.lab.spec import parse_rate
+from nodectl.probes.options import duration
 from nodectl.trials.bootstrap import interval
 
-_WORKLOAD = "llm"
+_HOSTS = 4
 _TEXT = "/root/text"
 _LINE = re.compile(r'\{"workload".*\}')
 _DEADLINE_S = 3600.0
 # hosts that share two cores may be late
 _LEASE_S = "60"
-_LR, _WARMUP_STEPS, _HELD_OUT = 2e-3, 20, 256
+_LR, _HELD_OUT, _GRADIENT_BYTES = 2e-3, 256, 6_800_000
+# of a launch: importing torch and meeting
+_START_S = 10.0
 _MODEL = (
     *("--text", _TEXT, "--device", "cpu", "--precision", "fp32", "--mlp", "plain", "--hidden", "256"),
-    *("--intermediate", "1024", "--layers", "2", "--heads", "4", "--seq", "32", "--batch", "2"),
-    *("--schedule", "cosine", "--held-out", str(_HELD_OUT)),
+    *("--intermediate", "1024", "--layers", "2", "--heads", "4", "--seq", "32", "--lr", str(_LR)),
+    *("--schedule", "cosine", "--held-out", str(_HELD_OUT), "--no-resume"),
 )
 # the article's ceiling for what is sent, and no new slow start after each computation, in which a connection rests
 _TCP = {"net.ipv4.tcp_wmem": "4096 65536 16777216", "net.ipv4.tcp_slow_start_after_idle": "0"}
-_POWERSGD = {"compress": "powersgd", "compress_rank": 16}
-# all of it at once: what is compressed waits for the network more often than it fills it
-_WHOLE = {"bucket_mb": 25, "bucket_view": True}
-_EXCHANGES: tuple[Mapping[str, Any], ...] = (
-    {"compress": "bf16"},
-    {"compress": "bf16", **_WHOLE},
-    {"compress": "topk", "compress_ratio": 0.05},
-    _POWERSGD,
-    {**_POWERSGD, **_WHOLE},
-    {**_POWERSGD, **_WHOLE, "accumulation": 2},
-)
-# what was found is taken apart in this order
-_PARTS = (("compression", "--compress"), ("buckets", "--bucket"), ("accumulation", "--accumulation"), ("others", "--"))
+_ONE_PART = ("--bucket-mb=25", "--bucket-view")
+_POWERSGD = ("--compress=powersgd", "--compress-rank=16", *_ONE_PART)
+# what the claim is made of
+_FULL = {"batches": "2,8", "rates": "200mbit,1gbit", "delays": "0.1ms,2ms,20ms", "seeds": 3, "steps": 1000}
+_REDUCED = {"batches": "2", "rates": "200mbit", "delays": "2ms,20ms", "seeds": 2, "steps": 60}
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to train: options of the workload by their flags, and settings of TCP."""
+    """A way to train: options of the workload, and settings of TCP."""
 
     name: str
-    flags: Mapping[str, str] = field(default_factory=dict)
+    flags: Sequence[str] = ()
     sysctl: Mapping[str, str] = field(default_factory=dict)
+
+
+_WAYS = (
+    Way("ddp"),
+    Way("tcp", (), _TCP),
+    Way("bf16", ("--compress=bf16", *_ONE_PART)),
+    Way("powersgd", _POWERSGD),
+    Way("powersgd+tcp", _POWERSGD, _TCP),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One place of the grid."""
+
+    batch: int
+    rate: str
+    delay: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What one run came to."""
+
+    samples_s: float
+    held_out_loss: float
+    curve: tuple[tuple[float, float], ...]
 
 
 def main() -> None:
     """Measure, and print the figures."""
     options = _options()
     signal.signal(signal.SIGTERM, _interrupt)
-    links: list[dict[str, Any]] = []
-    losses: dict[str, Any] = {}
-    kept: Sequence[Mapping[str, Any]] | None = None
+    cells, ways = _grid(options), _chosen(options)
+    told = []
     with tempfile.TemporaryDirectory(prefix="nodectl-headline-") as folder:
         environment = _environment(folder)
-        for delay in options.delays.split(","):
-            with _lab(4, environment, "--rate", options.rate, "--delay", delay) as lab:
-                print(f"links of {options.rate} and {delay} each way", flush=True)
-                bench = Bench(lab, environment, options, Path(folder))
+        for rate, delay in dict.fromkeys((cell.rate, cell.delay) for cell in cells):
+            with _lab(_HOSTS, environment, "--rate", rate, "--delay", delay) as lab:
+                bench = Bench(lab, environment, options.steps)
                 bench.prepare()
-                trial = bench.tune(_EXCHANGES if kept is None else kept, with_losses=kept is None)
-                ways = _taken_apart(trial)
-                if kept is None:
-                    kept, losses = _equal(trial), _losses(trial)
-                links.append({"rate": options.rate, "delay": delay, **waterfall(bench, ways)})
-    print(json.dumps({"name": "headline", **links[0], **losses, "links": links}))
+                for cell in (each for each in cells if (each.rate, each.delay) == (rate, delay)):
+                    told.append(measured(bench, cell, ways, range(options.seeds)))
+    print(json.dumps({"name": "headline", "steps": options.steps, "seeds": options.seeds, "cells": told}))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", default="200mbit", help="of each link")
-    parser.add_argument("--delays", default="2ms,20ms", help="of the links, one way; the first has the losses, too")
-    parser.add_argument("--steps", type=int, default=120, help="of a training whose loss is compared")
-    parser.add_argument("--budget", default="20m", help="of the search on each of the links")
-    parser.add_argument("--timed", type=int, default=24, help="steps of a training that is timed, the first 10 not")
-    parser.add_argument("--rounds", type=int, default=3)
-    return parser.parse_args()
+    parser.add_argument("--full", action="store_true", help=f"the whole grid: {_FULL}")
+    parser.add_argument("--batches", help="sequences of a rank and step")
+    parser.add_argument("--rates", help="of the links")
+    parser.add_argument("--delays", help="of the links, one way")
+    parser.add_argument("--seeds", type=int, help="trainings of each way")
+    parser.add_argument("--steps", type=int, help="of a training")
+    parser.add_argument("--ways", default=",".join(way.name for way in _WAYS), help="ddp among them")
+    parser.add_argument("--budget", type=duration, metavar="SECONDS|2h", help="for all of it")
+    first, _ = parser.parse_known_args()
+    parser.set_defaults(**(_FULL if first.full else _REDUCED))
+    options = parser.parse_args()
+    try:
+        needed_s = least_s(_grid(options), _chosen(options), options.seeds, options.steps)
+    except (ValueError, UsageError) as error:
+        parser.error(str(error))
+    if options.budget is not None and options.budget < needed_s:
+        parser.error(
+            f"--budget {time_text(options.budget)}: the grid takes at least {time_text(needed_s)}, and nothing was "
+            "started: give it more, or fewer --seeds, --steps, --ways or cells"
+        )
+    print(f"at least {time_text(needed_s)}", flush=True)
+    return options
+
+
+def _grid(options: argparse.Namespace) -> list[Cell]:
+    parts = product(options.batches.split(","), options.rates.split(","), options.delays.split(","))
+    return [Cell(int(batch), rate, delay) for batch, rate, delay in parts]
+
+
+def _chosen(options: argparse.Namespace) -> list[Way]:
+    """The ways by their names, DDP first, since it is what the others are held against."""
+    names = set(options.ways.split(","))
+    strange = names - {way.name for way in _WAYS}
+    if strange or _WAYS[0].name not in names:
+        raise ValueError(f"--ways {options.ways}: take ddp, and of {', '.join(way.name for way in _WAYS[1:])}")
+    return [way for way in _WAYS if way.name in names]
+
+
+def least_s(cells: Sequence[Cell], ways: Sequence[Way], seeds: int, steps: int) -> float:
+    """Seconds that the grid takes however fast the processors are: launches, and what the links need for DDP."""
+    sent = 2 * (_HOSTS - 1) / _HOSTS * 8 * _GRADIENT_BYTES
+    plain = sum(not any("--compress" in flag for flag in way.flags) for way in ways)
+    whole_s = sum(steps * sent / parse_rate(cell.rate) * plain for cell in cells)
+    return seeds * (whole_s + len(cells) * len(ways) * _START_S)
 
 
 class Bench:
     """The lab's hosts, and trainings on them."""
 
-    def __init__(self, lab: Lab, environment: Mapping[str, str], options: argparse.Namespace, folder: Path) -> None:
-        self.lab, self.environment, self.options, self.folder = lab, environment, options, folder
+    def __init__(self, lab: Lab, environment: Mapping[str, str], steps: int) -> None:
+        self.lab, self.environment, self.steps = lab, environment, steps
         self._stock: dict[str, dict[str, str]] = {}
 
     def prepare(self) -> None:
@@ -125,154 +178,88 @@ class Bench:
             said = self._on(host, f"sysctl -n {' '.join(_TCP)}")
             self._stock[host] = dict(zip(_TCP, said.splitlines(), strict=True))
 
-    def tune(self, exchanges: Sequence[Mapping[str, Any]], *, with_losses: bool) -> dict[str, Any]:
-        """The trial over these ways to exchange gradients, each with and without the settings of TCP."""
-        space = self.folder / "space.yml"
-        tcp = {name: {"value": value, "never_lower": False} for name, value in _TCP.items()}
-        together = {"tcp": [{}, {"sysctl": tcp}], "exchange": [{}, *({"training": dict(each)} for each in exchanges)]}
-        space.write_text(json.dumps({"together": together}))
-        steps = str(self.options.steps)
-        asked = ["--space", str(space), "--budget", self.options.budget, "--pairs", "5"]
-        asked += ["--loss-steps", steps if with_losses else "0"]
-        words = [
-            "--output",
-            "json",
-            "tune",
-            "trial",
-            "--yes",
-            "--workload",
-            "llm",
-            *asked,
-            "--",
-            *_MODEL,
-            *_course(steps),
-        ]
-        # what it says on the way is shown
-        done = self._run(words, stderr=None)
-        # 3: something is undecided, such as a candidate for which there was no time
-        if done.returncode not in (0, 3):
-            raise SystemExit(f"nodectl tune trial: exit status {done.returncode}")
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
-
-    def train(self, way: Way) -> float:
-        """Samples a second of a training so short that only its speed says something."""
+    def train(self, way: Way, batch: int, seed: int) -> Trained:
+        """One training to its end."""
         for host, stock in self._stock.items():
             wanted = {name: " ".join(value.split()) for name, value in {**stock, **way.sysctl}.items()}
             self._on(host, "sysctl -q -w " + " ".join(f"'{name}={value}'" for name, value in wanted.items()))
-        launch = [
-            "launch",
-            "--nproc-per-node",
-            "1",
-            "--venv",
-            _VENV,
-            "--lease",
-            _LEASE_S,
-            f"workload:{_WORKLOAD}",
-            "--",
-        ]
-        flags = [f"{flag}={value}" if value else flag for flag, value in way.flags.items()]
-        done = self._run([*launch, *_MODEL, *_course(str(self.options.timed)), "--held-out", "0", *flags])
+        course = [f"--steps={self.steps}", f"--warmup-steps={min(20, self.steps // 4)}", f"--seed={seed}"]
+        course += [f"--batch={batch}", f"--log-every={max(1, self.steps // 100)}"]
+        launch = ["launch", "--nproc-per-node", "1", "--venv", _VENV, "--lease", _LEASE_S, "workload:llm", "--"]
+        argv = [*_NODECTL, "-i", self.lab.inventory, *launch, *_MODEL, *course, *way.flags]
+        done = subprocess.run(
+            argv, env=self.environment, capture_output=True, text=True, timeout=_DEADLINE_S, check=False
+        )
         found = _LINE.findall(done.stdout)
         if done.returncode or not found:
             raise SystemExit(f"{way.name}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
-        return float(json.loads(found[-1])["samples_per_s"])
-
-    def _run(self, words: Sequence[str], stderr: int | None = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
-        argv = [*_NODECTL, "-i", self.lab.inventory, *words]
-        return subprocess.run(
-            argv,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            timeout=_DEADLINE_S,
-            check=False,
-        )
+        summary = json.loads(found[-1])
+        curve = tuple((float(at), float(loss)) for at, loss in summary["losses"])
+        return Trained(float(summary["samples_per_s"]), float(summary["held_out_loss"]), curve)
 
     def _on(self, host: str, command: str) -> str:
         return subprocess.run([*_ssh(self.lab, host), command], capture_output=True, text=True, check=True).stdout
 
 
-def _course(steps: str) -> list[str]:
-    """A training of so many steps, as the baseline takes them."""
-    return ["--steps", steps, "--warmup-steps", str(_WARMUP_STEPS), "--lr", str(_LR), "--log-every", steps]
-
-
-def _taken_apart(trial: Mapping[str, Any]) -> list[Way]:
-    """The steps from the baseline to what the trial found, each with all those before it."""
-    ways = [Way("stock")]
-    better = {summary["profile"] for summary in trial["summaries"] if summary["verdict"] == "better"}
-    found = next((each for each in trial["candidates"] if each["label"] in better), None)
-    if found is None:
-        return ways
-    sysctl = {name: setting["value"] for name, setting in (found["overrides"] or {}).get("sysctl", {}).items()}
-    if sysctl:
-        ways.append(Way("tcp", {}, sysctl))
-    left = dict(found["run_with"])
-    for name, beginning in _PARTS:
-        part = {flag: left.pop(flag) for flag in list(left) if flag.startswith(beginning)}
-        if part:
-            ways.append(Way(name, {**ways[-1].flags, **part}, sysctl))
-    return ways
-
-
-def _equal(trial: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The ways to exchange gradients that were not left out for their loss."""
-    kept = [each["run_with"] for each in trial["candidates"]]
-    return [each for each in _EXCHANGES if _flags(each) in kept]
-
-
-def _flags(training: Mapping[str, Any]) -> dict[str, str]:
-    return {f"--{name.replace('_', '-')}": "" if value is True else str(value) for name, value in training.items()}
-
-
-def _losses(trial: Mapping[str, Any]) -> dict[str, Any]:
-    """The held-out loss of the baseline, and how far the best's is from it."""
-    told = {row["profile"]: row["conditions"].get("held_out_loss") for row in trial["conditions"]}
-    stock = told[trial["baseline"]["label"]]
-    better = [summary["profile"] for summary in trial["summaries"] if summary["verdict"] == "better"]
-    tuned = told[better[0]] if better else stock
-    return {"loss_difference": round(abs(tuned / stock - 1), 5), "held_out_loss": {"stock": stock, "tuned": tuned}}
-
-
-def waterfall(bench: Bench, ways: Sequence[Way]) -> dict[str, Any]:
-    """Each step's speed-up over the one before it, and that of all of them, by rounds in turn."""
-    speeds: dict[str, list[float]] = {way.name: [] for way in ways}
-    for number in range(bench.options.rounds):
+def measured(bench: Bench, cell: Cell, ways: Sequence[Way], seeds: Sequence[int]) -> dict[str, Any]:
+    """Each way's runs in a cell, one a seed, and what they come to against DDP's."""
+    print(f"batch {cell.batch}, links of {cell.rate} and {cell.delay} each way", flush=True)
+    runs: dict[str, list[Trained]] = {way.name: [] for way in ways}
+    for number, seed in enumerate(seeds):
         # there and back again, so that a drift favours none
         for way in ways if number % 2 == 0 else ways[::-1]:
-            speeds[way.name].append(bench.train(way))
-        print(
-            f"  round {number + 1}  " + "  ".join(f"{name} {found[-1]:.1f}" for name, found in speeds.items()),
-            flush=True,
-        )
-    steps = []
-    for before, way in pairwise(ways):
-        told = _gain(speeds[before.name], speeds[way.name])
-        options = [f"{name}={value}" for name, value in _new(before.sysctl, way.sysctl).items()]
-        options += [f"{name} {value}".strip() for name, value in _new(before.flags, way.flags).items()]
-        steps.append({"name": way.name, **told, "options": options})
-        print(
-            f"  {way.name:13} x {told['speedup']:.2f} ({told['interval'][0]:.2f} to {told['interval'][1]:.2f})",
-            flush=True,
-        )
-    whole = _gain(speeds[ways[0].name], speeds[ways[-1].name])
-    print(
-        f"  {'all':13} x {whole['speedup']:.2f} ({whole['interval'][0]:.2f} to {whole['interval'][1]:.2f})", flush=True
-    )
-    return {"speedup_tuned": whole["speedup"], "interval": whole["interval"], "steps": steps, "samples_per_s": speeds}
+            run = bench.train(way, cell.batch, seed)
+            runs[way.name].append(run)
+            print(
+                f"  seed {seed}  {way.name:13} {run.samples_s:.1f} samples/s, loss {run.held_out_loss:.4f}", flush=True
+            )
+    plain, *others = runs
+    told = {name: against(runs[plain], runs[name]) for name in others}
+    for name, each in told.items():
+        print(f"  {name:13} {words(each)}", flush=True)
+    own = {
+        "samples_per_s": [run.samples_s for run in runs[plain]],
+        "held_out_loss": [run.held_out_loss for run in runs[plain]],
+    }
+    return {"batch": cell.batch, "rate": cell.rate, "delay": cell.delay, plain: own, "ways": told}
 
 
-def _new(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in after.items() if name not in before}
+def against(plain: Sequence[Trained], other: Sequence[Trained]) -> dict[str, Any]:
+    """Of the same seeds: times as fast a step, times sooner at the lowest loss of both, and the held-out loss."""
+    sooner = []
+    for base, run in zip(plain, other, strict=True):
+        loss = shared_loss([base.curve, run.curve])
+        ends = (None, None) if loss is None else (seconds_to(base.curve, loss), seconds_to(run.curve, loss))
+        sooner.append(ends[0] / ends[1] if ends[0] and ends[1] else None)
+    return {
+        "speed": _gain([run.samples_s / base.samples_s for base, run in zip(plain, other, strict=True)]),
+        "to_equal_loss": None if None in sooner else _gain([ratio for ratio in sooner if ratio is not None]),
+        "held_out_loss_percent": round(
+            100 * fmean(run.held_out_loss / base.held_out_loss - 1 for base, run in zip(plain, other, strict=True)), 2
+        ),
+    }
 
 
-def _gain(before: Sequence[float], after: Sequence[float]) -> dict[str, Any]:
-    """How many times faster, as the geometric mean over the rounds, and its 95 % interval."""
-    gains = [math.log(new / old) for old, new in zip(before, after, strict=True)]
-    ends = interval(gains) if len(gains) > 1 else (gains[0], gains[0])
-    return {"speedup": round(math.exp(fmean(gains)), 3), "interval": [round(math.exp(end), 3) for end in ends]}
+def words(told: Mapping[str, Any]) -> str:
+    """One way's line; what a single seed says has no interval."""
+    speed, sooner = told["speed"], told["to_equal_loss"]
+    at_equal = "cannot be told" if sooner is None else _text(sooner)
+    return f"speed {_text(speed)}; at equal loss {at_equal}; held-out loss {told['held_out_loss_percent']:+.2f} %"
+
+
+def _text(gain: Mapping[str, Any]) -> str:
+    if gain["interval"] is None:
+        return f"{gain['times']:.2f} x, one seed"
+    low, high = gain["interval"]
+    reach = f"{low:.2f} to {high:.2f}"
+    return f"noise ({reach} x)" if low <= 1 <= high else f"{gain['times']:.2f} x ({reach})"
+
+
+def _gain(ratios: Sequence[float]) -> dict[str, Any]:
+    """The geometric mean over the seeds, and its 95 % interval where there is more than one."""
+    gains = [math.log(ratio) for ratio in ratios]
+    ends = [round(math.exp(end), 3) for end in interval(gains)] if len(gains) > 1 else None
+    return {"times": round(math.exp(fmean(gains)), 3), "interval": ends}
 
 
 if __name__ == "__main__":

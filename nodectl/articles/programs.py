@@ -30,7 +30,7 @@ RUN_S = 600.0
 # a run is as long as its steps take, importing torch among them; of fewer there is no verdict
 _USUAL = Amount(repetitions=5, duration_s=20.0)
 # before a program's first step that counts: importing torch, meeting, ten steps of warm-up
-_START_S, _WARMUP_STEPS = 8.0, 10
+_START_S, _WARMUP_STEPS = 5.0, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ PROBE = Probe(
         shown="{workload}, {devices} devices, {parallel}, batch {batch_per_rank} x {accumulation}",
     ),
     usual=_USUAL,
-    least=Amount(repetitions=1, duration_s=_USUAL.duration_s),
+    least=Amount(repetitions=1, duration_s=_START_S),
     cost_s=lambda amount: amount.repetitions * amount.duration_s,
     between_hosts=True,
     has_ranks=True,

@@ -86,7 +86,7 @@ def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
 _NAMES = ("", "DEVICES", "NODES", "PARALLEL", "BATCH", "ACC.", "RATE", "STEP ms", "SPEED-UP", "EFFICIENCY", "ARTICLE")
 _RATE = _NAMES.index("RATE")
 # what a step is spent on, and what it needs
-_NEEDS = ("", "WAIT FOR DATA", "SENT", "GB A CARD", "GPU USE", "MFU")
+_NEEDS = ("", "WAIT FOR DATA", "SENT BY ALL HOSTS", "GB A CARD", "GPU USE", "MFU")
 
 
 def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[str, Sequence[Figure]]) -> str:

@@ -21,7 +21,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1) -> str:
     """As `aligned`; where that is wider than `width` the words of `column` go on in the next lines.
 
-    Where the other columns leave too little room for one of them, they stand below their line.
+    Where the other columns leave too little room for one of them, they stand below their line, after the column's name.
     """
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     room = width - sum(widths) - 2 * (len(widths) - 1) + widths[column]
@@ -43,7 +43,9 @@ def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1) -> str:
 def _below(rows: Sequence[Sequence[str]], width: int, column: int) -> str:
     place = column % len(rows[0])
     lines = aligned([[*row[:place], *row[place + 1 :]] for row in rows]).splitlines()
-    below = [[], *(_wrapped(row[column], width - len(_BELOW)) for row in rows[1:])]
+    name = f"{rows[0][column].lower()}: " if rows[0][column] else ""
+    named = [f"{name}{row[column]}" if row[column].strip("- ") else "" for row in rows[1:]]
+    below = [[], *(_wrapped(words, width - len(_BELOW)) for words in named)]
     return "\n".join(
         text
         for line, words in zip(lines, below, strict=True)

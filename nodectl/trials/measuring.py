@@ -7,17 +7,19 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from nodectl.articles.programs import WorkloadOptions
+from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
-from nodectl.probes.base import Own, Probe, ProbeResult
+from nodectl.probes.base import Amount, Own, Probe, ProbeResult
 from nodectl.probes.lost import Loss, Watched, said_once
 from nodectl.probes.registry import AnyProbe, declarations
 from nodectl.topology.fabric.job_order import in_rank_order
 from nodectl.transport.base import Transport
 from nodectl.trials.space import flag_words
+from nodectl.trials.verdict import MIN_PAIRS
 
 TRAINING = "training"
 
@@ -112,6 +114,26 @@ def in_a_trial(probe: Probe[Own], asked: Mapping[str, object]) -> Own:
     known = {field.name for field in fields(probe.options)}
     given: dict[str, Any] = {name: value for name, value in asked.items() if name in known and value is not None}
     return replace(probe.trial_options, **given)
+
+
+def least_turn_s(probes: Sequence[AnyProbe], asked: Mapping[str, object]) -> float:
+    """Seconds that a turn takes at least, by what the probes declare; what it takes here is measured later."""
+    total_s = 0.0
+    for probe in probes:
+        options = in_a_trial(probe, asked)
+        repetitions = options.repetitions or probe.least.repetitions
+        total_s += probe.cost_s(Amount(repetitions, options.duration_s or probe.least.duration_s))
+    return total_s
+
+
+def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
+    """UsageError where the pairs that a verdict needs of each candidate do not fit into the time that is left."""
+    least_s = 2 * MIN_PAIRS * turn_s * candidates
+    if left_s < least_s:
+        raise UsageError(
+            f"{MIN_PAIRS} pairs take at least {time_text(least_s)} here, and {time_text(max(0.0, left_s))} are left",
+            "give it more with --budget, fewer --probes or a shorter --duration; nothing was changed",
+        )
 
 
 def comparable(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyProbe]:

@@ -17,10 +17,9 @@ from nodectl.probes.base import Note
 from nodectl.trials.course import Course, Ending
 from nodectl.trials.felt import Setting, named, unfelt
 from nodectl.trials.ledger import Ledger, now
-from nodectl.trials.measuring import Measuring
+from nodectl.trials.measuring import Measuring, refuse_too_short
 from nodectl.trials.sides import OWN
 from nodectl.trials.turns import TrialEndError, Turns
-from nodectl.trials.verdict import MIN_PAIRS
 
 if TYPE_CHECKING:
     from nodectl.trials.arming.armed import Armed
@@ -102,14 +101,9 @@ class TrialRun:
             self.note(f"not proposed whatever comes out, for {probes} cannot feel it: {named(unmeasured)}")
 
     def _refuse_too_short(self) -> None:
-        least_s = 2 * MIN_PAIRS * self._turn_s * (1 if self.search else len(self.head.candidates))
         left_s = self._left_s()
-        if left_s is not None and left_s < least_s:
-            needed, left = time_text(least_s), time_text(max(0.0, left_s))
-            raise UsageError(
-                f"{MIN_PAIRS} pairs take at least {needed} here, and {left} are left",
-                "give it more with --budget, fewer --probes or a shorter --duration; nothing was changed",
-            )
+        if left_s is not None:
+            refuse_too_short(left_s, self._turn_s, 1 if self.search else len(self.head.candidates))
 
     def _armed_turns(self) -> str:
         """Why it ended early, empty where it did not."""

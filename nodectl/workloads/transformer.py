@@ -29,6 +29,7 @@ else:  # on a node these files lie in one folder, without the package
 
 VOCABULARY = 64
 NOISE = 0.1
+BEFORE = "before"
 # of a layer, over its width: four matrices of attention, two of the feed-forward part with four times the width
 _FEED_FORWARD = 4
 _MATRICES = 4 + 2 * _FEED_FORWARD
@@ -39,6 +40,7 @@ _ARTICLE_0 = {
     "heads": 8,
     "seq": 128,
     "dropout": 0.1,
+    "norms": "after",
     "batch": 32,
     "samples": 1024,
     "epochs": 10,
@@ -97,13 +99,14 @@ class Task(Data):
 class Encoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy runs
     """Encoder, mean over the sequence, one number a sample."""
 
-    def __init__(self, layers: int, d_model: int, heads: int, dropout: float) -> None:
+    def __init__(self, layers: int, d_model: int, heads: int, dropout: float, norms: str) -> None:
         super().__init__()
-        # norm_first: the other order needs a warm-up of the learning rate to train six layers at 1e-3
+        first = norms == BEFORE
         layer = nn.TransformerEncoderLayer(
-            d_model, heads, _FEED_FORWARD * d_model, dropout=dropout, batch_first=True, norm_first=True
+            d_model, heads, _FEED_FORWARD * d_model, dropout=dropout, batch_first=True, norm_first=first
         )
-        self.encoder = nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(d_model), enable_nested_tensor=False)
+        last = nn.LayerNorm(d_model) if first else None
+        self.encoder = nn.TransformerEncoder(layer, layers, norm=last, enable_nested_tensor=False)
         self.head = nn.Linear(d_model, 1)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -115,8 +118,8 @@ class Encoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy
 class Reader(Encoder):
     """The same on tokens, each of which sees those before it: for each place how likely each token comes next."""
 
-    def __init__(self, layers: int, d_model: int, heads: int, dropout: float, seq: int) -> None:
-        super().__init__(layers, d_model, heads, dropout)
+    def __init__(self, layers: int, d_model: int, heads: int, dropout: float, norms: str, seq: int) -> None:
+        super().__init__(layers, d_model, heads, dropout, norms)
         self.tokens = nn.Embedding(texts.VOCABULARY, d_model)
         self.places = nn.Embedding(seq, d_model)
         self.head = nn.Linear(d_model, texts.VOCABULARY)
@@ -150,6 +153,13 @@ class Transformer(Workload):
         parser.add_argument("--layers", type=at_least(1), default=6, help="encoder layers")
         parser.add_argument("--d-model", type=at_least(1), default=512, help="width of the model")
         parser.add_argument("--heads", type=at_least(1), default=8, help="attention heads")
+        # the other order needs a warm-up of the learning rate to train six layers at 1e-3
+        parser.add_argument(
+            "--norms",
+            choices=(BEFORE, "after"),
+            default=BEFORE,
+            help="before each part of a layer, and one at the end; or after each, as torch's layers have them",
+        )
         parser.add_argument("--seq", type=at_least(1), default=128, help="vectors or bytes in a sample")
         parser.add_argument("--dropout", type=number(0.0), default=0.1, help="share of activations dropped")
 
@@ -164,6 +174,8 @@ class Transformer(Workload):
     def identity(self, settings: Settings) -> dict[str, Any]:
         """Its shape."""
         shape = {name: getattr(settings.own, name) for name in ("layers", "d_model", "heads")}
+        if settings.own.norms != BEFORE:
+            shape["norms"] = settings.own.norms
         return {**shape, "seq": settings.own.seq, "learn": "text"} if settings.own.learn == "text" else shape
 
     def data(self, settings: Settings) -> Data:
@@ -176,8 +188,8 @@ class Transformer(Workload):
         """An encoder."""
         own = settings.own
         if own.learn == "text":
-            return Reader(own.layers, own.d_model, own.heads, own.dropout, own.seq)
-        return Encoder(own.layers, own.d_model, own.heads, own.dropout)
+            return Reader(own.layers, own.d_model, own.heads, own.dropout, own.norms, own.seq)
+        return Encoder(own.layers, own.d_model, own.heads, own.dropout, own.norms)
 
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Mean squared error; of text cross entropy."""

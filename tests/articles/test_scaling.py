@@ -219,7 +219,7 @@ def test_what_is_not_told_here_is_named_with_the_articles_figures() -> None:
     needs = {line.split("  ")[0]: line for line in text.splitlines() if "WAIT" in line or "MB a step" in line}
     assert "WAIT FOR DATA" in needs[""] and "3.00 MB a step" in needs["2 devices"]
     # the article's words are below their lines, not beside them
-    assert "    2 GPUs, DP 78 tokens/s" in text.splitlines()
+    assert "    article: 2 GPUs, DP 78 tokens/s" in text.splitlines()
     header, *lines = scaling_lines(rows)
     named = {(line[0], line[header.index("column")]): line[header.index("value")] for line in lines}
     assert named["1 device", "data_wait"] == 25 and named["2 devices", "sent"] == 3

@@ -16,7 +16,7 @@ from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.registry import declarations
-from nodectl.trials.measuring import TRAINING, Measuring, comparable
+from nodectl.trials.measuring import TRAINING, Measuring, comparable, least_turn_s, refuse_too_short
 
 # the switches put a and c together, the inventory does not
 HOSTS = [
@@ -88,3 +88,12 @@ def test_a_count_of_errors_is_refused_before_anything_is_measured() -> None:
     assert [probe.name for probe in comparable(gpu, ["gpu"])] == ["gemm"]
     with pytest.raises(UsageError, match="sdc measures wrong results"):
         comparable(gpu, ["sdc"])
+
+
+def test_a_budget_that_cannot_hold_is_known_by_what_the_probes_declare() -> None:
+    probes = [declarations()["tcp"], declarations()["latency"]]
+    asked: dict[str, object] = {"duration_s": 4.0, "repetitions": 2}
+    assert least_turn_s(probes, asked) >= 8 and least_turn_s(probes, {}) < least_turn_s(probes, asked)
+    with pytest.raises(UsageError, match="5 pairs take at least 3 min 20 s here, and 60 s are left"):
+        refuse_too_short(60, 10, 2)
+    refuse_too_short(200, 10, 2)

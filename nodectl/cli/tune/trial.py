@@ -151,6 +151,7 @@ def trial(
     back in any case; `tune propose` and `tune apply` keep what won.  With --workload nothing else is measured unless
     --probes names it, and ARGUMENTS behind `--` go to the program.  Exit status 3: undecided, or ended early.
     """
+    from nodectl.trials.measuring import least_turn_s, refuse_too_short
     from nodectl.trials.run import TrialInterrupt, failed
 
     started = monotonic()
@@ -170,9 +171,11 @@ def trial(
         "forks": app.forks,
     }
     wanted = _probes(probes, training, learning)
+    budget = budget or (_BUDGET_S if space else None)
+    if budget is not None:  # before anybody is asked, or anything is trained
+        refuse_too_short(budget, least_turn_s(_certain(wanted, training), asked), 1 if space else len(candidates))
     head = _head(app, against, candidates, pairs, wanted, asked, learning)
     _ask(app, head, searched=space is not None, yes=yes)
-    budget = budget or (_BUDGET_S if space else None)
     ends_at = None if budget is None else started + budget
     try:
         # as in a probe: also before the hosts are armed SIGTERM is said, and the locks let go
@@ -294,6 +297,13 @@ def _probes(names: str, training: bool | None, learning: Learning | None) -> lis
     if not wanted:
         raise UsageError("there is nothing to measure", "give --probes NAME, or leave --no-training away")
     return wanted
+
+
+def _certain(probes: Sequence[AnyProbe], training: bool | None) -> list[AnyProbe]:
+    """Those that are measured whatever comes: a training that nobody asked for is left out where it cannot be run."""
+    from nodectl.trials.measuring import TRAINING
+
+    return [probe for probe in probes if training or probe.name != TRAINING]
 
 
 def _head(
