@@ -101,7 +101,7 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[s
     kept = [place for place in range(len(_NAMES)) if place <= _RATE or told[place]]
     cells_shown = [[line[place] for place in kept] for line in (_NAMES, units, *shown)]
     # the article's words may stand below their line
-    parts = [fitted(cells_shown, width) if kept[-1] == len(_NAMES) - 1 else aligned(cells_shown), ""]
+    parts = [fitted(cells_shown, width, label="article: ") if kept[-1] == len(_NAMES) - 1 else aligned(cells_shown), ""]
     needs = [_needs(row) for row in rows if row.rate is not None]
     spent = [place for place in range(len(_NEEDS)) if any(row[place] != "-" for row in needs)]
     if len(spent) > 1:

@@ -18,10 +18,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1) -> str:
+def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1, label: str = "") -> str:
     """As `aligned`; where that is wider than `width` the words of `column` go on in the next lines.
 
-    Where the other columns leave too little room for one of them, they stand below their line, after the column's name.
+    Where the other columns leave too little room for one of them, they stand below their line, after `label`.
     """
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     room = width - sum(widths) - 2 * (len(widths) - 1) + widths[column]
@@ -30,7 +30,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1) -> str:
     # with its comma
     longest = 1 + max(len(part) for row in rows for part in row[column].split(", "))
     if room < max(_LEAST_ROOM, min(longest, width - len(_BELOW))):
-        return _below(rows, width, column)
+        return _below(rows, width, column, label)
     place = column % len(widths)
     lines = []
     for row in rows:
@@ -40,11 +40,10 @@ def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1) -> str:
     return aligned(lines)
 
 
-def _below(rows: Sequence[Sequence[str]], width: int, column: int) -> str:
+def _below(rows: Sequence[Sequence[str]], width: int, column: int, label: str) -> str:
     place = column % len(rows[0])
     lines = aligned([[*row[:place], *row[place + 1 :]] for row in rows]).splitlines()
-    name = f"{rows[0][column].lower()}: " if rows[0][column] else ""
-    named = [f"{name}{row[column]}" if row[column].strip("- ") else "" for row in rows[1:]]
+    named = [f"{label}{row[column]}" if row[column] else "" for row in rows[1:]]
     below = [[], *(_wrapped(words, width - len(_BELOW)) for words in named)]
     return "\n".join(
         text
