@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nodectl.common.counting import counted
+from nodectl.jobs import calls
+from nodectl.jobs.calls import Call, Calls
 from nodectl.jobs.clocks import Clocks, compare
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
-from nodectl.payload.jobs.classify import KINDS, happened_s, severity
-from nodectl.payload.jobs.standing import doing, stayed_away
+from nodectl.payload.jobs.classify import FOLLOWED, KINDS, happened_s, severity
+from nodectl.payload.jobs.standing import WAITED, absence, doing, left_early, stayed_away
 
 # known here alone: two hosts that blame each other have a bad link
 _KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
-ECHOES = ("communication", "terminated")
 _MOST_NAMED = 8
 # "Ranks 1, 3 failed to pass monitoredBarrier"
 _NAMED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
@@ -94,7 +95,7 @@ def failure(host: str, item: Mapping[str, Any]) -> Failure:
 
 def _left(words: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:
     """The rank that ended well before the first of those that missed it in a collective."""
-    causes = [item for item in placed if item.failure.kind not in ECHOES]
+    causes = [item for item in placed if item.failure.kind not in FOLLOWED]
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
     if causes or not echoes:
         return []
@@ -114,7 +115,7 @@ def _left(words: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) 
         return []
     time, _, host, end = early[0]
     many = len({echo.rank for echo in echoes})
-    message = f"it ended with exit status 0 while {counted(many, 'other rank')} waited for it in a collective"
+    message = left_early(counted(many, "other rank"))
     evidence = ["its own end: exit status 0", *_first_words(echoes[:1])]
     others = [str(other["rank"]) for _, _, _, other in early[1:_MOST_NAMED]]
     if others:
@@ -189,14 +190,11 @@ def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str
     return lines[:_MOST_NAMED]
 
 
-_WAITED = ("collective_timeout", "rendezvous")
-
-
 def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     """All that is known are ranks that waited in vain: the ranks that were elsewhere are named."""
     first = placed[0].failure
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
-    waiting = [echo for echo in echoes if echo.category in _WAITED] or echoes
+    waiting = [echo for echo in echoes if echo.category in WAITED] or echoes
     if waiting[0].time <= first.time + _ECHO_LAG_S:  # who timed out and was aborted is gone later than it broke others
         first = waiting[0]
     living = [(host, rank) for host in words for rank in host.state.get("living", ())]
@@ -207,17 +205,21 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
         return replace(
             first, host=host.name, rank=None, kind="exception", category="xid", message=line, evidence=evidence
         )
+    known = _calls(words)
+    if waiting[0].category in WAITED and (never_meet := _never_meet(first, known, words)) is not None:
+        return never_meet
     broke = {echo.rank for echo in echoes}
-    absent = [(host, rank) for host, rank in living if stayed_away(rank, broke)]
+    absent = [
+        (host, rank) for host, rank in living if stayed_away(rank, broke) and known.may_be_wanted(int(rank["rank"]))
+    ]
     named = _named(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
-    if chosen is None or waiting[0].category not in _WAITED:
-        return _behind(replace(first, evidence=(*first.evidence, *_living_lines(living))), words)
+    if chosen is None or waiting[0].category not in WAITED:
+        return _behind(replace(first, evidence=(*first.evidence, *_living_lines(living))), known, words)
     host, rank = chosen
     others = sorted(other["rank"] for _, other in absent if other is not rank)
     category = waiting[0].category
-    where = "meeting" if category == "rendezvous" else "collective"
-    message = f"it did not come to the {where} in which {counted(len(waiting), 'other rank')} waited: {doing(rank)}"
+    message = absence(rank, category, counted(len(waiting), "other rank"))
     lines = [*_first_words(waiting[:1]), *_living_lines([chosen])]
     if others:
         lines.append(f"rank {_numbers(others)} did not come either")
@@ -239,100 +241,109 @@ _TYPE_BYTES = {
 }
 
 
-def _bytes(call: str) -> int:
-    """How many bytes the sizes and the type in a call's words make."""
-    elements = sum(math.prod(map(int, re.findall(r"\d+", each))) for each in re.findall(r"\[([\d, ]+)\]", call))
-    return elements * _TYPE_BYTES.get(call.rpartition(" of type ")[2], 4)
-
-
-def _words(call: Mapping[str, Any]) -> str:
-    """A collective as it is told, and compared."""
-    types = f" of type {call['types']}" if call.get("types") else ""
-    return f"{call['collective']} number {call['number']} of sizes {call['sizes']}{types}"
+def _bytes(call: Call) -> int:
+    """How many bytes the sizes and the type of a call make."""
+    elements = sum(math.prod(map(int, re.findall(r"\d+", each))) for each in re.findall(r"\[([\d, ]+)\]", call.sizes))
+    return elements * _TYPE_BYTES.get(call.types, 4)
 
 
 def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
     """Of ranks that called different things, the one that differs from most, by torch's flight recorder."""
-    calls = [(host, rank, _words(call)) for host, rank, call in _calls(words)]
-    counts = Counter(call for _, _, call in calls)
-    lines = [f"flight recorder: rank {rank} called {call}" for _, rank, call in calls][:_MOST_NAMED]
-    own = next((call for _, rank, call in calls if rank == cause.rank), "")
-    if not own and len(counts) == 2:  # it was aborted, and gloo's words tell which of the two sizes it had itself
-        got = _SIZES.search(cause.message)
-        by_size = sorted(counts, key=_bytes, reverse=got is not None and int(got[1]) < int(got[2]))
-        counts[by_size[0]] += 1 if got else 0
-    usual = counts.most_common(2)
-    if len(usual) == 2 and usual[0][1] > usual[1][1]:
-        host, rank, call = next(row for row in calls if row[2] != usual[0][0])
-        message = f"{_line(cause.message)}\nit called {call}; {counted(usual[0][1], 'other rank')} {usual[0][0]}"
-        cause = replace(cause, host=host.name, rank=rank, message=message)
-    return replace(cause, evidence=(*cause.evidence, *lines))
+    known = _calls(words)
+    rows = list(known.unlike() or known.at.values())
+    odd, usual, many = calls.odd_one(rows)
+    got = _SIZES.search(cause.message)
+    if odd is None and got is not None and cause.rank not in known.at:
+        # it was aborted, and gloo's words tell which of two sizes it had itself
+        rows.sort(key=_bytes, reverse=int(got[1]) < int(got[2]))
+        odd, usual, many = calls.odd_one([*rows, rows[0]]) if rows else (None, "", 0)
+    lines = [f"flight recorder: rank {call.rank} called {call.words}" for call in rows[:_MOST_NAMED]]
+    if odd is not None:
+        cause = _blamed(cause, odd, usual, many, words)
+    return replace(cause, evidence=(*cause.evidence, *dict.fromkeys(lines)))
 
 
-def _calls(words: Sequence[HostWords]) -> list[tuple[HostWords, int, Mapping[str, Any]]]:
-    """The last collective of each rank in its first process group, where torch's flight recorder tells it."""
-    calls: dict[int, tuple[HostWords, int, Mapping[str, Any]]] = {}
+def _blamed(cause: Failure, odd: Call, usual: str, many: int, words: Sequence[HostWords]) -> Failure:
+    message = f"{_line(cause.message)}\nit called {odd.words}; {counted(many, 'other rank')} {usual}"
+    return replace(cause, host=_host_of(odd.rank, words, cause.host), rank=odd.rank, message=message)
+
+
+def _host_of(rank: int, words: Sequence[HostWords], otherwise: str) -> str:
+    """The host that told of this rank."""
     for host in words:
-        for rank, dump in host.state.get("flight", {}).items():
-            for _, call in sorted(dump.get("groups", {}).items())[:1]:
-                calls[int(rank)] = (host, int(rank), call)
+        told = (*host.state.get("failures", ()), *host.state.get("ends", ()), *host.state.get("living", ()))
+        if str(rank) in host.state.get("flight", {}) or any(item["rank"] == rank for item in told):
+            return host.name
+    return otherwise
+
+
+def _calls(words: Sequence[HostWords]) -> Calls:
+    """The last collectives of each rank, where torch's flight recorder or NCCL's watchdog tells them."""
+    said, records = {}, {}
+    for host in words:
         for item in host.state.get("failures", ()):
-            groups = item.get("flight") or _watchdog(str(item["message"]))
-            for _, call in sorted(groups.items())[:1]:
-                calls[item["rank"]] = (host, item["rank"], call)
-    return [calls[rank] for rank in sorted(calls)]
+            if item["rank"] is not None:
+                said[int(item["rank"])] = _watchdog(str(item["message"]))
+                records[int(item["rank"])] = item.get("flight")
+        for rank, dump in host.state.get("flight", {}).items():
+            records[int(rank)] = records.get(int(rank)) or dump.get("groups")
+    records = {rank: groups for rank in {*said, *records} if (groups := records.get(rank) or said.get(rank))}
+    return calls.read(records)
 
 
 # as torch's watchdog of NCCL writes
 _WORK = re.compile(r"WorkNCCL\(SeqNum=(\d+), OpType=(\w+)(?:, NumelIn=(\d+))?")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d+)")
+_GUID = re.compile(r"\[PG ID \d+ PG GUID (\w+)")
 
 
 def _watchdog(message: str) -> dict[str, dict[str, Any]]:
     """The collective of which NCCL's watchdog complains, by the last number that was enqueued; empty without."""
-    work, enqueued = _WORK.search(message), _ENQUEUED.search(message)
+    work, enqueued, group = _WORK.search(message), _ENQUEUED.search(message), _GUID.search(message)
     if work is None:
         return {}
     number = int(enqueued[1] if enqueued else work[1])
-    return {"": {"collective": f"nccl:{work[2].lower()}", "number": number, "sizes": f"[[{work[3] or 0}]]"}}
+    call = {"collective": f"nccl:{work[2].lower()}", "number": number, "sizes": f"[[{work[3] or 0}]]"}
+    return {group[1] if group else "": call}
 
 
-def _backend(call: Mapping[str, Any]) -> str:
-    return str(call["collective"]).partition(":")[0]
-
-
-def _behind(first: Failure, words: Sequence[HostWords]) -> Failure:
-    """Where nothing else tells: the rank that by the flight recorders began fewer collectives than the others."""
-    calls = _calls(words)
-    own = next((call for _, rank, call in calls if rank == first.rank), None)
-    if own is not None:  # numbers of NCCL's collectives and of gloo's have nothing to do with each other
-        calls = [row for row in calls if _backend(row[2]) == _backend(own)]
-    numbers = Counter(call["number"] for _, _, call in calls)
-    lines = [
-        f"flight recorder: rank {rank} came to {call['collective']} number {call['number']}" for _, rank, call in calls
-    ]
-    first = replace(first, evidence=(*first.evidence, *lines[:_MOST_NAMED]))
-    names = Counter(call["collective"] for _, _, call in calls)
-    if first.category != "collective_timeout" or len(numbers) == len(names) == 1 or not calls:
-        return first
-    if len(numbers) == 1:
-        return _other_call(first, calls, names)
-    host, rank, call = min(calls, key=lambda row: row[2]["number"])
-    message = (
-        f"it came to {call['collective']} number {call['number']} only, where others wait in number {max(numbers)}"
-        f"\n{_line(first.message)}"
+def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords]) -> Failure | None:
+    """Ranks that called different things in one place, or wait for each other in different groups; None for neither."""
+    unlike, circle = known.unlike(), known.circle
+    if unlike:
+        odd, usual, many = calls.odd_one(unlike)
+        lines = tuple(f"flight recorder: rank {call.rank} called {call.words}" for call in unlike[:_MOST_NAMED])
+        first = replace(first, category="collective_mismatch", evidence=(*first.evidence, *lines))
+        if odd is not None:
+            return _blamed(first, odd, usual, many, words)
+        both = "; ".join(f"rank {call.rank} called {call.words}" for call in unlike[:_MOST_NAMED])
+        return replace(first, message=f"{both}: these do not fit together\n{_line(first.message)}")
+    if not circle:
+        return None
+    said = "; ".join(known.line(rank) for rank in circle[:_MOST_NAMED])
+    message = f"ranks {_numbers(circle)} wait for each other in different collectives, and none can go on: {said}"
+    rest = sorted(set(known.waits) - set(circle))
+    lines = tuple(f"flight recorder: {known.line(rank)}" for rank in (*circle, *rest)[:_MOST_NAMED])
+    host = _host_of(circle[0], words, first.host)
+    return replace(
+        first, host=host, rank=circle[0], message=message, category="collective_mismatch", evidence=lines, traceback=""
     )
-    return replace(first, host=host.name, rank=rank, message=message)
 
 
-def _other_call(
-    first: Failure, calls: Sequence[tuple[HostWords, int, Mapping[str, Any]]], names: Mapping[str, int]
-) -> Failure:
-    """Ranks that wait in different collectives, and so for ever: the fewer are named."""
-    usual = max(names, key=lambda name: names[name])
-    host, rank, call = next(row for row in calls if row[2]["collective"] != usual)
-    message = f"it waits in {call['collective']}, where others wait in {usual}\n{_line(first.message)}"
-    return replace(first, host=host.name, rank=rank, message=message, category="collective_mismatch")
+def _behind(first: Failure, known: Calls, words: Sequence[HostWords]) -> Failure:
+    """Where nothing else tells: the rank that by the flight recorders began fewer collectives than the others."""
+    lines = [f"flight recorder: {known.line(rank)}" for rank in sorted(known.at)]
+    first = replace(first, evidence=(*first.evidence, *lines[:_MOST_NAMED]))
+    if first.category != "collective_timeout" or not known.behind:
+        return first
+    rank = known.behind[0]
+    waiting = next(known.at[other] for other in sorted(known.waits) if rank in known.waits[other])
+    last = known.begun[rank].get(waiting.group, 0)
+    message = (
+        f"it came to {waiting.collective} number {last} only{waiting.place}, where others wait in number"
+        f" {waiting.number}\n{_line(first.message)}"
+    )
+    return replace(first, host=_host_of(rank, words, first.host), rank=rank, message=message)
 
 
 def _named(waiting: Sequence[Failure]) -> set[int]:

@@ -9,6 +9,8 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
+from nodectl.jobs.calls import Calls, odd_one
+from nodectl.jobs.calls import read as read_calls
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.look import Look, RankNow
@@ -32,10 +34,14 @@ def judge(told: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) ->
         (_rank(host, row) for host, said in told.items() for row in said["ranks"]), key=lambda each: each.rank
     )
     missing = [each for each in ranks if not each.waits and (each.stack or "stopped" in each.doing)]
-    behind, lines = _flight({host: said.get("flight", {}) for host, said in told.items()})
-    verdict, named = _verdict(ranks, missing, behind)
+    known, lines = _flight({host: said.get("flight", {}) for host, said in told.items()})
+    verdict, named = _by_calls(known) or _verdict(ranks, missing, known.behind)
+    unanswered = _stores(told)
+    if unanswered and not missing and not named:
+        verdict = f"{verdict}; {unanswered}"
     evidence = [
         *lines,
+        *(f"{host}: {line}" for host, said in told.items() for line in said.get("listeners", ())),
         *_ras(told),
         *_counters(told),
         *(f"{host}: {line}" for host, said in told.items() for line in said["xids"]),
@@ -68,6 +74,18 @@ _POINT_TO_POINT = {
 }
 
 
+def _by_calls(known: Calls) -> tuple[str, tuple[int, ...]] | None:
+    """What flight recorders tell of ranks that can never go on; None where they tell nothing of that."""
+    unlike, circle = known.unlike(), known.circle
+    odd, usual, _ = odd_one(unlike)
+    if odd is not None:
+        return f"rank {odd.rank} called {odd.words}, the others {usual}: they will never meet", (odd.rank,)
+    if circle:
+        said = "; ".join(known.line(rank) for rank in circle[:_MOST_NAMED])
+        return f"rank {_numbers(circle)} wait for each other, and none can go on: {said}", circle
+    return None
+
+
 def _verdict(
     ranks: Sequence[RankNow], missing: Sequence[RankNow], behind: Sequence[int]
 ) -> tuple[str, tuple[int, ...]]:
@@ -77,30 +95,46 @@ def _verdict(
     if all(not each.stack and not missing for each in ranks):
         return "what the ranks do is not known: their Python writes no stacks, and there is no py-spy", ()
     if waiting and missing:
-        called = ", ".join(sorted({each.call for each in waiting}))
-        first = missing[0]
-        others = f" (and {counted(len(missing) - 1, 'other rank')})" if len(missing) > 1 else ""
-        moves = "; it moved between two looks, so it may come yet" if any(each.moved for each in missing) else ""
-        wait = "waits" if len(waiting) == 1 else "wait"
-        text = f"{names(waiting)} {wait} in {called} for rank {first.rank}{others}: {first.doing}{moves}"
-        return text, tuple(each.rank for each in missing)
+        return _for_the_missing(waiting, missing), tuple(each.rank for each in missing)
     if waiting and behind:
         return f"all ranks are in collectives; by torch's flight recorder rank {_numbers(behind)} is behind", tuple(
             behind
         )
     if waiting:
-        calls = Counter(each.call for each in waiting)
-        if len(calls) > 1:
-            usual = calls.most_common(1)[0][0]
-            odd = [each for each in waiting if each.call != usual]
-            text = f"{names(odd)} is in {odd[0].call}, the others are in {usual}: they will never meet"
-            return text, tuple(each.rank for each in odd)
-        if any(each.moved for each in ranks):
-            return "all ranks are in collectives, and move", ()
-        call = next(iter(calls))
-        why = _POINT_TO_POINT.get(call, "the network between them, or a GPU")
-        return f"all ranks are in {call} and none moves: {why}", ()
+        return _all_waiting(ranks, waiting)
     return "no rank waits in a collective", ()
+
+
+def _for_the_missing(waiting: Sequence[RankNow], missing: Sequence[RankNow]) -> str:
+    first = missing[0]
+    others = f" (and {counted(len(missing) - 1, 'other rank')})" if len(missing) > 1 else ""
+    moves = "; it moved between two looks, so it may come yet" if any(each.moved for each in missing) else ""
+    wait = "waits" if len(waiting) == 1 else "wait"
+    called = ", ".join(sorted({each.call for each in waiting}))
+    for_whom = f"for rank {first.rank}{others}: {first.doing}{moves}"
+    if len({(each.call, each.doing) for each in waiting}) == 1:
+        return f"{names(waiting)} {wait} in {called} {for_whom}"
+    return f"{names(waiting)} {wait} in {called} at different places, perhaps {for_whom}; {_GROUPS}"
+
+
+# a stack has no arguments, and so no process group
+_GROUPS = "or for each other, where their calls are of different process groups, which stacks do not tell"
+
+
+def _all_waiting(ranks: Sequence[RankNow], waiting: Sequence[RankNow]) -> tuple[str, tuple[int, ...]]:
+    """All are in collectives, and nothing but their stacks is known."""
+    places = Counter((each.call, each.doing) for each in waiting)
+    if any(each.moved for each in ranks):
+        return "all ranks are in collectives, and move", ()
+    if len(places) > 1:
+        usual = places.most_common(1)[0][0]
+        odd = [each for each in waiting if (each.call, each.doing) != usual]
+        verb = "is" if len(odd) == 1 else "are"
+        text = f"{names(odd)} {verb} in {odd[0].call} ({odd[0].doing}), the others in {usual[0]} ({usual[1].strip()})"
+        return f"{text}: perhaps they never meet; {_GROUPS}", tuple(each.rank for each in odd)
+    call = waiting[0].call
+    why = _POINT_TO_POINT.get(call, "the network between them, a GPU, or different sizes, perhaps")
+    return f"all ranks are in {call} and none moves: {why}", ()
 
 
 def names(ranks: Sequence[RankNow]) -> str:
@@ -113,24 +147,31 @@ def _numbers(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
-def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[list[int], list[str]]:
-    """Ranks that are behind the others in the first process group, and a line for each state of it."""
-    groups: dict[str, dict[int, tuple[int, str]]] = {}
-    lines = []
-    for host, by_rank in dumps.items():
-        for rank, dump in by_rank.items():
-            if "problem" in dump:
-                lines.append(f"{host}: flight recorder of rank {rank}: {dump['problem']}")
-            for group, last in dump.get("groups", {}).items():
-                groups.setdefault(group, {})[int(rank)] = (int(last["number"]), str(last["collective"]))
-    behind: list[int] = []
-    for group, last_by_rank in sorted(groups.items()):
-        for number, name in sorted(set(last_by_rank.values())):
-            at = sorted(rank for rank, last in last_by_rank.items() if last == (number, name))
-            lines.append(f"flight recorder, group {group}: rank {_numbers(at)} came to {name} number {number}")
-        most = max(number for number, _ in last_by_rank.values())
-        behind = behind or sorted(rank for rank, (number, _) in last_by_rank.items() if number < most)
-    return behind, lines
+def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
+    """What the flight recorders' dumps tell, and a line for each rank."""
+    lines = [
+        f"{host}: flight recorder of rank {rank}: {dump['problem']}"
+        for host, by_rank in dumps.items()
+        for rank, dump in by_rank.items()
+        if "problem" in dump
+    ]
+    known = read_calls(
+        {int(rank): dump.get("groups", {}) for by_rank in dumps.values() for rank, dump in by_rank.items()}
+    )
+    return known, [*lines, *(f"flight recorder: {known.line(rank)}" for rank in sorted(known.at)[:_MOST_NAMED])]
+
+
+def _stores(told: Mapping[str, Mapping[str, Any]]) -> str:
+    """Where ranks are that ask for the store at which they are to meet, and who listens there; empty for none."""
+    rows = [
+        (str(row["rank"]), place) for said in told.values() for row in said["ranks"] for place in row.get("store", ())
+    ]
+    places = ", ".join(dict.fromkeys(place for _, place in rows))
+    who = "; ".join(f"{host}: {line}" for host, said in told.items() for line in said.get("listeners", ()))
+    if not rows:
+        return ""
+    asks = ", ".join(dict.fromkeys(rank for rank, _ in rows))
+    return f"rank {asks} asked for the store at {places}, and no answer has come" + (f" ({who})" if who else "")
 
 
 def _ras(told: Mapping[str, Mapping[str, Any]]) -> list[str]:

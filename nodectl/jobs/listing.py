@@ -11,10 +11,11 @@ from typing import Any
 
 from nodectl.common.nodeset import fold
 from nodectl.errors import UnreachableError, UsageError
-from nodectl.jobs.cause import ECHOES, HostWords, failure, failure_place, failures_of
+from nodectl.jobs.cause import HostWords, failure, failure_place, failures_of
 from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
+from nodectl.payload.jobs.classify import FOLLOWED
 from nodectl.payload.jobs.standing import SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 
@@ -155,6 +156,11 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         stopped_by=next((who for report in reports if (who := report.document.get("stopped_by"))), ""),
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
         skipped=tuple(map(str, plan.get("skipped") or ())),
+        remarks=tuple(
+            f"host {each.name}, rank {item['rank']}: {item['text']}"
+            for each in words
+            for item in each.state.get("remarks") or ()
+        ),
     )
 
 
@@ -209,7 +215,7 @@ def _past_cause(
     if agreed.kind != "host_lost" or report is None or report.attempt != number:
         return agreed
     own = [failure(agreed.host, item) for item in report.document["state"].get("failures", ())]
-    return min((item for item in own if item.kind not in (*ECHOES, "host_lost")), key=failure_place, default=agreed)
+    return min((item for item in own if item.kind not in (*FOLLOWED, "host_lost")), key=failure_place, default=agreed)
 
 
 def _may_go_on(by_rank: Mapping[int, Report], members: int) -> int:
@@ -358,10 +364,10 @@ def _state(parts: Sequence[JobPart], first: Failure | None, created_at: float) -
         return JobState.STARTING if "waiting" in reached else JobState.RUNNING
     if reached and reached <= {"received", "partial"}:
         return JobState.STARTING if time.time() - created_at < _NEVER_STARTED_S else JobState.STOPPED
-    if stopped and (first is None or first.kind in ECHOES):
+    if stopped and (first is None or first.kind in FOLLOWED):
         return JobState.STOPPED
     if ended_badly or stopped:
-        unsettled = first is None or first.kind in ECHOES
+        unsettled = first is None or first.kind in FOLLOWED
         return JobState.ENDING if unsettled and any(part.supervised for part in parts) else JobState.FAILED
     return JobState.FINISHED if states == {"finished"} else JobState.UNKNOWN
 

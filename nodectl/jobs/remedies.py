@@ -72,7 +72,7 @@ CLASSES: dict[str, tuple[str, str]] = {
     "link": ("two hosts lost each other", "look at the network between them: `nodectl probe tcp`"),
     "killed_from_outside": (
         "somebody, or a program, sent the rank a signal",
-        "ask who kills processes on {host}: a login, a cron job, a service such as earlyoom or systemd-oomd",
+        "ask who kills processes on {host}: a login, a cron job, earlyoom, systemd-oomd; `dmesg` tells of the kernel",
     ),
     "launcher_killed": (
         "torchrun itself was killed",
@@ -152,6 +152,16 @@ _OPERATOR = re.compile(r"operator (\w+)::\w+ does not exist")
 _NCCL_ALONE = re.compile(r"doesn't have NCCL built in|only supported with GPUs, no GPUs found")
 _GLOO = 'without GPUs the backend is gloo: init_process_group("nccl" if torch.cuda.is_available() else "gloo")'
 
+# as payload/jobs/kernel.py says it
+_GROUP = re.compile(r"the control group (\S+) has (?:memory\.max|memory\.limit_in_bytes) (\d+ MiB)")
+_PIDS = re.compile(r"the control group (\S+) has pids\.max (\d+)")
+_NO_NUMBERS = (
+    "call init_process_group without rank and world_size: it takes RANK and WORLD_SIZE, which the launcher sets"
+)
+_NO_INPUT = (
+    "a rank has no terminal, and its standard input is empty: hand over by arguments or files what the script asks"
+)
+
 # as payload/jobs/stayed.py says it
 _STAYED = re.compile(r"(.+) did not travel with the code: (.+)")
 
@@ -173,6 +183,13 @@ def _of_operator(package: str) -> str:
     )
 
 
+def _of_group(path: str, limit: str) -> str:
+    return (
+        f"take fewer data loader workers or a smaller cache, or raise the limit of {limit} of the control group {path}:"
+        " Slurm's --mem, a container's --memory, a unit's MemoryMax="
+    )
+
+
 def remedy_of(failure: Failure) -> str:
     """What to do; empty where there is nothing to say."""
     if failure.category == "xid":
@@ -184,6 +201,17 @@ def remedy_of(failure: Failure) -> str:
     if places:
         return _of_stayed(places[0][1], places[0][2])
     words = "\n".join((failure.message, *failure.evidence))
+    if failure.category in ("host_out_of_memory", "helper_killed") and (group := _GROUP.search(words)):
+        return _of_group(group[1], group[2])
+    if failure.category == "limits" and (group := _PIDS.search(words)):
+        return (
+            f"start fewer threads and processes, or raise the limit of {group[2]} of the control group {group[1]}:"
+            " a container's --pids-limit, a unit's TasksMax="
+        )
+    if "called init_process_group with" in failure.message:
+        return _NO_NUMBERS
+    if "EOF when reading a line" in failure.message:
+        return _NO_INPUT
     if failure.category == "version_mismatch" and (operator := _OPERATOR.search(words)):
         return _of_operator(operator[1])
     if failure.category == "gpu_missing" and _NCCL_ALONE.search(words):

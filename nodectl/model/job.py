@@ -91,7 +91,7 @@ class Job:
 
     `slurm` is set where Slurm runs it; until it gives the job its nodes, `hosts` are those that were asked for.
     `nodes` are those of its hosts that take part in the newest attempt, in the order of their node ranks. `skipped` is
-    what preflight had found and its operator let pass.
+    what preflight had found and its operator let pass. `remarks` are sentences about ranks that ended well.
     """
 
     id: str
@@ -116,6 +116,7 @@ class Job:
     no_restart: str = ""
     stopped_by: str = ""
     skipped: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def unreachable(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from nodectl.report.findings import grouped
 from nodectl.report.table import aligned
 
 _MOST_CONSEQUENCES = 8
+_MOST_REMARKS = 4
 _WHY_CHARS = 160
 _MOST_EVIDENCE = 12
 _TRACEBACK_LINES = 40
@@ -46,6 +47,7 @@ def job_document(job: Job) -> dict[str, object]:
         "no_restart": job.no_restart,
         "stopped_by": job.stopped_by,
         "skipped": list(job.skipped),
+        "remarks": list(job.remarks),
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "slurm": None if job.slurm is None else asdict(job.slurm),
@@ -114,7 +116,7 @@ def job_text(job: Job) -> str:
         lines.append(
             f"{state:<9} {fold(part.host for part in parts)}" + (f": {parts[0].problem}" if parts[0].problem else "")
         )
-    return "\n".join([*lines, *_failure_lines(job)])
+    return "\n".join([*lines, *_remark_lines(job), *_failure_lines(job)])
 
 
 def _past_line(past: PastAttempt) -> str:
@@ -136,7 +138,14 @@ def _conclusion(job: Job) -> str:
     took = f" after {_duration(job)}" if job.state.ended else ""
     by = f" ({_slurm(job)})" if job.slurm is not None else ""
     stopped = f" by {job.stopped_by}" if job.state is JobState.STOPPED and job.stopped_by else ""
-    return f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
+    said = f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
+    return "\n".join([said, *_remark_lines(job)])
+
+
+def _remark_lines(job: Job) -> list[str]:
+    more = len(job.remarks) - _MOST_REMARKS
+    lines = [f"warning: {line}" for line in job.remarks[:_MOST_REMARKS]]
+    return [*lines, *([f"warning: … and {counted(more, 'rank')} more"] if more > 0 else [])]
 
 
 def _hosts(job: Job) -> str:

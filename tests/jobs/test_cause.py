@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nodectl.jobs.calls import read
 from nodectl.jobs.cause import HostWords, failures_of
 from nodectl.jobs.clocks import compare
 from nodectl.jobs.remedies import CLASSES, remedy_of
@@ -117,6 +118,72 @@ def test_where_all_waited_the_flight_recorder_tells_who_is_behind() -> None:
     words = [host(place, timed_out(place, 6 if place == 1 else 7)) for place in range(3)]
     first = failures_of(words, [])[0]
     assert (first.rank, "number 6 only, where others wait in number 7" in first.message) == (1, True)
+
+
+def called(number: int, *, members: list[int], sizes: str = "[[4]]", pending: bool = True) -> dict[str, Any]:
+    call = {"collective": "gloo:all_reduce", "number": number, "sizes": sizes, "types": "Float"}
+    return {**call, "members": members, **({"pending": call} if pending else {})}
+
+
+def waited(rank: int, **groups: Any) -> dict[str, Any]:
+    records = {name[1:]: group for name, group in groups.items()}
+    return failure("communication", 100.0 + rank, rank, LATE, flight=records) | {"class": "collective_timeout"}
+
+
+ALL, PAIR = [0, 1, 2], [0, 1]
+
+
+def test_ranks_that_wait_for_each_other_in_two_groups_are_blamed_and_no_third() -> None:
+    done = called(1, members=ALL, pending=False)
+    words = [
+        host(0, waited(0, g0=done, g1=called(1, members=PAIR))),
+        host(1, waited(1, g0=done, g2=called(1, members=PAIR))),
+        host(2, waited(2, g0=called(2, members=ALL))),
+    ]
+    first = failures_of(words, [])[0]
+    assert (first.rank, first.category) == (0, "collective_mismatch")
+    assert first.message.startswith("ranks 0, 1 wait for each other")
+    assert "in group 1, where it waits for rank 1" in first.message
+    assert (
+        "rank 2 came to gloo:all_reduce number 2 of sizes [[4]] of type Float, where it waits for rank 0, 1"
+        in "\n".join(first.evidence)
+    )
+    assert "branches" in first.remedy
+
+
+def test_an_idle_rank_for_which_nobody_waits_is_not_blamed() -> None:
+    done = called(1, members=ALL, pending=False)
+    words = [
+        host(0, waited(0, g0=done, g1=called(1, members=PAIR))),
+        host(1, waited(1, g0=done, g1=called(1, members=PAIR))),
+        host(2, living=[living(2, "/job/code/data.py:33 load")]),
+    ]
+    first = failures_of(words, [])[0]
+    assert first.rank != 2 and "load" not in first.message
+
+
+def test_sizes_that_do_not_fit_are_told_where_the_ranks_timed_out() -> None:
+    small, large = called(3, members=ALL, sizes="[[8]]"), called(3, members=ALL, sizes="[[12]]")
+    words = [host(rank, waited(rank, g0=large if rank == 1 else small)) for rank in ALL]
+    first = failures_of(words, [])[0]
+    assert (first.rank, first.category) == (1, "collective_mismatch")
+    assert "[[12]]" in first.message and "2 other ranks" in first.message and "raise" not in first.remedy
+    pair = failures_of(words[:2], [])[0]
+    assert pair.category == "collective_mismatch" and "[[12]]" in pair.message and "[[8]]" in pair.message
+
+
+def test_calls_of_different_groups_are_not_compared() -> None:
+    rows = {0: {"1": called(5, members=[0, 2])}, 1: {"2": called(2, members=[1, 3], sizes="[[9]]")}}
+    rows |= {2: {"1": called(5, members=[0, 2])}, 3: {"2": called(2, members=[1, 3], sizes="[[9]]")}}
+    known = read(rows)
+    assert (known.unlike(), known.circle, known.behind) == ((), (), ())
+
+
+def test_the_thread_of_an_absent_rank_is_quoted() -> None:
+    late = failure("communication", 100.0, 0, LATE) | {"class": "collective_timeout"}
+    aside = "its log holds an uncaught exception of its thread loader: ValueError: bad (log text only)"
+    away = living(1, "/job/code/data.py:33 load") | {"aside": aside}
+    assert aside in failures_of([host(0, late), host(1, living=[away])], [])[0].message
 
 
 def test_of_different_calls_the_odd_one_is_named() -> None:
@@ -256,6 +323,7 @@ def test_what_only_dev_shm_has_no_room_for_is_told_of_it(full: list[str], catego
     assert category_of([link("OSError", "[Errno 28] No space left on device", errno=28)], full) == category
 
 
+OMP = "step 7\n\nlibgomp: Thread creation failed: Resource temporarily unavailable\n"
 HANDLED = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError: handled\n'
 
 
@@ -264,7 +332,14 @@ HANDLED = 'Traceback (most recent call last):\n  File "t.py", line 1\nValueError
     [
         (Evidence(code=3, log=HANDLED, watched=True), "exit", "exit", "exit status 3"),
         (Evidence(code=3, log=HANDLED), "exit", "exit", "exit status 3"),
-        (Evidence(code=1, log=HANDLED, watched=True), "exit", "exit", "exit status 1"),
+        (Evidence(code=1, log=HANDLED, watched=True, left=True), "exit", "exit", "exit status 1"),
+        (Evidence(code=1, log=HANDLED, watched=True), "exception", "script_error", "ValueError: handled"),
+        (Evidence(code=1, log=OMP, watched=True), "exit", "limits", "Thread creation failed"),
+        (Evidence(code=1, log=OMP, shared=True), "exit", "exit", "exit status 1"),
+        (Evidence(code=-9, other_kills="x"), "signal", "killed_from_outside", "SIGKILL"),
+        (Evidence(code=-9, other_kills="x", killed_then=True), "signal", "host_out_of_memory", "perhaps"),
+        (Evidence(code=-11, log="pthread_create failed for thread 3 of 64\n"), "signal", "limits", "perhaps"),
+        (Evidence(code=-11, forks=("x",)), "signal", "limits", "perhaps"),
         (Evidence(code=1, log=HANDLED), "exception", "script_error", "ValueError: handled"),
         (Evidence(code=2, log="usage: t.py\nt.py: error: unrecognized arguments: --x\n"), "exit", "bad_argument", "x"),
         (Evidence(code=-9), "signal", "killed_from_outside", "SIGKILL"),
@@ -388,7 +463,7 @@ def test_an_exception_that_ended_a_thread_is_none_that_the_rank_handled(script: 
     assert done.returncode == 1
     for log in (done.stderr, "".join(f"[rank1]: {line}\n" for line in done.stderr.splitlines())):
         for watched in (True, False):
-            verdict = judge(Evidence(code=1, log=log, watched=watched))
+            verdict = judge(Evidence(code=1, log=log, watched=watched, left=watched))
             assert (verdict.kind, verdict.message) == ("exit", "exit status 1")
             (line,) = [line for line in verdict.evidence if "its log holds" in line]
             assert line.startswith(f"its log holds {whose}") and line.endswith(": OSError: no shard (log text only)")

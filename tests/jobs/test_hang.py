@@ -84,6 +84,22 @@ def test_verdicts(ranks: Any, says: str, missing: Any) -> None:
     assert look.missing == missing
 
 
+def test_ranks_that_wait_at_different_places_are_perhaps_in_different_groups() -> None:
+    elsewhere = [IN_ALL_REDUCE[0], "/c/train.py:21 step"]
+    apart = judge({"gpu01": told(rank(0, IN_ALL_REDUCE), rank(1, elsewhere), rank(2, LOADS))}, {})
+    assert "perhaps for rank 2" in apart.verdict and "different process groups" in apart.verdict
+    both = judge({"gpu01": told(rank(0, IN_ALL_REDUCE), rank(1, elsewhere))}, {})
+    assert "perhaps they never meet" in both.verdict and "network" not in both.verdict
+
+
+def test_the_store_that_does_not_answer_is_named_with_who_listens_there() -> None:
+    meets = [f"{TORCH}/rendezvous.py:186 _create_c10d_store", f"{TORCH}/distributed_c10d.py:1 init_process_group"]
+    rows = [{**rank(number, [*meets, "/c/train.py:3 <module>"]), "store": ["10.1.0.1:29500"]} for number in (0, 1)]
+    here = told(*rows, listeners=["TCP port 29500 of this host is process 7's: nc -lk 29500"])
+    verdict = judge({"gpu01": here}, {}).verdict
+    assert "rank 0, 1 asked for the store at 10.1.0.1:29500, and no answer has come (gpu01: TCP port 29500" in verdict
+
+
 def test_what_nccl_torch_and_counters_tell_stands_beside_it() -> None:
     call = {"collective": "nccl:all_reduce", "sizes": "[[4]]"}
     dumps = {"0": {"groups": {"0": {**call, "number": 7}}}, "1": {"groups": {"0": {**call, "number": 6}}}}

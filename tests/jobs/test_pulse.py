@@ -13,7 +13,7 @@ from nodectl.cli.watching import _print
 from nodectl.errors import UsageError
 from nodectl.jobs.pulse import check_pattern, compared, read_pulse, stalls
 from nodectl.model.pulse import Gpus, Pulse
-from nodectl.payload.jobs.pulse import gpu_rows, progress
+from nodectl.payload.jobs.pulse import diverged, gpu_rows, progress
 from nodectl.report.watch import watch_text
 
 
@@ -30,6 +30,21 @@ from nodectl.report.watch import watch_text
 def test_a_step_is_seen_in_common_forms(line: str, step: int | None, total: int | None, loss: str | None) -> None:
     told = progress(f"step 1/1000\n{line}\nsaved it\n" if step else line)
     assert told == {"step": step, "total": total, "loss": loss}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("step 1 loss 0.5\nstep 2 loss nan\nsaved\n", "nan"),
+        ("{'train_loss': inf}", "inf"),
+        ("loss: tensor(nan, grad_fn=<MeanBackward0>)", "nan"),
+        ("Loss is NaN", "NaN"),
+        ("step 1 loss nan\nstep 2 loss 0.5\n", ""),
+        ("no gloss nandu", ""),
+    ],
+)
+def test_a_last_loss_that_is_no_number_is_seen(text: str, value: str) -> None:
+    assert diverged(text).partition(":")[0] == value
 
 
 def test_an_own_pattern_goes_before_the_common_ones() -> None:

@@ -1,5 +1,8 @@
 """What a heartbeat proves, and when silence means that a host is lost."""
 
+import pytest
+
+from nodectl.payload.jobs.classify import brief
 from nodectl.payload.jobs.heartbeat import (
     ENDING,
     FINISHED,
@@ -19,6 +22,23 @@ KEY, JOB = b"k" * 32, "20261121-040000-ab12"
 def test_a_beat_survives_the_way() -> None:
     failure = {"kind": "signal", "rank": 3, "message": "killed by signal 9 (SIGKILL)", "exit_status": 137, "time": 1.5}
     beat = Beat(2, 41, ENDING, failure)
+    assert decode(KEY, JOB, encode(KEY, JOB, beat)) == beat
+
+
+@pytest.mark.parametrize("character", ["a", "\u00e9", "\u65e5", "\U0001f600", "\udc80", "\0"])
+def test_a_failure_in_any_writing_is_heard_cut_where_it_is_too_long(character: str) -> None:
+    texts = {"message": "bad " + character * 50_000, "evidence": [character * 9000] * 9, "more": character * 50_000}
+    failure = {"kind": "exception", "class": "script_error", "rank": 3, "exit_status": 1, "time": 1.5, **texts}
+    datagram = encode(KEY, JOB, Beat(2, 41, ENDING, brief(failure)))
+    heard = decode(KEY, JOB, datagram)
+    assert heard is not None and heard.failure is not None and len(datagram) <= 8192
+    assert heard.failure["message"].startswith("bad " + character * 20)
+    assert (heard.failure["rank"], heard.failure["kind"]) == (3, "exception")
+
+
+def test_a_beat_of_many_hosts_is_heard() -> None:
+    places = tuple(range(2000))
+    beat = Beat(1, 1, RUNNING, None, Attempt(1, places), missing=places, active=places)
     assert decode(KEY, JOB, encode(KEY, JOB, beat)) == beat
 
 

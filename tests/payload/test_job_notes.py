@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import time
@@ -14,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs import flight, kernel, living, notes
-from nodectl.payload.jobs.ranks import Rank
+from nodectl.payload.jobs import flight, kernel, listeners, living, notes
+from nodectl.payload.jobs.classify import Evidence, judge
+from nodectl.payload.jobs.ranks import Death, HostAtStart, Output, Rank, describe
 
 HOOK = Path(notes.hook_folder())
 RAISES = (
@@ -287,7 +289,7 @@ def test_counts_of_the_memory_killer(tmp_path: Path) -> None:
     events.write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n")
     control = tmp_path / "memory.oom_control"
     control.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-    assert kernel.kills([str(events), str(control), str(tmp_path / "none")]) == {str(events): 1, str(control): 3}
+    assert kernel.counts([str(events), str(control), str(tmp_path / "none")]) == {str(events): 1, str(control): 3}
 
 
 def test_the_gpu_of_a_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +331,121 @@ def test_dumps_of_the_flight_recorder_are_read_and_run_nothing(tmp_path: Path, m
         "types": "Float",
         "state": "scheduled",
         "called_at": "/code/train.py:9 step",
+        "members": [],
+        "pending": {"collective": "nccl:all_reduce", "number": 7, "sizes": "[[4]]", "types": "Float"},
     }
     assert "no plain data" in found["1"]["problem"]
     assert "cannot be read" in found["2"]["problem"]
     assert not (tmp_path / "harm-was-done").exists()
+
+
+@pytest.mark.parametrize(
+    "spoils",
+    [
+        "os.mkdir(os.environ['NODECTL_JOB_DIR'] + '/notes/3.error.json')",
+        "os.setgid(65534); os.setuid(65534)",
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))",
+    ],
+)
+def test_an_exception_whose_file_cannot_be_written_is_told_by_another_way(
+    run: Any, tmp_path: Path, spoils: str
+) -> None:
+    if "setuid" in spoils and os.geteuid() != 0:
+        pytest.skip("only root can become another login")
+    process = run(f"import os\n{spoils}\nraise ValueError('bad shard')")
+    _, said = process.communicate(timeout=60)
+    note = notes.read_error(str(tmp_path), 3)
+    verdict = judge(Evidence(code=process.returncode, note=note, watched=True, log=said))
+    assert (verdict.category, verdict.message) == ("script_error", "ValueError: bad shard")
+    assert "its own error file: an uncaught exception" in verdict.evidence
+
+
+def test_an_end_without_an_exception_is_told_and_silence_is_none(run: Any, tmp_path: Path) -> None:
+    handled = "import traceback, os, sys\ntry: int('x')\nexcept ValueError: traceback.print_exc()\n"
+    for ends, kind in (("sys.exit(1)", "exit"), ("sys.stderr.flush(); os._exit(1)", "exception")):
+        process = run(handled + ends)
+        _, said = process.communicate(timeout=60)
+        left = notes.has_left(str(tmp_path), 3)
+        verdict = judge(Evidence(code=process.returncode, watched=True, left=left, log=said))
+        assert verdict.kind == kind
+        assert any("perhaps" in line for line in verdict.evidence) is (kind == "exception")
+        assert notes.crash(str(tmp_path), 3) == ""
+
+
+def test_limits_of_the_process_speak_where_its_exception_is_of_them(run: Any, tmp_path: Path) -> None:
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\nbytearray(64 << 30)"
+    run(limit).communicate(timeout=60)
+    verdict = judge(Evidence(code=1, note=notes.read_error(str(tmp_path), 3)))
+    assert (verdict.category, verdict.message) == ("limits", "MemoryError")
+    assert f"the kernel allows it {2 << 30} bytes of memory (RLIMIT_AS)" in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("call", "says", "perhaps"),
+    [
+        ("rank=3, world_size=5", "rank=3 and world_size=5, and was started as rank 3 of 4", False),
+        ("rank=0, world_size=4", "rank=0 and world_size=4, and was started as rank 3 of 4", True),
+        ("rank=3, world_size=4", "", False),
+    ],
+)
+def test_a_rank_that_joined_as_another_is_told_so(
+    run: Any, tmp_path: Path, call: str, says: str, perhaps: bool
+) -> None:
+    script = f"def init_process_group(rank, world_size):\n    raise RuntimeError('timeout')\ninit_process_group({call})"
+    run(script, WORLD_SIZE="4").communicate(timeout=60)
+    verdict = judge(Evidence(code=1, note=notes.read_error(str(tmp_path), 3)))
+    assert (says in verdict.message, "perhaps" in verdict.message) == (True, perhaps)
+    assert verdict.category == ("bad_argument" if says else "script_error")
+
+
+def test_limits_of_a_control_group_are_told_of_the_nearest_that_has_one(tmp_path: Path) -> None:
+    inner = tmp_path / "job" / "rank"
+    inner.mkdir(parents=True)
+    (inner / "memory.max").write_text("max\n")
+    (tmp_path / "job" / "memory.max").write_text(f"{600 << 20}\n")
+    (tmp_path / "job" / "memory.peak").write_text(f"{599 << 20}\n")
+    (inner / "pids.max").write_text("20\n")
+    assert kernel.limit_of(str(inner / "memory.events")) == (
+        f"the control group {tmp_path}/job has memory.max 600 MiB, and memory.peak 599 MiB"
+    )
+    assert kernel.limit_of(str(inner / "pids.events")).endswith("has pids.max 20")
+
+
+@pytest.mark.parametrize(
+    ("in_group", "before", "now", "category", "said"),
+    [
+        ("1", 4, 5, "host_out_of_memory", "oom_kill went from 0 to 1"),
+        ("0", 4, 5, "killed_from_outside", "none of its control group"),
+        ("", 5, 5, "killed_from_outside", "all of them before it died"),
+        ("", 4, 5, "host_out_of_memory", "nothing tells whether it is one of them"),
+        ("", 4, 4, "killed_from_outside", "nothing tells of the kernel's memory killer"),
+    ],
+)
+def test_a_count_of_the_whole_machine_ties_nothing_to_a_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_group: str, before: int, now: int, category: str, said: str
+) -> None:
+    monkeypatch.setattr(kernel, "log_since", lambda _: ([], ""))
+    monkeypatch.setattr(kernel, "host_kills", lambda: now)
+    events = tmp_path / "memory.events"
+    events.write_text(f"oom_kill {in_group or 0}\n")
+    counts = {str(events): 0} if in_group else {}
+    host = HostAtStart(str(tmp_path), str(tmp_path), Output(str(tmp_path / "log")), 0.0, 4)
+    death = Death(1, 0, -9, 1.0, after_stop=False, pid=77, counts=counts, kills=before)
+    failure = describe(death, host, after_another=False)
+    assert failure["class"] == category
+    assert any(said in line for line in failure["evidence"])
+    assert ("memory killer ended it" in failure["message"]) is (in_group == "1")
+    assert ("perhaps" in failure["message"]) is (category == "host_out_of_memory" and not in_group)
+
+
+def test_who_listens_on_a_port_is_told_of_a_failure_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        failure = {"class": "rendezvous", "message": f"timed out while trying to connect to (10.1.0.1, {port})"}
+        listeners.explain(failure)
+        assert failure["evidence"][0].startswith(f"TCP port {port} of this host is process {os.getpid()}'s: ")
+        with socket.create_connection(("127.0.0.1", port)):
+            assert f"127.0.0.1:{port}" in listeners.connected(os.getpid())
+    other = {"class": "script_error", "message": f"port: {port}"}
+    listeners.explain(other)
+    assert "evidence" not in other

@@ -17,6 +17,7 @@ import pytest
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import ranks as host_ranks
 from nodectl.payload.common.frames import texts
+from nodectl.payload.common.sockets import parsed
 from nodectl.payload.probes.nccl import connections, group, log, nccl_tests, sweep
 from tests.torch_venv import torch_venv
 
@@ -212,7 +213,7 @@ def test_the_interface_of_a_connection_is_seen() -> None:
 )
 @pytest.mark.skipif(sys.byteorder != "little", reason="the kernel's tables are in its own byte order")
 def test_the_kernels_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert connections.parsed(text) == expected
+    assert parsed(text) == expected
 
 
 def test_look(tmp_path: Path) -> None:

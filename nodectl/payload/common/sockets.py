@@ -6,13 +6,14 @@ import os
 import socket
 import struct
 from pathlib import Path
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional, Tuple
 
 from .addresses import family
 from .events import say
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTEN, ESTABLISHED = "0A", "01"
+_MAPPED = "::ffff:"
 LENGTH = struct.Struct("!I")
 MOST_BYTES = 1 << 22
 
@@ -69,6 +70,16 @@ def kernel_rows() -> Iterator[List[str]]:
         except OSError:
             continue
         yield from map(str.split, lines)
+
+
+def parsed(entry: str) -> Tuple[str, int]:
+    """`0100007F:1F90` → 127.0.0.1 and 8080; the kernel writes words of 32 bit in its own byte order."""
+    words, _, port = entry.partition(":")
+    raw = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
+    address = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+    if address.startswith(_MAPPED) and "." in address:
+        address = address[len(_MAPPED) :]
+    return address, int(port, 16)
 
 
 def undelayed(sock: socket.socket) -> socket.socket:

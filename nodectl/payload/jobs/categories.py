@@ -136,6 +136,7 @@ _IN_COMMUNICATION = (
 )
 
 _RULES = (
+    _rule(SCRIPT, words=("EOF when reading a line",)),  # input() of a rank, which has no terminal
     _rule(
         "gpu_out_of_memory",
         types=("OutOfMemoryError",),
@@ -151,6 +152,7 @@ _RULES = (
         words=(
             r"shared memory[^\n]{0,99}too many open files",
             "received 0 items of ancdata",
+            r"\b(?:ibv_\w+|mlock\w*)[^\n]{0,80}cannot allocate memory",
         ),
     ),
     _rule(
@@ -355,6 +357,7 @@ _RULES = (
             "too many open files",
             "can't start new thread",
             "pthread_create failed",
+            "thread creation failed",
             "resource temporarily unavailable",
         ),
     ),

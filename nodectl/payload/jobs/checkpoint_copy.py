@@ -134,7 +134,7 @@ def _run(body: Callable[[Say], None], writer: int, supervisor: int) -> None:
     """The child: dies with the supervisor, and never returns."""
 
     def say(line: str) -> None:
-        os.write(writer, line.replace("\n", " ").encode()[:1000] + b"\n")
+        os.write(writer, line.replace("\n", " ").encode(errors="backslashreplace")[:1000] + b"\n")
 
     status = 1
     try:

@@ -77,6 +77,19 @@ def last_exception(text: str, *, own: bool = False) -> str:
     return ""
 
 
+def aside(log: str) -> str:
+    """The last exception of a log that ended something else than the program, as a thread, in words; empty for none."""
+    start = log.rfind(_TRACEBACK)
+    while start >= 0:
+        whose = _elsewhere(log, start)
+        if whose:
+            end = log.find(_TRACEBACK, start + 1)
+            text = last_exception(log[start : end if end >= 0 else len(log)])
+            return f"its log holds {whose}: {_first_line(text)} ({LOG_ONLY})"
+        start = log.rfind(_TRACEBACK, 0, start)
+    return ""
+
+
 def _first_of_chain(text: str, start: int) -> int:
     """Where the traceback begins from which that at `start` came."""
     above = [line for line in text[:start].splitlines() if _TAG.sub("", line).strip()]
@@ -121,17 +134,23 @@ def torchrun_exit(text: str, local_rank: int) -> Optional[int]:
 class Evidence(NamedTuple):
     """What is known of a rank's end, the strongest first.
 
-    `note` is what it wrote of its uncaught exception itself, `watched` says that it would have; `memory_killer` and
-    `kernel` are sentences; `full` are folders without room; `log` is the end of what it wrote, `shared` says that it
-    may hold other ranks' lines too. `warned` is the signal that nodectl sent it before the end of its time; `stack` is
-    what faulthandler wrote of its crash; `cpu` is its CPU time where that is limited.
+    `note` is what it wrote of its uncaught exception itself, `watched` says that it would have, `left` that it wrote
+    that it ended without one. `memory_killer` and `kernel` are sentences, `forks` too, of forks that a limit refused;
+    `other_kills` says what else is known of the memory killer, `killed_then` that it may have come for this rank.
+    `full` are folders without room; `log` is the end of what it wrote, `shared` says that it may hold other ranks'
+    lines too. `warned` is the signal that nodectl sent it before the end of its time; `stack` is what faulthandler
+    wrote of its crash; `cpu` is its CPU time where that is limited.
     """
 
     code: Optional[int] = None
     after_another: bool = False
     note: Optional[Dict[str, Any]] = None
     watched: bool = False
+    left: bool = False
     memory_killer: Tuple[str, ...] = ()
+    other_kills: str = ""
+    killed_then: bool = False
+    forks: Tuple[str, ...] = ()
     kernel: Tuple[str, ...] = ()
     xid: bool = False
     full: Tuple[str, ...] = ()
@@ -155,6 +174,11 @@ class Evidence(NamedTuple):
         whose = _elsewhere(self.log, self.log.rfind(_TRACEBACK)) if _TRACEBACK in self.log else ""
         return _first_line(text) if self.shared else text, whose or "a traceback that it handled"
 
+    @property
+    def aside(self) -> str:
+        """What `aside` finds in its own log."""
+        return "" if self.shared else aside(self.log)
+
 
 class Verdict(NamedTuple):
     """Of a rank's end: `kind` orders it among others, `category` is its class, `evidence` are lines for people."""
@@ -168,8 +192,14 @@ class Verdict(NamedTuple):
 
 def judge(known: Evidence) -> Verdict:
     """What ended a rank. Texts of its log come last, and are said to be that."""
-    verdict = _judge(known)
-    lines = [_status_line(known), *verdict.evidence, *known.memory_killer, *known.kernel]
+    verdict = _of_forks(_judge(known), known)
+    lines = [_status_line(known), *verdict.evidence, *known.kernel]
+    if verdict.category in _OF_MEMORY:
+        lines += known.memory_killer or (() if verdict.category == "host_out_of_memory" else (known.other_kills,))
+    if verdict.category in _OF_LIMITS:
+        lines += known.forks
+    if verdict.kind == "communication":
+        lines.append(known.aside)
     lines += [f"no space left for {place}" for place in known.full]
     if verdict.category == "helper_killed" and known.cpu:
         lines.append(f"the kernel kills a process here that uses {known.cpu.limit_s:g} s of CPU time (RLIMIT_CPU)")
@@ -178,6 +208,23 @@ def judge(known: Evidence) -> Verdict:
             category="xid", kind="exception" if verdict.kind == "communication" else verdict.kind
         )
     return verdict._replace(evidence=tuple(dict.fromkeys(filter(None, lines))))
+
+
+def _of_forks(verdict: Verdict, known: Evidence) -> Verdict:
+    """An end of which nothing else tells the cause, in control groups that had refused it processes or threads."""
+    said = [] if known.shared else known.log.splitlines()[-_LAST_LINES:]
+    if verdict.category not in ("exit", "crash") or not (known.forks or any(map(_REFUSED.search, said))):
+        return verdict
+    words = f"{verdict.message}, perhaps because a limit had refused it processes or threads"
+    return verdict._replace(category="limits", message=words)
+
+
+# as libgomp, OpenBLAS, libuv and shells print it
+_REFUSED = lazily(r"thread creation failed|pthread_create|fork: .*temporarily unavailable|create[_ ]thread", re.I)
+
+# the classes of ends to which counts of control groups belong
+_OF_MEMORY = ("host_out_of_memory", "helper_killed")
+_OF_LIMITS = ("limits", "helper_killed")
 
 
 def _status_line(known: Evidence) -> str:
@@ -198,17 +245,59 @@ def _judge(known: Evidence) -> Verdict:
 
 def _by_note(note: Dict[str, Any]) -> Verdict:
     chain, full = note["chain"], note.get("full") or ()
-    category = categories.category_of(chain, full)
+    category, limits = _within_limits(categories.category_of(chain, full), chain, note.get("limits"))
     evidence = ["its own error file: an uncaught exception"]
     for link in chain[1:]:
         evidence.append(f"{_RELATIONS.get(link['role'], 'raised while handling')} {_first_line(link['message'])}")
-    evidence += [f"no space was left for {place}" for place in full]
+    evidence += [*limits, *(f"no space was left for {place}" for place in full)]
     where = _where(chain)
     if where:
         evidence.append(where)
-    return Verdict(
-        _kind(category), category, chain[0]["message"][:_LONGEST], tuple(evidence), str(note.get("text", ""))
+    message, joined = chain[0]["message"][:_LONGEST], _joined(note)
+    if joined:
+        category, message = "bad_argument", f"{_first_line(message)}\n{joined}"
+    return Verdict(_kind(category), category, message, tuple(evidence), str(note.get("text", "")))
+
+
+def _joined(note: Dict[str, Any]) -> str:
+    """That it called init_process_group with another rank or size than it was started with; empty where it did not."""
+    used, started = note.get("joined"), note.get("started")
+    if not isinstance(used, dict) or not isinstance(started, dict) or not used or min(used.values()) < 0:
+        return ""
+    if not started or used == started:
+        return ""
+    # who orders ranks anew has as many of them
+    perhaps = used["world_size"] == started.get("world_size") and used["rank"] < used["world_size"]
+    words = [f"{name}={used[name]}" for name in ("rank", "world_size")]
+    return (
+        f"{'perhaps because ' if perhaps else ''}it called init_process_group with {' and '.join(words)}, and was"
+        f" started as rank {started.get('rank')} of {started.get('world_size')}"
     )
+
+
+# the limit of the process that speaks by an exception's words, as the kernel counts it, and its unit
+_RLIMITS = (
+    (lazily(r"too many open files|ancdata", re.I), ("RLIMIT_NOFILE",), "files"),
+    (lazily(r"file too large", re.I), ("RLIMIT_FSIZE",), "bytes a file"),
+    (lazily(r"new thread|temporarily unavailable|pthread_create", re.I), ("RLIMIT_NPROC",), "processes of its login"),
+    (lazily(r"\bmlock|\bibv_", re.I), ("RLIMIT_MEMLOCK",), "bytes of locked memory"),
+    (lazily(r"memory|bad_alloc|DefaultCPUAllocator", re.I), ("RLIMIT_AS", "RLIMIT_DATA"), "bytes of memory"),
+)
+
+
+def _within_limits(category: str, chain: List[Dict[str, Any]], held: Any) -> Tuple[str, List[str]]:
+    """The class, and the limits of its own (`held`, by name) that the rank may have come to, in words."""
+    if category not in ("limits", "host_out_of_memory") or not isinstance(held, dict):
+        return category, []
+    said = " ".join(f"{link['type']} {link['message']}" for link in chain)
+    names, unit = next(((names, unit) for words, names, unit in _RLIMITS if words.search(said)), ((), ""))
+    found = [(name, held[name]) for name in names if isinstance(held.get(name), int)]
+    lines = [f"the kernel allows it {number} {unit} ({name})" for name, number in found]
+    machine = held.get("memory")
+    # a limit beyond what the machine has was not met first
+    if found and (not isinstance(machine, int) or min(number for _, number in found) < machine):
+        category = "limits"
+    return category, lines
 
 
 _RELATIONS = {"cause": "raised from", "part": "of its group:"}
@@ -251,8 +340,14 @@ def _by_signal(number: int, known: Evidence) -> Verdict:
         return Verdict("signal", "limits", f"{words}: {_LIMITS[number]}")
     if number in _ITS_OWN:
         return Verdict("signal", "interrupted", f"{words}: {_ITS_OWN[number]}")
-    killer = () if number != signal.SIGKILL else ("nothing tells of the kernel's memory killer", *_limit(known))
+    killer = () if number != signal.SIGKILL else (known.other_kills or _NO_KILLER, *_limit(known))
+    if number == signal.SIGKILL and known.killed_then:
+        return Verdict("signal", "host_out_of_memory", f"{words}, {_PERHAPS_KILLER}", killer)
     return Verdict("signal", "killed_from_outside", words, killer)
+
+
+_NO_KILLER = "nothing tells of the kernel's memory killer"
+_PERHAPS_KILLER = "perhaps by the kernel's memory killer, which ended a process of this machine in that moment"
 
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS, signal.SIGTRAP)
@@ -301,9 +396,13 @@ def _by_crash(words: str, known: Evidence) -> Verdict:
 
 def _last_line(known: Evidence) -> Tuple[str, ...]:
     """Its last words, where they are its own: people read them first anyway."""
-    lines = [] if known.shared else [_TAG.sub("", line).strip() for line in known.log.splitlines()]
-    said = next((line for line in reversed(lines) if line), "")
-    return (f"its last words: {said[:300]} ({LOG_ONLY})",) if said else ()
+    said = "" if known.shared else _last_words(known.log)
+    return (f"its last words: {said} ({LOG_ONLY})",) if said else ()
+
+
+def _last_words(log: str) -> str:
+    lines = (_TAG.sub("", line).strip() for line in reversed(log.splitlines()))
+    return next((line for line in lines if line), "")[:300]
 
 
 def _by_abort(words: str, known: Evidence) -> Verdict:
@@ -346,8 +445,9 @@ def _by_status(known: Evidence) -> Verdict:
     usage = _usage(known.log) if known.code == _USAGE_STATUS else ""
     if usage:
         return Verdict("exit", "bad_argument", f"{ended}: {usage}", (f"its last words: {usage} ({LOG_ONLY})",))
-    if exception and not known.watched and known.code in (None, 1):
-        return _by_log(exception, known.full)
+    if exception and not known.left and known.code in (None, 1):
+        verdict = _by_log(exception, known.full)
+        return verdict._replace(evidence=(*verdict.evidence, *((_NO_NOTE,) if known.watched else ())))
     printed, whose = known.printed
     if printed and categories.is_echo(categories.of_text(printed)):
         words = f"{ended} after {_first_line(printed)}"
@@ -355,7 +455,26 @@ def _by_status(known: Evidence) -> Verdict:
     hint = (f"its log holds {whose}: {_first_line(printed)} ({LOG_ONLY})",) if printed else _last_line(known)
     if known.code is not None and known.code > 128 and signal_name(known.code - 128).startswith("SIG"):
         return _by_child(known, ended, hint)
-    return Verdict("exit", "disk_full" if known.full else "exit", ended, hint)
+    if known.full:
+        return Verdict("exit", "disk_full", ended, hint)
+    return _by_last_words(known, ended, hint)
+
+
+_NO_NOTE = (
+    "perhaps it ended by this exception: its Python wrote neither an uncaught exception nor an end without one into"
+    " nodectl's notes"
+)
+# what libraries print before they end a process themselves
+_OF_LIBRARIES = ("limits", "host_out_of_memory", "disk_full", "import_error", "version_mismatch")
+
+
+def _by_last_words(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
+    """A library that ends the process (`libgomp: Thread creation failed`) says why in its last words."""
+    said = "" if known.shared or known.printed[0] else _last_words(known.log)
+    category = categories.of_text(said) if said and known.code != 0 else categories.SCRIPT
+    if category in _OF_LIBRARIES:
+        return Verdict("exit", category, f"{ended}; its last words: {said}", hint)
+    return Verdict("exit", "exit", ended, hint)
 
 
 def _by_child(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
@@ -364,6 +483,8 @@ def _by_child(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
     by = f"{ended}: what it had started was killed by {signal_name(number)}"
     if number == signal.SIGKILL and known.memory_killer:
         return Verdict("exit", "host_out_of_memory", by, hint)
+    if number == signal.SIGKILL and known.other_kills:
+        hint = (known.other_kills, *hint)
     if number == signal.SIGKILL and known.cpu and _used_up(known.cpu.by_children_s, known.cpu):
         used = _of_cpu(known.cpu.by_children_s, known.cpu)
         return Verdict("exit", "limits", f"{by}: {_CPU_TIME}", (used, *hint))

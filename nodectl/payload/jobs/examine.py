@@ -11,11 +11,11 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from . import flight, kernel, living, outputs, pulse
+from . import flight, kernel, listeners, living, outputs, pulse, standing
 from .contain import Containment
 from .folder import JobFolder
 from .process import read_environ, read_stat
-from .ranks import Rank
+from .ranks import Output, Rank
 
 _WINDOW_S = 2.0
 _TOOL_S = 10.0
@@ -33,7 +33,8 @@ def examine(job: JobFolder) -> Dict[str, Any]:
     first = living.look(job.path, ranks)
     gpus, ras = pulse.gpus(), _ask_ras(environments)
     time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
-    second = living.look(job.path, ranks)
+    output = Output(job.at("output.log"))
+    second = living.with_asides(living.look(job.path, ranks), ranks, job.at("ranks"), output)
     after = _measures(ranks, plan)
     seconds = after[0] - before[0]
     rows = []
@@ -43,9 +44,12 @@ def examine(job: JobFolder) -> Dict[str, Any]:
         ticks = after[1].get(rank.pid, 0) - before[1].get(rank.pid, 0)
         row["cpu"] = round(ticks / _TICKS_PER_S / seconds, 2)
         row["output_age_s"] = _output_age_s(job, rank.local_rank)
+        row["store"] = listeners.connected(rank.pid) if standing.meets(row) else []
         rows.append(row)
+    ports = {int(place.rpartition(":")[2]) for row in rows for place in row["store"]}
     return {
         "ranks": rows,
+        "listeners": [listeners.words_of(port) for port in sorted(ports & set(listeners.ports_here()))],
         "network": {
             f"{kind} {way}": round((after[2][kind][way] - count) / seconds)
             for kind, counts in before[2].items()

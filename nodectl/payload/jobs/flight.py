@@ -11,8 +11,10 @@ from typing import Any, Dict, List, NoReturn
 from ..common.patterns import lazily
 
 _MOST_BYTES = 64 << 20
-_MOST_GROUPS = 8
+_MOST_GROUPS, _MOST_WHOLE = 64, 8
+_MOST_MEMBERS = 64
 _CLOCK_S = 1.0  # a file's time may be a little older than the moment
+_NUMBER = lazily(r"\d+")
 _RANK = lazily(r"_rank_?(\d+)$")
 
 
@@ -48,22 +50,48 @@ def load(data: bytes) -> Dict[str, Any]:
 
 
 def summary(document: Any) -> Dict[str, Any]:
-    """By process group the last collective that was begun: its name, number, sizes, types and state, and where from."""
+    """By process group the last collective that was begun: its name, number, sizes, types and state, and where from.
+
+    `members` are the group's ranks where they are told; of one group `pending` is the call in which the rank is.
+    """
     entries = document.get("entries") if isinstance(document, dict) else None
     groups: Dict[str, Any] = {}
+    pending: Dict[str, Any] = {}
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and isinstance(entry.get("collective_seq_id"), int) and not entry.get("is_p2p"):
             group = entry.get("process_group")
             name = str(group[0] if isinstance(group, (list, tuple)) and group else "?")[:40]
-            groups[name] = {
-                "collective": str(entry.get("profiling_name", "?"))[:60],
-                "number": entry["collective_seq_id"],
-                "sizes": str(entry.get("input_sizes", ""))[:80],
-                "types": _types(entry.get("input_dtypes")),
-                "state": str(entry.get("state", ""))[:20],
-                "called_at": _called_at(entry.get("frames")),
-            }
-    return {name: groups[name] for name in sorted(groups)[:_MOST_GROUPS]}
+            groups[name] = _call(entry)
+            # NCCL's calls are known to have ended; gloo's are done one by one, and the last may not have
+            if not pending or pending["state"] == "completed" or pending["collective"].startswith("gloo"):
+                pending = {**groups[name], "group": name}
+    members, kept = _members(document), {}
+    for place, name in enumerate(sorted(groups)[:_MOST_GROUPS]):
+        told = groups[name] if place < _MOST_WHOLE else {key: groups[name][key] for key in ("collective", "number")}
+        kept[name] = {**told, "members": members.get(name, [])}
+    if pending and pending["state"] != "completed" and pending["group"] in kept:
+        kept[pending["group"]]["pending"] = {key: pending[key] for key in ("collective", "number", "sizes", "types")}
+    return kept
+
+
+def _call(entry: Dict[str, Any]) -> Dict[str, Any]:
+    return {
+        "collective": str(entry.get("profiling_name", "?"))[:60],
+        "number": entry["collective_seq_id"],
+        "sizes": str(entry.get("input_sizes", ""))[:80],
+        "types": _types(entry.get("input_dtypes")),
+        "state": str(entry.get("state", ""))[:20],
+        "called_at": _called_at(entry.get("frames")),
+    }
+
+
+def _members(document: Any) -> Dict[str, List[int]]:
+    """By name the ranks of a process group, where the document tells them and they are few."""
+    config = document.get("pg_config") if isinstance(document, dict) else None
+    groups = [group for group in (config.values() if isinstance(config, dict) else ()) if isinstance(group, dict)]
+    told = {str(group["name"]): str(group.get("ranks", "")) for group in groups if group.get("name")}
+    found = {name: [int(word) for word in _NUMBER.findall(ranks)] for name, ranks in told.items()}
+    return {name: ranks for name, ranks in found.items() if len(ranks) <= _MOST_MEMBERS}
 
 
 def _types(names: Any) -> str:

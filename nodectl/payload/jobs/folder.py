@@ -10,12 +10,15 @@ import re
 import shutil
 from typing import Any, Dict, Iterator, List, Optional
 
+from ..common.bounds import fitted
 from . import repair
 from .plan_version import PLAN_VERSION
 from .process import is_alive, read_stat, send
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RESERVE_BYTES = 64 * 1024
+# of a state, what tells of failures: its texts may be cut
+_TOLD = ("failures", "living", "remarks", "xids", "flight", "heard", "attempts", "no_restart")
 _RESERVES = ("state.reserve", "state.reserve2")
 _PARTIAL, _UNDONE = ".partial", ".undone"
 RECEIVER = "receiver"
@@ -180,12 +183,15 @@ class JobFolder:
 
     def write_state(self, state: Dict[str, Any]) -> None:
         """Replace the state in one step, on the disk when this returns; from a reserve where there is no space."""
-        data = json.dumps(state).encode()
         if state["final"]:
             self._drop_unfinished("state.json")
         try:
-            write_atomic(self.at("state.json"), data)
+            write_atomic(self.at("state.json"), json.dumps(state).encode())
         except OSError as error:
+            data = fitted(
+                lambda cut: {name: cut(value) if name in _TOLD else value for name, value in state.items()},
+                _RESERVE_BYTES,
+            )
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) or len(data) > _RESERVE_BYTES:
                 raise
             self._write_to_reserve(data.ljust(_RESERVE_BYTES))
@@ -219,8 +225,8 @@ class JobFolder:
 
     def note_stop(self, operator: str) -> None:
         """Remember who ends the job; nobody is forgotten for another who comes later, and a full disk forgets all."""
-        with contextlib.suppress(OSError), open(self.at("stopped_by"), "x", encoding="utf-8") as file:
-            file.write(operator)
+        with contextlib.suppress(OSError), open(self.at("stopped_by"), "xb") as file:
+            file.write(operator.encode(errors="backslashreplace"))
 
     def stopped_by(self) -> str:
         """Who ended the job; empty where nobody did, or nobody knows."""

@@ -152,7 +152,7 @@ class _Watch:
 
     def _say(self, word: str, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._words, f"{word} {' '.join(text.split())}\n".encode())
+            os.write(self._words, f"{word} {' '.join(text.split())}\n".encode(errors="backslashreplace"))
 
     def _end_frozen(self) -> None:
         stat = read_stat(self._supervisor)

@@ -10,11 +10,13 @@ import socket
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..common.addresses import family
+from ..common.bounds import fitted
 
 _MAGIC = b"nodectl1"
 _DIGEST_BYTES = 32
-_LONGEST_BYTES = 8192
-_BUFFER_BYTES = 16384
+# a failure's texts are cut to make a datagram this short; of a thousand hosts the lists alone are longer
+_AIM_BYTES = 8192
+_LONGEST_BYTES = 65507  # of a datagram over UDP
 
 WAITING, RUNNING, ENDING, STOPPING = "waiting", "running", "ending", "stopping"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
@@ -57,8 +59,9 @@ class Beat(NamedTuple):
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
-    """The datagram: magic, HMAC-SHA256, JSON."""
-    body = json.dumps([job_id, *beat], separators=(",", ":")).encode()
+    """The datagram: magic, HMAC-SHA256, JSON; texts of the failure are cut where it would be too long."""
+    most = _AIM_BYTES - len(_MAGIC) - _DIGEST_BYTES
+    body = fitted(lambda cut: [job_id, *beat._replace(failure=cut(beat.failure))], most, separators=(",", ":"))
     return _MAGIC + _sign(secret, body) + body
 
 
@@ -227,7 +230,7 @@ class Mesh:
         """All beats of this job that have arrived."""
         while True:
             try:
-                datagram = self.socket.recv(_BUFFER_BYTES)
+                datagram = self.socket.recv(_LONGEST_BYTES + 1)
             except (BlockingIOError, ConnectionRefusedError):
                 return
             beat = decode(self._secret, self._job_id, datagram)

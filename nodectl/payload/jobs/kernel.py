@@ -1,4 +1,4 @@
-"""What the kernel says of a process's end: the counts of its memory killer, and the lines of its log."""
+"""What the kernel says of a process's end: counts and limits of its control groups, and the lines of the log."""
 
 from __future__ import annotations
 
@@ -35,61 +35,123 @@ class Line(NamedTuple):
     at_s: Optional[float]
 
 
-def memory_counters(pid: int) -> List[str]:
-    """The files of the process's control groups that count what the memory killer did there; nearest first."""
+def groups(pid: int) -> str:
+    """The control groups of a process, as /proc has them; empty where it is gone."""
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-            groups = [line.rstrip("\n").split(":", 2) for line in file]
+            return file.read()
     except OSError:
-        return []
+        return ""
+
+
+def counters(groups_text: str) -> List[str]:
+    """The files of these groups that count kills for memory, and forks that a limit of processes refused."""
     mounts = _mounts()
     found = []
-    for _, controllers, path in groups:
-        if "memory" in controllers.split(",") and "v1" in mounts:
-            found += _nearest(mounts["v1"], path, "memory.oom_control")
-        elif not controllers and "v2" in mounts:
-            found += _nearest(mounts["v2"], path, "memory.events")
+    for _, controllers, path in (line.split(":", 2) for line in groups_text.splitlines()):
+        for controller, names in _COUNTERS.items():
+            if controller in controllers.split(",") and controller in mounts:
+                found += _nearest(mounts[controller], path, names[1])
+            elif not controllers and "v2" in mounts:
+                found += _nearest(mounts["v2"], path, names[2])
     return found
 
 
+# by controller: the names of its files in groups of version 1 and 2; what counts in the group alone comes first
+_COUNTERS = {
+    "memory": {1: ("memory.oom_control",), 2: ("memory.events.local", "memory.events")},
+    "pids": {1: ("pids.events",), 2: ("pids.events.local", "pids.events")},
+}
+
+
 def _mounts() -> Dict[str, str]:
+    """Where the groups of version 1 are mounted by controller, and those of version 2 (`v2`)."""
     found: Dict[str, str] = {}
     with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
         for line in file:
             _, place, kind, options, *_ = line.split()
             if kind == "cgroup2":
                 found.setdefault("v2", place)
-            elif kind == "cgroup" and "memory" in options.split(","):
-                found.setdefault("v1", place)
+            for controller in set(_COUNTERS) & set(options.split(",")) if kind == "cgroup" else ():
+                found.setdefault(controller, place)
     return found
 
 
-def _nearest(mount: str, path: str, name: str) -> List[str]:
+def _nearest(mount: str, path: str, names: Sequence[str]) -> List[str]:
     """The counter of the group, or of the nearest one above it that has one."""
     group = os.path.normpath(mount + "/" + path.lstrip("/"))
     while group.startswith(mount):
-        counter = os.path.join(group, name)
-        if os.path.exists(counter):
-            return [counter]
+        for name in names:
+            if os.path.exists(os.path.join(group, name)):
+                return [os.path.join(group, name)]
         group = os.path.dirname(group)
     return []
 
 
-def kills(paths: Sequence[str]) -> Dict[str, int]:
-    """How often the memory killer came, by counter; those that cannot be read are left out."""
-    counts = {}
+def is_of_machine(counter: str) -> bool:
+    """It counts for the whole machine, or for all that lies in no group of its own."""
+    return counter == _VMSTAT or os.path.dirname(counter) in _mounts().values()
+
+
+def is_of_pids(counter: str) -> bool:
+    """It counts refused forks, and no kills for memory."""
+    return os.path.basename(counter).startswith("pids.")
+
+
+def counts(paths: Sequence[str]) -> Dict[str, int]:
+    """How often it came to that, by counter; those that cannot be read are left out."""
+    found = {}
     for path in paths:
         with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii", errors="replace") as file:
             for line in file:
                 name, _, value = line.partition(" ")
-                if name == "oom_kill":
-                    counts[path] = int(value)
-    return counts
+                if name == ("max" if is_of_pids(path) else "oom_kill"):
+                    found[path] = int(value)
+    return found
+
+
+def limit_of(counter: str) -> str:
+    """The limit that holds for a counter's group, and how much of it is, or was, used; empty where none is known."""
+    group, kind = os.path.dirname(counter), os.path.basename(counter).partition(".")[0]
+    limits = ("pids.max",) if kind == "pids" else ("memory.max", "memory.limit_in_bytes")
+    uses = () if kind == "pids" else ("memory.peak", "memory.max_usage_in_bytes", "memory.current")
+    while group not in ("", "/"):
+        limit, used = _number(group, limits), _number(group, uses)
+        if limit is not None and limit[1] < _UNLIMITED:
+            said = "" if used is None else f", and {used[0]} {_amount(kind, used[1])}"
+            return f"the control group {group} has {limit[0]} {_amount(kind, limit[1])}{said}"
+        group = os.path.dirname(group)
+    return ""
+
+
+_UNLIMITED = 1 << 60  # version 1 writes a number where there is no limit
+
+
+def _number(group: str, names: Sequence[str]) -> Optional[Tuple[str, int]]:
+    """The first of these files that holds one, and it."""
+    for name in names:
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(group, name), encoding="ascii") as file:
+            return name, int(file.read())
+    return None
+
+
+def _amount(kind: str, number: int) -> str:
+    return str(number) if kind == "pids" else f"{number / (1 << 20):.0f} MiB"
 
 
 def host_kills() -> Optional[int]:
     """How many processes the memory killer has ended on this host since boot; None where the kernel does not count."""
-    return kills([_VMSTAT]).get(_VMSTAT)
+    return counts([_VMSTAT]).get(_VMSTAT)
+
+
+def names_our_pids() -> bool:
+    """The kernel's log and this process mean the same process by one number."""
+    with contextlib.suppress(OSError):
+        return os.readlink("/proc/self/ns/pid") == _FIRST_NAMESPACE
+    return False
+
+
+_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel's sources
 
 
 def log_since(since_s: float) -> Tuple[List[Line], str]:

@@ -9,8 +9,9 @@ from typing import Any, Dict, List, Sequence
 
 from ..common.patterns import lazily
 from . import notes
+from .classify import aside
 from .process import below, read_stat, send
-from .ranks import Rank
+from .ranks import Output, Rank, log_of
 
 _ANSWER_S = 0.5
 _POLL_S = 0.01
@@ -31,6 +32,15 @@ def look(job: str, ranks: Sequence[Rank]) -> List[Dict[str, Any]]:
             if text:
                 answers[number] = main_stack(text)
     return [{"rank": rank.rank, "state": _state(rank), "stack": answers.get(rank.rank, [])} for rank in ranks]
+
+
+def with_asides(
+    rows: Sequence[Dict[str, Any]], ranks: Sequence[Rank], logs: str, output: Output
+) -> List[Dict[str, Any]]:
+    """The rows of `look`, each with what a rank's log holds of exceptions that ended no more than a part of it."""
+    told = {rank.rank: log_of(logs, output, rank.local_rank) for rank in ranks}
+    asides = {number: "" if log["shared"] else aside(log["log"]) for number, log in told.items()}
+    return [{**row, "aside": asides.get(row["rank"], "")} for row in rows]
 
 
 def _ask(job: str, rank: Rank) -> int:

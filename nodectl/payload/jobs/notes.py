@@ -9,9 +9,11 @@ from typing import Any, Dict, List, Optional
 
 from . import steady
 
-_MOST_BYTES = 4 << 20
+_MOST_BYTES = 8 << 20
 _FULL_BYTES = 64 * 1024
 _FATAL = "Fatal Python error: "
+# as in_rank/sitecustomize.py writes them into the file of stacks, which it has had open from the start
+_ERROR, _LEFT = "nodectl: error ", "nodectl: left"
 
 
 def hook_folder() -> str:
@@ -50,7 +52,7 @@ def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, 
 
     One from before `since_s` is another attempt's.
     """
-    note = _read(_place(job, rank, "error.json"))
+    note = _read(_place(job, rank, "error.json")) or _said_beside(job, rank)
     chain = note.get("chain")
     if not isinstance(chain, list) or not chain or not all(map(_is_link, chain)):
         return None
@@ -58,6 +60,20 @@ def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, 
     if not isinstance(moment, (int, float)) or moment < since_s:
         return None
     return {**note, "full": [str(place) for place in full] if isinstance(full, list) else []}
+
+
+def _said_beside(job: str, rank: int) -> Dict[str, Any]:
+    """The exception of a rank that could not write its own file."""
+    lines = [line for line in stacks(job, rank).splitlines() if line.startswith(_ERROR)]
+    with contextlib.suppress(ValueError):
+        said = json.loads(lines[-1][len(_ERROR) :]) if lines else {}
+        return said if isinstance(said, dict) else {}
+    return {}
+
+
+def has_left(job: str, rank: int) -> bool:
+    """It told that no exception ended it."""
+    return _LEFT in stacks(job, rank).splitlines()
 
 
 def _is_link(link: object) -> bool:
@@ -84,7 +100,8 @@ def _is_full(place: str) -> bool:
 
 def crash(job: str, rank: int) -> str:
     """What faulthandler wrote when a signal of a crash ended the rank; empty where it did not."""
-    _, fatal, text = stacks(job, rank).rpartition(_FATAL)
+    text = "\n".join(line for line in stacks(job, rank).split("\n") if not line.startswith((_ERROR, _LEFT)))
+    _, fatal, text = text.rpartition(_FATAL)
     return fatal + text.rstrip() if fatal else ""
 
 

@@ -69,7 +69,7 @@ def _or_say(body: Callable[[], NoReturn], problems: int) -> NoReturn:
     try:
         body()
     except BaseException as error:
-        os.write(problems, f"{type(error).__name__}: {error}".encode()[:2000])
+        os.write(problems, f"{type(error).__name__}: {error}".encode(errors="backslashreplace")[:2000])
     os._exit(NOT_STARTED)
 
 

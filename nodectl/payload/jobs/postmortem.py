@@ -6,18 +6,17 @@ import signal
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
-from . import flight, kernel, living, standing, steady
+from . import flight, kernel, listeners, living, standing, steady
 from .classify import FOLLOWED, LauncherWords, first, launcher_words, signal_name, signal_of_launcher
 from .clerk import News, Work
 from .folder import JobFolder, no_space
-from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, tail, unseen
+from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, last_loss, tail, unseen
 
 _READ_S = 4.0  # for a log to say what happened, before the end is told without it
 _LAST_WORDS_BYTES = 8000
 _TOGETHER_S = 2.0
 _NEVER = float("inf")
 _ASKS = (signal.SIGTERM, signal.SIGHUP)
-_WAITED = ("collective_timeout", "rendezvous")
 _ENDS = ("signal", "exit", "launcher")
 _UNREAD = "its output could not be read"
 
@@ -25,7 +24,7 @@ _UNREAD = "its output could not be read"
 class Postmortem:
     """The failures of one attempt on this host. Its supervisor notes what it sees; files are read by the clerk.
 
-    `failures`, `ends`, `living`, `xids` and `flight` stand in the job's state; `now_s` is monotonic.
+    `failures`, `ends`, `living`, `remarks`, `xids` and `flight` stand in the job's state; `now_s` is monotonic.
     """
 
     def __init__(
@@ -42,6 +41,7 @@ class Postmortem:
         self.failures: List[Dict[str, Any]] = []
         self.ends: List[Dict[str, Any]] = []
         self.living: List[Dict[str, Any]] = []
+        self.remarks: List[Dict[str, Any]] = []
         self.xids: List[str] = []
         self.flight: Dict[str, Any] = {}
         self._deaths: List[Dict[str, Any]] = []
@@ -75,7 +75,7 @@ class Postmortem:
         early = [end for end in self.ends if end["code"] == 0 and not end["stopped"]]
         if echoes and early:
             return _left(min(early, key=lambda end: float(end["time"])))
-        waiting = [each for each in echoes if each.get("class") in _WAITED]
+        waiting = [each for each in echoes if each.get("class") in standing.WAITED]
         broke = {each["rank"] for each in echoes}
         absent = [rank for rank in self.living if standing.stayed_away(rank, broke)]
         return _absent(absent[0], waiting) if waiting and absent else own
@@ -139,10 +139,11 @@ class Postmortem:
         else:
             more = {"class": self._said.category, "evidence": list(self._said.evidence)}
             self.fail("launcher", f"exit status {exit_status}: {self._said.message}", **more)
+            listeners.explain(self.failures[-1])
 
     def _read_living(self, ranks: List[Rank]) -> News:
         """On the clerk's thread."""
-        found = living.look(self._job.path, ranks)
+        found = living.with_asides(living.look(self._job.path, ranks), ranks, self._at_start.logs, self._output)
         return lambda: setattr(self, "living", found)
 
     def _blame_signal(self, number: int, within_s: float) -> None:
@@ -168,16 +169,20 @@ class Postmortem:
         """On the clerk's thread: read of a rank's end what it wrote, and what the kernel says."""
         others = bool(self._deaths)
         failure = describe(death, self._at_start, after_another=others, stopped_at=self._stopped_at)
+        loss = last_loss(self._at_start.logs, self._output, death.local_rank)
+        if failure and loss:
+            failure["evidence"] = [*failure["evidence"], loss]
         if failure and failure["kind"] == "exit" and no_space(self._job.path):
             failure["message"] += f"; {no_space(self._job.path)}"
         self._deaths += [failure] if failure else []
         number = 0
         if failure and not death.after_stop and _is_terminated(failure):
             number = signal_of_launcher(tail(self._output, _LAST_WORDS_BYTES))
-        return lambda: self._take_description(death.rank, failure, number)
+        return lambda: self._take_description(death.rank, failure, number, loss)
 
-    def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int) -> None:
+    def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int, remark: str) -> None:
         self._undescribed.pop(rank, None)
+        self.remarks += [{"rank": rank, "text": remark}] if remark and not failure else []
         if failure:
             self._excuse(failure)
             self._excuse_leaving(failure)
@@ -212,13 +217,13 @@ class Postmortem:
 
 
 def _left(end: Dict[str, Any]) -> Dict[str, Any]:
-    message = "it ended with exit status 0 while other ranks waited for it in a collective"
+    message = standing.left_early("other ranks")
     failure = {"kind": "left", "class": "left_early", "message": message, "rank": end["rank"], "exit_status": 0}
     return {**failure, "time": end["time"], "evidence": ["its own end: exit status 0"]}
 
 
 def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, Any]:
-    message = f"it did not come to the collective in which other ranks waited: {standing.doing(rank)}"
+    message = standing.absence(rank, str(waiting[0]["class"]), "other ranks")
     category = "stopped" if rank["state"] in "tT" else str(waiting[0]["class"])
     failure = {"kind": "left", "class": category, "message": message, "rank": rank["rank"], "exit_status": None}
     return {**failure, "time": min(each["time"] for each in waiting), "evidence": []}

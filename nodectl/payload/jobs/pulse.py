@@ -27,7 +27,10 @@ _STEPS = (
     ),
     re.compile(r"\|\s*(?P<step>\d+)/(?P<total>\d+) \["),
 )
-_LOSS = re.compile(r"\bloss\b['\"]?[\s:=]*(?P<loss>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))", re.IGNORECASE)
+_LOSS = re.compile(
+    r"(?:\b|_)loss\b['\"]?(?:\s+is\b)?[\s:=]*(?:tensor\(\[?)?(?P<loss>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))",
+    re.IGNORECASE,
+)
 
 
 def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
@@ -87,6 +90,16 @@ def _told(match: re.Match[str], line: str) -> Dict[str, Any]:
         said = _LOSS.search(line)
         loss = said.group("loss") if said else None
     return {"step": _number(groups.get("step")), "total": _number(groups.get("total")), "loss": loss}
+
+
+def diverged(text: str) -> str:
+    """The last loss of a rank's output, with its line, where that is no number (nan) or infinite; else empty."""
+    for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
+        said = _LOSS.search(line)
+        if said:
+            loss = said.group("loss")
+            return f"{loss}: {line.strip()[:200]}" if loss.lower().lstrip("+-") in ("nan", "inf") else ""
+    return ""
 
 
 def _number(text: Optional[str]) -> Optional[int]:

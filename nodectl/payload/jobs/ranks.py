@@ -9,8 +9,8 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from . import kernel, notes, outputs, stayed, steady
-from .classify import Evidence, judge, torchrun_exit, wait_status
+from . import kernel, listeners, notes, outputs, stayed, steady
+from .classify import LOG_ONLY, Evidence, judge, torchrun_exit, wait_status
 from .contain import MARKER
 from .flight import summary
 from .folder import no_space
@@ -29,8 +29,8 @@ _SUMMARY_BYTES = 256 * 1024
 class Rank(NamedTuple):
     """A running rank; `handle` is a pidfd, readable at its end (-1 where this kernel has none).
 
-    `kills` are the counts of the memory killer in its groups at its start, `gpu` its GPU's address where that is told,
-    `cpu` the limit of its CPU time.
+    `counts` are those of its control `groups` when it came into them, `gpu` its GPU's address where that is told, `cpu`
+    the limit of its CPU time.
     """
 
     pid: int
@@ -38,13 +38,17 @@ class Rank(NamedTuple):
     rank: int
     local_rank: int
     handle: int
-    kills: Optional[Dict[str, int]] = None
+    groups: str = ""
+    counts: Optional[Dict[str, int]] = None
     gpu: str = ""
     cpu: Optional[CpuTime] = None
 
 
 class Death(NamedTuple):
-    """A rank that ended; `code` as returncode, None where its launcher was faster; `after_stop`: we had ended it."""
+    """A rank that ended; `code` as returncode, None where its launcher was faster; `after_stop`: we had ended it.
+
+    `kills`: how many of the machine's processes the memory killer had ended a moment before.
+    """
 
     rank: int
     local_rank: int
@@ -52,9 +56,10 @@ class Death(NamedTuple):
     time: float
     after_stop: bool
     pid: int = 0
-    kills: Optional[Dict[str, int]] = None
+    counts: Optional[Dict[str, int]] = None
     gpu: str = ""
     cpu: Optional[CpuTime] = None
+    kills: Optional[int] = None
 
 
 class Output(NamedTuple):
@@ -85,6 +90,7 @@ class RankWatch:
         self._ranks: Dict[int, Rank] = {}
         self._seen: Dict[int, Tuple[float, int]] = {}
         self._eager_until_s = 0.0
+        self._kills: Tuple[Optional[int], Optional[int]] = (None, None)
         self._next_look_s = 0.0
 
     def expect(self, now_s: float) -> None:
@@ -118,14 +124,20 @@ class RankWatch:
         stat = read_stat(pid)
         if stat is None or not self._is_launcher(read_environ(stat.ppid)):
             return
-        local_rank, killed = int(env["LOCAL_RANK"]), kernel.kills(kernel.memory_counters(pid))
+        local_rank = int(env["LOCAL_RANK"])
         gpu = kernel.gpu_address(env.get("CUDA_VISIBLE_DEVICES", ""), local_rank)
-        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), local_rank, process_handle(pid), killed, gpu)
-        rank = rank._replace(cpu=cpu_time(pid, stat))
+        rank = Rank(pid, stat.start_ticks, int(env["RANK"]), local_rank, process_handle(pid), gpu=gpu)
+        rank = _in_groups(rank._replace(cpu=cpu_time(pid, stat)))
         self._ranks[pid] = rank
         if rank.handle >= 0:
             self._selector.register(rank.handle, selectors.EVENT_READ)
             self._ends.register(rank.handle, select.POLLIN)
+
+    def follow_groups(self) -> None:
+        """Take note of what cannot be read after an end: control groups that a rank was put into, and earlier kills."""
+        self._kills = (self._kills[1], kernel.host_kills())
+        for pid, rank in self._ranks.items():
+            self._ranks[pid] = _in_groups(rank)
 
     def _is_launcher(self, env: Dict[str, str]) -> bool:
         """Not a rank, whose data loaders carry its variables, and no supervisor or init, which adopt orphans."""
@@ -142,9 +154,10 @@ class RankWatch:
             self._forget(rank)
             code = _code(rank, stat)
             cpu = cpu_time(rank.pid, stat) if code is not None and stat is not None else rank.cpu
-            ended.append(
-                Death(rank.rank, rank.local_rank, code, steady.now(), after_stop, rank.pid, rank.kills, rank.gpu, cpu)
+            death = Death(
+                rank.rank, rank.local_rank, code, steady.now(), after_stop, rank.pid, rank.counts, rank.gpu, cpu
             )
+            ended.append(death._replace(kills=self._kills[0]))
         if ended:
             self.expect(time.monotonic())  # an elastic launcher starts others
         return ended
@@ -170,6 +183,14 @@ class RankWatch:
             self._selector.unregister(rank.handle)
             self._ends.unregister(rank.handle)
             os.close(rank.handle)
+
+
+def _in_groups(rank: Rank) -> Rank:
+    """With the counts of its control groups, where those are others than before."""
+    groups = kernel.groups(rank.pid) if is_alive(rank.pid, rank.start_ticks) else rank.groups
+    if groups == rank.groups:
+        return rank
+    return rank._replace(groups=groups, counts=kernel.counts(kernel.counters(groups)))
 
 
 def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
@@ -226,6 +247,7 @@ def describe(
         **({"flight": summary(note.get("flight"))} if note and note.get("flight") else {}),
     }
     stayed.explain(failure, host.job)
+    listeners.explain(failure)
     return failure
 
 
@@ -240,6 +262,7 @@ def _evidence(
         note=note,
         # a note that found no room says nothing by its absence
         watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
+        left=notes.has_left(host.job, death.rank),
         full=full if note is None else (),
         warned=host.warned,
         stack=notes.crash(host.job, death.rank),
@@ -247,37 +270,56 @@ def _evidence(
         **log_of(host.logs, host.output, death.local_rank),
     )
     ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)
-    return known if ended_us else known._replace(**_of_kernel(death, code, host))
+    return known if ended_us else known._replace(**_of_kernel(death, host))
 
 
-def _of_kernel(death: Death, code: Optional[int], host: HostAtStart) -> Dict[str, Any]:
-    """What the kernel counted and wrote about this process, or about its GPU."""
+def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
+    """What the kernel counted and wrote about this process, its control groups and its GPU."""
     lines, problem = kernel.log_since(host.since_s)
     own = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
     others = [line for line in lines if line.kind == "xid" and line not in own]
     said = [f"kernel log: {line.text}" for line in own]
     said += [f"kernel log, of another GPU or program: {line.text}" for line in others]
-    killer = _memory_killer(death, host, own) if code in (-signal.SIGKILL, 128 + signal.SIGKILL) else []
-    if code == -signal.SIGKILL and not killer and problem:
-        said.append(f"the kernel's log could not be read: {problem}")
+    before = death.counts or {}
+    rose = {path: count - before[path] for path, count in kernel.counts(list(before)).items() if count > before[path]}
+    killer = [f"kernel log: {line.text}" for line in own if line.kind == "oom"]
+    for path in rose:
+        if not kernel.is_of_pids(path) and not kernel.is_of_machine(path):
+            killer += [
+                f"{path}: oom_kill went from {before[path]} to {before[path] + rose[path]}",
+                kernel.limit_of(path),
+            ]
+    other_kills, killed_then = _other_kills(death, host, lines, problem) if not killer else ("", False)
     return {
-        "memory_killer": tuple(killer),
+        "memory_killer": tuple(filter(None, killer)),
+        "other_kills": other_kills,
+        "killed_then": killed_then,
+        "forks": tuple(
+            f"{path} counts {times} more forks that were refused; {kernel.limit_of(path)}".rstrip("; ")
+            for path, times in rose.items()
+            if kernel.is_of_pids(path)
+        ),
         "kernel": tuple(said),
         "xid": any(line.kind == "xid" for line in own),
     }
 
 
-def _memory_killer(death: Death, host: HostAtStart, own: List[kernel.Line]) -> List[str]:
-    """Sentences that say that it was the memory killer; none where nothing does."""
-    said = [f"kernel log: {line.text}" for line in own if line.kind == "oom"]
-    before = death.kills or {}
-    for path, count in kernel.kills(list(before)).items():
-        if count > before[path]:
-            said.append(f"{path}: oom_kill went from {before[path]} to {count}")
+def _other_kills(death: Death, host: HostAtStart, lines: List[kernel.Line], problem: str) -> Tuple[str, bool]:
+    """What is known of the memory killer where nothing ties a kill to this process; whether one came in that moment."""
     ended = kernel.host_kills()
-    if ended is not None and host.kills is not None and ended > host.kills:
-        said.append(f"/proc/vmstat: the memory killer ended {ended - host.kills} on this machine since the job's start")
-    return said
+    count = 0 if ended is None or host.kills is None else ended - host.kills
+    victims = {line.pid for line in lines if line.kind == "oom" and line.pid}
+    if count <= 0:
+        unread = f"; its log could not be read: {problem}" if problem else ""
+        return f"nothing tells of the kernel's memory killer{unread}", False
+    since = f"since the job's start the kernel's memory killer ended {count} of the machine's processes (/proc/vmstat)"
+    if any(not kernel.is_of_pids(path) and not kernel.is_of_machine(path) for path in death.counts or ()):
+        return f"{since}, and none of its control group", False
+    if len(victims) >= count and kernel.names_our_pids():
+        return f"{since}, by its log others: {', '.join(map(str, sorted(victims)))}", False
+    if ended is not None and death.kills is not None and ended <= death.kills:
+        return f"{since}, all of them before it died", False
+    return f"{since}, and nothing tells whether it is one of them", True
 
 
 def unseen(plan: Dict[str, Any], host: HostAtStart, *, known: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
@@ -310,6 +352,17 @@ def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
     if marked:
         return {"log": "\n".join(marked)[-_TAIL_BYTES:], "shared": False}
     return {"log": text[-_TAIL_BYTES:], "shared": True}
+
+
+def last_loss(logs: str, output: Output, local_rank: int) -> str:
+    """That the last loss which a rank told is none; empty where it is one, or it told none."""
+    from . import pulse  # at the end of a rank alone
+
+    own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stderr.log")]
+    said = log_of(logs, output, local_rank)
+    texts = [*(tail(Output(path)) for path in own), *([] if said["shared"] else [said["log"]])]
+    found = next(filter(None, map(pulse.diverged, texts)), "")
+    return f"the last loss that it told is {found} ({LOG_ONLY})" if found else ""
 
 
 def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:

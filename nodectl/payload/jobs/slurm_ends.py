@@ -38,7 +38,12 @@ def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end:
     if note is None:  # which says all; of many jobs and ranks, logs are long to read
         place = os.path.join(folder, "ranks", str(node))
         log = log_of(place, Output(f"{place}.log"), local_rank)
-        known = known._replace(watched=notes.is_watched(folder, rank), stack=notes.crash(folder, rank), **log)
+        known = known._replace(
+            watched=notes.is_watched(folder, rank),
+            left=notes.has_left(folder, rank),
+            stack=notes.crash(folder, rank),
+            **log,
+        )
     verdict = judge(known)
     failure = {
         "kind": verdict.kind,

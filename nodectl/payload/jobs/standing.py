@@ -11,6 +11,9 @@ COLLECTIVES = lazily(
 )
 _LIBRARY = lazily(r"site-packages|dist-packages|[/\\]lib[/\\]python3|<frozen ")
 
+# the classes of failures of ranks that waited in vain for others
+WAITED = ("collective_timeout", "rendezvous")
+
 # of a host whose supervisor and guard have both left no word
 SUPERVISOR_DIED = "the job's supervisor there was killed or died"
 
@@ -21,6 +24,14 @@ def in_collective(rank: Mapping[str, Any]) -> bool:
         return False
     stack = rank["stack"]
     return not stack or any(COLLECTIVES.search(frame) for frame in stack)
+
+
+_MEETS = lazily(r"[/\\]torch[/\\]distributed[/\\]rendezvous\.py")
+
+
+def meets(rank: Mapping[str, Any]) -> bool:
+    """Its newest call asks for the store at which ranks find each other."""
+    return bool(rank["stack"]) and bool(_MEETS.search(rank["stack"][0]))
 
 
 def is_leaving(rank: Mapping[str, Any]) -> bool:
@@ -40,8 +51,24 @@ def doing(rank: Mapping[str, Any]) -> str:
     """`stopped by a signal`, `in train.py:33 load`, or what else is known of a living rank."""
     if rank["state"] in "tT":
         return "it is stopped (SIGSTOP, or a debugger)"
+    aside = f"; {rank['aside']}" if rank.get("aside") else ""
+    return _place(rank) + aside
+
+
+def _place(rank: Mapping[str, Any]) -> str:
     own = next((frame for frame in rank["stack"] if not _LIBRARY.search(frame)), None)
     place = own or (rank["stack"][0] if rank["stack"] else "")
     if rank["state"] == "D":
         return "it waits in the kernel, for a disk or a device (state D)" + (f", called at {place}" if place else "")
     return f"it is at {place}" if place else "what it does is not known"
+
+
+def absence(rank: Mapping[str, Any], category: str, who: str) -> str:
+    """The sentence about a living rank for which others waited; `who` are they, `category` is theirs."""
+    where = "meeting" if category == "rendezvous" else "collective"
+    return f"it did not come to the {where} in which {who} waited: {doing(rank)}"
+
+
+def left_early(who: str) -> str:
+    """The sentence about a rank that has ended well; `who` are those that missed it."""
+    return f"it ended with exit status 0 while {who} waited for it in a collective"

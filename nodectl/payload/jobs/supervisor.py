@@ -131,7 +131,7 @@ class Supervisor:
 
     def _announce(self) -> None:
         """On the clerk's thread: a line in the ranks' output, for who reads it."""
-        with open(self.job.at("output.log"), "a", encoding="utf-8") as log:
+        with open(self.job.at("output.log"), "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(self.member.announcement())
 
     def _close(self) -> None:
@@ -473,6 +473,7 @@ class Supervisor:
         if now_s < self._next_beat_s:
             return
         self._next_beat_s = now_s + (float(self.plan["beat_s"]) if self._calm() else _TICK_S)
+        self.watch.follow_groups()
         if self.over is None or self.over.told:
             self.member.send(self._beat(now_s))
 
@@ -511,6 +512,7 @@ class Supervisor:
             "failures": bounded(self.postmortem.failures),
             "ends": list(self.postmortem.ends),
             "living": list(self.postmortem.living),
+            "remarks": list(self.postmortem.remarks),
             "xids": list(self.postmortem.xids),
             "flight": dict(self.postmortem.flight),
             "lost": list(self.lost),

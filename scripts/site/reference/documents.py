@@ -166,6 +166,7 @@ class Job(TypedDict):
     no_restart: str
     stopped_by: str
     skipped: list[str]
+    remarks: list[str]
     host_states: dict[str, str]
     processes: dict[str, int]
     slurm: SlurmJob | None

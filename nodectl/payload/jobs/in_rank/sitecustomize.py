@@ -20,6 +20,10 @@ _FLIGHT_BYTES = 1 << 20
 _FULL_BYTES = 1 << 20
 _MOST_PATHS = 20
 _HANDLE = 900  # out of the way of programs that close or reuse low numbers
+_ERROR, _LEFT = "nodectl: error ", "nodectl: left"  # as payload/jobs/notes.py reads them
+_BRIEF_CHARS = 4 * 1024
+_JOINS = ("rank", "world_size")
+_LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE", "RLIMIT_NPROC")
 _SPARE_HANDLE = 60  # below what a limit of files leaves to any program
 
 
@@ -57,11 +61,17 @@ class _Rank:
     """The notes of this process: `RANK.json` (that it is watched, and how), `RANK.stacks`, `RANK.error.json`."""
 
     def __init__(self) -> None:
+        # what is written with at the end: a rank may be another login by then, or have no file left
+        import json  # noqa: F401
+        import traceback  # noqa: F401
+
         self.pid = os.getpid()
         folder = os.path.join(os.environ["NODECTL_JOB_DIR"], "notes")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self.place = os.path.join(folder, os.environ["RANK"])
+        self.started = {name: os.environ.get(name.upper(), "") for name in _JOINS}
         self.noted = False
+        self.stacks, self.stacks_file = -1, (0, 0)
         if os.path.exists(self.error):
             os.unlink(self.error)  # of a rank that was started before
         self.spare = -1
@@ -88,6 +98,7 @@ class _Rank:
             os.close(opened)
         except OSError:  # fewer files are allowed
             handle = opened
+        self.stacks, self.stacks_file = handle, _file_of(handle)
         self._keep_spare(handle)
         number = int(signal.SIGRTMAX) - 3
         signal.signal(number, signal.SIG_IGN)  # what a Python that ends goes back to: asked then, it must not die of it
@@ -126,10 +137,20 @@ class _Rank:
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        """A script that has a hook of its own did not let this one know."""
+        """A script that has a hook of its own did not let this one know; else no exception has ended it."""
         value = getattr(sys, "last_value", None)
         if isinstance(value, BaseException):
             self.note(value)
+        elif not self.noted and os.getpid() == self.pid:
+            self.say(_LEFT)
+
+    def say(self, line: str) -> None:
+        """Add a line to the file of stacks, unless the program has put another file there."""
+        import contextlib
+
+        with contextlib.suppress(OSError):
+            if _file_of(self.stacks) == self.stacks_file:
+                os.write(self.stacks, (line + "\n").encode())
 
     def note(self, value: BaseException) -> None:
         """Write the exception down; whatever goes wrong with that is no concern of the script's."""
@@ -140,10 +161,16 @@ class _Rank:
 
         self._give_spare()
         with contextlib.suppress(Exception):
-            _note(value, self.error)
+            _note(value, self.error, self.started, self.say)
 
 
-def _note(value: BaseException, path: str) -> None:
+def _file_of(handle: int) -> Tuple[int, int]:
+    state = os.fstat(handle)
+    return state.st_dev, state.st_ino
+
+
+def _note(value: BaseException, path: str, started: Dict[str, str], say: Callable[[str], None]) -> None:
+    import json
     import time
     import traceback
     from functools import partial
@@ -156,12 +183,29 @@ def _note(value: BaseException, path: str) -> None:
         "chain": [_or(partial(_link, each, role), _bare(each, role)) for each, role in _chain(value)],
         "text": text,
         "full": _or(lambda: _full_disks(value), []),
+        "limits": _or(_limits, {}),
+        "joined": _or(lambda: _joined(value), {}),
+        "started": {name: int(number) for name, number in started.items() if number.isdigit()},
     }
-    _write(path, note)
+    try:
+        _write(path, note)
+    except OSError:  # another login, a folder that is gone: the stacks' file is open
+        brief = [{**link, "message": _bounded(link["message"], _BRIEF_CHARS)} for link in note["chain"][: _CHAIN // 2]]
+        say(_ERROR + json.dumps({**note, "chain": brief, "text": _bounded(text, _BRIEF_CHARS)}))
+        return
     _or(lambda: _write_torchruns(value, text), None)
     flight = _flight_recorder()
     if flight is not None:
         _write(path, {**note, "flight": flight})
+
+
+def _limits() -> Dict[str, int]:
+    """The limits that the kernel holds this process to, by name, and the machine's memory, in bytes."""
+    import resource
+
+    soft = {name: resource.getrlimit(getattr(resource, name))[0] for name in _LIMITS if hasattr(resource, name)}
+    held = {name: number for name, number in soft.items() if number != resource.RLIM_INFINITY}
+    return {**held, "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
 
 
 def _or(ask: Callable[[], Any], otherwise: Any) -> Any:
@@ -237,6 +281,17 @@ def _full_disks(value: BaseException) -> List[str]:
     return [place for place in dict.fromkeys(places) if place and _is_full(place)]
 
 
+def _joined(value: BaseException) -> Dict[str, int]:
+    """With which rank and world size it called init_process_group, where it failed in that."""
+    trace = value.__traceback__
+    while trace is not None:
+        held = trace.tb_frame.f_locals
+        if trace.tb_frame.f_code.co_name == "init_process_group" and all(isinstance(held.get(n), int) for n in _JOINS):
+            return {name: held[name] for name in _JOINS}
+        trace = trace.tb_next
+    return {}
+
+
 def _paths_in_hand(value: BaseException) -> List[str]:
     """Paths that the functions it passed through were called with: torch's writers do not say which file it was."""
     found: List[str] = []
@@ -280,7 +335,18 @@ def _flight_recorder() -> Optional[Any]:
     if dump is None:
         return None
     data = dump()
-    return json.loads(data) if len(data) <= _FLIGHT_BYTES else None
+    if len(data) > _FLIGHT_BYTES:
+        return None
+    flight = json.loads(data)
+    groups = _or(_process_groups, [])
+    return {**flight, **({"pg_config": dict(enumerate(groups))} if groups else {})}
+
+
+def _process_groups() -> List[Dict[str, str]]:
+    """Torch's process groups by their names, with their ranks, which the recorder has for NCCL's alone."""
+    world = sys.modules["torch.distributed.distributed_c10d"]._world
+    ranks = world.pg_group_ranks
+    return [{"name": str(world.pg_names[group]), "ranks": str(sorted(ranks[group]))} for group in ranks]
 
 
 def _write(path: str, document: Dict[str, Any]) -> None:

@@ -1,16 +1,12 @@
 """Over which network interfaces this process is really connected to others, from its own sockets."""
 
 import os
-import socket
 import stat
-import struct
 from pathlib import Path
 from typing import Any, Dict, Iterator, Set, Tuple
 
-from ...common.sockets import ESTABLISHED, kernel_rows
+from ...common.sockets import ESTABLISHED, kernel_rows, parsed
 from ..endpoints import addresses
-
-_MAPPED = "::ffff:"
 
 
 def used(but_port: int) -> Dict[str, Any]:
@@ -47,13 +43,3 @@ def connections(inodes: Set[str], but_port: int) -> Iterator[Tuple[str, str]]:
         (local, own_port), (peer, their_port) = parsed(row[1]), parsed(row[2])
         if but_port not in (own_port, their_port):
             yield local, peer
-
-
-def parsed(entry: str) -> Tuple[str, int]:
-    """`0100007F:1F90` → 127.0.0.1 and 8080; the kernel writes words of 32 bit in its own byte order."""
-    words, _, port = entry.partition(":")
-    raw = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
-    address = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
-    if address.startswith(_MAPPED) and "." in address:
-        address = address[len(_MAPPED) :]
-    return address, int(port, 16)

@@ -1,0 +1,133 @@
+"""Which collectives ranks called, and what of that cannot end: calls are compared within their process group only."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_DEFAULT = "0"  # torch's name of the group of all ranks
+# of these a rank may hand over as much as it likes
+_UNEVEN = re.compile(r"all_?to_?all|[:_](?:gather|scatter)$|^(?:gather|scatter)$|coalesced", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A rank's collective: the how-manyth of its process group, by torch's flight recorder; `sizes` are its inputs'."""
+
+    rank: int
+    group: str
+    collective: str
+    number: int
+    sizes: str = ""
+    types: str = ""
+
+    @property
+    def words(self) -> str:
+        """As it is told, and compared with another rank's."""
+        types = f" of type {self.types}" if self.types else ""
+        sizes = f" of sizes {self.sizes}{types}" if self.sizes and not _UNEVEN.search(self.collective) else ""
+        return f"{self.collective} number {self.number}{sizes}{self.place}"
+
+    @property
+    def place(self) -> str:
+        """The process group, where that is not the one of all ranks."""
+        return "" if self.group in ("", _DEFAULT) else f" in group {self.group}"
+
+    @property
+    def backend(self) -> str:
+        """Numbers of NCCL's collectives and of gloo's have nothing to do with each other."""
+        return self.collective.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Of ranks whose records are known: in which call each is, the last number that it began by group, and who waits.
+
+    `waits` holds, by the rank that is in a call, those of the call's group that are not known to have begun it;
+    `is_whole`: all members of those groups are known.
+    """
+
+    at: Mapping[int, Call]
+    begun: Mapping[int, Mapping[str, int]]
+    waits: Mapping[int, frozenset[int]]
+    is_whole: bool = False
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        """Ranks for which others wait."""
+        return frozenset(rank for ranks in self.waits.values() for rank in ranks)
+
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """Ranks with records for which others wait, and which wait for nobody themselves."""
+        return tuple(sorted(rank for rank in self.wanted & set(self.begun) if not self.waits.get(rank)))
+
+    def may_be_wanted(self, rank: int) -> bool:
+        """Nothing says that nobody waits for it."""
+        return not self.is_whole or rank in self.wanted
+
+    @property
+    def circle(self) -> tuple[int, ...]:
+        """Ranks each of which waits for the next, and the last for the first; empty where there is no such circle."""
+        for start in sorted(self.waits):
+            way = [start]
+            while others := self.waits.get(way[-1], frozenset()) & set(self.begun):
+                following = min(others)
+                if following in way:
+                    return tuple(way[way.index(following) :])
+                way.append(following)
+        return ()
+
+    def unlike(self) -> tuple[Call, ...]:
+        """The calls of the first place (a group and a number) at which ranks called different things."""
+        places: dict[tuple[str, str, int], list[Call]] = defaultdict(list)
+        for call in self.at.values():
+            places[(call.backend, call.group, call.number)].append(call)
+        return next((tuple(calls) for _, calls in sorted(places.items()) if len({c.words for c in calls}) > 1), ())
+
+    def line(self, rank: int) -> str:
+        """Where a rank is, and for whom it waits."""
+        waits = sorted(self.waits.get(rank, ()))
+        whom = f", where it waits for rank {', '.join(map(str, waits))}" if waits else ""
+        return f"rank {rank} came to {self.at[rank].words}{whom}"
+
+
+def read(records: Mapping[int, Mapping[str, Any]]) -> Calls:
+    """From what nodes tell, by rank: its process groups by name (as payload/jobs/flight.py's `summary` has them)."""
+    at: dict[int, Call] = {}
+    begun: dict[int, Mapping[str, int]] = {}
+    members: dict[str, set[int]] = defaultdict(set)
+    for rank, groups in records.items():
+        rows = [_call(rank, name, row) for name, row in sorted(groups.items())]
+        if not rows:
+            continue
+        begun[rank] = {call.group: call.number for call in rows}
+        pending = [_call(rank, name, {**row, **row["pending"]}) for name, row in groups.items() if row.get("pending")]
+        at[rank] = next(iter(pending or rows))
+        for name, row in groups.items():
+            members[name] |= {rank, *map(int, row.get("members") or ())}
+    is_whole = bool(at) and all(records[rank][call.group].get("members") for rank, call in at.items())
+    waits = {rank: _awaited(call, begun, members[call.group]) for rank, call in at.items()}
+    return Calls(at, begun, waits, is_whole)
+
+
+def _call(rank: int, group: str, row: Mapping[str, Any]) -> Call:
+    sizes, types = str(row.get("sizes", "")), str(row.get("types", "") or "")
+    return Call(rank, group, str(row["collective"]), int(row["number"]), sizes, types)
+
+
+def _awaited(call: Call, begun: Mapping[int, Mapping[str, int]], members: Iterable[int]) -> frozenset[int]:
+    others = (rank for rank in members if rank != call.rank)
+    return frozenset(rank for rank in others if begun.get(rank, {}).get(call.group, 0) < call.number)
+
+
+def odd_one(calls: Iterable[Call]) -> tuple[Call | None, str, int]:
+    """Of different calls the one that fewer made, what the others called, and how many; None where that is even."""
+    rows = list(calls)
+    usual = Counter(call.words for call in rows).most_common(2)
+    if len(usual) < 2 or usual[0][1] == usual[1][1]:
+        return None, "", 0
+    return next(call for call in rows if call.words != usual[0][0]), usual[0][0], usual[0][1]
