@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
-from nodectl.checks.check import Check, Comparison, Field, Judgement, Subject, Threshold
+from nodectl.checks.check import Check, Field, Judgement, Subject, Threshold
 from nodectl.common.declarations import load, names_below
 from nodectl.common.resources import share_dir
 from nodectl.common.spelling import meant
@@ -47,7 +48,8 @@ def _refuse_unknown_facts(ordered: Sequence[ModuleType]) -> None:
     """A fact that is not there is never read, so that a check that looks at it would say nothing, for ever."""
     known = [name.rpartition(".")[2] for name in names_below("nodectl.facts")]
     for module in ordered:
-        readers = (value for value in vars(module).values() if isinstance(value, Judgement | Comparison))
+        judges = [value for value in vars(module).values() if isinstance(value, Judgement)]
+        readers: Iterator[Judgement[Any] | Field] = chain(judges, _fields(module))
         for name in (name for reader in readers for name in reader.reads if name not in known):
             raise DeclarationError(f"{module.__name__} reads {name!r}, and there is no such fact", meant(name, known))
 
@@ -87,15 +89,17 @@ def launch_judgements() -> tuple[Judgement[Any], ...]:
 
 
 @cache
-def comparisons() -> tuple[Comparison, ...]:
-    """Every function that reads what hosts are compared by."""
-    return tuple(dict.fromkeys(value for _, value in _members() if isinstance(value, Comparison)))
-
-
-@cache
 def fields() -> Mapping[str, Field]:
     """What hosts are compared by, by the id of its check."""
-    return {field.check.id: field for comparison in comparisons() for field in comparison.fields}
+    return {field.check.id: field for module in modules() for field in _fields(module)}
+
+
+def _fields(module: ModuleType) -> tuple[Field, ...]:
+    """The module's FIELDS; DeclarationError where that is no tuple of them."""
+    declared: tuple[Field, ...] = getattr(module, "FIELDS", ())
+    if not isinstance(declared, tuple) or not all(isinstance(field, Field) for field in declared):
+        raise DeclarationError(f"{module.__name__}: FIELDS is no tuple of nodectl.checks.check.Field")
+    return declared
 
 
 @cache
@@ -122,10 +126,9 @@ def declared(module: ModuleType) -> tuple[Check, ...]:
     for value in vars(module).values():
         if isinstance(value, Check):
             known.append(value)
-        elif isinstance(value, Judgement | Comparison):
+        elif isinstance(value, Judgement):
             known.extend(value.checks)
-        elif isinstance(value, Field):
-            known.append(value.check)
+    known.extend(field.check for field in _fields(module))
     return tuple(dict.fromkeys(known))
 
 

@@ -18,6 +18,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nodectl.checks.counters import NOTHING_YET, Growth, Previous, growth
+from nodectl.checks.majority import odd_ones
 from nodectl.errors import DeclarationError
 from nodectl.facts.base import SUDOERS
 from nodectl.facts.lab import Lab
@@ -66,7 +67,7 @@ class Check:
 
     `expected`, `remedy` and `action` stand in each finding that gives none of its own. `roles` are the Ansible roles
     whose work the check reads back, so that verify of one role judges by it; `roles_of` those of a subject that is
-    another role's.
+    another role's. `follows` are checks of what may be the cause: where one of them fires, its remedy comes first.
     """
 
     id: str
@@ -78,11 +79,12 @@ class Check:
     thresholds: tuple[Threshold, ...] = ()
     roles: tuple[str, ...] = ()
     roles_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    follows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.id):
             raise DeclarationError(f"check {self.id!r}: an id has a-z, 0-9 and _ only")
-        for name, kind in (("thresholds", Threshold), ("roles", str)):
+        for name, kind in (("thresholds", Threshold), ("roles", str), ("follows", str)):
             value = getattr(self, name)
             if not isinstance(value, tuple) or not all(isinstance(part, kind) for part in value):
                 raise DeclarationError(f"check {self.id!r}: {name} is no tuple of {kind.__name__}: {value!r}")
@@ -170,58 +172,55 @@ def judges_fact(
     return register
 
 
-# the field's check, and which of several (a sysctl's key, an interface), empty where there is one
-Key = tuple[str, str]
+# a field's check, which of several (a mount, an interface), and the kind of part that is compared (a GPU's model)
+Key = tuple[str, str, str]
+# what one host has of a field: a text, or one for each of several, or for each (which, kind, part) of its parts
+Values = str | None | Mapping[str, str | None] | Mapping[tuple[str, str, str], str | None]
+# a value that the host's profiles set: other checks hold it against them
+FIXED = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """What hosts of one hardware profile should have alike; where one differs, `check` is found with `status`."""
+    """What hosts of one hardware profile, or their like parts, have alike: one line in the `FIELDS` of a module.
 
-    check: Check
-    status: Status = Status.WARNING
-
-    def of(self, value: str | None, which: str = "") -> tuple[Key, str | None]:
-        """One host's value to be compared; None where the host could not tell."""
-        return (self.check.id, which), value
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
-    """A function from one host and its fact `reads[0]` to its values of `fields`.
-
-    `reads` are the facts that it looks at; where the first of them could not be read, `unread` are the fields that
-    say so.
+    `values` reads it of the host's fact `reads[0]`: None for what the host has not, among several for what it could not
+    tell, FIXED for what its profiles set. `parts` is the noun of what is compared part by part, all hosts' together.
+    `absence`: a host that has nothing of it is told where the others have it; `unread`: so is one whose fact could not
+    be read; `majority`: without one nobody is told. `odd` names the usual value, and who has another one.
     """
 
-    fields: tuple[Field, ...]
+    check: Check
     reads: tuple[str, ...]
-    unread: tuple[Field, ...]
-    function: Callable[[Subject, Any], Iterator[tuple[Key, str | None]]]
+    values: Callable[[Subject, Any], Values]
+    status: Status = Status.WARNING
+    parts: str = ""
+    absence: bool = True
+    unread: bool = False
+    majority: bool = False
+    odd: Callable[[Mapping[tuple[str, str], str]], tuple[str, frozenset[tuple[str, str]]]] = odd_ones
 
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """Those of the fields."""
-        return tuple(field.check for field in self.fields)
-
-    def values(self, host: Subject) -> dict[Key, str | None]:
-        """None for what the host could not tell; fields of which it has nothing are not there."""
+    def of(self, host: Subject) -> dict[Key, dict[str, str | None]] | None:
+        """By key, the value of each part; empty where the host has none of it, None where nothing can be said."""
         value = host.facts.get(self.reads[0])
         if isinstance(value, Unread):
-            could_tell = value.kind == "absent" or value.hung
-            return {} if could_tell else {(field.check.id, ""): None for field in self.unread}
-        return {} if value is None else {key: text for key, text in self.function(host, value) if text}
+            if value.kind == "absent":
+                return {}
+            return {(self.check.id, "", ""): {"": None}} if self.unread and not value.hung else None
+        if value is None:
+            return None
+        found: dict[Key, dict[str, str | None]] = {}
+        for (which, kind, part), text in _in_parts(self.values(host, value)):
+            found.setdefault((self.check.id, which, kind), {})[part] = text
+        return found
 
 
-def compares(
-    *fields: Field, reads: Sequence[str], unread: Sequence[Field] = ()
-) -> Callable[[Callable[[Subject, Any], Iterator[tuple[Key, str | None]]]], Comparison]:
-    """Register a function that reads one host's values of `fields`."""
-
-    def register(function: Callable[[Subject, Any], Iterator[tuple[Key, str | None]]]) -> Comparison:
-        return Comparison(fields, _names(reads), tuple(unread), function)
-
-    return register
+def _in_parts(values: Values) -> Iterator[tuple[tuple[str, str, str], str | None]]:
+    """The values by (which, kind, part)."""
+    if isinstance(values, Mapping):
+        yield from (((name, "", "") if isinstance(name, str) else name, text) for name, text in values.items())
+    elif values is not None:
+        yield ("", "", ""), values
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,17 +308,6 @@ class Subject:
         """A lab host shows the machine's hardware as its own: nothing to judge, unless a recording stands for it."""
         lab = self.fact("lab", Lab)
         return lab is not None and resource in lab.shared and not lab.recorded
-
-    def one_version(self, check: Check, devices: Iterable[tuple[str | None, str | None, str]]) -> Iterator[Finding]:
-        """For each kind of (kind, version, name) whether there is one version; else a warning that names all."""
-        kinds: dict[str, dict[str, dict[str, None]]] = {}
-        for kind, version, name in devices:
-            if kind and version:
-                kinds.setdefault(kind, {}).setdefault(version, {})[name] = None
-        for kind, versions in kinds.items():
-            actual = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(versions.items()))
-            status = warning_unless(len(versions) == 1)
-            yield self.finding(check, status, kind, expected="one version", actual=actual)
 
     def finding(
         self,

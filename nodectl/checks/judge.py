@@ -8,6 +8,7 @@ from pathlib import Path
 from traceback import walk_tb
 
 from nodectl.checks.catalogue import judgements
+from nodectl.checks.causes import after_causes
 from nodectl.checks.check import Check, Judgement, Subject
 from nodectl.checks.system.hung import told_once
 from nodectl.common.few import clipped
@@ -29,7 +30,7 @@ def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tupl
     chosen = judgements() if by is None else by
     with patience():
         findings = [finding for judgement in chosen for finding in _judged(judgement, host)]
-    return tuple(_shortened(finding) for finding in told_once(host, findings))
+    return tuple(_shortened(finding) for finding in after_causes(told_once(host, findings)))
 
 
 def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:

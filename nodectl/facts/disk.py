@@ -15,29 +15,32 @@ printf '%s\\n' "$state"
 while [ -n "$state" ] && [ ! -e "$state" ]; do
   case $state in */*) state=${{state%/*}} ;; *) state=. ;; esac
 done
-df -kP / "${{state:-/}}"
+set -- / "${{state:-/}}"
+[ ! -d /var/log ] || set -- "$@" /var/log
+df -kP "$@"
 set -- / "${{state:-/}}"
 [ ! -d /home ] || set -- "$@" /home
 df -iP "$@"
 """
 # names may hold spaces; the numbers between them do not
-_ROW = re.compile(r"(?P<device>.+?)\s+(?P<size>\d+)\s+\d+\s+(?P<free>-?\d+)\s+(?:\d+%|-)\s+(?P<mount>/.*)")
+_ROW = re.compile(r"(?P<device>.+?)\s+(?P<size>\d+)\s+\d+\s+(?P<free>-?\d+)\s+(?:(?P<used>\d+)%|-)\s+(?P<mount>/.*)")
 _INODES = re.compile(r".*?\s(\d+)\s+(\d+)\s+(\d+)\s+(?:\d+%|-)\s+(/.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """One row of `df`: `free_mib` is what a normal user may still write."""
+    """One row of `df`: `free_mib` is what a normal user may still write, `used_percent` of what one may use at all."""
 
     device: str
     mount: str
     size_mib: int
     free_mib: int
+    used_percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Space for everybody (`root`) and where nodectl keeps its state on the host.
+    """Space for everybody (`root`) and where nodectl keeps its state on the host; `log` is /var/log's file system.
 
     Percentages of inodes in use; None where the file system has no fixed number of them.
     """
@@ -49,6 +52,9 @@ class Disk:
     root_inodes_used_percent: int | None = None
     state_inodes_used_percent: int | None = None
     home_inodes_used_percent: int | None = None
+    root_used_percent: int | None = None
+    state_used_percent: int | None = None
+    log: FileSystem | None = None
 
 
 def parse_df(text: str) -> tuple[FileSystem, ...]:
@@ -59,7 +65,8 @@ def parse_df(text: str) -> tuple[FileSystem, ...]:
         if match is None:
             raise ParseError(f"df line {number}: {line!r}")
         size_mib, free_mib = int(match["size"]) // 1024, int(match["free"]) // 1024
-        rows.append(FileSystem(match["device"], match["mount"], size_mib, free_mib))
+        used = int(match["used"]) if match["used"] else None
+        rows.append(FileSystem(match["device"], match["mount"], size_mib, free_mib, used))
     if not rows:
         raise ParseError("df shows no file system")
     return tuple(rows)
@@ -69,13 +76,18 @@ def _read(recording: Recording) -> Disk:
     folder, _, text = entry(recording, "df").stdout.partition("\n")
     head, newline, inodes = text.rpartition("\nFilesystem ")
     table = parse_df(head if newline else text)
-    if len(table) != 2:
-        raise ParseError(f"df shows {len(table)} file systems, not those of / and {folder}")
-    root, state = table
+    if len(table) not in (2, 3):
+        raise ParseError(f"df shows {len(table)} file systems, not those of /, {folder} and /var/log")
+    root, state, *logs = table
     used = [_inodes_used_percent(line) for line in inodes.splitlines()[1:]] if newline else []
     # a host without /home has no third
     root_used, state_used, home_used = [*used, None][:3] if len(used) in (2, 3) else (None, None, None)
-    return Disk(root.size_mib, root.free_mib, folder, state.free_mib, root_used, state_used, home_used)
+    return Disk(
+        *(root.size_mib, root.free_mib, folder, state.free_mib, root_used, state_used, home_used),
+        root_used_percent=root.used_percent,
+        state_used_percent=state.used_percent,
+        log=logs[0] if logs else None,
+    )
 
 
 def _inodes_used_percent(line: str) -> int | None:

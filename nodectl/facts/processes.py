@@ -19,17 +19,18 @@ many=$(awk 'BEGIN {
   print many
 }' /proc/[0-9]*/stat)
 [ -n "$many" ] && printf 'count %s\\n' "$many" ||
-  ps -eo stat=,pid=,wchan:32=,comm= | awk '/^[DZ]/ { print "process", $0 } END { print "count", NR }'
+  ps -eo stat=,pid=,wchan:32=,etimes=,comm= | awk '/^[DZ]/ { print "process", $0 } END { print "count", NR }'
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that waits for a device or a file system that does not answer."""
+    """A process that waits for a device or a file system that does not answer; `age_s` is since it was started."""
 
     pid: int
     name: str
     waits_in: str | None = None
+    age_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +51,18 @@ def _parse(text: str) -> Processes:
     zombies = count = 0
     for number, line in enumerate(text.splitlines(), start=1):
         kind, _, rest = line.partition(" ")
-        words = rest.split(None, 3)
+        *words, name = rest.split(None, 3) or [""]
+        # older recordings have no age
+        age, _, after = name.partition(" ")
+        age_s, name = (int(age), after.strip()) if age.isdigit() and after.strip() else (None, name)
         if kind == "load":
-            load = words
+            load = [*words, name]
         elif kind == "count" and rest.isdigit():
             count = int(rest)
-        elif kind == "process" and len(words) == 4 and words[1].isdigit():
+        elif kind == "process" and len(words) == 3 and words[1].isdigit():
             zombies += words[0].startswith("Z")
             if words[0].startswith("D"):
-                hanging.append(Process(int(words[1]), words[3], None if words[2] == "-" else words[2]))
+                hanging.append(Process(int(words[1]), name, None if words[2] == "-" else words[2], age_s))
         else:
             raise ParseError(f"processes: line {number}: {line[:200]!r}")
     try:

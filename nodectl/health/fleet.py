@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from nodectl.checks.causes import after_causes
 from nodectl.checks.fleet.compare import compare
 from nodectl.checks.judge import not_judged
 from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
@@ -82,7 +83,7 @@ def look(
     findings: list[Finding] = []
     states: dict[str, HostState] = {}
     for name, order in orders.items():
-        reading, judged = results[name].reading, by_host[name]
+        reading, judged = results[name].reading, after_causes(by_host[name])
         if reading is not None:
             faults = known_faults(judged, before[name].faults if name in before else {}, reading)
             reboots = order.policy.thresholds.get(REBOOTS_LIMIT.name, REBOOTS_LIMIT.value)

@@ -173,11 +173,12 @@ def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:
     )
     findings = (*wanted.findings, *judge(subject, order.judgements))
     group = wanted.resolved.names["hardware"] if wanted.resolved else ""
-    values = {key: text and clipped(text, _LONGEST) for key, text in values_of(subject).items()}
+    values, looked = values_of(subject)
     member = Member(
         host,
         group,
-        values,
+        {key: {part: text and clipped(text, _LONGEST) for part, text in each.items()} for key, each in values.items()},
+        looked,
         claims_of(subject),
         boot_id,
         copied=bool(answer.recorded),

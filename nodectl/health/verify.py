@@ -114,7 +114,8 @@ def member_document(member: Member) -> dict[str, Any]:
     return {
         "host": member.host,
         "group": member.group,
-        "values": [[*key, text] for key, text in member.values.items()],
+        "values": [[*key, dict(values)] for key, values in member.values.items()],
+        "looked": sorted(member.looked),
         "claims": [[*claim, place] for claim, place in member.claims.items()],
         "machine": member.machine,
         "copied": member.copied,
@@ -128,7 +129,8 @@ def member_of(document: Mapping[str, Any]) -> Member:
     return Member(
         document["host"],
         document["group"],
-        {(check, subject): text for check, subject, text in document["values"]},
+        {(check, which, kind): values for check, which, kind, values in document["values"]},
+        frozenset(document["looked"]),
         {(kind, identity): place for kind, identity, place in document["claims"]},
         document["machine"],
         document["copied"],

@@ -89,11 +89,17 @@ def _unseen(host: Host, node: NodeTopology) -> Iterator[Finding]:
         yield _finding(host, "topology", Status.UNKNOWN, f"not read: {'; '.join(node.unknown)}", remedy)
 
 
+_NO_TOOL = (
+    "if it has GPUs (`lspci | grep -i nvidia`), install the driver: `nodectl provision --tags nvidia_driver`; "
+    "if it has none, set nodectl_hardware to a profile with `gpus: 0`"
+)
+
+
 def _unread(host: Host, node: Unread, profile_dirs: Sequence[Path]) -> Finding:
     """The finding on a host without a picture: skipped where its hardware profile says that it has no GPUs."""
     if node.kind == "absent" and _without_gpus(host, profile_dirs):
         return _finding(host, "topology", Status.SKIPPED, "no GPUs, as its hardware profile says")
-    remedy = "set nodectl_hardware to a profile with `gpus: 0` if it has none" if node.kind == "absent" else ""
+    remedy = _NO_TOOL if node.kind == "absent" else ""
     return _finding(host, "topology", Status.UNKNOWN, node.reason, remedy)
 
 

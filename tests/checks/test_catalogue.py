@@ -9,8 +9,8 @@ import pytest
 
 import nodectl.checks.system
 from nodectl.checks import catalogue
-from nodectl.checks.catalogue import checks, comparisons, judgements, launch_judgements, thresholds
-from nodectl.checks.check import Comparison, Judgement, Subject
+from nodectl.checks.catalogue import checks, fields, judgements, launch_judgements, thresholds
+from nodectl.checks.check import Field, Judgement, Subject
 from nodectl.errors import DeclarationError
 from nodectl.facts.catalogue import registered
 from nodectl.facts.job import KINDS
@@ -33,9 +33,9 @@ def test_the_documentation_is_what_the_checks_say() -> None:
 
 def test_all_checks_are_there_and_read_facts_that_there_are() -> None:
     assert len(checks()) >= 160 and len(thresholds()) >= 35 and next(iter(checks())) == "profiles"
-    readers: list[Judgement[Subject] | Comparison] = [*judgements(), *comparisons()]
+    readers: list[Judgement[Subject] | Field] = [*judgements(), *fields().values()]
     assert {name for reader in readers for name in reader.reads} <= {fact.subject for fact in registered()}
-    judged = {check for reader in readers for check in reader.checks}
+    judged = {check for judge in judgements() for check in judge.checks} | {field.check for field in fields().values()}
     # these are found of hosts that did not answer, of their profiles, and of hosts together
     together = {"fleet_duplicate", "fleet_hosts_file"}
     assert {check.id for check in checks().values() if check not in judged} == {"profiles", "reach", *together}

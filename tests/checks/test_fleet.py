@@ -6,17 +6,20 @@ from typing import Any
 import pytest
 
 from nodectl.checks.catalogue import fields
-from nodectl.checks.check import Key, Subject
+from nodectl.checks.check import FIXED, Key, Subject
 from nodectl.checks.fleet.compare import Member, claims_of, compare, values_of
+from nodectl.facts.boot import Boot
 from nodectl.facts.containers import ContainerToolkit
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.firmware import Firmware
 from nodectl.facts.flow_control import FlowControl, InterfaceFlow
+from nodectl.facts.gids import Gid
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles, Variable
 from nodectl.facts.ib_ports import IbPort
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.kernel_knobs import KernelKnobs
+from nodectl.facts.lab import Lab
 from nodectl.facts.libraries import Libraries, Library
 from nodectl.facts.limits import SessionLimits
 from nodectl.facts.memory import Memory
@@ -27,15 +30,23 @@ from nodectl.facts.nics import Nic
 from nodectl.facts.pcie import Pcie, PcieBridge
 from nodectl.facts.pkeys import Pkeys
 from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.units import Unit, Units
+from nodectl.facts.userland import Userland
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
+from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+from nodectl.profiles.resolve import Resolved
 from tests.checks.table import dgx
 
-DRIVER: Key = ("fleet_driver", "")
+DRIVER: Key = ("fleet_driver", "", "")
+SEEN = frozenset(fields())
 
 
 def fleet(*values: str | None, key: Key = DRIVER, group: str = "dgx") -> list[Member]:
-    return [Member(f"n{n}", group, {key: value}) for n, value in enumerate(values, 1)]
+    """Hosts that have these values; those with an empty one looked, and have none."""
+    return [
+        Member(f"n{n}", group, {} if value == "" else {key: {"": value}}, SEEN) for n, value in enumerate(values, 1)
+    ]
 
 
 def told(members: list[Member]) -> list[tuple[str, str, str]]:
@@ -79,13 +90,19 @@ def test_only_hosts_of_one_kind_are_compared() -> None:
 
 def test_every_field_says_how_it_is_and_what_to_do() -> None:
     for name, field in fields().items():
-        (odd,) = compare(fleet("a", "a", "b", key=(name, "x")))
+        if name == "fleet_gpu_throttled":
+            continue  # it compares numbers
+        (odd,) = compare(fleet("a", "a", "b", key=(name, "x", "")))
         assert odd.check == name == field.check.id and odd.remedy and odd.status.value in ("failed", "warning")
 
 
 def test_no_two_machines_have_the_same_serial_but_one_machine_may_be_seen_twice() -> None:
     claims = {("GPU serial", "42"): "GPU 0", ("GPU UUID", "GPU-1"): "GPU 0"}
-    two = [Member("n1", "dgx", {}, claims, "boot1"), Member("n2", "dgx", {}, claims, "boot2"), Member("n3", "dgx")]
+    two = [
+        Member("n1", "dgx", claims=claims, machine="boot1"),
+        Member("n2", "dgx", claims=claims, machine="boot2"),
+        Member("n3", "dgx"),
+    ]
     found = list(compare(two))
     assert {(each.host, each.subject) for each in found} == {(n, k) for n in ("n1", "n2") for k, _ in claims}
     assert "n2" in found[0].actual and "42 (GPU 0)" in found[0].actual
@@ -101,6 +118,14 @@ GPU = Gpu(
     vbios_version="92.00",
     ecc_mode_current=True,
     index=0,
+    bar1_total_mib=131072,
+    pcie_gen_current=4,
+    performance_state="P0",
+    sm_clock_max_mhz=1410,
+    memory_clock_max_mhz=1593,
+    power_limit_max_w=400.0,
+    inforom_version="G500.0200",
+    clock_event_counters_us={"sw_thermal_slowdown": 2_000_000, "sw_power_capping": 9_000_000},
 )
 FACTS: dict[str, object] = {
     "versions": Versions("/v", venv_python="3.10.12", torch="2.9.1", cuda="12.8", nccl="2.27.5", driver="580.95.05"),
@@ -110,14 +135,51 @@ FACTS: dict[str, object] = {
     "sysctl": {"vm.swappiness": Sysctl("vm.swappiness", "1"), "vm.min_free_kbytes": Sysctl("vm.min_free_kbytes", "9")},
     "kernel_knobs": KernelKnobs(governors={"performance": 8}, transparent_hugepage="madvise", smt="on"),
     "nics": {
-        "ens1": Nic("ens1", "up", 9000, "m", ("10.0.0.1/24", "fe80::1/64"), 100_000, "mlx5_core", firmware="16.3 (MT)"),
+        "ens1": Nic(
+            "ens1",
+            "up",
+            9000,
+            "b8:3f:d2:8d:4c:5b",
+            ("10.0.0.1/24", "fe80::1/64"),
+            100_000,
+            "mlx5_core",
+            firmware="16.3 (MT)",
+        ),
         "docker0": Nic("docker0", "up", 1500, "m", ("172.17.0.1/16",), kind="bridge"),
     },
-    "ib_ports": (IbPort("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0, guid="0x0c42", firmware="20.35", board_id="MT_1"),),
+    "ib_ports": (
+        IbPort(
+            *("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0),
+            link_layer="InfiniBand",
+            sm_lid=1,
+            guid="0x0c42",
+            firmware="20.35",
+            board_id="MT_1",
+        ),
+    ),
+    "gids": (Gid("mlx5_0", 1, 0, "fe80:0000:0000:0000:b83f:d203:1a48:ff14"),),
+    "gpu_topology": NvidiaSmiTopo(
+        ("GPU0", "GPU1"),
+        ("NIC0",),
+        {"NIC0": "mlx5_0"},
+        {"GPU0": {"GPU1": "NV12", "NIC0": "PXB"}, "GPU1": {"GPU0": "NV12", "NIC0": "SYS"}},
+        {"GPU0": "0-7"},
+        {},
+        {},
+    ),
+    "userland": Userland("2.35", "UTC"),
+    "units": Units("running", {"slurmd": Unit("slurmd", "loaded", "active", "running", "enabled")}, ()),
+    "boot": Boot("b1", 9.0),
+    "host_serial": "S42",
     "pcie": Pcie((PcieBridge("0000:00:01.1", "Root port", redirects=False),), ()),
     "cpu": Cpu("EPYC", "x86_64", 2, 128, 256, 8),
     "memory": Memory(1_030_000, 1, 0, 1),
-    "mounts": Mounts((Mount("/data", "srv:/d", "nfs4", ("rw", "vers=4.2", "clientaddr=10.0.0.1")),)),
+    "mounts": Mounts(
+        (
+            Mount("/data", "srv:/d", "nfs4", ("rw", "vers=4.2", "clientaddr=10.0.0.1")),
+            Mount("/raid", "/dev/md1", "xfs", ("rw",)),
+        )
+    ),
     "modules": Modules(("nvidia_uvm", "nvidia_peermem", "loop")),
     "libraries": Libraries((Library("libnccl.so.2", "/usr/lib/libnccl.so.2", "2.27.5"),)),
     "limits": SessionLimits("unlimited", "1048576", "8192"),
@@ -129,33 +191,46 @@ FACTS: dict[str, object] = {
 }
 
 
+def brought(facts: dict[str, object], wanted: Resolved | None = None) -> dict[Key, dict[str, str | None]]:
+    return values_of(Subject("n1", facts, wanted))[0]
+
+
 def test_what_a_host_brings() -> None:
-    values = values_of(Subject("n1", FACTS, None))
-    assert values == {
+    values = brought(FACTS)
+    whole = {key[:2]: each[""] for key, each in values.items() if set(each) == {""}}
+    assert whole == {
         ("fleet_driver", ""): "580.95.05",
         ("fleet_torch", ""): "2.9.1",
         ("fleet_cuda", ""): "12.8",
         ("fleet_nccl", ""): "2.27.5",
         ("fleet_python", ""): "3.10.12",
-        ("fleet_gpu_model", ""): "2 x NVIDIA A100",
-        ("fleet_vbios", ""): "92.00",
-        ("fleet_gpu_settings", "ecc"): "on",
+        ("fleet_gpus", ""): "2 GPUs",
         ("fleet_gpu_order", "2 GPUs"): "0000:07:00.0 0000:07:00.0",
+        ("fleet_gpu_nic_path", "GPU0 of 2"): "PXB mlx5_0",
+        ("fleet_gpu_nic_path", "GPU1 of 2"): "SYS to all",
+        ("fleet_gpu_affinity", "GPU0 of 2"): "0-7",
+        ("fleet_gpu_affinity", "GPU1 of 2"): "none",
         ("fleet_kernel", ""): "5.15.0-91",
         ("fleet_os", ""): "Ubuntu 22.04.5 LTS",
+        ("fleet_glibc", ""): "2.35",
+        ("fleet_time_zone", ""): "UTC",
         ("fleet_sysctl", "vm.swappiness"): "1",
         ("fleet_kernel_knobs", "governor"): "performance",
         ("fleet_kernel_knobs", "huge pages"): "madvise",
         ("fleet_kernel_knobs", "SMT"): "on",
         ("fleet_mtu", "ens1"): "9000",
-        ("fleet_nic_firmware", "mlx5_core"): "16.3",
+        ("fleet_netmask", "ens1"): "/24",
+        ("fleet_subnet", "ens1"): "10.0.0.0/24",
         ("fleet_nics", ""): "1 x mlx5_core 100000 Mbit/s",
-        ("fleet_ib_firmware", "MT_1"): "20.35",
-        ("fleet_ib_ports", ""): "1 x None 200 Gbit/s",
+        ("fleet_ib_ports", ""): "1 x InfiniBand 200 Gbit/s",
+        ("fleet_ib_manager", "mlx5_0/1"): "1",
+        ("fleet_ib_prefix", "mlx5_0"): "fe80:0000:0000:0000",
         ("fleet_acs", ""): "off",
         ("fleet_cpu", ""): "2 x EPYC, 256 threads, 8 NUMA nodes",
         ("fleet_memory", ""): "1008 GiB",
         ("fleet_mounts", "/data"): "srv:/d (nfs4: rw,vers=4.2)",
+        ("fleet_mounts", "/raid"): "a disk (xfs)",
+        ("fleet_services", "slurmd"): "running",
         ("fleet_modules", ""): "nvidia_peermem nvidia_uvm",
         ("fleet_libraries", "libnccl"): "2.27.5",
         ("fleet_limits", "memlock"): "unlimited",
@@ -170,30 +245,123 @@ def test_what_a_host_brings() -> None:
         ("fleet_nccl_user", ""): "NCCL_ALGO=Ring, NCCL_IB_SL=3",
         ("fleet_login_variables", ""): "NCCL_IB_TC=106 (~/.bashrc)",
     }
+    parts = {key: each for key, each in values.items() if set(each) != {""}}
+    model = "NVIDIA A100"
+    both = {
+        ("fleet_gpu_model", "", ""): model,
+        ("fleet_vbios", "", model): "92.00",
+        ("fleet_gpu_settings", "ecc", model): "on",
+        ("fleet_gpu_size", "", model): "81920 MiB",
+        ("fleet_gpu_bar1", "", model): "131072 MiB",
+        ("fleet_gpu_pcie_gen", "", model): "4",
+        ("fleet_gpu_sm_clock", "", model): "1410 MHz",
+        ("fleet_gpu_memory_clock", "", model): "1593 MHz",
+        ("fleet_gpu_power_max", "", model): "400.0 W",
+        ("fleet_gpu_throttled", "", model): "2 s",
+        ("fleet_inforom", "", model): "G500.0200",
+    }
+    assert parts == {
+        **{key: {"GPU 0": text, "GPU 1": text} for key, text in both.items()},
+        ("fleet_nic_firmware", "", "mlx5_core"): {"ens1": "16.3"},
+        ("fleet_ib_firmware", "", "MT_1"): {"mlx5_0": "20.35"},
+    }
     elsewhere = {"fleet_cudnn", "fleet_read_request", "fleet_ib_spare_ports"}
     assert {key[0] for key in values} | elsewhere == set(fields())
 
 
-def test_what_a_profile_fixes_is_not_compared() -> None:
-    values = values_of(Subject("n1", FACTS, dgx()))
-    fixed: set[Key] = {
-        ("fleet_torch", ""),
-        ("fleet_cuda", ""),
-        ("fleet_nccl", ""),
-        ("fleet_ib_ports", ""),
-        ("fleet_limits", "memlock"),
+def test_what_a_profile_fixes_is_not_compared_and_is_no_absence() -> None:
+    values = brought(FACTS, dgx())
+    fixed = {("fleet_torch", ""), ("fleet_cuda", ""), ("fleet_nccl", ""), ("fleet_ib_ports", "")}
+    fixed |= {("fleet_limits", "memlock")}
+    assert {key[:2] for key, each in values.items() if each == {"": FIXED}} >= fixed and values[DRIVER] == {
+        "": "580.95.05"
     }
-    assert not fixed & set(values) and DRIVER in values
+    members = [
+        replace(each, values={DRIVER: {"": text}})
+        for each, text in zip(fleet("", "", ""), ("a", "a", FIXED), strict=True)
+    ]
+    assert told(members) == []
 
 
-def test_what_could_not_be_read_is_none_and_what_is_not_there_is_left_out() -> None:
+def test_what_could_not_be_read_is_none_and_what_is_not_there_is_absent() -> None:
     unread = Unread("unknown", "cut")
-    assert values_of(Subject("n1", {"versions": unread}, None)) == {DRIVER: None, ("fleet_nccl", ""): None}
-    assert values_of(Subject("n1", {"gpus": Unread("absent", "no nvidia-smi")}, None)) == {}
+    values, looked = values_of(Subject("n1", {"versions": unread}, None))
+    assert values == {DRIVER: {"": None}, ("fleet_nccl", "", ""): {"": None}} and "fleet_torch" not in looked
+    values, looked = values_of(Subject("n1", {"gpus": Unread("absent", "no nvidia-smi")}, None))
+    assert values == {} and "fleet_gpus" in looked
+
+
+@pytest.mark.parametrize("text", ["srv:/d (nfs4: rw,vers=4.2)", "a disk (xfs)"])
+def test_who_lacks_what_most_have_is_named(text: str) -> None:
+    key: Key = ("fleet_mounts", "/data", "")
+    (odd,) = compare(fleet(text, text, "", text, text, key=key))
+    assert (odd.host, odd.subject, odd.actual) == ("n3", "/data", "none")
+    assert odd.expected == f"{text}, as on 4 of 5 hosts" and odd.status.value == "warning"
+    (odd,) = compare(fleet("", "", text, "", "", key=key))
+    assert (odd.host, odd.actual, odd.expected) == ("n3", text, "none, as on 4 of 5 hosts")
+    # who could not look has not said that it has none
+    assert told([*fleet(text, text, key=key), Member("n9", "dgx")]) == []
+
+
+def test_two_hosts_of_which_one_lacks_it_are_both_told() -> None:
+    assert [
+        (each.host, each.actual) for each in compare(fleet("2.27", "", key=("fleet_libraries", "libnccl", "")))
+    ] == [
+        ("n1", "2.27"),
+        ("n2", "none"),
+    ]
+
+
+def gpu_members(*hosts: dict[str, str], name: str = "fleet_gpu_sm_clock") -> list[Member]:
+    return [Member(f"n{n}", "dgx", {(name, "", "A100"): each}, SEEN) for n, each in enumerate(hosts, 1)]
+
+
+def test_gpus_of_all_hosts_are_siblings_and_the_odd_one_is_named() -> None:
+    good = {f"GPU {n}": "1410 MHz" for n in range(8)}
+    (odd,) = compare(gpu_members(good, {**good, "GPU 5": "1155 MHz"}))
+    assert (odd.host, odd.subject, odd.actual) == ("n2", "GPU 5", "1155 MHz")
+    assert odd.expected == "1410 MHz, as on 15 of 16 GPUs"
+    (odd,) = compare(gpu_members({**good, "GPU 0": "1155 MHz"}))
+    assert (odd.host, odd.subject) == ("n1", "GPU 0")
+    (odd,) = compare(gpu_members(good, good, dict.fromkeys(good, "1155 MHz")))
+    assert (odd.host, odd.subject) == ("n3", "all 8 GPUs")
+    (odd,) = compare(gpu_members({"GPU 0": "1410 MHz", "GPU 1": "1155 MHz"}))
+    assert odd.actual == "1410 MHz (GPU 0), 1155 MHz (GPU 1)" and odd.status.value == "warning"
+
+
+def test_a_number_is_odd_where_it_is_far_above_its_siblings() -> None:
+    cool = {f"GPU {n}": f"{n} s" for n in range(8)}
+    name = "fleet_gpu_throttled"
+    assert list(compare(gpu_members(cool, {**cool, "GPU 2": "50 s"}, name=name))) == []
+    (odd,) = compare(gpu_members(cool, {**cool, "GPU 2": "3600 s"}, name=name))
+    assert (odd.host, odd.subject, odd.actual) == ("n2", "GPU 2", "3600 s")
+    # where all are hot it is the room
+    assert list(compare(gpu_members(dict.fromkeys(cool, "3600 s"), name=name))) == []
+
+
+def test_a_field_of_networks_is_told_only_where_most_agree() -> None:
+    key: Key = ("fleet_subnet", "eth0", "")
+    assert told(fleet("10.0.0.0/31", "10.0.0.2/31", "10.0.0.4/31", key=key)) == []
+    assert told(fleet("10.0.0.0/24", "10.0.0.0/24", "10.0.1.0/24", key=key)) == [("n3", "fleet_subnet", "warning")]
+
+
+def mounted(*mounts: Mount) -> set[str]:
+    return {key[1] for key in brought({"mounts": Mounts(mounts)})}
+
+
+def test_only_a_site_s_own_mounts_are_compared() -> None:
+    nfs = Mount("/home/ada", "nas:/home/ada", "nfs4", ("rw",))
+    assert mounted(nfs, Mount("/home", "auto.home", "autofs", ())) == {"/home"}
+    assert mounted(Mount("/proc/sys/fs/binfmt_misc", "systemd-1", "autofs", ()), nfs) == {"/home/ada"}
+    disks = [Mount(target, "/dev/sda1", "ext4", ("rw",)) for target in ("/", "/boot", "/var/lib/docker/x", "/raid")]
+    assert mounted(*disks) == {"/raid"}
 
 
 def test_what_a_host_claims() -> None:
     expected = {
+        ("boot id", "b1"): "/proc/sys/kernel/random/boot_id",
+        ("serial number", "S42"): "/sys/class/dmi/id/product_serial",
+        ("MAC address", "b8:3f:d2:8d:4c:5b"): "ens1",
         ("address", "10.0.0.1"): "ens1",
         ("machine-id", "0" * 31 + "a"): "/etc/machine-id",
         ("GPU serial", "1320"): "GPU 0",
@@ -209,7 +377,7 @@ def test_what_a_host_claims() -> None:
 
 def test_a_clone_is_told_how_to_get_an_id_of_its_own() -> None:
     claims = {("machine-id", "a" * 32): "/etc/machine-id"}
-    found = list(compare([Member("n1", "dgx", {}, claims, "b1"), Member("n2", "dgx", {}, claims, "b2")]))
+    found = list(compare([Member(name, "dgx", claims=claims, machine=name) for name in ("n1", "n2")]))
     assert [(each.host, each.status.value, each.subject) for each in found] == [
         ("n1", "failed", "machine-id"),
         ("n2", "failed", "machine-id"),
@@ -219,15 +387,51 @@ def test_a_clone_is_told_how_to_get_an_id_of_its_own() -> None:
 
 def test_a_port_beyond_the_profile_s_is_compared_where_those_of_the_profile_are_there() -> None:
     ports = tuple(IbPort(f"mlx5_{n}", 1, "ACTIVE", "LinkUp", 200.0, link_layer="InfiniBand") for n in range(9))
-    spare: Key = ("fleet_ib_spare_ports", "")
-    seen = [values_of(Subject("n1", {"ib_ports": some}, dgx())).get(spare) for some in (ports, ports[:8], ports[:7])]
-    assert seen == ["9 x InfiniBand 200 Gbit/s", "8 x InfiniBand 200 Gbit/s", None]
+    spare: Key = ("fleet_ib_spare_ports", "", "")
+    seen = [brought({"ib_ports": some}, dgx()).get(spare) for some in (ports, ports[:8], ports[:7])]
+    assert seen == [{"": "9 x InfiniBand 200 Gbit/s"}, {"": "8 x InfiniBand 200 Gbit/s"}, None]
 
 
 def test_copies_of_a_recording_have_one_set_of_addresses() -> None:
-    one = Member("n1", "dgx", {}, {("address", "10.0.0.1"): "ens1", ("GPU serial", "1"): "GPU 0"}, "a", copied=True)
+    claims = {("address", "10.0.0.1"): "ens1", ("GPU serial", "1"): "GPU 0"}
+    one = Member("n1", "dgx", claims=claims, machine="a", copied=True)
     two = replace(one, host="n2", machine="b", claims={("address", "10.0.0.1"): "ens1", ("GPU serial", "2"): "GPU 0"})
     assert list(compare([one, two])) == []
     odd = replace(two, claims={**two.claims, ("address", "10.0.0.2"): "ens2"})
     assert {each.subject for each in compare([one, odd])} == {"address"}
     assert {each.subject for each in compare([replace(one, copied=False), replace(two, copied=False)])} == {"address"}
+
+
+def one_machine(*names: str, **claims: str) -> list[Member]:
+    same = {(kind.replace("_", " "), value): "there" for kind, value in claims.items()}
+    return [Member(name, "dgx", claims={**same, ("address", name): "eth0"}, machine="b1") for name in names]
+
+
+def test_one_machine_by_two_names_is_told_once_on_each() -> None:
+    found = list(compare(one_machine("n1", "n2", boot_id="b1", GPU_serial="1320")))
+    assert [(each.host, each.subject, each.status.value) for each in found] == [
+        ("n1", "boot id", "failed"),
+        ("n2", "boot id", "failed"),
+    ]
+    assert "the same GPU serial: they are one machine" in found[0].actual and "once in the inventory" in found[0].remedy
+
+
+def test_a_boot_id_or_a_serial_number_alone_is_a_warning() -> None:
+    (first, second) = compare(one_machine("n1", "n2", boot_id="b1"))
+    assert (first.subject, first.status.value, second.host) == ("boot id", "warning", "n2")
+    others = [replace(each, machine=each.host) for each in one_machine("n1", "n2", serial_number="S42")]
+    (first, second) = compare(others)
+    assert (first.subject, first.status.value) == ("serial number", "warning")
+
+
+def test_two_adapters_of_one_mac_are_told_but_not_the_bmc_s_on_usb() -> None:
+    usb = Nic("usb0", "up", 1500, "be:3a:f2:b6:05:9f", (), driver="cdc_ether")
+    assert claims_of(Subject("n1", {"nics": {"usb0": usb}}, None)) == {}
+    found = list(compare([Member(name, "dgx", claims={("MAC address", "b8:3f:d2:8d:4c:5b"): "ens1"}) for name in "ab"]))
+    assert [(each.host, each.status.value) for each in found] == [("a", "failed"), ("b", "failed")]
+
+
+def test_hosts_of_a_lab_are_one_kernel_s() -> None:
+    lab = {"lab": Lab("l", ("kernel",)), "boot": Boot("b1", 9.0)}
+    assert claims_of(Subject("n1", lab, None)) == {}
+    assert claims_of(Subject("n1", {**lab, "lab": Lab("l", ("kernel",), "dgx-a100")}, None)) != {}

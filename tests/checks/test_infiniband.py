@@ -91,10 +91,6 @@ CASES = [
     Case("ib_link_layer", "ok", ports(), dgx()),
     Case("ib_link_layer", "failed", ports(link_layer="Ethernet"), dgx()),
     Case("ib_link_layer", "unknown", NOT_TOLD, dgx()),
-    Case("ib_firmware", "ok", ports()),
-    Case("ib_firmware", "ok", ports(firmware="22.1.1", board_id="MT_9")),
-    Case("ib_firmware", "warning", ports(firmware="20.31.1014"), subject="MT_0000000223"),
-    Case("ib_firmware", "unknown", NOT_TOLD),
 ]
 
 SETUP = [

@@ -78,9 +78,6 @@ CASES = [
     Case("bond", "warning", bond(master=None)),
     Case("bond", "unknown", NOT_TOLD),
     Case("bond", "nothing", pair()),
-    Case("nic_firmware", "ok", pair(firmware="16.35.2000 (MT_0000000013)")),
-    Case("nic_firmware", "warning", pair(firmware="16.32.1010 (MT_0000000012)"), subject="mlx5_core"),
-    Case("nic_firmware", "unknown", NOT_TOLD),
 ]
 
 

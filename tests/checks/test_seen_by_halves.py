@@ -89,7 +89,7 @@ def test_what_nccl_reads_as_it_stands_is_right(line: str) -> None:
 
 def members(*facts: Mapping[str, object]) -> list[Member]:
     hosts = [Subject(f"n{number}", each, None) for number, each in enumerate(facts, 1)]
-    return [Member(host.host, "dgx", values_of(host)) for host in hosts]
+    return [Member(host.host, "dgx", *values_of(host)) for host in hosts]
 
 
 def odd(*facts: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -104,7 +104,7 @@ def test_gpus_in_another_order_are_found_and_a_missing_one_is_not_told_twice() -
     turned = {"gpus": Gpus(2, (replace(TWO, index=0), replace(ONE, index=1)))}
     moved = {"gpus": Gpus(2, (ONE, replace(TWO, bus_id="0000:2F:00.0")))}
     assert odd(usual, usual, turned) == odd(usual, usual, moved) == [("n3", "fleet_gpu_order")]
-    assert odd(usual, usual, {"gpus": Gpus(1, (ONE,))}) == []
+    assert odd(usual, usual, {"gpus": Gpus(1, (ONE,))}) == [("n3", "fleet_gpus")]
 
 
 def test_any_variable_of_one_logins_file_is_found() -> None:

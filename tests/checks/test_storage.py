@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.checks.system import storage
-from nodectl.facts.disk import Disk
+from nodectl.facts.disk import Disk, FileSystem
 from nodectl.facts.memory import Memory
 from nodectl.facts.mounts import Mount, Mounts
 from tests.checks.table import UNREAD, Case, missing, verify
@@ -21,6 +21,7 @@ def mounts(**options: str) -> dict[str, Mounts]:
     rows = [Mount("/", "/dev/sda2", "ext4", tuple(options.get("root", "rw,noatime").split(",")))]
     rows += [Mount("/boot", "/dev/sda1", "ext4", ("ro",)), Mount("/snap/core", "/dev/loop1", "squashfs", ("ro",))]
     rows += [Mount("/data", "srv:/data", "nfs4", tuple(options["data"].split(",")))] if "data" in options else []
+    rows += [Mount("/tmp", "tmpfs", "tmpfs", tuple(options["tmp"].split(",")))] if "tmp" in options else []
     return {"mounts": Mounts(tuple(rows))}
 
 
@@ -29,6 +30,7 @@ STATE = {"disk": Disk(50_000, 9_000, FOLDER, 20_000)}
 RO = Mount("/srv", "tmpfs", "tmpfs", ("ro",))
 BELOW = Mount(f"{FOLDER}/checkpoints", "srv:/checkpoints", "nfs4", ("ro",))
 DATA = {"mounts": ("/data",)}
+LOG = FileSystem("/dev/md2", "/var/log", 20_000, 9_000, 99)
 CASES = [
     Case("shared_memory", "ok", shm(1024)),
     Case("shared_memory", "warning", shm(64)),
@@ -40,6 +42,8 @@ CASES = [
     Case("shm_free", "nothing", shm(64, 1)),
     Case("disk", "ok", disk(9_000)),
     Case("disk", "warning", disk(20), subject="/"),
+    Case("disk", "warning", {"disk": Disk(2_000_000, 80_000, "/s", 80_000, root_used_percent=96)}, subject="/"),
+    Case("disk", "warning", {"disk": Disk(50_000, 9_000, "/s", 9_000, log=LOG)}, subject="/var/log"),
     Case("disk", "unknown", {"disk": UNREAD}),
     Case("inodes", "ok", disk(9_000, None)),
     Case("inodes", "warning", disk(9_000, 97), subject="/"),
@@ -52,6 +56,10 @@ CASES = [
     Case("read_only", "ok", {**mounts(), **STATE}),
     Case("read_only", "failed", {"mounts": Mounts((*mounts()["mounts"].mounts, RO)), **STATE}, subject=FOLDER),
     Case("read_only", "failed", {"mounts": Mounts((*mounts()["mounts"].mounts, BELOW)), **STATE}, subject=BELOW.target),
+    Case("noexec", "ok", mounts(tmp="rw,nosuid")),
+    Case("noexec", "ok", mounts(data="rw,noexec")),
+    Case("noexec", "warning", mounts(tmp="rw,noexec"), subject="/tmp"),
+    Case("noexec", "unknown", {"mounts": UNREAD}),
     Case("mount", "ok", mounts(data="rw"), variables=DATA),
     Case("mount", "failed", mounts(), variables=DATA, subject="/data"),
     Case("mount", "unknown", {"mounts": UNREAD}, variables=DATA),

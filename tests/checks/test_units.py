@@ -1,5 +1,7 @@
 """systemd's units and their limits, and what Slurm thinks of the node."""
 
+from dataclasses import replace
+
 import pytest
 
 from nodectl.checks.system import slurm, units
@@ -7,9 +9,10 @@ from nodectl.checks.system.slurm import gpus_of
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.memory import Memory
 from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.time_service import TimeService
 from nodectl.facts.unit_limits import UnitLimits
 from nodectl.facts.units import Unit, Units
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, missing, plain, verify
+from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 
 CPU = Cpu("x", "x86_64", 2, 128, 256, 8)
 MEMORY = Memory(1_000_000, 900_000, 0, 1024)
@@ -41,6 +44,15 @@ CASES = [
     Case("failed_units", "nothing", {"units": ABSENT}),
     Case("unit_stopped", "ok", systemd(slurmd=RUNNING, docker=OFF)),
     Case("unit_stopped", "warning", systemd(slurmd=CRASHED), subject="slurmd"),
+    Case("unit_stopped", "warning", systemd(slurmd=replace(OFF, name="slurmd")), subject="slurmd"),
+    Case("unit_stopped", "warning", systemd(chrony=replace(OFF, name="chrony")), subject="chrony"),
+    Case("unit_stopped", "ok", systemd(chrony=replace(OFF, name="chrony"), ntpd=RUNNING)),
+    Case(
+        "unit_stopped",
+        "ok",
+        {**systemd(chrony=replace(OFF, name="chrony")), "time_service": TimeService((), None, own_clock=False)},
+    ),
+    Case("unit_stopped", "ok", systemd(docker=replace(OFF, name="docker"))),
     Case("unit_stopped", "unknown", {"units": UNREAD}),
     Case("automatic_upgrades", "ok", systemd(), dgx()),
     Case("automatic_upgrades", "ok", systemd(**UPGRADES), plain()),
@@ -66,6 +78,7 @@ SLURM = [
     Case("slurm_resources", "ok", node("IDLE"), dgx()),
     Case("slurm_resources", "ok", node("IDLE", cpus=128), dgx()),
     Case("slurm_resources", "warning", node("IDLE", cpus=64), subject="CPUs"),
+    Case("slurm_resources", "warning", node("IDLE", cpus=512), subject="CPUs"),
     Case("slurm_resources", "warning", node("IDLE", gres="gpu:a100:7"), dgx(), subject="GPUs"),
     Case("slurm_resources", "unknown", {"slurm": UNREAD}),
 ]
@@ -98,3 +111,9 @@ def test_each_check_fires_is_quiet_and_could_not_tell() -> None:
 )
 def test_gres(gres: str | None, number: int) -> None:
     assert gpus_of(gres) == number
+
+
+@pytest.mark.parametrize(("cpus", "said"), [(64, "correct the node's line"), (512, "look whether a part is lost")])
+def test_what_is_missing_is_looked_for_before_slurm_is_told_of_less(cpus: int, said: str) -> None:
+    (finding,) = [each for each in found(slurm, Case("", "", node("IDLE", cpus=cpus))) if each.subject == "CPUs"]
+    assert said in finding.remedy.partition(";")[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
+from nodectl.checks.causes import after_causes
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
 from nodectl.common.resources import recordings_dir
@@ -59,6 +60,7 @@ def findings(name: str, kinds: Mapping[str, Sequence[str]]) -> list[Finding]:
     ]
     found = [each for look in looks for each in look.findings]
     found += compare([look.member for look in looks if look.member is not None])
+    found = [each for host in _fleet(name) for each in after_causes([one for one in found if one.host == host])]
     return [each for each in found if each.status not in (Status.OK, Status.SKIPPED)]
 
 

@@ -1,36 +1,42 @@
-"""What one host brings to the comparison of a fleet: a text for each field that no profile of its own fixes."""
+"""What hosts of one hardware profile have alike, and like parts of them: a row a field, read by `compare` alone."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_interface
+from operator import attrgetter
+from pathlib import PurePosixPath
+from typing import Any
 
-from nodectl.checks.check import Check, Field, Key, Subject, compares
+from nodectl.checks.check import FIXED, Check, Field, Subject, Values
+from nodectl.checks.gpu.count import GPUS
 from nodectl.checks.kernel.settings import parse_nccl
+from nodectl.checks.majority import far_above
 from nodectl.checks.network.infiniband import has_spare_ports, is_active, rdma_of_profile
+from nodectl.checks.network.nics import training_names
 from nodectl.common import file_systems
 from nodectl.common.counting import counted
 from nodectl.common.interfaces import VIRTUAL
 from nodectl.facts.cpu import Cpu
-from nodectl.facts.gpus import Gpus
+from nodectl.facts.gids import Gid
+from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles
 from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.kernel import Kernel
 from nodectl.facts.kernel_knobs import KernelKnobs
 from nodectl.facts.libraries import Libraries
 from nodectl.facts.limits import SessionLimits
-from nodectl.facts.memory import Memory
-from nodectl.facts.modules import Modules
-from nodectl.facts.mounts import Mounts
-from nodectl.facts.nccl_files import NcclFiles
+from nodectl.facts.mounts import Mount, Mounts
 from nodectl.facts.nics import Nic
 from nodectl.facts.numa import Numa
 from nodectl.facts.pcie import Pcie
+from nodectl.facts.pkeys import Pkeys
 from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.units import Units
 from nodectl.facts.versions import Versions
 from nodectl.model.status import Status
+from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
-Values = Iterator[tuple[Key, str | None]]
 # the kernel works these out from the memory of the machine
 _BY_SIZE = {
     *("net.ipv4.tcp_mem", "vm.min_free_kbytes", "kernel.threads-max", "fs.inotify.max_user_watches", "fs.file-max"),
@@ -38,129 +44,117 @@ _BY_SIZE = {
 }
 _MODULES = ("nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "nvidia_fs", "gdrdrv", "ib_uverbs", "rdma_cm", "ib_ipoib")
 _OPTIONS = ("ro", "rw", "hard", "soft", "vers", "rsize", "wsize", "nconnect", "noatime", "proto", "flock", "localflock")
+# disks that a site mounts, not what container engines and the boot loader make of them
+_DISKS = file_systems.LOCAL - {"overlay"}
+_NOT_OF_THE_SITE = ("/boot", "/dev", "/proc", "/run", "/snap", "/sys", "/var/lib")
 
 
-def field_of(name: str, looks_at: str, remedy: str, status: Status = Status.WARNING) -> Field:
-    fires = f"{status}: not as most hosts have it; a warning without a majority"
-    return Field(Check(f"fleet_{name}", looks_at, fires, remedy=remedy), status)
-
-
-_SAME_STACK = "give the hosts one stack: set nodectl_stack, then `nodectl provision`"
-DRIVER = field_of("driver", "the loaded driver", "install the others' driver, then reboot", Status.FAILED)
-NCCL = field_of("nccl", "NCCL of the launcher's environment", _SAME_STACK, Status.FAILED)
-TORCH = field_of("torch", "torch", _SAME_STACK, Status.FAILED)
-CUDA = field_of("cuda", "the CUDA that torch brings", _SAME_STACK, Status.FAILED)
-CUDNN = field_of("cudnn", "the cuDNN that torch brings", _SAME_STACK)
-PYTHON = field_of("python", "Python of the launcher's environment", _SAME_STACK)
-
-
-@compares(DRIVER, NCCL, TORCH, CUDA, CUDNN, PYTHON, reads=("versions",), unread=(DRIVER, NCCL))
-def versions(host: Subject, versions: Versions) -> Values:
-    stack = host.wanted.stack if host.wanted else None
-    yield DRIVER.of(versions.driver)
-    fixed_by_stack = (
-        (TORCH, "torch", versions.torch),
-        (CUDA, "cuda", versions.cuda),
-        (NCCL, "nccl", versions.nccl),
-        (CUDNN, "cudnn", versions.cudnn),
+def alike(
+    name: str, looks_at: str, remedy: str, reads: str, values: Callable[[Subject, Any], Values], **how: Any
+) -> Field:
+    """The field `fleet_NAME` of the fact that `reads` names first."""
+    status = how.pop("status", Status.WARNING)
+    fires = f"{status}: not as most have it; " + (
+        "nothing without a majority" if how.get("majority") else "a warning without a majority"
     )
-    for field, name, actual in fixed_by_stack:
-        if stack is None or getattr(stack, name) is None:
-            yield field.of(actual)
-    yield PYTHON.of(versions.venv_python)
+    follows = how.pop("follows", ())
+    check = Check(f"fleet_{name}", looks_at, fires, remedy=remedy, follows=follows)
+    return Field(check, tuple(reads.split()), values, status, **how)
 
 
-_SAME_GPUS = "ranks on unlike GPUs wait for the slowest: put these hosts into a group of their own"
-GPU_MODEL = field_of("gpu_model", "the GPUs' names", _SAME_GPUS, Status.FAILED)
-VBIOS = field_of("vbios", "the GPUs' VBIOS", "have the vendor's firmware package installed there, then reboot")
-GPU_SETTINGS = field_of(
-    "gpu_settings", "ECC, MIG, persistence, compute mode, power limit", "set it there as on the others"
-)
+def gpu_alike(
+    name: str, looks_at: str, remedy: str, value: str | Callable[[Gpu], object], unit: str = "", **how: Any
+) -> Field:
+    """A field of each GPU: an attribute, or what is made of them. Like GPUs are compared, on one host and over all."""
+    read = attrgetter(value) if isinstance(value, str) else value
+    # another name is what is found
+    is_kind = value == "name"
+
+    def values(_: Subject, gpus: Gpus) -> Values:
+        found = {("", "" if is_kind else gpu.name or "", gpu.label): read(gpu) for gpu in gpus.devices}
+        return {key: f"{_text(each)} {unit}".strip() for key, each in found.items() if each is not None}
+
+    return alike(name, looks_at, remedy, "gpus", values, parts="GPU", **how)
 
 
-GPU_ORDER = field_of(
-    "gpu_order",
-    "the GPUs' bus addresses, in the order of their numbers",
-    "a rank's GPU is another one there: compare the slots, the firmware's settings and CUDA_DEVICE_ORDER",
-)
+def _text(value: object) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
-@compares(GPU_MODEL, VBIOS, GPU_SETTINGS, GPU_ORDER, reads=("gpus",), unread=(GPU_MODEL,))
-def gpus(host: Subject, gpus: Gpus) -> Values:
-    yield GPU_MODEL.of(_counted([gpu.name for gpu in gpus.devices]))
-    yield VBIOS.of(_distinct([gpu.vbios_version for gpu in gpus.devices]))
-    # one GPU less is a finding of its own
-    yield GPU_ORDER.of(" ".join(gpu.bus_id or "?" for gpu in gpus.devices), counted(len(gpus.devices), "GPU"))
+def _of_stack(name: str) -> Callable[[Subject, Versions], Values]:
+    """A version of the launcher's environment, where no stack fixes it."""
+
+    def values(host: Subject, versions: Versions) -> Values:
+        stack = host.wanted.stack if host.wanted else None
+        actual: str | None = getattr(versions, name)
+        return actual if stack is None or getattr(stack, name) is None else FIXED
+
+    return values
+
+
+def _settings(host: Subject, gpus: Gpus) -> Values:
+    """What nvidia-smi can set of each GPU; FIXED what the tuning sets."""
     tuning = host.wanted.tuning.gpu if host.wanted else None
-    settings: dict[str, list[str | None]] = {
-        "ecc": [_text(gpu.ecc_mode_current) for gpu in gpus.devices],
-        "mig": [_text(gpu.mig_mode) for gpu in gpus.devices],
-        "persistence": [_text(gpu.persistence_mode) for gpu in gpus.devices],
-        "compute mode": [gpu.compute_mode for gpu in gpus.devices],
-        "power limit": [_text(gpu.power_limit_w) for gpu in gpus.devices],
+    fixed = {"persistence": bool(tuning and tuning.persistence), "power limit": bool(tuning and tuning.power_limit_w)}
+    attributes = {
+        "ecc": "ecc_mode_current",
+        "mig": "mig_mode",
+        "persistence": "persistence_mode",
+        "compute mode": "compute_mode",
+        "power limit": "power_limit_w",
     }
-    if tuning and tuning.persistence:
-        del settings["persistence"]
-    if tuning and tuning.power_limit_w:
-        del settings["power limit"]
-    for name, given in settings.items():
-        yield GPU_SETTINGS.of(_distinct(given), name)
+    found: dict[tuple[str, str, str], str | None] = {}
+    for gpu in gpus.devices:
+        for name, attribute in attributes.items():
+            value = getattr(gpu, attribute)
+            if fixed.get(name):
+                found[name, gpu.name or "", gpu.label] = FIXED
+            elif value is not None:  # else the check of that value says so
+                found[name, gpu.name or "", gpu.label] = _text(value)
+    return found
 
 
-def _text(value: object) -> str | None:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else None if value is None else f"{value}"
+def _order(_: Subject, gpus: Gpus) -> Values:
+    # one GPU less is a finding of its own
+    return {counted(len(gpus.devices), "GPU"): " ".join(gpu.bus_id or "?" for gpu in gpus.devices)}
 
 
-KERNEL = field_of("kernel", "the running kernel", "install the others' kernel there and boot it")
-OS = field_of("os", "the distribution", "bring the hosts to one release")
+def _paths(_: Subject, topology: NvidiaSmiTopo) -> Values:
+    """For each GPU which adapters are how near; none where one GPU less numbers all others anew."""
+    found: dict[str, str | None] = {}
+    for gpu in topology.gpus:
+        links = topology.links.get(gpu, {})
+        ways: dict[str, list[str]] = {}
+        for nic in topology.nics:
+            ways.setdefault(links.get(nic, "?"), []).append(topology.nic_devices.get(nic, nic))
+        near = {way: names for way, names in ways.items() if way != "SYS"}
+        if topology.nics:
+            number = f"{gpu} of {len(topology.gpus)}"
+            found[number] = "; ".join(f"{way} {' '.join(names)}" for way, names in sorted(near.items())) or "SYS to all"
+    return found
 
 
-@compares(KERNEL, OS, reads=("kernel",), unread=(KERNEL,))
-def kernel(host: Subject, kernel: Kernel) -> Values:
-    yield KERNEL.of(kernel.release)
-    yield OS.of(kernel.os_name or kernel.os_id)
+def _affinity(_: Subject, topology: NvidiaSmiTopo) -> Values:
+    number = len(topology.gpus)
+    return {f"{gpu} of {number}": topology.cpu_affinity.get(gpu) or "none" for gpu in topology.gpus}
 
 
-SYSCTL = field_of("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`")
-
-
-@compares(SYSCTL, reads=("sysctl",))
-def sysctls(host: Subject, live: Mapping[str, Sysctl]) -> Values:
+def _sysctls(host: Subject, live: Mapping[str, Sysctl]) -> Values:
     fixed = host.wanted.tuning.sysctl if host.wanted else {}
-    for key, setting in live.items():
-        if key not in fixed and key not in _BY_SIZE:
-            yield SYSCTL.of(setting.value, key)
+    return {
+        key: FIXED if key in fixed else setting.value
+        for key, setting in live.items()
+        if key not in _BY_SIZE and setting.value
+    }
 
 
-KERNEL_KNOBS = field_of("kernel_knobs", "governor, huge pages, SMT", "set it there as on the others")
-
-
-@compares(KERNEL_KNOBS, reads=("kernel_knobs",))
-def knobs(host: Subject, knobs: KernelKnobs) -> Values:
-    yield KERNEL_KNOBS.of(" ".join(sorted(knobs.governors)) or None, "governor")
-    yield KERNEL_KNOBS.of(knobs.transparent_hugepage, "huge pages")
-    yield KERNEL_KNOBS.of(knobs.smt, "SMT")
-
-
-NIC_FIRMWARE = field_of("nic_firmware", "firmware of the interfaces, by driver", "update it there, then reboot")
-NICS = field_of("nics", "interfaces that are up, and their rates", "look at `ip link` and `ethtool` there")
-MTU = field_of("mtu", "MTU, by interface", "set one MTU on all hosts, and on every switch between", Status.FAILED)
-
-
-@compares(NIC_FIRMWARE, NICS, MTU, reads=("nics",))
-def nics(host: Subject, nics: Mapping[str, Nic]) -> Values:
-    firmware: dict[str, list[str | None]] = defaultdict(list)
-    rates = []
-    for nic in nics.values():
-        if nic.driver and nic.kind is None:
-            firmware[nic.driver].append(nic.firmware.split()[0] if nic.firmware else None)
-            if nic.state == "up":
-                rates.append(f"{nic.driver} {nic.speed_mbit or '?'} Mbit/s")
-        if not (host.wanted and host.wanted.tuning.nic.mtu) and is_own(nic):
-            yield MTU.of(str(nic.mtu), nic.name)
-    for driver, versions in firmware.items():
-        yield NIC_FIRMWARE.of(_distinct(versions), driver)
-    yield NICS.of(_counted(rates))
+def _knobs(_: Subject, knobs: KernelKnobs) -> Values:
+    values = {
+        "governor": " ".join(sorted(knobs.governors)),
+        "huge pages": knobs.transparent_hugepage,
+        "SMT": knobs.smt,
+    }
+    return {name: value for name, value in values.items() if value}
 
 
 def is_own(nic: Nic) -> bool:
@@ -168,128 +162,276 @@ def is_own(nic: Nic) -> bool:
     return bool(nic.addresses) and not nic.name.startswith(VIRTUAL) and nic.kind not in ("bridge", "tun", "dummy")
 
 
-IB_FIRMWARE = field_of(
-    "ib_firmware", "firmware of RDMA devices, by board", "update it (`mlxfwmanager`), then reset them"
-)
-IB_PORTS = field_of("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", Status.FAILED)
-IB_SPARE = field_of(
-    "ib_spare_ports",
-    "active RDMA ports and their rates, where they are more than the profile names",
-    "look at `ibstat` there",
-)
+def is_device(nic: Nic) -> bool:
+    """A device of the host's own, not one that is made of others."""
+    return bool(nic.driver) and nic.kind is None
 
 
-@compares(IB_FIRMWARE, IB_PORTS, IB_SPARE, reads=("ib_ports",))
-def ports(host: Subject, ports: tuple[IbPort, ...]) -> Values:
-    firmware: dict[str, list[str | None]] = defaultdict(list)
-    for port in ports:
-        if board := port.board_id or port.type:  # ibstat has no board, and the device's type
-            firmware[board].append(port.firmware)
-    for board, versions in firmware.items():
-        yield IB_FIRMWARE.of(_distinct(versions), board)
-    active = [port for port in ports if is_active(port)]
-    rates = [f"{port.link_layer} {port.rate_gbit_s:g} Gbit/s" for port in active if port.rate_gbit_s]
-    if not rdma_of_profile(host):
-        yield IB_PORTS.of(_counted(rates))
-    elif has_spare_ports(host):
-        # those that the profile names are there; one of the others is down on this host only
-        yield IB_SPARE.of(_counted(rates))
+def _mtus(host: Subject, nics: Mapping[str, Nic]) -> Values:
+    """Of interfaces that are up or have an address; the tuning sets those of training."""
+    fixed = training_names(host) if host.wanted and host.wanted.tuning.nic.mtu else []
+    everywhere = bool(host.wanted and host.wanted.tuning.nic.mtu) and not fixed
+    return {
+        name: FIXED if name in fixed or (everywhere and is_device(nic)) else str(nic.mtu)
+        for name, nic in nics.items()
+        if is_own(nic) or (is_device(nic) and nic.state == "up")
+    }
 
 
-ACS = field_of("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic")
+def _rates(_: Subject, nics: Mapping[str, Nic]) -> Values:
+    return _counted(
+        f"{nic.driver} {nic.speed_mbit or '?'} Mbit/s" for nic in nics.values() if is_device(nic) and nic.state == "up"
+    )
 
 
-@compares(ACS, reads=("pcie",), unread=(ACS,))
-def bridges(host: Subject, pcie: Pcie) -> Values:
-    if not (host.wanted and host.wanted.tuning.gpu.acs):
-        yield ACS.of("redirecting" if any(bridge.redirects for bridge in pcie.bridges) else "off")
+def _partitions(_: Subject, pkeys: Pkeys) -> Values:
+    # which keys there are, not on which of its ports: a port of storage may have one of its own on every host
+    return "; ".join(sorted({", ".join(keys) for keys in pkeys.ports.values()})) or None
 
 
-CPU = field_of("cpu", "processors and NUMA nodes", "compare the firmware's settings; or give it its own group")
+def _firmware_of_nics(_: Subject, nics: Mapping[str, Nic]) -> Values:
+    # the text ends with the board's name, which may differ
+    return {
+        ("", nic.driver or "", nic.name): nic.firmware.split()[0]
+        for nic in nics.values()
+        if is_device(nic) and nic.firmware
+    }
 
 
-@compares(CPU, reads=("cpu", "numa"), unread=(CPU,))
-def cpu(host: Subject, cpu: Cpu) -> Values:
+def _networks(nics: Mapping[str, Nic], shown: Callable[[Any], str]) -> Values:
+    """By interface, what is `shown` of its IPv4 addresses."""
+    found: dict[str, str | None] = {}
+    for name, nic in nics.items():
+        if is_own(nic):
+            addresses = [
+                ip_interface(each) for each in nic.addresses if "." in each and not each.startswith("169.254.")
+            ]
+            if addresses:
+                found[name] = ", ".join(sorted({shown(each) for each in addresses}))
+    return found
+
+
+def _board(port: IbPort) -> str:
+    return port.board_id or port.type or ""  # ibstat has no board, and the device's type
+
+
+def _port_rates(ports: tuple[IbPort, ...]) -> str | None:
+    return _counted(
+        f"{port.link_layer} {port.rate_gbit_s:g} Gbit/s" for port in ports if is_active(port) and port.rate_gbit_s
+    )
+
+
+def _spare_rates(host: Subject, ports: tuple[IbPort, ...]) -> Values:
+    # those that the profile names are there; one of the others is down on this host only
+    return _port_rates(ports) if rdma_of_profile(host) and has_spare_ports(host) else None
+
+
+def _managed(ports: tuple[IbPort, ...]) -> list[IbPort]:
+    """InfiniBand ports with a subnet manager."""
+    return [port for port in ports if port.link_layer == "InfiniBand" and is_active(port) and port.sm_lid]
+
+
+def _prefixes(_: Subject, gids: tuple[Gid, ...]) -> Values:
+    # the first 64 bits of an InfiniBand port's first GID are its subnet's
+    return {gid.device: ":".join(gid.gid.split(":")[:4]) for gid in gids if gid.index == 0 and gid.version is None}
+
+
+def _processors(host: Subject, cpu: Cpu) -> Values:
     numa = host.fact("numa", Numa)
     nodes = len(numa.nodes) if numa else cpu.numa_nodes
-    yield CPU.of(f"{cpu.sockets} x {cpu.model}, {counted(cpu.threads, 'thread')}, {counted(nodes, 'NUMA node')}")
+    return f"{cpu.sockets} x {cpu.model}, {counted(cpu.threads, 'thread')}, {counted(nodes, 'NUMA node')}"
 
 
-MEMORY = field_of("memory", "installed memory", "look for a missing module (`ipmitool sel list`)")
+def _mounted(_: Subject, mounts: Mounts) -> Values:
+    """Network file systems with their source and options, disks by their type; nothing that is mounted when needed."""
+    live = {mount.target: mount for mount in mounts.mounts if mount.kind != "autofs"}
+    automatic = {mount.target for mount in mounts.mounts if mount.kind == "autofs" and not _is_systems(mount.target)}
+    found: dict[str, str | None] = dict.fromkeys(automatic, "mounted when it is needed")
+    for target, mount in live.items():
+        above = {target, *map(str, PurePosixPath(target).parents)}
+        if not above & automatic and (text := _shown(mount)):
+            found[target] = text
+    return found
 
 
-@compares(MEMORY, reads=("memory",), unread=(MEMORY,))
-def memory(host: Subject, memory: Memory) -> Values:
-    yield MEMORY.of(f"{memory.installed_gib} GiB")
+def _is_systems(target: str) -> bool:
+    return any(target == folder or target.startswith(f"{folder}/") for folder in _NOT_OF_THE_SITE)
 
 
-MOUNTS = field_of("mounts", "network file systems and their options", "mount what the others have, as they have it")
+def _shown(mount: Mount) -> str:
+    if mount.kind in file_systems.NETWORK:
+        kept = sorted(option for option in mount.options if option.partition("=")[0] in _OPTIONS)
+        return f"{mount.source} ({mount.kind}: {','.join(kept)})"
+    is_sites = mount.kind in _DISKS and mount.source.startswith("/dev/") and not _is_systems(mount.target)
+    return f"a disk ({mount.kind})" if is_sites and mount.target != "/" else ""
 
 
-@compares(MOUNTS, reads=("mounts",))
-def mounts(host: Subject, mounts: Mounts) -> Values:
-    for mount in mounts.mounts:
-        if mount.kind in file_systems.NETWORK:
-            kept = sorted(option for option in mount.options if option.partition("=")[0] in _OPTIONS)
-            yield MOUNTS.of(f"{mount.source} ({mount.kind}: {','.join(kept)})", mount.target)
-
-
-NCCL_USER = field_of("nccl_user", "variables of `~/.nccl.conf`", "keep one ~/.nccl.conf on all hosts, or none")
-
-
-@compares(NCCL_USER, reads=("nccl_files",))
-def nccl_user(host: Subject, files: NcclFiles) -> Values:
-    variables = sorted("=".join(each) for each in parse_nccl(files.user or "").items())
-    yield NCCL_USER.of(", ".join(variables) or "none")
-
-
-LOGIN_VARIABLES = field_of(
-    "login_variables",
-    "`NCCL_*`, `CUDA_*`, `LD_LIBRARY_PATH`, `LD_PRELOAD` in /etc/environment, profile.d and rc files",
-    "keep one setting on all hosts, in the job's environment or the tuning; take the line out of that file",
-)
-
-
-@compares(LOGIN_VARIABLES, reads=("host_files",), unread=(LOGIN_VARIABLES,))
-def login_variables(host: Subject, files: HostFiles) -> Values:
+def _variables(_: Subject, files: HostFiles) -> Values:
     # all in one value: a variable of one host only is a difference, too
-    yield LOGIN_VARIABLES.of(", ".join(f"{each.name}={each.value} ({each.file})" for each in files.variables) or "none")
+    return ", ".join(f"{each.name}={each.value} ({each.file})" for each in files.variables) or "none"
 
 
-MODULES = field_of("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)")
-
-
-@compares(MODULES, reads=("modules",), unread=(MODULES,))
-def modules(host: Subject, modules: Modules) -> Values:
-    yield MODULES.of(" ".join(name for name in _MODULES if name in modules.loaded) or "none of them")
-
-
-LIBRARIES = field_of("libraries", "NVIDIA's libraries of the system", "install the others' packages there")
-
-
-@compares(LIBRARIES, reads=("libraries",))
-def libraries(host: Subject, libraries: Libraries) -> Values:
-    versions: dict[str, list[str | None]] = defaultdict(list)
+def _libraries(_: Subject, libraries: Libraries) -> Values:
+    versions: dict[str, set[str]] = {}
     for library in libraries.libraries:
-        versions[library.name.partition(".so")[0]].append(library.version)
-    for name, given in versions.items():
-        yield LIBRARIES.of(_distinct(given), name)
+        versions.setdefault(library.name.partition(".so")[0], set()).add(library.version or "some version")
+    return {name: ", ".join(sorted(given)) for name, given in versions.items()}
 
 
-LIMITS = field_of("limits", "the limits of a session", "set them in the tuning, then `nodectl provision`")
-
-
-@compares(LIMITS, reads=("limits",))
-def limits(host: Subject, limits: SessionLimits) -> Values:
+def _limits(host: Subject, limits: SessionLimits) -> Values:
     wanted = host.wanted.tuning.limits if host.wanted else {}
     given = {"memlock": limits.memlock, "nofile": limits.nofile, "stack": limits.stack}
-    yield from (LIMITS.of(value, name) for name, value in given.items() if name not in wanted)
+    return {name: FIXED if name in wanted else value for name, value in given.items()}
 
 
-def _distinct(values: list[str | None]) -> str | None:
-    return ", ".join(sorted({value for value in values if value})) or None
+def _running(_: Subject, units: Units) -> Values:
+    """The services that run; a socket starts some when they are needed, and one-shot ones end."""
+    return {name: "running" for name, unit in units.units.items() if (unit.active, unit.sub) == ("active", "running")}
 
 
-def _counted(values: list[str | None] | list[str]) -> str | None:
-    counts = Counter(value for value in values if value)
-    return ", ".join(f"{number} x {value}" for value, number in sorted(counts.items())) or None
+def _read_sizes(host: Subject, pcie: Pcie) -> Values:
+    addresses = {port.pci_address.lower() for port in host.fact("ib_ports", tuple) or () if port.pci_address}
+    return {
+        ("", link.name, link.address): f"{link.max_read_bytes} bytes"
+        for link in pcie.links
+        if link.address in addresses and link.max_read_bytes
+    }
+
+
+def _acs(host: Subject, pcie: Pcie) -> Values:
+    if host.wanted and host.wanted.tuning.gpu.acs:
+        return FIXED
+    return "redirecting" if any(bridge.redirects for bridge in pcie.bridges) else "off"
+
+
+def _throttled(gpu: Gpu) -> str | None:
+    """For how long heat has held its clocks down since the driver was loaded."""
+    counted_us = [value for name, value in gpu.clock_event_counters_us.items() if "thermal" in name.lower()]
+    return f"{max(counted_us) / 1e6:.0f} s" if counted_us else None
+
+
+def _counted(values: Iterable[str]) -> str | None:
+    return ", ".join(f"{number} x {value}" for value, number in sorted(Counter(values).items())) or None
+
+
+def _joined(values: Iterable[str]) -> str | None:
+    return ", ".join(values) or None
+
+
+_SAME_STACK = "give the hosts one stack: set nodectl_stack, then `nodectl provision`"
+_SAME_GPUS = "ranks on unlike GPUs wait for the slowest: look for an exchanged card"
+_GPU_FIRMWARE = "have the vendor's firmware package installed there, then reboot"
+_SET_THERE = "set it there as on the others"
+_REBOOT = "bring it to the others' version (the vendor's update, or the package of microcode), then reboot"
+_LOST_PART = "look for what is missing: a module, a processor or a setting of the firmware (`ipmitool sel list`)"
+_COOLING = "look at fans, filters, inlet temperature and the heat sink of this GPU"
+_MISSING_GPU = "run `nvidia-smi -L` there; `dmesg` there says why one is gone"
+_SLOT = "reseat the card, look at its riser and the slot's setting in the firmware (`lspci -vv`, LnkSta)"
+_BAR1 = "switch Above 4G Decoding and Resizable BAR in the firmware as on the others, then reboot"
+_ORDER = "a rank's GPU is another one there: compare the slots, the firmware's settings and CUDA_DEVICE_ORDER"
+_PATHS = "compare in which slots cards and adapters are, and the firmware's NUMA settings (`lspci -tv`)"
+_CARD = "reset the GPU and compare the firmware's settings; if it stays so, have the card looked at"
+_NETWORK = "correct the address there (netplan, NetworkManager, the DHCP server's entry)"
+_FABRIC = "look which switch the port is on (`iblinkinfo`), and which subnet manager answers (`sminfo`)"
+# causes by which these differ, and which have a remedy of their own
+_GPU_CAUSES = ("gpu_lost", GPUS.id, "driver_loaded", "driver_library")
+_THROTTLED_S, _THROTTLED_TIMES = 60.0, 10.0
+
+# fmt: off
+FIELDS: tuple[Field, ...] = (
+    alike("driver", "the loaded driver", "install the others' driver, then reboot", "versions", lambda _, it: it.driver,
+          status=Status.FAILED, unread=True, follows=("driver_loaded",)),
+    alike("nccl", "NCCL of the launcher's environment", _SAME_STACK, "versions", _of_stack("nccl"),
+          status=Status.FAILED, unread=True),
+    alike("torch", "torch", _SAME_STACK, "versions", _of_stack("torch"), status=Status.FAILED),
+    alike("cuda", "the CUDA that torch brings", _SAME_STACK, "versions", _of_stack("cuda"), status=Status.FAILED),
+    alike("cudnn", "the cuDNN that torch brings", _SAME_STACK, "versions", _of_stack("cudnn")),
+    alike("python", "Python of the launcher's environment", _SAME_STACK, "versions", lambda _, it: it.venv_python),
+    alike("gpus", "how many GPUs, where no profile says it", _MISSING_GPU, "gpus",
+          lambda host, it: counted(it.count, "GPU") if host.gpus is None else FIXED,
+          status=Status.FAILED, follows=_GPU_CAUSES),
+    gpu_alike("gpu_model", "each GPU's name", _SAME_GPUS, "name", status=Status.FAILED),
+    gpu_alike("gpu_size", "each GPU's memory", _CARD, "memory_total_mib", "MiB"),
+    gpu_alike("gpu_bar1", "each GPU's BAR1, through which peers and adapters reach its memory", _BAR1,
+              "bar1_total_mib", "MiB"),
+    gpu_alike("gpu_pcie_gen", "each GPU's PCIe generation at P0, when nothing saves power", _SLOT,
+              lambda gpu: gpu.pcie_gen_current if gpu.performance_state == "P0" else None,
+              follows=("gpu_pcie_gen",)),
+    gpu_alike("gpu_sm_clock", "each GPU's highest SM clock", _CARD, "sm_clock_max_mhz", "MHz"),
+    gpu_alike("gpu_memory_clock", "each GPU's highest memory clock", _CARD, "memory_clock_max_mhz", "MHz"),
+    gpu_alike("gpu_power_max", "the most power that each GPU may be given", _CARD, "power_limit_max_w", "W"),
+    gpu_alike("gpu_throttled", "for how long heat has slowed each GPU down", _COOLING, _throttled,
+              odd=far_above(_THROTTLED_S, _THROTTLED_TIMES, "s")),
+    gpu_alike("vbios", "each GPU's VBIOS", _GPU_FIRMWARE, "vbios_version"),
+    gpu_alike("inforom", "each GPU's InfoROM", _GPU_FIRMWARE, "inforom_version"),
+    alike("gpu_settings", "ECC, MIG, persistence, compute mode, power limit of each GPU", _SET_THERE, "gpus",
+          _settings, parts="GPU"),
+    alike("gpu_order", "the GPUs' bus addresses, in the order of their numbers", _ORDER, "gpus", _order, absence=False),
+    alike("gpu_nic_path", "how near each GPU is to each adapter", _PATHS, "gpu_topology", _paths, absence=False),
+    alike("gpu_affinity", "the processors near each GPU", _PATHS, "gpu_topology", _affinity, absence=False),
+    alike("kernel", "the running kernel", "install the others' kernel there and boot it", "kernel",
+          lambda _, it: it.release, unread=True),
+    alike("os", "the distribution", "bring the hosts to one release", "kernel", lambda _, it: it.os_name or it.os_id),
+    alike("glibc", "the C library", "bring the hosts to one release: what one compiles does not start on the other",
+          "userland", lambda _, it: it.glibc),
+    alike("time_zone", "the time zone", "`timedatectl set-timezone` there: times in logs and names differ", "userland",
+          lambda _, it: it.time_zone),
+    alike("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`", "sysctl",
+          _sysctls),
+    alike("kernel_knobs", "governor, huge pages, SMT", _SET_THERE, "kernel_knobs", _knobs),
+    alike("nic_firmware", "firmware of each interface, by driver", "update it there, then reboot", "nics",
+          _firmware_of_nics, parts="interface"),
+    alike("nics", "interfaces that are up, and their rates", "look at `ip link` and `ethtool` there", "nics", _rates),
+    alike("mtu", "MTU, by interface", "set one MTU on all hosts, and on every switch between", "nics", _mtus,
+          status=Status.FAILED, absence=False),
+    alike("netmask", "length of the networks' prefixes, by interface", _NETWORK, "nics",
+          lambda _, it: _networks(it, lambda each: f"/{each.network.prefixlen}"), absence=False),
+    alike("subnet", "IPv4 networks, by interface", _NETWORK, "nics",
+          lambda _, it: _networks(it, lambda each: str(each.network)), absence=False, majority=True),
+    alike("ib_firmware", "firmware of each RDMA device, by board", "update it (`mlxfwmanager`), then reset them",
+          "ib_ports", lambda _, it: {("", _board(port), port.device): port.firmware for port in it if port.firmware},
+          parts="device"),
+    alike("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", "ib_ports",
+          lambda host, it: FIXED if rdma_of_profile(host) else _port_rates(it), status=Status.FAILED),
+    alike("ib_spare_ports", "active RDMA ports and their rates, where they are more than the profile names",
+          "look at `ibstat` there", "ib_ports", _spare_rates, absence=False),
+    alike("ib_manager", "the subnet manager's lid, by InfiniBand port", _FABRIC, "ib_ports",
+          lambda _, it: {port.label: str(port.sm_lid) for port in _managed(it)}, absence=False, majority=True),
+    alike("ib_prefix", "the subnet's prefix, by InfiniBand device", _FABRIC, "gids", _prefixes, absence=False,
+          majority=True),
+    alike("pkeys", "the partitions of InfiniBand ports", "correct the manager's partitions", "pkeys", _partitions,
+          status=Status.FAILED),
+    alike("flow_control", "PFC and ECN of RoCE interfaces", f"{_SET_THERE}, and on the switch's port", "flow_control",
+          lambda _, it: {name: str(each) for name, each in it.interfaces.items()}, absence=False),
+    alike("read_request", "PCIe MaxReadReq of each RDMA adapter", f"{_SET_THERE} (`setpci`, mlxconfig, firmware)",
+          "pcie ib_ports", _read_sizes, parts="adapter"),
+    alike("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic", "pcie", _acs,
+          unread=True),
+    alike("cpu", "processors and NUMA nodes", _LOST_PART, "cpu numa", _processors, unread=True,
+          follows=("cpu_offline", "cpu_sockets", "cpu_cores", "cpu_threads")),
+    alike("memory", "installed memory", _LOST_PART, "memory", lambda _, it: f"{it.installed_gib} GiB", unread=True),
+    alike("board_firmware", "the board's firmware, by product", _REBOOT, "firmware",
+          lambda _, it: {it.board.get("product_name", ""): it.board.get("bios_version") or "not told"}, absence=False),
+    alike("microcode", "the processors' microcode", _REBOOT, "firmware", lambda _, it: _joined(it.microcode)),
+    alike("disk_firmware", "firmware of NVMe disks, by model", "update it (`nvme fw-download`), reboot", "firmware",
+          lambda _, it: {model: ", ".join(each) for model, each in it.disks.items()}, absence=False),
+    alike("mounts", "mounted network file systems with their options, and disks",
+          "mount what the others have, as they have it (`findmnt`, /etc/fstab)", "mounts", _mounted),
+    alike("services", "services that run, of those that training depends on",
+          "`systemctl status` and `journalctl -u` there say why; `systemctl enable --now` starts it", "units", _running,
+          follows=("unit_stopped",)),
+    alike("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)", "modules",
+          lambda _, it: " ".join(name for name in _MODULES if name in it.loaded) or "none of them", unread=True),
+    alike("libraries", "NVIDIA's libraries of the system", "install the others' packages there, or take away its own",
+          "libraries", _libraries),
+    alike("container_toolkit", "NVIDIA's container toolkit", "install the others' version of nvidia-container-toolkit",
+          "containers", lambda _, it: it.version),
+    alike("limits", "the limits of a session", "set them in the tuning, then `nodectl provision`", "limits", _limits),
+    alike("nccl_user", "variables of `~/.nccl.conf`", "keep one ~/.nccl.conf on all hosts, or none", "nccl_files",
+          lambda _, it: _joined(sorted("=".join(each) for each in parse_nccl(it.user or "").items())) or "none"),
+    alike("login_variables",
+          "`NCCL_*`, `CUDA_*`, `LD_LIBRARY_PATH`, `LD_PRELOAD` in /etc/environment, profile.d and rc files",
+          "keep one setting on all hosts, in the job's environment or the tuning; take the line out of that file",
+          "host_files", _variables, unread=True),
+)
+# fmt: on

@@ -1,51 +1,76 @@
-"""A fleet against itself: where no profile says what should be, what most hosts have is expected of the others."""
+"""A fleet against itself: where no profile says what should be, what most have is expected of their siblings."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodectl.checks.catalogue import comparisons, fields
-from nodectl.checks.check import LOOK_THERE, Check, Key, Subject
-from nodectl.checks.fleet.alike import is_own
+from nodectl.checks.catalogue import fields
+from nodectl.checks.check import LOOK_THERE, Check, Field, Key, Subject
+from nodectl.checks.fleet.alike import is_device, is_own
 from nodectl.checks.fleet.names import Named, misnamed
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import nics_of
+from nodectl.common.counting import counted
 from nodectl.common.few import few
+from nodectl.facts.boot import Boot
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.host_files import HostFiles
+from nodectl.facts.lab import Lab
+from nodectl.facts.nics import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
-_FEW = 3  # with fewer hosts a difference has no culprit
 _NAMED = 4
+ABSENT = "none"
 DUPLICATE = Check(
     "fleet_duplicate",
-    looks_at="addresses, machine-ids, GPU serials and UUIDs, port GUIDs",
-    fires="two machines have the same",
+    looks_at="boot ids, machine-ids, serial numbers, addresses, MAC addresses, GPU serials and UUIDs, port GUIDs",
+    fires="two hosts have the same; warning: only a boot id or the machine's serial number",
     remedy="give each host its own, or correct the inventory where it names one machine twice",
 )
 # systemd's own way; DHCP, journals and licences go by it
 _NEW_ID = "a cloned image: `rm /etc/machine-id /var/lib/dbus/machine-id; systemd-machine-id-setup` there, then reboot"
+_ONE_MACHINE = "name the machine once in the inventory: two ranks of one GPU, or half of a bandwidth, look like a fault"
+_ONE_KERNEL = (
+    "name the machine once if both are its containers; reboot the one that was restored from the other's memory"
+)
+_ONE_SERIAL = "if one is a clone, give it a serial number of its own; nodes of one chassis may share the chassis's"
 ADDRESS = "address"
 MACHINE_ID = "machine-id"
+BOOT_ID = "boot id"
+SERIAL = "serial number"
+MAC = "MAC address"
+# one number in many machines: network adapters of BMCs on USB
+_USB = ("cdc_ether", "cdc_ncm", "rndis_host", "usbnet")
+_MAC_LENGTH = 17
+# what a machine's containers, a restored memory or a chassis make of hosts that are two all the same
+_WEAK = {
+    BOOT_ID: (Status.WARNING, _ONE_KERNEL),
+    SERIAL: (Status.WARNING, _ONE_SERIAL),
+    MACHINE_ID: (Status.FAILED, _NEW_ID),
+}
 # a kind of identity, and the identity
 Claim = tuple[str, str]
+# a host, and the part of it that is compared, empty where it is the host itself
+Unit = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """What one host brings to the comparison: `group` is its kind of hardware.
 
-    `values` has a text, or None where the host could not tell; `claims` are what no two machines may both have;
-    `machine` tells machines apart, so that one seen twice is not held against itself. `copied`: copies of a recording
-    have other identities, and their addresses all the same. `names` is what it calls the others, and its own addresses.
+    `values` has by field the text of each part, None where it could not be told; `looked` are the fields of which it
+    has nothing where `values` has nothing. `claims` are what no two machines may both have; `machine` tells machines
+    apart, so that what one shows by two names is told once. `copied`: copies of a recording have other identities, and
+    their addresses all the same. `names` is what it calls the others, and its own addresses.
     """
 
     host: str
     group: str
-    values: Mapping[Key, str | None] = field(default_factory=dict)
+    values: Mapping[Key, Mapping[str, str | None]] = field(default_factory=dict)
+    looked: frozenset[str] = frozenset()
     claims: Mapping[Claim, str] = field(default_factory=dict)
     machine: str | None = None
     copied: bool = False
@@ -55,21 +80,36 @@ class Member:
         """Who it is that has a thing of that kind."""
         if self.copied and kind == ADDRESS:
             return frozenset(claim for claim in self.claims if claim[0] == ADDRESS)
-        return self.machine or self.host
+        return self.host if kind == BOOT_ID else self.machine or self.host
 
 
-def values_of(host: Subject) -> dict[Key, str | None]:
-    """The host's value of each field, None where it could not tell; fields of which it has nothing are not there."""
-    return {key: value for comparison in comparisons() for key, value in comparison.values(host).items()}
+def values_of(host: Subject) -> tuple[dict[Key, dict[str, str | None]], frozenset[str]]:
+    """The host's values by field, and the fields that could be looked at."""
+    found: dict[Key, dict[str, str | None]] = {}
+    looked = set()
+    for name, each in fields().items():
+        values = each.of(host)
+        if values is not None:
+            looked.add(name)
+            found |= values
+    return found, frozenset(looked)
 
 
-def claims_of(host: Subject) -> dict[tuple[str, str], str]:
+def claims_of(host: Subject) -> dict[Claim, str]:
     """What no other machine may have: (kind, value) → where this one has it."""
-    claims: dict[tuple[str, str], str] = {}
+    claims: dict[Claim, str] = {}
+    lab, boot, serial = host.fact("lab", Lab), host.fact("boot", Boot), host.fact("host_serial", str)
+    # hosts of a lab are one kernel's, unless a recording stands for each
+    if boot and boot.boot_id and (lab is None or lab.recorded):
+        claims[BOOT_ID, boot.boot_id] = "/proc/sys/kernel/random/boot_id"
+    if serial and not host.borrows("sys"):
+        claims[SERIAL, serial] = "/sys/class/dmi/id/product_serial"
     for nic in nics_of(host).values():
         if is_own(nic):
             addresses = [address.partition("/")[0] for address in nic.addresses if _is_global(address)]
             claims.update({(ADDRESS, address): nic.name for address in addresses})
+        if _has_its_mac(nic):
+            claims[MAC, nic.mac or ""] = nic.name
     files = host.fact("host_files", HostFiles)
     if files and files.machine_id:
         claims[MACHINE_ID, files.machine_id] = "/etc/machine-id"
@@ -86,55 +126,96 @@ def _is_global(address: str) -> bool:
     return not address.startswith(("127.", "169.254.", "fe80:", "::1"))
 
 
+def _has_its_mac(nic: Nic) -> bool:
+    mac = nic.mac or ""
+    return is_device(nic) and nic.driver not in _USB and len(mac) == _MAC_LENGTH and bool(mac.strip("0:"))
+
+
 def compare(members: Sequence[Member]) -> Iterator[Finding]:
-    """What differs between hosts of one kind, and what hosts of any kind have twice."""
+    """What differs between hosts of one kind and their parts, and what hosts of any kind have twice."""
     groups: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         groups[member.group].append(member)
     for group in groups.values():
-        if len(group) > 1:
-            for key in dict.fromkeys(key for member in group for key in member.values):
-                yield from _differing(
-                    key, {member.host: member.values[key] for member in group if key in member.values}
-                )
+        for key in dict.fromkeys(key for member in group for key in member.values):
+            yield from _differing(key, group)
     yield from _twice(members)
     yield from misnamed({member.host: member.names for member in members if member.names})
 
 
-def _differing(key: Key, values: Mapping[str, str | None]) -> Iterator[Finding]:
-    known = {host: value for host, value in values.items() if value is not None}
-    counts = Counter(known.values())
+def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
+    """The rule of siblings for one field: what is usual, and who has something else, or nothing."""
+    declared = fields()[key[0]]
+    given = {(member.host, part): text for member in group for part, text in _values(member, key, declared).items()}
+    known = {unit: text for unit, text in given.items() if text}
+    if not any(text != ABSENT for text in known.values()):
+        return
+    usual, odd = declared.odd(known)
     if len(known) > 1:
-        yield from (_unknown(key, host, counts) for host, value in values.items() if value is None)
-    if len(counts) < 2:
+        untold = [unit for unit, text in given.items() if text is None]
+        expected = f"{usual}, as others have it" if usual else "what others tell"
+        yield from (_unknown(key, unit, expected) for unit in untold)
+    if not usual:
+        yield from () if declared.majority else _no_culprit(declared, key, known)
         return
-    (common, number), *_ = counts.most_common()
-    if len(known) < _FEW or 2 * number <= len(known):
-        yield from (_no_culprit(key, host, value, known) for host, value in known.items())
-        return
-    expected = f"{common}, as on {number} of {len(known)} hosts"
-    for host, value in known.items():
-        if value != common:
-            yield _finding(key, host, fields()[key[0]].status, expected, value)
+    noun = declared.parts or "host"
+    expected = f"{usual}, as on {len(known) - len(odd)} of {counted(len(known), noun)}"
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for host, part in known:
+        if (host, part) in odd:
+            alike[host, known[host, part]].append(part)
+    for (host, text), parts in alike.items():
+        whole = sum(each == host for each, _ in known)
+        yield _finding(declared, key, host, _named(parts, whole, noun), declared.status, expected, text)
 
 
-def _finding(key: Key, host: str, status: Status, expected: str, actual: str) -> Finding:
-    check = fields()[key[0]].check
-    return Finding(host, check.id, status, key[1], "none", expected, actual, check.remedy)
+def _values(member: Member, key: Key, declared: Field) -> Mapping[str, str | None]:
+    """The host's values by part; that it has none is one, too, where the field says so."""
+    values = member.values.get(key)
+    if values is not None:
+        return values
+    return {"": ABSENT} if declared.absence and not declared.parts and key[0] in member.looked else {}
 
 
-def _unknown(key: Key, host: str, counts: Counter[str]) -> Finding:
-    common = counts.most_common(1)[0][0]
-    return Finding(host, key[0], Status.UNKNOWN, key[1], "none", f"{common}, as on others", "not read", LOOK_THERE)
+def _named(parts: Sequence[str], whole: int, noun: str) -> str:
+    """Those parts of a host for its finding."""
+    if len(parts) > 1 and len(parts) == whole:
+        return f"all {counted(whole, noun)}"
+    return few(list(filter(None, parts)))
 
 
-def _no_culprit(key: Key, host: str, value: str, known: Mapping[str, str]) -> Finding:
-    others: dict[str, list[str]] = defaultdict(list)
-    for name, other in known.items():
-        if other != value:
-            others[other].append(name)
-    shown = [f"{few(names)}: {other}" for other, names in list(others.items())[:_NAMED]]
-    return _finding(key, host, Status.WARNING, f"one value on all hosts; {'; '.join(shown)}", value)
+def _finding(declared: Field, key: Key, host: str, parts: str, status: Status, expected: str, actual: str) -> Finding:
+    subject = ": ".join(filter(None, (key[1], parts)))
+    return Finding(host, declared.check.id, status, subject, "none", expected, actual, declared.check.remedy)
+
+
+def _unknown(key: Key, unit: Unit, expected: str) -> Finding:
+    subject = ": ".join(filter(None, (key[1], unit[1])))
+    return Finding(unit[0], key[0], Status.UNKNOWN, subject, "none", expected, "not read", LOOK_THERE)
+
+
+def _no_culprit(declared: Field, key: Key, known: Mapping[Unit, str]) -> Iterator[Finding]:
+    """Nobody is right: each host that differs from another is told what the others have."""
+    by_host: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for (host, part), text in known.items():
+        by_host[host][text].append(part)
+    shown = {host: _spread(texts) for host, texts in by_host.items()}
+    noun = declared.parts or "host"
+    for host, actual in shown.items():
+        others: dict[str, list[str]] = defaultdict(list)
+        for name, other in shown.items():
+            if other != actual:
+                others[other].append(name)
+        told = "".join(f"; {few(names)}: {other}" for other, names in list(others.items())[:_NAMED])
+        expected = f"one value on all {noun}s{told}"
+        yield _finding(declared, key, host, "", Status.WARNING, expected, actual)
+
+
+def _spread(texts: Mapping[str, Sequence[str]]) -> str:
+    """`a`, or `a (GPU 0, GPU 1), b (GPU 2)` where the parts of one host differ."""
+    if len(texts) == 1:
+        return next(iter(texts))
+    return ", ".join(f"{text} ({few(list(parts))})" for text, parts in texts.items())
 
 
 def _twice(members: Sequence[Member]) -> Iterator[Finding]:
@@ -162,6 +243,20 @@ def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping
     others = dict.fromkeys(other.host for claim in claims for other in holders[claim] if other.host != member.host)
     shared = few([f"{claim[1]} ({member.claims[claim]})" for claim in claims])
     actual = f"{shared}: also that of {few(list(others))}"
-    expected = f"no other machine's {kind}"
-    remedy = _NEW_ID if kind == MACHINE_ID else DUPLICATE.remedy
-    return Finding(member.host, DUPLICATE.id, Status.FAILED, kind, "none", expected, actual, remedy)
+    expected = f"no other host's {kind}" if kind == BOOT_ID else f"no other machine's {kind}"
+    same = _same_besides(member, kind, [other for claim in claims for other in holders[claim]])
+    status, remedy = _WEAK.get(kind, (Status.FAILED, DUPLICATE.remedy))
+    if kind == BOOT_ID and same:
+        status, remedy, actual = Status.FAILED, _ONE_MACHINE, f"{actual}, with the same {same}: they are one machine"
+    return Finding(member.host, DUPLICATE.id, status, kind, "none", expected, actual, remedy)
+
+
+def _same_besides(member: Member, kind: str, others: Sequence[Member]) -> str:
+    """The first other kind of identity that one of the others has in common with it."""
+    shared = (claim[0] for claim in member.claims if claim[0] != kind)
+    others = [other for other in others if other.host != member.host]
+    return next((each for each in shared if any(_has_same(member, other, each) for other in others)), "")
+
+
+def _has_same(member: Member, other: Member, kind: str) -> bool:
+    return any(claim in other.claims for claim in member.claims if claim[0] == kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.checks.gpu.rules import REPORT, gpus_of, is_failure, of_gpu
@@ -92,7 +92,7 @@ GPU_MODEL = Check(
     "gpu_model",
     looks_at="nvidia-smi -q",
     fires="another model than the hardware profile's",
-    remedy="name the right hardware profile (nodectl_hardware), or look for an exchanged card",
+    remedy="look for an exchanged card; if all such nodes are so, name their hardware profile (nodectl_hardware)",
 )
 GPU_MEMORY = Check(
     "gpu_memory",
@@ -101,18 +101,11 @@ GPU_MEMORY = Check(
     remedy="reset the GPU; stays it small, a part of its memory has failed: have it replaced",
     thresholds=(GPU_MEMORY_PERCENT_LIMIT,),
 )
-GPU_MIXED = Check(
-    "gpu_mixed",
-    looks_at="nvidia-smi -q",
-    fires="GPUs of several models in one node",
-    expected="one model",
-    remedy="ranks on unlike GPUs wait for the slowest: give the node GPUs of one kind, or use those of one kind",
-)
 
 
-@judges(GPU_MODEL, GPU_MEMORY, GPU_MIXED, reads=("gpus",))
+@judges(GPU_MODEL, GPU_MEMORY, reads=("gpus",))
 def kind(host: Subject) -> Iterator[Finding]:
-    """The profile's model and memory, and all alike."""
+    """The profile's model and memory."""
     devices, wanted = gpus_of(host), host.wanted.hardware.gpu if host.wanted else None
     if not devices:
         return
@@ -126,14 +119,6 @@ def kind(host: Subject) -> Iterator[Finding]:
             if gpu.memory_total_mib is None or gpu.memory_total_mib < least_mib
         )
         yield from host.all_of(GPU_MEMORY, small, expected=f"{wanted.memory_gb} GB each", actual="as expected")
-    names = Counter(gpu.name or "?" for gpu in devices)
-    if "?" in names:
-        remedy = "run `nvidia-smi -L` there"
-        actual = f"{names['?']} GPUs do not tell"
-        yield host.finding(GPU_MIXED, Status.UNKNOWN, actual=actual, remedy=remedy)
-        return
-    actual = ", ".join(f"{many} x {name}" for name, many in names.most_common())
-    yield host.finding(GPU_MIXED, failed_unless(len(names) == 1), actual=actual)
 
 
 def _model(host: Subject, gpu: Gpu, expected: str) -> Finding:
@@ -182,13 +167,6 @@ def once(host: Subject) -> Iterator[Finding]:
     yield host.finding(GPU_IDENTITY, failed_unless(not twice), actual=actual)
 
 
-GPU_VBIOS = Check(
-    "gpu_vbios",
-    looks_at="nvidia-smi -q",
-    fires="warning: GPUs of one model with different VBIOS",
-    expected="one VBIOS",
-    remedy="have the vendor's firmware package installed on the whole node, then reboot",
-)
 GPU_INFOROM = Check(
     "gpu_inforom",
     looks_at="nvidia-smi -q",
@@ -199,27 +177,15 @@ GPU_INFOROM = Check(
 )
 
 
-@judges(GPU_VBIOS, GPU_INFOROM, reads=("gpus",))
-def alike(host: Subject) -> Iterator[Finding]:
-    """One VBIOS among GPUs of one model; the driver's warnings about their InfoROM."""
+@judges(GPU_INFOROM, reads=("gpus",))
+def inforom(host: Subject) -> Iterator[Finding]:
+    """The driver's warnings about the InfoROM of GPUs."""
     gpus, devices = host.fact("gpus", Gpus), gpus_of(host)
     if gpus is None or not devices:
         return
-    yield _vbios(host, devices)
     warnings = [text for text in gpus.warnings if "inforom" in text.lower()]
     unread = [gpu.label for gpu in devices if is_failure(gpu.unavailable.get("inforom_version", ""))]
     status, actual = warning_unless(not warnings), [*warnings, "no warning of the driver"][0]
     if unread and not warnings:
         status, actual = Status.UNKNOWN, f"not readable on {', '.join(unread)}"
     yield host.finding(GPU_INFOROM, status, actual=actual)
-
-
-def _vbios(host: Subject, devices: Sequence[Gpu]) -> Finding:
-    versions = [(gpu.name, gpu.vbios_version) for gpu in devices if gpu.vbios_version is not None]
-    if not versions:
-        reasons = sorted({gpu.unavailable.get("vbios_version", "not told") for gpu in devices})
-        return host.finding(GPU_VBIOS, Status.UNKNOWN, actual=", ".join(reasons))
-    counts = Counter(version for _, version in versions)
-    actual = ", ".join(f"{text} ({number})" if len(counts) > 1 else text for text, number in counts.most_common())
-    alike = len(set(versions)) == len({model for model, _ in versions})
-    return host.finding(GPU_VBIOS, warning_unless(alike), actual=actual)

@@ -10,7 +10,7 @@ from nodectl.facts.cpu import Cpu
 from nodectl.facts.kernel_knobs import KernelKnobs
 from nodectl.facts.memory_errors import MemoryErrors
 from nodectl.facts.numa import Numa
-from nodectl.facts.processes import Processes
+from nodectl.facts.processes import Process, Processes
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -214,11 +214,14 @@ def _corrected(host: Subject, errors: MemoryErrors) -> Iterator[Finding]:
         yield from host.grew(MEMORY_CORRECTED, controller.name, grown, *limits)
 
 
+# programs that ask NVIDIA's driver, by the 15 characters that the kernel keeps: one that gets no answer is enough
+_OF_DRIVER = ("nvidia-smi", "nvidia-persiste", "nvidia-debugdum", "nv-hostengine", "nv-fabricmanage", "dcgm")
+_ANSWERED_S = 30  # until then the driver may be starting all GPUs for it
 STUCK_PROCESSES_LIMIT = Threshold("stuck_processes", 5, "gpud: five processes in uninterruptible sleep")
 STUCK_PROCESSES = Check(
     "stuck_processes",
     looks_at="/proc",
-    fires="warning: several processes in uninterruptible sleep",
+    fires="warning: several processes in uninterruptible sleep, or one that talks to the GPUs' driver",
     remedy="find the device or file system that they wait for (`cat /proc/PID/stack`); "
     "if it is gone, only a reboot helps",
     thresholds=(STUCK_PROCESSES_LIMIT,),
@@ -250,9 +253,13 @@ def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
     What is below its threshold is not counted out: it is another number a moment later.
     """
     stuck, most = processes.uninterruptible, host.threshold(STUCK_PROCESSES_LIMIT)
-    names = [f"{task.name} ({task.pid}{f' in {task.waits_in}' if task.waits_in else ''})" for task in stuck[:4]]
-    expected = f"fewer than {most:g} in uninterruptible sleep"
-    is_fine = len(stuck) < most
+    of_driver = [task for task in stuck if task.name.startswith(_OF_DRIVER) and _is_old(task)]
+    names = [
+        f"{task.name} ({task.pid}{f' in {task.waits_in}' if task.waits_in else ''})"
+        for task in sorted(stuck, key=lambda task: task not in of_driver)[:4]
+    ]
+    expected = f"fewer than {most:g} processes in uninterruptible sleep, none of which talks to the GPUs' driver"
+    is_fine = len(stuck) < most and not of_driver
     actual = expected if is_fine else f"{len(stuck)}: {', '.join(names)}"
     yield host.finding(STUCK_PROCESSES, warning_unless(is_fine), expected=expected, actual=actual)
     expected, is_fine = (
@@ -261,6 +268,10 @@ def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
     )
     actual = expected if is_fine else str(processes.zombies)
     yield host.finding(ZOMBIES, warning_unless(is_fine), expected=expected, actual=actual)
+
+
+def _is_old(task: Process) -> bool:
+    return task.age_s is None or task.age_s >= _ANSWERED_S
 
 
 # the load of a lab host, dressed or not, is the machine's

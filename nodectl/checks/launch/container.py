@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import Check
 from nodectl.checks.launch.candidate import Candidate, judges_together
-from nodectl.checks.launch.together import odd_ones
+from nodectl.checks.majority import odd_ones
 from nodectl.facts.job import Containers
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nodectl.checks.check import Check, Judgement, Subject, judges
 from nodectl.checks.gpu import memory, xid
 from nodectl.checks.launch.candidate import Candidate, judges_together
-from nodectl.checks.launch.together import odd_ones
+from nodectl.checks.majority import odd_ones
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread

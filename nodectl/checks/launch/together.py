@@ -9,6 +9,7 @@ from statistics import median_low
 from nodectl.checks.check import Check
 from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
 from nodectl.checks.launch.host import is_loopback
+from nodectl.checks.majority import odd_ones
 from nodectl.checks.system.clock import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
 from nodectl.common.few import few
 from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names
@@ -237,17 +238,6 @@ def _clock(host: Candidate, to_others_s: Sequence[float]) -> Finding:
     actual = f"{abs(off_s):.1f} s {'behind' if off_s > 0 else 'ahead'}"
     remedy = f"synchronise the clock of {host.host} (chrony): `chronyc tracking`"
     return host.finding(CLOCK, status, expected=expected, actual=actual, remedy=remedy)
-
-
-def odd_ones(values: Mapping[str, str]) -> tuple[str, frozenset[str]]:
-    """The value of the majority and the hosts with another one; without a majority, "" and every host."""
-    counts = Counter(values.values()).most_common()
-    if len(counts) < 2:
-        return (counts[0][0] if counts else ""), frozenset()
-    value, count = counts[0]
-    if 2 * count <= len(values):
-        return "", frozenset(values)
-    return value, frozenset(host for host, other in values.items() if other != value)
 
 
 def _spread(values: Mapping[str, str]) -> str:

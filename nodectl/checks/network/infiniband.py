@@ -234,20 +234,6 @@ def layers(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
         yield host.finding(IB_LINK_LAYER, status, expected=expected, actual=actual)
 
 
-IB_FIRMWARE = Check(
-    "ib_firmware",
-    looks_at="devices of one board",
-    fires="warning: different firmware",
-    remedy="update the older ones (`mlxfwmanager`), then `mlxfwreset` or reboot",
-)
-
-
-@judges_fact(tuple, IB_FIRMWARE, reads=("ib_ports",), unread="the devices' firmware")
-def firmware(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
-    """Devices of one board run one firmware."""
-    yield from host.one_version(IB_FIRMWARE, ((port.board_id, port.firmware, port.device) for port in ports))
-
-
 # IBTA PortCounters: where these stop; devices with extended counters go on beyond
 _ENDS = {
     "symbol_error": 65535,

@@ -18,6 +18,10 @@ _ERRORS = (
     *("rx_fifo_errors", "rx_missed_errors", "tx_aborted_errors", "tx_fifo_errors", "tx_collisions"),
 )
 _DROPS = ("rx_dropped", "tx_dropped")
+NO_SUCH_NIC = (
+    "look whether the adapter is lost (`lspci | grep -i ethernet`, `dmesg`) or has another name now (`ip link`); "
+    "only if it was never there: correct nodectl_nics"
+)
 _CABLE = "clean or change cable and transceiver, then look at the switch's port"
 
 
@@ -58,7 +62,7 @@ def link(host: Subject) -> Iterator[Finding]:
         nic = known.get(name)
         up = nic is not None and nic.state.lower() in ("up", "unknown") and nic.carrier is not False
         actual = "no such interface" if nic is None else f"{nic.state}{'' if up else ', no carrier'}"
-        remedy = f"`ip link set {name} up`; if there is no carrier: {_CABLE}" if nic else "correct nodectl_nics"
+        remedy = f"`ip link set {name} up`; if there is no carrier: {_CABLE}" if nic else NO_SUCH_NIC
         yield host.finding(NIC_LINK, failed_unless(up), name, actual=actual, remedy=remedy)
     if known:
         half = (
@@ -223,19 +227,3 @@ def bonds(host: Subject, nics: dict[str, Nic]) -> Iterator[Finding]:
         actual = "; ".join(problems) or f"{', '.join(nic.name for nic in links)} up"
         remedy = f"`cat /proc/net/bonding/{bond.name}` there; {_CABLE}"
         yield host.finding(BOND, warning_unless(not problems), bond.name, actual=actual, remedy=remedy)
-
-
-NIC_FIRMWARE = Check(
-    "nic_firmware",
-    looks_at="ethtool -i",
-    fires="warning: interfaces of one driver with different firmware",
-    remedy="update the firmware of the older ones, then reboot or reset them",
-)
-
-
-@judges_fact(dict, NIC_FIRMWARE, reads=("nics",), unread="the firmware")
-def firmware(host: Subject, _nics: dict[str, Nic]) -> Iterator[Finding]:
-    """Interfaces of one driver run one firmware."""
-    # the text ends with the board's name, which may differ
-    devices = ((nic.driver, (nic.firmware or "").partition(" ")[0], nic.name) for nic in _devices(host))
-    yield from host.one_version(NIC_FIRMWARE, devices)

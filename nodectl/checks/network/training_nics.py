@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import NO_SYSTEMD, NOT_SETTABLE, Check, Subject, failed_unless, judges, provision
-from nodectl.checks.network.nics import nics_of, training_names
+from nodectl.checks.network.nics import NO_SUCH_NIC, nics_of, training_names
 from nodectl.facts.cpu import cpu_set
 from nodectl.facts.nic_setup import NicQueues, NicSetup
 from nodectl.model.finding import Finding
@@ -68,8 +68,7 @@ def mtu(host: Subject) -> Iterator[Finding]:
     for name in named or [name for name, nic in nics.items() if nic.driver]:
         nic = nics.get(name)
         if nic is None:
-            remedy = "correct nodectl_nics"
-            yield host.finding(MTU, Status.FAILED, name, expected=expected, actual="no such NIC", remedy=remedy)
+            yield host.finding(MTU, Status.FAILED, name, expected=expected, actual="no such NIC", remedy=NO_SUCH_NIC)
         elif named or nic.mtu == wanted.value:
             status = failed_unless(nic.mtu == wanted.value)
             yield host.finding(MTU, status, name, expected=expected, actual=str(nic.mtu))

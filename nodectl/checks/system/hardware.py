@@ -23,7 +23,8 @@ CPU_MODEL = Check(
     "cpu_model",
     looks_at="lscpu",
     fires="another processor than the hardware profile's",
-    remedy="choose the hardware profile that this node is, or correct the profile",
+    remedy="look whether the board was exchanged (`dmidecode -t system`); if the node is meant so, choose its own "
+    "hardware profile",
 )
 CPU_SOCKETS = Check("cpu_sockets", looks_at="lscpu", fires="not as many sockets as the profile has")
 CPU_CORES = Check("cpu_cores", looks_at="lscpu", fires="not as many cores")
@@ -159,3 +160,32 @@ def swap(host: Subject, memory: Memory) -> Iterator[Finding]:
         used = 100 * (memory.swap_mib - memory.swap_free_mib) / memory.swap_mib
         status, actual = warning_unless(used <= limit), f"{used:.0f} % of {memory.swap_mib} MiB"
     yield host.finding(SWAP, status, expected=f"at most {limit:g} % of swap in use", actual=actual)
+
+
+MEMORY_AVAILABLE_PERCENT_LIMIT = Threshold(
+    "memory_available_percent",
+    10,
+    "earlyoom's own limit: below it, allocations stall and the kernel soon ends processes",
+)
+MEMORY_AVAILABLE = Check(
+    "memory_available",
+    looks_at="/proc/meminfo",
+    fires="warning: less available than the threshold, apart from huge pages",
+    remedy="find what fills the memory (`ps aux --sort -rss | head`, `df -h /dev/shm` there); end what no job needs",
+    thresholds=(MEMORY_AVAILABLE_PERCENT_LIMIT,),
+)
+
+
+@judges_fact(Memory, MEMORY_AVAILABLE, reads=("memory",), unread="the memory", borrowed="memory")
+def available(host: Subject, memory: Memory) -> Iterator[Finding]:
+    """Ranks and their loaders find memory."""
+    least = host.threshold(MEMORY_AVAILABLE_PERCENT_LIMIT)
+    usable_mib = memory.total_mib - (memory.huge_pages_mib or 0)
+    expected = f"{least:g} % of the memory available or more"
+    if memory.available_mib is None or usable_mib <= 0:
+        yield host.finding(MEMORY_AVAILABLE, Status.UNKNOWN, expected=expected, actual="not told")
+        return
+    percent = 100 * memory.available_mib / usable_mib
+    enough = percent >= least
+    actual = expected if enough else f"{percent:.0f} %: {memory.available_mib} MiB of {usable_mib}"
+    yield host.finding(MEMORY_AVAILABLE, warning_unless(enough), expected=expected, actual=actual)

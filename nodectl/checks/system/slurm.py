@@ -24,8 +24,22 @@ SLURM_STATE = Check(
     fires="failed: down or not responding; warning: drained",
     expected="a state in which jobs start",
 )
+_CAUSES = (
+    *("driver_loaded", "driver_library", "gpu_lost", "gpus", "cpu_offline", "cpu_sockets", "cpu_cores", "cpu_threads"),
+    *("memory_uncorrected", "memory_size", "memory_balance", "numa_nodes", "fleet_gpus", "fleet_cpu", "fleet_memory"),
+)
 SLURM_RESOURCES = Check(
-    "slurm_resources", looks_at="scontrol", fires="warning: Slurm's CPUs, memory or GPUs are not the node's"
+    "slurm_resources",
+    looks_at="scontrol",
+    fires="warning: Slurm's CPUs, memory or GPUs are not the node's",
+    follows=_CAUSES,
+)
+
+
+# whoever wrote the line saw more: a part that failed is not to be written off
+_LOST = (
+    "Slurm was told of more {name} than there are: look whether a part is lost (`ipmitool sel list`, `dmesg`); "
+    "only if the node was built so: {correct}"
 )
 
 
@@ -53,18 +67,20 @@ def _resources(host: Subject, node: SlurmNode) -> Iterator[Finding]:
     """What slurm.conf says of the node, against what it has."""
     cpu = None if host.borrows("cpu") else host.fact("cpu", Cpu)
     memory = None if host.borrows("memory") else host.fact("memory", Memory)
-    remedy = f"correct the node's line in slurm.conf and gres.conf (`slurmd -C` on {host.host} prints it)"
-    rows = []
+    correct = f"correct the node's line in slurm.conf and gres.conf (`slurmd -C` on {host.host} prints it)"
+    rows: list[tuple[str, bool, bool, str, str]] = []
     if cpu and node.cpus is not None:
         # one CPU a core, or one a thread: both are usual
-        rows.append(("CPUs", node.cpus in (cpu.threads, cpu.cores), f"{cpu.threads}", f"{node.cpus}"))
+        right, more = node.cpus in (cpu.threads, cpu.cores), node.cpus > cpu.threads
+        rows.append(("CPUs", right, more, f"{cpu.threads}", f"{node.cpus}"))
     if memory and node.memory_mib is not None:
         enough = node.memory_mib <= memory.total_mib
-        rows.append(("memory", enough, f"{memory.total_mib} MiB or less", f"{node.memory_mib} MiB"))
+        rows.append(("memory", enough, not enough, f"{memory.total_mib} MiB or less", f"{node.memory_mib} MiB"))
     if host.gpus:
         number = gpus_of(node.gres)
-        rows.append(("GPUs", number == host.gpus, f"{host.gpus}", f"{number}"))
-    for name, right, expected, actual in rows:
+        rows.append(("GPUs", number == host.gpus, number > host.gpus, f"{host.gpus}", f"{number}"))
+    for name, right, more, expected, actual in rows:
+        remedy = _LOST.format(name=name, correct=correct) if more else correct
         yield host.finding(
             SLURM_RESOURCES, warning_unless(right), name, expected=expected, actual=actual, remedy=remedy
         )

@@ -59,13 +59,16 @@ def shared_memory(host: Subject) -> Iterator[Finding]:
 
 
 DISK_FREE_MIB_LIMIT = Threshold("disk_free_mib", 1024, "room for logs and job folders")
+DISK_USED_PERCENT_LIMIT = Threshold(
+    "disk_used_percent", 95, "beyond it ext4 and XFS write slowly, in pieces; it is where monitors page"
+)
 INODES_USED_PERCENT_LIMIT = Threshold("inodes_used_percent", 90, "a job folder and its cache are thousands of files")
 DISK = Check(
     "disk",
-    looks_at="`/` and the state folder",
-    fires="warning: less room than the threshold",
-    remedy="make room there; `nodectl jobs clean` removes what ended jobs left",
-    thresholds=(DISK_FREE_MIB_LIMIT,),
+    looks_at="`/`, the state folder and `/var/log`",
+    fires="warning: less room than the threshold, or more of it in use",
+    remedy="make room there; `nodectl jobs clean` removes what ended jobs left, `journalctl --vacuum-size` old logs",
+    thresholds=(DISK_FREE_MIB_LIMIT, DISK_USED_PERCENT_LIMIT),
 )
 INODES = Check(
     "inodes",
@@ -80,21 +83,27 @@ INODES = Check(
 def disk(host: Subject) -> Iterator[Finding]:
     """Room for jobs and their logs, and on the root file system."""
     disk, least = host.facts.get("disk"), host.threshold(DISK_FREE_MIB_LIMIT)
-    expected = f"{least:g} MiB free"
+    fullest = host.threshold(DISK_USED_PERCENT_LIMIT)
+    expected = f"{least:g} MiB free, and {fullest:g} % or less in use"
     for check in (DISK, INODES):
         yield from host.unread(check, disk, expected)
     if not isinstance(disk, Disk):
         return
-    rows = (
-        ("/", disk.root_free_mib, disk.root_inodes_used_percent),
-        (disk.state_folder, disk.state_free_mib, disk.state_inodes_used_percent),
-    )
+    rooms = [
+        ("/", disk.root_free_mib, disk.root_used_percent),
+        (disk.state_folder, disk.state_free_mib, disk.state_used_percent),
+    ]
+    # where it is no file system of its own, / says it
+    if disk.log and disk.log.mount != "/":
+        rooms.append(("/var/log", disk.log.free_mib, disk.log.used_percent))
+    for folder, free_mib, used in rooms:
+        status = warning_unless(free_mib >= least and (used is None or used <= fullest))
+        actual = f"{free_mib} MiB free" + (f", {used} % in use" if used is not None else "")
+        yield host.finding(DISK, status, folder, expected=expected, actual=actual)
     most = host.threshold(INODES_USED_PERCENT_LIMIT)
-    for folder, free_mib, used_percent in rows:
-        status = warning_unless(free_mib >= least)
-        yield host.finding(DISK, status, folder, expected=expected, actual=f"{free_mib} MiB")
-        # None: the file system has as many as it has room
-        yield _inodes(host, folder, used_percent, most)
+    # None: the file system has as many as it has room
+    yield _inodes(host, "/", disk.root_inodes_used_percent, most)
+    yield _inodes(host, disk.state_folder, disk.state_inodes_used_percent, most)
     if disk.home_inodes_used_percent is not None:
         yield _inodes(host, "/home", disk.home_inodes_used_percent, most)
 
@@ -113,6 +122,28 @@ READ_ONLY = Check(
     remedy="`dmesg` there says why the kernel gave it up; check the disk, then reboot",
     action="reboot",
 )
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - read, never written
+TEMPORARY = Check(
+    "noexec",
+    looks_at="`/tmp`, `/var/tmp`, `/dev/shm`",
+    fires="warning: mounted noexec, so that no library that is built there can be loaded",
+    expected="programs and libraries may be run there: torch.compile, Triton and extensions build them in TMPDIR",
+    remedy="mount it without noexec (/etc/fstab, tmp.mount), or set TMPDIR for jobs to a folder that allows it",
+)
+
+
+@judges_fact(Mounts, TEMPORARY, reads=("mounts",), unread="the mounted file systems")
+def temporary(host: Subject, mounts: Mounts) -> Iterator[Finding]:
+    """What a job compiles can be loaded from where it is put."""
+    live = {mount.target: mount for mount in mounts.mounts}
+    barred = (
+        host.finding(TEMPORARY, Status.WARNING, target, actual=f"noexec ({live[target].kind})")
+        for target in _TEMPORARY
+        if target in live and "noexec" in live[target].options
+    )
+    yield from host.all_of(TEMPORARY, barred, actual="no temporary folder is noexec")
+
+
 MOUNT = Check("mount", looks_at="`nodectl_health: {mounts: […]}`", fires="not mounted", expected="mounted")
 
 

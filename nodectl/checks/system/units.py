@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact, warning_unless
 from nodectl.facts.base import whole
+from nodectl.facts.time_service import TimeService
 from nodectl.facts.unit_limits import UnitLimits
 from nodectl.facts.units import Unit, Units
 from nodectl.model.finding import Finding
@@ -18,6 +19,8 @@ _UNWANTED = ("unattended-upgrades",)
 # judged where the hardware that they serve is
 _ELSEWHERE = ("nvidia-persistenced", "nvidia-fabricmanager")
 _CLOCK = ("chrony", "chronyd", "ntpd", "systemd-timesyncd")
+# they run for ever once they are enabled; sockets, timers and conditions start and end others
+_DAEMONS = ("nvidia-dcgm", "slurmd", "munge")
 _LIMITS = {"memlock": "LimitMEMLOCK", "nofile": "LimitNOFILE"}
 _KIB = 1024
 
@@ -26,7 +29,7 @@ FAILED_UNITS = Check("failed_units", looks_at="systemd", fires="warning: a unit 
 UNIT_STOPPED = Check(
     "unit_stopped",
     looks_at="systemd",
-    fires="warning: a unit that training depends on is enabled, and ended badly",
+    fires="warning: a unit that training depends on is enabled, and ended badly, or is a service that never ends",
     expected="active",
 )
 AUTOMATIC_UPGRADES = Check(
@@ -37,7 +40,12 @@ AUTOMATIC_UPGRADES = Check(
 )
 
 
-@judges_fact(Units, FAILED_UNITS, UNIT_STOPPED, AUTOMATIC_UPGRADES, reads=("units",), unread="systemd's units")
+@judges_fact(
+    Units,
+    *(FAILED_UNITS, UNIT_STOPPED, AUTOMATIC_UPGRADES),
+    reads=("units", "lab", "time_service"),
+    unread="systemd's units",
+)
 def failed(host: Subject, units: Units) -> Iterator[Finding]:
     """No unit failed; what is enabled runs; nothing upgrades packages by itself."""
     failures = (_failed(host, name) for name in units.failed)
@@ -45,7 +53,7 @@ def failed(host: Subject, units: Units) -> Iterator[Finding]:
     stopped = (
         _stopped(host, unit)
         for name, unit in units.units.items()
-        if name not in (*_ELSEWHERE, *_CLOCK) and unit.enabled == "enabled" and _is_down(unit)
+        if name not in _ELSEWHERE and unit.enabled == "enabled" and _is_down(host, units, unit)
     )
     yield from host.all_of(UNIT_STOPPED, stopped, expected="what is enabled runs", actual="so it is")
     running = (
@@ -69,13 +77,20 @@ def _upgrades(host: Subject, unit: Unit) -> Finding:
     return host.finding(AUTOMATIC_UPGRADES, Status.WARNING, unit.name, actual=actual, remedy=remedy)
 
 
-def _is_down(unit: Unit) -> bool:
+def _is_down(host: Subject, units: Units, unit: Unit) -> bool:
+    if unit.load != "loaded" or unit.active not in ("inactive", "failed"):
+        return False
+    if unit.name in _CLOCK:
+        # in a container it does not start, and where several are installed one is enough
+        running = any(each.active == "active" for name, each in units.units.items() if name in _CLOCK)
+        service = host.fact("time_service", TimeService)
+        return not (running or host.shares("clock") or (service and not service.own_clock))
     # a socket or a timer starts some of them when they are needed; one-shot units end
-    return unit.load == "loaded" and unit.active in ("inactive", "failed") and unit.result not in ("", "success")
+    return unit.name in _DAEMONS or unit.result not in ("", "success")
 
 
 def _stopped(host: Subject, unit: Unit) -> Finding:
-    actual = f"{unit.active} ({unit.sub}), ended with {unit.result}"
+    actual = f"{unit.active} ({unit.sub}), enabled; it ended with {unit.result or 'no result'}"
     remedy = f"`journalctl -u {unit.name}` there, then `systemctl restart {unit.name}`"
     return host.finding(UNIT_STOPPED, Status.WARNING, unit.name, actual=actual, remedy=remedy)
 
