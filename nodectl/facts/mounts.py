@@ -40,7 +40,9 @@ def _parse(text: str) -> Mounts:
 
 
 def _words(mounts: Mounts) -> str:
-    shared = [f"{mount.target} ({mount.kind})" for mount in mounts.mounts if mount.kind in file_systems.NETWORK]
+    shared = [
+        f"{mount.target} ({mount.kind})" for mount in mounts.mounts if file_systems.is_network(mount.kind, mount.source)
+    ]
     return f"{len(mounts.mounts)} mounted" + (f", over the network: {', '.join(shared)}" if shared else "")
 
 

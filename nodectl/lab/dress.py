@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from nodectl.common.file_systems import is_network
 from nodectl.common.node_paths import VENV
 from nodectl.common.resources import payload_dir
 from nodectl.errors import LabError, ParseError, ProfileError
@@ -28,6 +30,8 @@ _LIMITS = "etc/security/limits.d/90-nodectl.conf"
 _GENERAL = {"sh", "cat", "grep", "readlink", "ls", "head", "python3", "ldconfig", "systemctl"}
 # what nodectl may install on a dressed host answers for itself then: path by key
 _OWN = {"venv": VENV}
+# a folder of data, none that a lab host has itself
+_FREE = re.compile("/(data|datasets|lustre|scratch|shared|work)[0-9]*")
 # what a host is taken for where the recording does not say
 _PROFILES = {"hardware": "unknown", "stack": "cpu", "tuning": "stock"}
 
@@ -68,6 +72,8 @@ class Outfit:
     name: str
     first: bool
     limits: Mapping[str, str] = field(default_factory=dict)
+    # (source, target) of file systems of servers: the host has empty ones of those names
+    mounts: tuple[tuple[str, str], ...] = ()
 
     def files(self) -> dict[str, tuple[bytes, int]]:
         """(content, mode) by path below the host's root."""
@@ -109,7 +115,8 @@ def wardrobe_for(fleet: RecordedFleet, names: Sequence[str]) -> Wardrobe:
         host = worn[number % len(worn)]
         profiles[name] = _PROFILES | fleet.profiles_of(host)
         limits = _limits_of(profiles[name])
-        outfits[name] = Outfit(garments[host], name, first=number < len(worn), limits=limits)
+        mounts = _mounts_in(fleet.hosts[host])
+        outfits[name] = Outfit(garments[host], name, first=number < len(worn), limits=limits, mounts=mounts)
     return Wardrobe(fleet.name, outfits, profiles)
 
 
@@ -120,6 +127,18 @@ def _limits_of(profiles: Mapping[str, str]) -> dict[str, str]:
     except ProfileError:
         return {}
     return {kind: setting.value for kind, setting in tuning.limits.items()}
+
+
+def _mounts_in(folder: Path) -> tuple[tuple[str, str], ...]:
+    """The network file systems that the recording has mounted; none where it does not tell."""
+    path = folder / "mounts.out"
+    rows = [line.split(" ") for line in path.read_text("utf-8", "replace").splitlines()] if path.is_file() else []
+    # beside those of a lab host's own folders, and by names that need no quoting
+    return tuple(
+        (source, target)
+        for source, target, kind, *_ in (row for row in rows if len(row) > 3)
+        if is_network(kind, source) and ":" in source and _FREE.fullmatch(target)
+    )
 
 
 def _garment(fleet: RecordedFleet, host: str, folder: Path, keys: set[str]) -> Garment:

@@ -115,6 +115,9 @@ def _fill(plan: HostPlan) -> None:
     Path(root, "run/sshd").mkdir()
     Path(root, "run/lock").mkdir(mode=0o1777)
     sys.bind(str(plan.share), root + LAB_SHARE, read_only=True)
+    for source, target in plan.outfit.mounts if plan.outfit else ():
+        Path(root + target).mkdir(exist_ok=True)
+        sys.mount(source, root + target, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755,size=1m")
     sys.pivot_root(root)
 
 

@@ -49,12 +49,17 @@ def _fleet(name: str) -> dict[str, dict[str, Output]]:
     return fleet
 
 
+def peer_of(name: str, host: str) -> dict[str, Output]:
+    """The outputs of another host, which a clone has."""
+    return next(outputs for other, outputs in _fleet(name).items() if other != host)
+
+
 def findings(name: str, kinds: Mapping[str, Sequence[str]]) -> list[Finding]:
     """What health says beyond that all is well, at its second look; `kinds` of faults by host came between the two."""
     looks = [
         judge_answer(
             _order(name, host, _first_reading(name, host)),
-            _recording(host, spoiled(outputs, tuple(kinds.get(host, ())))),
+            _recording(host, spoiled(outputs, tuple(kinds.get(host, ())), peer_of(name, host))),
         )
         for host, outputs in _fleet(name).items()
     ]

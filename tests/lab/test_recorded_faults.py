@@ -8,17 +8,19 @@ from nodectl.checks.catalogue import checks
 from nodectl.common.resources import recordings_dir
 from nodectl.errors import UsageError
 from nodectl.lab.faults import FAULTS, spoiled
-from tests.lab.recorded_host import bundled, findings
+from tests.lab.recorded_host import bundled, findings, peer_of
 
-EDITED = sorted(kind for kind, fault in FAULTS.items() if fault.recorded)
+RECORDED = sorted(kind for kind, fault in FAULTS.items() if fault.recorded)
+# the gate tries every second kind, `make test-all` all
+EDITED = [pytest.param(kind, marks=[pytest.mark.slow] if number % 2 else []) for number, kind in enumerate(RECORDED)]
 RECORDINGS = sorted(path.name for path in recordings_dir().iterdir())
 # what other probes than health give
 PROBES = {"tcp", "memory"}
 
 
-def test_there_are_at_least_thirty_kinds_of_both_ways() -> None:
+def test_there_are_many_kinds_of_both_ways() -> None:
     real = [each for each in FAULTS.values() if not each.recorded]
-    assert len(FAULTS) >= 30 and len(real) >= 11
+    assert len(FAULTS) >= 280 and len(real) >= 11
     assert {each.name for each in FAULTS.values() if each.load} == {"loss", "slow-link", "mtu-hole", "slow-cpu"}
 
 
@@ -42,7 +44,8 @@ def test_a_healthy_fleet_has_no_finding(name: str) -> None:
 @pytest.mark.parametrize("kind", EDITED)
 def test_each_kind_is_found_on_its_host_and_nowhere_else(kind: str) -> None:
     found = findings("dgx-a100", {"node03": [kind]})
-    assert {each.host for each in found} == {"node03"}
+    others = {each.host for each in found if not FAULTS[kind].takes_two or each.check not in FAULTS[kind].checks}
+    assert others <= {"node03"} and "node03" in {each.host for each in found}
     assert {each.check for each in found} & set(FAULTS[kind].checks), sorted({each.check for each in found})
     assert all(each.remedy for each in found if each.check in FAULTS[kind].checks)
 
@@ -52,7 +55,7 @@ def test_each_kind_is_found_on_its_host_and_nowhere_else(kind: str) -> None:
 def test_an_edit_changes_the_recording_or_says_why_it_cannot(name: str, kind: str) -> None:
     outputs = bundled(name)
     try:
-        changed = spoiled(outputs, (kind,))
+        changed = spoiled(outputs, (kind,), peer_of(name, "node01"))
     except UsageError as error:
         assert name == "rtx4090-3" and kind in error.message and error.remedy
     else:

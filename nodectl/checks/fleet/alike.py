@@ -180,7 +180,9 @@ def _mtus(host: Subject, nics: Mapping[str, Nic]) -> Values:
 
 def _rates(_: Subject, nics: Mapping[str, Nic]) -> Values:
     return _counted(
-        f"{nic.driver} {nic.speed_mbit or '?'} Mbit/s" for nic in nics.values() if is_device(nic) and nic.state == "up"
+        f"{nic.driver or nic.kind} {nic.speed_mbit or '?'} Mbit/s"
+        for nic in nics.values()
+        if (is_device(nic) or is_own(nic)) and nic.state == "up"
     )
 
 
@@ -259,7 +261,7 @@ def _is_systems(target: str) -> bool:
 
 
 def _shown(mount: Mount) -> str:
-    if mount.kind in file_systems.NETWORK:
+    if file_systems.is_network(mount.kind, mount.source):
         kept = sorted(option for option in mount.options if option.partition("=")[0] in _OPTIONS)
         return f"{mount.source} ({mount.kind}: {','.join(kept)})"
     is_sites = mount.kind in _DISKS and mount.source.startswith("/dev/") and not _is_systems(mount.target)
@@ -286,7 +288,12 @@ def _limits(host: Subject, limits: SessionLimits) -> Values:
 
 def _running(_: Subject, units: Units) -> Values:
     """The services that run; a socket starts some when they are needed, and one-shot ones end."""
-    return {name: "running" for name, unit in units.units.items() if (unit.active, unit.sub) == ("active", "running")}
+    return {
+        name: "running"
+        for name, unit in units.units.items()
+        # what is not wanted anywhere has a check of its own
+        if (unit.active, unit.sub) == ("active", "running") and name != "unattended-upgrades"
+    }
 
 
 def _read_sizes(host: Subject, pcie: Pcie) -> Values:

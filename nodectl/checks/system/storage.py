@@ -122,10 +122,10 @@ READ_ONLY = Check(
     remedy="`dmesg` there says why the kernel gave it up; check the disk, then reboot",
     action="reboot",
 )
-_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - read, never written
+_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - read, never written
 TEMPORARY = Check(
     "noexec",
-    looks_at="`/tmp`, `/var/tmp`, `/dev/shm`",
+    looks_at="`/tmp`, `/var/tmp`",
     fires="warning: mounted noexec, so that no library that is built there can be loaded",
     expected="programs and libraries may be run there: torch.compile, Triton and extensions build them in TMPDIR",
     remedy="mount it without noexec (/etc/fstab, tmp.mount), or set TMPDIR for jobs to a folder that allows it",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from nodectl.lab.dress import RECORDED
 from nodectl.lab.faults.base import Edit, Fault, Output, Outputs, Scene
 from nodectl.model.host import Host
 
+# before the keys of another host's outputs
+PEER = "peer/"
 _PRISTINE, _CUT, _BYTES = "recorded-before", "cut", "surrogateescape"
 _GPU = re.compile(r"(?m)^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0$")
 
@@ -39,6 +42,11 @@ def edited(outputs: Outputs, kind: str, edit: Edit) -> dict[str, Output]:
     return changed
 
 
+def recording_of(scene: Scene) -> dict[str, Output]:
+    """What the host's recording says now; empty where it is dressed in none."""
+    return _read_outputs(scene.root / RECORDED)
+
+
 def write_recording(scene: Scene, change: Callable[[Outputs], dict[str, Output]], *, changed: bool) -> None:
     """Replace what the host's recording says by `change` of what it said at first; without a change, put that back."""
     folder, pristine = scene.root / RECORDED, scene.folder.store / scene.host.name / _PRISTINE
@@ -55,9 +63,29 @@ def write_recording(scene: Scene, change: Callable[[Outputs], dict[str, Output]]
         shutil.copytree(folder, draft)
         draft.rename(pristine)
     before = _read_outputs(pristine)
-    _write(folder, change(before), pristine, before)
+    _write(folder, _changed(change, before, scene), pristine, before)
     if not changed:
         shutil.rmtree(pristine)
+
+
+def _changed(change: Callable[[Outputs], dict[str, Output]], before: Outputs, scene: Scene) -> dict[str, Output]:
+    """The changed outputs; where a fault is of what the host answers itself, its answer of now with that change."""
+    try:
+        return change(before)
+    except UsageError:
+        live = _live(scene)
+        after = change({**live, **before})
+        return {key: output for key, output in after.items() if key in before or output != live.get(key)}
+
+
+def _live(scene: Scene) -> dict[str, Output]:
+    """What the host answers to commands that no recording answers for it."""
+    found = {}
+    for command in commands_for(Host(scene.host.name, scene.host.name), all_facts()):
+        if not command.hardware and not command.root:
+            with suppress(LabError):
+                found[command.key] = Output(scene.run(["env", "HOME=/root", *command.argv]))
+    return found
 
 
 def _read_outputs(folder: Path) -> dict[str, Output]:
@@ -137,6 +165,18 @@ def once(key: str, pattern: str, replacement: str, *, count: int = 1) -> Edit:
         if not changes:
             raise CannotEditError(f"{key} of this recording has no place for it")
         return with_text(outputs, key, text)
+
+    return edit
+
+
+def of_peer(*keys: str) -> Edit:
+    """These commands answer as another host's do: the host is its clone."""
+
+    def edit(outputs: Outputs) -> dict[str, Output]:
+        missing = [key for key in keys if key not in outputs or PEER + key not in outputs]
+        if missing:
+            raise CannotEditError(f"no other host here has {', '.join(missing)}")
+        return {key: outputs[PEER + key] for key in keys}
 
     return edit
 

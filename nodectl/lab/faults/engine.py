@@ -9,7 +9,7 @@ from nodectl.common.spelling import meant
 from nodectl.errors import DeclarationError, UsageError
 from nodectl.lab.faults import real, recorded
 from nodectl.lab.faults.base import Act, Fault, Output, Outputs, Scene
-from nodectl.lab.faults.editing import edited, write_recording
+from nodectl.lab.faults.editing import PEER, edited, recording_of, write_recording
 from nodectl.lab.state import FaultRecord, LabFolder, with_fault, without_fault
 
 
@@ -88,13 +88,14 @@ def heal_hosts(folder: LabFolder, name: str | None, kind: str | None = None) -> 
     return healed
 
 
-def spoiled(outputs: Outputs, kinds: tuple[str, ...]) -> dict[str, Output]:
-    """A recording's outputs with the recorded faults among these kinds, one after the other."""
+def spoiled(outputs: Outputs, kinds: tuple[str, ...], peer: Outputs | None = None) -> dict[str, Output]:
+    """A recording's outputs with the recorded faults among these kinds, one after the other; `peer`: another host's."""
+    others = {f"{PEER}{key}": output for key, output in (peer or {}).items()}
     changed = dict(outputs)
     for kind in kinds:
         edit = FAULTS[kind].edit
         if edit is not None:
-            changed |= edited(changed, kind, edit)
+            changed |= edited(others | changed, kind, edit)
     return changed
 
 
@@ -109,7 +110,9 @@ def _act(fault: Fault, act: Act, scene: Scene, undo: str) -> None:
 def _write_spoiled(scene: Scene) -> None:
     """Let the host say what its recording says with the faults that stand on it now."""
     kinds = tuple(kind for kind in scene.kinds() if FAULTS[kind].recorded)
-    write_recording(scene, lambda outputs: spoiled(outputs, kinds), changed=bool(kinds))
+    peer = next((host for host in scene.state.hosts if host.name != scene.host.name and host.up), None)
+    others = recording_of(Scene(scene.folder, scene.state, peer)) if peer else {}
+    write_recording(scene, lambda outputs: spoiled(outputs, kinds, others), changed=bool(kinds))
 
 
 def _fault(kind: str) -> Fault:
