@@ -1,6 +1,6 @@
 """The fault matrix: each kind of fault on one of the hosts of a dressed lab, and what nodectl says of it.
 
-usage: scripts/faults.py [--hosts N] [--recording NAME] [--write-docs] [KIND ...]
+usage: scripts/faults.py [--hosts N] [--recording NAME] [--at-once N] [--write-docs] [KIND ...]
 
 The last line is JSON: {"name": "faults", "kinds": …, "found": …, "false_alarms": …}. Exit status 1 where a kind was not
 found by its check on its host, another host had a finding, or a healthy fleet had one.
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,8 @@ from typing import Any
 from nodectl.common.declarations import ended
 from nodectl.common.nodeset import fold
 from nodectl.common.resources import recordings_dir
-from nodectl.lab.faults import FAULTS, Fault
+from nodectl.lab.faults import FAULTS, Fault, break_host, heal_hosts
+from nodectl.lab.state import LabFolder, locked
 
 _LAB = "faults"
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
@@ -53,9 +55,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--recording", default="dgx-a100")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="recorded kinds in one look (default 1)")
     parser.add_argument("--write-docs", action="store_true", help=f"put the rows into docs/{_DOCS.name}")
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="default: all")
     options = parser.parse_args()
+    if not 1 <= options.at_once <= options.hosts // 2:
+        parser.error(f"--at-once leaves half of the {options.hosts} hosts without a fault: 1 to {options.hosts // 2}")
+    if os.geteuid() != 0:
+        parser.error("a lab needs root: run it with sudo")
     unknown = sorted(set(options.kinds) - set(FAULTS))
     if unknown:
         parser.error(f"no fault {', '.join(unknown)}; `nodectl lab fault --list` shows the kinds")
@@ -64,9 +71,12 @@ def main() -> None:
     rows: list[Row] = []
     with _lab(options.hosts, options.recording) as (inventory, hosts):
         alarms += _healthy(inventory, "before the first fault")
-        for number, kind in enumerate(options.kinds or FAULTS):
-            rows.append(_try(FAULTS[kind], inventory, hosts[number % len(hosts)]))
-            print(_line(rows[-1]), flush=True)
+        for faults in _batches([FAULTS[kind] for kind in options.kinds or FAULTS], options.at_once):
+            # each look begins with the next host
+            places = hosts[len(rows) % len(hosts) :] + hosts[: len(rows) % len(hosts)]
+            tried = _try(dict(zip(places, faults, strict=False)), inventory)
+            print("\n".join(map(_line, tried)), flush=True)
+            rows.extend(tried)
         alarms += _healthy(inventory, "after the last one was healed")
     print("\n".join(["", _HEAD, *map(_row, rows)]))
     print(f"{len(rows)} kinds in {time.monotonic() - began:.0f} s")
@@ -89,18 +99,39 @@ def _lab(count: int, recording: str) -> Iterator[tuple[str, list[str]]]:
         _nodectl("lab", "down", "--name", _LAB)
 
 
-def _try(fault: Fault, inventory: str, host: str) -> Row:
-    """One kind: broken, looked at, healed."""
-    _nodectl("lab", "fault", fault.name, host, "--name", _LAB)
+def _batches(faults: Sequence[Fault], at_once: int) -> Iterator[Sequence[Fault]]:
+    """What is tried in one look: alone what is real, needs load or names a second host."""
+    together: list[Fault] = []
+    for fault in faults:
+        if not fault.recorded or fault.load or fault.takes_two:
+            yield [fault]
+        else:
+            together.append(fault)
+    yield from (together[at : at + at_once] for at in range(0, len(together), at_once))
+
+
+def _try(faults: Mapping[str, Fault], inventory: str) -> list[Row]:
+    """Each host's fault: broken, looked at, healed."""
+    folder = LabFolder.named(_LAB)
     try:
-        findings = _probed(inventory, fault) if fault.load else _judged(inventory)
+        with locked():
+            for host, fault in faults.items():
+                break_host(folder, fault.name, host)
+        first = next(iter(faults.values()))
+        findings = _probed(inventory, first) if first.load else _judged(inventory)
     finally:
-        _nodectl("lab", "heal", host, "--name", _LAB)
+        with locked():
+            heal_hosts(folder, None)
+    return [_row_of(fault, host, findings, set(faults) - {host}) for host, fault in faults.items()]
+
+
+def _row_of(fault: Fault, host: str, findings: Sequence[Mapping[str, Any]], beside: Collection[str]) -> Row:
+    """What became of the kind on its host; the hosts `beside` it have kinds of their own."""
     own = {(finding["check"], finding["status"], finding["action"]) for finding in findings if finding["host"] == host}
     others = tuple(
         (finding["host"], finding["check"])
         for finding in findings
-        if finding["host"] != host and not (fault.takes_two and finding["check"] in fault.checks)
+        if finding["host"] not in (host, *beside) and not (fault.takes_two and finding["check"] in fault.checks)
     )
     return Row(fault, host, tuple(sorted(own)), others)
 
