@@ -71,13 +71,19 @@ def _as_before(handle: int, name: str, folder: int, mode: int) -> None:
     os.fchmod(handle, mode)
 
 
+def _is_door(path: Path) -> bool:
+    """A process's `root` or `cwd` in /proc: a door into its file system, and no link whose text leads there."""
+    return path.name in ("root", "cwd") and path.parent.parent == Path("/proc") and path.parent.name.isdigit()
+
+
 def _open_folder(path: Path) -> int:
     """Open a folder whose path has no link; OSError where somebody has put one there meanwhile."""
-    at = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    at, place = os.open("/", os.O_RDONLY | os.O_DIRECTORY), Path("/")
     for name in path.parts[1:]:
-        above = at
+        above, place = at, place / name
+        kept = 0 if _is_door(place) else os.O_NOFOLLOW
         try:
-            at = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            at = os.open(name, os.O_RDONLY | os.O_DIRECTORY | kept | os.O_CLOEXEC, dir_fd=above)
         except OSError as error:
             raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from error
         finally:
@@ -99,7 +105,7 @@ def _followed(path: Path) -> Path | int:
             status = following.lstat()
         except FileNotFoundError:
             return following.joinpath(*reversed(rest))
-        if not stat.S_ISLNK(status.st_mode):
+        if not stat.S_ISLNK(status.st_mode) or _is_door(following):
             at = following
             continue
         if not rest and name.isdigit() and at.resolve() == _OPEN_FILES.resolve():
