@@ -22,6 +22,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.recordings.fleet import bundled, open_recording
 from nodectl.recordings.source import ReplaySource, replay_source
 from tests.conftest import Cli
+from tests.lab.recorded_host import another_machine
 
 HOSTS = ("n1", "n2", "n3")
 
@@ -32,7 +33,7 @@ def fleet(tmp_path: Path) -> Path:
     source = bundled()["dgx-a100"]
     shutil.copy(source / "recording.yml", tmp_path)
     for name in HOSTS:
-        shutil.copytree(source / "node01", tmp_path / name)
+        another_machine(source / "node01", tmp_path / name)
     return tmp_path
 
 

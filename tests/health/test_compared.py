@@ -16,8 +16,8 @@ from nodectl.health.verify import member_document, member_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.recordings.fleet import bundled, open_recording
-from nodectl.recordings.mask import Template
 from nodectl.recordings.source import Source, replay_source
+from tests.lab.recorded_host import another_machine
 
 KERNEL = "Linux 5.15.0-91-generic"
 ACCEPTED = {"accept": [{"check": "fleet_kernel", "until": "2999-01-01", "why": "it is on trial"}]}
@@ -27,12 +27,8 @@ ACCEPTED = {"accept": [{"check": "fleet_kernel", "until": "2999-01-01", "why": "
 def source(tmp_path: Path) -> Source:
     """Three hosts, one of them with another kernel."""
     recorded = bundled()["dgx-a100"]
-    template = Template.of({path.name: path.read_text() for path in (recorded / "node01").glob("*.out")})
     for number in (1, 2, 3):
-        shutil.copytree(recorded / "node01", tmp_path / f"node0{number}")
-        # what it is known by is its own
-        for name, text in template.filled(f"node0{number}").items():
-            (tmp_path / f"node0{number}" / name).write_text(text)
+        another_machine(recorded / "node01", tmp_path / f"node0{number}")
     shutil.copy(recorded / "recording.yml", tmp_path)
     uname = tmp_path / "node02" / "uname.out"
     uname.write_text(KERNEL + uname.read_text()[len(KERNEL) - 1 :].lstrip("0123456789.-abcdefghijklmnopqrstuvwxyz"))

@@ -20,6 +20,7 @@ from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.recordings.fleet import bundled, open_recording
 from nodectl.recordings.source import replay_source
+from tests.lab.recorded_host import another_machine
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Fleet:
 def three(tmp_path: Path) -> Fleet:
     recorded = bundled()["dgx-a100"]
     for number in (1, 2, 3):
-        shutil.copytree(recorded / "node01", tmp_path / f"node0{number}")
+        another_machine(recorded / "node01", tmp_path / f"node0{number}")
     shutil.copy(recorded / "recording.yml", tmp_path)
     return Fleet(tmp_path)
 

@@ -2,9 +2,11 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from nodectl.checks.causes import after_causes
 from nodectl.checks.counters import Previous
@@ -47,6 +49,14 @@ def _fleet(name: str) -> dict[str, dict[str, Output]]:
         texts["ip-address"] = re.sub(r'("local":"10\.[\d.]+\.)11"', rf'\g<1>{number}"', texts["ip-address"])
         fleet[host] = {key: replace(output, stdout=texts[key]) for key, output in outputs.items()}
     return fleet
+
+
+def another_machine(recorded: Path, folder: Path) -> None:
+    """Copy a recorded host as another machine of its kind: what it is known by is its own."""
+    shutil.copytree(recorded, folder)
+    texts = {path.name: path.read_text("utf-8") for path in recorded.glob("*.out")}
+    for name, text in Template.of(texts).filled(folder.name).items():
+        (folder / name).write_text(text, "utf-8")
 
 
 def peer_of(name: str, host: str) -> dict[str, Output]:
