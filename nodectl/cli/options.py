@@ -10,6 +10,7 @@ from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import click
+from click.utils import make_default_short_help
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
@@ -176,6 +177,8 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
         "help": "The SSH key of hosts that the inventory names no other for.",
     },
 }
+# characters of a help line, far above any
+_LONGEST = 400
 global_options = options(*(click.option(*names, **settings) for names, settings in _GLOBAL.items()))
 
 
@@ -183,10 +186,15 @@ def take_global_options(command: click.Command) -> click.Command:
     """Let `command`, and every command below it, take the global options that it does not name itself; idempotent."""
     if isinstance(command, click.Group):
         for child in command.commands.values():
+            # click would cut it at the width of a narrow terminal, where a help text wraps
+            child.short_help = make_default_short_help(child.help or "", _LONGEST)
             take_global_options(child)
     elif not getattr(command, _MARK, False):
         taken = {name for param in command.params for name in [*param.opts, *param.secondary_opts]}
-        command.params.extend(_hidden(names) for names in _GLOBAL if not taken & set(names))
+        hidden = [names for names in _GLOBAL if not taken & set(names)]
+        command.params.extend(map(_hidden, hidden))
+        also = f"Options of all commands stand here, too (nodectl --help): {', '.join(names[0] for names in hidden)}."
+        command.epilog = "\n\n".join(filter(None, [also, command.epilog]))
         setattr(command, _MARK, True)
     return command
 

@@ -53,6 +53,11 @@ def _warning(parts: Parts, check: str, subjects: Sequence[str], actual: str, exp
     )
 
 
+def _note(parts: Parts, check: str, subjects: Sequence[str], actual: str) -> Finding:
+    """Return what is good to know of how the host was built, where nobody can or need change it."""
+    return Finding(parts.host, check, Status.OK, subject=", ".join(subjects), actual=actual)
+
+
 def _gpu_width(parts: Parts) -> Iterator[Finding]:
     pcie = parts.facts.get("pcie")
     trained = {link.address: link for link in pcie.links} if isinstance(pcie, Pcie) else {}
@@ -99,11 +104,15 @@ def _peer_access(parts: Parts) -> Iterator[Finding]:
             refused[status].append(pair)
     for status, listed in refused.items():
         which = "all pairs" if len(listed) == len(pairs) else few(["-".join(pair) for pair in listed], 6)
+        actual = f"P2P not available ({status}: {_P2P.get(status, 'refused')})"
+        if status != "DR" and all("GeForce" in (gpu.model or "") for gpu in parts.gpus):
+            yield _note(parts, "topology_p2p", [which], f"{actual}: GeForce cards copy through the host's memory")
+            continue
         yield _warning(
             parts,
             "topology_p2p",
             [which],
-            f"P2P not available ({status}: {_P2P.get(status, 'refused')})",
+            actual,
             "GPUs read each other's memory",
             "data goes through the host's memory: expect less, or look at ACS, the driver and the cards' kind",
         )
@@ -173,7 +182,10 @@ def _shared_uplink(parts: Parts) -> Iterator[Finding]:
     pairs = [pair for pair in combinations(names, 2) if _below_one(parts, *pair)]
     unique = {group for group in joined(names, pairs).values() if len(group) > 1}
     groups = sorted([name for name in names if name in group] for group in unique)
-    if groups:
+    if groups == [sorted(names)]:
+        reason = f"all {len(names)} GPUs share one PCIe uplink to the CPU, and its rate when all copy at once"
+        yield _note(parts, "topology_shared_uplink", ["+".join(groups[0])], reason)
+    elif groups:
         yield _warning(
             parts,
             "topology_shared_uplink",

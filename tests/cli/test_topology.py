@@ -1,7 +1,6 @@
 """`nodectl topology`: exit statuses, JSON, and what is asked of whom."""
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,10 @@ def saved(tmp_path: Path, fabric: Fabric) -> str:
 @pytest.mark.parametrize("rails", [1, 8])
 def test_two_levels_of_128_hosts_are_three_hops(nodectl: Cli, tmp_path: Path, rails: int) -> None:
     path = saved(tmp_path, two_level(128, rails))
-    started = time.monotonic()
     fabric = document(nodectl, "--fabric", "--fabric-from", path)["fabric"]
-    took = time.monotonic() - started
     assert fabric["max_hops"] == 3 and len(fabric["witness"]) == 5
     assert fabric["rank_order"] == [f"node{n:03}" for n in range(1, 129)]
     assert len(fabric["rails"]) == (rails if rails > 1 else 0)
-    # 2 s is the promise on a machine that does nothing else
-    assert took < 15
 
 
 def test_three_levels_fail_with_the_witness_and_a_higher_limit_lets_them_pass(nodectl: Cli, tmp_path: Path) -> None:

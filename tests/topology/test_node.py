@@ -184,7 +184,9 @@ PORTS = tuple(
 def test_bottlenecks(text: str, facts: dict[str, object], expected: list[tuple[str, str]]) -> None:
     node = look(text, **facts)
     assert checks(node) == expected
-    assert all(each.status.value == "warning" and each.remedy and each.host == "gpu01" for each in node.bottlenecks)
+    # a note says how the host was built: it expects nothing, and there is nothing to do
+    told = {(each.status.value, bool(each.expected), bool(each.remedy), each.host) for each in node.bottlenecks}
+    assert told <= {("warning", True, True, "gpu01"), ("ok", False, False, "gpu01")}
 
 
 def test_what_was_not_read_is_told_and_what_is_absent_is_not() -> None:

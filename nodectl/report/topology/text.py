@@ -40,7 +40,8 @@ def nodes_text(nodes: Mapping[str, NodeTopology]) -> str:
 
 def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
     models = Counter(gpu.model or "GPU" for gpu in node.gpus)
-    parts = [f"{count} x {model}" for model, count in models.items()] + [f"{len(node.nics)} RDMA NICs"]
+    parts = [f"{count} x {model}" for model, count in models.items()] or ["no GPU"]
+    parts.append(f"{len(node.nics)} RDMA NICs" if node.nics else "no RDMA NIC")
     yield f"{hosts}: {', '.join(parts)}{f' (recorded: {node.recorded})' if node.recorded else ''}"
     nics = {nic.name: nic for nic in node.nics}
     for (numa, cpus), gpus in _by_numa(node.gpus).items():
@@ -54,6 +55,10 @@ def _node(hosts: str, node: NodeTopology) -> Iterator[str]:
     yield from (f"  not for training: {', '.join(names)} ({reason})" for reason, names in reasons.items())
     yield ""
     yield from (f"  {line}" for line in matrix(node).splitlines())
+
+
+def _is_note(finding: Finding) -> bool:
+    return finding.status is Status.OK and bool(finding.actual) and not finding.expected
 
 
 def _by_numa(gpus: Sequence[NodeGpu]) -> dict[tuple[str | None, str | None], list[NodeGpu]]:
@@ -138,13 +143,17 @@ def _order(hosts: Sequence[str]) -> str:
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
-    """A line for each finding that is not fine, hosts that agree together, worst first."""
-    shown = [finding for finding in findings if finding.status not in (Status.OK, Status.SKIPPED)]
+    """Write a line for each finding that is not fine and each note, hosts that agree together, worst first.
+
+    A note is fine and expects nothing: it says how a host was built.
+    """
+    shown = [finding for finding in findings if _is_note(finding) or finding.status not in (Status.OK, Status.SKIPPED)]
     lines = []
     for alike in grouped(shown, lambda item: replace(item, host="", action="", evidence="", kind="", hosts=())):
         first, hosts = alike[0], fold(finding.host for finding in alike)
         about = f"{first.check}: {first.subject}" if first.subject else first.check
         wanted = f"; expected {first.expected}" if first.expected else ""
-        lines.append(f"{first.status.upper()}  {hosts}  {about}: {first.actual}{wanted}")
+        status = "NOTE" if _is_note(first) else first.status.upper()
+        lines.append(f"{status}  {hosts}  {about}: {first.actual}{wanted}")
         lines += [f"    try: {first.remedy}"] if first.remedy else []
     return "\n".join(lines)
