@@ -37,20 +37,21 @@ class Call:
         return "" if self.group in ("", _DEFAULT) else f" in group {self.group}"
 
     @property
-    def backend(self) -> str:
-        """Numbers of NCCL's collectives and of gloo's have nothing to do with each other."""
-        return self.collective.partition(":")[0]
+    def where(self) -> tuple[str, str, int]:
+        """Calls of one place are to be alike; NCCL's numbers and gloo's have nothing to do with each other."""
+        return self.collective.partition(":")[0], self.group, self.number
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
     """Of ranks whose records are known: in which call each is, the last number that it began by group, and who waits.
 
-    `waits` holds, by the rank that is in a call, those of the call's group that are not known to have begun it;
-    `is_whole`: all members of those groups are known.
+    `made` are all calls that are known. `waits` holds, by the rank that is in a call, those of the call's group that
+    are not known to have begun it; `is_whole`: all members of those groups are known.
     """
 
     at: Mapping[int, Call]
+    made: frozenset[Call]
     begun: Mapping[int, Mapping[str, int]]
     waits: Mapping[int, frozenset[int]]
     is_whole: bool = False
@@ -82,11 +83,12 @@ class Calls:
         return ()
 
     def unlike(self) -> tuple[Call, ...]:
-        """The calls of the first place (a group and a number) at which ranks called different things."""
-        places: dict[tuple[str, str, int], list[Call]] = defaultdict(list)
-        for call in self.at.values():
-            places[(call.backend, call.group, call.number)].append(call)
-        return next((tuple(calls) for _, calls in sorted(places.items()) if len({c.words for c in calls}) > 1), ())
+        """The calls of the first place (a group and a number) where a rank is, and others called something else."""
+        for place in sorted({call.where for call in self.at.values()}):
+            rows = sorted((call for call in self.made if call.where == place), key=lambda call: call.rank)
+            if len({call.words for call in rows}) > 1:
+                return tuple(rows)
+        return ()
 
     def line(self, rank: int) -> str:
         """Where a rank is, and for whom it waits."""
@@ -99,6 +101,7 @@ def read(records: Mapping[int, Mapping[str, Any]]) -> Calls:
     """From what nodes tell, by rank: its process groups by name (as payload/jobs/flight.py's `summary` has them)."""
     at: dict[int, Call] = {}
     begun: dict[int, Mapping[str, int]] = {}
+    made: set[Call] = set()
     members: dict[str, set[int]] = defaultdict(set)
     for rank, groups in records.items():
         rows = [_call(rank, name, row) for name, row in sorted(groups.items())]
@@ -107,11 +110,13 @@ def read(records: Mapping[int, Mapping[str, Any]]) -> Calls:
         begun[rank] = {call.group: call.number for call in rows}
         pending = [_call(rank, name, {**row, **row["pending"]}) for name, row in groups.items() if row.get("pending")]
         at[rank] = next(iter(pending or rows))
+        made |= {*rows, *pending}
+        made |= {_call(rank, name, call) for name, row in groups.items() for call in row.get("recent") or ()}
         for name, row in groups.items():
             members[name] |= {rank, *map(int, row.get("members") or ())}
     is_whole = bool(at) and all(records[rank][call.group].get("members") for rank, call in at.items())
     waits = {rank: _awaited(call, begun, members[call.group]) for rank, call in at.items()}
-    return Calls(at, begun, waits, is_whole)
+    return Calls(at, frozenset(made), begun, waits, is_whole)
 
 
 def _call(rank: int, group: str, row: Mapping[str, Any]) -> Call:

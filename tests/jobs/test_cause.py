@@ -172,6 +172,17 @@ def test_sizes_that_do_not_fit_are_told_where_the_ranks_timed_out() -> None:
     assert pair.category == "collective_mismatch" and "[[12]]" in pair.message and "[[8]]" in pair.message
 
 
+def test_a_rank_that_is_still_in_what_others_called_with_other_sizes_is_told_so() -> None:
+    done = {**called(2, members=ALL, sizes="[[8]]")["pending"]}
+    gone_on = {**called(3, members=ALL, sizes="[[8]]"), "recent": [done]}
+    words = [
+        host(rank, waited(rank, g0=called(2, members=ALL, sizes="[[12]]") if rank == 1 else gone_on)) for rank in ALL
+    ]
+    first = failures_of(words, [])[0]
+    assert (first.rank, first.category) == (1, "collective_mismatch")
+    assert "number 2 of sizes [[12]]" in first.message and "number 2 of sizes [[8]]" in first.message
+
+
 def test_calls_of_different_groups_are_not_compared() -> None:
     rows = {0: {"1": called(5, members=[0, 2])}, 1: {"2": called(2, members=[1, 3], sizes="[[9]]")}}
     rows |= {2: {"1": called(5, members=[0, 2])}, 3: {"2": called(2, members=[1, 3], sizes="[[9]]")}}

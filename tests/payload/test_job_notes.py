@@ -332,6 +332,7 @@ def test_dumps_of_the_flight_recorder_are_read_and_run_nothing(tmp_path: Path, m
         "state": "scheduled",
         "called_at": "/code/train.py:9 step",
         "members": [],
+        "recent": [],
         "pending": {"collective": "nccl:all_reduce", "number": 7, "sizes": "[[4]]", "types": "Float"},
     }
     assert "no plain data" in found["1"]["problem"]

@@ -13,6 +13,8 @@ from ..common.patterns import lazily
 _MOST_BYTES = 64 << 20
 _MOST_GROUPS, _MOST_WHOLE = 64, 8
 _MOST_MEMBERS = 64
+_MOST_RECENT = 4
+_COMPARED = ("collective", "number", "sizes", "types")
 _CLOCK_S = 1.0  # a file's time may be a little older than the moment
 _NUMBER = lazily(r"\d+")
 _RANK = lazily(r"_rank_?(\d+)$")
@@ -52,16 +54,19 @@ def load(data: bytes) -> Dict[str, Any]:
 def summary(document: Any) -> Dict[str, Any]:
     """By process group the last collective that was begun: its name, number, sizes, types and state, and where from.
 
-    `members` are the group's ranks where they are told; of one group `pending` is the call in which the rank is.
+    `members` are the group's ranks where they are told, `recent` its last calls; of one group `pending` is the call in
+    which the rank is.
     """
     entries = document.get("entries") if isinstance(document, dict) else None
     groups: Dict[str, Any] = {}
+    recent: Dict[str, List[Dict[str, Any]]] = {}
     pending: Dict[str, Any] = {}
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and isinstance(entry.get("collective_seq_id"), int) and not entry.get("is_p2p"):
             group = entry.get("process_group")
             name = str(group[0] if isinstance(group, (list, tuple)) and group else "?")[:40]
             groups[name] = _call(entry)
+            recent[name] = [*recent.get(name, ())[-_MOST_RECENT:], {key: groups[name][key] for key in _COMPARED}]
             # NCCL's calls are known to have ended; gloo's are done one by one, and the last may not have
             if not pending or pending["state"] == "completed" or pending["collective"].startswith("gloo"):
                 pending = {**groups[name], "group": name}
@@ -69,8 +74,10 @@ def summary(document: Any) -> Dict[str, Any]:
     for place, name in enumerate(sorted(groups)[:_MOST_GROUPS]):
         told = groups[name] if place < _MOST_WHOLE else {key: groups[name][key] for key in ("collective", "number")}
         kept[name] = {**told, "members": members.get(name, [])}
+        if place < _MOST_WHOLE:
+            kept[name]["recent"] = recent[name][:-1]
     if pending and pending["state"] != "completed" and pending["group"] in kept:
-        kept[pending["group"]]["pending"] = {key: pending[key] for key in ("collective", "number", "sizes", "types")}
+        kept[pending["group"]]["pending"] = {key: pending[key] for key in _COMPARED}
     return kept
 
 
