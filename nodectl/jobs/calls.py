@@ -10,7 +10,7 @@ from typing import Any
 
 _DEFAULT = "0"  # torch's name of the group of all ranks
 # of these a rank may hand over as much as it likes
-_UNEVEN = re.compile(r"all_?to_?all|[:_](?:gather|scatter)$|^(?:gather|scatter)$|coalesced", re.IGNORECASE)
+_UNEVEN = re.compile(r"all_?to_?all|(?:^|:)_?(?:gather|scatter)$|^nccl:_?all_?gather$|coalesced", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

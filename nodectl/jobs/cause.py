@@ -215,7 +215,8 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     named = _named(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
     if chosen is None or waiting[0].category not in WAITED:
-        return _behind(replace(first, evidence=(*first.evidence, *_living_lines(living))), known, words)
+        first = _behind(first, known, words)
+        return replace(first, evidence=(*first.evidence, *_living_lines(living)))
     host, rank = chosen
     others = sorted(other["rank"] for _, other in absent if other is not rank)
     category = waiting[0].category
@@ -265,16 +266,27 @@ def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
 
 def _blamed(cause: Failure, odd: Call, usual: str, many: int, words: Sequence[HostWords]) -> Failure:
     message = f"{_line(cause.message)}\nit called {odd.words}; {counted(many, 'other rank')} {usual}"
-    return replace(cause, host=_host_of(odd.rank, words, cause.host), rank=odd.rank, message=message)
+    return replace(_moved(cause, odd.rank, words), message=message)
 
 
-def _host_of(rank: int, words: Sequence[HostWords], otherwise: str) -> str:
-    """The host that told of this rank."""
+def _moved(first: Failure, rank: int, words: Sequence[HostWords]) -> Failure:
+    """The failure as that of another rank: with the evidence of its own end, where it has one."""
+    if rank == first.rank:
+        return first
     for host in words:
-        told = (*host.state.get("failures", ()), *host.state.get("ends", ()), *host.state.get("living", ()))
-        if str(rank) in host.state.get("flight", {}) or any(item["rank"] == rank for item in told):
-            return host.name
-    return otherwise
+        for item in host.state.get("failures", ()):
+            if item["rank"] == rank:
+                own = failure(host.name, item)
+                lines = (*own.evidence, *_first_words([first]))
+                return replace(first, host=host.name, rank=rank, evidence=lines, traceback=own.traceback)
+    found = (host.name for host in words if _knows(host, rank))
+    lines = tuple(_first_words([first]))
+    return replace(first, host=next(found, first.host), rank=rank, evidence=lines, traceback="")
+
+
+def _knows(host: HostWords, rank: int) -> bool:
+    told = (*host.state.get("ends", ()), *host.state.get("living", ()))
+    return str(rank) in host.state.get("flight", {}) or any(item["rank"] == rank for item in told)
 
 
 def _calls(words: Sequence[HostWords]) -> Calls:
@@ -313,9 +325,11 @@ def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords]) -> Fai
     if unlike:
         odd, usual, many = calls.odd_one(unlike)
         lines = tuple(f"flight recorder: rank {call.rank} called {call.words}" for call in unlike[:_MOST_NAMED])
-        first = replace(first, category="collective_mismatch", evidence=(*first.evidence, *lines))
+        first = replace(first, category="collective_mismatch")
         if odd is not None:
-            return _blamed(first, odd, usual, many, words)
+            blamed = _blamed(first, odd, usual, many, words)
+            return replace(blamed, evidence=(*blamed.evidence, *lines))
+        first = replace(first, evidence=(*first.evidence, *lines))
         both = "; ".join(f"rank {call.rank} called {call.words}" for call in unlike[:_MOST_NAMED])
         return replace(first, message=f"{both}: these do not fit together\n{_line(first.message)}")
     if not circle:
@@ -324,16 +338,16 @@ def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords]) -> Fai
     message = f"ranks {_numbers(circle)} wait for each other in different collectives, and none can go on: {said}"
     rest = sorted(set(known.waits) - set(circle))
     lines = tuple(f"flight recorder: {known.line(rank)}" for rank in (*circle, *rest)[:_MOST_NAMED])
-    host = _host_of(circle[0], words, first.host)
-    return replace(
-        first, host=host, rank=circle[0], message=message, category="collective_mismatch", evidence=lines, traceback=""
-    )
+    first = _moved(first, circle[0], words)
+    return replace(first, message=message, category="collective_mismatch", evidence=(*first.evidence, *lines))
 
 
 def _behind(first: Failure, known: Calls, words: Sequence[HostWords]) -> Failure:
     """Where nothing else tells: the rank that by the flight recorders began fewer collectives than the others."""
-    lines = [f"flight recorder: {known.line(rank)}" for rank in sorted(known.at)]
-    first = replace(first, evidence=(*first.evidence, *lines[:_MOST_NAMED]))
+    lines = [f"flight recorder: {known.line(rank)}" for rank in sorted(known.at)][:_MOST_NAMED]
+    if known.behind and first.category == "collective_timeout":
+        first = _moved(first, known.behind[0], words)
+    first = replace(first, evidence=(*first.evidence, *lines))
     if first.category != "collective_timeout" or not known.behind:
         return first
     rank = known.behind[0]
@@ -343,7 +357,7 @@ def _behind(first: Failure, known: Calls, words: Sequence[HostWords]) -> Failure
         f"it came to {waiting.collective} number {last} only{waiting.place}, where others wait in number"
         f" {waiting.number}\n{_line(first.message)}"
     )
-    return replace(first, host=_host_of(rank, words, first.host), rank=rank, message=message)
+    return replace(first, message=message)
 
 
 def _named(waiting: Sequence[Failure]) -> set[int]:

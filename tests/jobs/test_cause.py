@@ -190,6 +190,24 @@ def test_calls_of_different_groups_are_not_compared() -> None:
     assert (known.unlike(), known.circle, known.behind) == ((), (), ())
 
 
+@pytest.mark.parametrize(
+    ("name", "is_compared"),
+    [
+        ("gloo:all_reduce", True),
+        ("gloo:all_gather", True),
+        ("nccl:all_gather", False),
+        ("nccl:_reduce_scatter_base", True),
+        ("gloo:gather", False),
+        ("nccl:all_to_all", False),
+    ],
+)
+def test_sizes_are_compared_where_ranks_must_hand_over_as_much(name: str, is_compared: bool) -> None:
+    rows = {rank: {"0": {**called(3, members=PAIR, sizes=f"[[{8 + rank}]]"), "collective": name}} for rank in PAIR}
+    for row in rows.values():
+        del row["0"]["pending"]
+    assert bool(read(rows).unlike()) is is_compared
+
+
 def test_the_thread_of_an_absent_rank_is_quoted() -> None:
     late = failure("communication", 100.0, 0, LATE) | {"class": "collective_timeout"}
     aside = "its log holds an uncaught exception of its thread loader: ValueError: bad (log text only)"
