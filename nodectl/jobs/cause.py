@@ -84,13 +84,18 @@ def failure(host: str, item: Mapping[str, Any]) -> Failure:
         host,
         item["rank"],
         str(item["kind"]),
-        str(item["message"]),
+        _printable(str(item["message"])),
         item["exit_status"],
         float(item["time"]),
         category=str(item.get("class", item["kind"])),
-        evidence=tuple(map(str, item.get("evidence", ()))),
-        traceback=str(item.get("traceback", "")),
+        evidence=tuple(_printable(str(line)) for line in item.get("evidence", ())),
+        traceback=_printable(str(item.get("traceback", ""))),
     )
+
+
+def _printable(text: str) -> str:
+    """Bytes of a file's name that were no UTF-8, spelled out: no terminal and no file takes them otherwise."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _left(words: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:

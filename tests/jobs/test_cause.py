@@ -215,6 +215,13 @@ def test_the_thread_of_an_absent_rank_is_quoted() -> None:
     assert aside in failures_of([host(0, late), host(1, living=[away])], [])[0].message
 
 
+def test_a_name_that_is_no_utf_8_can_be_printed() -> None:
+    told = failure("exception", 100.0, 0, "FileNotFoundError: 'shard-\udcff'", traceback="\udc80", evidence=["\udc81"])
+    first = failures_of([host(0, told)], [])[0]
+    assert first.message == "FileNotFoundError: 'shard-\\udcff'"
+    assert f"{first.message}{first.traceback}{first.evidence}".encode()
+
+
 def test_of_different_calls_the_odd_one_is_named() -> None:
     def mismatch(rank: int, sizes: str, types: str = "Float") -> dict[str, Any]:
         call = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes, "types": types}
