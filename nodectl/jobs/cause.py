@@ -16,7 +16,7 @@ from nodectl.jobs.clocks import Clocks, compare
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.classify import FOLLOWED, KINDS, happened_s, severity
-from nodectl.payload.jobs.standing import WAITED, absence, doing, left_early, stayed_away
+from nodectl.payload.jobs.standing import NO_GROUPS, WAITED, absence, doing, left_early, stayed_away
 
 # known here alone: two hosts that blame each other have a bad link
 _KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
@@ -229,6 +229,8 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     lines = [*_first_words(waiting[:1]), *_living_lines([chosen])]
     if others:
         lines.append(f"rank {_numbers(others)} did not come either")
+    if not known.is_whole:
+        lines.append(NO_GROUPS)
     category = "stopped" if rank["state"] in "tT" else category
     return Failure(
         host.name, rank["rank"], "communication", message, None, first.time, category, tuple(lines), first.traceback

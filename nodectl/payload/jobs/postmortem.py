@@ -226,7 +226,7 @@ def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, An
     message = standing.absence(rank, str(waiting[0]["class"]), "other ranks")
     category = "stopped" if rank["state"] in "tT" else str(waiting[0]["class"])
     failure = {"kind": "left", "class": category, "message": message, "rank": rank["rank"], "exit_status": None}
-    return {**failure, "time": min(each["time"] for each in waiting), "evidence": []}
+    return {**failure, "time": min(each["time"] for each in waiting), "evidence": [standing.NO_GROUPS]}
 
 
 def _is_terminated(failure: Dict[str, Any]) -> bool:

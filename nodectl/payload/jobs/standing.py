@@ -14,6 +14,9 @@ _LIBRARY = lazily(r"site-packages|dist-packages|[/\\]lib[/\\]python3|<frozen ")
 # the classes of failures of ranks that waited in vain for others
 WAITED = ("collective_timeout", "rendezvous")
 
+# beside the name of a rank that was elsewhere
+NO_GROUPS = "perhaps others waited for another rank: of which process groups their calls were is not known"
+
 # of a host whose supervisor and guard have both left no word
 SUPERVISOR_DIED = "the job's supervisor there was killed or died"
 
