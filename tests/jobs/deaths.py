@@ -519,7 +519,11 @@ DEATHS = [
         timeout_s=SHORT_S,
     ),
     Case("a_loader_worker_killed", "helper_killed", _LOADER_KILLED),
-    Case("a_name_that_nobody_knows", "name_resolution", "dist.TCPStore('no-such-host.invalid', 29872)"),
+    Case(
+        "a_name_that_nobody_knows",
+        "name_resolution",
+        "import socket; socket.create_connection(('no-such-host.invalid', 29872))",
+    ),
     Case("an_interface_that_is_not_there", "network_interface", script=_NO_INTERFACE),
     Case("a_port_that_is_taken", "port_in_use", _TWO_STORES),
     Case("another_models_checkpoint", "checkpoint_mismatch", _OTHER_MODEL),
