@@ -107,7 +107,7 @@ def _agents(targets: dict[Target, Host]) -> Iterator[Finding]:
 
 def _agent_of(target: Target) -> str:
     named = target.identity_agent
-    return os.environ.get("SSH_AUTH_SOCK", "") if named in (None, "SSH_AUTH_SOCK") else os.path.expandvars(str(named))
+    return os.environ.get("SSH_AUTH_SOCK", "") if named is None else os.path.expandvars(named)
 
 
 def _silent(agent: str) -> str:

@@ -1,4 +1,4 @@
-"""ssh for Ansible where an inventory names a jump host inline: the jump is reached with the same keys and known hosts.
+"""ssh for Ansible where a host is reached through a jump host: with the same keys, known hosts and rules as the host.
 
 OpenSSH starts another ssh for a ProxyJump and hands it none of its own `-o` and `-i`; `nodectl exec` does. This file
 stands in ssh's place: it says the jump as a ProxyCommand that has them, and becomes ssh. Standard library only.
@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 # options of ssh that are followed by a value
 _VALUED = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
-_HANDED_ON = frozenset(("identityfile", "userknownhostsfile", "stricthostkeychecking"))
+# of the host alone; all else, what is for safety above all, counts for its jump host too
+_OF_THE_HOST = frozenset({
+    "controlmaster", "controlpath", "controlpersist", "hostkeyalias", "hostname", "port", "proxycommand", "proxyjump",
+    "requesttty", "user",
+})  # fmt: skip
+# OpenSSH takes the first value of an option: before all others these have a host key that nobody accepted refused
+FIRST = (
+    *("-o", "StrictHostKeyChecking=yes"),
+    *("-o", "NoHostAuthenticationForLocalhost=no"),
+    *("-o", "VerifyHostKeyDNS=no"),
+)
 
 
 def install(folder: Path) -> Path:
@@ -25,8 +36,9 @@ def install(folder: Path) -> Path:
     return program
 
 
-def rewritten(words: Sequence[str]) -> list[str]:
-    """ssh's arguments with a ProxyJump as a ProxyCommand; as they are where there is none."""
+def rewritten(words: Sequence[str], configured: Callable[[Sequence[str]], str]) -> list[str]:
+    """ssh's arguments with a ProxyJump, theirs or the one that ssh_config has for them (`configured`), as a
+    ProxyCommand; as they are where there is none."""
     jump, proxied, handed, kept = "", False, list[str](), list[str]()
     for option, value, own in _options(words):
         key, _, text = value.strip().replace(" ", "=", 1).partition("=") if option == "-o" else ("", "", value)
@@ -37,8 +49,16 @@ def rewritten(words: Sequence[str]) -> list[str]:
         # as in ssh, the first one stands
         proxied = proxied or (name in ("proxyjump", "proxycommand") and not jump)
         kept += own
-        handed += own if name in _HANDED_ON or option == "-F" else []
+        handed += own if option in ("-i", "-F") or (option == "-o" and name not in _OF_THE_HOST) else []
+    jump = jump or ("" if proxied else configured(words))
     return ["-o", f"ProxyCommand={_command(jump, handed)}", *kept] if jump else list(words)
+
+
+def of_config(words: Sequence[str]) -> str:
+    """The jump host that ssh_config has for ssh's arguments; empty where it has none, or ssh cannot tell."""
+    done = subprocess.run(["ssh", "-G", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    named = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("proxyjump ")]
+    return next((name for name in named if name != "none"), "")
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
@@ -61,10 +81,10 @@ def _command(jump: str, handed: Sequence[str]) -> str:
     before, _, last = jump.rpartition(",")
     through = [*handed, *(["-J", before] if before else [])]
     target = last.strip() if "://" in last else f"ssh://{last.strip()}"
-    words = [sys.executable, "-IS", __file__, *through]
+    words = [sys.executable, "-IS", __file__, *FIRST, *through]
     # ssh reads % in a ProxyCommand
     return " ".join([shlex.join(words).replace("%", "%%"), "-W '[%h]:%p'", shlex.quote(target).replace("%", "%%")])
 
 
 if __name__ == "__main__":
-    os.execvp("ssh", ["ssh", *rewritten(sys.argv[1:])])  # noqa: S606 - no shell, and the operator's own ssh
+    os.execvp("ssh", ["ssh", *rewritten(sys.argv[1:], of_config)])  # noqa: S606 - no shell, and the operator's own ssh

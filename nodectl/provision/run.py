@@ -22,7 +22,7 @@ from nodectl.common.access import Access
 from nodectl.common.encoding import UTF_8, is_utf_8
 from nodectl.common.paths import state_dir
 from nodectl.common.resources import collections_dir, share_dir
-from nodectl.errors import ProvisionError
+from nodectl.errors import ProvisionError, UsageError
 from nodectl.provision import jump
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
 
@@ -44,7 +44,7 @@ class ProvisionRequest:
     skip_tags: tuple[str, ...] = ()
     forks: int = 20
     access: Access = field(default_factory=Access)
-    # a host is reached through a jump host that its inventory names inline
+    # a host is reached through a jump host, which its inventory or ssh_config names
     jumps: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
             playbook=str(share_dir() / "playbooks" / f"{request.playbook}.yml"),
             limit=request.limit,
             cmdline=command_line(request),
-            envvars={**environment(name, sockets), **(_through_jumps(sockets) if request.jumps else {})},
+            envvars={**environment(name, sockets), **_programs(sockets, jumps=request.jumps)},
             passwords=dict(request.access.answers()) or None,
             forks=request.forks,
             event_handler=listener.hear,
@@ -136,14 +136,23 @@ def _end_left_over(run: str) -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
-def _through_jumps(folder: Path) -> dict[str, str]:
-    """Our ssh in ssh's place, unless the operator has one of their own."""
+def _programs(folder: Path, *, jumps: bool) -> dict[str, str]:
+    """OpenSSH's programs, ours in ssh's place where there are jump hosts; UsageError where a setting names others."""
     from ansible import constants
     from ansible.plugins.loader import connection_loader
 
     connection_loader.get("ssh", class_only=True)  # its options are known from then on
-    named = constants.config.get_config_value("ssh_executable", plugin_type="connection", plugin_name="ssh")
-    return {"ANSIBLE_SSH_EXECUTABLE": str(jump.install(folder))} if named in (None, "ssh") else {}
+    for program in ("ssh", "sftp", "scp"):
+        named, origin = constants.config.get_config_value_and_origin(
+            f"{program}_executable", plugin_type="connection", plugin_name="ssh"
+        )
+        if named not in (None, program):
+            raise UsageError(
+                f"{program}_executable is {named} ({origin}): nodectl can hold only OpenSSH's {program} to the host "
+                "keys of known_hosts",
+                "take it out, and put the program that you want first on PATH",
+            )
+    return {"ANSIBLE_SSH_EXECUTABLE": str(jump.install(folder))} if jumps else {}
 
 
 @contextmanager

@@ -102,8 +102,11 @@ def _ask(client: SshClient, server: Server) -> Survey:
             return Survey(server, (), error.message, error.remedy)
         if key is not None:
             wire = key.asbytes()
-            keys.append(OfferedKey(kind, wire, known.standing(target.key_name, target.port, wire)))
+            standing = known.standing(target.key_name, target.port, wire)
+            is_refused = bool(target.rules.why_not_host_key(key))
+            keys.append(OfferedKey(kind, wire, Standing.REVOKED if is_refused else standing))
     if any(key.standing is Standing.KNOWN for key in keys):
         kinds = {entry.kind for entry in known.entries(target.key_name, target.port)}
-        keys = [key if key.kind in kinds else replace(key, standing=Standing.UNKNOWN) for key in keys]
+        other = [key for key in keys if key.kind not in kinds and key.standing is not Standing.REVOKED]
+        keys = [replace(key, standing=Standing.UNKNOWN) if key in other else key for key in keys]
     return Survey(server, tuple(keys), "" if keys else f"{target.label}: no key that nodectl reads")

@@ -57,11 +57,14 @@ class SshClient:
             return self._login(target, password, monotonic() + CONNECT_S)
 
     def offered_key(self, target: Target, algorithms: tuple[str, ...]) -> paramiko.PKey | None:
-        """The key of one of `algorithms` that the target shows, not checked (jump hosts are); None if it has none."""
+        """The key of one of `algorithms` that the target shows, not checked (jump hosts are); None if it has none, or
+        HostKeyAlgorithms forbids them."""
+        if target.rules.host_keys is not None and not set(algorithms) & set(target.rules.host_keys):
+            return None
         deadline = monotonic() + CONNECT_S
         with _explained(target):
             try:
-                transport = handshake(self._reach(target, deadline), algorithms, deadline)
+                transport = handshake(target, self._reach(target, deadline), algorithms, deadline)
             except paramiko.ssh_exception.IncompatiblePeer:
                 return None
             key = transport.get_remote_server_key()
@@ -78,7 +81,7 @@ class SshClient:
             shared.close()
 
     def _login(self, target: Target, password: str | None, deadline: float) -> paramiko.Transport:
-        transport = handshake(self._reach(target, deadline), _algorithms(target), deadline)
+        transport = handshake(target, self._reach(target, deadline), _algorithms(target), deadline)
         try:
             check_key(target, transport.get_remote_server_key())
             self._authenticate(target, transport, password, deadline)
@@ -106,7 +109,7 @@ class SshClient:
             if _accepted(transport, partial(transport.auth_publickey, target.user, key), deadline):
                 return
             refused.append(source)
-        if password is not None:
+        if password is not None and "password" in target.rules.methods:
             if _accepted(transport, partial(transport.auth_password, target.user, password), deadline):
                 return
             refused.append("password")
@@ -147,22 +150,32 @@ def open_socket(target: Target, deadline: float) -> socket.socket:
     """A TCP connection to the target, or to what its ProxyCommand says."""
     if target.proxy_command is not None:
         return _proxied(target.proxy_command)
-    sock = socket.create_connection((target.address, target.port), timeout=_left(deadline))
+    bind = target.rules.bind_address
+    address = _address(target.address, target.port, target.rules.family)
+    sock = socket.create_connection(address, timeout=_left(deadline), source_address=(bind, 0) if bind else None)
     for level, option, value in _SOCKET_OPTIONS:
         sock.setsockopt(level, option, value)
     return sock
 
 
+def _address(name: str, port: int, family: str) -> tuple[str, int]:
+    """(address, port), of the family that AddressFamily asks for; the name itself where any will do."""
+    if family == "any":
+        return name, port
+    wanted = socket.AF_INET if family == "inet" else socket.AF_INET6
+    return str(socket.getaddrinfo(name, port, wanted, socket.SOCK_STREAM)[0][4][0]), port
+
+
 def handshake(
-    sock: socket.socket | paramiko.Channel, algorithms: tuple[str, ...], deadline: float
+    target: Target, sock: socket.socket | paramiko.Channel, algorithms: tuple[str, ...], deadline: float
 ) -> paramiko.Transport:
     """An encrypted but not authenticated connection over `sock`; nobody has looked at the host key yet."""
     transport = paramiko.Transport(sock)
     transport.daemon = True
-    transport.get_security_options().key_types = algorithms
     left_s = _left(deadline)
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = left_s
     try:
+        target.rules.hold(transport, algorithms)
         transport.start_client(timeout=left_s)
         if not transport.initial_kex_done:
             raise TimeoutError("no SSH handshake in time")
@@ -180,6 +193,8 @@ def check_key(target: Target, key: paramiko.PKey) -> None:
     shown = f"{key.get_name()} {fingerprint(wire)}"
     match standing:
         case Standing.KNOWN:
+            if why := target.rules.why_not_host_key(key):
+                raise UnreachableError(f"{target.label}: host key {shown} {why}", "do not connect, or correct the rule")
             return
         case Standing.UNKNOWN:
             raise UnreachableError(f"{target.label}: unknown host key {shown}", _ACCEPT)
@@ -299,7 +314,12 @@ class _Credentials:
 
     def offered(self, target: Target) -> Iterator[tuple[str, paramiko.PKey]]:
         """(where it is from, key), the target's own files first, then the agent's keys."""
+        return ((source, key) for source, key in self._held(target) if target.rules.takes_login_key(key))
+
+    def _held(self, target: Target) -> Iterator[tuple[str, paramiko.PKey]]:
         named: set[bytes] = set()
+        if "publickey" not in target.rules.methods:
+            return
         for path in target.identity_files:
             loaded = self._from_file(path)
             key = self._in_agent(target, _public(path)) if isinstance(loaded, str) else loaded
@@ -328,9 +348,7 @@ class _Credentials:
         return next((key for key in self._agent_keys(target) if key.asbytes() == public), None) if public else None
 
     def _agent_keys(self, target: Target) -> tuple[paramiko.AgentKey, ...]:
-        socket = target.identity_agent
-        if socket is None or socket == "SSH_AUTH_SOCK":
-            socket = os.environ.get("SSH_AUTH_SOCK", "")
+        socket = os.environ.get("SSH_AUTH_SOCK", "") if target.identity_agent is None else target.identity_agent
         with self._lock:
             if socket not in self._agents:
                 self._agents[socket] = _ask_agent(os.path.expandvars(socket)) if socket else ()

@@ -8,14 +8,15 @@ import pwd
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from nodectl.errors import InventoryError, UnreachableError
 from nodectl.model.host import Host
-from nodectl.transport.ssh_options import CLIENTS_OWN, SshOptions, options_of
+from nodectl.transport.ssh_options import CHECKING, CLIENTS_OWN, OBEYED, SshOptions, options_of, refuse_loose
+from nodectl.transport.ssh_rules import Rules, rules_of
 
 _SSH_PORT = 22
 _DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -27,8 +28,11 @@ _JUMP = re.compile(r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<six>[^\]]+)\]|(?P<
 _DEEPEST = 8  # jump hosts in a row, and files that include each other
 
 _GLOBAL_CONFIG = Path("/etc/ssh/ssh_config")
+# what else may be asked for in an ssh_config without being obeyed: credentials that nodectl does not read, so that it
+# has fewer to offer, and what would let a host key pass unseen, which nothing does
+_OVERRULED = {"certificatefile", "pkcs11provider", "securitykeyprovider", *CHECKING}
 # directives that change nothing in how nodectl reaches a host; all others are a reason to ask `ssh -G`
-_HARMLESS = CLIENTS_OWN | {"host", "match", "stricthostkeychecking"}
+_HARMLESS = CLIENTS_OWN | _OVERRULED | {"host", "match"}
 _SSH_G_S = 10.0
 
 
@@ -42,8 +46,10 @@ class Target:
     key_name: str
     identity_files: tuple[Path, ...]
     identities_only: bool
+    # a socket; None: that of SSH_AUTH_SOCK; empty: none is asked
     identity_agent: str | None
     known_hosts_files: tuple[Path, ...]
+    rules: Rules
     proxy_command: str | None = None
     jump: Target | None = None
 
@@ -56,6 +62,12 @@ class Target:
 def target_of(host: Host) -> Target:
     """The server behind `host`; InventoryError for an option that nodectl does not know."""
     return _target(host.address, options_of(host), ())
+
+
+def any_jump(hosts: Iterable[Host]) -> bool:
+    """Whether a jump host stands before any of them; the errors of `target_of`."""
+    targets = [target_of(host) for host in hosts if host.connection == "ssh"]
+    return any(target.jump is not None for target in targets)
 
 
 def password_of(host: Host) -> str | None:
@@ -87,8 +99,9 @@ def _target(address: str, options: SshOptions, trusted: tuple[Path, ...], depth:
         key_name=_first(settings, "hostkeyalias") or hostname,
         identity_files=identities,
         identities_only=_first(settings, "identitiesonly") == "yes",
-        identity_agent=_first(settings, "identityagent"),
+        identity_agent=_agent(next(iter(settings.get("identityagent", [])), "SSH_AUTH_SOCK")),
         known_hosts_files=known_hosts,
+        rules=rules_of(settings, _path),
         proxy_command=None if command is None else _expand(command, address, hostname, port, user),
         jump=None if proxy_jump is None else _jump(proxy_jump, options, identities, known_hosts, depth),
     )
@@ -96,7 +109,7 @@ def _target(address: str, options: SshOptions, trusted: tuple[Path, ...], depth:
 
 def _settings(address: str, options: SshOptions) -> dict[str, list[str]]:
     """OpenSSH's settings for `address`: lower-case keyword → values; `ssh -G` is asked only where files matter."""
-    if config_matters(options.config_file):
+    if options.rules or options.config_file or config_matters():
         return _ask_ssh(address, _as_arguments(options), options.config_file)
     keys = list(options.identity_files) or [f"~/.ssh/{name}" for name in _DEFAULT_KEYS]
     return {
@@ -124,6 +137,7 @@ def _as_arguments(options: SshOptions) -> list[str]:
         ("ProxyJump", options.proxy_jump),
         ("ProxyCommand", options.proxy_command),
         *(("IdentityFile", _quoted((name,))) for name in options.identity_files),
+        *options.rules,
     ]
     return [word for key, value in pairs if value for word in ("-o", f"{key}={value}")]
 
@@ -135,6 +149,12 @@ def _quoted(names: tuple[str, ...]) -> str:
 def _first(settings: dict[str, list[str]], keyword: str) -> str | None:
     value = next(iter(settings.get(keyword, [])), None)
     return None if value is None or value.lower() == "none" else value
+
+
+def _agent(named: str) -> str | None:
+    if named == "SSH_AUTH_SOCK":
+        return None
+    return "" if named.lower() == "none" else named if named.startswith("$") else str(_path(named))
 
 
 def _path(name: str) -> Path:
@@ -149,8 +169,8 @@ def _paths(values: list[str]) -> tuple[Path, ...]:
 def _jump(
     proxy_jump: str, options: SshOptions, identities: tuple[Path, ...], known_hosts: tuple[Path, ...], depth: int
 ) -> Target:
-    """The last of `user@a:22,b`, reached through those before it; each is also trusted by the files, and given the
-    keys, that the host is."""
+    """The last of `user@a:22,b`, reached through those before it; each is also trusted by the files, given the keys,
+    and held to the rules, that the host is."""
     before, _, spec = proxy_jump.rpartition(",")
     match = _JUMP.fullmatch(spec.strip())
     if match is None:
@@ -161,6 +181,7 @@ def _jump(
         config_file=options.config_file,
         identity_files=tuple(str(path) for path in identities),
         proxy_jump=before or None,
+        rules=tuple((key, value) for key, value in options.rules if key != "hostname"),
     )
     return _target(match["six"] or match["name"], own, known_hosts, depth + 1)
 
@@ -173,18 +194,10 @@ def _expand(command: str, name: str, hostname: str, port: int, user: str) -> str
     return re.sub(r"%[%hnpr]", lambda match: tokens[match.group()], command)
 
 
-def config_matters(config_file: str | None) -> bool:
-    """Whether any ssh_config that counts has a directive about how a host is reached: only then is `ssh -G` worth a
-    process a host."""
-    return any(_has_directives(path) for path in _config_files(config_file))
-
-
-def _config_files(config_file: str | None) -> tuple[Path, ...]:
-    if config_file and config_file.lower() == "none":
-        return ()
-    if config_file:
-        return (Path(config_file).expanduser(),)
-    return (Path.home() / ".ssh" / "config", _GLOBAL_CONFIG)
+def config_matters() -> bool:
+    """Whether an ssh_config that counts without being named has a directive about how a host is reached: only then is
+    `ssh -G` worth a process a host."""
+    return any(_has_directives(path) for path in (Path.home() / ".ssh" / "config", _GLOBAL_CONFIG))
 
 
 @lru_cache(maxsize=64)
@@ -220,9 +233,32 @@ def _included(path: Path, value: str) -> Iterator[Path]:
 
 
 def _ask_ssh(address: str, arguments: Sequence[str], config_file: str | None) -> dict[str, list[str]]:
-    """What `ssh -G` prints for `address`: keyword → values; UnreachableError where ssh refuses its files."""
-    explicit = ["-F", config_file] if config_file else _home_config()
-    argv = ["ssh", "-G", *explicit, *arguments, "--", address]
+    """What `ssh -G` prints for `address`: keyword → values; UnreachableError where ssh refuses its files.
+
+    InventoryError names what the files ask for and nodectl does not obey.
+    """
+    settings = _printed([*(["-F", config_file] if config_file else _home_config()), *arguments], address)
+    if config_file:
+        refuse_loose(settings, f"{config_file}, for {address}")
+    unset = _unset()
+    for keyword in settings.keys() - OBEYED - _HARMLESS:
+        if settings[keyword] != unset.get(keyword):
+            raise InventoryError(
+                f"{config_file or 'ssh_config'}, for {address}: nodectl does not obey {keyword} "
+                f"({', '.join(settings[keyword])}), which would change how the host is reached",
+                f"take {keyword} out for this host, or name another file with -F in ansible_ssh_common_args",
+            )
+    return settings
+
+
+@lru_cache(maxsize=1)
+def _unset() -> dict[str, list[str]]:
+    """What OpenSSH takes where no file says anything."""
+    return _printed(["-F", "none"], "localhost")
+
+
+def _printed(arguments: Sequence[str], address: str) -> dict[str, list[str]]:
+    argv = ["ssh", "-G", *arguments, "--", address]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_SSH_G_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -12,6 +12,8 @@ description:
   - The environment variable NODECTL_STRATEGY chooses. `auto`, the default, takes mitogen where it is installed, made
     for this ansible-core and able to become root the way that the hosts ask for; else it says why, once, and is
     `linear`. `mitogen` fails instead of saying so. `linear` never looks for it.
+  - Host keys are checked in each of its connections, whatever variables, options and settings say; a host whose
+    variables ask for the contrary is refused. The Python of Ansible needs nodectl for it.
 author: The nodectl authors (!UNKNOWN)
 extends_documentation_fragment: []
 """
@@ -155,15 +157,33 @@ def _read_whole() -> None:
         read_whole()
 
 
+def _check_keys(is_mitogen: bool) -> None:
+    """Have all connections check host keys."""
+    try:
+        from nodectl.provision.host_keys import check_keys, check_keys_of_mitogen
+    except ImportError as error:
+        raise AnsibleError(
+            f"the strategy nodectl.fleet.fleet needs nodectl, which the Python of Ansible has not ({error}): install "
+            "it there, or run ansible-playbook from the environment that holds nodectl"
+        ) from error
+    check_keys()
+    if is_mitogen:
+        check_keys_of_mitogen()
+
+
 class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships no types
     """One play; whether mitogen carries it is decided before its first task."""
 
     def run(self, iterator: Any, play_context: Any, *args: Any) -> Any:
         """Run the play's tasks on its hosts; Ansible's own result."""
         _warm()
+        _check_keys(_BASE is not LinearStrategy)
+        variables = self._variables(iterator._play)
+        self._refuse_unchecked(variables, play_context.connection)
         reason = _WHY_NOT
         if _BASE is not LinearStrategy and not reason:
-            reason = cannot_become(self._become_methods(iterator, play_context))
+            default = play_context.become_method or constants.DEFAULT_BECOME_METHOD
+            reason = cannot_become({host: str(own.get("ansible_become_method", default)) for host, own in variables})
         if reason and chosen(os.environ) == "mitogen":
             raise AnsibleError(f"NODECTL_STRATEGY is mitogen: {reason}")
         self._carried = not (reason or _BASE is LinearStrategy)
@@ -173,14 +193,18 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         run = super().run if self._carried else lambda *rest: LinearStrategy.run(self, *rest)
         return run(iterator, play_context)
 
-    def _become_methods(self, iterator: Any, play_context: Any) -> dict[str, str]:
-        """How each of the play's hosts becomes another user."""
-        play, default = iterator._play, play_context.become_method or constants.DEFAULT_BECOME_METHOD
-        methods = {}
-        for host in self._inventory.get_hosts(play.hosts):
-            variables = self._variable_manager.get_vars(play=play, host=host)
-            methods[host.name] = str(variables.get("ansible_become_method", default))
-        return methods
+    def _variables(self, play: Any) -> list[tuple[str, dict[str, Any]]]:
+        """(name, variables) of each of the play's hosts."""
+        hosts = self._inventory.get_hosts(play.hosts)
+        return [(host.name, self._variable_manager.get_vars(play=play, host=host)) for host in hosts]
+
+    def _refuse_unchecked(self, variables: list[tuple[str, dict[str, Any]]], connection: str) -> None:
+        """AnsibleError for the first host whose keys the play was not to check."""
+        from nodectl.provision.host_keys import why_unchecked
+
+        for host, own in variables:
+            if reason := why_unchecked(host, own, str(own.get("ansible_connection", connection))):
+                raise AnsibleError(reason)
 
     def _queue_task(self, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> Any:
         if not self._carried:

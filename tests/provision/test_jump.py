@@ -3,22 +3,35 @@
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from nodectl.provision.jump import rewritten
+from nodectl.provision.jump import FIRST, rewritten
 from tests.conftest import Cli
 from tests.transport.sshd_server import Sshd
 
 
 def test_without_a_jump_the_words_stay() -> None:
     words = ["-C", "-o", "ControlPersist=60s", "-p", "22", "web1", "sh", "-c", "ssh -J x"]
-    assert rewritten(words) == words
+    assert rewritten(words, _none) == words
     first = ["-o", "ProxyCommand=nc %h %p", "-J", "gate", "web1"]
-    assert rewritten(first) == first
+    assert rewritten(first, _none) == first
     none = ["-o", "ProxyJump=none", "-J", "gate", "web1"]
-    assert rewritten(none) == none
+    assert rewritten(none, _none) == none
+
+
+def test_a_jump_of_ssh_config_is_one_too_and_gets_what_is_for_safety() -> None:
+    words = ["-p", "7", "-l", "me", "-o", "RevokedHostKeys=/r", "-oHostKeyAlias=x", "-F", "/c", "web1"]
+    option, value, *rest = rewritten(words, lambda asked: "gate" if list(asked) == words else "")
+    assert option == "-o" and rest == words
+    command = shlex.split(value.removeprefix("ProxyCommand="))[3 + len(FIRST) :]
+    assert command == ["-o", "RevokedHostKeys=/r", "-F", "/c", "-W", "[%h]:%p", "ssh://gate"]
+
+
+def _none(words: Sequence[str]) -> str:
+    return ""
 
 
 @pytest.mark.parametrize(
@@ -26,10 +39,19 @@ def test_without_a_jump_the_words_stay() -> None:
 )
 def test_a_jump_is_a_command_with_the_keys_and_known_hosts(jump: list[str]) -> None:
     words = ["-o", "UserKnownHostsFile=/k/my%hosts", *jump, "-i", "/key", "-tt", "web1", "true"]
-    option, value, *rest = rewritten(words)
+    option, value, *rest = rewritten(words, _none)
     assert option == "-o" and rest == ["-o", "UserKnownHostsFile=/k/my%hosts", "-i", "/key", "-tt", "web1", "true"]
     command = shlex.split(value.removeprefix("ProxyCommand="))[3:]
-    assert command == ["-o", "UserKnownHostsFile=/k/my%%hosts", "-i", "/key", "-W", "[%h]:%p", "ssh://me@gate:7"]
+    assert command[: len(FIRST)] == list(FIRST)
+    assert command[len(FIRST) :] == [
+        "-o",
+        "UserKnownHostsFile=/k/my%%hosts",
+        "-i",
+        "/key",
+        "-W",
+        "[%h]:%p",
+        "ssh://me@gate:7",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,42 @@ def test_a_changed_key_is_refused(sshd: Sshd, transport: Transport, tmp_path: Pa
     assert "--replace" in done.remedy
 
 
+@pytest.mark.parametrize(
+    ("rule", "named"),
+    [
+        ("RevokedHostKeys={revoked}", "is revoked by"),
+        ("RevokedHostKeys={krl}", "is revoked by"),
+        ("RevokedHostKeys=/none/there", "may be revoked"),
+        ("HostKeyAlgorithms=rsa-sha2-512", "no acceptable host key"),
+        ("HostKeyAlgorithms=sk-ssh-ed25519@openssh.com", "HostKeyAlgorithms allows none"),
+        ("Ciphers=chacha20-poly1305@openssh.com", "Ciphers allows none"),
+        ("MACs=umac-128@openssh.com", "MACs allows none"),
+        ("KexAlgorithms=sntrup761x25519-sha512@openssh.com", "KexAlgorithms allows none"),
+        ("PubkeyAcceptedAlgorithms=rsa-sha2-512", "permission denied"),
+        ("PubkeyAuthentication=no", "permission denied"),
+    ],
+)
+def test_a_rule_for_safety_is_obeyed(sshd: Sshd, transport: Transport, tmp_path: Path, rule: str, named: str) -> None:
+    revoked, krl = tmp_path / "revoked", tmp_path / "krl"
+    revoked.write_text(f"# stolen\n{sshd.host_key} gpu01\n")
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(krl), f"{sshd.folder}/host.pub"], check=True)
+    args = f"-o UserKnownHostsFile={sshd.known_hosts} -o {rule.format(revoked=revoked, krl=krl)}"
+    done = transport.run(sshd.host(ansible_ssh_common_args=args), ["true"], timeout_s=60)
+    assert done.outcome is Outcome.UNREACHABLE
+    assert named in done.error, done.error
+
+
+def test_rules_that_allow_the_host_let_it_pass(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    other = f"{' '.join((sshd.folder / 'authorized_keys').read_text().split()[:2])}\n"
+    (tmp_path / "revoked").write_text(other)
+    rules = (
+        f"RevokedHostKeys={tmp_path}/revoked Ciphers=-chacha20-poly1305@openssh.com HostKeyAlgorithms=ssh-ed25519 "
+        "PubkeyAcceptedAlgorithms=ssh-ed25519 IdentityAgent=none AddressFamily=inet BindAddress=127.0.0.1"
+    )
+    args = " ".join(f"-o {rule}" for rule in (f"UserKnownHostsFile={sshd.known_hosts} {rules}").split())
+    assert transport.run(sshd.host(ansible_ssh_common_args=args), ["true"], timeout_s=60).ok
+
+
 def test_through_a_jump_host(sshd: Sshd, jump_sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
     known.write_text(sshd.known_hosts.read_text() + jump_sshd.known_hosts.read_text())

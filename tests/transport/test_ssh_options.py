@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.errors import InventoryError
+from nodectl.errors import InventoryError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.transport import ssh_target
-from nodectl.transport.ssh_options import SshOptions, parse_options
+from nodectl.transport.ssh_options import OBEYED, SshOptions, options_of, parse_options
+from nodectl.transport.ssh_rules import Rules
 from nodectl.transport.ssh_target import config_matters, target_of
 
 
@@ -39,9 +40,16 @@ def test_known_options(text: str, expected: SshOptions) -> None:
         ("-4", "-4"),
         ("-b 10.0.0.1 -p 22", "-b"),
         ("-vb", "-vb"),
-        ("-o Ciphers=aes128-ctr", "Ciphers"),
-        ("-o BindAddress=10.0.0.1", "BindAddress"),
+        ("-o BindInterface=eth1", "BindInterface"),
+        ("-o KnownHostsCommand=/bin/keys", "KnownHostsCommand"),
+        ("-o CheckHostIP=yes", "CheckHostIP"),
+        ("-o IdentitiesOnly=maybe", "maybe"),
         ("-o StrictHostKeyChecking=no", "StrictHostKeyChecking"),
+        ("-o StrictHostKeyChecking=false", "StrictHostKeyChecking"),
+        ("-o StrictHostKeyChecking='\"no\"'", "StrictHostKeyChecking"),
+        ("-o 'StrictHostKeyChecking  =  off'", "StrictHostKeyChecking"),
+        ("-o VerifyHostKeyDNS=yes", "VerifyHostKeyDNS"),
+        ("-oNoHostAuthenticationForLocalhost=yes", "NoHostAuthenticationForLocalhost"),
         ("-o 'stricthostkeychecking accept-new'", "stricthostkeychecking"),
         ("-p", "-p"),
         ("-p ssh", "ssh"),
@@ -65,12 +73,99 @@ def test_others_are_named(text: str, named: str) -> None:
         "-C -o ControlMaster=auto -o ControlPersist=60s -o ControlPath=~/.ansible/cp/%h",
         "-o ServerAliveInterval=30 -o ServerAliveCountMax=5 -o TCPKeepAlive=yes -o ConnectTimeout=10",
         "-q -A -tt -vvv -o LogLevel=ERROR -o BatchMode=yes",
-        "-o PreferredAuthentications=publickey -o PasswordAuthentication=no -o GSSAPIAuthentication=no",
+        "-o GSSAPIAuthentication=no -o UpdateHostKeys=yes -o CASignatureAlgorithms=ssh-ed25519",
         "-o 'ForwardAgent yes' -oCompression=yes",
     ],
 )
 def test_what_steers_the_openssh_client_alone_means_nothing_here(text: str, variable: str) -> None:
     assert parse_options(f"{text} -p 7", variable) == SshOptions(port=7)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ansible_host_key_checking", False),
+        ("ansible_ssh_host_key_checking", "no"),
+        ("ansible_paramiko_host_key_checking", 0),
+        ("ansible_paramiko_host_key_auto_add", True),
+        ("ansible_ssh_executable", "/tmp/ssh"),
+        ("ansible_sftp_executable", "/tmp/sftp"),
+        ("ansible_scp_executable", "ssh -o StrictHostKeyChecking=no"),
+        ("mitogen_via", "gate"),
+    ],
+)
+def test_a_variable_by_which_keys_would_not_be_checked_is_refused_with_the_reason(variable: str, value: object) -> None:
+    with pytest.raises(InventoryError, match=f"host gpu01: {variable} is .*: ") as caught:
+        options_of(host(**{variable: value}))
+    assert caught.value.remedy
+    strict = {"ansible_host_key_checking": True, "ansible_ssh_host_key_checking": "yes", "ansible_ssh_executable": None}
+    assert options_of(host(**strict)) == SshOptions()
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("StrictHostKeyChecking no", "stricthostkeychecking"),
+        ("StrictHostKeyChecking=accept-new", "stricthostkeychecking"),
+        ("NoHostAuthenticationForLocalhost yes", "nohostauthenticationforlocalhost"),
+        ("VerifyHostKeyDNS yes", "verifyhostkeydns"),
+        ("KnownHostsCommand /bin/keys", "knownhostscommand"),
+        ("CheckHostIP yes", "checkhostip"),
+        ("BindInterface lo", "bindinterface"),
+    ],
+)
+def test_a_file_that_the_inventory_names_says_none_of_it_either(home: Path, line: str, named: str) -> None:
+    (home / "mine").write_text(f"Host 10.*\n {line}\n")
+    with pytest.raises(InventoryError, match=named):
+        target_of(host(ansible_ssh_common_args=f"-F {home / 'mine'}"))
+
+
+def test_a_file_that_is_named_and_not_there_is_an_error(home: Path) -> None:
+    with pytest.raises(UnreachableError, match="absent"):
+        target_of(host(ansible_ssh_common_args=f"-F {home / 'absent'}"))
+
+
+def test_in_the_operators_own_file_the_checks_are_overruled_and_the_rest_is_named(home: Path) -> None:
+    config = home / ".ssh" / "config"
+    config.write_text("Host *\n  StrictHostKeyChecking no\n  UpdateHostKeys yes\n  LocalForward 8080 a:80\n  Port 7\n")
+    assert target_of(host()).port == 7
+    config.write_text("Host *\n  BindInterface lo\n")
+    ssh_target._has_directives.cache_clear()
+    with pytest.raises(InventoryError, match=r"ssh_config, for 10.0.0.1: nodectl does not obey bindinterface \(lo\)"):
+        target_of(host())
+
+
+SAFE = (
+    "RevokedHostKeys=/r IdentityAgent=none HostKeyAlgorithms=ssh-ed25519 Ciphers=aes256-ctr MACs=hmac-sha2-512 "
+    "KexAlgorithms=curve25519-sha256 PubkeyAcceptedAlgorithms=ssh-ed25519 PasswordAuthentication=no "
+    "RequiredRSASize=3072 AddressFamily=inet GlobalKnownHostsFile=/g"
+)
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["in the inventory", "in ssh_config"])
+def test_what_is_for_safety_reaches_the_target(home: Path, inline: bool) -> None:
+    if inline:
+        target = target_of(host(ansible_ssh_args=" ".join(f"-o {word}" for word in SAFE.split())))
+    else:
+        (home / ".ssh" / "config").write_text("Host *\n" + SAFE.replace(" ", "\n").replace("=", " "))
+        target = target_of(host())
+    assert target.rules == Rules(
+        ciphers=("aes256-ctr",),
+        macs=("hmac-sha2-512",),
+        kex=("curve25519-sha256",),
+        host_keys=("ssh-ed25519",),
+        login_keys=("ssh-ed25519",),
+        methods=("publickey",),
+        least_rsa_bits=3072,
+        revoked=Path("/r"),
+        family="inet",
+    )
+    assert target.identity_agent == "" and target.known_hosts_files[-1] == Path("/g")
+
+
+def test_every_option_that_openssh_prints_has_a_place(home: Path) -> None:
+    printed = ssh_target._unset().keys() - {"host", "checkhostip", "proxyusefdpass"}
+    assert not printed - OBEYED - ssh_target._HARMLESS
 
 
 def test_identities_only_and_the_keys_name_of_the_inventory_count(home: Path) -> None:
@@ -118,14 +213,14 @@ def test_the_inventory_comes_before_common_args(home: Path) -> None:
 def test_harmless_directives_are_no_reason_to_ask_ssh(home: Path) -> None:
     (home / ".ssh" / "more").write_text("Host *\n  SendEnv LANG\n  HashKnownHosts yes\n")
     (home / ".ssh" / "config").write_text("Include more\n\n# comment\nHost a\n  ServerAliveInterval=5\n")
-    assert not config_matters(None)
+    assert not config_matters()
 
 
 @pytest.mark.parametrize("directive", ["ProxyJump b", "User=bob", "Port 22", "HostKeyAlias x", "NobodyKnows y"])
 def test_directives_that_matter_are_found_behind_an_include(home: Path, directive: str) -> None:
     (home / ".ssh" / "more.conf").write_text(f"  {directive}\n")
     (home / ".ssh" / "config").write_text("Include *.conf\n")
-    assert config_matters(None)
+    assert config_matters()
 
 
 def test_ssh_config_is_resolved_by_ssh(home: Path) -> None:

@@ -22,7 +22,7 @@ GPUS = Path("/proc/driver/nvidia/gpus")
 # buffers of one GPU: sent, received, and the values to compare with
 BUFFERS = 3
 SMI_S = 20.0
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+SSH = ("ssh", "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 MOST_BYTES = 8 << 20
 # what leaves one GPU of a host for another goes through a NIC, as to another host
 NICS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
