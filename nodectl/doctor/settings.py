@@ -35,7 +35,7 @@ def ansible() -> Iterator[Finding]:
         yield _disturbs(settings.passed_over, "an ansible.cfg that counts", remedy, "ansible.cfg")
     if not settings.host_key_checking:
         origin = settings.origins.get("HOST_KEY_CHECKING", "ansible.cfg")
-        actual = f"host_key_checking is off ({origin}); nodectl and its playbooks check keys all the same, and playbooks of yours do not"
+        actual = f"host_key_checking is off ({origin}), which nodectl overrules, and playbooks of yours obey"
         yield _disturbs(actual, "keys are checked", "take it out; then: nodectl hostkeys accept", "host keys")
     disturbing = sorted(set(variables) - _HARMLESS)
     if disturbing:

@@ -1,6 +1,8 @@
 """A checkpoint arrives whole and proven, or not at all."""
 
+import contextlib
 import hashlib
+import io
 import os
 import secrets
 import signal
@@ -9,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nodectl.payload.jobs import checkpoint_copy, checkpoint_stream
-from nodectl.payload.jobs.checkpoint_copy import _answer, _copy_from_first, _fetch, _put, _serve
+from nodectl.payload.jobs.checkpoint_copy import Courier, _answer, _copy_from_first, _fetch, _put, _serve
 from nodectl.payload.jobs.checkpoint_stream import ChangedError, CopyError, SignedStream
 from nodectl.payload.jobs.checkpoints import Saved, newest_steps, saved
 
@@ -45,14 +48,15 @@ def client(folder: Path) -> Iterator[tuple[socket.socket, SignedStream]]:
     def serve() -> None:
         with theirs, theirs.makefile("rwb") as pair:
             try:
-                _answer(SignedStream(pair, SECRET, "nonce"), str(folder))
+                stream = SignedStream(pair, SECRET, b"nonces", takes=True)
+                _answer(stream, stream.read(), str(folder))
             except CopyError:
                 return
 
     thread = threading.Thread(target=serve)
     thread.start()
     with ours.makefile("rwb") as pair:
-        yield ours, SignedStream(pair, SECRET, "nonce")
+        yield ours, SignedStream(pair, SECRET, b"nonces", takes=False)
         ours.close()
     thread.join()
 
@@ -241,10 +245,91 @@ def test_what_is_not_proven_is_not_kept(client: tuple[socket.socket, SignedStrea
     assert announce(client[1])["ok"]
     client[1].write({"path": "", "size": 7, "mtime_ns": 5})
     client[1]._pair.write(b"weights")
-    client[1].write({"sha256": hashlib.sha256(b"other").hexdigest()})
+    # of the bytes alone: they could be another file's
+    client[1].write({"sha256": hashlib.sha256(b"weights").hexdigest()})
     answer = client[1].read()
     assert not answer["ok"] and "differs from the original" in answer["why"]
     assert list(folder.iterdir()) == []
+
+
+def test_more_than_was_announced_is_refused(client: tuple[socket.socket, SignedStream], folder: Path) -> None:
+    assert announce(client[1], size=6)["ok"]
+    client[1].write({"path": "", "size": 7, "mtime_ns": 5})
+    answer = client[1].read()
+    assert not answer["ok"] and "7 bytes, where 6 are left" in answer["why"]
+
+
+def test_a_line_holds_for_its_place_and_its_side_alone() -> None:
+    lines = io.BytesIO()
+    writer = SignedStream(lines, SECRET, b"n", takes=False)  # type: ignore[arg-type]
+    for number in range(2):
+        writer.write({"number": number})
+    first, second = lines.getvalue().splitlines(keepends=True)
+    reader = SignedStream(io.BytesIO(first + second), SECRET, b"n", takes=True)  # type: ignore[arg-type]
+    assert [reader.read(), reader.read()] == [{"number": 0}, {"number": 1}]
+    for text, nonces, takes in (
+        (second, b"n", True),  # the first was left out
+        (first, b"n", False),  # turned back to who has sent it
+        (first, b"m", True),  # sent again on another connection
+    ):
+        with pytest.raises(CopyError, match="without this job's signature"):
+            SignedStream(io.BytesIO(text), SECRET, nonces, takes=takes).read()  # type: ignore[arg-type]
+
+
+HOSTILE = [
+    "é {}\n".encode(), b"\xff\xfe {}\n", b"\n", b"x" * 200_000, b"0 " + b"[" * 60_000 + b"\n", b"\0" * 40,
+]  # fmt: skip
+
+
+def test_whatever_strangers_send_or_leave_unsent_the_next_copy_arrives(
+    second: tuple[str, int], source: Path, folder: Path
+) -> None:
+    held = [socket.create_connection(second) for _ in range(80)]  # more than are let wait; they trickle
+    for place, sock in enumerate(held):
+        with contextlib.suppress(OSError):  # the oldest are gone
+            sock.sendall(b"n" * (1 + place % 40))
+    for line in HOSTILE:
+        with contextlib.suppress(OSError), socket.create_connection(second) as sock:
+            sock.sendall(b"n" * 32 + line)
+    write(source / "step-1.pt", b"weights", 5)
+    began_s = time.monotonic()
+    put(second, source)
+    assert time.monotonic() - began_s < 20
+    assert tree(folder) == {"step-1.pt": b"weights"}
+    for sock in held:
+        sock.close()
+
+
+def test_a_listener_that_died_comes_back(source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_copy, "_REVIVED_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+    host = {"name": "node02", "address": "127.0.0.1"}
+    plan = {
+        "checkpoint": {"mode": "local", "dir": str(folder)},
+        "rank": 1,
+        "member": 1,
+        "heartbeat_port": port,
+        "hosts": [host, host],
+        "members": [host, host],
+    }
+    courier = Courier(SimpleNamespace(secret=lambda: SECRET), plan)  # type: ignore[arg-type]
+    courier.start()
+    try:
+        os.kill(courier.pid, signal.SIGKILL)
+        courier.reaped(*os.waitpid(courier.pid, 0))
+        assert courier.pid == 0
+        _await(lambda: (courier.listen() or True) and courier.revive(time.monotonic()))
+        write(source / "step-1.pt", b"weights", 5)
+        _await(
+            lambda: (
+                checkpoint_copy._try_put(("127.0.0.1", port), SECRET, str(source), saved(str(source))[0]) != ""
+                and tree(folder) == {"step-1.pt": b"weights"}
+            )
+        )
+    finally:
+        courier.end()
+    assert not courier.revive(time.monotonic() + 60)
 
 
 @pytest.mark.parametrize("name", ["../step", ".hidden", "a/b", "step.tmp", ""])

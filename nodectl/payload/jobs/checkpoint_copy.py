@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
@@ -24,6 +25,10 @@ _SCAN_S = 0.5
 _SCAN_SHARE = 0.02  # of a core, where many files lie in the folder
 _FOLDER_SETTLES_S = 2.0  # a folder is written file by file
 _RETRIES = 5
+_NONCE_BYTES = 32
+_HELLO_S = 5.0  # for all of the first words
+_WAITING = 64  # connections that have proved nothing; of more, the oldest goes
+_REVIVED_S = 1.0
 
 Say = Callable[[str], None]
 
@@ -46,6 +51,7 @@ class Courier:
         self._draining_s: Optional[float] = None
         self.pipe = -1
         self._text = ""
+        self._revived_s: Optional[float] = None  # when a listener that died is started again
         if self._checkpoint is not None:
             self.folder = resolve(self._checkpoint["dir"])
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
@@ -104,8 +110,18 @@ class Courier:
         if pid == self.pid:
             self.listen()
             self.pid = 0
+            if self._plan["rank"] != 0:
+                self._revived_s = time.monotonic() + _REVIVED_S
             if not self.ready and not self.problem:
                 self.problem = "the process that fetches the newest checkpoint died"
+
+    def revive(self, now_s: float) -> bool:
+        """Start a listener that died again; True where it was."""
+        if self._revived_s is None or now_s < self._revived_s or self.pipe >= 0:
+            return False
+        self._revived_s = None
+        self.start()
+        return self.pid != 0
 
     def drained(self, now_s: float) -> bool:
         """The last checkpoint is copied, or there was nothing to copy; asks for it with the first call."""
@@ -121,6 +137,7 @@ class Courier:
 
     def end(self) -> None:
         """Kill the process, whatever it is doing; half a copy has no checkpoint's name."""
+        self._revived_s = None
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -238,23 +255,67 @@ def _fetch(peer: Tuple[str, int], secret: bytes, folder: str) -> List[str]:
 
 
 def _serve(address: str, port: int, secret: bytes, folder: str) -> None:
-    """On the second host, or the one with the newest checkpoint: take and give until this process is ended."""
+    """On the second host, or the one with the newest checkpoint: take and give until this process is ended.
+
+    Who proves to belong to the job has a turn; who does not keeps nobody waiting, whatever it sends or leaves unsent.
+    """
     listener = socket.create_server((address, port), family=family(address))
+    waiting: List[socket.socket] = []
+    turn = threading.Lock()
     while True:
-        connection, _ = listener.accept()
-        connection.settimeout(_SILENCE_S)
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # it has hung up, or there are too many
+            time.sleep(_SCAN_S)
+            continue
+        waiting.append(connection)
+        for oldest in waiting[:-_WAITING]:
+            with contextlib.suppress(OSError, ValueError):
+                waiting.remove(oldest)
+                oldest.shutdown(socket.SHUT_RDWR)
+        attend = threading.Thread(target=_attend, args=(connection, secret, folder, waiting, turn), daemon=True)
+        try:
+            attend.start()
+        except RuntimeError:  # no more threads
+            connection.close()
+
+
+def _attend(
+    connection: socket.socket, secret: bytes, folder: str, waiting: List[socket.socket], turn: threading.Lock
+) -> None:
+    """One connection to its end; an error of it ends nothing else."""
+    try:
         with connection, connection.makefile("rwb") as pair:
-            nonce = os.urandom(16).hex()
-            try:
-                pair.write(nonce.encode() + b"\n")
-                pair.flush()
-                _answer(SignedStream(pair, secret, nonce), folder)
-            except (OSError, ValueError, KeyError, CopyError) as error:
-                print(f"checkpoint copy: {error}", flush=True)
+            stream = SignedStream(pair, secret, _nonces(connection, takes=True), takes=True)
+            connection.settimeout(_SILENCE_S)
+            request = stream.read()
+            with contextlib.suppress(ValueError):
+                waiting.remove(connection)
+            with turn:
+                _answer(stream, request, folder)
+    except Exception as error:
+        # not by Python's own stream, whose lock another thread may have held when this process was forked
+        os.write(1, f"checkpoint copy: {type(error).__name__}: {error}\n".encode(errors="replace"))
+    finally:
+        with contextlib.suppress(ValueError):
+            waiting.remove(connection)
 
 
-def _answer(stream: SignedStream, folder: str) -> None:
-    request = stream.read()
+def _nonces(connection: socket.socket, takes: bool) -> bytes:
+    """Both sides' random bytes, that of who was connected to first; OSError where they do not come in time."""
+    ours, theirs, ends_s = os.urandom(_NONCE_BYTES), b"", time.monotonic() + _HELLO_S
+    connection.settimeout(_HELLO_S)
+    connection.sendall(ours)
+    while len(theirs) < _NONCE_BYTES:
+        connection.settimeout(max(0.001, ends_s - time.monotonic()))
+        data = connection.recv(_NONCE_BYTES - len(theirs))
+        if not data:
+            raise ConnectionResetError("the other end closed the connection")
+        theirs += data
+    return ours + theirs if takes else theirs + ours
+
+
+def _answer(stream: SignedStream, request: Dict[str, Any], folder: str) -> None:
     if request["op"] == "get":
         _give(stream, folder, int(request["newer_than_ns"]))
         return
@@ -279,4 +340,6 @@ def _give(stream: SignedStream, folder: str, newer_than_ns: int) -> None:
 @contextlib.contextmanager
 def _connected(peer: Tuple[str, int], secret: bytes) -> Iterator[SignedStream]:
     with socket.create_connection(peer, timeout=_SILENCE_S) as connection, connection.makefile("rwb") as pair:
-        yield SignedStream(pair, secret, pair.readline(100).decode().strip())
+        stream = SignedStream(pair, secret, _nonces(connection, takes=False), takes=False)
+        connection.settimeout(_SILENCE_S)
+        yield stream

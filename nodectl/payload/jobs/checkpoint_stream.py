@@ -1,7 +1,9 @@
 """A checkpoint over a connection: JSON lines signed with the job's secret, and files proven by a signed SHA-256.
 
-A checkpoint is `{"name", "folder", "files"}`, then each file as `{"path", "size", "mtime_ns"}`, its bytes, and
-`{"sha256"}`. It is staged beside the others, and gets its name when all of it is proven.
+A checkpoint is `{"name", "folder", "files", "size"}`, then each file as `{"path", "size", "mtime_ns"}`, its bytes, and
+`{"sha256"}`. It is staged beside the others, and gets its name when all of it is proven. A line's signature holds for
+its place in this connection and its direction, and a file's digest for the line before its bytes: none can be moved,
+left out, sent again or turned back. No byte is read as more than bytes before its signature is.
 """
 
 from __future__ import annotations
@@ -33,33 +35,43 @@ class ChangedError(CopyError):
 
 
 class SignedStream:
-    """A connection whose documents carry the job's signature for this connection's nonce."""
+    """A connection whose documents carry the job's signature for this connection's nonces, their place and side.
 
-    def __init__(self, pair: BufferedRWPair, secret: bytes, nonce: str) -> None:
-        self._pair, self._secret, self._nonce = pair, secret, nonce
+    `takes`: this is the side that was connected to.
+    """
 
-    def write(self, document: Dict[str, Any]) -> None:
-        """Send one signed document."""
-        body = json.dumps(document)
-        self._pair.write(f"{self._sign(body)} {body}\n".encode())
+    def __init__(self, pair: BufferedRWPair, secret: bytes, nonces: bytes, takes: bool) -> None:
+        self._pair, self._secret, self._nonces, self._takes = pair, secret, nonces, takes
+        self._written = self._read = 0
+
+    def write(self, document: Dict[str, Any]) -> bytes:
+        """Send one signed document; the line's text."""
+        body = json.dumps(document).encode()
+        self._written += 1
+        self._pair.write(self._sign(self._takes, self._written, body) + b" " + body + b"\n")
         self._pair.flush()
+        return body
 
     def read(self) -> Dict[str, Any]:
-        """The next document; CopyError where it is not signed with the job's secret for this connection."""
-        signature, _, body = self._pair.readline(_LINE_BYTES).decode().rstrip("\n").partition(" ")
-        if not hmac.compare_digest(signature, self._sign(body)):
-            raise CopyError("a request or answer without this job's signature")
-        document: Dict[str, Any] = json.loads(body)
-        return document
+        """The next document; CopyError where it is not signed for this place of this connection, or is none."""
+        return _document(self._line())
 
-    def _sign(self, body: str) -> str:
-        return hmac.new(self._secret, f"copy {self._nonce} {body}".encode(), hashlib.sha256).hexdigest()
+    def _line(self) -> bytes:
+        signature, _, body = self._pair.readline(_LINE_BYTES).rstrip(b"\n").partition(b" ")
+        self._read += 1
+        if not hmac.compare_digest(signature, self._sign(not self._takes, self._read, body)):
+            raise CopyError("a request or answer without this job's signature")
+        return body
+
+    def _sign(self, by_taker: bool, place: int, body: bytes) -> bytes:
+        signed = b"copy %b %d %d %b" % (self._nonces, by_taker, place, body)
+        return hmac.new(self._secret, signed, hashlib.sha256).hexdigest().encode()
 
     def send(self, folder: str, item: Saved) -> None:
         """Send the files of a checkpoint; CopyError where the program writes to one meanwhile."""
         for file in item.files:
-            self.write({"path": file.path, "size": file.size_bytes, "mtime_ns": file.mtime_ns})
-            digest, left = hashlib.sha256(), file.size_bytes
+            said = self.write({"path": file.path, "size": file.size_bytes, "mtime_ns": file.mtime_ns})
+            digest, left = hashlib.sha256(said), file.size_bytes
             with open(_path(folder, item, file), "rb") as source:
                 while left:
                     chunk = source.read(min(left, _CHUNK_BYTES))
@@ -84,22 +96,28 @@ class SignedStream:
         staged = os.path.join(folder, f".{name}.partial")
         _remove(staged)
         try:
-            files = tuple(self._receive_file(staged) for _ in range(int(header["files"])))
+            files, left = [], int(header["size"])
+            for _ in range(int(header["files"])):
+                files.append(self._receive_file(staged, left))
+                left -= files[-1].size_bytes
             place(staged, os.path.join(folder, name))
         finally:
             _remove(staged)
-        return Saved(name, bool(header["folder"]), files)
+        return Saved(name, bool(header["folder"]), tuple(files))
 
-    def _receive_file(self, staged: str) -> File:
-        header = self.read()
+    def _receive_file(self, staged: str, most_bytes: int) -> File:
+        said = self._line()
+        header = _document(said)
         path = str(header["path"])
         if path and any(part in ("", ".", "..") for part in path.split("/")):
             raise CopyError(f"refused name: {path!r}")
         target = os.path.join(staged, path) if path else staged
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         made = File(path, int(header["size"]), int(header["mtime_ns"]))
+        if not 0 <= made.size_bytes <= most_bytes:
+            raise CopyError(f"{path or 'the file'}: {made.size_bytes} bytes, where {most_bytes} are left of the size")
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            digest = self._receive_bytes(made, file)
+            digest = self._receive_bytes(made, file, hashlib.sha256(said))
             file.flush()
             os.fsync(file.fileno())
         if self.read()["sha256"] != digest:
@@ -107,8 +125,8 @@ class SignedStream:
         os.utime(target, ns=(made.mtime_ns, made.mtime_ns))
         return made
 
-    def _receive_bytes(self, made: File, file: Any) -> str:
-        digest, left = hashlib.sha256(), made.size_bytes
+    def _receive_bytes(self, made: File, file: Any, digest: Any) -> str:
+        left = made.size_bytes
         while left:
             chunk = self._pair.read(min(left, _CHUNK_BYTES))
             if not chunk:
@@ -116,7 +134,14 @@ class SignedStream:
             digest.update(chunk)
             file.write(chunk)
             left -= len(chunk)
-        return digest.hexdigest()
+        return str(digest.hexdigest())
+
+
+def _document(body: bytes) -> Dict[str, Any]:
+    document = json.loads(body)
+    if not isinstance(document, dict):
+        raise CopyError("a signed line that is no request or answer")
+    return document
 
 
 def _path(folder: str, item: Saved, file: File) -> str:

@@ -33,7 +33,7 @@ class Clerk:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin; nothing may be forked after that."""
+        """Begin; what is forked after that may use no stream and no lock of Python's that this thread uses."""
         self._thread.start()
 
     def save(self, state: State) -> None:

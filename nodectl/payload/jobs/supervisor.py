@@ -114,9 +114,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGHUP):  # systemd sends both to what is left of a session
             signal.signal(number, self.member.note_term)
         self.courier.start()
-        if self.courier.pid:
-            self.containment.spared.add(self.courier.pid)
-            self.urgent.register(self.courier.pipe, selectors.EVENT_READ)
+        self._keep_courier()
         self.clerk.start()
         if self.member.history and not self._rested:
             self.clerk.ask(self._announce)
@@ -209,7 +207,7 @@ class Supervisor:
         self.member.hear(now_s)
         if self.state == hb.WAITING and len(self.peers.unheard()) < unheard:
             self._next_beat_s = now_s  # it waits for us, too
-        self._listen_to_courier()
+        self._listen_to_courier(now_s)
         self._ask_who(now_s)
         self._look(now_s)
         if not self._rested:
@@ -220,11 +218,18 @@ class Supervisor:
         self._tell(now_s)
         self._save()
 
-    def _listen_to_courier(self) -> None:
+    def _keep_courier(self) -> None:
+        if self.courier.pid:
+            self.containment.spared.add(self.courier.pid)
+            self.urgent.register(self.courier.pipe, selectors.EVENT_READ)
+
+    def _listen_to_courier(self, now_s: float) -> None:
         pipe = self.courier.pipe
         self.courier.listen()
         if pipe >= 0 and self.courier.pipe < 0:
             self.urgent.unregister(pipe)
+        if self.courier.revive(now_s):
+            self._keep_courier()
 
     def _note_own_pause(self, now_s: float) -> None:
         """The others are not to blame for what this process could not hear while it was stopped."""

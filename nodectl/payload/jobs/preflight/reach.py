@@ -14,6 +14,7 @@ from ...common.events import say
 _FIRST_RETRY_S, _RETRY_S = 0.02, 0.2  # the other side begins at the same moment
 _TICK_S = 0.2
 _ALIVE_S = 1.0
+_MOST_CONNECTIONS = 512  # of more the oldest goes: select() takes no more files than 1024
 _LEAST_ATTEMPTS = 4  # also of a host that is too busy to make more in its time
 
 
@@ -38,6 +39,10 @@ def listen(request: Dict[str, Any]) -> None:
                 if ready is tcp:
                     accepted, peer = tcp.accept()
                     connections[accepted] = peer[0]
+                    if len(connections) > _MOST_CONNECTIONS:
+                        oldest = next(iter(connections))
+                        del connections[oldest]
+                        oldest.close()
                 elif ready is udp:
                     heard.update(_echo(udp, token))
                 elif not _answer(ready, token):
