@@ -38,15 +38,24 @@ class ChangedError(NodectlError):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known of a certificate that is as it was written; `signer` empty: nobody has signed it."""
+    """What is known of a certificate that is as it was written; `signer` empty: nobody has signed it.
+
+    `is_known`: the signer is one of the allowed ones; a key alone vouches for nothing.
+    """
 
     signer: str
     text: str
+    is_known: bool = False
+
+    def said(self, name: str) -> str:
+        """What the lines before the verdicts say under this name; empty where there is no such line."""
+        head = self.text.partition("\n\n")[0].splitlines()
+        return next((line.removeprefix(name).strip() for line in head if line.startswith(f"{name} ")), "")
 
 
-def certificate(acceptance: Acceptance, document: bytes) -> str:
-    """The text; control characters of hosts are spelled out, so that a line is what it looks like."""
-    lines = [_clean(line) for line in _lines(acceptance)]
+def certificate(acceptance: Acceptance, document: bytes, written: float) -> str:
+    """The text, written at this time; control characters of hosts are spelled out: a line is what it looks like."""
+    lines = [_clean(line) for line in _lines(acceptance, written)]
     lines.append(f"{_DOCUMENT} {hashlib.sha256(document).hexdigest()}")
     body = "\n".join(lines) + "\n"
     return body + f"{_DIGEST} {hashlib.sha256(body.encode()).hexdigest()}\n"
@@ -98,7 +107,7 @@ def check(path: Path, signers: Path | None, document: Path | None) -> Checked:
         if signers is not None:
             raise _changed(path, "nobody has signed it")
         return Checked("", text)
-    return Checked(_signer(path, text, begin + signature, signers), text)
+    return Checked(_signer(path, text, begin + signature, signers), text, signers is not None)
 
 
 def _check_text(path: Path, text: str) -> None:
@@ -171,12 +180,15 @@ def _clean(text: str) -> str:
     return _CONTROLS.sub(lambda match: repr(match.group())[1:-1], text)
 
 
-def _lines(acceptance: Acceptance) -> Iterator[str]:
+def _lines(acceptance: Acceptance, written: float) -> Iterator[str]:
     whole = "" if acceptance.ended is not None else " (NOT complete: steps are waiting)"
     yield _TITLE
     yield f"id        {acceptance.id}{whole}"
     yield f"level     {acceptance.level}"
     yield f"time      {_time(acceptance.began)} to {_time(acceptance.ended)}"
+    yield f"written   {_time(written)}"
+    yield f"nonce     {acceptance.nonce or '-'}"
+    yield f"asked     {acceptance.asked or '-'}"
     yield f"figures   {acceptance.nature}"
     yield f"nodectl   {acceptance.nodectl}"
     for verdict in NodeVerdict:

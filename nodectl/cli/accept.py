@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 import shutil
 import time
 from dataclasses import replace
@@ -17,10 +19,12 @@ from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger, nothin
 from nodectl.cli.measuring import hold, look_at, note_not_kept
 from nodectl.cli.options import OneOf, Read, force_option
 from nodectl.cli.terminal import FORMS, as_json, note, put, terminal_width, writing
+from nodectl.common.counting import counted
 from nodectl.common.documents import new_id
 from nodectl.common.files import replace_file
 from nodectl.common.interrupts import interruptible
 from nodectl.common.nodeset import fold
+from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.acceptance import NodeVerdict, Seen, StepState
 from nodectl.model.status import Status, exit_status
@@ -38,6 +42,13 @@ _INTERRUPTED_END_S = 10.0
 # of the nodes that are not accepted, so many are recorded for their vendor
 _MOST_RECORDED = 16
 _REPORT = "report.html"
+_NONCE = re.compile(r"[A-Za-z0-9._:-]{8,128}")
+
+
+def _plain_nonce(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not _NONCE.fullmatch(value):
+        raise click.BadParameter("give 8 to 128 letters, digits and . _ : -, of which nobody knew before")
+    return value
 
 
 @click.command()
@@ -73,6 +84,12 @@ _REPORT = "report.html"
     metavar="FILE",
     help="With --verify: ssh-keygen's allowed signers; it must be one of them.",
 )
+@click.option(
+    "--nonce",
+    callback=_plain_nonce,
+    metavar="TEXT",
+    help="Stands in the certificate as proof that it is no older one (default: random); with --verify: must be in it.",
+)
 @click.pass_obj
 def accept(
     app: App,
@@ -88,6 +105,7 @@ def accept(
     sign: Path | None,
     verify: Path | None,
     signers: Path | None,
+    nonce: str | None,
 ) -> None:
     """Say which nodes are good, which are not, and by what evidence.
 
@@ -101,7 +119,7 @@ def accept(
     if signers and not verify:
         raise click.UsageError("--signers goes with --verify")
     if verify:
-        _verify(app, verify, signers)
+        _verify(app, verify, signers, nonce)
         return
     from nodectl.accept import store
 
@@ -112,8 +130,12 @@ def accept(
     begun = None if resume is None else _begun(app, resume)
     app.reach()
     if begun is None:
-        acceptance, means = _planned(app, level, budget)
+        acceptance, means = _planned(app, level, budget, nonce)
     else:
+        if nonce not in (None, begun.nonce):
+            raise UsageError(
+                f"acceptance {begun.id} was begun with another nonce, {begun.nonce or 'none'}", "begin one anew"
+            )
         acceptance, means = _again(app, begun)
     from nodectl.report.acceptance import plan_text
 
@@ -140,7 +162,7 @@ def _begun(app: App, name: str) -> Acceptance:
     return begun
 
 
-def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Mapping[str, Means]]:
+def _planned(app: App, level: str, budget: float | None, nonce: str | None) -> tuple[Acceptance, Mapping[str, Means]]:
     from nodectl.accept import store
     from nodectl.accept.means import look, refuse_twins
     from nodectl.accept.plan import make_plan
@@ -156,8 +178,18 @@ def _planned(app: App, level: str, budget: float | None) -> tuple[Acceptance, Ma
     known = store.known_seconds(app.fleet, level, len(means))
     steps = make_plan(means, Level(level), budget, known)
     now = time.time()
-    acceptance = Acceptance(new_id(datetime.now(UTC)), level, app.fleet, now, None, _nature(means), __version__, steps)
+    acceptance = Acceptance(
+        new_id(datetime.now(UTC)), level, app.fleet, now, None, _nature(means), __version__, steps,
+        nonce=nonce or secrets.token_hex(16), asked=_asked(app, level, budget),
+    )  # fmt: skip
     return acceptance, means
+
+
+def _asked(app: App, level: str, budget: float | None) -> str:
+    """What the acceptance is to be of, before any host has answered."""
+    hosts = [host.name for host in app.hosts]
+    limited = f", within {time_text(budget)}" if budget is not None else ""
+    return f"{level} of {counted(len(hosts), 'host')}{limited}: {fold(hosts)}"
 
 
 def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]]:
@@ -246,7 +278,7 @@ def _conclude(
     from nodectl.accept.certificate import sign as signed
 
     folder = store.folder_of(acceptance.id)
-    text = certificate(acceptance, (folder / store.DOCUMENT).read_bytes())
+    text = certificate(acceptance, (folder / store.DOCUMENT).read_bytes(), time.time())
     _keep_measurements(app, acceptance)
     try:
         replace_file(folder / NAME, text)
@@ -320,18 +352,26 @@ def _record_rejected(app: App, acceptance: Acceptance, folder: Path) -> None:
         note(f"no recording for the vendor: {host}: {reason}")
 
 
-def _verify(app: App, path: Path, signers: Path | None) -> None:
-    """Exit status 0: signed and as written; 3: as written, and nobody vouches for it; 1: not what was written."""
-    from nodectl.accept.certificate import check
+def _verify(app: App, path: Path, signers: Path | None, nonce: str | None) -> None:
+    """Exit status 0: signed by whom we know; 3: as written, and nobody whom we know vouches for it; 1: another."""
+    from nodectl.accept.certificate import ChangedError, check
     from nodectl.accept.store import DOCUMENT
 
     beside = path.with_name(DOCUMENT)
     checked = check(path, signers, beside if beside.is_file() else None)
-    status = Status.OK if checked.signer else Status.UNKNOWN
-    words = f"signed by {checked.signer}" if checked.signer else "signed by nobody: who wrote it cannot be told"
-    document = {"file": str(path), "intact": True, "signer": checked.signer, "document": beside.is_file()}
-    app.show("accept-verify", document, f"{path}: as it was written; {words}")
-    if checked.signer and signers is None:
-        note("whose key that is, --signers FILE tells")
-    if status is not Status.OK:
-        raise SystemExit(exit_status([status]))
+    said = {name: checked.said(name) for name in ("written", "nonce", "asked")}
+    if nonce is not None and said["nonce"] != nonce:
+        raise ChangedError(f"{path}: its nonce is {said['nonce'] or 'none'}, not the one that was given for it")
+    if not checked.signer:
+        words = "signed by nobody: who wrote it cannot be told"
+    else:
+        words = f"signed by {checked.signer}" if checked.is_known else f"signed by an unknown key, {checked.signer}"
+    document = {
+        "file": str(path), "intact": True, "signer": checked.signer, "known": checked.is_known,
+        "document": beside.is_file(), **said,
+    }  # fmt: skip
+    when = f" on {said['written']}" if said["written"] else ""
+    app.show("accept-verify", document, f"{path}: as it was written{when}; {words}")
+    if not checked.is_known:
+        note("whom you know, --signers FILE tells: ssh-keygen's allowed signers")
+        raise SystemExit(exit_status([Status.UNKNOWN]))

@@ -103,13 +103,14 @@ def gathered(
 
 def at_the_end(app: App, job: Job, hosts: Sequence[Host]) -> tuple[dict[str, object], str]:
     """What a launch says of its traces: the files go below the state folder."""
+    from nodectl.common.files import local_path
     from nodectl.common.paths import state_dir
 
     report, traces = read_report(app, hosts, job)
     document, text = shown(report)
     try:
         if any(trace.file for trace in traces):
-            document["files"] = gathered(app, hosts, job.id, traces, state_dir() / "traces" / job.id)[1]
+            document["files"] = gathered(app, hosts, job.id, traces, local_path(state_dir() / "traces", job.id))[1]
     except NodectlError as error:  # what became of the job is said all the same
         note(f"the traces stay on the hosts: {error.message}")
     return {"trace": document}, text

@@ -21,8 +21,17 @@ _MOST_LINKS = 40
 
 def folder_name(host: str) -> str:
     """The name of a host's folder: one path component, whatever the host is called."""
-    quoted = quote(host, safe=_NAME_CHARACTERS) or "%00"
+    quoted = quote(host, safe=_NAME_CHARACTERS, errors="surrogatepass") or "%00"
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+def local_path(folder: Path, *names: str) -> Path:
+    """A path right below `folder` for a name that somebody else gave: a node, a job, an inventory, a recording.
+
+    The only way from such a name to a file of ours: `names`, joined by dots, are one component of it, whatever they
+    hold.
+    """
+    return folder / folder_name(".".join(names))
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o600, sync: bool = False) -> None:

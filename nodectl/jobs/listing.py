@@ -16,6 +16,7 @@ from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
 from nodectl.payload.jobs.classify import FOLLOWED
+from nodectl.payload.jobs.folder import is_job_id
 from nodectl.payload.jobs.standing import SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 
@@ -81,11 +82,19 @@ def read_jobs(
     unread: dict[str, list[str]] = defaultdict(list)
     for host, rows in answers.lines.items():
         for row in rows:
+            if not _is_of_its_job(row):  # what it is called is a word of the node, and names a job on others
+                unread[host].append("it lists a job whose id is none, or not its plan's")
+                continue
             reports[row["id"]].append(Report(host, row))
             if row["problem"]:
                 unread[host].append(row["problem"])
     jobs = tuple(merge(reports[job_id], problems) for job_id in sorted(reports))
     return Listing(jobs, problems, len(hosts), {host: "; ".join(words) for host, words in unread.items()})
+
+
+def _is_of_its_job(row: Mapping[str, Any]) -> bool:
+    job_id, plan = row["id"], row["plan"]
+    return isinstance(job_id, str) and is_job_id(job_id) and (plan is None or plan["id"] == job_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodectl.common import bounded_json
-from nodectl.common.files import folder_name
+from nodectl.common.files import local_path
 from nodectl.common.units import MIB
 from nodectl.errors import UsageError
 from nodectl.jobs.nodes import why
@@ -71,7 +71,7 @@ def make_folder(folder: Path) -> None:
 def _of_host(transport: Transport, host: Host, job_id: str, traces: Sequence[RankTrace], folder: Path) -> list[_Sink]:
     sinks = []
     for trace in traces:
-        sink = _Sink(folder / f"{folder_name(host.name)}.{trace.file}", trace.size_bytes)
+        sink = _Sink(local_path(folder, host.name, trace.file), trace.size_bytes)
         try:
             with sink:
                 done = run_payload(
@@ -94,7 +94,9 @@ class _Sink:
         self._draft = path.with_name(f".{path.name}.partial")
 
     def __enter__(self) -> None:
-        self._file = os.fdopen(os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb")
+        self._draft.unlink(missing_ok=True)
+        # a link that somebody has put there meanwhile is not followed
+        self._file = os.fdopen(os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
@@ -45,6 +46,8 @@ def _trace(host: str, row: Mapping[str, Any]) -> tuple[int, RankTrace]:
     rank, problem = int(row["rank"]), str(row["problem"])
     name, size, attempt = str(row["file"]), int(row["size_bytes"]), int(row["attempt"])
     summary = row["summary"]
+    if name and not re.fullmatch(rf"{rank}\.[a-z.-]{{1,20}}", name):
+        raise ValueError(f"{name!r} is no trace of rank {rank}")
     if problem or summary is None:
         return attempt, RankTrace(host, rank, problem=problem or "no figures", file=name, size_bytes=size)
     if summary["device"] not in ("gpu", "cpu") or not 0 < len(summary["steps"]) <= _MOST_STEPS:

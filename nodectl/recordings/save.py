@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from nodectl.common.files import folder_name, replace_file
+from nodectl.common.files import local_path, replace_file
 from nodectl.errors import UsageError
 from nodectl.facts.catalogue import commands_for, facts_for
 from nodectl.model.host import Host
@@ -66,7 +66,7 @@ def save(
         except OSError as error:
             failed[host.name] = f"not saved: {error}"
         else:
-            folders[shown[host.name]] = folder_name(shown[host.name])
+            folders[shown[host.name]] = local_path(folder, shown[host.name]).name
     return Saved(folders, failed, source.recorded)
 
 
@@ -131,11 +131,11 @@ def write_host(path: Path, recording: Recording) -> None:
     draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=path))
     try:
         for entry in recording.entries.values():
-            _write(draft / f"{entry.key}{OUT}", entry.stdout)
+            _write(local_path(draft, f"{entry.key}{OUT}"), entry.stdout)
             if entry.stderr:
-                _write(draft / f"{entry.key}{ERR}", entry.stderr)
+                _write(local_path(draft, f"{entry.key}{ERR}"), entry.stderr)
         _write(draft / INDEX, json.dumps(_index(recording, draft), indent=1) + "\n")
-        _exchange(draft, path / folder_name(recording.host))
+        _exchange(draft, local_path(path, recording.host))
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise

@@ -16,6 +16,7 @@ from nodectl.model.acceptance import HostAcceptance, NodeVerdict, Part, PartKind
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from tests.accept.made import acceptance, done
+from tests.conftest import Cli
 
 _REASON = Seen(
     "health", Finding("node01", "gpus", Status.FAILED, "GPU 3", "drain", "8", "7\x1b[2J\nforged: line", "reset")
@@ -28,6 +29,7 @@ _HOST = HostAcceptance(
     (_REASON,),
     (Part(PartKind.GPU, "GPU-1", "node01", "H100", "GPU 3", "S1"),),
 )
+_WRITTEN = 1_795_000_200.0
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +38,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("signed")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path / "key"), "-C", "x"], check=True)
     (path / "signers").write_text("me@example.org " + (path / "key.pub").read_text())
-    store.save(replace(acceptance(done("health")), hosts=(_HOST,), ended=1_795_000_100.0), path)
-    text = certificate(store.read(path / store.DOCUMENT), (path / store.DOCUMENT).read_bytes())
+    store.save(
+        replace(acceptance(done("health")), hosts=(_HOST,), ended=1_795_000_100.0, nonce="n-1234567", asked="quick"),
+        path,
+    )
+    text = certificate(store.read(path / store.DOCUMENT), (path / store.DOCUMENT).read_bytes(), _WRITTEN)
     (path / NAME).write_text(sign(text, path / "key"))
     (path / "unsigned").write_text(text)
     return path
@@ -50,6 +55,29 @@ def test_it_says_who_signed_and_what_was_found(folder: Path) -> None:
     assert "found: 7\\x1b[2J\\nforged: line" in checked.text
     assert "part: gpu, GPU 3, H100, GPU-1, serial S1" in checked.text
     assert "SHA256:" in check(folder / NAME, None, None).signer
+
+
+def test_it_says_when_it_was_written_and_for_whom(folder: Path) -> None:
+    checked = check(folder / NAME, None, None)
+    said = [checked.said(name) for name in ("written", "nonce", "asked", "verdict")]
+    assert said == ["2026-11-18T11:10:00Z", "n-1234567", "quick", ""]
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "words"),
+    [
+        (["--signers", "signers"], 0, "signed by me@example.org"),
+        (["--signers", "signers", "--nonce", "n-1234567"], 0, "as it was written on 2026-11-18T11:10:00Z"),
+        (["--signers", "signers", "--nonce", "n-1234568"], 1, "its nonce is n-1234567, not the one"),
+        ([], 3, "signed by an unknown key, "),
+        (["--signers", "others"], 1, "is not among"),
+    ],
+)
+def test_only_who_is_known_vouches(folder: Path, nodectl: Cli, more: list[str], status: int, words: str) -> None:
+    (folder / "others").write_text("")
+    paths = [str(folder / word) if word in ("signers", "others") else word for word in more]
+    done = nodectl("accept", "--verify", str(folder / NAME), *paths, check=False)
+    assert done.returncode == status and words in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def test_unsigned_it_is_as_written_and_nobody_vouches(folder: Path) -> None:
@@ -84,7 +112,7 @@ def test_cut_or_longer_it_is_refused(folder: Path, tmp_path: Path, cut: int) -> 
 
 def test_a_forged_text_with_a_digest_of_its_own_is_not_signed(folder: Path, tmp_path: Path) -> None:
     other = store.read(folder / store.DOCUMENT)
-    text = certificate(other, b"another document")
+    text = certificate(other, b"another document", _WRITTEN)
     signature = (folder / NAME).read_text().partition("-----BEGIN")[2]
     (tmp_path / NAME).write_text(f"{text}-----BEGIN{signature}")
     with pytest.raises(ChangedError, match="signature does not hold"):
@@ -124,7 +152,7 @@ def test_words_of_a_host_name_no_document(folder: Path, tmp_path: Path) -> None:
     words = f"document sha256 {hashlib.sha256(b'forged').hexdigest()}"
     reason = replace(_REASON, finding=replace(_REASON.finding, actual=words))
     host = replace(_HOST, reasons=(reason,))
-    (tmp_path / NAME).write_text(certificate(replace(acceptance(done("health")), hosts=(host,)), b"true"))
+    (tmp_path / NAME).write_text(certificate(replace(acceptance(done("health")), hosts=(host,)), b"true", _WRITTEN))
     assert words in check(tmp_path / NAME, None, None).text
     with pytest.raises(ChangedError, match="is not the document"):
         check(tmp_path / NAME, None, tmp_path / store.DOCUMENT)

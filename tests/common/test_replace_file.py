@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.common.files import replace_file
+from nodectl.common.files import local_path, replace_file
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
@@ -157,3 +157,14 @@ def test_a_file_of_another_namespace_is_written_there_and_not_here(tmp_path: Pat
         assert inside.read_text() == "of the host" and not (tmp_path / "file").exists()
         assert there.stdin is not None
         there.stdin.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../victim", "d/../../victim/authorized_keys", "/etc/passwd", "..", ".", "", ".ssh", "a\0b", "a/b", "\udcff"],
+)
+def test_a_name_of_somebody_else_is_one_component_below_the_folder(tmp_path: Path, name: str) -> None:
+    for names in ((name,), ("gpu01", name), (name, "json")):
+        path = local_path(tmp_path, *names)
+        assert path.parent == tmp_path and path.resolve().parent == tmp_path.resolve()
+        assert not path.name.startswith(".") and "\0" not in path.name

@@ -9,7 +9,10 @@ import pytest
 
 from nodectl.cli.jobs import _kept, _with_parts_on
 from nodectl.errors import UsageError
+from nodectl.jobs import listing
 from nodectl.jobs.listing import Listing, Report, merge
+from nodectl.jobs.nodes import Answers
+from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState
 from nodectl.report.jobs import job_document, job_text, jobs_table
 
@@ -51,6 +54,18 @@ def report(
 def cause(job: Job) -> Failure:
     assert job.first_failure is not None
     return job.first_failure
+
+
+@pytest.mark.parametrize("job_id", ["../../.ssh/x", "-rf", "", "A", "20261121-050000-ab12", None])
+def test_a_job_whose_id_is_none_or_anothers_is_not_listed(monkeypatch: pytest.MonkeyPatch, job_id: str | None) -> None:
+    """A node's word: with its plan it would name a job on the other hosts, or a folder here."""
+    row = {**report(0, "running").document, "id": "20261121-040000-ab12", "problem": ""}
+    forged = {**row, "plan": {**row["plan"], "id": job_id}} if job_id else {**row, "id": job_id}
+    answers = Answers({"gpu01": (forged,), "gpu02": (row,)}, {})
+    monkeypatch.setattr(listing, "ask", lambda *_, **__: answers)
+    found = listing.read_jobs(None, [Host(name, name) for name in HOSTS], 1)  # type: ignore[arg-type]
+    assert [job.id for job in found.jobs] == ["20261121-040000-ab12"]
+    assert "whose id is none, or not its plan's" in found.problems["gpu01"] and "gpu02" not in found.problems
 
 
 def test_all_finished() -> None:

@@ -131,6 +131,30 @@ def test_files_come_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
     assert "more than the 256 bytes" in done.problems["c"] and done.problems["b"] == "it was cut"
 
 
+WAYS_OUT = ["0/../../victim", "d/../../victim/authorized_keys", "/etc/passwd", "..", "0.json.gz/x", "1.json.gz", "0.\0"]
+
+
+@pytest.mark.parametrize("file", WAYS_OUT)
+def test_a_file_that_a_node_calls_otherwise_than_its_rank_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    found, problems = read(monkeypatch, {"a": [{**row(0, None), "file": file}]})
+    assert not found and "is no trace of rank 0" in problems["a"]
+
+
+@pytest.mark.parametrize("file", WAYS_OUT)
+def test_whatever_a_node_calls_its_file_it_lies_in_the_folder(tmp_path: Path, file: str) -> None:
+    folder = tmp_path / "deep" / "traces"
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder.mkdir(parents=True)
+    (folder / ".a.0.json.gz.partial").symlink_to(victim)
+    found = [RankTrace("a", 0, file=file, size_bytes=256)]
+    trace_files.gather(Pipe({"a": frames(b"x")}), [Host("a", "a")], "job", found, folder, forks=1)  # type: ignore[arg-type]
+    assert victim.read_text() == "mine" and sorted(tmp_path.iterdir()) == [tmp_path / "deep", victim]
+    assert all(path.parent == folder for path in folder.rglob("*")) and list((tmp_path / "deep").iterdir()) == [folder]
+
+
 def test_more_than_the_limit_stays_on_the_hosts(tmp_path: Path) -> None:
     found = [RankTrace("a", 0, file="0.json.gz", size_bytes=3 << 20)]
     done = trace_files.gather(Pipe({}), [Host("a", "a")], "job", found, tmp_path / "t", forks=1, limit_mib=2)  # type: ignore[arg-type]
