@@ -68,7 +68,8 @@ class Rules:
         held = getattr(key, "inner_key", None) or key  # of an agent
         if held.get_name() == "ssh-rsa" and held.get_bits() < self.least_rsa_bits:
             return False
-        name = key.public_blob.key_type if getattr(key, "public_blob", None) else key.get_name()
+        certificate = getattr(key, "public_blob", None)
+        name = str(certificate.key_type) if certificate else key.get_name()
         rest = name.removeprefix("ssh-rsa")
         names = [name] if rest == name else [f"{rsa}{rest}" for rsa in _RSA]
         return self.login_keys is None or any(one in self.login_keys for one in names)

@@ -319,7 +319,12 @@ def test_a_listener_that_died_comes_back(source: Path, folder: Path, monkeypatch
         os.kill(courier.pid, signal.SIGKILL)
         courier.reaped(*os.waitpid(courier.pid, 0))
         assert courier.pid == 0
-        _await(lambda: (courier.listen() or True) and courier.revive(time.monotonic()))
+
+        def revived() -> bool:
+            courier.listen()
+            return courier.revive(time.monotonic())
+
+        _await(revived)
         write(source / "step-1.pt", b"weights", 5)
         _await(
             lambda: (

@@ -96,10 +96,10 @@ def test_what_steers_the_openssh_client_alone_means_nothing_here(text: str, vari
 )
 def test_a_variable_by_which_keys_would_not_be_checked_is_refused_with_the_reason(variable: str, value: object) -> None:
     with pytest.raises(InventoryError, match=f"host gpu01: {variable} is .*: ") as caught:
-        options_of(host(**{variable: value}))
+        options_of(Host("gpu01", "10.0.0.1", None, None, "ssh", {variable: value}))
     assert caught.value.remedy
     strict = {"ansible_host_key_checking": True, "ansible_ssh_host_key_checking": "yes", "ansible_ssh_executable": None}
-    assert options_of(host(**strict)) == SshOptions()
+    assert options_of(Host("gpu01", "10.0.0.1", None, None, "ssh", strict)) == SshOptions()
 
 
 @pytest.mark.parametrize(
