@@ -23,6 +23,7 @@ SHARED_WITH_NODES = {
     "nodectl.payload.common.frames",
     "nodectl.payload.jobs.classify",
     "nodectl.payload.jobs.container",
+    "nodectl.payload.jobs.job_id",
     "nodectl.payload.jobs.nsys",
     "nodectl.payload.jobs.plan_version",
     "nodectl.payload.jobs.standing",

@@ -73,7 +73,11 @@ def _check_name(to: str) -> None:
     from nodectl.provision.run import RUN_NAME
 
     if to and not RUN_NAME.fullmatch(to):
-        raise click.BadParameter(f"{to!r} is no name of a run; `nodectl rollback --list` shows them", param_hint="--to")
+        raise click.BadParameter(
+            f"{to!r} is no name of a run, which begins with its time (20261124T181500Z-…), nor `start`; "
+            "`nodectl rollback --list` shows them",
+            param_hint="--to",
+        )
 
 
 def plans_of(run: ProvisionRun) -> Plans:

@@ -97,7 +97,8 @@ class Inventory:
                 self._manager.subset(limit)
                 selected = [host for host in self._manager.get_hosts("all") if not host.implicit]
         except (AnsibleError, OSError, re.error) as error:
-            raise InventoryError(f"--limit {limit}: {_message(error)}", "give an Ansible host pattern") from error
+            said = _message(error).replace("b'", "'")  # of a file that is not there
+            raise InventoryError(f"--limit {limit}: {said}", "give an Ansible host pattern, or @FILE") from error
         if not selected:
             known = ", ".join(sorted(set(self._manager.groups) - {"all", "ungrouped"})) or "none"
             hints = "".join(f"; {text}" for text in listener.warnings if not text.startswith("Could not match"))
@@ -282,6 +283,12 @@ def _load_collections() -> None:
 
 def _take_extra_vars(loader: Any, access: Access) -> None:
     """What `-e` says, to Ansible's own reader, which keeps the first answer for the whole process."""
+    for word in access.given_vars:
+        if word.startswith("@") and not os.access(Path(word[1:]).expanduser(), os.R_OK):
+            # Ansible speaks of modules and their remote_src
+            raise InventoryError(
+                f"--extra-vars {word}: there is no such file that can be read", "name one that is there"
+            )
     context.CLIARGS = ImmutableDict(extra_vars=access.given_vars)
     vars(load_extra_vars).pop("extra_vars", None)
     remedy = "give KEY=VALUE, JSON, or @FILE"

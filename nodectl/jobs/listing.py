@@ -16,7 +16,7 @@ from nodectl.jobs.nodes import ask
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
 from nodectl.payload.jobs.classify import FOLLOWED
-from nodectl.payload.jobs.folder import is_job_id
+from nodectl.payload.jobs.job_id import is_job_id
 from nodectl.payload.jobs.standing import SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 

@@ -27,8 +27,8 @@ from nodectl.provision import jump
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
 
 KEPT_RUNS = 20
-# as module_utils/undo/store.py has it on the nodes
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# every run's name begins with its time, trials' too; `start` is before all of them
+RUN_NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9._-]{1,80}|start")
 
 
 @dataclass(frozen=True, slots=True)

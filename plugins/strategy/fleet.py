@@ -12,6 +12,7 @@ description:
   - The environment variable NODECTL_STRATEGY chooses. `auto`, the default, takes mitogen where it is installed, made
     for this ansible-core and able to become root the way that the hosts ask for; else it says why, once, and is
     `linear`. `mitogen` fails instead of saying so. `linear` never looks for it.
+  - A play whose `vars` say `fleet_strategy: linear` is `linear`, whatever the environment chooses.
   - Host keys are checked in each of its connections, whatever variables, options and settings say; a host whose
     variables ask for the contrary is refused. The Python of Ansible needs nodectl for it.
 author: The nodectl authors (!UNKNOWN)
@@ -180,13 +181,15 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         _check_keys(_BASE is not LinearStrategy)
         variables = self._variables(iterator._play)
         self._refuse_unchecked(variables, play_context.connection)
-        reason = _WHY_NOT
-        if _BASE is not LinearStrategy and not reason:
+        # of a play that needs no room on a host's disk, which mitogen takes
+        is_linear = iterator._play.get_vars().get("fleet_strategy") == "linear"
+        reason = "" if is_linear else _WHY_NOT
+        if _BASE is not LinearStrategy and not (reason or is_linear):
             default = play_context.become_method or constants.DEFAULT_BECOME_METHOD
             reason = cannot_become({host: str(own.get("ansible_become_method", default)) for host, own in variables})
         if reason and chosen(os.environ) == "mitogen":
             raise AnsibleError(f"NODECTL_STRATEGY is mitogen: {reason}")
-        self._carried = not (reason or _BASE is LinearStrategy)
+        self._carried = not (reason or is_linear or _BASE is LinearStrategy)
         if not self._carried:
             _read_whole()
         _say(reason)

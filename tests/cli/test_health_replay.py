@@ -104,6 +104,11 @@ def test_every_form_is_valid_and_says_that_it_is_recorded(nodectl: Cli, fleet: P
     assert line.returncode == 1 and line.stdout.count("\n") == 1 and line.stdout.startswith("warning: n2 fleet_kernel")
     suites = ET.fromstring(nodectl(*argv, "--output", "junit", "--strict", check=False).stdout)  # noqa: S314 - our own
     assert [suite.get("name") for suite in suites] == list(HOSTS) and suites.get("failures") == "1"
+    # all that Jenkins' schema (junit-10.xsd) has for them: who reads by it refuses another attribute
+    assert set(suites.keys()) <= {"name", "time", "tests", "failures", "errors"}
+    for suite in suites:
+        assert set(suite.keys()) <= {"name", "tests", "failures", "errors", "skipped", "timestamp", "hostname", "time"}
+        assert int(suite.get("skipped", "-1")) == len(suite.findall("testcase/skipped"))
     text = nodectl(*argv, "--output", "prometheus", check=False).stdout
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families["nodectl_health_recorded_info"].samples[0].labels["recording"] == "dgx-a100"

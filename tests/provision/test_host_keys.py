@@ -95,6 +95,12 @@ def test_ours_stand_before_all_options_of_each_program(
     assert words[3 + len(ours)].startswith(f'ControlPath="{tmp_path}/') and words[-1] == "ControlPath=/tmp/theirs"
 
 
+def test_no_playbook_of_ours_goes_by_another_strategy() -> None:
+    for path in (_ROOT / "playbooks").glob("*.yml"):
+        for play in yaml.safe_load(path.read_text()):
+            assert play.get("strategy", "nodectl.fleet.fleet") == "nodectl.fleet.fleet", path
+
+
 def test_a_play_names_the_host_whose_keys_it_was_not_to_check() -> None:
     assert "ansible_host_key_checking is False" in why_unchecked("a", {"ansible_host_key_checking": False}, "ssh")
     assert "set it to ssh" in why_unchecked("a", {}, "ansible.builtin.paramiko_ssh")

@@ -6,16 +6,15 @@ import contextlib
 import errno
 import json
 import os
-import re
 import shutil
 from typing import Any, Dict, Iterator, List, Optional
 
 from ..common.bounds import fitted
 from . import repair
+from .job_id import is_job_id
 from .plan_version import PLAN_VERSION
 from .process import is_alive, read_stat, send
 
-_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _RESERVE_BYTES = 64 * 1024
 # of a state, what tells of failures: its texts may be cut
 _TOLD = ("failures", "living", "remarks", "xids", "flight", "heard", "attempts", "no_restart")
@@ -63,11 +62,6 @@ def boot_id() -> str:
 def jobs_root() -> str:
     """The folder of all jobs of this login."""
     return os.path.join(state_root(), "jobs")
-
-
-def is_job_id(text: str) -> bool:
-    """It may be the id of a job."""
-    return _ID.fullmatch(text) is not None
 
 
 def check_id(job_id: str) -> str:
@@ -396,7 +390,7 @@ def _hidden(ending: str) -> Iterator[str]:
         return
     for name in names:
         job_id = name[1 : -len(ending)]
-        if name.startswith(".") and name.endswith(ending) and _ID.fullmatch(job_id):
+        if name.startswith(".") and name.endswith(ending) and is_job_id(job_id):
             yield job_id
 
 
@@ -411,7 +405,7 @@ def _job_names() -> Iterator[str]:
     except FileNotFoundError:
         return
     for name in names:
-        if _ID.fullmatch(name) and JobFolder(name).exists:
+        if is_job_id(name) and JobFolder(name).exists:
             yield name
 
 

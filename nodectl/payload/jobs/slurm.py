@@ -20,7 +20,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 from ..common.frames import exit_status, send
 from . import flight, notes, slurm_ends
-from .folder import JobFolderError, check_id, is_job_id, state_root, write_atomic
+from .folder import JobFolderError, check_id, state_root, write_atomic
+from .job_id import is_job_id
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_", "SLURM_", "SBATCH_")
 _COMMAND_S = 60.0

@@ -10,7 +10,8 @@ from typing import Any, Dict, List, Optional
 
 from ...common.folders import made
 from ..code_store import kept
-from ..folder import JobFolder, is_job_id, known_jobs, state_root
+from ..folder import JobFolder, known_jobs, state_root
+from ..job_id import is_job_id
 from ..process import all_pids, login_of, read_cmdline
 
 _BLOCK_BYTES = 64 * 1024
