@@ -435,3 +435,9 @@ def test_hosts_of_a_lab_are_one_kernel_s() -> None:
     lab = {"lab": Lab("l", ("kernel",)), "boot": Boot("b1", 9.0)}
     assert claims_of(Subject("n1", lab, None)) == {}
     assert claims_of(Subject("n1", {**lab, "lab": Lab("l", ("kernel",), "dgx-a100")}, None)) != {}
+
+
+def test_the_mtu_of_ipoib_counts_without_an_address() -> None:
+    ib = Nic("ibp12s0", "up", 4092, "00:00:10:49", (), driver="mlx5_core")
+    assert brought({"nics": {"ibp12s0": ib}})["fleet_mtu", "ibp12s0", ""] == {"": "4092"}
+    assert ("fleet_mtu", "ibp12s0", "") not in brought({"nics": {"ibp12s0": replace(ib, state="down")}})
