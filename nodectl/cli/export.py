@@ -59,7 +59,7 @@ def slurm(
     """Print a batch script for `sbatch`; SCRIPT is named from the folder where that will be called."""
     from nodectl.export.sbatch import SbatchJob
     from nodectl.export.words import script_path
-    from nodectl.jobs.plan import check_interface, venv_of
+    from nodectl.jobs.plan import check_interface, one_venv
 
     hosts = app.hosts
     gpus = gpus_a_host(app, hosts)
@@ -72,7 +72,7 @@ def slurm(
         program=(script_path(script), *args),
         asked=options,
         launcher=launcher,
-        venv=venv_of(hosts[0].variables, launcher, venv),
+        venv=one_venv(hosts, launcher, venv),
         network=check_interface(interface or None) or "",
         env=_nccl_env(_wanted(app, hosts)),
     )

@@ -87,7 +87,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "jobs stop": (("nodectl jobs stop last", "on all hosts"),),
     "jobs trace": (("nodectl jobs trace last --to traces", "the figures, and the traces for Perfetto"),),
     "jobs watch": (("nodectl jobs watch last", "its pace, and which rank the others wait for"),),
-    "jobs why": (("nodectl jobs why last", "why it died, or hangs"),),
+    "jobs why": (("nodectl jobs why", "why it died, or hangs"),),
     "lab down": (("nodectl lab down", "the lab `lab`, and all of it"),),
     "lab fault": (
         ("nodectl lab fault --list", "what can be broken, and which command finds it"),

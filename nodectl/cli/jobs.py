@@ -21,7 +21,7 @@ from nodectl.common.units import MIB
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState
-from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table
+from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, why_text
 
 if TYPE_CHECKING:
     from nodectl.jobs.follow import Event, Start
@@ -37,7 +37,10 @@ _TORCHRUN_MARK = re.compile(r"^\[default(\d+)\]:")
 
 @click.group()
 def jobs() -> None:
-    """List, follow, explain and stop jobs; JOB is an id, its beginning (8 characters or more), or `last`."""
+    """List, follow, explain and stop jobs; JOB is an id, its beginning (8 characters or more), or `last`.
+
+    What only looks takes the last job where none is named.
+    """
 
 
 @jobs.command("list")
@@ -61,7 +64,7 @@ def list_(app: App, form: str | None, write: Path | None) -> None:
 
 
 @jobs.command()
-@click.argument("job", shell_complete=completing.job)
+@click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
 def show(app: App, job: str) -> None:
     """Show one job: its hosts, its state, and what failed first."""
@@ -72,35 +75,38 @@ def show(app: App, job: str) -> None:
 
 
 @jobs.command()
-@click.argument("job", shell_complete=completing.job)
+@click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
 def why(app: App, job: str) -> None:
     """Say why a job ended, or what a running one waits for.
 
-    What ended it stands last, with its class, evidence and remedy; what followed from that is folded. Of a running job
-    the ranks' stacks are shown, grouped, and who waits for whom; that takes some seconds.
+    What ended it stands first, with its class, evidence and remedy; what followed from that is folded. Of a running job
+    it is said who waits for whom, with the ranks' stacks, grouped; that takes some seconds.
     """
-    from nodectl.jobs.follow import Start
-
     listing = read_listing(app)
     selected = listing.find(job)
     if selected.state is JobState.RUNNING and selected.slurm is None:
         _show_look(app, selected)
         raise click.exceptions.Exit(_status(listing, selected))
-    cause = selected.first_failure
-    hosts = [host for host in app.hosts if cause is not None and host.name == cause.host]
+    _show(app, [selected], why_text(selected))
     # where a traceback tells, the end of the log is what came after it
-    wanted = cause is not None and not cause.traceback and not app.json
-    if selected.slurm is not None and cause is not None and wanted:
-        result(f"the last output of {cause.host}:")
-        follow_slurm(app, selected, [cause.host], tail=_TAIL_LINES, once=True)
-        result("")
-    elif hosts and cause is not None and cause.host not in selected.unreachable and wanted:
-        result(f"the last output of {cause.host}:")
-        follow_output(app, hosts, selected.id, start=Start(_TAIL_LINES), once=True)
-        result("")
-    _show(app, [selected], conclusion(selected))
+    if (cause := selected.first_failure) is not None and not cause.traceback and not app.json:
+        _show_output(app, selected, cause.host)
     raise click.exceptions.Exit(_status(listing, selected))
+
+
+def _show_output(app: App, job: Job, name: str) -> None:
+    """The last lines of one host, where it answers."""
+    from nodectl.jobs.follow import Start
+
+    hosts = [host for host in app.hosts if host.name == name and name not in job.unreachable]
+    if job.slurm is None and not hosts:
+        return
+    result(f"\nthe last output of {name}:")
+    if job.slurm is not None:
+        follow_slurm(app, job, [name], tail=_TAIL_LINES, once=True)
+    else:
+        follow_output(app, hosts, job.id, start=Start(_TAIL_LINES), once=True)
 
 
 def _show_look(app: App, job: Job) -> None:
@@ -109,7 +115,7 @@ def _show_look(app: App, job: Job) -> None:
 
     look = look_at(app.transport, _members(app, job), job.id, app.forks)
     document = {**job_document(job), "look": look_document(look)}
-    app.show("jobs", {"jobs": [document]}, f"{conclusion(job)}\n\n{look_text(look)}")
+    app.show("jobs", {"jobs": [document]}, f"{look_text(look)}\n\n{conclusion(job)}")
 
 
 @jobs.command()
@@ -125,7 +131,7 @@ def _show_look(app: App, job: Job) -> None:
     help="Of this host only; may be given again.",
 )
 @click.option("--rank", type=click.IntRange(0), metavar="R", help="Of this rank only.")
-@click.argument("job", shell_complete=completing.job)
+@click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
 def logs(
     app: App,
@@ -184,7 +190,7 @@ def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[
 @click.option(
     "--tail", type=click.IntRange(0), default=_ATTACH_LINES, show_default=True, metavar="N", help="Of each host."
 )
-@click.argument("job", shell_complete=completing.job)
+@click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
 def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
@@ -216,7 +222,7 @@ def attach(app: App, tail: int, job: str) -> None:
     "--pattern", default="", metavar="REGEX", help="What tells a step: (?P<step>..), (?P<total>..), (?P<loss>..)."
 )
 @click.option("--quiet", "quiet_s", type=Seconds(1), default=300.0, show_default=True, metavar="TIME", help=_QUIET_HELP)
-@click.argument("job", shell_complete=completing.job)
+@click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
 def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, job: str) -> None:
     """Watch a job: steps, age of the output, GPU use and power, network, for each host; say where it stands still."""
@@ -241,7 +247,7 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
 @click.option(
     "--limit", type=click.IntRange(1), default=LIMIT_MIB, show_default=True, metavar="MIB", help="Of what is brought."
 )
-@click.argument("job", shell_complete=completing.job)
+@click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
 def trace(app: App, folder: Path | None, limit: int, job: str) -> None:
     """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
@@ -334,8 +340,9 @@ def follow_output(
 
 def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, str]:
     from nodectl.jobs.follow import Back, Dropped, Line
+    from nodectl.jobs.noise import Noise
 
-    printer = LinePrinter(to_stderr=app.json)
+    printer, noise = LinePrinter(to_stderr=app.json), Noise()
     silent: dict[str, str] = {}
     for event in events:
         if isinstance(event, Line):
@@ -343,6 +350,8 @@ def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, st
             if event.local_rank is None:
                 text, mark = _TORCHRUN_MARK.sub(r"[\1] ", text), ""
             source = f"{event.host} {event.local_rank}"
+            if not event.goes_on and noise.holds(source, event.text):
+                continue
             printer.add(source, f"{event.host.ljust(width)} | {mark}", text, goes_on=event.goes_on)
         elif isinstance(event, Back):
             silent.pop(event.host, None)

@@ -18,7 +18,7 @@ from nodectl.cli.cordoned import include_cordoned_option, recognise
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import OneOf, Read, Seconds
 from nodectl.cli.question import DeclinedError
-from nodectl.cli.terminal import note, terminal_width
+from nodectl.cli.terminal import TO_LEAVE, note, terminal_width
 from nodectl.cli.tracing import at_the_end, trace_options, tracing
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
@@ -345,7 +345,7 @@ def launch(
         log_limit_mib=log_limit,
     )
     folder = request.checkpoint_folder()
-    job_needs = _job_needs(request, way, paths, interface)
+    job_needs = _job_needs(hosts, request, way, venv, paths, interface)
     hosts, surroundings = _preflight(app, hosts, request, job_needs, skipping, gate=bool(gate))
     if gate == QUICK and not dry_run and len(good := _tried(app, hosts, request)) < len(hosts):
         hosts, surroundings = _preflight(app, good, request, job_needs, skipping, gate=True)
@@ -393,7 +393,7 @@ def launch(
         }
         app.show("jobs", {"jobs": [job]}, plan.id)
         return
-    note(f"job {plan.id} runs on {where}; it goes on without this terminal: nodectl jobs logs -f {plan.id}")
+    note(f"job {plan.id} runs on {where}; {TO_LEAVE}: nodectl jobs attach {plan.id}")
     raise click.exceptions.Exit(_follow(app, hosts, plan.id, traced=plan.start.trace is not None))
 
 
@@ -413,8 +413,24 @@ def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -
     return asked or "" if in_container else venv_of(host.variables, launcher, asked)
 
 
+def _own(venv: str | None, of_all: str) -> str:
+    return venv if venv and venv != of_all else ""
+
+
+def _venvs(hosts: Sequence[Host], launcher: str) -> tuple[tuple[str, str], ...]:
+    """Each host's own, by its name; none for a launcher of the operator's own."""
+    from nodectl.jobs.plan import venv_of
+
+    return tuple((host.name, own) for host in hosts if (own := venv_of(host.variables, launcher, None)))
+
+
 def _job_needs(
-    request: LaunchRequest, way: Way, paths: tuple[tuple[str, PathKind], ...], interface: str | None
+    hosts: Sequence[Host],
+    request: LaunchRequest,
+    way: Way,
+    venv: str | None,
+    paths: tuple[tuple[str, PathKind], ...],
+    interface: str | None,
 ) -> JobNeeds:
     from nodectl.checks.launch.candidate import JobNeeds
     from nodectl.jobs.plan import NSYS, candidate_ports
@@ -426,6 +442,7 @@ def _job_needs(
         checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
         launcher=request.launcher,
         venv=None if way.start.container else request.venv or None,
+        venvs=() if venv or way.start.container or way.start.conda else _venvs(hosts, request.launcher),
         image=way.start.container.image if way.start.container else "",
         container_engine=way.start.container.engine if way.start.container else "",
         code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
@@ -473,7 +490,10 @@ def _preflight(
         raise click.exceptions.Exit(status)
     candidates = [report.candidates[host.name] for host in hosts]
     return hosts, Surroundings(
-        hosts=tuple(PlanHost(row.host, row.address.address, row.address.interface) for row in candidates),
+        hosts=tuple(
+            PlanHost(row.host, row.address.address, row.address.interface, venv=_own(row.needs.venv, request.venv))
+            for row in candidates
+        ),
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
         free_ports=tuple(report.ports),
         skipped=skipped,

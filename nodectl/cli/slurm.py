@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
 from nodectl.cli.jobs import conclude_by, follow_slurm, read_slurm, stop_slurm
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import TO_LEAVE, note
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import COMMAND, TORCHRUN
 
@@ -56,13 +56,13 @@ def launch_via_slurm(app: App, asked: Asked, env: Mapping[str, str], *, detach: 
     if detach:
         app.show("jobs", {"jobs": [_submitted(job, int(submitted["slurm_id"]))]}, job.id)
         return 0
-    note(f"it goes on without this terminal: nodectl jobs logs -f {job.id}")
+    note(f"{TO_LEAVE}: nodectl jobs logs -f {job.id}")
     return _follow(app, job.id)
 
 
 def _job(app: App, asked: Asked, job_id: str) -> SbatchJob:
     from nodectl.export.sbatch import SbatchJob
-    from nodectl.jobs.plan import venv_of
+    from nodectl.jobs.plan import one_venv
 
     hosts, way = app.hosts, asked.way
     gpus = gpus_a_host(app, hosts)
@@ -78,7 +78,7 @@ def _job(app: App, asked: Asked, job_id: str) -> SbatchJob:
         asked=asked.sbatch_options,
         time_limit_s=asked.time_limit_s,
         launcher=asked.launcher,
-        venv="" if way.start.conda else venv_of(hosts[0].variables, asked.launcher, asked.venv),
+        venv="" if way.start.conda else one_venv(hosts, asked.launcher, asked.venv),
         network=asked.interface,
         workdir=way.start.chdir or way.workdir,
         checkpoint_dir=_checkpoint(asked),

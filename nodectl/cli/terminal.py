@@ -24,6 +24,8 @@ def safe(text: str) -> str:
 
 # in which a result can be had, where a command names them
 FORMS = ("table", "json", "prometheus")
+# of a command that follows a job, said at its start
+TO_LEAVE = "Ctrl-C stops the job; close the terminal to leave it running"
 # narrower than that no table can be read, nor broken into lines
 _LEAST_COLUMNS = 20
 

@@ -16,6 +16,7 @@ from nodectl.common.nodeset import fold
 from nodectl.common.operator import operator
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.engines import COMMAND, TORCHRUN
+from nodectl.model.host import Host
 from nodectl.payload.jobs.plan_version import PLAN_VERSION
 
 LEASE_S = 8.0
@@ -44,7 +45,8 @@ _WARNINGS = ("USR1", "USR2", "TERM", "INT", "HUP", "CONT")
 class PlanHost:
     """A host of the job in rank order; `interface` is empty where the launcher is to choose.
 
-    `ib_hca` is its NCCL_IB_HCA, `gpu_hcas` that of each rank by its GPU; empty where NCCL is to choose.
+    `ib_hca` is its NCCL_IB_HCA, `gpu_hcas` that of each rank by its GPU; empty where NCCL is to choose. `venv` is its
+    environment where that is not the plan's.
     """
 
     name: str
@@ -52,6 +54,7 @@ class PlanHost:
     interface: str = ""
     ib_hca: str = ""
     gpu_hcas: tuple[str, ...] = ()
+    venv: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,3 +418,14 @@ def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -
     if asked is not None or launcher != node_paths.LAUNCHER:
         return asked or ""
     return str(variables.get("pytorch_venv") or node_paths.VENV)
+
+
+def one_venv(hosts: Sequence[Host], launcher: str, asked: str | None) -> str:
+    """The environment of all hosts, for what starts on them alike; UsageError where the inventory has several."""
+    venvs: dict[str, list[str]] = {}
+    for host in hosts:
+        venvs.setdefault(venv_of(host.variables, launcher, asked), []).append(host.name)
+    if len(venvs) > 1:
+        told = "; ".join(f"{venv} on {fold(names)}" for venv, names in venvs.items())
+        raise UsageError(f"pytorch_venv is not the same on all hosts: {told}", "say --venv DIR, or take hosts of one")
+    return next(iter(venvs))

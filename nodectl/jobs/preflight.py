@@ -137,6 +137,7 @@ def judge(candidates: Sequence[Candidate]) -> list[Finding]:
 
 
 def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNeeds) -> Candidate | Finding:
+    needs = needs.of(host.name)
     facts = _facts(payload_argv(_PROGRAM, ["look", json.dumps(_question(host, hosts, needs))], bare=True))
     answer = collect(transport, host, commands_for(host, facts))
     if isinstance(answer, Recording) and lacks_payload(*_status(answer)):

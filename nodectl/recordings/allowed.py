@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
+from nodectl.recordings.numbers import private_numbers
 from nodectl.recordings.vocabulary import CHUNK, plain, vocabulary
 
 # what a tool draws with and how it writes a sign stays, and is no letter of the word behind it
@@ -54,7 +55,7 @@ _GIVEN_AWAY = (
     re.compile(rf"(?i){_PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{_VALUE}"),
     re.compile(rf"(?i)(?<![A-Za-z]){_OWNED}[\"']?\s{{0,60}}[:=]\s{{0,4}}{_VALUE}"),
     re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}(?:{_PRIVATE}|{_OWNED})[ =]{_VALUE}"),
-    re.compile(r"\b(?:Reason|Comment|Extra|Features)=([^\n]*?)(?=\s\w{1,60}=|\s*$)", re.MULTILINE),
+    re.compile(r"\b(?:Reason|Comment|Extra|Features)=([^\n]{0,4000}?)(?=[ \t]\w{1,60}=|[ \t]{0,200}$)", re.MULTILINE),
     re.compile(r"(?i)\bhost ?name (?:set )?to:? <?([^\s>]+)"),
     re.compile(r"(?i)\b(?:for|from|by|of) (?:user|host|client|server) ([^\s:;,]+)"),
     re.compile(r"(?i)\bserver ([^\s:;,]+)(?=:? (?:not responding|OK|has not responded))"),
@@ -71,13 +72,14 @@ _GIVEN_AWAY = (
     re.compile(r"(?<![\w./:@-])([A-Za-z0-9][\w.,-]{1,250}):/(?!/)"),
     re.compile(r"(?<![\w.+-])([\w.+-]{1,100})@(?![\w-]{0,100}\.(?:service|timer|socket|slice|scope)\b)"),
     re.compile(r"(?<=\w)@([A-Za-z0-9][\w.-]{1,250})(?![\w.-]|\.service)"),
-    re.compile(r"/(?:home|Users)/([^/\s\"':,;]{1,64})"),
+    re.compile(r"/(?:homes?|[Uu]sers?)/([^/\s\"':,;]{1,64})"),
 )
+_SHORT_FOLDER = re.compile(r"(?<=/)([a-z][a-z0-9]?)(?![\w.-])")
 # `option=value`: where the option is none that nodectl knows, its value is none that is known either
 _OPTION = re.compile(rf"(?<![\w./-])([A-Za-z_][\w.-]{{0,80}})={_VALUE}")
 # a maker's name for what it sells: from its driver, its firmware or the PCI database, and set by no site
 _MAKERS = re.compile(
-    r"^\s*Product (?:Name|Brand|Architecture)\s*:(.*)$|^Model name:(.*)$|^GPU \d+: (.*?) \(UUID"
+    r"^[ \t]*Product (?:Name|Brand|Architecture)[ \t]*:(.*)$|^Model name:(.*)$|^GPU \d+: (.*?) \(UUID"
     r"|^[0-9a-f:]{5,13}\.[0-7] [^:\n]{3,60}: (.*)$|^\d+, ([^,\n]{3,60}), GPU-",
     re.MULTILINE,
 )
@@ -104,12 +106,17 @@ class Allowed:
     def __init__(self, name: Callable[[str], str]) -> None:
         self._name = name
         self._known = set(vocabulary())
+        self._logins: frozenset[str] = frozenset()
         self._seen: dict[str, str] = {}
 
     @property
     def size(self) -> int:
         """How many words are known; they never get fewer."""
         return len(self._known)
+
+    def mask_logins(self, names: Iterable[str]) -> None:
+        """Logins of a letter or two: they go where text is free, and as folders."""
+        self._logins |= set(names)
 
     def keep(self, words: Iterable[str]) -> None:
         """Words that are no secret."""
@@ -131,6 +138,9 @@ class Allowed:
         """Where a name or a secret stands by what is said before or behind it, in order."""
         spans = list(_said(text) if len(text) <= _REMEMBERED else _said.__wrapped__(text))
         spans += [match.span(2) for match in _OPTION.finditer(text) if not self._stays(match[1])]
+        spans += private_numbers(text, self.is_known, self._logins)
+        if self._logins:
+            spans += [match.span(1) for match in _SHORT_FOLDER.finditer(text) if match[1] in self._logins]
         return _joined((start, end) for start, end in spans if not _is_plain(text[start:end]))
 
     def text(self, text: str, spans: Spans, offset: int) -> str:

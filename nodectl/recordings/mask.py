@@ -7,10 +7,11 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv6Address
 
 from nodectl.model.recording import SITE, Recording
 from nodectl.recordings.allowed import NOBODY, Allowed
+from nodectl.recordings.numbers import spellings
 from nodectl.recordings.pseudonyms import Pseudonyms
 
 _ADDRESSES = {"ipv4", "ipv6"}
@@ -26,10 +27,11 @@ class Masker:
         for host in hosts:
             self._add_host(host, self._hosts[host])
         self._users = 0
+        self._addresses: set[str] = set()
         self._pseudonyms = Pseudonyms(secrets.token_bytes(32), {})
+        self._allowed = Allowed(lambda word: self._pseudonyms.of("name", word))
         self._add_users(set(users) - {"root"})
         self._finder = Words(self._words)
-        self._allowed = Allowed(lambda word: self._pseudonyms.of("name", word))
         self._done: dict[str, str] = {}
         self._done_with = (0, 0)
 
@@ -71,6 +73,7 @@ class Masker:
             for name in sorted(host_names(text)):
                 self._add_host(name, self._hosts[host])
             self._add_users(user_names(text))
+            self._add_addresses(text)
 
     def _add_host(self, name: str, pseudonym: str) -> None:
         short, _, domain = name.partition(".")
@@ -81,8 +84,16 @@ class Masker:
             self._words.setdefault(short, pseudonym)
             self._words.setdefault(domain, "example")
 
+    def _add_addresses(self, text: str) -> None:
+        """Those of IPv4 as other numbers, too."""
+        for value in {value for kind, value in shapes(text) if kind == "ipv4"} - self._addresses:
+            self._addresses.add(value)
+            if (made := self._pseudonyms.of("ipv4", value)) != value:
+                self._words.update(zip(spellings(value), spellings(made), strict=True))
+
     def _add_users(self, names: Iterable[str]) -> None:
-        for name in sorted(set(names) - self._words.keys()):
+        self._allowed.mask_logins({name for name in names if len(name) < _SHORTEST})
+        for name in sorted({name for name in names if len(name) >= _SHORTEST} - self._words.keys()):
             self._users += 1
             self._words[name] = f"user{self._users}"
 
@@ -168,14 +179,14 @@ _SHAPES = re.compile(
     re.VERBOSE,
 )
 _SIZES = {6, 8, 20}
-# four numbers after such a word are a version
-_VERSION = re.compile(r"(?:ersion|VERSION|irmware|fw|FW|release|rev|driver|[vV])[\s:=\"'(]*\Z")
+# four numbers after such a word are a version, unless they are an address of a private network
+_VERSION = re.compile(r"(?:(?i:version|pkg)|[vV])[\s:=\"'(]*\Z")
 _ZEROS = re.compile(r"(?:^|\.)0\d")
 _SERIALS = (
     re.compile(r"(?im)^[^:\n]{0,60}?\bserial(?:[ _]?(?:number|no))?[\"']?\s*[:=]\s*[\"']?([^\s,\"'<]+)"),
     re.compile(r"(?i)<serial>([^<\s]+)</serial>"),
     re.compile(r"(?i)\[SN\][^:\n]*:\s*(\S+)"),
-    re.compile(r"(?im)^\s*board_id:\s*(\S+)"),
+    re.compile(r"(?im)^[ \t]*board_id:[ \t]*(\S+)"),
 )
 _COLUMN = re.compile(r"(?i)\bserial\b")
 _SERIAL = re.compile(r"(?=[^\d]*\d)[A-Za-z0-9][A-Za-z0-9_./-]{3,63}")
@@ -184,7 +195,8 @@ _HOSTS = (
     re.compile(r"(?m)^\w{3} [ \d]\d \d\d:\d\d:\d\d ([A-Za-z0-9][A-Za-z0-9_.-]*) kernel:"),
     re.compile(r"(?m)^\d{4}-\d\d-\d\dT\S+ ([A-Za-z0-9][A-Za-z0-9_.-]*) kernel:"),
 )
-_USERS = re.compile(r"/home/([A-Za-z_][A-Za-z0-9_.-]{2,31})")
+_USERS = re.compile(r"/(?:homes?|[Uu]sers?)/([A-Za-z_][A-Za-z0-9_.-]{0,31})")
+_SHORTEST = 3
 _TOKEN = re.compile(r"[A-Za-z0-9_]+(?:[-.][A-Za-z0-9_]+)*")
 _PARTS = re.compile(r"([-._])")
 _LONGEST = 12
@@ -209,7 +221,8 @@ def _is(kind: str, value: str, text: str, start: int) -> bool:
     if kind == "pairs":
         return (len(value) + 1) // 3 in _SIZES
     if kind == "ipv4":
-        return not _ZEROS.search(value) and not _VERSION.search(text, max(0, start - 24), start)
+        is_version = _VERSION.search(text, max(0, start - 24), start) and not IPv4Address(value).is_private
+        return not _ZEROS.search(value) and not is_version
     if kind == "ipv6":
         try:
             IPv6Address(value)

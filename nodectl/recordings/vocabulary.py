@@ -1,4 +1,4 @@
-"""The words that nodectl itself speaks of: what its own files hold identifies nobody."""
+"""The words that nodectl reads and writes: what its files hold, but for what they tell their reader, is nobody's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from nodectl.common.resources import payload_dir
 CHUNK = re.compile(r"\w+(?:[-.+~]\w+)*")
 JOINTS = re.compile(r"[-.+~_]")
 _SPEAKING = {".py", ".yml", ".yaml", ".sh", ".json", ".out", ".err"}
+_WITH_COMMENTS = {".py", ".yml", ".yaml", ".sh"}
+_TOLD = re.compile(r'^[ \t]*"""[\s\S]*?"""|(?:^[ \t]*|[ \t]{2})#[ \t].*$', re.MULTILINE)
 _NUMBER = re.compile(r"(?<!\d)\d{1,4}(?:\.\d{1,5})*(?!\d)")
 # a host of the examples: `node01`, and the peer of a site that is called so, too
 _COUNTED = re.compile(r"[a-z-]+0\d+")
@@ -36,8 +38,11 @@ def _files(package: Path) -> Iterator[Path]:
 
 
 def _chunks(path: Path) -> Iterator[str]:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    # in what is told to its reader stand names as examples, and no tool says it
+    text = _TOLD.sub("", text) if path.suffix in _WITH_COMMENTS else text
     # `\bserial\b` of a pattern names the word serial, and no word bserial
-    text = re.sub(r"\\[A-Za-z]", " ", path.read_text(encoding="utf-8", errors="replace"))
+    text = re.sub(r"\\[A-Za-z]", " ", text)
     for chunk in set(CHUNK.findall(text)):
         yield chunk.lower()
         yield from JOINTS.split(chunk.lower())

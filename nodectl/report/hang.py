@@ -1,4 +1,4 @@
-"""A look at a running job as text and as a JSON document: the ranks in groups, what else was seen, the verdict last."""
+"""A look at a running job as text and as a JSON document: the verdict, the ranks in groups, what else was seen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def look_document(look: Look) -> dict[str, object]:
 
 
 def look_text(look: Look) -> str:
-    """Ranks at the same place together with their stack, then counters and NCCL's word, then who waits for whom."""
+    """Who waits for whom; then ranks at the same place together with their stack, counters and NCCL's word."""
     groups: dict[tuple[bool, str, tuple[str, ...]], list[RankNow]] = defaultdict(list)
     for rank in look.ranks:
         groups[rank.waits, rank.doing, rank.stack].append(rank)
@@ -28,7 +28,7 @@ def look_text(look: Look) -> str:
         lines += [f"    {frame}" for frame in stack[:_MOST_FRAMES]]
     lines += [f"evidence: {line}" for line in look.evidence]
     lines += [f"{host}: {problem}" for host, problem in look.problems.items()]
-    return "\n".join([*lines, "", look.verdict])
+    return "\n".join([look.verdict, "", *lines])
 
 
 def _head(waits: bool, doing: str, ranks: list[RankNow]) -> str:

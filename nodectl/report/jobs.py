@@ -16,6 +16,7 @@ from nodectl.model.job import Failure, Job, JobState, PastAttempt
 from nodectl.report.findings import grouped
 from nodectl.report.table import aligned
 
+_STATE = "~/.local/state/nodectl"
 _MOST_CONSEQUENCES = 8
 _MOST_REMARKS = 4
 _WHY_CHARS = 160
@@ -50,6 +51,8 @@ def job_document(job: Job) -> dict[str, object]:
         "remarks": list(job.remarks),
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
+        "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
+        "shared_memory": {part.host: list(part.shared_memory) for part in job.parts if part.shared_memory},
         "slurm": None if job.slurm is None else asdict(job.slurm),
         "unreachable": {part.host: part.problem for part in job.parts if part.state == "unreachable"},
     }
@@ -116,7 +119,7 @@ def job_text(job: Job) -> str:
         lines.append(
             f"{state:<9} {fold(part.host for part in parts)}" + (f": {parts[0].problem}" if parts[0].problem else "")
         )
-    return "\n".join([*lines, *_remark_lines(job), *_failure_lines(job)])
+    return "\n".join([*lines, *left_lines(job), *_remark_lines(job), *_failure_lines(job)])
 
 
 def _past_line(past: PastAttempt) -> str:
@@ -127,14 +130,44 @@ def _past_line(past: PastAttempt) -> str:
 
 
 def conclusion(job: Job) -> str:
-    """The lines that end a launch: earlier attempts, then state, time and hosts, or last the cause of a failure."""
-    return "\n".join([*map(_past_line, job.past), _conclusion(job)])
+    """The lines that end a launch: what it left, earlier attempts, then state and hosts, or the cause of a failure."""
+    return "\n".join([*left_lines(job), *map(_past_line, job.past), _conclusion(job)])
+
+
+def left_lines(job: Job) -> list[str]:
+    """Where the files lie that the job has written beside its logs; hosts that have the same share a line."""
+    lines = []
+    for kind, where, remedy in (
+        ("outputs", f"{_STATE}/jobs/{job.id}/code", "they go with `nodectl jobs clean`"),
+        ("shared_memory", "/dev/shm", "they stay there"),  # noqa: S108 - it is only named
+    ):
+        hosts: dict[tuple[str, ...], list[str]] = {}
+        for part in job.parts:
+            hosts.setdefault(getattr(part, kind), []).append(part.host)
+        lines += [
+            f"new files on {fold(names)} in {where}: {', '.join(files)}; {remedy}"
+            for files, names in hosts.items()
+            if files
+        ]
+    return lines
+
+
+def why_text(job: Job) -> str:
+    """What `jobs why` says: the cause first, then what followed from it and earlier attempts; else the conclusion."""
+    if job.first_failure is None or job.state is not JobState.FAILED:
+        return conclusion(job)
+    after = [*_unheard(job), *_consequences(job), *map(_past_line, job.past)]
+    return "\n".join([*cause_lines(job.first_failure), *([""] if after else []), *after])
+
+
+def _unheard(job: Job) -> list[str]:
+    return [f"{fold(job.unreachable)} could not be asked"] if job.unreachable else []
 
 
 def _conclusion(job: Job) -> str:
-    unheard = f"; {fold(job.unreachable)} could not be asked" if job.unreachable else ""
+    unheard = "".join(f"; {line}" for line in _unheard(job))
     if job.state is JobState.FAILED:
-        return "\n".join([*([unheard[2:]] if unheard else []), *_failure_lines(job)])
+        return "\n".join([*_unheard(job), *_failure_lines(job)])
     took = f" after {_duration(job)}" if job.state.ended else ""
     by = f" ({_slurm(job)})" if job.slurm is not None else ""
     stopped = f" by {job.stopped_by}" if job.state is JobState.STOPPED and job.stopped_by else ""
@@ -166,14 +199,14 @@ def _failure_lines(job: Job) -> list[str]:
     """What followed, folded; then, last and alone, the cause with what speaks for it."""
     if job.first_failure is None:
         return []
-    why_no_more = [job.no_restart] if job.no_restart else []
-    return [*_folded(job.consequences, why_no_more), *cause_lines(job.first_failure)]
+    before = _consequences(job)
+    return [*before, *([""] if before else []), *cause_lines(job.first_failure)]
 
 
-def _folded(consequences: Sequence[Failure], more_words: Sequence[str]) -> list[str]:
-    """By class, on which hosts, how many, and the first words of one; then `more_words`, and a blank line."""
+def _consequences(job: Job) -> list[str]:
+    """By class, on which hosts, how many, and the first words of one; then why there was no other attempt."""
     groups: dict[str, list[Failure]] = {}
-    for failure in consequences:
+    for failure in job.consequences:
         if failure.kind != "terminated":
             groups.setdefault(failure.category or failure.kind, []).append(failure)
     lines = [
@@ -182,8 +215,8 @@ def _folded(consequences: Sequence[Failure], more_words: Sequence[str]) -> list[
         for name, alike in groups.items()
     ]
     more = len(lines) - _MOST_CONSEQUENCES
-    lines = [*lines[:_MOST_CONSEQUENCES], *([f"… and {more} more"] if more > 0 else []), *more_words]
-    return [*lines, *([""] if lines else [])]
+    why_no_more = [job.no_restart] if job.no_restart else []
+    return [*lines[:_MOST_CONSEQUENCES], *([f"… and {more} more"] if more > 0 else []), *why_no_more]
 
 
 def cause_lines(cause: Failure) -> list[str]:
@@ -247,7 +280,7 @@ def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> 
         *([f"folder      {plan['start']['chdir']} of each host, nothing is copied"] if plan["start"]["chdir"] else []),
         f"hosts       {fold(host['name'] for host in hosts[:count])}{_spares(plan)}",
         f"ranks       {count * plan['nproc_per_node']} ({plan['nproc_per_node']} a host)",
-        f"launcher    {plan['launcher']}" + (f" (environment {plan['venv']})" if plan["venv"] else ""),
+        f"launcher    {plan['launcher']}{_environments(plan)}",
         *([f"container   {container}"] if container else []),
         *([f"trace       {trace}"] if trace else []),
         f"rendezvous  {hosts[0]['address']} port {plan['master_port']}",
@@ -263,6 +296,12 @@ def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> 
         f"  {place:>4}  {host['name']}  {host['address']}  {host['interface']}" for place, host in enumerate(hosts)
     ]
     return "\n".join([*lines, *_nics(hosts)])
+
+
+def _environments(plan: Mapping[str, Any]) -> str:
+    """That of the job, and where hosts have one of their own."""
+    own = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
+    return f" (environment {'; '.join([plan['venv'], *own])})" if plan["venv"] else ""
 
 
 def _nics(hosts: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
 
@@ -20,6 +21,7 @@ from nodectl.transport.start import Start
 _CHUNK_BYTES = 65536
 # after its exit status a host has this long to send the rest; a daemon left behind may never close the channel
 _DRAIN_S = 0.5
+_TERM_S = 2.0
 _POLL_S = 0.25
 _ASK_S = 1.0
 # beyond so many hosts a connection is not kept for the next command: each costs a thread and a file descriptor
@@ -59,17 +61,27 @@ class SshTransport(CallTransport):
         finally:
             del self._running[channel]
         status = channel.exit_status
-        if not ended and (start.waits or call.stdin is None):
-            _terminate(channel)
+        if not ended and call.stdin is None:
+            _signal(channel, "TERM")
+        gone = ended or call.stdin is None or _ended_by_signals(channel)
         with suppress(OSError, EOFError, paramiko.SSHException):  # the connection may be closed by another thread
             channel.close()
         if not ended:
-            if call.stdin is not None:  # input that nobody took keeps the watcher from reading: end the connection
-                self._connections[call.host].close()
+            if (
+                not gone
+            ):  # input that nobody took keeps the watcher from reading: end the connection, if it is ours alone
+                self._close_unshared(call.host)
             return start.missed(output) if start.is_late else output.overran()
         if status < 0:
             return output.lost("the connection was lost before the command ended", "check the host")
         return output.ran(status)
+
+    def _close_unshared(self, host: Host) -> None:
+        """Not where another command runs over it, such as what holds a lock: that would end, too."""
+        shared = self._connections[host]
+        with shared.lock:
+            if shared.users <= 1:
+                shared.close()
 
     def connect(self, host: Host) -> None:
         """Open the connection that the next command will use; that one says why, where it fails."""
@@ -85,7 +97,7 @@ class SshTransport(CallTransport):
         self._closed = True
         starting = [channel for channel, start in list(self._running.items()) if start.waits]
         if starting:
-            asking = threading.Thread(target=lambda: list(map(_terminate, starting)), daemon=True)
+            asking = threading.Thread(target=_terminate, args=(starting,), daemon=True)
             asking.start()
             asking.join(_ASK_S)  # a dead line takes no word
         for shared in list(self._connections.values()):
@@ -145,13 +157,27 @@ class _Wake(threading.Event):
         super().clear()
 
 
-def _terminate(channel: paramiko.Channel) -> None:
-    """Have sshd send SIGTERM to the session's processes: a start file that never ends has no lifeline.
+def _signal(channel: paramiko.Channel, name: str) -> None:
+    """Have sshd send it to the session's processes: a start file that never ends has no lifeline.
 
     sshd does so from OpenSSH 7.9 on, and not where it forces a command.
     """
     with suppress(OSError, EOFError, paramiko.SSHException):
-        _request(channel, "signal", "TERM", answered=False)
+        _request(channel, "signal", name, answered=False)
+
+
+def _terminate(channels: Iterable[paramiko.Channel]) -> None:
+    for channel in channels:
+        _signal(channel, "TERM")
+
+
+def _ended_by_signals(channel: paramiko.Channel) -> bool:
+    """As the lifeline ends a command: TERM, and KILL two seconds later."""
+    for name, wait_s in (("TERM", _TERM_S), ("KILL", _DRAIN_S)):
+        _signal(channel, name)
+        if channel.status_event.wait(wait_s):
+            return True
+    return False
 
 
 def _request(channel: paramiko.Channel, kind: str, text: str, *, answered: bool) -> None:

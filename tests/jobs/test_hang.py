@@ -57,7 +57,7 @@ def test_the_rank_that_others_wait_for_is_named_with_its_place() -> None:
     assert look.verdict == "rank 0, 2 wait in all_reduce for rank 1: it is at /c/data.py:33 load"
     assert look.missing == (1,)
     text = look_text(look)
-    assert text.splitlines()[-1] == look.verdict
+    assert text.splitlines()[0] == look.verdict
     assert (
         "rank 0, 2 on gpu[01-02]: waits in all_reduce, it is at /c/train.py:9 step; CPU 0.01; last output 34 s" in text
     )

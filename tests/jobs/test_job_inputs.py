@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.checks.launch.candidate import JobNeeds
+from nodectl.common.node_paths import LAUNCHER
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import find_code
 from nodectl.jobs.nodes import judge_survey
@@ -24,7 +26,9 @@ from nodectl.jobs.plan import (
     choose_nproc,
     make_plan,
     new_job_id,
+    one_venv,
 )
+from nodectl.model.host import Host
 from nodectl.report.jobs import plan_text
 
 HOSTS = (PlanHost("gpu01", "10.0.0.1", "eth1"), PlanHost("gpu02", "10.0.0.2", "eth1"))
@@ -53,7 +57,7 @@ def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
     made = plan()
     assert (made.master_port, made.heartbeat_port) == (21_001, 21_002)
     assert (made.nproc_per_node, made.world_size) == (8, 16)
-    host = {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1", "ib_hca": "", "gpu_hcas": ()}
+    host = {"name": "gpu02", "address": "10.0.0.2", "interface": "eth1", "ib_hca": "", "gpu_hcas": (), "venv": ""}
     assert made.document()["hosts"][1] == host
 
 
@@ -242,3 +246,16 @@ def test_hosts_get_what_they_lack_and_one_secret(tmp_path: Path) -> None:
         "code: 1 file, 0.0 MiB of it are new to b,d; 0 files, 0.0 MiB of it are new to c"
     )
     assert pack(plan(), None, {"a": ()})[1] == ()
+
+
+def test_hosts_of_several_environments_are_refused_where_all_start_alike() -> None:
+    hosts = [Host(name, name, 22, "root", "ssh", {"pytorch_venv": f"/opt/{venv}"}) for name, venv in ("ax", "bx", "cy")]
+    assert one_venv(hosts[:2], LAUNCHER, None) == "/opt/x"
+    assert one_venv(hosts, LAUNCHER, "/opt/z") == "/opt/z"
+    with pytest.raises(UsageError, match=r"pytorch_venv is not the same on all hosts: /opt/x on a,b; /opt/y on c"):
+        one_venv(hosts, LAUNCHER, None)
+
+
+def test_preflight_looks_at_each_hosts_own_environment() -> None:
+    needs = JobNeeds((1, 2), venv="/opt/x", venvs=(("b", "/opt/y"),))
+    assert (needs.of("a").venv, needs.of("b").venv) == ("/opt/x", "/opt/y")

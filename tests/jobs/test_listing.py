@@ -14,7 +14,7 @@ from nodectl.jobs.listing import Listing, Report, merge
 from nodectl.jobs.nodes import Answers
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState
-from nodectl.report.jobs import job_document, job_text, jobs_table
+from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, why_text
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
 
@@ -229,6 +229,15 @@ def test_what_preflight_found_and_was_let_pass_is_shown() -> None:
     passed.document["plan"]["skipped"] = [line]
     job = merge([passed], {})
     assert f"\nskipped   {line}\n" in job_text(job) and job_document(job)["skipped"] == [line]
+
+
+def test_why_begins_with_the_cause_and_a_launch_ends_with_it() -> None:
+    first = failure("signal", 1.0, 0, "killed by signal 9 (SIGKILL)", 137)
+    later = failure("exception", 2.0, 2, "RuntimeError: Connection closed by peer", 1)
+    job = merge([report(0, "failed", [first]), report(1, "failed", [later]), report(2, "failed")], {})
+    head = "job failed: host gpu01, rank 0: killed by signal 9 (SIGKILL)"
+    assert why_text(job).startswith(f"{head}\n") and "\n\nthen gpu02: " in why_text(job)
+    assert conclusion(job).startswith("then gpu02: ") and f"\n\n{head}\n" in conclusion(job)
 
 
 def test_received_but_never_started() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,17 @@ lspci-acs|        [YA] Asset tag: {TAG55192}
 os-release|HOME_URL="https://{linux.acme.io}/"
 units|failed {payroll-sync}.service
 clock-sync|chrony {ntpmaster.acme.io}
+dmesg|[   51.000000] ask +{49} {170} {5551234} or ({555}) {123}-{4567}, {0170}-{5559876}, {01705559876}
+dmesg|[   52.000000] card {4111} {1111} {1111} {1111}; {4111111111111111} badge {48213} pin {9041} door {7734}
+dmesg|[   53.000000] born {1984}-{03}-{12}, {12}.{03}.{1984}; seen at {52}.{5200066}, {13}.{4049540}
+dmesg|[   54.000000] peer {3232235777} or {0xC0A80A01}, {3405803777}
+dmesg|[   54.100000] fw {10.9.8.7} rev {192.168.44.7} driver {203.0.113.77}, version {10.3.2.1}
+dmesg|[   55.000000] su: {jk} by {u4711} for {Grace} {Mueller}
+host-files|/etc/hosts\t10.77.1.9 x  # {Grace} {Oberhuber} ext {7734}, {04.07.76}
+host-files|/etc/nccl.conf\t# rack key {48213}, call {01705551234}
+processes|process D 4711 nfs_wait /srv/users/{jk}/run.sh
+units|failed at {52.5200} N, {13.4049} E
+ip-address|address {192.168.77.9} is {3232255241} and {C0A84D09} and {0x094DA8C0}
 venv|venv /srv/{researchlab}/venv
 df|/home/{training}/.local/state/nodectl
 torch-import|NODECTL {"error": "cannot open /home/{kowalski}/x: proxy=http://{proxyq}:3128 by user {worker}"}
@@ -126,6 +138,51 @@ def test_none_is_left_in_a_recording_that_was_saved(nodectl: Cli, tmp_path: Path
     assert [secret for secret in SECRETS if secret not in SPOKEN and secret in whole] == []
 
 
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "\n",
+            " ",
+            "\t",
+            "Reason=",
+            "serial",
+            '"',
+            "\\",
+            "//",
+            "@",
+            "a@",
+            "user ",
+            "+1 ",
+            "1.2, ",
+            "0170-",
+            "Ab ",
+            "# ",
+        ),
+        *(
+            "[1.0] 12345 ",
+            "serial number ",
+            "password=",
+            "lat ",
+            "4111 ",
+            "°",
+            "\n[1.0] Ab Cd 12345",
+            "host ",
+            "x=",
+            "é",
+        ),
+    ],
+)
+def test_hostile_text_takes_time_by_its_length(unit: str) -> None:
+    def seconds(count: int) -> float:
+        started = time.process_time()
+        masked(unit * count)
+        return time.process_time() - started
+
+    masked(unit * 10)
+    assert seconds(60_000) < 2.0 + 12 * seconds(6_000)
+
+
 def test_a_word_is_the_same_in_all_places_and_case_and_prefix_stay() -> None:
     one, two, three, whole = masked("trunkq0 trunkq1 Trunkq a-trunkq-b").split()
     assert one[:-1] == two[:-1] == three.lower() and (one[-1], two[-1]) == ("0", "1")
@@ -139,6 +196,7 @@ def test_a_word_is_the_same_in_all_places_and_case_and_prefix_stay() -> None:
         "mlx5_core 0000:0c:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)",
         "GPU0 NV12 SYS enp226s0f0np0 ens4f1np1 mlx5_11 5.15.0-157-generic 580.95.05-0ubuntu1 12.8.90",
         "net/ipv4/tcp_rmem - 4096 131072 6291456 0-63,128-191 2026-09-27T08:00:12",
+        "[   12.3] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30, pid=4711, fw version 218.0.166.0",
         "\x1b[4mGPU0\x1b[0m \\n \\040 C:\\t",
     ],
 )

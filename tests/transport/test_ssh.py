@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,6 +152,17 @@ def test_output_is_handed_over_as_it_comes(sshd: Sshd, transport: Transport) -> 
     assert [(stream, data) for stream, data, _ in arrived] == [("stdout", b"one\n"), ("stdout", b"two\n")]
     assert arrived[1][2] - arrived[0][2] > 0.7
     assert (done.stdout, done.ok) == ("", True)
+
+
+def test_a_command_that_overruns_with_input_leaves_the_hosts_connection_to_the_others(
+    sshd: Sshd, transport: Transport
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        holder = pool.submit(transport.run, sshd.host(), ["sh", "-c", "sleep 9; echo held"], timeout_s=60)
+        late = transport.run(sshd.host(), ["sh", "-c", "trap '' TERM; sleep 60"], timeout_s=2, stdin=b"x" * 1_000_000)
+        assert late.outcome is Outcome.TIMEOUT
+        assert transport.run(sshd.host(), ["true"], timeout_s=30).ok
+        assert holder.result().stdout == "held\n"
 
 
 @pytest.mark.parametrize("stdin", [None, b"x" * 1_000_000])

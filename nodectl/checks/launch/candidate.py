@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from nodectl.checks.check import Check, Judgement, Subject
@@ -50,6 +50,11 @@ class JobNeeds:
     container_engine: str = ""
     numa_binding: str = ""
     nsys: bool = False
+    venvs: tuple[tuple[str, str], ...] = ()
+
+    def of(self, host: str) -> JobNeeds:
+        """What the job needs of this host: its own environment, where `venvs` has one by its name."""
+        return replace(self, venv=dict(self.venvs).get(host, self.venv))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import flight, kernel, listeners, living, outputs, pulse, standing
 from .contain import Containment
-from .folder import JobFolder
+from .folder import JobFolder, venv_of
 from .process import read_environ, read_stat
 from .ranks import Output, Rank
 
@@ -39,7 +39,7 @@ def examine(job: JobFolder) -> Dict[str, Any]:
     seconds = after[0] - before[0]
     rows = []
     for rank, one, other in zip(ranks, first, second):  # noqa: B905 - strict is newer than some hosts' Python
-        stack = other["stack"] or _py_spy(rank, str(plan.get("venv", "")))
+        stack = other["stack"] or _py_spy(rank, venv_of(plan, plan["hosts"][plan["rank"]]))
         row = {**other, "stack": stack, "moved": bool(one["stack"]) and one["stack"] != other["stack"]}
         ticks = after[1].get(rank.pid, 0) - before[1].get(rank.pid, 0)
         row["cpu"] = round(ticks / _TICKS_PER_S / seconds, 2)

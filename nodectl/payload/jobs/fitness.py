@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from typing import Any, Dict, Optional
 
 from ..common.addresses import family
 from .checkpoints import saved
-from .folder import no_space
+from .folder import no_space, venv_of
 
 _GPU_S = 15.0
 
@@ -34,9 +35,11 @@ def _launcher(plan: Dict[str, Any]) -> str:
     if not os.access(plan["launcher"], os.X_OK):
         return f"{plan['launcher']} is not there"
     start = plan.get("start") or {}
+    if start.get("container"):  # torchrun is the image's, which is not looked into
+        return "" if shutil.which(start["container"]["engine"]) else f"{start['container']['engine']} is not there"
     if start.get("engine", "torchrun") != "torchrun":
         return ""
-    environment = start.get("conda") or plan.get("venv")
+    environment = start.get("conda") or venv_of(plan, plan["members"][plan["member"]])
     torchrun = os.path.join(environment, "bin", "torchrun") if environment else ""
     return f"{torchrun} is not there" if torchrun and not os.access(torchrun, os.X_OK) else ""
 

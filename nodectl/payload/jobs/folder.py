@@ -50,6 +50,11 @@ def payload_folder() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+def venv_of(plan: Dict[str, Any], host: Dict[str, Any]) -> str:
+    """The environment of one of the plan's hosts: its own, else the job's."""
+    return str(host.get("venv") or plan.get("venv") or "")
+
+
 def boot_id() -> str:
     """What tells this boot of the node from those before; empty where the kernel does not say."""
     try:

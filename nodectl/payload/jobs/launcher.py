@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 from . import container, nics, notes
 from .contain import MARKER
-from .folder import JobFolder, payload_folder
+from .folder import JobFolder, payload_folder, venv_of
 from .nsinit import Command
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
@@ -118,4 +118,5 @@ def _environment(plan: Dict[str, Any], start: Dict[str, Any]) -> List[str]:
         return ["--conda", start["conda"]]
     if start.get("container"):  # not the host's default, which the container does not have
         return ["--venv", plan["venv"]]
-    return ["--venv", plan["venv"]] if plan.get("venv") else []
+    venv = venv_of(plan, plan["hosts"][plan["rank"]])
+    return ["--venv", venv] if venv else []

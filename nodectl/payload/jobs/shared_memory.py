@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import re
-from typing import Iterable, Iterator, Set, Tuple
+from typing import Iterable, Iterator, List, Set, Tuple
 
 from ..common.patterns import lazily
 from .process import all_pids
@@ -71,6 +71,18 @@ def present(made_by_s: float = math.inf) -> Set[Segment]:
     return {
         (name, stat.st_ino) for name, stat in _segments() if stat.st_uid == os.geteuid() and stat.st_ctime <= made_by_s
     }
+
+
+def unclaimed(since_s: float) -> List[str]:
+    """Names of this login's files there that came since a time of the clock, and that no library has made."""
+    names = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(_FOLDER):
+            with contextlib.suppress(FileNotFoundError):
+                stat = entry.stat(follow_symlinks=False)
+                if stat.st_uid == os.geteuid() and stat.st_mtime >= since_s and not entry.name.startswith(_PREFIXES):
+                    names.append(entry.name)
+    return names
 
 
 def remove_forsaken(before: Set[Segment], made_by_s: float = math.inf) -> None:

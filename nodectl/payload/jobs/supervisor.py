@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Dict, List, Optional, Set, Union
 
 from . import heartbeat as hb
-from . import launcher, node_end, shared_memory, steady
+from . import launcher, leftovers, node_end, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
 from .classify import bounded, brief, first_of_attempt
@@ -36,6 +36,7 @@ _SETTLE_S = 1.0  # after a failure: until the others have noted their own, befor
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
 _WHO_S = 3.0  # for the disk to tell who asked this process to end
 _LEAVE_S = 15.0  # for the others' ranks to end, before a host that shuts down goes without having seen that
+_LEFT_S = 2.0  # for the disk to tell what the job has left
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
 
 
@@ -79,6 +80,7 @@ class Supervisor:
         self._segments: Set[shared_memory.Segment] = set()
         self._asked_segments_s = 0.0
         self._found_segments = False
+        self._left: Optional[Dict[str, Any]] = None
 
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
@@ -439,7 +441,17 @@ class Supervisor:
             self.over, self.state = follows, follows.state
             self._ended_s, self.ended_at = now_s, self.ended_at or time.time()
             self._next_beat_s = now_s
+            self.clerk.ask(self._look_at_leftovers)
         self.following = follows if isinstance(follows, Attempt) else None
+
+    def _look_at_leftovers(self) -> News:
+        """On the clerk's thread: what the operator is to know of, for nobody removes it."""
+        history = self.member.history
+        left = leftovers.look(self.job, float(history[0]["begun_at"]) if history else self.begun_at)
+        return lambda: self._take_leftovers(left)
+
+    def _take_leftovers(self, left: Dict[str, Any]) -> None:
+        self._left = left
 
     def _follows(self, now_s: float) -> Union[Over, Attempt, None]:
         """Who leaves takes part in no decision, and is gone when the others have heard that this host is not fit."""
@@ -494,6 +506,8 @@ class Supervisor:
         if self.over is None:
             return self.following is not None
         waited_s = now_s - self._ended_s
+        if self._left is None and waited_s < _LEFT_S:
+            return False
         if not self.over.told or (self.state == hb.STOPPED and waited_s > _STOPPED_S):
             return True
         return self.peers.all_ended(now_s) and waited_s > (_PARTING_S if self.peers.ranks else 0)
@@ -527,6 +541,7 @@ class Supervisor:
             "roster": list(self.member.attempt.roster),
             "attempts": self.member.history,
             "no_restart": self.over.why if self.over else "",
+            **({"left": self._left} if self._left else {}),
             **({"ways": self.member.ways.record()} if self.postmortem.failures or self.over else {}),
         }
 
