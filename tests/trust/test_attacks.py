@@ -1,0 +1,131 @@
+"""What a rogue node, a rogue login and a rogue inventory tried, in short: none gets further than its own.
+
+The whole of each is tested where it belongs; docs/trust.md names those tests.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodectl.errors import InventoryError, NodectlError, UnreachableError
+from nodectl.jobs import listing, trace_files, traces
+from nodectl.jobs.nodes import Answers
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.trace import RankTrace
+from nodectl.payload.common.frames import encode
+from nodectl.payload.jobs import checkpoint_copy, heartbeat
+from nodectl.payload.jobs.checkpoints import saved
+from nodectl.transport.ssh_options import options_of
+from nodectl.transport.ssh_target import target_of
+
+_SECRET = b"of this job"
+_TRACE = {"rank": 0, "attempt": 1, "problem": "cut", "size_bytes": 9, "summary": None}
+_PLAN = {"id": "20261121-040000-ab12"}
+
+
+def _answered(monkeypatch: pytest.MonkeyPatch, module: Any, rows: list[dict[str, Any]]) -> None:
+    monkeypatch.setattr(module, "ask", lambda *_, **__: Answers({"rogue": tuple(rows)}, {}))
+
+
+class TestRogueNode:
+    """Root on one node: it answers what it likes, for itself alone."""
+
+    def test_what_it_calls_its_file_leads_nowhere(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        out = "d/../../victim/authorized_keys"
+        _answered(monkeypatch, traces, [{**_TRACE, "file": out}])
+        found, problems = traces.read_traces(None, (), "job", 1)  # type: ignore[arg-type]
+        assert not found and "no trace of rank 0" in problems["rogue"]
+        (tmp_path / "victim").mkdir()
+
+        class Pipe:
+            def run(self, host: Host, argv: Any, *, on_output: Any = None, **_: Any) -> CommandResult:
+                on_output("stdout", encode({"data": "a2V5"}) + encode({"end": 3}))
+                return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, "", "", 0.1)
+
+        wanted = [RankTrace("rogue", 0, file=out, size_bytes=3)]
+        trace_files.gather(Pipe(), [Host("rogue", "rogue")], "job", wanted, tmp_path / "t" / "u", forks=1)  # type: ignore[arg-type]
+        assert list((tmp_path / "victim").iterdir()) == [] and [path.parent for path in tmp_path.rglob("*d*")] == [
+            tmp_path / "t" / "u"
+        ]
+
+    @pytest.mark.parametrize("row_id", ["../../.ssh", "20261121-040000-ab13"])
+    def test_it_lists_no_job_of_another_name(self, monkeypatch: pytest.MonkeyPatch, row_id: str) -> None:
+        _answered(monkeypatch, listing, [{"id": row_id, "plan": _PLAN, "problem": ""}])
+        found = listing.read_jobs(None, [Host("rogue", "rogue")], 1)  # type: ignore[arg-type]
+        assert found.jobs == () and "rogue" in found.problems
+
+
+class TestRogueLogin:
+    """A login on a node, without the job's secret, that reaches the job's port."""
+
+    @pytest.fixture
+    def port(self, tmp_path: Path) -> Iterator[int]:
+        (tmp_path / "copies").mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = int(taken.getsockname()[1])
+        pid = os.fork()
+        if pid == 0:
+            try:
+                checkpoint_copy._serve("127.0.0.1", port, _SECRET, str(tmp_path / "copies"))
+            finally:
+                os._exit(1)
+        yield port
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+    def test_no_line_of_it_ends_the_copies(self, port: int, tmp_path: Path) -> None:
+        ends_s = time.monotonic() + 60
+        for line in ("é {}\n".encode(), b"\xff" * 99, b""):
+            sent = False
+            while not sent and time.monotonic() < ends_s:  # it begins to listen
+                with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)) as sock:
+                    sock.sendall(b"n" * 32 + line)
+                    sent = True
+        (tmp_path / "step-1.pt").write_text("weights")
+        (item,) = [item for item in saved(str(tmp_path)) if item.name == "step-1.pt"]
+        checkpoint_copy._put(("127.0.0.1", port), _SECRET, str(tmp_path), item)
+        assert (tmp_path / "copies" / "step-1.pt").read_text() == "weights"
+
+    def test_no_datagram_of_it_is_read(self) -> None:
+        for datagram in (b"", b"nodectl1", b"nodectl1" + b"\xff" * 200, b"nodectl1" + b"0" * 32 + b"[" * 8000):
+            assert heartbeat.decode(_SECRET, "job", datagram) is None
+
+
+class TestRogueInventory:
+    """An inventory that is to reach a host whose key nobody has accepted."""
+
+    @pytest.mark.parametrize(
+        "variables",
+        [
+            {"ansible_host_key_checking": False},
+            {"ansible_ssh_host_key_checking": "no"},
+            {"ansible_ssh_executable": "/tmp/ssh"},
+            {"ansible_ssh_common_args": "-o StrictHostKeyChecking=false"},
+            {"ansible_ssh_extra_args": "-o 'StrictHostKeyChecking=\"no\"'"},
+            {"ansible_ssh_args": "-o 'stricthostkeychecking   accept-new'"},
+            {"ansible_ssh_args": "-o KnownHostsCommand=/tmp/keys"},
+            {"mitogen_via": "rogue"},
+        ],
+    )
+    def test_it_is_refused_with_the_reason(self, variables: dict[str, object]) -> None:
+        with pytest.raises(InventoryError) as caught:
+            options_of(Host("gpu01", "127.0.0.1", variables=variables))
+        assert caught.value.remedy
+
+    @pytest.mark.parametrize(
+        "line", ["StrictHostKeyChecking no", "KnownHostsCommand /tmp/keys", "VerifyHostKeyDNS yes"]
+    )
+    def test_a_file_that_it_names_is_refused_too(self, tmp_path: Path, line: str) -> None:
+        (tmp_path / "config").write_text(f"Host *\n  {line}\n")
+        variables = {"ansible_ssh_common_args": f"-F {tmp_path / 'config'}"}
+        with pytest.raises((InventoryError, UnreachableError)) as caught:
+            target_of(Host("gpu01", "127.0.0.1", variables=variables))
+        assert isinstance(caught.value, NodectlError)
