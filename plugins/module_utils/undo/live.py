@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, nic_hw
+from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, kernel_values, nic_hw
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Callable
@@ -43,9 +43,8 @@ def look_units(run: Run, names: list[str]) -> dict[str, State]:
 
 
 def sysctl_path(key: str, root: str = "/proc/sys") -> str:
-    """The kernel's file for a key; after a first dot, a slash in a key stands for a dot in a name, as in sysctl.d."""
-    first = next((letter for letter in key if letter in "./"), "/")
-    return os.path.join(root, key.translate(str.maketrans("./", "/.")) if first == "." else key)
+    """The kernel's file for a key."""
+    return os.path.join(root, kernel_values.proc_path(key))
 
 
 def look_values(patterns: list[str]) -> dict[str, str | None]:
