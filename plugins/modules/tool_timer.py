@@ -98,7 +98,8 @@ def refusal(run: Run) -> str:
         return ""
     lowest = ".".join(map(str, LOWEST))
     return (
-        f"health_timer needs Python {lowest} or newer on the node, there is: {others}; set nodectl_health_timer: false"
+        f"health_timer needs Python {lowest} or newer on the node, there is: {others}; set health_timer_enabled "
+        "(in nodectl's inventory: nodectl_health_timer) to false"
     )
 
 

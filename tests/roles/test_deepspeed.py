@@ -87,6 +87,7 @@ def test_deepspeed_recomputes_activations_by_this_configuration(tmp_path: Path, 
     program = (
         "import sys, torch, deepspeed\n"
         "import torch.distributed as dist\n"
+        "deepspeed.ops.__compatible_ops__['deepspeed_shm_comm'] = False\n"  # it would compile for a minute
         "dist.init_process_group('gloo', init_method='file://' + sys.argv[1] + '.store', rank=0, world_size=1)\n"
         "deepspeed.init_distributed('gloo')\n"
         "deepspeed.checkpointing.configure(None, deepspeed_config=sys.argv[1])\n"
@@ -96,9 +97,9 @@ def test_deepspeed_recomputes_activations_by_this_configuration(tmp_path: Path, 
         "value.sum().backward()\n"
         "print('GRADIENTS', all(part.weight.grad is not None for part in parts))\n"
     )
-    argv = [training_venv() / "bin/python", "-c", program, file]
+    argv = [str(training_venv() / "bin/python"), "-c", program, str(file)]
     env = {"PATH": os.environ["PATH"], "GLOO_SOCKET_IFNAME": "lo", "DS_ACCELERATOR": "cpu"}
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=280, check=False)
     assert "GRADIENTS True" in done.stdout, done.stdout + done.stderr
 
 
