@@ -100,7 +100,7 @@ def main() -> None:
     changes: list[dict[str, Any]] = []
     missing, driver = ahead.lacking(repository, module.params["wanted"]) if state == "look" else ([], "")
     if missing:
-        module.fail_json(msg="; ".join(missing) + ": nothing was changed")
+        module.fail_json(msg="; ".join(missing) + repository.system.without_lists() + ": nothing was changed")
     if state == "keyed":
         changes = write(repository, repository.keyed(adopted))
     elif state == "pinned":

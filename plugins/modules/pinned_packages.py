@@ -148,7 +148,8 @@ class Pinned:
             offers = {name: [*offers.get(name, []), *more.get(name, [])] for name in {*offers, *more}}
         reasons, _unused = ahead.judged([each for each in missing if not each["optional"]], offers, {})
         if reasons:
-            self.module.fail_json(msg=f"{self.params['check']}: {'; '.join(reasons)}: nothing was changed")
+            why = f"{'; '.join(reasons)}{self.system.without_lists()}"
+            self.module.fail_json(msg=f"{self.params['check']}: {why}: nothing was changed")
         self.module.exit_json(changed=False, installed=self.installed(), came={}, plan=[])
 
     def converge(self) -> None:
@@ -194,7 +195,7 @@ class Pinned:
                 if self.module.check_mode and self.params["source_expected"]:
                     unknown[wanted["names"][0]] = wanted["version"] or "(newest)"
                     continue
-                self.module.fail_json(msg=f"{self.params['check']}: {error}")
+                self.module.fail_json(msg=f"{self.params['check']}: {error}{self.system.without_lists()}")
             self.settled.add(name)
             if self.version(name) != version:
                 chosen[name] = version

@@ -88,6 +88,11 @@ class Dnf:
         argv = ["dnf", *options, "repoquery", "--available", "--queryformat", form, *names]
         return offered(names, self.run(*argv, doing="ask its repositories")) if names else {}
 
+    @staticmethod
+    def without_lists() -> str:
+        """What apt says where it has read nothing; dnf reads by itself."""
+        return ""
+
     def interrupted(self, present: Packages) -> list[str]:
         """Packages that a transaction, killed in the middle, left in two versions."""
         return sorted(name for name in present if present[name]["state"] == "unpacked")
