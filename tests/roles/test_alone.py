@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
 from tests.roles.conftest import Play
-
-pytestmark = pytest.mark.lab
 
 DRIVER = {
     "nvidia_driver_mode": "manage",
@@ -33,6 +36,7 @@ def play(role: str, **variables: Any) -> str:
     return yaml.safe_dump([{"hosts": "all", "become": True, "gather_facts": False, "roles": roles}])
 
 
+@pytest.mark.lab
 def test_the_driver_of_nvidias_installer_is_not_installed_over(
     lab4: LabUnderTest, ansible_play: Callable[..., Play]
 ) -> None:
@@ -46,9 +50,20 @@ def test_the_driver_of_nvidias_installer_is_not_installed_over(
         lab4.ssh(host, "rm /usr/bin/nvidia-uninstall")
 
 
+@pytest.mark.lab
 def test_a_repository_of_another_distribution_is_refused_before_its_key_is_fetched(
     lab4: LabUnderTest, ansible_play: Callable[..., Play]
 ) -> None:
     done = ansible_play(play("nvidia_repository", **REPOSITORY), lab4, lab4.hosts[0], check=False)
     assert "nvidia_repository_distribution is ubuntu2404" in done.text and "this host is debian12 on" in done.text
     assert "127.0.0.1:9" not in done.text and "failed=1" in done.text and done.changed == 0
+
+
+def test_who_passes_over_the_first_tasks_is_told_what_they_are_for(cli_env: dict[str, str]) -> None:
+    task = "nodectl.fleet.kernel_settings : Set the kernel's values, in the drop-in and live"
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "here,", "-c", "local", "--check"]
+    argv += [str(share_dir() / "playbooks" / "tune.yml"), "--start-at-task", task]
+    env = {**os.environ, **cli_env, "ANSIBLE_CONFIG": str(share_dir() / "ansible.cfg")}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, env=env)
+    assert done.returncode == 2 and "changed=0" in done.stdout
+    assert "--start-at-task passes over the tasks that resolve the profiles" in done.stdout + done.stderr

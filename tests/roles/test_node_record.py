@@ -317,7 +317,7 @@ def test_a_role_alone_notes_the_files_that_nodectl_did_not_write(node: Node) -> 
     ours.write_text("# Written by nodectl\nanew")
     assert not role("limits")["kept"], "by now all of them are nodectl's"
     assert node.undo("start")["changed"] and theirs.read_text() == "theirs"
-    # what somebody puts there between two runs of the role is noted too, and what did not change leaves no second record
+    # what somebody puts there between two runs is noted too, and what did not change leaves no second record
     theirs.write_text("first")
     assert role("limits")["kept"] and role("limits")["kept"] and len(node.records()) == 1
     theirs.write_text("# Written by nodectl")
