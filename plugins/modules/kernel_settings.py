@@ -47,7 +47,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import files, kernel_values
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import sysctl_path, write_value
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import (
+    sysctl_path,
+    warn_not_settable,
+    write_value,
+)
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
@@ -110,7 +114,7 @@ def plan(settings: list[Setting], held: Held, read: Callable[[str], Live]) -> Pl
             done.lasting[key] = wanted
             done.report.append(f"{key}: {wanted} is written for the next boot only, because {live.reason}")
         elif live.kind:
-            done.warnings.append(f"{key}: not settable on this host, {wanted} is not written: {live.reason}")
+            done.warnings.append(f"{key}: {wanted} is not written: {live.reason}")
         else:
             _set(done, key, wanted, setting.get("never_lower", False), live.value, held.before(key, live.value))
     # a key that cannot be written here holds nothing that could be given back
@@ -155,8 +159,7 @@ def converge(module: AnsibleModule, read: Callable[[str], Live]) -> None:
     changes, entries, lasting, report, warnings, refusals = plan(module.params["settings"], held, read)
     if refusals:
         module.fail_json(msg="; ".join(refusals) + ": nothing was changed")
-    for warning in warnings:
-        module.warn(f"{os.uname().nodename}: {warning}")  # Ansible does not say of which host
+    warn_not_settable(module, warnings)
     old, new = files.read_text(path), drop_in(lasting)
     before, after = as_lines({key: read(key).value for key in changes}), as_lines(changes)
     if not module.check_mode:

@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING
 from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, kernel_values, nic_hw
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from ansible.module_utils.basic import AnsibleModule
 
     Run = Callable[[list[str]], tuple[int, str, str]]
     State = dict[str, str]
+
+
+def warn_not_settable(module: AnsibleModule, reasons: Iterable[str]) -> None:
+    """Warn, seen without -v, of each thing that was asked for and that this host cannot hold: `SETTING: why`."""
+    for reason in reasons:
+        setting, _unused, why = reason.partition(": ")
+        # Ansible does not say of which host
+        module.warn(f"{os.uname().nodename}: {setting}: not settable on this host: {why}")
 
 
 def systemd_runs() -> bool:
