@@ -202,15 +202,19 @@ class Pinned:
         return chosen, unknown
 
     def plan(self, choice: dict[str, str], gone: list[str]) -> list[dict[str, str]]:
-        """What would be done; ends the module where that is more than was asked for."""
+        """What would be done; ends the module where that is more than was asked for, or nothing may change."""
+        pins = " ".join([*(f"{name}={version}" for name, version in choice.items()), *gone])
+        if self.params["blocked_by"]:
+            self.module.fail_json(
+                msg=f"{self.params['check']}: refused to change {pins}: {self.params['blocked_by']}", plan=[]
+            )
         steps = self.system.plan(choice, gone)
         held = {name for name in self.packages if self.is_held(name)}
         held -= {name for name in held if self.params["driver"] and self.of_driver(name)}
         bring = (lambda name, version: True) if self.params["driver"] else self.no_driver
         wrong = wanted_packages.objections(steps, set(choice), gone, bring, held)
-        if wrong or (steps and self.params["blocked_by"]):
-            reason = "; ".join(wrong) or self.params["blocked_by"]
-            pins = " ".join(f"{name}={version}" for name, version in choice.items())
+        if wrong:
+            reason = "; ".join(wrong)
             self.module.fail_json(msg=f"{self.params['check']}: refused to install {pins}: {reason}", plan=steps)
         return steps
 
