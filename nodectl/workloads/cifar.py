@@ -7,12 +7,9 @@ import pickle
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    import torch
-else:  # on a node these files lie in one folder, without the package
-    from pytorch import torch
+import torch
 
 CLASSES = 10
 SIDE = 32

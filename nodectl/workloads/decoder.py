@@ -6,13 +6,9 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-else:  # on a node these files lie in one folder, without the package
-    from pytorch import nn, torch
+import torch
+from torch import nn
 
 ATTENTIONS = ("fused", "plain", "chunked")
 MLPS = ("gated", "plain")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-    from torch.utils import checkpoint
-else:  # on a node these files lie in one folder, without the package
-    from pytorch import checkpoint, nn, torch
+import torch
+from torch import nn
+from torch.utils import checkpoint
 
 MODES = ("none", "full", "selective")
 

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
+if TYPE_CHECKING:
     from nodectl.workloads import ranks
     from nodectl.workloads.workload import Batch, Data
 else:  # on a node these files lie in one folder, without the package
     import ranks
-    from pytorch import torch
     from workload import Data
 
 # every byte, and what stands between two files

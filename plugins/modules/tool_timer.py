@@ -1,5 +1,6 @@
 #!/usr/bin/python
-# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible module: nodectl itself on a node, in an environment of its own, run by a systemd timer."""
 
 from __future__ import annotations
@@ -98,8 +99,7 @@ def refusal(run: Run) -> str:
         return ""
     lowest = ".".join(map(str, LOWEST))
     return (
-        f"health_timer needs Python {lowest} or newer on the node, there is: {others}; set health_timer_enabled "
-        "(in nodectl's inventory: nodectl_health_timer) to false"
+        f"health_timer needs Python {lowest} or newer on the node, there is: {others}; set nodectl_health_timer: false"
     )
 
 
