@@ -12,7 +12,7 @@ from typing import Any
 from nodectl.articles.claims import figures
 from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
 from nodectl.articles.gangs import NOT_PROVISIONED
-from nodectl.articles.ratio import Compared, Judge, Ratio, ratios
+from nodectl.articles.ratio import RATIO_HEADER, Compared, Judge, Ratio, cells_of, ratios
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits, time_text
@@ -272,8 +272,10 @@ def preprocess_document(result: ProbeResult, judge: Judge) -> dict[str, object]:
 
 def preprocess_lines(measurements: Sequence[Measurement], judge: Judge) -> list[list[object]]:
     """A line for each pool, and one for each speed-up of the article's case."""
-    lines: list[list[object]] = [["host", "mode", "files", "workers", "value", "unit", "spread", *HEADER]]
-    none = [None] * len(HEADER)
+    lines: list[list[object]] = [
+        ["host", "mode", "files", "workers", "value", "unit", "spread", *RATIO_HEADER, *HEADER]
+    ]
+    none = [*cells_of(None), *[None] * len(HEADER)]
     for each in measurements:
         case = _case(each)
         own = [each.hosts[0], each.conditions["mode"], case.files, case.workers, each.value, each.unit, each.spread]
@@ -282,7 +284,7 @@ def preprocess_lines(measurements: Sequence[Measurement], judge: Judge) -> list[
     for speedup in speedups(measurements, judge):
         for beside in speedup.beside:
             own = [speedup.host, speedup.mode, large.files, large.workers, speedup.ratio.value, "x", None]
-            lines.append([*own, *beside.cells])
+            lines.append([*own, *cells_of(speedup.ratio), *beside.cells])
     return lines
 
 

@@ -11,6 +11,8 @@ from nodectl.model.verdict import Outcome, Verdict
 
 # verdicts on series of pairs
 Judge = Callable[[Sequence[Series]], Sequence[Verdict]]
+# columns of a table for other programs, as `cells_of` fills them
+RATIO_HEADER = ("ratio_low", "ratio_high", "ratio_verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,14 @@ class Ratio:
         """As plain data for JSON."""
         verdict = "noise" if self.is_noise else str(self.verdict.verdict)
         return {"value": self.value, "interval": self.interval, "verdict": verdict, "why": self.verdict.reason}
+
+
+def cells_of(ratio: Ratio | None) -> list[object]:
+    """As the columns of `RATIO_HEADER`; nothing of what is no ratio."""
+    if ratio is None:
+        return [None] * len(RATIO_HEADER)
+    low, high = ratio.interval or (None, None)
+    return [low, high, ratio.document["verdict"]]
 
 
 @dataclass(frozen=True, slots=True)

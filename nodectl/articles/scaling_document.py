@@ -9,6 +9,7 @@ from textwrap import wrap
 from nodectl.articles.claims import Figure
 from nodectl.articles.comparing import HEADER, comparable_lines
 from nodectl.articles.programs import Runs
+from nodectl.articles.ratio import RATIO_HEADER, cells_of
 from nodectl.articles.scaling import Row
 from nodectl.common.units import digits
 from nodectl.report.table import aligned, fitted
@@ -59,10 +60,10 @@ _LINE = ("name", "devices", "nodes", "parallel", "precision", "batch", "accumula
 
 def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
     """A line for each figure of each row; one for a row that has none."""
-    lines: list[list[object]] = [[*_LINE, "column", "value", "unit", *HEADER]]
+    lines: list[list[object]] = [[*_LINE, *RATIO_HEADER, "column", "value", "unit", *HEADER]]
     for row in rows:
         document = _row_document(row)
-        own = [document[name] for name in _LINE]
+        own = [*(document[name] for name in _LINE), *cells_of(row.ratio)]
         figures = {
             "rate": (row.rate, row.unit),
             "memory": (row.memory_gb, "GB"),

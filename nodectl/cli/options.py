@@ -133,7 +133,7 @@ check_and_diff = options(
     click.option("--diff", is_flag=True, help="Show what changes, line by line."),
 )
 over_others_option = click.option("--force", is_flag=True, help="Go on on hosts that another nodectl uses.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask before changing several hosts.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask before hosts are changed.")
 force_option = click.option(
     "--force", is_flag=True, help="Go on on hosts that another nodectl, a job or a process on a GPU uses."
 )

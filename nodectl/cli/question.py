@@ -1,4 +1,4 @@
-"""The one question before several hosts change: what is shown, and what counts as an answer."""
+"""The one question before hosts change: what is shown, and what counts as an answer."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class DeclinedError(NodectlError):
 
 
 def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool) -> None:
-    """Return where it may go on: one host, `--yes`, an answer, or a lab that nobody is asked about."""
-    if len(hosts) < 2 or yes:
+    """Return where it may go on: `--yes`, an answer, or a lab without a terminal, which nobody is asked about."""
+    if yes:
         return
     for line in shown:
         note(line)

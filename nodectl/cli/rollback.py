@@ -51,7 +51,7 @@ def rollback(app: App, to: str, list_: bool, packages: bool, check: bool, diff: 
     options: dict[str, Any] = {
         "variables": {"rollback_to": to, "rollback_packages": packages},
     }
-    if len(hosts) > 1 and not (check or yes):
+    if not (check or yes):
         look = run_playbook(app, "rollback", check=True, **options)
         if look.exit_status == 1:
             tell_messages(look)

@@ -1,6 +1,9 @@
 """Where the package's own files lie, and the Ansible collection beside it."""
 
+import importlib.util
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # beside the package, where Ansible looks for collections in its Python's path; in a checkout a link
@@ -8,7 +11,7 @@ COLLECTION = Path("ansible_collections", "nodectl", "fleet")
 
 
 def share_dir() -> Path:
-    """The collection nodectl.fleet: playbooks/, plugins/ and roles/; in a checkout the checkout itself."""
+    """The collection nodectl.fleet: playbooks/, plugins/, roles/ and templates/; in a checkout the checkout itself."""
     return (_PACKAGE.parent / COLLECTION).resolve()
 
 
@@ -35,3 +38,15 @@ def data_dir() -> Path:
 def recordings_dir() -> Path:
     """The folder of the recordings that nodectl ships."""
     return _PACKAGE / "data" / "recordings"
+
+
+@cache
+def node_module(name: str) -> ModuleType:
+    """A module of plugins/module_utils that nodes run too, loaded by its path; it uses the standard library alone."""
+    path = share_dir() / "plugins" / "module_utils" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"nodectl_on_nodes_{name}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

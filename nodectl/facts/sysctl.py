@@ -4,15 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodectl.common.counting import counted
+from nodectl.common.resources import node_module
 from nodectl.facts.base import Fact, text_fact
 from nodectl.model.recording import Command
 
-# KEY FIXED VALUE a line; FIXED is why no writing is possible here, - where it is. A file's mode says what the kernel
-# allows, the mount what a container does (the nearest mount above the file decides); neither depends on who asks.
+# KEY FIXED VALUE a line, or KEY absent and whether the folder is there that would hold it; FIXED is why no writing is
+# possible here, - where it is. A file's mode says what the kernel allows, the mount what a container does (the nearest
+# mount above the file decides); neither depends on who asks.
 # awk reads, because the kernel gives a setting only to who takes it at once, and shells take byte by byte.
 _SHOW = """\
 cd /proc/sys || exit 3
-for key; do [ -e "$key" ] || printf '%s absent \\n' "$key"; done
+for key; do
+  [ -e "$key" ] && continue
+  if [ -d "${key%/*}" ]; then printf '%s absent folder\\n' "$key"; else printf '%s absent nothing\\n' "$key"; fi
+done
 stat -c '%n %A' -- "$@" 2>/dev/null | awk 'BEGIN {
   while ((getline < "/proc/self/mountinfo") > 0)
     if (($5 == "/proc" || index($5, "/proc/sys") == 1) && mounts[$5] != "ro")
@@ -46,17 +51,20 @@ SYSCTL_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Sysctl:
-    """One kernel setting; `value` None where this kernel view has none, `fixed` says why it cannot be set here."""
+    """One kernel setting; `value` None where this kernel view has none, `fixed` says why it cannot be set here.
+
+    `unknown`: no kernel of this version has it, so far as can be told.
+    """
 
     key: str
     value: str | None
     fixed: str = ""
+    unknown: bool = False
 
 
 def proc_path(key: str) -> str:
-    """A kernel setting's file below /proc/sys; after a first dot, a slash stands for a dot in a name."""
-    first = next((letter for letter in key if letter in "./"), "/")
-    return key.translate(str.maketrans("./", "/.")) if first == "." else key
+    """A kernel setting's file below /proc/sys."""
+    return str(node_module("kernel_values").proc_path(key))
 
 
 def sysctl_fact(keys: Sequence[str] = ()) -> Fact[dict[str, Sysctl]]:
@@ -65,13 +73,21 @@ def sysctl_fact(keys: Sequence[str] = ()) -> Fact[dict[str, Sysctl]]:
 
     def parse(text: str) -> dict[str, Sysctl]:
         rows = [line.split(None, 2) for line in text.splitlines()]
-        return {names[row[0]]: _sysctl(names[row[0]], row) for row in rows if len(row) > 1 and row[0] in names}
+        rows = [row for row in rows if len(row) > 1 and row[0] in names]
+        first = any(
+            names[row[0]] == node_module("kernel_values").FIRST_NAMESPACE and row[1] != "absent" for row in rows
+        )
+        return {names[row[0]]: _sysctl(names[row[0]], row, first) for row in rows}
 
     return text_fact("sysctl", Command("sysctl", ("sh", "-c", _SHOW, "sysctl", *names)), parse, _words, row=400)
 
 
-def _sysctl(key: str, row: list[str]) -> Sysctl:
-    if row[1] == "absent":
+def _sysctl(key: str, row: list[str], first_namespace: bool) -> Sysctl:
+    if row[1] == "absent" and len(row) > 2:
+        values = node_module("kernel_values")
+        kind, reason = values.absence(key, row[2].strip() == "folder", first_namespace)
+        return Sysctl(key, None, reason, kind == values.UNKNOWN)
+    if row[1] == "absent":  # a recording of an earlier version, which did not say more
         return Sysctl(key, None, "absent from this kernel view")
     value = " ".join(row[2].split()) if len(row) > 2 else ""
     return Sysctl(key, value, "" if row[1] == "-" else f"{row[1]} in this kernel view, at {value}")

@@ -254,9 +254,9 @@ class ValueSetting(Setting, Generic[T]):
 
 
 class SysctlSetting(ValueSetting[SysctlValue]):
-    """One kernel setting; with `never_lower` each number of it is only ever raised."""
+    """One kernel setting, set exactly; with `never_lower` each number of it is only ever raised."""
 
-    never_lower: bool = True
+    never_lower: bool = False
 
 
 class NcclForm(Strict):

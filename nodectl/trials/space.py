@@ -2,7 +2,7 @@
 
 sysctl:
   net.ipv4.tcp_rmem: [null, "4096 131072 16777216"]      # null: as the profile has it
-  vm.swappiness: [null, {value: 1, never_lower: false}]  # a value with fields of its own
+  vm.swappiness: [null, {value: 1, never_lower: true}]  # a value with fields of its own
 together:                                                # values that only make sense with each other
   streams:
     - {}
@@ -240,7 +240,7 @@ def _check(choice: Choice, allowed: bool, where: str) -> None:
 
 
 def _fields(value: Any) -> Mapping[str, Any]:
-    """A bare value, or one with fields of its own: {value: …, never_lower: false}."""
+    """A bare value, or one with fields of its own: {value: …, never_lower: true}."""
     return value if isinstance(value, Mapping) else {"value": value}
 
 

@@ -7,9 +7,12 @@ import pickle
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
+if TYPE_CHECKING:
+    import torch
+else:  # on a node these files lie in one folder, without the package
+    from pytorch import torch
 
 CLASSES = 10
 SIDE = 32

@@ -13,19 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-import torch.distributed as dist
-
 if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
     from nodectl.workloads.meaning import LOSSY, OFF
 else:  # on a node these files lie in one folder, without the package
     from meaning import LOSSY, OFF
+    from pytorch import dist, torch
 
 KINDS = (OFF["compress"], "fp16", "bf16", *LOSSY)
-_HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+_HALVES = {"fp16": "float16", "bf16": "bfloat16"}
 _VALUE_BYTES = 4
 # an index and a value
 _ENTRY_BYTES = 8
@@ -196,7 +196,7 @@ class Compressor:
     def _half(self, bucket: Any) -> None:
         buffer = bucket.buffer()
         # divided first: the sum could be more than a float16 holds
-        half = buffer.to(_HALVES[self.how.kind]).div_(self.world_size)
+        half = buffer.to(getattr(torch, _HALVES[self.how.kind])).div_(self.world_size)
         self._all_reduce(half)
         buffer.copy_(half)
 

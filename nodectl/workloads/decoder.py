@@ -6,9 +6,13 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+else:  # on a node these files lie in one folder, without the package
+    from pytorch import nn, torch
 
 ATTENTIONS = ("fused", "plain", "chunked")
 MLPS = ("gated", "plain")

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import nn
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from nodectl.workloads import decoder, hugging_face, layout, options, program, texts
+    import torch
+    from torch import nn
+
+    from nodectl.workloads import decoder, hugging_face, layout, options, pytorch, texts
     from nodectl.workloads.meaning import Rule
     from nodectl.workloads.options import at_least
     from nodectl.workloads.settings import Settings
@@ -27,10 +28,11 @@ else:  # on a node these files lie in one folder, without the package
     import hugging_face
     import layout
     import options
-    import program
+    import pytorch
     import texts
     from meaning import Rule
     from options import at_least
+    from pytorch import nn, torch
     from workload import Workload
 
 _ARTICLE = {
@@ -100,7 +102,7 @@ class LanguageModel(Workload):
         parser.add_argument("--mlp", choices=decoder.MLPS, default="gated", help="three matrices or two")
         parser.add_argument("--norm", choices=decoder.NORMS, default="rms", help="RMSNorm or LayerNorm")
         parser.add_argument("--tied", action="store_true", help="one table for input and output")
-        fused = hasattr(nn.functional, "scaled_dot_product_attention")
+        fused = _has_fused()
         parser.add_argument(
             "--attention",
             choices=decoder.ATTENTIONS,
@@ -123,7 +125,7 @@ class LanguageModel(Workload):
             )
         if own.seq > own.positions and own.hf is None:
             raise ValueError(f"--seq {own.seq} is longer than --positions {own.positions}, the longest that it takes")
-        if own.attention == "fused" and not hasattr(nn.functional, "scaled_dot_product_attention"):
+        if own.attention == "fused" and not _has_fused():
             raise ValueError(f"--attention fused needs torch 2.0 (this is {torch.__version__}): take plain or chunked")
         self.sizes(settings).check()
 
@@ -206,10 +208,16 @@ class LanguageModel(Workload):
         return float(own.seq * twice - self.flops_per_sample(settings, model))
 
 
+def _has_fused() -> bool:
+    """torch has its kernels for attention; who has no torch is told by what a newer one takes."""
+    return torch is None or hasattr(nn.functional, "scaled_dot_product_attention")
+
+
 def count(settings: Settings) -> str:
     """How large the model is, without making it; one line of JSON."""
     workload = LanguageModel()
     if settings.own.hf is not None:
+        pytorch.need()
         with torch.device("meta"):
             model = workload.model(settings)
         parameters = sum(each.numel() for each in model.parameters())
@@ -232,9 +240,9 @@ def main() -> None:
     workload = LanguageModel()
     settings = options.parse(workload)
     if not settings.own.count:
-        program.run(workload)
+        options.start(workload)
     elif os.environ.get("RANK", "0") == "0":
-        program.print_now(count(settings))
+        sys.stdout.write(f"{count(settings)}\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nodectl.workloads import compression, dynamic_batch, layout, parallel, recompute
+    from nodectl.workloads import compression, dynamic_batch, layout, parallel, pytorch, recompute
     from nodectl.workloads.meaning import OFF, RULES, refusal
     from nodectl.workloads.settings import TUNABLE, Settings
     from nodectl.workloads.workload import Workload
@@ -20,6 +21,7 @@ else:  # on a node these files lie in one folder, without the package
     import dynamic_batch
     import layout
     import parallel
+    import pytorch
     import recompute
     from meaning import OFF, RULES, refusal
     from settings import TUNABLE, Settings
@@ -51,6 +53,13 @@ def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Setting
     except ValueError as error:
         parser.error(str(error))
     return settings.on_course()
+
+
+def start(workload: Workload) -> None:
+    """Train by the command line's options; those are read first, since --help needs no torch."""
+    parse(workload)
+    pytorch.need()
+    importlib.import_module("program").run(workload)
 
 
 def _given(workload: Workload, arguments: Sequence[str] | None) -> frozenset[str]:

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
 if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
     from nodectl.workloads import compression, layout, recompute
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Refused, Settings
@@ -21,6 +21,7 @@ else:  # on a node these files lie in one folder, without the package
     import compression
     import layout
     import recompute
+    from pytorch import DistributedDataParallel, nn, torch
     from settings import Refused
 
 

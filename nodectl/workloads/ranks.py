@@ -7,9 +7,13 @@ import os
 import socket
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-import torch.distributed as dist
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+else:  # on a node these files lie in one folder, without the package
+    from pytorch import dist, torch
 
 
 @dataclass(frozen=True)

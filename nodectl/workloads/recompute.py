@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-from torch.utils import checkpoint
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.utils import checkpoint
+else:  # on a node these files lie in one folder, without the package
+    from pytorch import checkpoint, nn, torch
 
 MODES = ("none", "full", "selective")
 

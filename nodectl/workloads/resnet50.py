@@ -14,17 +14,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 if TYPE_CHECKING:
-    from nodectl.workloads import cifar, program
+    import torch
+    from torch import nn
+
+    from nodectl.workloads import cifar
+    from nodectl.workloads.options import start
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Data, Predict, Workload
 else:  # on a node these files lie in one folder, without the package
     import cifar
-    import program
+    from options import start
+    from pytorch import nn, torch
     from workload import Data, Workload
 
 PADDING = 4
@@ -253,4 +255,4 @@ def _declare_operators(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    program.run(ResNet())
+    start(ResNet())

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 if TYPE_CHECKING:
+    import torch
+
     from nodectl.workloads import ranks
     from nodectl.workloads.workload import Batch, Data
 else:  # on a node these files lie in one folder, without the package
     import ranks
+    from pytorch import torch
     from workload import Data
 
 # every byte, and what stands between two files

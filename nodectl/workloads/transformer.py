@@ -11,20 +11,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 if TYPE_CHECKING:
-    from nodectl.workloads import program, texts
+    import torch
+    from torch import nn
+
+    from nodectl.workloads import texts
     from nodectl.workloads.meaning import Rule
-    from nodectl.workloads.options import at_least, number
+    from nodectl.workloads.options import at_least, number, start
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
-    import program
     import texts
     from meaning import Rule
-    from options import at_least, number
+    from options import at_least, number, start
+    from pytorch import nn, torch
     from workload import Data, Workload
 
 VOCABULARY = 64
@@ -213,4 +213,4 @@ class Transformer(Workload):
 
 
 if __name__ == "__main__":
-    program.run(Transformer())
+    start(Transformer())

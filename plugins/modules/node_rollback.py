@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: a node's state as an earlier run left it, from the node's own records."""
 
 from __future__ import annotations
@@ -34,27 +33,38 @@ rollback:
 """
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
-from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import settle
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, settle
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.restore import Restore, RestoreError, chosen
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import ROOT, RUN_NAME, SECTIONS, START, Store
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
 DIFF_BYTES = 65536
 
 
-def listed(store: Store) -> list[dict[str, Any]]:
-    """Each run: who, when, profiles, and what it changed, oldest first."""
+def listed(store: Store, run: Run) -> list[dict[str, Any]]:
+    """Each run that changed something: who, when, profiles, and what, oldest first."""
     names = ([START] if store.exists(START) else []) + store.names()
-    return [{**store.about(name), "run": name, **counted(store.load(name))} for name in names]
+    rows = [{**store.about(name), "run": name, **counted(run, store.load(name))} for name in names]
+    return [row for row in rows if row["settled"] or row["changed"]]
 
 
-def counted(record: dict[str, Any]) -> dict[str, Any]:
-    """How much of each kind a run changed."""
-    changed = {section: len(record["before"][section]) for section in SECTIONS if record["before"][section]}
+def idle(store: Store, run: Run) -> list[str]:
+    """Runs that were not finished, and changed nothing so far."""
+    records = {name: store.load(name) for name in store.names()}
+    return [name for name, record in records.items() if not record["settled"] and not counted(run, record)["changed"]]
+
+
+def counted(run: Run, record: dict[str, Any]) -> dict[str, Any]:
+    """How much of each kind a run changed; of one that was not finished, what differs by now."""
+    before = closed(run, record)["before"]
+    changed = {section: len(before[section]) for section in SECTIONS if before[section]}
     return {"changed": changed, "settled": record["settled"], "left": record.get("left", False)}
 
 
@@ -65,10 +75,12 @@ def shown(way: Restore) -> dict[str, Any]:
     warnings += way.path_warnings()
     paths = [*way.path_changes(), *way.tree_changes()]
     changes = [*way.unit_changes(), *paths, *packages, *values, *way.live_changes()]
+    folder = os.path.join(way.store.undone, way.runs[-1], "conflicts") if way.runs else ""
     for change in changes:
         if change.get("conflict"):
-            folder = os.path.join(way.store.undone, way.runs[-1], "conflicts")
             warnings.append("%s was changed since: that version is kept in %s" % (change["subject"], folder))
+        for path in change.get("theirs", ()):
+            warnings.append("nodectl did not make %s: it is moved to %s" % (path, folder))
     driver = sorted(key for key, why in kept.items() if why == "driver")
     if driver:
         warnings.append("packages of the GPU driver stay (--packages takes them back): %s" % ", ".join(driver))
@@ -126,12 +138,12 @@ def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
     """Do what the state asks for, under the store's lock; the module ends here."""
     known = to in ("", START) or to in store.names()
     if state == "runs":
-        module.exit_json(changed=False, rollback={"runs": listed(store), "known": known})
+        module.exit_json(changed=False, rollback={"runs": listed(store, module.run_command), "known": known})
     acts = state == "undone" and not module.check_mode
     if acts:  # a run that was killed is closed first: what it left is known then
         for name in store.names():
             settle(store, module.run_command, name)
-    runs = chosen(store, to, module.params["packages"])
+    runs = chosen(store, to, module.params["packages"], idle(store, module.run_command))
     way = Restore(store, module.run_command, runs, module.params["packages"])
     plan = {**shown(way), "known": known}
     answer: dict[str, Any] = {"changed": bool(plan["changes"]), "rollback": plan}

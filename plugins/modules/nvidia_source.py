@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: NVIDIA's repository on a node: one source, one key, only the profile's versions as candidates."""
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def main() -> None:
     changes: list[dict[str, Any]] = []
     missing, driver = ahead.lacking(repository, module.params["wanted"]) if state == "look" else ([], "")
     if missing:
-        module.fail_json(msg="; ".join(missing) + ": nothing was changed")
+        module.fail_json(msg="; ".join(missing) + repository.system.without_lists() + ": nothing was changed")
     if state == "keyed":
         changes = write(repository, repository.keyed(adopted))
     elif state == "pinned":

@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: packages in exactly the wanted versions, held, and nothing else touched, in one round trip."""
 
 from __future__ import annotations
@@ -149,7 +148,8 @@ class Pinned:
             offers = {name: [*offers.get(name, []), *more.get(name, [])] for name in {*offers, *more}}
         reasons, _unused = ahead.judged([each for each in missing if not each["optional"]], offers, {})
         if reasons:
-            self.module.fail_json(msg=f"{self.params['check']}: {'; '.join(reasons)}: nothing was changed")
+            why = f"{'; '.join(reasons)}{self.system.without_lists()}"
+            self.module.fail_json(msg=f"{self.params['check']}: {why}: nothing was changed")
         self.module.exit_json(changed=False, installed=self.installed(), came={}, plan=[])
 
     def converge(self) -> None:
@@ -195,22 +195,26 @@ class Pinned:
                 if self.module.check_mode and self.params["source_expected"]:
                     unknown[wanted["names"][0]] = wanted["version"] or "(newest)"
                     continue
-                self.module.fail_json(msg=f"{self.params['check']}: {error}")
+                self.module.fail_json(msg=f"{self.params['check']}: {error}{self.system.without_lists()}")
             self.settled.add(name)
             if self.version(name) != version:
                 chosen[name] = version
         return chosen, unknown
 
     def plan(self, choice: dict[str, str], gone: list[str]) -> list[dict[str, str]]:
-        """What would be done; ends the module where that is more than was asked for."""
+        """What would be done; ends the module where that is more than was asked for, or nothing may change."""
+        pins = " ".join([*(f"{name}={version}" for name, version in choice.items()), *gone])
+        if self.params["blocked_by"]:
+            self.module.fail_json(
+                msg=f"{self.params['check']}: refused to change {pins}: {self.params['blocked_by']}", plan=[]
+            )
         steps = self.system.plan(choice, gone)
         held = {name for name in self.packages if self.is_held(name)}
         held -= {name for name in held if self.params["driver"] and self.of_driver(name)}
         bring = (lambda name, version: True) if self.params["driver"] else self.no_driver
         wrong = wanted_packages.objections(steps, set(choice), gone, bring, held)
-        if wrong or (steps and self.params["blocked_by"]):
-            reason = "; ".join(wrong) or self.params["blocked_by"]
-            pins = " ".join(f"{name}={version}" for name, version in choice.items())
+        if wrong:
+            reason = "; ".join(wrong)
             self.module.fail_json(msg=f"{self.params['check']}: refused to install {pins}: {reason}", plan=steps)
         return steps
 

@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: a virtual environment with pinned packages, made whole by uv, then made the current one."""
 
 from __future__ import annotations
@@ -146,7 +145,10 @@ def fill(module: AnsibleModule, aside: Path, cache: Path) -> None:
     wanted = module.params
     house = wanted["wheelhouse"]
     if house.startswith("/") and not any(Path(house).glob("*.whl")):
-        module.fail_json(msg=f"no wheel in {house} on this host; fill it, or unset nodectl_wheelhouse")
+        module.fail_json(
+            msg=f"no wheel in {house} on this host; fill it, or unset pytorch_wheelhouse (in nodectl's inventory: "
+            "nodectl_wheelhouse)"
+        )
     built = {name: str(value) for name, value in wanted["build_environment"].items()}
 
     def run(argv: list[str], env: dict[str, str]) -> tuple[int, str, str]:
@@ -161,7 +163,10 @@ def build(module: AnsibleModule, state: dict[str, Any]) -> Path:
     wanted, store = module.params, Path(module.params["store"])
     os.umask(0o022)  # for everybody who trains here, whatever root's own habit
     if not state["uv_present"]:
-        module.fail_json(msg=f"no uv at {wanted['uv']} on this host; set nodectl_uv to where it is")
+        module.fail_json(
+            msg=f"no uv at {wanted['uv']} on this host; set pytorch_uv (in nodectl's inventory: nodectl_uv) "
+            "to where it is"
+        )
     final = store_of.next_generation(store, state["name"])
     aside, cache = store / f"{store_of.PARTIAL}{final.name}", store / f"{store_of.PARTIAL}cache"
     cache.mkdir(exist_ok=True)

@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: systemd and logind read their files anew where what they give to services is not what was written."""
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ module: service_limits
 short_description: Let systemd and logind read their limits anew
 description:
   - Asks systemd for the limits that it gives to services, and logind for RemoveIPC, and reloads who has another answer.
-  - Where systemd is not process 1 there is nothing to do.
+  - Where systemd is not process 1 there is nothing to do, which is a warning, as is a limit that this host refuses.
 author: The nodectl authors (!UNKNOWN)
 options:
   memlock: {description: Locked memory in KiB or unlimited., type: str, required: true}
@@ -23,13 +22,18 @@ RETURN = r"""
 reloaded: {description: The programs that read their files anew., type: list, elements: str, returned: always}
 """
 
+import re
+import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_or
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import warn_not_settable
+
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate these
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     Run = Callable[[list[str]], tuple[int, str, str]]
 
@@ -63,6 +67,33 @@ def removes_ipc(run: Run) -> bool:
     return status == 0 and out.split() != ["b", "false"]
 
 
+def not_settable(limits: Mapping[str, str], most_files: str, hard: Mapping[str, float], may_raise: bool) -> list[str]:
+    """Pure: `SETTING: why` of the limits that this host refuses; `hard` are root's own here, in limits.conf's units.
+
+    `most_files` is fs.nr_open, above which the kernel lets nobody go.
+    """
+    reasons = []
+    for name, wanted in sorted(limits.items()):
+        if name == "nofile" and most_files and number(wanted) > number(most_files):
+            reasons.append(f"limits_nofile: {wanted} is above fs.nr_open, {most_files}: raise that first")
+        elif not may_raise and number(wanted) > hard[name]:
+            reasons.append(f"limits_{name}: {wanted} is above {hard[name]:.0f}, and root here may not raise it")
+    return reasons
+
+
+def own_hard(name: str) -> float:
+    """Root's own hard limit in the unit of limits.conf."""
+    kind, unit = {"memlock": (resource.RLIMIT_MEMLOCK, 1024), "nofile": (resource.RLIMIT_NOFILE, 1)}[name]
+    value = resource.getrlimit(kind)[1]
+    return float("inf") if value == resource.RLIM_INFINITY else value / unit
+
+
+def may_raise() -> bool:
+    """Whether this process has CAP_SYS_RESOURCE."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_or("/proc/self/status"), re.MULTILINE)
+    return bool(match and int(match.group(1), 16) >> 24 & 1)
+
+
 def main() -> None:
     """From the live difference, so that a run killed after the files were written is finished by the next."""
     text = {"type": "str", "required": True}
@@ -71,6 +102,11 @@ def main() -> None:
     if Path("/run/systemd/system").is_dir():
         low = any(is_low(module.run_command, name, module.params[name]) for name in SYSTEMD)
         stale = ["systemd"] * low + ["systemd-logind"] * removes_ipc(module.run_command)
+    limits = {name: module.params[name] for name in SYSTEMD}
+    hard = {name: own_hard(name) for name in SYSTEMD}
+    warn_not_settable(module, not_settable(limits, read_or("/proc/sys/fs/nr_open").strip(), hard, may_raise()))
+    if not Path("/run/systemd/system").is_dir():
+        warn_not_settable(module, ["limits of services, RemoveIPC: systemd is not process 1"])
     for program in () if module.check_mode else stale:
         module.run_command(RELOAD[program], check_rc=True)
     module.exit_json(changed=bool(stale), reloaded=stale)

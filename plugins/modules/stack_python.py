@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: an interpreter that the stack's wheels exist for: the distribution's, else one that uv brings."""
 
 from __future__ import annotations
@@ -166,9 +165,9 @@ def by_uv(module: AnsibleModule) -> dict[str, Any]:
             here = python_env.version_of(runner(module), "/usr/bin/python3") or "missing"
             module.fail_json(
                 msg=f"python3 on this host is {here}, the stack's wheels exist for {low} to {high}, apt offers none of "
-                f"those, and uv cannot bring one: {reason}. Set nodectl_python_mirror to a mirror or a folder on the "
-                f"host that holds uv's builds, install one yourself and name it in python_interpreter, or choose a "
-                f"stack for Python {here}"
+                f"those, and uv cannot bring one: {reason}. Set python_mirror (in nodectl's inventory: "
+                "nodectl_python_mirror) to a mirror or a folder on the host that holds uv's builds, install one "
+                f"yourself and name it in python_interpreter, or choose a stack for Python {here}"
             )
         plan["version"] = build["version"] if build else high
     minor = ".".join(plan["version"].split(".")[:2])
@@ -195,7 +194,10 @@ def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
         command += ["--", f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"]
         own = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
         if not plan["uv_present"]:
-            module.fail_json(msg=f"no uv at {wanted['uv']} on this host; set nodectl_uv to where it is")
+            module.fail_json(
+                msg=f"no uv at {wanted['uv']} on this host; set python_uv (in nodectl's inventory: nodectl_uv) "
+                "to where it is"
+            )
     status, out, err = module.run_command(command, environ_update=own)
     if status != 0:
         text = "\n".join((out + err).strip().splitlines()[-8:])

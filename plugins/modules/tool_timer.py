@@ -1,6 +1,5 @@
 #!/usr/bin/python
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
+# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
 """Ansible module: nodectl itself on a node, in an environment of its own, run by a systemd timer."""
 
 from __future__ import annotations
@@ -99,7 +98,8 @@ def refusal(run: Run) -> str:
         return ""
     lowest = ".".join(map(str, LOWEST))
     return (
-        f"health_timer needs Python {lowest} or newer on the node, there is: {others}; set nodectl_health_timer: false"
+        f"health_timer needs Python {lowest} or newer on the node, there is: {others}; set health_timer_enabled "
+        "(in nodectl's inventory: nodectl_health_timer) to false"
     )
 
 

@@ -355,6 +355,8 @@ def test_only_a_site_s_own_mounts_are_compared() -> None:
     assert mounted(Mount("/proc/sys/fs/binfmt_misc", "systemd-1", "autofs", ()), nfs) == {"/home/ada"}
     disks = [Mount(target, "/dev/sda1", "ext4", ("rw",)) for target in ("/", "/boot", "/var/lib/docker/x", "/raid")]
     assert mounted(*disks) == {"/raid"}
+    pod = "/var/lib/kubelet/pods/7c1/volumes/kubernetes.io~nfs/data"
+    assert mounted(Mount(pod, "nas:/data", "nfs4", ("rw",)), Mount("/mnt", "ada@nas:/x", "fuse.sshfs", ())) == {"/mnt"}
 
 
 def test_what_a_host_claims() -> None:

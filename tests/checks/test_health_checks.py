@@ -109,6 +109,8 @@ def test_higher_values_and_what_cannot_be_set_are_not_at_fault() -> None:
     assert bad(sysctl=live) == DEBUG
     live[RMEM] = Sysctl(RMEM, "8192 131072 33554432")
     assert bad(sysctl=live) == DEBUG
+    live[RMEM] = Sysctl(RMEM, None, "this kernel has no such setting", unknown=True)
+    assert bad(sysctl=live) == {*DEBUG, ("kernel_settings", RMEM, "failed")}
     lab = Lab("lab", ("clock", "kernel"))
     assert bad(lab=lab, limits=SessionLimits("8192", "1024", "8192", False), clock_sync=Unread("unknown", "x")) == DEBUG
 

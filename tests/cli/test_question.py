@@ -1,4 +1,4 @@
-"""Before several hosts change: what is shown, what counts as an answer, and where nobody is asked."""
+"""Before hosts change: what is shown, what counts as an answer, and where nobody is asked."""
 
 import io
 import os
@@ -76,10 +76,32 @@ def test_no_standard_input_is_no_answer(monkeypatch: pytest.MonkeyPatch, closed:
         ask(fleet(2), "change?", [], yes=False)
 
 
-@pytest.mark.parametrize(("count", "yes"), [(1, False), (2, True)])
-def test_one_host_or_yes_is_not_asked(count: int, yes: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    ask(fleet(count), "change?", ["shown"], yes=yes)
+@pytest.mark.parametrize("count", [1, 2])
+def test_yes_is_not_asked(count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(fleet(count), "change?", ["shown"], yes=True)
     assert capsys.readouterr().err == ""
+
+
+class Terminal(io.StringIO):
+    """Standard input of somebody who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_whoever_sits_at_a_terminal_is_asked_whatever_the_fleet(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variables in ({}, {"nodectl_lab": True}):
+        monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+        ask(fleet(count, **variables), "change?", [], yes=False)
+        monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+        with pytest.raises(DeclinedError):
+            ask(fleet(count, **variables), "change?", [], yes=False)
+
+
+def test_one_host_is_refused_without_an_answer(stdin: Pipe) -> None:
+    with pytest.raises(UsageError):
+        ask(fleet(1), "change?", [], yes=False)
 
 
 def test_hosts_are_shown_together_by_profiles_with_those_that_may_reboot() -> None:

@@ -33,8 +33,16 @@ def test_the_kernel_of_this_machine_is_read_by_the_real_command() -> None:
     assert isinstance(found, dict)
     assert {"net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype", "net.core.rmem_max"} <= set(found)
     assert len(found["net.ipv4.tcp_rmem"].value.split()) == 3
-    assert found["net.ipv4.no_such_thing"] == Sysctl("net.ipv4.no_such_thing", None, "absent from this kernel view")
+    unknown = Sysctl("net.ipv4.no_such_thing", None, "this kernel has no such setting", unknown=True)
+    assert found["net.ipv4.no_such_thing"] == unknown
     assert found["kernel.ostype"] == Sysctl("kernel.ostype", "Linux", "read-only in this kernel view, at Linux")
+
+
+def test_a_recording_of_an_earlier_version_said_only_that_a_key_is_absent() -> None:
+    found = said(sysctl.FACT, sysctl=(0, "vm/swappiness absent \n", ""))
+    assert isinstance(found, dict) and found["vm.swappiness"] == Sysctl(
+        "vm.swappiness", None, "absent from this kernel view"
+    )
 
 
 def test_a_slash_in_a_key_is_a_dot_of_a_name() -> None:

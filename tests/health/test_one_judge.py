@@ -136,7 +136,7 @@ def sysctl_setter(outputs: Outputs) -> list[str]:
     live = dict(line.split(" - ") for line in outputs["sysctl"].splitlines() if " - " in line)
     wanted = [{"key": SYSCTL, "value": "0", "never_lower": False}]
     held = SimpleNamespace(before=lambda key, value: value, unwanted=lambda keys, read: {})  # nothing was set before
-    changes, *_ = kernel_settings.plan(wanted, held, lambda key: (live[key.replace(".", "/")], None))
+    changes, *_ = kernel_settings.plan(wanted, held, lambda key: kernel_settings.Live(live[key.replace(".", "/")]))
     return list(changes)
 
 

@@ -1,6 +1,7 @@
 """DeepSpeed's files are ones that DeepSpeed reads, and their batch sizes hold together."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from nodectl.facts.deepspeed import DeepSpeed
 from nodectl.facts.torch_import import Imported
 from nodectl.profiles.resolve import resolve
 from tests.roles.rendering import render
+from tests.training_venv import training_venv
 
 CONFIG: dict[str, Any] = {
     "train_batch": 12,
@@ -29,6 +31,7 @@ CONFIG: dict[str, Any] = {
     "offload_optimizer": True,
     "offload_parameters": True,
     "checkpoint_activations": True,
+    "checkpoints": 0,
     "bucket": 500000000,
 }
 NODES = [{"address": "10.0.0.1", "slots": 2}, {"address": "gpu02", "slots": 1}]
@@ -65,6 +68,39 @@ def test_parameters_are_offloaded_with_stage_3_only() -> None:
     zero = config(zero_stage=2)["zero_optimization"]
     assert "offload_param" not in zero and "offload_optimizer" in zero
     assert "offload_optimizer" not in config(offload_optimizer=False)["zero_optimization"]
+
+
+@pytest.mark.parametrize(("on", "layers"), [(True, 0), (True, 48), (False, 48)])
+def test_one_buffer_for_all_activations_comes_with_the_number_of_layers(on: bool, layers: int) -> None:
+    found = config(checkpoint_activations=on, checkpoints=layers)["activation_checkpointing"]
+    assert found["partition_activations"] is on
+    # DeepSpeed: 'Must specify the number of layers with contiguous memory checkpointing'
+    assert found["contiguous_memory_optimization"] is (on and layers > 0)
+    assert found.get("number_checkpoints") == (layers if on and layers else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [0, 2])
+def test_deepspeed_recomputes_activations_by_this_configuration(tmp_path: Path, layers: int) -> None:
+    file = tmp_path / "ds_config.json"
+    file.write_text(render("ds_config.json.j2", **{**CONFIG, "train_batch": 4, "checkpoints": layers}))
+    program = (
+        "import sys, torch, deepspeed\n"
+        "import torch.distributed as dist\n"
+        "deepspeed.ops.__compatible_ops__['deepspeed_shm_comm'] = False\n"  # it would compile for a minute
+        "dist.init_process_group('gloo', init_method='file://' + sys.argv[1] + '.store', rank=0, world_size=1)\n"
+        "deepspeed.init_distributed('gloo')\n"
+        "deepspeed.checkpointing.configure(None, deepspeed_config=sys.argv[1])\n"
+        "parts = [torch.nn.Linear(8, 8) for _ in range(2)]\n"
+        "value = torch.ones(4, 8, requires_grad=True)\n"
+        "for part in parts: value = deepspeed.checkpointing.checkpoint(part, value)\n"
+        "value.sum().backward()\n"
+        "print('GRADIENTS', all(part.weight.grad is not None for part in parts))\n"
+    )
+    argv = [str(training_venv() / "bin/python"), "-c", program, str(file)]
+    env = {"PATH": os.environ["PATH"], "GLOO_SOCKET_IFNAME": "lo", "DS_ACCELERATOR": "cpu"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=280, check=False)
+    assert "GRADIENTS True" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_hostfile_is_one_that_deepspeed_reads() -> None:

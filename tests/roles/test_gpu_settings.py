@@ -165,3 +165,13 @@ def test_the_boot_program_does_the_same_alone(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "gpu.json").write_text(json.dumps({"persistence": True, "clocks": None, "power_limit_w": None}))
     assert gpu_hw.main(str(tmp_path / "gpu.json")) == 0
     assert node.calls() == ["nvidia-smi -i GPU-a -pm 1"]
+
+
+def test_what_was_asked_for_and_cannot_be_set_is_a_warning(tmp_path: Path) -> None:
+    said = str(Node(tmp_path, H100, RTX2080)("set", clocks="max", persistence=True)["warnings"])
+    assert "clocks of GPU-h: not settable on this host: its driver does not offer it" in said
+    assert "persistence, clocks of GPU-r: not settable on this host: a display uses it" in said
+    (tmp_path / "none").mkdir()
+    assert "persistence: not settable on this host: nvidia-smi shows no GPU" in str(
+        Node(tmp_path / "none")("set", persistence=True)["warnings"]
+    )

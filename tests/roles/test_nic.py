@@ -111,6 +111,13 @@ def test_nothing_wanted_changes_nothing(tmp_path: Path) -> None:
     assert not answer["changed"] and answer["interfaces"] == []
 
 
+def test_what_was_asked_for_and_cannot_be_set_is_a_warning(tmp_path: Path) -> None:
+    arguments = settings(tmp_path) | {"state": "set", "interfaces": ["lo"], "rings": True, "irq": True}
+    answer = run_module("plugins/modules/nic_settings.py", arguments, folder=tmp_path, check=True)
+    assert "rings of lo: not settable on this host: it has no ring sizes" in str(answer["warnings"])
+    assert "interrupts of lo: not settable on this host" in str(answer["warnings"])
+
+
 def settings(folder: Path) -> dict[str, Any]:
     return {name: str(folder / name) for name in ("program", "settings", "unit", "record")}
 

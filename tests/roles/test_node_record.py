@@ -260,6 +260,85 @@ def test_trees_lose_what_is_new_and_a_moved_folder_comes_home(node: Node) -> Non
     assert node.all() == before, done
 
 
+def test_what_somebody_put_into_a_big_folder_of_ours_is_kept_and_named(node: Node) -> None:
+    """In an environment it is what no package brought; in the store beside it, whatever no run left."""
+    trees = node.etc / "venvs"
+    before = node.all()
+    node.begin("r1", trees=[str(trees), str(node.etc / "venv")])
+    packages = "venvs/first/lib/python3.11/site-packages"
+    for name in ("venvs/first/pyvenv.cfg", f"{packages}/torch/__init__.py", "venvs/first/bin/torchrun"):
+        node.write(name, "ours")
+    node.write("venvs/first/bin/activate", "ours")
+    record = "torch/__init__.py,sha256=x,4\n../../../bin/torchrun,sha256=x,4\ntorch-2.dist-info/RECORD,,\n"
+    node.write(f"{packages}/torch-2.dist-info/RECORD", record)
+    (node.etc / "venv").symlink_to("venvs/first")
+    node.settle("r1")
+    node.write(f"{packages}/torch/__pycache__/x.pyc", "cache")
+    theirs = {"venvs/first/data/set.bin": "1", f"{packages}/mine.py": "2", "venvs/first/bin/my.sh": "3"}
+    theirs |= {"venvs/own/pyvenv.cfg": "4", "venvs/notes.txt": "5", f"{packages}/torch/patched.py": "6"}
+    for name, text in theirs.items():
+        node.write(name, text)
+    looked = node.module("node_rollback", state="look", to="start")["rollback"]["warnings"]
+    done = node.undo("start")
+    kept = node.state / "undone" / "r1" / "conflicts"
+    assert {name: Path(f"{kept}{node.etc}/{name}").read_text() for name in theirs} == theirs
+    named = {line.split(" did not make ")[1].partition(":")[0] for line in done["rollback"]["warnings"]}
+    tops = ("first/data", "first/bin/my.sh", "own", "notes.txt")
+    modules = (f"{packages}/mine.py", f"{packages}/torch/patched.py")
+    assert named == {f"{trees}/{name}" for name in tops} | {f"{node.etc}/{name}" for name in modules}
+    assert looked == done["rollback"]["warnings"] and node.all() == before
+
+
+def test_a_run_that_was_cut_off_before_it_changed_anything_is_not_listed_and_not_taken_back(node: Node) -> None:
+    path, other = node.write("a.conf", "0"), node.write("b.conf", "0")
+    node.begin("r1", paths=[str(path)])
+    path.write_text("1")
+    node.settle("r1")
+    node.begin("r2", paths=[str(path), str(other)])
+    listed = node.module("node_rollback", state="runs")["rollback"]["runs"]
+    assert [(row["run"], row["changed"]) for row in listed] == [("r1", {"paths": 1})]
+    assert node.module("node_rollback", state="look")["rollback"]["runs"] == ["r1"]
+    other.write_text("1")
+    listed = node.module("node_rollback", state="runs")["rollback"]["runs"]
+    assert [(row["run"], row["changed"], row["settled"]) for row in listed][1:] == [("r2", {"paths": 1}, False)]
+    assert node.module("node_rollback", state="look")["rollback"]["runs"] == ["r2"]
+
+
+def test_a_role_alone_notes_the_files_that_nodectl_did_not_write(node: Node) -> None:
+    theirs, ours = node.write("90-nodectl.conf", "theirs"), node.write("b.conf", "# Written by nodectl\nours")
+    new, own = node.etc / "new.conf", node.write("nodectl/nic.json", "{}")
+
+    def role(name: str) -> dict[str, Any]:
+        touches = {"r_touches": {"paths": [str(each) for each in (theirs, ours, new, own)], "packages": True}}
+        return node.module("node_record", state="begin", foreign=True, run=name, touches=touches)
+
+    assert role("limits")["kept"] and len(node.records()) == 1 and node.records()[0].endswith("Z-limits")
+    theirs.write_text("# Written by nodectl")
+    ours.write_text("# Written by nodectl\nanew")
+    assert not role("limits")["kept"], "by now all of them are nodectl's"
+    assert node.undo("start")["changed"] and theirs.read_text() == "theirs"
+    # what somebody puts there between two runs is noted too, and what did not change leaves no second record
+    theirs.write_text("first")
+    assert role("limits")["kept"] and role("limits")["kept"] and len(node.records()) == 1
+    theirs.write_text("# Written by nodectl")
+    theirs.write_text("second")
+    # as if a second later: its name is its time
+    again = node.module(
+        "node_record", state="begin", foreign=True, run="again", touches={"r_touches": {"paths": [str(theirs)]}}
+    )
+    assert again["run"].endswith("Z-again") and len(node.records()) == 2
+    theirs.write_text("# Written by nodectl")
+    assert node.undo()["changed"] and theirs.read_text() == "second"
+    assert node.undo("start")["changed"] and theirs.read_text() == "first"
+    # where a playbook has begun a record of its own it stays open, and goes on
+    node.begin("site", paths=[str(new)])
+    assert role("limits")["run"] == "site" and node.records() == ["site"]
+    theirs.write_text("2")
+    new.write_text("2")
+    node.settle("site")
+    assert node.undo("start")["changed"] and theirs.read_text() == "first" and not new.exists()
+
+
 def test_live_values_come_back_unless_somebody_else_set_them(node: Node) -> None:
     mtu, rings, same = node.write("mtu", "1500\n"), node.write("rings", "256"), node.write("same", "7")
     node.begin("r1", values=[str(node.etc / "mtu"), str(rings), str(same)])

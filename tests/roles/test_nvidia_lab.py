@@ -91,6 +91,8 @@ def variables(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> dict[s
         "nvidia_repository_key_fingerprint": repository.fingerprint,
         "nvidia_repository_distribution": "ubuntu2204",
         "nvidia_repository_architecture": "x86_64",
+        # what this host is not: see above
+        "nvidia_repository_node": {"os": {"id": "ubuntu", "version": "22.04"}, "architecture": "x86_64"},
         "nvidia_repository_driver_branch": "535",
         "nvidia_repository_revoked_keys": [],
         "nvidia_repository_pins": [
@@ -269,6 +271,25 @@ def test_a_kept_driver_and_its_fabric_manager_are_held_together(
     before = gpu_host.ssh(host, "dpkg-query -W")
     gpu_host.ssh(host, "apt-get -y -qq dist-upgrade")
     assert gpu_host.ssh(host, "dpkg-query -W") == before
+
+
+def test_nothing_is_changed_under_work_on_a_gpu(
+    ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
+) -> None:
+    """The roles alone: nobody tells them who uses a GPU."""
+    host, before = gpu_host.hosts[0], state(gpu_host)
+    work = "touch /dev/nvidiactl /dev/nvidia0; setsid sleep 600 < /dev/nvidia0 > /dev/null 2>&1 & echo $!"
+    pid = gpu_host.ssh(host, work)
+    alone = {name: value for name, value in variables.items() if name != "nvidia_driver_node"}
+    newer = {"nvidia_driver_branch": "580", "nvidia_driver_packages": ["nvidia-open-580"]}
+    newer["fabric_manager_driver"] = "580.159.04"
+    try:
+        for role in ("nvidia_driver", "fabric_manager"):
+            refused = ansible_play(roles((role,)), gpu_host, host, check=False, **{**alone, **newer}).text
+            assert "a GPU is in use by sleep (pid" in refused and "failed=1" in refused, refused
+    finally:
+        gpu_host.ssh(host, f"kill {pid}; rm /dev/nvidiactl /dev/nvidia0")
+    assert state(gpu_host) == before
 
 
 def test_nvlink_5_brings_the_subnet_manager_and_another_condition(

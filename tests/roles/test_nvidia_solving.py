@@ -430,6 +430,15 @@ def test_a_kernel_without_precompiled_modules_is_refused_with_what_there_is(host
     assert host.files().keys() - before.keys() == {"etc/apt/sources.list.d/archive.list"}
 
 
+def test_empty_lists_of_apt_are_named_as_the_cause(host: Host) -> None:
+    for look in (True, False):
+        said = host.packages([{"names": ["infiniband-diags"]}], look=look)["msg"]
+        assert "no repository of this host has infiniband-diags; apt has read no list of packages here" in said
+        assert "update_cache: true" in said
+    host.archive("archive")
+    assert "read no list" not in host.packages([{"names": ["nowhere"]}], look=True)["msg"]
+
+
 def test_what_the_distribution_lacks_is_found_by_a_look_and_read_where_it_will_come_from(host: Host) -> None:
     """RDMA's packages, and DOCA's of a repository that is no source yet."""
     host.archive("archive")

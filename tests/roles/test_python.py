@@ -109,7 +109,7 @@ def test_where_none_can_be_had_the_refusal_says_what_would_do(tmp_path: Path) ->
     assert nothing["failed"] and "uv has no build of them" in nothing["msg"]
     away = run(tmp_path, min="3.5", max="3.6", downloads=[download("3.6.15")], mirror=str(tmp_path / "mirror"))
     assert away["failed"] and f"no file {tmp_path}/mirror/20261009/" in away["msg"]
-    assert "Set nodectl_python_mirror" in away["msg"] and "choose a stack for Python" in away["msg"]
+    assert "Set python_mirror" in away["msg"] and "choose a stack for Python" in away["msg"]
 
 
 def test_uv_is_asked_for_one_version_into_its_own_folder(tmp_path: Path) -> None:

@@ -31,3 +31,18 @@ def test_systemd_is_asked_in_its_own_units(name: str, wanted: str, live: str, is
 def test_logind_is_asked_itself(answer: str, status: int, removes: bool) -> None:
     assert service_limits.removes_ipc(answering(answer, status)) is removes
     assert service_limits.removes_ipc(lambda argv: (3, "", "")) is False, "logind does not run"
+
+
+@pytest.mark.parametrize(
+    ("limits", "may_raise", "refused"),
+    [
+        ({"memlock": "unlimited", "nofile": "1048576"}, True, []),
+        ({"memlock": "unlimited", "nofile": "4194304"}, True, ["limits_nofile"]),
+        ({"memlock": "unlimited", "nofile": "unlimited"}, True, ["limits_nofile"]),
+        ({"memlock": "unlimited", "nofile": "1024"}, False, ["limits_memlock"]),
+        ({"memlock": "8192", "nofile": "1048576"}, False, ["limits_nofile"]),
+    ],
+)
+def test_what_this_host_refuses_is_named(limits: dict[str, str], may_raise: bool, refused: list[str]) -> None:
+    reasons = service_limits.not_settable(limits, "1048576", {"memlock": 8192.0, "nofile": 524288.0}, may_raise)
+    assert [reason.partition(":")[0] for reason in reasons] == refused

@@ -104,6 +104,7 @@ def test_the_template_and_a_workloads_own_configuration_are_the_same() -> None:
             offload_optimizer=optimizer,
             offload_parameters=parameters,
             checkpoint_activations=True,
+            checkpoints=0,
             bucket=DEFAULTS["deepspeed_bucket"],
         )
         # a workload recomputes by torch

@@ -1,7 +1,9 @@
 """Which option means something with which: the table by itself, and what the programs refuse by it."""
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -113,3 +115,20 @@ def test_the_programs_refuse_what_would_be_ignored() -> None:
     told = dict(line.split(" -> ") for line in done.stdout.splitlines())
     assert {line: told[line] for line in REFUSED if told[line] == "runs"} == {}
     assert {line: told[line] for line in RUN if told[line] != "runs"} == {}
+
+
+@pytest.mark.parametrize("program", ["llm", "resnet50", "transformer"])
+def test_without_torch_help_is_told_and_training_says_what_to_install(program: str) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        # this Python may have a torch
+        code = "import runpy, sys; sys.modules['torch'] = None; sys.path.insert(0, sys.argv[1]); del sys.argv[1]; "
+        code += f"runpy.run_path({str(FOLDER / (program + '.py'))!r}, run_name='__main__')"
+        argv = [sys.executable, "-c", code, str(FOLDER), *words]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+    shown, trained = run("--help"), run("--steps", "2")
+    assert shown.returncode == 0 and "--accumulation" in shown.stdout, shown.stderr
+    assert trained.returncode == 1 and "has no torch" in trained.stderr and "pip install torch" in trained.stderr
+    if program == "llm":
+        told = json.loads(run("--count", "--preset=article-4").stdout)
+        assert told["params"] == 10_126_110_720

@@ -157,6 +157,7 @@ told["articles"] = {
 }
 zero = article["article-0"]
 told["article-0"] = [zero.own.layers, zero.own.d_model, zero.own.heads, zero.own.seq, zero.epochs, zero.samples]
+told["params"] = sum(each.numel() for each in Transformer().model(zero).parameters())
 told["given"] = parse(Transformer(), ["--preset=article-1", "--batch=2"]).batch
 
 folder = pathlib.Path(sys.argv[2]) / "texts"
@@ -282,6 +283,8 @@ def test_the_articles_are_presets(told: dict[str, Any]) -> None:
         "article-1": ["adamw", 1e-4, 128, "cosine", 1.0, 8, True, "text"],
     }
     assert told["article-0"] == [6, 512, 8, 128, 10, 1024] and told["given"] == 2
+    # six of torch's layers as they come, and one number out of 512
+    assert told["params"] == 18_914_817
 
 
 def test_text_is_read_from_a_folder_and_each_byte_sees_those_before_it(told: dict[str, Any]) -> None:

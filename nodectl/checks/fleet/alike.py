@@ -261,10 +261,12 @@ def _is_systems(target: str) -> bool:
 
 
 def _shown(mount: Mount) -> str:
+    if _is_systems(mount.target):
+        return ""  # containers', which come and go with what runs there
     if file_systems.is_network(mount.kind, mount.source):
         kept = sorted(option for option in mount.options if option.partition("=")[0] in _OPTIONS)
         return f"{mount.source} ({mount.kind}: {','.join(kept)})"
-    is_sites = mount.kind in _DISKS and mount.source.startswith("/dev/") and not _is_systems(mount.target)
+    is_sites = mount.kind in _DISKS and mount.source.startswith("/dev/")
     return f"a disk ({mount.kind})" if is_sites and mount.target != "/" else ""
 
 

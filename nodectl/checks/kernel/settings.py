@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges_fact, provision, warning_unless
+from nodectl.common.resources import node_module
 from nodectl.facts.base import whole
 from nodectl.facts.limits import SessionLimits
 from nodectl.facts.login_limits import LoginLimits
@@ -24,7 +25,7 @@ _STACK_MENDED = (2, 28)
 KERNEL_SETTINGS = Check(
     "kernel_settings",
     looks_at="`/proc/sys`",
-    fires="lower than the tuning's (each number), or another value",
+    fires="another value than the tuning's (with never_lower: a lower number), or no such setting",
     roles=("kernel_settings",),
 )
 
@@ -38,7 +39,7 @@ KERNEL_SETTINGS = Check(
     where=lambda host: bool(host.wanted and host.wanted.tuning.sysctl),
 )
 def kernel_settings(host: Subject, live: dict[str, Sysctl]) -> Iterator[Finding]:
-    """Each number of a never-lowered setting is at least the profile's, any other is equal."""
+    """Each setting is what the role kernel_settings makes of it; one that no kernel has fails."""
     for key, setting in sorted(host.wanted.tuning.sysctl.items()) if host.wanted else ():
         yield _kernel_setting(host, key, setting.value, setting.never_lower, live.get(key))
 
@@ -51,6 +52,9 @@ def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, liv
     value = live.value or ""
     if live.value is not None and is_held(value, wanted, never_lower):
         return host.finding(check, Status.OK, key, expected=wanted, actual=value)
+    if live.unknown:
+        remedy = f"correct the name of {key} in the tuning profile, or load on the host what brings it"
+        return host.finding(check, Status.FAILED, key, expected=wanted, actual=live.fixed, remedy=remedy)
     if live.fixed:
         return host.finding(check, Status.SKIPPED, key, expected=wanted, actual=f"{NOT_SETTABLE}: {live.fixed}")
     remedy = provision("kernel_settings")
@@ -58,12 +62,8 @@ def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, liv
 
 
 def is_held(live: str, wanted: str, never_lower: bool) -> bool:
-    """A value that is never lowered has each number at least as high, any other is equal."""
-    old, new = live.split(), wanted.split()
-    have, least = ([number for word in words if (number := whole(word)) is not None] for words in (old, new))
-    if never_lower and len(have) == len(old) == len(least) == len(new):
-        return all(a >= b for a, b in zip(have, least, strict=True))
-    return old == new
+    """Whether the role kernel_settings would leave the value as it is."""
+    return bool(node_module("kernel_values").is_held(live, wanted, never_lower))
 
 
 LIMITS = Check(

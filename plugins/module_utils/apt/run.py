@@ -1,5 +1,3 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
 """How apt and dpkg are called: without questions, waiting for another's lock, on a private root where one is given."""
 
 from __future__ import annotations
@@ -40,6 +38,7 @@ class Apt:
     def __init__(self, module: AnsibleModule, root: str = "/") -> None:
         self.module, self.root = module, root
         self._has_read = False
+        self._unread = ""
         private = ["-o", f"Dir={root}", "-o", f"Dir::State::status={root}/var/lib/dpkg/status"] if root != "/" else []
         private += ["-o", "APT::Sandbox::User=root"] if private else []
         self.options = ["-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", *private]
@@ -65,11 +64,26 @@ class Apt:
         status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
         return plan.parse_madison(out) if status == 0 else {}
 
+    def _has_lists(self) -> bool:
+        return any(Path(self.root, "var/lib/apt/lists").glob("*_Packages*"))
+
     def _read_first(self) -> None:
         """Have apt read its sources where it never has, as on an image: it would know of no package at all."""
-        if not self._has_read and not any(Path(self.root, "var/lib/apt/lists").glob("*_Packages*")):
-            self.call("apt-get", "update", "--quiet")
+        if not self._has_read and not self._has_lists():
+            status, out, err = self.call("apt-get", "update", "--quiet")
+            errors = [line for line in (out + err).splitlines() if line.startswith(("E:", "W:", "Err:"))]
+            self._unread = "; ".join(errors[:3]) or ("exit status %d" % status if status else "no error")
         self._has_read = True
+
+    def without_lists(self) -> str:
+        """What to add to 'no repository has it' where apt's lists are empty; empty where they are not."""
+        if self._has_lists():
+            return ""
+        said = " (`apt-get update` ended with: %s)" % self._unread if self._unread else ""
+        return (
+            "; apt has read no list of packages here, /var/lib/apt/lists is empty%s: correct apt's sources, then run "
+            "`apt-get update`, or a task of ansible.builtin.apt with update_cache: true before this one" % said
+        )
 
     def known(self, pattern: str) -> list[str]:
         """Names of packages, of any repository, that fit."""

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Which repositories apt's own files name, in either of their two forms."""
 
 from __future__ import annotations

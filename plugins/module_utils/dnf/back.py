@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """Packages put back by dnf, after a plan that may remove nothing else; locks as they were."""
 
 from __future__ import annotations

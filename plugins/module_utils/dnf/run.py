@@ -1,5 +1,3 @@
-# GNU General Public License v3.0 or later: it imports Ansible
-# SPDX-License-Identifier: GPL-3.0-or-later
 """How dnf is called: without questions, waiting for another's lock, on another root where one is given."""
 
 from __future__ import annotations
@@ -89,6 +87,11 @@ class Dnf:
         options = [*self.options, "--quiet", "--disableplugin=versionlock"]
         argv = ["dnf", *options, "repoquery", "--available", "--queryformat", form, *names]
         return offered(names, self.run(*argv, doing="ask its repositories")) if names else {}
+
+    @staticmethod
+    def without_lists() -> str:
+        """What apt says where it has read nothing; dnf reads by itself."""
+        return ""
 
     def interrupted(self, present: Packages) -> list[str]:
         """Packages that a transaction, killed in the middle, left in two versions."""

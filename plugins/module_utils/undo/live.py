@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """What a node holds beside its files: units of systemd, kernel values, and what only a program reads and sets."""
 
 from __future__ import annotations
@@ -10,13 +9,23 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, nic_hw
+from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, kernel_values, nic_hw
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from ansible.module_utils.basic import AnsibleModule
 
     Run = Callable[[list[str]], tuple[int, str, str]]
     State = dict[str, str]
+
+
+def warn_not_settable(module: AnsibleModule, reasons: Iterable[str]) -> None:
+    """Warn, seen without -v, of each thing that was asked for and that this host cannot hold: `SETTING: why`."""
+    for reason in reasons:
+        setting, _unused, why = reason.partition(": ")
+        # Ansible does not say of which host
+        module.warn(f"{os.uname().nodename}: {setting}: not settable on this host: {why}")
 
 
 def systemd_runs() -> bool:
@@ -44,9 +53,8 @@ def look_units(run: Run, names: list[str]) -> dict[str, State]:
 
 
 def sysctl_path(key: str, root: str = "/proc/sys") -> str:
-    """The kernel's file for a key; after a first dot, a slash in a key stands for a dot in a name, as in sysctl.d."""
-    first = next((letter for letter in key if letter in "./"), "/")
-    return os.path.join(root, key.translate(str.maketrans("./", "/.")) if first == "." else key)
+    """The kernel's file for a key."""
+    return os.path.join(root, kernel_values.proc_path(key))
 
 
 def look_values(patterns: list[str]) -> dict[str, str | None]:

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
 """The way back from a node's records: what differs from what stood before, and how it is put back.
 
 In this order: units stopped, files, what reads them, packages, units started, live values. Each step may be cut off and
@@ -17,9 +16,10 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo import live
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.record import closed, look_again, plain
 from ansible_collections.nodectl.fleet.plugins.module_utils.undo.store import START, Store, empty, folded
+from ansible_collections.nodectl.fleet.plugins.module_utils.undo.strangers import strangers
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
 
@@ -44,9 +44,12 @@ class RestoreError(Exception):
     """There is no such way back on this node."""
 
 
-def chosen(store: Store, to: str, driver_too: bool) -> list[str]:
-    """The runs to take back, oldest first: the last that changed something, those after a run, or all of them."""
-    names = store.names()
+def chosen(store: Store, to: str, driver_too: bool, idle: Container[str] = ()) -> list[str]:
+    """The runs to take back, oldest first: the last that changed something, those after a run, or all of them.
+
+    `idle`: runs that were not finished and changed nothing.
+    """
+    names = [name for name in store.names() if name not in idle]
     if to == START:
         return ([START] if store.exists(START) else []) + names
     if not to:
@@ -140,13 +143,22 @@ class Restore:
             old, now = self.before["trees"][path], self.now["trees"][path]
             new = [name for name in now.get("names", ()) if name not in old.get("names", ())]
             if old["kind"] == "dir" and now["kind"] == "dir":
-                names = [os.path.join(path, name) for name in new]
-                changes += [{"what": "tree", "subject": name, "action": "remove"} for name in names]
+                left = self.after["trees"].get(path, {}).get("names", ())
+                changes += [self.tree_removal(os.path.join(path, name), name not in left) for name in new]
             elif {**old, "names": 0} != {**now, "names": 0}:
-                action = "remove" if old["kind"] == "absent" else "restore"
-                changes.append({"what": "tree", "subject": path, "action": action})
+                if old["kind"] == "absent":
+                    changes.append(self.tree_removal(path))
+                else:
+                    changes.append({"what": "tree", "subject": path, "action": "restore"})
         # a folder that a run moved into another goes back its place before the others are removed
         return sorted(changes, key=lambda change: change["action"] == "remove")
+
+    def tree_removal(self, path: str, whole: bool = False) -> Change:
+        """The path goes; `theirs` is what of it nodectl did not make: all of it where `whole`."""
+        names = self.after["trees"].get(path, {}).get("names")
+        homes = [entry["inode"] for entry in self.before["trees"].values() if "inode" in entry]
+        theirs = [path] if whole else strangers(path, names, homes)
+        return {"what": "tree", "subject": path, "action": "remove", "theirs": theirs}
 
     def unit_changes(self) -> list[Change]:
         """Units that are not enabled or active as they were."""
@@ -247,17 +259,25 @@ class Restore:
                 self.errors.append("%s ended with %d: %s" % (" ".join(argv), status, (err or out).strip()))
 
     def keep_theirs(self, change: Change) -> None:
-        """A file that somebody changed after us stays beside the record before ours takes its place."""
-        if change["conflict"]:
-            target = os.path.join(self.store.folder(self.runs[-1]), "conflicts") + change["subject"]
-            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-            files.remove(target)
-            shutil.copy2(change["subject"], target, follow_symlinks=False)
+        """What somebody put or changed there after us goes beside the record, before ours takes its place or goes."""
+        if change.get("conflict"):
+            shutil.copy2(change["subject"], self.conflict(change["subject"]), follow_symlinks=False)
+        for path in change.get("theirs", ()):
+            if os.path.lexists(path):
+                shutil.move(path, self.conflict(path))
+
+    def conflict(self, path: str) -> str:
+        """A free place below the record's `conflicts/` for a path, and the folders above it."""
+        target = os.path.join(self.store.folder(self.runs[-1]), "conflicts") + path
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        files.remove(target)
+        return target
 
     def put_files(self, paths: list[Change], trees: list[Change]) -> None:
         """Trees first: the folders above them get empty.  What cannot be put back is an error, and all others are."""
         for change in trees:
             with self.noting(change["subject"]):
+                self.keep_theirs(change)
                 self.put_tree(change["subject"], change["action"])
         for change in paths:
             path = change["subject"]

@@ -1,0 +1,99 @@
+"""Kernel settings: where the kernel keeps one, what never_lower makes of a value, and why a setting is not there.
+
+Modules use it on nodes, and nodectl's checks on the controller: what the one sets, the other takes for held.
+"""
+
+from __future__ import annotations
+
+import re
+
+# why a key is not there: nobody has it, what brings it is not loaded, or only this view of the kernel lacks it
+UNKNOWN, LATER, HIDDEN = "unknown", "later", "hidden"
+# only the first network namespace has it; others use its limits without a file that shows them
+FIRST_NAMESPACE = "net.core.netdev_max_backlog"
+
+# what brings the keys that begin so; `nf_conntrack` puts its own into a folder that is there without it
+_BROUGHT_BY = {
+    "dev.cdrom.": "cdrom",
+    "dev.ipmi.": "ipmi_poweroff",
+    "dev.parport.": "parport",
+    "dev.raid.": "md_mod",
+    "fs.binfmt_misc.": "binfmt_misc",
+    "fs.cachefiles.": "cachefiles",
+    "fs.fuse.": "fuse",
+    "fs.nfs.": "nfs",
+    "fs.xfs.": "xfs",
+    "fscache.": "fscache",
+    "lnet.": "lnet",
+    "net.bridge.": "br_netfilter",
+    "net.dccp.": "dccp",
+    "net.ipv4.vs.": "ip_vs",
+    "net.ipv6.": "ipv6",
+    "net.iw_cm.": "iw_cm",
+    "net.mpls.": "mpls_router",
+    "net.rdma_ucm.": "rdma_ucm",
+    "net.rds.": "rds",
+    "net.rxrpc.": "rxrpc",
+    "net.sctp.": "sctp",
+    "net.smc.": "smc",
+    "net.tipc.": "tipc",
+    "sunrpc.": "sunrpc",
+}
+_CONNTRACK = re.compile(r"net\.(netfilter\.nf_conntrack_\w+|nf_conntrack_max)$")
+_INTERFACE = re.compile(r"net\.ipv[46]\.(?:conf|neigh)\.(.+)\.\w+$")
+# Linux 6.18, /proc/sys/net of the first namespace against that of a new one
+_OF_FIRST_NAMESPACE = re.compile(
+    r"net\.core\.(bpf_jit_\w+|busy_(poll|read)|default_qdisc|dev_weight\w*|devconf_inherit_init_net"
+    r"|fb_tunnels_only_for_init_net|flow_limit_\w+|gro_normal_batch|high_order_alloc_disable|max_skb_frags|mem_pcpu_rsv"
+    r"|message_(burst|cost)|netdev_\w+|rps_sock_flow_entries|skb_defer_max|warnings|[rw]mem_(default|max)|optmem_max)$"
+    r"|net\.ipv4\.(cipso_\w+|fib_sync_mem|inet_peer_\w+|ipfrag_secret_interval|route\.\w+|tcp_available_ulp|tcp_low_latency"
+    r"|tcp_max_orphans|tcp_mem|udp_mem|neigh\.default\.gc_\w+)$"
+    r"|net\.ipv6\.(calipso_\w+|ip6frag_secret_interval|mld_\w+|route\.\w+|neigh\.default\.gc_\w+)$"
+    r"|net\.netfilter\.nf_log_all_netns$"
+)
+# kernels are built without these
+_OF_CONFIGURATION = re.compile(
+    r"kernel\.(numa_balancing\w*|sched_autogroup_enabled|nmi_watchdog|io_uring_\w+|panic_on_oops|task_delayacct)$"
+    r"|vm\.(zone_reclaim_mode|min_(slab|unmapped)_ratio|numa_\w+|\w*hugepages\w*|hugetlb_\w+|compact\w+|extfrag_threshold)$"
+    r"|net\.core\.(bpf_jit_\w+|busy_(poll|read)|rps_sock_flow_entries|flow_limit_\w+)$"
+)
+
+
+def proc_path(key: str) -> str:
+    """A key's file below /proc/sys; after a first dot, a slash in it stands for a dot in a name, as in sysctl.d."""
+    first = next((letter for letter in key if letter in "./"), "/")
+    return key.translate(str.maketrans("./", "/.")) if first == "." else key
+
+
+def raised(present: str, wanted: str, never_lower: bool) -> str:
+    """`wanted`; with `never_lower` each of its numbers is at least the one that stands in `present`."""
+    old, new = present.split(), wanted.split()
+    if not never_lower or len(old) != len(new) or not all(re.match(r"-?\d+$", word) for word in old + new):
+        return " ".join(new)
+    return " ".join(map(str, map(max, map(int, old), map(int, new))))
+
+
+def is_held(live: str, wanted: str, never_lower: bool) -> bool:
+    """Whether nothing has to be set: `live` is what `raised` makes of the two."""
+    return " ".join(live.split()) == raised(live, wanted, never_lower)
+
+
+def absence(key: str, folder: bool, first_namespace: bool) -> tuple[str, str]:
+    """(UNKNOWN, LATER or HIDDEN, the reason) of a key that /proc/sys lacks.
+
+    `folder`: the folder is there that would hold it. `first_namespace`: FIRST_NAMESPACE is there.
+    """
+    dotted = proc_path(key).replace("/", ".")
+    interface = _INTERFACE.match(dotted)
+    if interface and not folder and interface.group(1) not in ("all", "default"):
+        return LATER, f"the interface {interface.group(1)} is not there yet"
+    if _CONNTRACK.match(dotted):
+        return LATER, "the module nf_conntrack is not loaded"
+    module = next((name for prefix, name in _BROUGHT_BY.items() if dotted.startswith(prefix)), "")
+    if module and not folder:
+        return LATER, f"the module {module} is not loaded"
+    if _OF_CONFIGURATION.match(dotted):
+        return HIDDEN, "this kernel is built without it"
+    if not first_namespace and _OF_FIRST_NAMESPACE.match(dotted):
+        return HIDDEN, "only the machine's own network namespace has it"
+    return UNKNOWN, "this kernel has no such setting"
