@@ -168,6 +168,8 @@ class Job(TypedDict):
     skipped: list[str]
     remarks: list[str]
     host_states: dict[str, str]
+    outputs: dict[str, list[str]]
+    shared_memory: dict[str, list[str]]
     processes: dict[str, int]
     slurm: SlurmJob | None
     unreachable: dict[str, str]
