@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from nodectl.checks.counters import NOTHING_YET, Growth, Previous, growth
 from nodectl.checks.majority import odd_ones
 from nodectl.errors import DeclarationError
-from nodectl.facts.base import SUDOERS
+from nodectl.facts.base import SUDOERS, is_denied
 from nodectl.facts.lab import Lab
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -142,6 +142,7 @@ def judges_fact(
     reads: Sequence[str],
     unread: str = "",
     or_absent: bool = False,
+    promised: bool = False,
     borrowed: str = "",
     where: Callable[[Subject], bool] | None = None,
     variables: Sequence[str] = (),
@@ -149,7 +150,8 @@ def judges_fact(
     """Register a function of a host and of its fact `reads[0]`, of this kind, as the judge of `checks`.
 
     Where the fact could not be read each check says so, and expects `unread`; `or_absent`: also where the host has no
-    such thing. Nothing is judged on hosts that are not `where`, and on lab hosts that have `borrowed` from below.
+    such thing; `promised`: it fails for that, as `Subject.unread` says. Nothing is judged on hosts that are not
+    `where`, and on lab hosts that have `borrowed` from below.
     """
 
     subjects = _names(reads)
@@ -162,9 +164,9 @@ def judges_fact(
             value = host.facts.get(subjects[0])
             if isinstance(value, kind):
                 yield from function(host, value)
-            elif isinstance(value, Unread) and (or_absent or value.kind == "unknown"):
+            elif isinstance(value, Unread) and (or_absent or promised or value.kind == "unknown"):
                 for check in checks:
-                    yield from host.unread(check, value, unread)
+                    yield from host.unread(check, value, unread, promised=promised)
 
         facts = dict.fromkeys((*subjects, "lab") if borrowed else subjects)
         return Judgement(checks, tuple(facts), judge, _names(variables))
@@ -326,7 +328,7 @@ class Subject:
             remedy, action = "", "none"
         else:
             remedy = remedy or check.remedy
-            action = action or ("none" if status is Status.UNKNOWN else check.action)
+            action = "none" if status is Status.UNKNOWN else action or check.action
         return Finding(
             self.host, check.id, status, subject, action, expected or check.expected, actual, remedy, evidence
         )
@@ -336,12 +338,18 @@ class Subject:
         findings = list(faults)
         yield from findings or [self.finding(check, Status.OK, expected=expected, actual=actual)]
 
-    def unread(self, check: Check, value: object, expected: str = "") -> Iterator[Finding]:
-        """The finding of a subject that could not be read; nothing where it was never asked for."""
+    def unread(self, check: Check, value: object, expected: str = "", *, promised: bool = False) -> Iterator[Finding]:
+        """The finding of a subject that could not be read; nothing where it was never asked for.
+
+        What is `promised` (by the profile or the site) and nobody can see has failed. It is unknown where only this
+        login may not look, where the answer was not understood, and where the check `hung` says for all why.
+        """
         if isinstance(value, Unread):
             actual = f"{value.kind}: {value.reason}"
-            remedy = _LET_LOOK if SUDOERS in actual else LOOK_THERE
-            yield self.finding(check, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
+            fails = promised and not _is_excused(value)
+            remedy = _LET_LOOK if SUDOERS in actual else check.remedy if fails and check.remedy else LOOK_THERE
+            status = Status.FAILED if fails else Status.UNKNOWN
+            yield self.finding(check, status, expected=expected, actual=actual, remedy=remedy)
 
     def unknown(self, value: object, expected: str, *checks: Check) -> Iterator[Finding]:
         """As `unread` for several checks; a tool or device that the host does not have gives no finding."""
@@ -352,10 +360,15 @@ class Subject:
     def lacks(
         self, check: Check, value: object, subject: str = "", *, expected: str = "", remedy: str = ""
     ) -> Iterator[Finding]:
-        """The finding of a subject that must be there: failed where it is absent, unknown where it was not read."""
+        """The finding of a subject that must be there: failed where it is absent or not to be seen, as `unread`."""
         if isinstance(value, Unread):
-            status = Status.FAILED if value.kind == "absent" else Status.UNKNOWN
+            status = Status.UNKNOWN if value.kind == "unknown" and _is_excused(value) else Status.FAILED
             yield self.finding(check, status, subject, expected=expected, actual=value.reason, remedy=remedy)
+
+
+def _is_excused(value: Unread) -> bool:
+    """Not the host's fault, as far as is known, or told by the check `hung`."""
+    return value.hung or value.garbled or is_denied(value.reason)
 
 
 def provision(role: str) -> str:

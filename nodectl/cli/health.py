@@ -14,7 +14,7 @@ from nodectl.cli.cordoned import note_cordoned
 from nodectl.cli.options import OneOf, Seconds, profile_option
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
-from nodectl.model.status import exit_status
+from nodectl.model.status import Status, exit_status
 from nodectl.report.findings import changes, counts, finding_document, findings_table, one_line
 from nodectl.report.junit import junit
 from nodectl.report.prometheus import prometheus
@@ -37,7 +37,11 @@ _WATCH_S = 60.0
 @click.option("--one-line", is_flag=True, help="The worst status and its findings on one line, as a prolog wants.")
 @click.option("--all", "everything", is_flag=True, help="In the table each finding, and what is ok or skipped, too.")
 @click.option("--strict", is_flag=True, help="Warnings end with 1 too.")
-@click.option("--unknown", type=OneOf(["ok", "fail"]), help="What 3 (could not be told) becomes: 0 or 1.")
+@click.option(
+    "--unknown",
+    type=OneOf(["ok", "fail"]),
+    help="fail: 3 (could not be told) becomes 1. ok: 0, where only this login's rights hide it.",
+)
 @click.option("--drain", is_flag=True, help="On a node of Slurm: drain it where a check fails, that being the reason.")
 @click.option("--resume", is_flag=True, help="With --drain: give it back when nothing fails, if that had drained it.")
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
@@ -100,10 +104,17 @@ def health(
         _again(before, health, shape, write, strict=strict)
         _tell_slurm(node, health, resume=resume)
         left = None if left is None else left - 1
-    status = exit_status((finding.status for finding in health.findings), strict=strict)
-    if status == 3 and unknown:
-        status = {"ok": 0, "fail": 1}[unknown]
-    raise SystemExit(status)
+    raise SystemExit(_exit_status(health, unknown, strict=strict))
+
+
+def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
+    """That of the findings; `unknown`: fail makes 3 a 1, ok leaves out what only this login may not see."""
+    from nodectl.facts.base import is_denied
+
+    excused = [each for each in health.findings if each.status is Status.UNKNOWN and is_denied(each.actual)]
+    told = [each for each in health.findings if unknown != "ok" or each not in excused]
+    status = exit_status((finding.status for finding in told), strict=strict)
+    return 1 if status == 3 and unknown == "fail" else status
 
 
 def _slurm_node(app: App) -> str:

@@ -46,6 +46,14 @@ class UnknownError(Exception):
     """It could not be read: whether it is there cannot be told."""
 
 
+_DENIED = re.compile("Permission denied|Operation not permitted|Insufficient Permissions|No Permission", re.IGNORECASE)
+
+
+def is_denied(reason: str) -> bool:
+    """The reason is one of rights: this login may not look, and another may."""
+    return SUDOERS in reason or _DENIED.search(reason) is not None
+
+
 class HungError(UnknownError):
     """Its tool did not end in time, printed without end, or was not asked: the check `hung` says so once for all."""
 
@@ -87,10 +95,12 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
         return fact.read(recording)
     except AbsentError as error:
         return Unread("absent", clipped(str(error), _LONGEST_REASON))
-    except (UnknownError, ParseError) as error:
+    except UnknownError as error:
         return Unread("unknown", clipped(str(error), _LONGEST_REASON), hung=isinstance(error, HungError))
+    except ParseError as error:
+        return Unread("unknown", clipped(str(error), _LONGEST_REASON), garbled=True)
     except Exception as error:  # a number of no computer, a cell that is not there, braces nested without end
-        return Unread("unknown", f"not understood: {clipped(str(error), _LONGEST_REASON)}")
+        return Unread("unknown", f"not understood: {clipped(str(error), _LONGEST_REASON)}", garbled=True)
 
 
 def script(key: str, text: str, *, hardware: bool = False, waits: bool = False) -> Command:
@@ -187,7 +197,12 @@ def parsed(recording: Recording, key: str, parser: Callable[[str], T]) -> T:
     """What `parser` reads of a command's output, and of what it printed before it failed."""
     done = entry(recording, key)
     # a tool that failed may have printed something before: a lost GPU ends nvidia-smi after the rows of the others
-    return parse(parser, done.stdout if done.stdout.strip() else output(recording, key))
+    return parse(parser, whole_lines(done.stdout if done.stdout.strip() else output(recording, key)))
+
+
+def whole_lines(text: str) -> str:
+    """The text without a last line that no newline ends: a tool that was stopped has left `x1` of `x16` there."""
+    return text[: text.rfind("\n") + 1] or text
 
 
 def parse(parser: Callable[[str], T], text: str) -> T:

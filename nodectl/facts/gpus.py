@@ -1,8 +1,9 @@
 """The GPUs that the loaded driver shows, all that `nvidia-smi -q` tells of each, and those that are lost."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from nodectl.errors import ParseError
@@ -21,6 +22,8 @@ _TABLE = Command(
 )
 COMMANDS = (REPORT, _TABLE)
 _LIST = "nvidia-smi-list"
+_ATTACHED = re.compile(r"^Attached GPUs +: (\d{1,4})$|<attached_gpus>(\d{1,4})<", re.MULTILINE)
+_HEADER_CHARS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Gpus:
     """The GPUs that the driver shows; `lost` are those that it names but cannot reach.
 
     `source` is the command that told: all but nvidia-smi-q leave most values None. `warnings` are nvidia-smi's own.
+    `disputed` says what else tells of more GPUs than these and the lost ones; `confirmed`: another source has as many.
     """
 
     count: int
@@ -53,6 +57,8 @@ class Gpus:
     attached: int | None = None
     warnings: tuple[str, ...] = ()
     source: str = "nvidia-smi-query"
+    disputed: str = ""
+    confirmed: bool = False
 
 
 def _read(recording: Recording) -> Gpus:
@@ -68,13 +74,45 @@ def _read(recording: Recording) -> Gpus:
             continue
         try:
             # the driver is loaded and answers: none is a number here, not a failure
-            return Gpus(0, (), source=key) if _no_devices(recording, key) else way(recording)
+            return Gpus(0, (), source=key) if _no_devices(recording, key) else _compared(recording, way(recording))
         except (AbsentError, UnknownError, ParseError) as error:
             reasons.append(error)
     lost = next(filter(None, (_named_as_lost(recording, key) for key, _ in ways)), ())
     if lost:  # nvidia-smi stops at the first GPU that it cannot reach, and then may print nothing else
         return Gpus(0, (), lost)
     raise reasons[0] if reasons else UnknownError(f"{REPORT.key} is not in the recording")
+
+
+def _compared(recording: Recording, gpus: Gpus) -> Gpus:
+    """With what the other commands and the report's header say of their number."""
+    told = {
+        "the header of nvidia-smi -q says": _attached(recording),
+        "nvidia-smi's query lists": _rows_of(recording, _TABLE.key),
+        "nvidia-smi -L lists": _rows_of(recording, _LIST),
+    }
+    own = {_TABLE.key: "nvidia-smi's query lists", _LIST: "nvidia-smi -L lists"}.get(gpus.source)
+    others = {name: number for name, number in told.items() if number is not None and name != own}
+    all_of_them = gpus.count + len(gpus.lost)
+    more = [f"{name} {number}" for name, number in others.items() if number > all_of_them]
+    disputed = " and ".join([*more, *(["its last part is cut"] if gpus.disputed and not more else [])])
+    return replace(gpus, disputed=disputed, confirmed=all_of_them in others.values())
+
+
+def _attached(recording: Recording) -> int | None:
+    """The number in the header, also of a report whose rest cannot be read."""
+    report = recording.entries.get(REPORT.key)
+    match = _ATTACHED.search(report.stdout[:_HEADER_CHARS]) if report else None
+    return int(match[1] or match[2]) if match else None
+
+
+def _rows_of(recording: Recording, key: str) -> int | None:
+    if key not in recording.entries:
+        return None
+    try:
+        listed = parsed_as(recording, _LIST) if key == _LIST else parsed(recording, key, parse_nvidia_smi_query)
+    except (AbsentError, UnknownError, ParseError):
+        return None
+    return len(listed.gpus) + len(listed.lost)
 
 
 def _named_as_lost(recording: Recording, key: str) -> tuple[str, ...]:
@@ -92,7 +130,9 @@ def _no_devices(recording: Recording, key: str) -> bool:
 def _from_report(recording: Recording) -> Gpus:
     report = parsed(recording, REPORT.key, parse_nvidia_smi_q)
     indexes = _indexes(recording)
-    devices = tuple(_gpu(number, status, indexes) for number, status in enumerate(report.gpus))
+    # a part that is cut is no observation of its GPU
+    whole = report.gpus[:-1] if report.is_cut else report.gpus
+    devices = tuple(_gpu(number, status, indexes) for number, status in enumerate(whole))
     return Gpus(
         len(devices),
         devices,
@@ -102,6 +142,7 @@ def _from_report(recording: Recording) -> Gpus:
         attached=report.attached_gpus,
         warnings=report.warnings,
         source=REPORT.key,
+        disputed="its last part is cut" if report.is_cut else "",
     )
 
 

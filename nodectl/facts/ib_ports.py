@@ -126,8 +126,10 @@ def read_sysfs(text: str) -> dict[str, Device]:
             device.netdevs[str(int(value) + 1) if value.isdigit() else ""] = file.removeprefix("net/")
         else:
             device.files[file] = value
-    if not any(device.ports for device in devices.values()):
+    if not devices:
         raise AbsentError(_NO_DEVICE)
+    if not any(device.ports for device in devices.values()):
+        raise ParseError(f"ib-sysfs: no port of {', '.join(devices)}: the output is cut")
     return devices
 
 
@@ -287,7 +289,9 @@ def _with_mtu(port: IbPort, verbs: Any) -> IbPort:
 
 def _with_netdevs(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_Key, IbPort]:
     by_key = {(link.device, link.port): link.netdev for link in parsed_as(recording, "rdma-link").links}
-    return {key: replace(port, netdev=by_key.get(key)) for key, port in ports.items() if not port.netdev}
+    named = {key: replace(port, netdev=by_key.get(key)) for key, port in ports.items() if not port.netdev}
+    # of a port that `rdma link` has, and the first tool has not, nothing else is known: that one's text may be cut
+    return {**{key: IbPort(*key) for key in by_key.keys() - ports.keys()}, **named}
 
 
 def _words(ports: tuple[IbPort, ...]) -> str:

@@ -6,7 +6,8 @@ from nodectl.facts.base import Fact, output_of_root, parse
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 
-_DMESG = Command("dmesg", ("dmesg",), deadline_s=20, hardware=True, root=True, newest=True)
+# raw: only so does a line say whether the kernel wrote it, or a program
+_DMESG = Command("dmesg", ("dmesg", "-r"), deadline_s=20, hardware=True, root=True, newest=True)
 
 
 def _read(recording: Recording) -> Dmesg:

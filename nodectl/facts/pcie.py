@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nodectl.common.counting import counted
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse, script
+from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse, script, whole_lines
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.linux.lspci_acs import PciLink, parse_lspci_acs
 
@@ -68,7 +68,7 @@ class Pcie:
 
 
 def _read(recording: Recording) -> Pcie:
-    lspci = parse(parse_lspci_acs, output_of_root(recording, _LSPCI))
+    lspci = parse(parse_lspci_acs, whole_lines(output_of_root(recording, _LSPCI)))
     if lspci.links is None:
         raise UnknownError("lspci shows no capabilities: only root sees them, see `nodectl sudoers`")
     bridges = [

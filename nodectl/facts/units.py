@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import listed, text_fact
+from nodectl.facts.base import listed, text_fact, whole_lines
 from nodectl.model.recording import Command
 
 NO_SYSTEMD = "no systemd runs there"
@@ -52,7 +52,7 @@ class Units:
 def _parse(text: str) -> Units:
     system, failed, blocks = "", [], []
     block: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(whole_lines(text).splitlines(), start=1):
         word, _, rest = line.partition(" ")
         name, equals, value = line.partition("=")
         if word == "system":
@@ -66,7 +66,7 @@ def _parse(text: str) -> Units:
             block[name] = value
         else:
             raise ParseError(f"units: line {number}: {line[:200]!r}")
-    units = [_unit(block) for block in [*blocks, block] if "Id" in block]
+    units = [_unit(block) for block in [*blocks, block] if {"Id", "LoadState", "ActiveState"} <= block.keys()]
     return Units(system, {unit.name: unit for unit in units}, tuple(failed))
 
 

@@ -159,7 +159,7 @@ def _driver(recording: Recording) -> str | None:
     except UnknownError:
         loaded = None
     if loaded is not None and loaded.exit_status == 0:
-        return _after(loaded.stdout, r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
+        return _after(loaded.stdout, r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)\s")
     return gpus.FACT.read(recording).driver_version
 
 

@@ -8,9 +8,10 @@ from typing import Literal
 class Unread:
     """A subject without values: `absent` (the tool or device is not there) or `unknown` (it could not be read).
 
-    `hung`: unknown because a tool did not end in time.
+    `hung`: unknown because a tool did not end in time. `garbled`: the tool answered, and its answer was not understood.
     """
 
     kind: Literal["absent", "unknown"]
     reason: str
     hung: bool = False
+    garbled: bool = False

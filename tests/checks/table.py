@@ -18,6 +18,7 @@ from nodectl.profiles.resolve import Resolved, resolve
 
 UNREAD = Unread("unknown", "the output was cut")
 ABSENT = Unread("absent", "no such tool")
+DENIED = Unread("unknown", "`dmesg -r` needs root, and sudo wants a password: see `nodectl sudoers`")
 BOOT = "6d1f6bb4-1a5c-4c58-9d0c-5d1d4f6f0a11"
 NOW = 1_000_000.0
 # what every host has, read from its variables with care

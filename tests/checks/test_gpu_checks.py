@@ -18,7 +18,7 @@ from nodectl.model.facts import Unread
 from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.gpus import MODEL, all_with, count, eight, gpu
-from tests.checks.table import UNREAD, Case, dgx, found, missing, plain, verify
+from tests.checks.table import DENIED, UNREAD, Case, dgx, found, missing, plain, verify
 
 GPU7 = "GPU 7 (0000:77:00.0)"
 FOUR = "NVIDIA GeForce RTX 4090"
@@ -39,13 +39,16 @@ COUNT = [
     Case("gpus", "failed", count(7), dgx(), action="reboot"),
     Case("gpus", "failed", count(9), dgx(), action="none"),
     Case("gpus", "failed", count(8, lost=("0000:0F:00.0",)), dgx()),
-    Case("gpus", "unknown", {"gpus": NONE}, dgx()),
+    Case("gpus", "failed", {"gpus": NONE}, dgx()),
+    Case("gpus", "failed", {"gpus": UNREAD}, dgx()),
+    Case("gpus", "unknown", {"gpus": DENIED}, dgx()),
+    Case("gpus", "unknown", count(5, disputed="the header of nvidia-smi -q says 8"), dgx(), action="none"),
     Case("gpus", "nothing", count(8)),
     Case("gpus", "nothing", {"gpus": NONE}, plain(gpus=0)),
     Case("gpus", "warning", count(8), plain(gpus=0)),
     Case("gpu_report", "ok", eight()),
     Case("gpu_report", "unknown", TABLE),
-    Case("gpu_report", "unknown", count(6, attached=8)),
+    Case("gpu_report", "unknown", count(6, disputed="the header of nvidia-smi -q says 8")),
     Case("gpu_report", "unknown", {"gpus": UNREAD}),
     Case("gpu_report", "nothing", {"gpus": UNREAD}, dgx()),
     Case("gpu_report", "nothing", {"gpus": NONE}),

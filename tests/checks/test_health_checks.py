@@ -144,11 +144,12 @@ def gpu_host() -> Resolved:
 @pytest.mark.parametrize(
     ("facts", "finding"),
     [
-        ({}, ("gpus", "", "unknown")),
+        ({}, ("gpus", "", "failed")),
         ({"gpus": Gpus(2, ())}, ("gpus", "", "failed")),
         ({"gpus": Gpus(3, (), ("0000:41:00.0",))}, ("gpus", "", "failed")),
         ({"kernel_events": parse_dmesg(XID)}, ("xid", "Xid 79 0000:41:00", "failed")),
-        ({"kernel_events": Unread("unknown", "sudo wants a password")}, ("kernel_log", "", "unknown")),
+        ({"kernel_events": Unread("unknown", "it was cut")}, ("kernel_log", "", "failed")),
+        ({"kernel_events": Unread("unknown", "see `nodectl sudoers`")}, ("kernel_log", "", "unknown")),
         ({"pcie": Pcie((ROOT_PORT,), (), {}, False)}, ("access_control", "", "failed")),
         ({"pcie": Unread("absent", "lspci is not installed")}, ("access_control", "", "unknown")),
         ({"limits": replace(UNLIMITED, stack="unlimited")}, ("limits", "stack", "warning")),

@@ -44,7 +44,7 @@ def bad(findings: tuple[Finding, ...]) -> set[Finding]:
 def test_a_hung_nvidia_smi_is_one_finding() -> None:
     well, ill = judged(), judged(hang)
     (found,) = bad(ill.findings) - bad(well.findings)
-    assert (found.check, found.subject, found.status) == ("hung", "nvidia-smi", Status.UNKNOWN)
+    assert (found.check, found.subject, found.status, found.action) == ("hung", "nvidia-smi", Status.FAILED, "drain")
     assert "nvidia-smi did not end in time, 20 s (7 commands" in found.actual
     assert not [finding for finding in ill.findings if finding.check in ("df", "mounts") and finding in bad((finding,))]
 
@@ -61,7 +61,7 @@ def flood(entry: Entry) -> Entry:
 def test_an_nvidia_smi_that_prints_without_end_is_one_finding() -> None:
     well, ill = judged(), judged(flood)
     (found,) = bad(ill.findings) - bad(well.findings)
-    assert (found.check, found.subject, found.status) == ("hung", "nvidia-smi", Status.UNKNOWN)
+    assert (found.check, found.subject, found.status, found.action) == ("hung", "nvidia-smi", Status.FAILED, "drain")
     assert "nvidia-smi printed too much" in found.actual
     assert "see what it prints" in found.remedy
 
@@ -77,7 +77,7 @@ def test_the_comparison_of_the_fleet_does_not_repeat_it() -> None:
 def test_commands_without_time_are_one_finding() -> None:
     well, ill = judged(), judged(no_time)
     (found,) = bad(ill.findings) - bad(well.findings)
-    assert (found.check, found.subject) == ("hung", "")
+    assert (found.check, found.subject, found.status) == ("hung", "", Status.UNKNOWN)
     assert "df" in found.actual
 
 

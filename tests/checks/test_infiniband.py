@@ -58,7 +58,7 @@ CASES = [
     Case("ib_count", "failed", ports(7), dgx()),
     Case("ib_count", "failed", ports(**DOWN), dgx()),
     Case("ib_count", "failed", {"ib_ports": ABSENT}, dgx()),
-    Case("ib_count", "unknown", NOT_TOLD, dgx()),
+    Case("ib_count", "failed", NOT_TOLD, dgx()),
     Case("ib_count", "unknown", ports(rate_gbit_s=None), dgx()),
     Case("ib_count", "failed", ports(7, rate_gbit_s=None), dgx()),
     Case("ib_count", "nothing", ports(2), plain()),

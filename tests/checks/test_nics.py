@@ -55,7 +55,7 @@ CASES = [
     Case("nic_count", "ok", pair(), ETHERNET),
     Case("nic_count", "failed", pair(speed_mbit=10_000), ETHERNET),
     Case("nic_count", "unknown", pair(speed_mbit=None), ETHERNET),
-    Case("nic_count", "unknown", NOT_TOLD, ETHERNET),
+    Case("nic_count", "failed", NOT_TOLD, ETHERNET),
     Case("nic_rate", "ok", pair(), variables=TWO),
     Case("nic_rate", "failed", pair(speed_mbit=25_000), variables=TWO, subject="ens2"),
     Case("nic_rate", "unknown", NOT_TOLD, variables=TWO),

@@ -16,7 +16,7 @@ from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.gpus import all_with, eight
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
+from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, missing, plain, verify
 
 BRIDGED = dgx(link="nvlink-bridge", nvswitch=False)
 PCIE = resolve("rtx4090-3", "cu128", "stock")
@@ -62,8 +62,8 @@ NVLINK = [
     Case("nvlink_active", "ok", links(OFF, gpus=1), BRIDGED),
     Case("nvlink_active", "ok", links(OFF), PCIE),
     Case("nvlink_active", "unknown", links({"active": None}), dgx(), subject="GPU 3"),
-    Case("nvlink_active", "unknown", {"nvlink": UNREAD}, dgx()),
-    Case("nvlink_active", "unknown", {"nvlink": ABSENT}, dgx()),
+    Case("nvlink_active", "failed", {"nvlink": UNREAD}, dgx()),
+    Case("nvlink_active", "failed", {"nvlink": ABSENT}, dgx()),
     Case("nvlink_active", "nothing", {"nvlink": UNREAD}, PCIE),
     Case("nvlink_active", "nothing", {"nvlink": ABSENT}),
     Case("nvlink_active", "failed", untold("NVML: all links are inActive"), dgx(), subject="GPU 0"),
@@ -140,7 +140,8 @@ MANAGER = [
     Case("fabric_manager_version", "ok", manager("580.95.05"), dgx()),
     Case("fabric_manager_version", "failed", manager("580.65.06"), dgx(), action="reboot"),
     Case("fabric_manager_version", "failed", {"fabric_manager": ABSENT}, dgx()),
-    Case("fabric_manager_version", "unknown", {"fabric_manager": UNREAD}, dgx()),
+    Case("fabric_manager_version", "failed", {"fabric_manager": UNREAD}, dgx()),
+    Case("fabric_manager_version", "unknown", {"fabric_manager": DENIED}, dgx()),
     Case("fabric_manager_version", "unknown", manager("580.95.05", None), dgx()),
     Case("gpu_fabric", "ok", eight(), dgx()),
     Case("gpu_fabric", "failed", eight(fabric_state="In Progress"), dgx(), action="reset GPU"),

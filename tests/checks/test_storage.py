@@ -6,7 +6,7 @@ from nodectl.checks.system import storage
 from nodectl.facts.disk import Disk, FileSystem
 from nodectl.facts.memory import Memory
 from nodectl.facts.mounts import Mount, Mounts
-from tests.checks.table import UNREAD, Case, missing, verify
+from tests.checks.table import DENIED, UNREAD, Case, missing, verify
 
 
 def shm(size: int | None, free: int | None = None) -> dict[str, object]:
@@ -62,7 +62,8 @@ CASES = [
     Case("noexec", "unknown", {"mounts": UNREAD}),
     Case("mount", "ok", mounts(data="rw"), variables=DATA),
     Case("mount", "failed", mounts(), variables=DATA, subject="/data"),
-    Case("mount", "unknown", {"mounts": UNREAD}, variables=DATA),
+    Case("mount", "failed", {"mounts": UNREAD}, variables=DATA),
+    Case("mount", "unknown", {"mounts": DENIED}, variables=DATA),
     Case("mount", "nothing", mounts()),
 ]
 

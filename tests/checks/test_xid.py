@@ -7,10 +7,11 @@ import pytest
 from nodectl.checks.check import ACTIONS
 from nodectl.checks.gpu import xid
 from nodectl.checks.gpu.xid import STATUSES, catalogue, check_site_xid, meaning
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.lab import Lab
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from tests.checks.gpus import eight
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
+from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, missing, plain, verify
 
 PLACE = "0000:77:00"
 BOOTED = "[    0.000000] Linux version 5.15.0\n"
@@ -41,6 +42,16 @@ def xids(*statuses_of: tuple[tuple[int | str, ...], str, str]) -> list[Case]:
 
 
 NVLINK5 = "149, NETIR_LINK_EVT {} XC0 i0 Link 08 (0x004505c6 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)"
+
+
+def link(code: int, unit: str, word: str, bits: int, status: int) -> str:
+    return f"{code}, {unit} {word} XC0 i0 Link 08 (0x{bits:08x} 0x{status:08x} 0x00000000 0x00000000)"
+
+
+def driver(version: str) -> dict[str, object]:
+    return {"gpus": Gpus(0, (), driver_version=version)}
+
+
 CASES = [
     *xids(
         ((), "ok", "none"),
@@ -54,15 +65,42 @@ CASES = [
         ((119,), "failed", "reset GPU"),
         ((13,), "warning", "restart job"),
         ((45,), "ok", "none"),
-        ((54,), "failed", "replace"),
+        ((54,), "failed", "drain"),
         ((9999,), "warning", "none"),
+        # by the bits, whatever word is printed
         ((NVLINK5.format("Fatal"),), "failed", "reset GPU"),
-        ((NVLINK5.format("Nonfatal"),), "warning", "none"),
+        ((NVLINK5.format("Nonfatal"),), "failed", "reset GPU"),
+        ((link(149, "NETIR_LINK_EVT", "Fatal", 0x02600011, 0),), "warning", "none"),
+        ((link(145, "RLW_SRC_TRACK", "Fatal", 0x07, 2),), "ok", "none"),
+        ((link(145, "RLW_REMAP", "Nonfatal", 0x04, 0x40),), "failed", "reset GPU"),
+        ((link(145, "RLW_REMAP", "Nonfatal", 0x04, 1),), "warning", "restart job"),
+        ((link(145, "RLW_REMAP", "Nonfatal", 0x04, 0x41),), "failed", "reset GPU"),
+        ((link(144, "SAW_MVB", "Fatal", 0x01, 4),), "ok", "none"),
+        # bits that NVIDIA's table has not: by the word
+        ((link(149, "NETIR_LINK_EVT", "Fatal", 0x03F00011, 0),), "failed", "reset GPU"),
+        ((link(149, "NETIR_LINK_EVT", "Nonfatal", 0x03F00011, 0),), "warning", "none"),
+        (("149, NETIR_LINK_EVT",), "warning", "none"),
+        ((60,), "warning", "restart job"),
+        ((61,), "failed", "reset GPU"),
+        ((106,), "ok", "none"),
+        ((107,), "ok", "none"),
+        ((168,), "failed", "drain"),
+        *(((code,), "warning", "restart job") for code in (47, 65, 73, 142)),
+        ((163,), "warning", "none"),
+        ((165,), "warning", "drain"),
+        ((141,), "ok", "none"),
+        ((159,), "warning", "restart job"),
+        ((87,), "warning", "none"),
+        (("46",), "failed", "reset GPU"),
         ((95, recovery(2, "Node Reboot Required")), "failed", "reboot"),
         ((94, recovery(4, "Drain and Reset")), "failed", "drain"),
         ((95, recovery(1, "GPU Reset Required"), recovery(0, "None")), "warning", "none"),
         ((95, recovery(9, "Something New")), "failed", "drain"),
     ),
+    # below R575 the unit stands in ten bits, from then on in seven
+    Case("xid", "failed", {**log(link(149, "NETIR_LINK_EVT", "Nonfatal", 0x1C6, 0)), **driver("570.86.15")}),
+    Case("xid", "warning", {**log(link(149, "NETIR_LINK_EVT", "Nonfatal", 0x1C6, 0)), **driver("580.95.05")}),
+    Case("xid", "failed", {**log(link(149, "NETIR_LINK_EVT", "Nonfatal", 0x011, 0)), **driver("580.95.05")}),
     Case("xid", "failed", log(79), subject=f"Xid 79 {PLACE}"),
     Case("xid", "failed", said("NVRM: GPU 0000:77:00.0: GPU has fallen off the bus."), subject=f"Xid 79 {PLACE}"),
     Case("xid", "warning", log(79), variables=site(status="warning", action="drain"), action="drain"),
@@ -74,7 +112,16 @@ CASES = [
     Case("sxid", "ok", log()),
     Case("sxid", "warning", said("nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 61 egress")),
     Case("sxid", "failed", said("nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30"), action="reboot"),
+    # its line does not say how grave it is: NVIDIA's list does
+    Case("sxid", "failed", said("nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 23001, Link 30 overflow"), action="reboot"),
+    Case("sxid", "failed", said("nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 20034, Link 30 LTSSM Fault Up")),
+    Case("sxid", "warning", said("nvidia-nvswitch2: SXid (PCI:0000:85:00.0): 22013, Link 30 DLREQ")),
     Case("sxid", "unknown", {"kernel_events": UNREAD}),
+    Case("driver_message", "ok", log()),
+    Case("driver_message", "warning", said("NVRM: nvAssertOkFailedNoLog: Assertion failed [NV_ERR_TIMEOUT]")),
+    Case("driver_message", "warning", said("NVRM: GPU3 reports a fatal hardware condition")),
+    Case("driver_message", "ok", said("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05")),
+    Case("driver_message", "unknown", {"kernel_events": UNREAD}),
     Case("peermem", "ok", log()),
     Case(
         "peermem",
@@ -84,7 +131,10 @@ CASES = [
     Case("peermem", "unknown", {"kernel_events": UNREAD}),
     Case("kernel_log", "ok", log()),
     Case("kernel_log", "unknown", {"kernel_events": UNREAD}),
-    Case("kernel_log", "unknown", {"kernel_events": ABSENT}, dgx()),
+    Case("kernel_log", "failed", {"kernel_events": UNREAD}, dgx()),
+    Case("kernel_log", "failed", {"kernel_events": ABSENT}, dgx()),
+    Case("kernel_log", "unknown", {"kernel_events": DENIED}, dgx()),
+    Case("kernel_log", "unknown", {"kernel_events": Dmesg((), 1, "line 3: NVRM: Xid (PCI:0000:0f:0")}, dgx()),
 ]  # fmt: skip
 
 
@@ -94,8 +144,7 @@ def test_each_check(case: Case) -> None:
 
 
 def test_every_check_has_all_its_cases() -> None:
-    # that the log was read is all that kernel_log is about
-    assert missing(xid, CASES) == {"kernel_log: fires"}
+    assert missing(xid, CASES) == set()
 
 
 def test_one_finding_for_a_number_on_a_card_however_often_it_came() -> None:
@@ -106,6 +155,36 @@ def test_one_finding_for_a_number_on_a_card_however_often_it_came() -> None:
     assert "UUID GPU-7" in ours[1].evidence and "Xid (PCI:0000:77:00): 94" in ours[1].evidence
     # where catalogues disagree, each is named
     assert "aws watches it" in ours[0].actual and "azure" in ours[0].actual
+
+
+def test_a_switchs_error_names_its_link_or_says_that_it_cannot() -> None:
+    def told(rest: str) -> str:
+        facts = said(f"nvidia-nvswitch2: SXid (PCI:0000:85:00.0): {rest}")
+        return next(each.actual for each in found(xid, Case("", "", facts)) if each.check == "sxid")
+
+    assert "on link 30" in told("20034, Fatal, Link 30 LTSSM Fault Up")
+    assert "its lines name no link" in told("10001, Non-fatal, Host_priv_error")
+    assert "NVIDIA's list does not have it" in told("99999, Fatal, Link 3 new")
+
+
+def test_complaints_of_one_wording_are_one_finding() -> None:
+    lines = "".join(f"<4>[ {n}.0] NVRM: GPU{n} bank {n * 7} failed its check\n" for n in range(6))
+    facts = {"kernel_events": parse_dmesg(BOOTED + lines)}
+    (ours,) = [each for each in found(xid, Case("", "", facts)) if each.check == "driver_message"]
+    assert "6 times since boot" in ours.actual and "bank 35" in ours.actual
+
+
+def test_what_a_cut_line_hides_is_said_beside_what_the_others_tell() -> None:
+    cut = "[ 9.0] NVRM: Xid (PCI:0000:3f:0\n"
+    facts = {
+        "kernel_events": parse_dmesg(f"{BOOTED}{cut}[ 9.5] NVRM: Xid (PCI:{PLACE}): 79, GPU has fallen off the bus.\n")
+    }
+    statuses = {each.check: each.status.value for each in found(xid, Case("", "", facts))}
+    assert (statuses["kernel_log"], statuses["xid"]) == ("unknown", "failed")
+    alone = {"kernel_events": parse_dmesg(BOOTED + cut)}
+    assert [each.actual for each in found(xid, Case("", "", alone)) if each.check == "xid"] == [
+        "none in the log, but for 1 line that cannot be read"
+    ]
 
 
 def test_the_drivers_word_is_for_its_own_card_only() -> None:
@@ -146,10 +225,11 @@ def test_the_catalogue_is_whole() -> None:
         143,
         154,
     }
-    assert hardware | set(range(122, 126)) | set(range(144, 151)) <= set(known)
+    assert hardware | set(range(1, 177)) <= set(known), "every number that NVIDIA lists"
     for number, entry in known.items():
         assert entry.status in STATUSES and entry.action in ACTIONS, number
         assert entry.title and entry.remedy and entry.nvidia, number
+        assert entry.status == "ok" or entry.remedy != "nothing to do", number
         assert entry.status != "ok" or entry.action == "none", number
     for disputed in (13, 63, 94, 93):
         assert known[disputed].others, disputed

@@ -35,7 +35,8 @@ GPUS = """index, name, uuid, pci.bus_id, memory.total [MiB], driver_version
 1, NVIDIA H100 80GB HBM3, GPU-2, 00000000:2A:00.0, [N/A], 560.35.03
 """
 OUTPUTS = {
-    "lscpu": "CPU(s): 8\nSocket(s): 1\nCore(s) per socket: 4\nModel name: Xeon\nArchitecture: x86_64\nNUMA node(s): 2",
+    "lscpu": "CPU(s): 8\nSocket(s): 1\nCore(s) per socket: 4\nModel name: Xeon\n"
+    "Architecture: x86_64\nNUMA node(s): 2\n",
     "meminfo": "MemTotal: 4194304 kB\nMemAvailable: 3145728 kB\nSwapTotal: 1048576 kB\n",
     "df-shm": SHM,
     "df": "/home/me/.local/state/nodectl\n" + DF,

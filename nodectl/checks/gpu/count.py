@@ -9,13 +9,15 @@ from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judge
 from nodectl.checks.gpu.rules import REPORT, gpus_of, is_failure, of_gpu
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.model.facts import Unread
+from nodectl.facts.pcie import Pcie
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 ORDER = 40
 
 _MIB_PER_GIB = 1024
+# as lspci calls GPUs with and without an output
+_DISPLAYS = ("3D controller", "VGA compatible controller")
 
 
 GPUS = Check(
@@ -26,7 +28,7 @@ GPUS = Check(
 )
 
 
-@judges(GPUS, reads=("gpus",))
+@judges(GPUS, reads=("gpus", "pcie"))
 def count(host: Subject) -> Iterator[Finding]:
     """As many as the hardware profile names, none of them lost; a warning where it names none, and some are there."""
     wanted, gpus = host.gpus, host.facts.get("gpus")
@@ -36,14 +38,33 @@ def count(host: Subject) -> Iterator[Finding]:
     if not wanted:
         return
     expected = counted(wanted, "GPU")
-    if isinstance(gpus, Unread):
-        yield host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{gpus.kind}: {gpus.reason}")
+    yield from host.unread(GPUS, gpus, expected, promised=True)
     if isinstance(gpus, Gpus):
-        lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
-        told = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
-        status = failed_unless(gpus.count == wanted and not gpus.lost)
-        action = "reboot" if gpus.count < wanted else "none"
-        yield host.finding(GPUS, status, expected=expected, actual=told, action=action)
+        yield _counted(host, gpus, wanted)
+
+
+def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
+    """Whether they are as many as `wanted`; unknown where what tells of fewer is told otherwise by another source."""
+    expected = counted(wanted, "GPU")
+    lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
+    told = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
+    on_bus = _on_bus(host)
+    doubt = gpus.disputed or (f"PCI has {on_bus}" if not gpus.confirmed and on_bus > gpus.count else "")
+    if gpus.count < wanted and not gpus.lost and doubt:
+        remedy = "run `nvidia-smi -q` there once more: a report that is cut condemns no machine"
+        return host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{told}; but {doubt}", remedy=remedy)
+    if gpus.count < min(wanted, on_bus):
+        told += f"; PCI has {on_bus}: the driver has not taken all of them"
+    status = failed_unless(gpus.count == wanted and not gpus.lost)
+    action = "reboot" if gpus.count < wanted else "none"
+    return host.finding(GPUS, status, expected=expected, actual=told, action=action)
+
+
+def _on_bus(host: Subject) -> int:
+    """How many of NVIDIA's display controllers lspci shows; 0 where it could not be read."""
+    pcie = host.fact("pcie", Pcie)
+    links = pcie.links if pcie else ()
+    return sum("NVIDIA" in link.name and link.kind in _DISPLAYS for link in links)
 
 
 GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut", expected="nvidia-smi -q")
@@ -70,10 +91,10 @@ def report(host: Subject) -> Iterator[Finding]:
         actual = f"only {gpus.source} was read"
         remedy = "run `nvidia-smi -q` there: without it, memory, clocks, power and links of the GPUs are not known"
         yield host.finding(GPU_REPORT, Status.UNKNOWN, actual=actual, remedy=remedy)
-    elif gpus.attached is not None and gpus.attached > gpus.count + len(gpus.lost):
+    elif gpus.disputed:
         remedy = "run `nvidia-smi -q` there once more"
-        expected, actual = counted(gpus.attached, "attached GPU"), f"its report ends after {gpus.count}"
-        yield host.finding(GPU_REPORT, Status.UNKNOWN, expected=expected, actual=actual, remedy=remedy)
+        actual = f"its report has {counted(gpus.count, 'whole part')}; but {gpus.disputed}"
+        yield host.finding(GPU_REPORT, Status.UNKNOWN, expected="one number", actual=actual, remedy=remedy)
     elif gpus.count:
         yield host.finding(GPU_REPORT, Status.OK, actual=counted(gpus.count, "GPU"))
     lost = (_lost(host, bus_id) for bus_id in gpus.lost)

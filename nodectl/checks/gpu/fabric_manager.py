@@ -86,11 +86,14 @@ def held_alike(host: Subject, packages: Packages) -> Iterator[Finding]:
 def _running(host: Subject) -> Finding:
     units = host.facts.get("units")
     if not isinstance(units, Units):
-        reason = f"{units.kind}: {units.reason}" if isinstance(units, Unread) else "not asked for"
-        remedy = "look at `systemctl status nvidia-fabricmanager` there"
-        return host.finding(FABRIC_MANAGER, Status.UNKNOWN, actual=reason, remedy=remedy)
+        # in a container systemd is not there, and the manager may well run outside of it
+        unseen = [*host.unread(FABRIC_MANAGER, units, promised=isinstance(units, Unread) and units.kind == "unknown")]
+        return unseen[0] if unseen else host.finding(FABRIC_MANAGER, Status.UNKNOWN, actual="not asked for")
     unit = units.units.get(_UNIT)
-    if unit is None or unit.load == "not-found":
+    if unit is None:
+        remedy = f"look at `systemctl status {_UNIT}` there"
+        return host.finding(FABRIC_MANAGER, Status.UNKNOWN, actual="systemctl's answer lacks it", remedy=remedy)
+    if unit.load == "not-found":
         status, actual = Status.FAILED, "no such unit"
     elif unit.active != "active":
         status = Status.FAILED

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.common.counting import counted
+from nodectl.facts.gpus import Gpus
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
@@ -73,14 +75,18 @@ NVLINK_ERRORS = Check(
 )
 
 
-@judges(NVLINK_ACTIVE, NVLINK_COUNT, NVLINK_SPEED, NVLINK_ERRORS, reads=("nvlink",))
+@judges(NVLINK_ACTIVE, NVLINK_COUNT, NVLINK_SPEED, NVLINK_ERRORS, reads=("nvlink", "gpus"))
 def links(host: Subject) -> Iterator[Finding]:
     """All links active, as many and as fast on each GPU, and no errors of the wire."""
     nvlink, wanted = host.facts.get("nvlink"), _is_linked(host)
     if wanted:  # else what cannot be told matters to nobody
-        yield from host.unread(NVLINK_ACTIVE, nvlink, "active links")
+        yield from host.unread(NVLINK_ACTIVE, nvlink, "active links", promised=_has_linked_peers(host))
     if not isinstance(nvlink, NvidiaSmiNvlink):
         return
+    nvlink, cut = _whole(host, nvlink)
+    if cut and wanted:
+        remedy = "run `nvidia-smi nvlink -s` there once more"
+        yield host.finding(NVLINK_ACTIVE, Status.UNKNOWN, actual=cut, remedy=remedy)
     yield from (_without_links(host, gpu) for gpu in nvlink.gpus if gpu.links is None)
     gpus = [gpu for gpu in nvlink.gpus if gpu.links]
     if not gpus and not wanted:
@@ -90,6 +96,22 @@ def links(host: Subject) -> Iterator[Finding]:
     yield from _counted(host, nvlink)
     yield from host.all_of(NVLINK_SPEED, _slow(host, gpus), actual=_rates(gpus))
     yield from host.all_of(NVLINK_ERRORS, _errors(host, gpus), actual="few or none")
+
+
+def _whole(host: Subject, nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
+    """The report without a last part that lists fewer links than the others, and how it is cut; empty where it is not.
+
+    A link that is down is listed, too: one that is not listed was not looked at.
+    """
+    *others, last = nvlink.gpus or (None,)
+    most = max((len(gpu.links or ()) for gpu in others if gpu), default=0)
+    if last and last.links and len(last.links) < most:
+        actual = f"the report ends in GPU {last.index}, with {len(last.links)} of {most} links"
+        return replace(nvlink, gpus=nvlink.gpus[:-1]), actual
+    gpus = host.fact("gpus", Gpus)
+    if gpus and len(nvlink.gpus) < gpus.count:
+        return nvlink, f"the report ends after {len(nvlink.gpus)} of {counted(gpus.count, 'GPU')}"
+    return nvlink, ""
 
 
 def _without_links(host: Subject, gpu: NvLinkGpu) -> Finding:

@@ -1,8 +1,8 @@
 """What the driver reported in the kernel's log since boot: Xids of GPUs, SXids of NVSwitch, peer memory's errors.
 
 One finding for each number on each GPU, however often it came. Where the driver itself says by Xid 154 what a GPU
-needs, that is its action, whatever the catalogue has for the error that led to it. The catalogue is xid.yml: NVIDIA's
-actions and where operators differ, with a site's own word on top.
+needs, that is its action, whatever the catalogue has for the error that led to it. The catalogue is xid.yml over
+NVIDIA's own list (`nvidia_codes`), with a site's own word on top. NVLink's Xids are judged by the bits of their lines.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.checks.check import ACTIONS, Check, Subject, judges
+from nodectl.checks.gpu.nvidia_codes import NvlinkCode, SxidCode, XidCode, nvlink_cases, sxid_codes, xid_codes
 from nodectl.checks.gpu.rules import gpus_of, identity
 from nodectl.common.counting import counted
+from nodectl.facts.gpus import Gpus
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
+from nodectl.parsers.linux.dmesg import NVLINK5, Dmesg, KernelEvent
 
 ORDER = 130
 
@@ -30,7 +32,10 @@ _FILE = Path(__file__).with_name("xid.yml")
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One number: its meaning, how bad it is, and what to do; `others` says where catalogues disagree."""
+    """One number: its meaning, how bad it is, and what to do; `others` says where catalogues disagree.
+
+    `nvidia` is NVIDIA's own action, from its list.
+    """
 
     title: str
     status: str
@@ -61,12 +66,35 @@ _FIELDS = frozenset(entry.name for entry in fields(Xid))
 
 @cache
 def catalogue() -> Mapping[int, Xid]:
-    """All numbers of xid.yml."""
+    """All numbers that xid.yml or NVIDIA has."""
+    document = _document()
+    entries = {number: group["entry"] for group in document["groups"] for number in group["numbers"]}
+    entries |= document["xids"]
+    listed = xid_codes()
+    return {number: _entry(entries.get(number), listed.get(number)) for number in sorted({*entries, *listed})}
+
+
+def _entry(given: Mapping[str, str] | None, listed: XidCode | None) -> Xid:
+    nvidia = listed.actions if listed else "does not list it"
+    if given is not None:
+        return Xid(**given, nvidia=nvidia)
+    if listed is None:
+        return UNKNOWN
+    return Xid(title=listed.mnemonic, nvidia=nvidia, **_bucket(listed.immediate))
+
+
+def _bucket(action: str) -> dict[str, str]:
+    """Status, action and remedy of what NVIDIA advises; as for no advice where the word is new."""
+    buckets: dict[str, dict[str, str]] = _document()["buckets"]
+    return buckets.get(action, buckets[""])
+
+
+@cache
+def _document() -> dict[str, Any]:
     from nodectl.common import bounded_yaml
 
-    document = bounded_yaml.load(_FILE.read_bytes())
-    grouped = {number: Xid(**group["entry"]) for group in document["groups"] for number in group["numbers"]}
-    return {**grouped, **{number: Xid(**entry) for number, entry in document["xids"].items()}}
+    document: dict[str, Any] = bounded_yaml.load(_FILE.read_bytes())
+    return document
 
 
 def meaning(number: int, site: Mapping[Any, Any] | None = None) -> Xid:
@@ -99,8 +127,11 @@ def check_site_xid(site: object) -> None:
                 raise ValueError(f"{where}.{name}: {entry[name]!r} is none of {', '.join(allowed)}")
 
 
-_FALLEN, _RECOVERY, _NVLINK5 = 79, 154, range(144, 151)
+_FALLEN, _RECOVERY = 79, 154
+_LINK = re.compile(r"\bLink (-?\d{1,3})\b")
 # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{2,4}(?::[0-9a-fA-F]{2}){1,2}|\d+")
+_WORDING, _SHOWN, _MOST_WORDINGS = 80, 200, 4
 _TO = re.compile(r"\bto\s+(0x[0-9a-fA-F]+)(?:\s*\(([^)]{1,60})\))?")
 # by number, as newer drivers may have other words for them
 _ACTIONS = {
@@ -118,7 +149,7 @@ _ACTIONS = {
 KERNEL_LOG = Check(
     "kernel_log",
     looks_at="dmesg, on hosts with GPUs",
-    fires="unknown: it could not be read",
+    fires="the profile has GPUs and it could not be read; unknown: the login may not read it, or a line is cut",
     expected="the kernel's log",
 )
 XID = Check(
@@ -128,7 +159,17 @@ XID = Check(
     expected="no Xid since boot",
 )
 SXID = Check(
-    "sxid", looks_at="dmesg", fires="failed: a fatal error of NVSwitch; warning: another one", expected="no SXid"
+    "sxid",
+    looks_at="dmesg",
+    fires="a fatal error of NVSwitch, by its line, else by NVIDIA's list; warning: another one",
+    expected="no SXid",
+)
+DRIVER_MESSAGE = Check(
+    "driver_message",
+    looks_at="dmesg",
+    fires="warning: a complaint of NVIDIA's driver that stands in no catalogue",
+    expected="no complaint of the driver",
+    remedy="look its words up; what is harmless a site accepts: nodectl_health: {accept: [{check: driver_message, …}]}",
 )
 PEERMEM = Check(
     "peermem",
@@ -140,19 +181,28 @@ PEERMEM = Check(
 )
 
 
-@judges(KERNEL_LOG, XID, SXID, PEERMEM, reads=("kernel_events", "lab", "gpus"))
+@judges(KERNEL_LOG, XID, SXID, DRIVER_MESSAGE, PEERMEM, reads=("kernel_events", "lab", "gpus"))
 def log(host: Subject) -> Iterator[Finding]:
     """The log is the machine's on a lab host that is not dressed in a recording."""
     log = host.facts.get("kernel_events")
     if host.borrows("kernel") or host.gpus == 0:
         return
-    yield from host.unread(KERNEL_LOG, log, "the kernel's log of this boot")
-    yield from host.unknown(log, XID.expected, XID, SXID, PEERMEM)
+    yield from host.unread(KERNEL_LOG, log, "the kernel's log of this boot", promised=bool(host.gpus))
+    yield from host.unknown(log, XID.expected, XID, SXID, DRIVER_MESSAGE, PEERMEM)
     if not isinstance(log, Dmesg):
         return
-    yield host.finding(KERNEL_LOG, Status.OK, actual=f"{len(log.events)} events in it")
-    for check, judge in ((XID, _xids), (SXID, _switch), (PEERMEM, _peermem)):
-        yield from host.all_of(check, judge(host, log.events), actual="none in the log")
+    yield _read_log(host, log)
+    unless = f", but for {counted(log.refused, 'line')} that cannot be read" if log.refused else ""
+    for check, judge in ((XID, _xids), (SXID, _switch), (DRIVER_MESSAGE, _complaints), (PEERMEM, _peermem)):
+        yield from host.all_of(check, judge(host, log.events), actual=f"none in the log{unless}")
+
+
+def _read_log(host: Subject, log: Dmesg) -> Finding:
+    if not log.refused:
+        return host.finding(KERNEL_LOG, Status.OK, actual=f"{len(log.events)} events in it")
+    actual = f"{counted(log.refused, 'line')} of an Xid or SXid cut or garbled; {len(log.events)} events in the others"
+    remedy = "run `dmesg` there: the line may be of a GPU that is lost"
+    return host.finding(KERNEL_LOG, Status.UNKNOWN, actual=actual, remedy=remedy, evidence=log.refused_line)
 
 
 def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
@@ -176,13 +226,9 @@ def _place(pci: str | None) -> str:
 
 
 def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked: KernelEvent | None) -> Finding:
-    known = meaning(code, _site(host))
+    known = _judged(host, code, errors)
     last = errors[-1]
     status, action, remedy = known.severity, known.action, known.remedy
-    if code in _NVLINK5 and not any(event.severity == "fatal" for event in errors):
-        nonfatal = last.severity == "nonfatal"
-        status, action = Status.WARNING, "none"
-        remedy = "watch the link that the line names" if nonfatal else "the line does not say whether it is fatal"
     actual = f"{known.title}, {_times(errors)}"
     if asked is not None and status is not Status.OK:
         word = _TO.search(asked.text)
@@ -193,6 +239,45 @@ def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked:
     evidence = "; ".join(filter(None, [last.text, _card(host, place)]))
     subject = f"Xid {code} {place}"
     return host.finding(XID, status, subject, actual=actual, remedy=remedy, action=action, evidence=evidence)
+
+
+def _judged(host: Subject, code: int, errors: list[KernelEvent]) -> Xid:
+    """What the catalogue says of the number; of an NVLink error what its lines say, the gravest of them."""
+    known = meaning(code, _site(host))
+    if code not in NVLINK5 or _own(code, _site(host)):
+        return known
+    judged = [_of_link(known, event, _branch(host)) for event in errors]
+    return min(judged, key=lambda xid: xid.severity.rank)
+
+
+def _of_link(known: Xid, event: KernelEvent, driver: int | None) -> Xid:
+    """Judge one NVLink error by its bits; by its printed word where NVIDIA's table has no such bits."""
+    link = _LINK.search(event.text)
+    place = f"{known.title} on link {link[1]}" if link and link[1] != "-1" else f"{known.title}; its line names no link"
+    cases = nvlink_cases(event.code or 0, event.text, driver)
+    if cases:
+        return _of_bits(replace(known, title=f"{place}: {cases[0].unit}"), cases[0])
+    word = event.severity or "missing"
+    known = replace(known, title=place, others=f"NVIDIA's table has no such bits: judged by its word, {word}")
+    if word == "fatal":
+        return known
+    remedy = "watch that link" if event.severity else "its line does not say whether it is fatal: watch that link"
+    return replace(known, status="warning", action="none", remedy=remedy)
+
+
+def _of_bits(known: Xid, case: NvlinkCode) -> Xid:
+    """What NVIDIA advises for the case; what it lets pass, and yet wants looked at, is a warning."""
+    told = {**_bucket(case.action), "nvidia": f"{case.action} / {case.next}, {case.severity} by its bits", "others": ""}
+    if case.action == "IGNORE" and (case.next != "IGNORE" or case.severity != "nonfatal"):
+        told |= {"status": "warning", "remedy": "watch that link; ask NVIDIA's support if it comes again"}
+    return replace(known, **told)
+
+
+def _branch(host: Subject) -> int | None:
+    """The branch of the loaded driver (580), None where it is not known."""
+    gpus = host.fact("gpus", Gpus)
+    major = (gpus.driver_version or "").partition(".")[0] if gpus else ""
+    return int(major) if major.isdigit() else None
 
 
 def _times(errors: list[KernelEvent]) -> str:
@@ -216,15 +301,38 @@ def _switch(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]
         if event.kind == "sxid":
             seen[event.pci or "?", event.code].append(event)
     for (place, code), errors in sorted(seen.items(), key=str):
-        fatal = any(event.severity == "fatal" for event in errors)
-        severity = "not fatal" if errors[-1].severity else "it does not say whether it is fatal"
-        status, action, remedy = Status.WARNING, "none", "watch the link that the line names"
-        if fatal:
-            severity, status, action = "fatal", Status.FAILED, "reboot"
-            remedy = "drain, reset all GPUs together (fabric manager stopped), or reboot"
-        actual, subject = f"{severity}, {_times(errors)}", f"SXid {code} {place}"
-        evidence = errors[-1].text
-        yield host.finding(SXID, status, subject, actual=actual, remedy=remedy, action=action, evidence=evidence)
+        yield _sxid(host, f"SXid {code} {place}", errors, sxid_codes().get(code or 0))
+
+
+def _sxid(host: Subject, subject: str, errors: list[KernelEvent], listed: SxidCode | None) -> Finding:
+    links = sorted({int(link[1]) for event in errors if (link := _LINK.search(event.text))})
+    where = f"on link {', '.join(map(str, links))}" if links else "its lines name no link"
+    name = f"{listed.name} ({listed.severity} in NVIDIA's list)" if listed else "NVIDIA's list does not have it"
+    printed, grave = {event.severity for event in errors}, listed.severity if listed else ""
+    if "fatal" in printed or grave == "always fatal" or (printed == {None} and grave == "fatal"):
+        severity, status, action = "fatal", Status.FAILED, "reboot"
+        hit = "the whole fabric is hit" if grave == "always fatal" else "the GPUs on that link are hit"
+        remedy = f"{hit}: drain, reset all GPUs together (fabric manager stopped), or reboot"
+    else:
+        severity = "not fatal" if "nonfatal" in printed else "its lines do not say whether it is fatal"
+        status, action = Status.WARNING, "none"
+        remedy = "watch that link" if links else "look for the link in `nvidia-smi nvlink -e` of all GPUs"
+    actual = f"{severity}, {where}: {name}, {_times(errors)}"
+    return host.finding(SXID, status, subject, actual=actual, remedy=remedy, action=action, evidence=errors[-1].text)
+
+
+def _complaints(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
+    """One finding for each wording, whatever its numbers; those beyond the first few as one."""
+    wordings: dict[str, list[KernelEvent]] = defaultdict(list)
+    for event in events:
+        if event.kind == "driver":
+            wordings[_NUMBER.sub("#", event.text)[:_WORDING]].append(event)
+    for wording, lines in list(wordings.items())[:_MOST_WORDINGS]:
+        actual = f"{lines[-1].text[:_SHOWN]} ({_times(lines)})"
+        yield host.finding(DRIVER_MESSAGE, Status.WARNING, wording, actual=actual, evidence=lines[-1].text)
+    if len(wordings) > _MOST_WORDINGS:
+        actual = f"{counted(len(wordings) - _MOST_WORDINGS, 'other wording')} of complaints"
+        yield host.finding(DRIVER_MESSAGE, Status.WARNING, "others", actual=actual)
 
 
 def _peermem(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:

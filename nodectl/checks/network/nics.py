@@ -96,7 +96,7 @@ def rate(host: Subject) -> Iterator[Finding]:
         fast = [nic for nic in candidates if nic.speed_mbit is not None and nic.speed_mbit >= need]
         untold = [nic for nic in candidates if nic.speed_mbit is None and nic.state.lower() in ("up", "unknown")]
         if not known:
-            yield from host.unknown(host.facts.get("nics"), expected, NIC_COUNT)
+            yield from host.unread(NIC_COUNT, host.facts.get("nics"), expected, promised=True)
             continue
         status = failed_unless(len(fast) >= wanted.count)
         if status is Status.FAILED and len(fast) + len(untold) >= wanted.count:

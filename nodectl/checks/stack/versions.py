@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact, provision, warning_unless
 from nodectl.checks.network.infiniband import rdma_of_profile
+from nodectl.common.counting import counted
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.modules import Modules
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
@@ -277,7 +279,7 @@ GPUDIRECT = Check(
 @judges_fact(
     Modules,
     GPU_MODULES,
-    reads=("modules",),
+    reads=("modules", "gpus"),
     or_absent=True,
     borrowed="kernel",
     where=lambda host: bool(host.gpus),
@@ -291,7 +293,11 @@ def modules(host: Subject, modules: Modules) -> Iterator[Finding]:
     else:
         actual = f"not loaded: {', '.join(lacking)}" if lacking else "loaded"
         remedy = "`modprobe nvidia_uvm`; nvidia-modprobe or nvidia-persistenced loads it at each boot"
-    yield host.finding(GPU_MODULES, failed_unless(not lacking and not nouveau), actual=actual, remedy=remedy)
+    status, gpus = failed_unless(not lacking and not nouveau), host.fact("gpus", Gpus)
+    if "nvidia" in lacking and gpus and gpus.count:
+        status, actual = Status.UNKNOWN, f"{actual}; but nvidia-smi shows {counted(gpus.count, 'GPU')}"
+        remedy = "look at `lsmod` there: the list is cut"
+    yield host.finding(GPU_MODULES, status, actual=actual, remedy=remedy)
 
 
 @judges(GPUDIRECT, reads=("modules", "lab", "versions"))

@@ -166,7 +166,12 @@ def read_only(host: Subject, mounts: Mounts) -> Iterator[Finding]:
 
 
 @judges_fact(
-    Mounts, MOUNT, reads=("mounts",), unread="the mounted file systems", where=lambda host: bool(_wanted(host))
+    Mounts,
+    MOUNT,
+    reads=("mounts",),
+    unread="the mounted file systems",
+    promised=True,
+    where=lambda host: bool(_wanted(host)),
 )
 def mounted(host: Subject, mounts: Mounts) -> Iterator[Finding]:
     """All that the site expects is mounted."""

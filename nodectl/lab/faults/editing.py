@@ -23,6 +23,7 @@ from nodectl.model.host import Host
 # before the keys of another host's outputs
 PEER = "peer/"
 _PRISTINE, _CUT, _BYTES = "recorded-before", "cut", "surrogateescape"
+_LEVEL = re.compile(r"(?s)(<\d{1,3}>)?(.*)")
 _GPU = re.compile(r"(?m)^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0$")
 
 
@@ -212,11 +213,15 @@ def says(keys: Sequence[str], stdout: str = "", *, exit_status: int) -> Edit:
 
 
 def logged(line: Callable[[Outputs], str]) -> Edit:
-    """The kernel's log has one line more; `line` may need the host's own addresses."""
+    """The kernel's log has one line more; `line` may need the host's own addresses.
+
+    A line that begins with `<` says itself by whom it is, and how grave.
+    """
 
     def edit(outputs: Outputs) -> dict[str, Output]:
         text = text_of(outputs, "dmesg")
-        return with_text(outputs, "dmesg", f"{text}[1295000.118204] {line(outputs)}\n")
+        level, told = _LEVEL.fullmatch(line(outputs)).groups("<4>")  # type: ignore[union-attr]  # all of it is optional
+        return with_text(outputs, "dmesg", f"{text}{level}[1295000.118204] {told}\n")
 
     return edit
 

@@ -1,14 +1,15 @@
 """Reads the kernel's log (dmesg in any time form, journalctl -k, /dev/kmsg): what happened to GPUs, links and memory.
 
-Of a log of several boots the newest is read. What has no reader here may stand in `kernel_messages`. A message that
-belongs to none of the kinds is passed over; one that begins as an Xid and is cut is an error, because `Xid …: 7` may
-have been 79.
+Of a log of several boots the newest is read, and of that the kernel's own lines: what a program wrote there, or what a
+logger's line quotes, is passed over. What has no reader here may stand in `kernel_messages`; a complaint of NVIDIA's
+driver that stands nowhere is an event, too. A line that begins as an Xid and is cut is refused and counted, because
+`Xid …: 7` may have been 79; the other lines are read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,20 +23,39 @@ _WORTH = (
     *("Xid", "fallen off the bus", "The NVIDIA GPU", "peermem", "peer_mem", "limited by", "segfault at", "traps: "),
     *("achine check", "achine Check", "memory corruption", "memory error"),
     *("Kill process", "Killed process", "oom-kill:", "Link", "link", "arrier"),
+    *("NVRM: ", "nvidia-nvlink", "nvidia-nvswitch", "nvidia-modeset", "nvidia-uvm"),
 )
 _ADDRESS = r"[0-9a-fA-F]{4,8}(?::[0-9a-fA-F]{2}){1,2}(?:\.[0-9a-fA-F])?"
 _FIND_ADDRESS = re.compile(rf"(?<!\w){_ADDRESS}(?!\w)")
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})[^)]{0,60}\): (?P<code>\d{1,6}),(?P<rest>.*)")
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})[^)]{0,60}\): (?P<code>\d{1,6})(?:[,:;]?\s|,|$)(?P<rest>.*)"
+)
 _PROCESS = re.compile(r"\s*pid=(?P<pid>'?<unknown>'?|\d{1,10})(?:, name=(?P<name>[^,]{0,64}))?")
 _SXID = re.compile(
-    r"nvidia-nvswitch\d{1,4}: SXid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})\): (?P<code>\d{1,6}),\s*(?P<rest>.*)"
+    r"nvidia-nvswitch\d{1,4}: SXid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})\): "
+    r"(?P<code>\d{1,6})(?:[,:;]?\s|,|$)\s*(?P<rest>.*)"
 )
+_BEGINS_AS_XID = re.compile(r"NVRM: Xid|nvidia-nvswitch\d{1,4}: SXid")
+# no line of the kernel is as long
+_LONGEST = 20_000
+_SHOWN = 160
 _SXID_DETAIL = re.compile(r"Data \{|Severity \d")
 _SEVERITY = re.compile(r"\b(?:(Fatal)|(Non-?fatal))\b", re.IGNORECASE)
-_NVLINK5 = range(144, 151)
+# errors of NVLink from Blackwell on: their lines say how bad they are
+NVLINK5 = range(144, 151)
 _PEERMEM = re.compile(
     r"(?:nvidia[-_]peermem|nv_peer_mem)\b.{0,300}\b(?:error|fail|unknown symbol|disagrees|invalid)", re.I
 )
+# every line of the driver has the kernel's default level (nv_printf of kernel-open/nvidia/os-interface.c names none):
+# how bad it is stands in its words alone
+_DRIVER_SPEAKS = re.compile(r"NVRM: |nvidia-(?:nvlink|nvswitch\d{0,4}|modeset|uvm): ")
+_COMPLAINT = re.compile(
+    r"\b(?:assert\w*|fail\w*|errors?|fatal\w*|time[ds]? ?out\w*|unable|cannot|can't|could not|corrupt\w*|hung|hangs?"
+    r"|stuck|lost|bad|broken|unexpected\w*|abort\w*|not respond\w*|violation\w*|exception\w*|panic\w*|degraded"
+    r"|overheat\w*|shut ?down|unrecoverable|uncorrect\w*)\b|NV_ERR_\w+|nvAssert",
+    re.IGNORECASE,
+)
+_ERROR_LEVEL = 3
 _MCE = re.compile(
     r"\bmce: .{0,300}(?:machine check(?! (?:polling|injector))|hardware memory error)"
     r"|\[Hardware Error\]: .{0,300}machine check",
@@ -64,7 +84,8 @@ _NOTE = re.compile(r"\s*-- .{1,200}--\s*")
 class KernelEvent:
     """One event; `kind` is one of this module's, or the name of an entry of `kernel_messages`.
 
-    `device` and `state` (up, down, init, armed) are those of a link, `severity` is fatal or nonfatal.
+    `driver`: a complaint of NVIDIA's driver that no reader and no entry has. `device` and `state` (up, down, init,
+    armed) are those of a link, `severity` is fatal or nonfatal.
     """
 
     kind: str
@@ -81,21 +102,32 @@ class KernelEvent:
 
 @dataclass(frozen=True, slots=True)
 class Dmesg:
-    """What the log tells, in its order."""
+    """What the log tells, in its order.
+
+    `refused`: how many lines could not be read though they tell of something; `refused_line` is the last of them.
+    """
 
     events: tuple[KernelEvent, ...]
+    refused: int = 0
+    refused_line: str = ""
 
 
 def parse_dmesg(text: str) -> Dmesg:
-    """ParseError where the text is no kernel log, says why there is none, or an Xid is cut."""
+    """ParseError where the text is no kernel log, or says why there is none."""
     text = _newest_boot(plain(text))
     events: list[KernelEvent] = []
+    refused: list[Line] = []
+    cut_at = text.count("\n") + 1  # a last line that no newline ends may be cut: this is its number
     header: Line | None = None  # it names the GPU of which the next lines tell
     chosen: KernelEvent | None = None  # whom the kernel is about to kill, until it says that it did
-    for line in readable(lines_with(text, (*_WORTH, *message_words()))):
+    for line in _unfolded(lines_with(text, (*_WORTH, *message_words()))):
         if "NVRM: The NVIDIA GPU" in line.text:
             header = line
-        event = _event(line)
+        try:
+            event = _event(line, may_be_cut=line.number == cut_at)
+        except ParseError:
+            refused.append(line)
+            continue
         if event is None:
             continue
         if event.kind == "gpu_lost" and event.pci is None and header is not None and line.number - header.number <= 3:
@@ -109,25 +141,55 @@ def parse_dmesg(text: str) -> Dmesg:
             events.append(event)
     if chosen is not None:
         events.append(chosen)
-    if not events:
+    if not events and not refused:
         _require_log(lines_of(text, TOOL))
-    return Dmesg(tuple(_without_details(events)))
+    shown = f"line {refused[-1].number}: {_message_of(refused[-1].text).text[:_SHOWN]}" if refused else ""
+    return Dmesg(tuple(_without_details(events)), len(refused), shown)
 
 
-def _event(line: Line) -> KernelEvent | None:
-    time, text = _message_of(line.text)
-    if text.startswith("audit: type="):  # it quotes what programs are called and were told
+def _unfolded(lines: Iterable[Line]) -> Iterator[Line]:
+    r"""The lines, a message of several of them (`dmesg -r` prints it as one, with \x0a between) taken apart."""
+    for line in lines:
+        if r"\x0a" not in line.text:
+            yield line
+            continue
+        first, *others = line.text.split(r"\x0a")
+        before = first[: len(first) - len(_message_of(first).text)]
+        yield Line(line.number, first)
+        yield from (Line(line.number, before + other) for other in others)
+
+
+def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
+    """What the line tells, None for what is no event; ParseError where it begins as one and cannot be read."""
+    if len(line.text) > _LONGEST:
+        raise unreadable(TOOL, line, "no message is as long as that")
+    message = _message_of(line.text)
+    time, text = message.time, message.text
+    # an audit line quotes what programs are called and were told
+    if not message.is_kernels or text.startswith("audit: type="):
         return None
     for read in (_nvidia, _memory, _crash):
         event = read(text)
         if event is not None:
+            if may_be_cut and event.code is not None and text.endswith(f": {event.code}"):
+                break
             return replace(event, time=time)
-    if "NVRM: Xid" in text or "SXid (" in text:
+    if _BEGINS_AS_XID.match(text):
         raise unreadable(TOOL, line, "an Xid without its end")
     link = _link_change(text)
-    if link is None:
-        return _catalogued(time, text)
-    return replace(_event_of(link.kind, text), time=time, device=link.device, state=link.state)
+    if link is not None:
+        return replace(_event_of(link.kind, text), time=time, device=link.device, state=link.state)
+    return _catalogued(time, text) or _complaint(message)
+
+
+def _complaint(message: _Message) -> KernelEvent | None:
+    """What NVIDIA's driver says of trouble in words that stand in no catalogue."""
+    if not _DRIVER_SPEAKS.match(message.text):
+        return None
+    is_error = message.level is not None and message.level <= _ERROR_LEVEL
+    if not is_error and not _COMPLAINT.search(message.text):
+        return None
+    return replace(_event_of("driver", message.text), time=message.time)
 
 
 def _catalogued(time: str | None, text: str) -> KernelEvent | None:
@@ -188,23 +250,23 @@ def _event_of(kind: str, text: str, match: re.Match[str] | None = None) -> Kerne
 
 def _nvidia(text: str) -> KernelEvent | None:
     if "Xid" not in text:
-        if "fallen off the bus" in text and "NVRM" in text:
+        if "fallen off the bus" in text and text.startswith("NVRM"):
             return _event_of("gpu_lost", text)
-        return _event_of("peermem", text) if _PEERMEM.search(text) else None
-    if match := _XID.search(text):
+        return _event_of("peermem", text) if _PEERMEM.match(text) else None
+    if match := _XID.match(text):
         event = _event_of("xid", text, match)
         if process := _PROCESS.match(match["rest"]):
             name = (process["name"] or "").strip()
             event = replace(event, pid=whole(process["pid"]), process=None if name in ("", "<unknown>") else name)
-        return replace(event, severity=_severity(match["rest"])) if event.code in _NVLINK5 else event
-    if match := _SXID.search(text):
+        return replace(event, severity=_severity(match["rest"])) if event.code in NVLINK5 else event
+    if match := _SXID.match(text):
         return replace(_event_of("sxid", text, match), severity=_severity(match["rest"]))
     return None
 
 
 def _with_gpu(event: KernelEvent, header: Line) -> KernelEvent:
     """Drivers wrap the sentence: its first line has the GPU and the time, its third what happened."""
-    time, text = _message_of(header.text)
+    time, text, *_ = _message_of(header.text)
     address = _FIND_ADDRESS.search(text)
     return replace(event, time=event.time or time, pci=address[0] if address else None, text=f"{text} … {event.text}")
 
@@ -280,25 +342,32 @@ _CARRIER = re.compile(
     rf"(?=<\d|\d{{1,5}},\d|\[\s{{0,12}}(?:\d|\+\d|{_DAY}|{_MONTH})|{_STAMP}|[a-z]{{2,8}}\d?\s{{0,6}}:[a-z])"
 )
 _PREFIX = re.compile(
-    r"(?:<\d{1,3}>)?"  # the level, raw
-    r"(?:[a-z]{2,8}\d?\s{0,6}:[a-z]{2,7}\s{0,6}:\s)?"  # facility and level, dmesg -x
-    r"(?:\d{1,5},\d{1,20},(?P<kmsg>\d{1,20}),[^;\s]{0,200};"  # /dev/kmsg
+    r"(?:<(?P<raw>\d{1,3})>)?"  # facility and level as one number, dmesg -r
+    r"(?:(?P<facility>[a-z]{2,8}\d?)\s{0,6}:(?P<level>[a-z]{2,7})\s{0,6}:\s)?"  # facility and level, dmesg -x
+    r"(?:(?P<priority>\d{1,5}),\d{1,20},(?P<kmsg>\d{1,20}),[^;\s]{0,200};"  # /dev/kmsg
     rf"|\[\s{{0,12}}(?P<bracket>{_BRACKET})\s{{0,12}}\]\s?(?:\[\s{{0,12}}[TC]\d{{1,9}}\]\s?)?"
     rf"|(?P<stamp>{_STAMP})\s)?"
 )
 # journald and syslog name the host and who spoke; the time since boot may follow
 _SPEAKER = re.compile(
-    r"(?:(?:\S{1,255} (?:kernel|[\w@./-]{1,100}\[\d{1,10}\])|kernel):\s)?(?:\[\s{0,12}\d{1,12}\.\d{1,9}\]\s)?"
+    r"(?:(?:\S{1,255} (?:kernel|(?P<program>[\w@./-]{1,100})\[\d{1,10}\])|kernel):\s)?"
+    r"(?:\[\s{0,12}\d{1,12}\.\d{1,9}\]\s)?"
 )
 _LONGEST_TAG = 300
+_LEVELS = {name: n for n, name in enumerate(("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"))}
 _DRIVER = re.compile(r"[A-Za-z_][\w.-]{0,60}(?:\[\d{1,10}\])?(?: [\w.:/@#-]{0,40}\d[\w.:/@#-]{0,40}){0,2}:(?:\s|$)")
 
 
 class _Message(NamedTuple):
-    """One kernel message: its time as printed, None where the line has none, and what it says."""
+    """One message: its time as printed, None where the line has none, what it says, and its level where it is printed.
+
+    `is_kernels`: nothing before it says that another than the kernel wrote it.
+    """
 
     time: str | None
     text: str
+    level: int | None = None
+    is_kernels: bool = True
 
 
 def _message_of(line: str) -> _Message:
@@ -311,18 +380,22 @@ def _message_of(line: str) -> _Message:
     if match is None:
         return _Message(None, line)
     time = match["kmsg"] or match["bracket"] or match["stamp"]
-    position = match.end()
+    position, program = match.end(), None
     if time is not None:
         speaker = _SPEAKER.match(line, position)
-        position = speaker.end() if speaker else position
+        position, program = (speaker.end(), speaker["program"]) if speaker else (position, None)
     elif line.startswith("kernel: "):
         position = len("kernel: ")
-    return _Message(time, line[position:].strip())
+    number = match["raw"] or match["priority"]
+    # what a program writes to /dev/kmsg has another facility than the kernel's 0, whatever it asks for
+    facility, level = divmod(int(number), 8) if number else (0, _LEVELS.get(match["level"] or ""))
+    is_kernels = facility == 0 and match["facility"] in (None, "kern") and program is None
+    return _Message(time, line[position:].strip(), level, is_kernels)
 
 
 def _is_kernel_line(line: str) -> bool:
     """It has a time, or begins as a driver's message does."""
-    time, text = _message_of(line)
+    time, text, *_ = _message_of(line)
     return time is not None or _DRIVER.match(text) is not None
 
 

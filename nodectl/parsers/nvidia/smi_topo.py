@@ -117,6 +117,8 @@ def _read_matrix(tool: str, text: str, word: re.Pattern[str]) -> _Matrix:
             prefix = line.text[:start].strip()
             for row in lines[at + 1 :]:
                 _read_row(tool, matrix, row, prefix, word)
+            if missing := [name for name in matrix.gpus if name not in matrix.cells]:
+                raise unreadable(tool, line, f"no row follows for the column {missing[0]}: the matrix is cut")
             return matrix
     raise no_output(tool, lines, "matrix with the columns GPU0, GPU1, …")
 

@@ -22,6 +22,8 @@ _XID = lazily(
 )
 _FAULT = lazily(r"\[(\d+)\](?:: segfault at |:? (?:general protection|trap ))")
 _WORTH = {"oom": _KILLED, "xid": _XID, "fault": _FAULT}
+# levels above 7 are those of other facilities: a program wrote the line, whatever it says
+_BY_PROGRAM = lazily(r"^<(?:[89]|\d{2,3})>")
 _TIME = lazily(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]\s*")
 _PREFIX = lazily(r"^(?:<\d+>)?\[\s*\d+\.\d+\]\s*|^\[?\d{4}-\d\d-\d\dT\S+\s+")
 
@@ -163,6 +165,8 @@ def log_since(since_s: float) -> Tuple[List[Line], str]:
 
 
 def _line(text: str) -> Optional[Line]:
+    if _BY_PROGRAM.match(text):
+        return None
     for kind, pattern in _WORTH.items():
         match = pattern.search(text)
         if match:
@@ -184,8 +188,8 @@ def _log() -> Tuple[str, str]:
     except OSError:
         pass
     for argv in (
-        ["dmesg"],
-        ["sudo", "-n", "dmesg"],
+        ["dmesg", "-r"],
+        ["sudo", "-n", "dmesg", "-r"],
         ["journalctl", "-k", "-b", "-n", "2000", "-o", "short-monotonic", "--no-pager"],
     ):
         try:
@@ -207,7 +211,7 @@ def _log() -> Tuple[str, str]:
 
 
 def _kmsg() -> str:
-    """All of /dev/kmsg as dmesg prints it; OSError where it cannot be read."""
+    """All of /dev/kmsg as `dmesg -r` prints it; OSError where it cannot be read."""
     handle = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     lines: List[str] = []
     try:
@@ -219,8 +223,8 @@ def _kmsg() -> str:
             except BrokenPipeError:  # what was to come next has been overwritten
                 continue
             head, _, text = record.decode(errors="replace").partition(";")
-            micros = head.split(",")[2]
-            lines.append(f"[{int(micros) / 1e6:.6f}] " + text.partition("\n")[0])
+            level, _, micros = head.split(",")[:3]
+            lines.append(f"<{level}>[{int(micros) / 1e6:.6f}] " + text.partition("\n")[0])
     finally:
         os.close(handle)
 

@@ -111,6 +111,7 @@ FAULTS: tuple[Fault, ...] = (
         "one InfiniBand adapter is gone",
         "ib_count",
         everywhere("ib-sysfs", r"^mlx5_3/.*\n", ""),
+        everywhere("rdma-link", r"^link mlx5_3/.*\n", ""),
     ),
     recorded(
         "ib-symbol-errors", "one InfiniBand port counts symbol errors", "ib_errors", _counter("symbol_error", 5417)

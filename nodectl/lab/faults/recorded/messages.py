@@ -69,6 +69,20 @@ _OFTEN = {
     "ceph": ("Ceph's servers do not answer", "libceph: mon0 (1)10.0.0.5:6789 session lost, hunting for new mon"),
 }
 _ONCE = {
+    "nvlink_detection": (
+        "the driver asks without end which NVLinks are up",
+        "NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!",
+    ),
+    "efa_admin": ("an EFA adapter answers no commands", "infiniband rdmap0s6: Admin queue is closed"),
+    "efa_reset": ("an EFA adapter could not be reset", "efa 0000:00:06.0: Reset indication didn't turn on"),
+    "efa_command": (
+        "an EFA adapter refused a command",
+        "infiniband rdmap16s27: Failed to process command CREATE_QP (opcode 6) comp_status 1 err -22",
+    ),
+    "mlx5_power": (
+        "an adapter reads too little power from its slot",
+        "mlx5_core 0000:4b:00.0: mlx5_pcie_event:299:(pid 2682): Detected insufficient power on the PCIe slot (27W).",
+    ),
     "gpu_unsupported": (
         "the driver does not know a GPU",
         "NVRM: installed in this system requires use of the NVIDIA open kernel modules.",

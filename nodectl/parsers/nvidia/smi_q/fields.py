@@ -262,7 +262,10 @@ class GpuStatus:
 
 @dataclass(frozen=True, slots=True)
 class NvidiaSmiQ:
-    """The report: `gpus` may be fewer than `attached_gpus` where one is lost, or the output is cut."""
+    """The report: `gpus` may be fewer than `attached_gpus` where one is lost, or the output is cut.
+
+    `is_cut`: the last of `gpus` ends before its siblings do, or, alone, before its processes.
+    """
 
     driver_version: str | None
     cuda_version: str | None
@@ -272,6 +275,7 @@ class NvidiaSmiQ:
     warnings: tuple[str, ...] = ()
     timestamp: str | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    is_cut: bool = False
 
 
 @cache

@@ -85,7 +85,21 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
         warnings=tuple(log.warnings),
         timestamp=text("timestamp", "timestamp"),
         unavailable=unavailable,
+        is_cut=_is_cut(log.blocks),
     )
+
+
+def _is_cut(blocks: Sequence[Block]) -> bool:
+    """Whether the last part lacks what every other part ends with; of a single one, what a full report ends with."""
+    if not blocks:
+        return False
+    *others, last = blocks
+    if not others:
+        return last.processes is None and "processes" not in last.values and "product_name" in last.values
+    ends = {next(reversed(block.values), "") for block in others}
+    has_processes = last.processes is not None or "processes" in last.values
+    needs_processes = all(block.processes is not None or "processes" in block.values for block in others)
+    return not ends & last.values.keys() or (needs_processes and not has_processes)
 
 
 def _gpu(block: Block, last: bool) -> GpuStatus:
