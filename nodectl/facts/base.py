@@ -197,7 +197,13 @@ def parsed(recording: Recording, key: str, parser: Callable[[str], T]) -> T:
     """What `parser` reads of a command's output, and of what it printed before it failed."""
     done = entry(recording, key)
     # a tool that failed may have printed something before: a lost GPU ends nvidia-smi after the rows of the others
-    return parse(parser, whole_lines(done.stdout if done.stdout.strip() else output(recording, key)))
+    text = whole_lines(done.stdout if done.stdout.strip() else output(recording, key))
+    try:
+        return parse(parser, text)
+    except ParseError as error:
+        if done.exit_status:  # the tool failed, and what it printed is why
+            raise UnknownError(str(error)) from error
+        raise
 
 
 def whole_lines(text: str) -> str:

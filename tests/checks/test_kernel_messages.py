@@ -55,7 +55,7 @@ ALARMING = {
     "XFS (dm-1): log I/O error -5": "xfs_error",
     "md/raid:md5: raid level 5 active with 3 out of 4 devices, algorithm 2": "md_degraded",
     "mlx5_core 0000:d2:00.0: poll_health:825: device's health compromised - reached miss count.": "mlx5_health",
-    "mlx5_core 0000:1a:00.0: mlx5_pcie_event:299:(pid 9): Detected insufficient power on the PCIe slot (27W).": "mlx5_power",
+    "mlx5_core 0000:1a:00.0: mlx5_pcie_event:9: Detected insufficient power on the PCIe slot (27W).": "mlx5_power",
     "infiniband rdmap0s6: Wait for completion (polling) timeout": "efa_admin",
     "infiniband rdmap16s27: The device didn't send any completion for admin cmd CREATE_QP(6) status 0": "efa_admin",
     "infiniband efa_0: Admin queue is closed": "efa_admin",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
 from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact
+from nodectl.checks.gpu.nvidia_codes import sxid_codes
 from nodectl.checks.gpu.rules import Fault, gpu_check
+from nodectl.common.counting import counted
 from nodectl.facts.fabric_manager import FabricManager
 from nodectl.facts.gpus import Gpu
 from nodectl.facts.packages import Packages
@@ -14,11 +19,15 @@ from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.parsers.linux.dmesg import Dmesg
+from nodectl.parsers.nvidia.fabricmanager_log import FabricManagerEvent, FabricManagerLog
 
 ORDER = 110
 
 _START = "`systemctl enable --now nvidia-fabricmanager`; its log is /var/log/fabricmanager.log"
 _UNIT = "nvidia-fabricmanager"
+_DIGITS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_WORDING, _SHOWN, _MOST_KINDS = 80, 200, 6
 # NVIDIA's rhel repositories have it under both names
 _PACKAGES = (_UNIT, "nvidia-fabric-manager")
 
@@ -81,6 +90,74 @@ def held_alike(host: Subject, packages: Packages) -> Iterator[Finding]:
     more = f" and {len(loose) - 3} more" if len(loose) > 3 else ""
     actual = f"{held} of {len(parts)} packages held, not {', '.join(loose[:3])}{more}"
     yield host.finding(FABRIC_MANAGER_HOLD, Status.WARNING, actual=actual)
+
+
+FABRIC_MANAGER_LOG = Check(
+    "fabric_manager_log",
+    looks_at="/var/log/fabricmanager.log, else the journal, where the profile has NVSwitch",
+    fires="it stopped, lacks a switch or a GPU, or a switch had a fatal error; warning: another complaint since boot",
+    expected="no complaint since the boot",
+    remedy="look at /var/log/fabricmanager.log there",
+)
+_MESSAGES = Path(__file__).with_name("fabric_manager.yml")
+
+
+@judges_fact(
+    FabricManagerLog,
+    FABRIC_MANAGER_LOG,
+    reads=("fabric_manager_log", "kernel_events"),
+    unread="fabric manager's log",
+    where=_has_nvswitch,
+)
+def complaints(host: Subject, log: FabricManagerLog) -> Iterator[Finding]:
+    """One finding for each kind of line; an NVSwitch's error that the kernel's log has, too, is told there."""
+    kernel = host.fact("kernel_events", Dmesg)
+    told = {event.code for event in kernel.events if event.kind == "sxid"} if kernel else set()
+    kinds: dict[str, list[FabricManagerEvent]] = {}
+    for event in log.events:
+        if event.sxid is None or event.sxid not in told:
+            kinds.setdefault(_kind(event), []).append(event)
+    yield from host.all_of(
+        FABRIC_MANAGER_LOG,
+        (_complaint(host, kind, events) for kind, events in list(kinds.items())[:_MOST_KINDS]),
+        actual=f"none in {counted(log.lines, 'line')}",
+    )
+
+
+def _kind(event: FabricManagerEvent) -> str:
+    """What lines of one cause have in common."""
+    if event.sxid is not None:
+        return f"SXid {event.sxid} {event.bus_id or ''}".strip()
+    return str(_row(event.text).get("title") or _DIGITS.sub("#", event.text)[:_WORDING])
+
+
+def _complaint(host: Subject, kind: str, events: list[FabricManagerEvent]) -> Finding:
+    last, row = events[-1], _row(events[-1].text)
+    when = f", last at {last.time}" if last.time else ""
+    actual = f"{last.text[:_SHOWN]} ({counted(len(events), 'line')} since the boot{when})"
+    status, action, remedy = Status(row.get("status", "warning")), row.get("action", "none"), row.get("remedy", "")
+    if last.sxid is not None:
+        listed = sxid_codes().get(last.sxid)
+        is_fatal = any(event.severity == "fatal" for event in events) or (listed and listed.severity == "always fatal")
+        status, action = (Status.FAILED, "reboot") if is_fatal else (Status.WARNING, "none")
+        remedy = "drain, reset all GPUs together (fabric manager stopped), or reboot" if is_fatal else ""
+        ports = sorted({event.port for event in events if event.port is not None})
+        where = f"port {', '.join(map(str, ports))}" if ports else "its lines name no port"
+        actual = f"{listed.name if listed else 'not in the list of NVIDIA'}, {where}: {actual}"
+    return host.finding(
+        FABRIC_MANAGER_LOG, status, kind, actual=actual, remedy=remedy, action=action, evidence=last.text
+    )
+
+
+def _row(text: str) -> Mapping[str, str]:
+    return next((row for row in _rows() if row["words"] in text), {})
+
+
+@cache
+def _rows() -> tuple[Mapping[str, str], ...]:
+    from nodectl.common import bounded_yaml
+
+    return tuple(bounded_yaml.load(_MESSAGES.read_bytes())["messages"])
 
 
 def _running(host: Subject) -> Finding:

@@ -46,6 +46,13 @@ def _lost(number: int, *, alone: bool = False) -> Edit:
     return edit
 
 
+def _report_cut(outputs: Outputs) -> dict[str, Output]:
+    """A report that ends in the sixth GPU, between two lines."""
+    parts = parts_with(outputs, 5)
+    lines = parts[6].splitlines(keepends=True)
+    return with_text(outputs, "nvidia-smi-q", "".join([*parts[:6], *lines[: len(lines) // 3]]))
+
+
 def _mixed(outputs: Outputs) -> dict[str, Output]:
     """One card with half the memory among the others."""
     changed = gpu(2, ("FB Memory Usage/Total", "40960 MiB"))(outputs)
@@ -106,6 +113,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     recorded("gpu-order", "the first two GPUs have each other's number", "fleet_gpu_order", _exchanged),
     recorded("gpu-other", "one GPU has half the memory", "gpu_model", _mixed),
+    recorded("gpu-absent", "nvidia-smi is not installed", "gpus", says(_SMI, exit_status=127)),
+    recorded("gpu-report-cut", "nvidia-smi's report ends in the middle of a GPU", "gpu_report", _report_cut),
     recorded("gpu-hang", "nvidia-smi does not end in time", "hung", says(_SMI[:2], exit_status=124)),
     recorded(
         "driver-dead",

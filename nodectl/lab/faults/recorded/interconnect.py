@@ -18,7 +18,42 @@ def _counter(name: str, value: int) -> Edit:
     return once("ib-sysfs", rf"^(mlx5_\d+/ports/1/\w+/{name}:)\d+", rf"\g<1>{value}")
 
 
+def _manager(name: str, about: str, line: str) -> Fault:
+    """Fabric manager's log has one line more."""
+    told = once("fabric-manager-log", r"\Z", f"[Oct 11 2026 07:53:55] {line}\n")
+    return recorded(f"fabric-log-{name}", about, "fabric_manager_log", told)
+
+
 FAULTS: tuple[Fault, ...] = (
+    _manager(
+        "fatal",
+        "fabric manager saw a fatal error of an NVSwitch",
+        "[ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:c6:00.0 "
+        "physical id 3 port 33",
+    ),
+    _manager(
+        "nonfatal",
+        "fabric manager saw an error of an NVSwitch that is not fatal",
+        "[ERROR] [tid 841] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:c6:00.0 "
+        "physical id 3 port 61",
+    ),
+    _manager(
+        "gpu-handle",
+        "fabric manager does not find a GPU",
+        "[ERROR] [tid 1230079] failed to find the GPU handle 5410063385821516767 in the multicast team request 61",
+    ),
+    _manager(
+        "topology",
+        "fabric manager misses an NVSwitch",
+        "[ERROR] detected number of NVSwitches don't match with any supported system topology, aborting fabric manager",
+    ),
+    _manager("other", "fabric manager complains in words that nobody knows", "[ERROR] [tid 7] unit 4 gave up"),
+    recorded(
+        "nvlink-report-cut",
+        "the report of the NVLinks ends in the middle of a GPU",
+        "nvlink_active",
+        once("nvidia-smi-nvlink", r"(?s)(GPU 5: .*?Link 3: [^\n]*\n).*", r"\1"),
+    ),
     recorded(
         "nvlink-down",
         "one NVLink is inactive",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodectl.lab.faults.base import Edit, Fault
-from nodectl.lab.faults.editing import bus_of, logged, recorded
+from nodectl.lab.faults.base import Edit, Fault, Outputs
+from nodectl.lab.faults.editing import bus_of, logged, recorded, says
 
 _BY_PYTHON = "pid=19174, name=python3, "
 
@@ -15,6 +15,10 @@ def _xid(code: int, about: str, gpu: int, message: str) -> Fault:
 
 def _xid_line(code: int, gpu: int, message: str) -> Edit:
     return logged(lambda outputs: f"NVRM: Xid (PCI:{bus_of(outputs, gpu)}): {code}, {message}")
+
+
+def _bare(outputs: Outputs, code: int) -> str:
+    return f"NVRM: Xid (PCI:{bus_of(outputs, 4)}): {code}"
 
 
 def _line(name: str, about: str, check: str, text: str) -> Fault:
@@ -60,6 +64,61 @@ FAULTS: tuple[Fault, ...] = (
         "the driver itself says what to do",
         0,
         "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+    ),
+    _xid(54, "a GPU's power cable is not plugged", 3, "Auxiliary power is not connected to the GPU board"),
+    _xid(60, "a video engine failed", 2, f"{_BY_PYTHON}Ch 00000008, SEC2 exception"),
+    _xid(61, "the GPU's power controller stopped", 1, f"{_BY_PYTHON}Internal micro-controller breakpoint"),
+    _xid(155, "an NVLink error that software defines", 4, "NVLINK: SW defined error on link 3"),
+    _xid(163, "power smoothing is off", 5, "power smoothing disengaged"),
+    _xid(165, "power smoothing is worn out", 5, "power smoothing lifetime exhausted"),
+    _xid(168, "a GPU has less memory than before", 6, "errors in the write protected region"),
+    recorded("xid-bare", "an Xid that is no more than its number", "xid", logged(lambda o: _bare(o, 46))),
+    recorded(
+        "xid-nvlink-bits",
+        "an NVLink error whose word is milder than its status bits",
+        "xid",
+        _xid_line(145, 2, "RLW_REMAP Nonfatal XC0 i0 Link 07 (0x00000004 0x00000040 0x00000000 0x00000000)"),
+    ),
+    recorded(
+        "xid-behind-damage",
+        "a GPU is lost, and the lines around say so in pieces",
+        "xid",
+        logged(lambda o: f"NVRM: Xid (PCI:0000:3f:0\n<4>[1295000.2] {_bare(o, 79)}\n<4>[1295000.3] NVRM: Xid (P"),
+    ),
+    recorded(
+        "log-cut",
+        "a line of the kernel's log begins as an Xid and is cut",
+        "kernel_log",
+        logged(lambda outputs: "NVRM: Xid (PCI:0000:3f:0"),
+    ),
+    recorded("log-hang", "dmesg does not end in time", "hung", says(("dmesg",), exit_status=124)),
+    recorded("log-absent", "dmesg is not installed", "kernel_log", says(("dmesg",), exit_status=127)),
+    _line(
+        "driver-assert",
+        "an assertion of the driver failed",
+        "driver_message",
+        "NVRM: nvAssertOkFailedNoLog: Assertion failed: Call timed out [NV_ERR_TIMEOUT] (0x65) @ gpu_vaspace.c:1502",
+    ),
+    _line(
+        "driver-complaint",
+        "the driver complains in words that no catalogue has",
+        "driver_message",
+        "NVRM: GPU 0000:bd:00.0: fatal hardware condition 0x17 in unit 4",
+    ),
+    _line(
+        "driver-error", "a line of the driver has the level of an error", "driver_message", "<3>nvidia-uvm: state 0x7f"
+    ),
+    _line(
+        "sxid-silent",
+        "an SXid that does not say how grave it is, and is always fatal by NVIDIA's list",
+        "sxid",
+        "nvidia-nvswitch1: SXid (PCI:0000:c5:00.0): 23001, ingress SRC-VC buffer overflow",
+    ),
+    _line(
+        "sxid-nonfatal",
+        "an SXid that is not fatal",
+        "sxid",
+        "nvidia-nvswitch1: SXid (PCI:0000:c5:00.0): 12028, Non-fatal, Link 61 egress non-posted PRIV error",
     ),
     recorded(
         "xid-unknown",
