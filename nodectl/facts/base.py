@@ -54,6 +54,10 @@ def is_denied(reason: str) -> bool:
     return SUDOERS in reason or _DENIED.search(reason) is not None
 
 
+class UnrecordedError(UnknownError):
+    """A recording has no answer of it: nobody asked the host."""
+
+
 class HungError(UnknownError):
     """Its tool did not end in time, printed without end, or was not asked: the check `hung` says so once for all."""
 
@@ -96,7 +100,8 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
     except AbsentError as error:
         return Unread("absent", clipped(str(error), _LONGEST_REASON))
     except UnknownError as error:
-        return Unread("unknown", clipped(str(error), _LONGEST_REASON), hung=isinstance(error, HungError))
+        hung, unasked = isinstance(error, HungError), isinstance(error, UnrecordedError)
+        return Unread("unknown", clipped(str(error), _LONGEST_REASON), hung=hung, garbled=unasked)
     except ParseError as error:
         return Unread("unknown", clipped(str(error), _LONGEST_REASON), garbled=True)
     except Exception as error:  # a number of no computer, a cell that is not there, braces nested without end
@@ -136,7 +141,7 @@ def entry(recording: Recording, key: str) -> Entry:
     """The entry of a command that ran to its end; Absent where its tool is not installed, Unknown where it was cut."""
     output = recording.entries.get(key)
     if output is None:
-        raise UnknownError(f"{key} is not in the recording")
+        raise UnrecordedError(f"{key} is not in the recording")
     if output.exit_status == NOT_INSTALLED:
         # a program that is named by its path is another one than that of the same name in PATH
         path = output.argv[0] if output.argv and output.argv[0].startswith("/") else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, parsed, parsed_as
+from nodectl.facts.base import AbsentError, Fact, UnknownError, UnrecordedError, entry, parsed, parsed_as
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.nvidia.smi_q.fields import GpuStatus
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
@@ -80,7 +80,7 @@ def _read(recording: Recording) -> Gpus:
     lost = next(filter(None, (_named_as_lost(recording, key) for key, _ in ways)), ())
     if lost:  # nvidia-smi stops at the first GPU that it cannot reach, and then may print nothing else
         return Gpus(0, (), lost)
-    raise reasons[0] if reasons else UnknownError(f"{REPORT.key} is not in the recording")
+    raise reasons[0] if reasons else UnrecordedError(f"{REPORT.key} is not in the recording")
 
 
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:

@@ -8,7 +8,8 @@ from typing import Literal
 class Unread:
     """A subject without values: `absent` (the tool or device is not there) or `unknown` (it could not be read).
 
-    `hung`: unknown because a tool did not end in time. `garbled`: the tool answered, and its answer was not understood.
+    `hung`: unknown because a tool did not end in time. `garbled`: the tool answered, and its answer was not
+    understood, or a recording has none of it: nothing is known to be wrong with the host.
     """
 
     kind: Literal["absent", "unknown"]

@@ -42,7 +42,7 @@ def links(*changes: dict[str, Any] | None, gpus: int = 4, **rest: Any) -> dict[s
 
 def manager_log(rest: str, kernel: str = "") -> dict[str, object]:
     """Fabric manager's log of one line, and the kernel's."""
-    log = {"fabric_manager_log": parse_fabricmanager_log(f"[Oct 11 2026 07:53:55] {rest}\n")}
+    log: dict[str, object] = {"fabric_manager_log": parse_fabricmanager_log(f"[Oct 11 2026 07:53:55] {rest}\n")}
     return {**log, "kernel_events": parse_dmesg(kernel)} if kernel else log
 
 
