@@ -357,7 +357,7 @@ FIELDS: tuple[Field, ...] = (
     alike("cudnn", "the cuDNN that torch brings", _SAME_STACK, "versions", _of_stack("cudnn")),
     alike("python", "Python of the launcher's environment", _SAME_STACK, "versions", lambda _, it: it.venv_python),
     alike("gpus", "how many GPUs, where no profile says it", _MISSING_GPU, "gpus",
-          lambda host, it: counted(it.count, "GPU") if host.gpus is None else FIXED,
+          lambda host, it: counted(it.count, "GPU") if host.gpus is None and not it.disputed else FIXED,
           status=Status.FAILED, follows=_GPU_CAUSES),
     gpu_alike("gpu_model", "each GPU's name", _SAME_GPUS, "name", status=Status.FAILED),
     gpu_alike("gpu_size", "each GPU's memory", _CARD, "memory_total_mib", "MiB"),
