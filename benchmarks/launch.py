@@ -135,7 +135,7 @@ def _lab(hosts: int, environment: Mapping[str, str], *links: str) -> Iterator[La
 
 def _prepare(lab: Lab) -> None:
     """The launch script and, for the start by hand, the program on each host."""
-    text = (_ROOT / "templates" / "launch.sh.j2").read_text()
+    text = (_ROOT / "roles/launcher/templates/launch.sh.j2").read_text()
     rendered = Environment(autoescape=False).from_string(text).render(profiles="benchmark", venv=_VENV)  # noqa: S701
     for host in lab.addresses:
         place = f"mkdir -p {Path(_LAUNCHER).parent} && cat > {_LAUNCHER} && chmod 755 {_LAUNCHER}"

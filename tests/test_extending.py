@@ -19,15 +19,15 @@ _ROOT = Path(__file__).resolve().parent.parent
 _PAGE = _ROOT / "docs" / "extending.md"
 _IMPORTS = "tests/test_imports.py"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_PATH = re.compile(r"(?:#|--|//|\{#) ((?:nodectl|roles|playbooks|plugins|templates|tests|docs|scripts)/[\w./-]+)")
+_PATH = re.compile(r"(?:#|--|//|\{#) ((?:nodectl|roles|playbooks|plugins|tests|docs|scripts)/[\w./-]+)")
 _COPIED = (
+    "LICENSES",
     "ansible_collections",
     "meta",
     "nodectl",
     "roles",
     "playbooks",
     "plugins",
-    "templates",
     "tests",
     "scripts",
     "docs",

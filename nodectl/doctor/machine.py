@@ -25,7 +25,7 @@ from nodectl.model.status import Status
 _PACKAGE = "nodectl"
 # below it, writing what one command keeps may fail in the middle
 _LEAST_FREE_BYTES = 256 << 20
-_PARTS = ("playbooks", "plugins", "roles", "templates")
+_PARTS = ("playbooks", "plugins", "roles")
 # program → who needs it here, and the packages that bring it to Debian's and to Red Hat's families
 _PROGRAMS = {
     "ssh": ("playbooks, and hosts that ~/.ssh/config says something of", "openssh-client", "openssh-clients"),

@@ -12,7 +12,7 @@ from typing import Any
 TRAIN, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 AUTO = "auto"  # what Transformers and Accelerate put in
 _ABSENT = object()
-# as templates/ds_config.json.j2 has them; a test holds the two together
+# as roles/deepspeed/templates/ds_config.json.j2 has them; a test holds the two together
 _BUCKET = 500_000_000
 _PRECISIONS: Mapping[str, Mapping[str, Any]] = {
     "fp16": {"enabled": True, "initial_scale_power": 16, "loss_scale_window": 1000},

@@ -1,3 +1,5 @@
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible action: the controller's half of `health`, which says what to collect and judges what came back."""
 
 from __future__ import annotations

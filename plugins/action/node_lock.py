@@ -1,4 +1,5 @@
-# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible action: the controller's half of `node_lock`, which knows whether the run that holds a node still lives."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible action: an environment's lock is made once, on the controller where that can be, and kept there."""
 
 from __future__ import annotations

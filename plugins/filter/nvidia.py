@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
+# SPDX-License-Identifier: Apache-2.0
 """Ansible filters: what a host's look and its stack profile mean for NVIDIA's packages."""
 
 from __future__ import annotations

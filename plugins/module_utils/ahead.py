@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether repositories have what a run will ask for, found before it changes anything on the node."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """A oneshot service of ours and what it sets: its files, each put there in one step, and the commands of a boot."""
 
 from __future__ import annotations

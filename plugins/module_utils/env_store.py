@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A folder of whole environments, one of them current by a link: made aside, renamed when complete, then linked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files, links and folders of a node: looked at, compared, written and put back in one step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lock of a node: the file and the form that `nodectl` itself locks there, so that both ways exclude each other.
 
 The lock is the kernel's (flock). A process of ours holds it from one task of a play to the next. It ends when it is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernel settings: where the kernel keeps one, what never_lower makes of a value, and why a setting is not there.
 
 Modules use it on nodes, and nodectl's checks on the controller: what the one sets, the other takes for held.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node's network interfaces: what they hold, and what has to be run so that they hold what should be.
 
 Roles send it along with their module, and `nic` installs it as the program that a boot runs: it needs Python alone.

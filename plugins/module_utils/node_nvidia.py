@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a node's own files say of NVIDIA hardware and its driver; nvidia-smi is not needed, and nothing is loaded."""
 
 from __future__ import annotations

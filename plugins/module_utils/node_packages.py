@@ -1,3 +1,5 @@
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Which package manager a node has: dpkg and apt, or rpm and dnf; what both answer, in one form."""
 
 from __future__ import annotations

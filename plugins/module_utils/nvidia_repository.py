@@ -1,3 +1,5 @@
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's repository on a node, whatever reads it: its address, the key that is trusted, another's source of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenPGP public keys as apt and rpm want them: armour off or on, each with its fingerprint (RFC 4880, no program)."""
 
 from __future__ import annotations

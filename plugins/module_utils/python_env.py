@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a Python environment of a node holds, read from its own files; nothing here imports or runs a package."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An environment's lock: packages as name==version with digests of their files; how uv makes one and obeys it."""
 
 from __future__ import annotations

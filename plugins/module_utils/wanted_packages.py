@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which version of a package is meant, and what a plan may not do besides; of any package manager."""
 
 from __future__ import annotations

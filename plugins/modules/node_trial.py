@@ -1,5 +1,6 @@
 #!/usr/bin/python
-# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible module: arm a node for a trial, so that it puts its former values back by itself, and disarm it."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 #!/usr/bin/python
-# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible module: packages in exactly the wanted versions, held, and nothing else touched, in one round trip."""
 
 from __future__ import annotations

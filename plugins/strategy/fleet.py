@@ -1,4 +1,5 @@
-# SPDX-License-Identifier: Apache-2.0 (goes together with the GNU General Public License v3.0 of Ansible itself)
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible strategy: linear, over mitogen's connections where those can be used; knows where they cannot."""
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ from ansible.utils.display import Display
 
 CHOICES = ("auto", "mitogen", "linear")
 # what both were run together with; mitogen hooks into parts of ansible-core that change between its releases
-TESTED_CORE = ("2.19",)
+TESTED_CORE = ("2.19", "2.20", "2.21")
 TESTED_MITOGEN = (0, 3, 54)
+# whose way to start a pipelined module is known
+TESTED_WHOLE = ("2.19",)
 BECOME_METHODS = ("sudo", "su", "doas")
 # a host that goes silent is given up after a minute, by both kinds of connection (ansible.cfg has it for ssh's own)
 CONNECTION_DEFAULTS: Mapping[str, Any] = {
@@ -62,7 +65,7 @@ def not_together(core: str, mitogen: tuple[int, ...]) -> str:
         return f"ansible-core {core} was not tested with it (tested: {', '.join(TESTED_CORE)})"
     if mitogen < TESTED_MITOGEN:
         wanted = ".".join(map(str, TESTED_MITOGEN))
-        return f"mitogen {'.'.join(map(str, mitogen))} is older than {wanted}, the first for ansible-core {core}"
+        return f"mitogen {'.'.join(map(str, mitogen))} is older than {wanted}, the first that was run with it"
     return ""
 
 
@@ -150,7 +153,7 @@ def _warm() -> None:
 
 def _read_whole() -> None:
     """Where each task starts Python anew, it reads its program in one piece."""
-    if ".".join(core_version.split(".")[:2]) not in TESTED_CORE:
+    if ".".join(core_version.split(".")[:2]) not in TESTED_WHOLE:
         return
     with contextlib.suppress(ImportError):  # the play's first task says where Ansible's Python has no nodectl
         from nodectl.provision.pipelining import read_whole

@@ -144,7 +144,7 @@ class Lab:
         if done.returncode:
             raise MissingError(f"no lab: {done.stderr.strip()}")
         self.hosts = [LabHost(record) for record in self.state.hosts]
-        text = (ROOT / "templates" / "launch.sh.j2").read_text()
+        text = (ROOT / "roles/launcher/templates/launch.sh.j2").read_text()
         rendered = Environment(autoescape=False).from_string(text).render(profiles="chaos", venv=VENV)  # noqa: S701
         for host in self.hosts:
             try:

@@ -43,7 +43,7 @@ def prepared(lab4: Any) -> Iterator[Any]:
     """The launch script and torch on each host; taken away after that."""
     if not (Path.home() / ".cache").exists() or "lib" not in lab4.ssh(lab4.hosts[0], "ls /srv/nodectl/venv 2>&1"):
         pytest.skip("the lab's share holds no torch: `make test` puts it there")
-    text = (_ROOT / "templates" / "launch.sh.j2").read_text()
+    text = (_ROOT / "roles/launcher/templates/launch.sh.j2").read_text()
     rendered = Environment(autoescape=False).from_string(text).render(profiles="test", venv=VENV) + "\n"  # noqa: S701
     for host in lab4.hosts[:3]:
         place = f"mkdir -p {Path(LAUNCHER).parent} && cat > {LAUNCHER} && chmod 755 {LAUNCHER}"

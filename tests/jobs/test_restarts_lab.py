@@ -148,7 +148,7 @@ def torch_everywhere(lab4: Any, cli_env: dict[str, str]) -> None:
     share = Path(cli_env["XDG_CACHE_HOME"], "nodectl", "lab-share", "venv")
     if Path(torch_venv()) != share:
         pytest.skip(f"no torch that a lab's hosts see: {share} is filled by `make test`")
-    text = (_ROOT / "templates" / "launch.sh.j2").read_text()
+    text = (_ROOT / "roles/launcher/templates/launch.sh.j2").read_text()
     script = Environment(autoescape=False).from_string(text).render(profiles="test", venv=_VENV)  # noqa: S701
     for host in lab4.hosts:
         say = f"printf %s {shlex.quote(script)} > {_LAUNCHER} && chmod 755 {_LAUNCHER}; {_MAKE_VENV}"

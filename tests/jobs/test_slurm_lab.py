@@ -243,7 +243,7 @@ def tool(cluster: SlurmCluster, nodectl: Cli) -> Iterator[None]:
     folder = share / f"tool-{os.getpid()}"
     try:
         _link_tree(Path(pytest.__file__).resolve().parents[1], folder / "site")
-        for part in ("nodectl", "templates", "roles", "plugins", "playbooks", "meta"):
+        for part in ("nodectl", "roles", "plugins", "playbooks", "meta"):
             _link_tree(_ROOT / part, folder / part)
         (folder / "ansible_collections" / "nodectl").mkdir(parents=True)
         (folder / "ansible_collections" / "nodectl" / "fleet").symlink_to("../..")

@@ -58,7 +58,7 @@ def test_the_wheel_has_what_runs_and_nothing_else(built: Built, names: list[str]
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     if not tracked:
         pytest.skip("not a clone: what should be in the wheel is known by git")
-    collection = ("meta/", "playbooks/", "plugins/", "roles/", "templates/")
+    collection = ("meta/", "playbooks/", "plugins/", "roles/")
     wanted = {name for name in tracked.splitlines() if name.startswith("nodectl/") and (ROOT / name).is_file()}
     wanted |= {f"{FLEET}/{name}" for name in tracked.splitlines() if name.startswith(collection)}
     inside = {name for name in names if ".dist-info/" not in name}
@@ -85,7 +85,7 @@ def test_the_sdist_has_all_that_the_wheel_has_and_no_more_folders(built: Built, 
     of_packages = [name for name in names if ".dist-info/" not in name and ".data/" not in name]
     assert {name.removeprefix(f"{FLEET}/") for name in of_packages} <= inside
     assert {name.split("/")[0] for name in inside if "/" in name} == {
-        *("man", "meta", "nodectl", "playbooks", "plugins", "roles", "templates"),
+        *("man", "meta", "nodectl", "playbooks", "plugins", "roles", "LICENSES"),
     }
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ _SKELETON = (
     "README.md",
     "defaults/main.yml",
     "meta/argument_specs.yml",
+    "meta/main.yml",
     "tasks/configure.yml",
     "tasks/main.yml",
     "tasks/validate.yml",
@@ -89,10 +91,35 @@ def test_variables_carry_the_roles_name_and_defaults_are_its_arguments(role: str
     known = {name for spec in _specs(role).values() for name in spec.get("options", {})}
     defaults = yaml.safe_load((_ROLES / role / "defaults" / "main.yml").read_text()) or {}
     assert [name for name in known | defaults.keys() if not name.startswith(f"{role}_")] == []
-    # <role>_touches is for the record of changes; nobody sets it
-    assert defaults.keys() - known <= {f"{role}_touches"}
+    # <role>_touches is for the record of changes; nobody sets it, and no document offers it
+    assert defaults.keys() - known == {f"{role}_touches"}
     required = {name for name, option in _specs(role)["main"].get("options", {}).items() if option.get("required")}
     assert required & defaults.keys() == set()
+
+
+@pytest.mark.parametrize("role", _NAMES)
+def test_the_specs_show_each_default_that_is_no_template(role: str) -> None:
+    defaults = yaml.safe_load((_ROLES / role / "defaults" / "main.yml").read_text())
+    options = {name: option for spec in _specs(role).values() for name, option in spec.get("options", {}).items()}
+    plain = {name: value for name, value in defaults.items() if name in options and "{{" not in json.dumps(value)}
+    assert {name: options[name].get("default") for name in plain} == plain
+    assert {name for name, option in options.items() if "default" in option} == set(plain)
+
+
+@pytest.mark.parametrize("role", _NAMES)
+def test_galaxy_is_told_what_the_role_is_for(role: str) -> None:
+    info = yaml.safe_load((_ROLES / role / "meta" / "main.yml").read_text())["galaxy_info"]
+    assert info["description"] == _specs(role)["main"]["short_description"]
+    assert {each["name"] for each in info["platforms"]} == {"Ubuntu", "Debian", "EL"}
+    own = [path for path in (_ROLES / role).rglob("*.yml") if "role_path" in path.read_text()]
+    assert own == [], "a role's files are its own"
+
+
+def test_each_plug_in_says_its_licence() -> None:
+    for path in (share_dir() / "plugins").rglob("*.py"):
+        text = path.read_text()
+        licence = "GPL-3.0-or-later" if re.search(r"^ *(from|import) ansible[ .]", text, re.MULTILINE) else "Apache-2.0"
+        assert not text or f"# SPDX-License-Identifier: {licence}\n" in text, path
 
 
 @pytest.mark.parametrize("role", _NAMES)

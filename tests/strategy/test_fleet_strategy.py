@@ -91,7 +91,8 @@ def test_an_unknown_choice_is_refused_by_name(fleet: ModuleType) -> None:
     [
         ("2.19.14", (0, 3, 54), ""),
         ("2.19.0", (0, 4, 0), ""),
-        ("2.20.1", (0, 3, 54), "ansible-core 2.20.1 was not tested with it"),
+        ("2.21.5", (0, 3, 54), ""),
+        ("2.18.1", (0, 3, 54), "ansible-core 2.18.1 was not tested with it"),
         ("2.19.14", (0, 3, 9), "mitogen 0.3.9 is older than 0.3.54"),
     ],
 )

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packages put back by apt in one transaction, after a simulation that may remove nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's apt repository on a node: the files that make it what a stack says, and what apt's own files show of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What dpkg and apt know of a node's packages, read from their own files, and which of them may go."""
 
 from __future__ import annotations

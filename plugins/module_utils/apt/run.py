@@ -1,3 +1,5 @@
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How apt and dpkg are called: without questions, waiting for another's lock, on a private root where one is given."""
 
 from __future__ import annotations

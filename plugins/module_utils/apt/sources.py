@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which repositories apt's own files name, in either of their two forms."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packages put back by dnf, after a plan that may remove nothing else; locks as they were."""
 
 from __future__ import annotations

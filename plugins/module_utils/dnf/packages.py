@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What rpm knows of a node's packages, which of them dnf's versionlock keeps, and which are a GPU driver's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program that watches a trial's lease on a node, and puts the former values back once nobody renews it."""
 
 from __future__ import annotations

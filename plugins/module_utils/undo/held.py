@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a role holds on a node between runs: each value that it set, and what stood there before it did.
 
 One file a role in the store, {key: {"before": value, "after": value}}. A key is a sysctl's name, a kernel file's path,

@@ -1,3 +1,5 @@
+# GNU General Public License v3.0 or later: it imports Ansible
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a node holds beside its files: units of systemd, kernel values, and what only a program reads and sets."""
 
 from __future__ import annotations

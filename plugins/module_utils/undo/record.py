@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run's record: what its roles may change, as it stands before the first change, and what had changed at the end."""
 
 from __future__ import annotations

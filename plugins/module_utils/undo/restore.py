@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way back from a node's records: what differs from what stood before, and how it is put back.
 
 In this order: units stopped, files, what reads them, packages, units started, live values. Each step may be cut off and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a node keeps what stood before: one folder a run, written completely before the first change.
 
 Below `/var/lib/nodectl`: `runs/` and `undone/` (root's alone), `roles/` (`held.py`), `trials/` (`trials.py`).

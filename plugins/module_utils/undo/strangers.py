@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lies in a role's big folder and is not nodectl's: a rollback that removes the folder keeps it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node's arming for a trial: one folder a trial, who holds it, its lease, its guard's state, and how that is kept
 running: by systemd, which also starts it at a boot, or as a process of its own.
 """
