@@ -10,7 +10,6 @@ from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import click
-from click.utils import make_default_short_help
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
@@ -187,7 +186,7 @@ def take_global_options(command: click.Command) -> click.Command:
     if isinstance(command, click.Group):
         for child in command.commands.values():
             # click would cut it at the width of a narrow terminal, where a help text wraps
-            child.short_help = make_default_short_help(child.help or "", _LONGEST)
+            child.short_help = child.get_short_help_str(_LONGEST)
             take_global_options(child)
     elif not getattr(command, _MARK, False):
         taken = {name for param in command.params for name in [*param.opts, *param.secondary_opts]}
