@@ -62,7 +62,7 @@ def list_(app: App, with_parts: bool, export: str | None) -> None:
 @click.argument("target", metavar="PART|HOST", shell_complete=completing.host)
 @click.pass_obj
 def show(app: App, target: str) -> None:
-    """A life: seen where and when, found what, cordoned by whom and why, returned.
+    """Show the history of a host or part: where it was seen, what was found, who cordoned it and why, its return.
 
     PART is a GPU's UUID, a NIC's GUID, a host's serial number or machine-id, its beginning, or a card's serial number.
     """

@@ -58,7 +58,7 @@ def draft_of(
         groups.append(
             Group(
                 group_name(base, taken),
-                f"What {fold(names)} are to be, proposed by `nodectl init --from`, which found there\n{_seen(alike)}.",
+                f"The profiles of {fold(names)}, proposed by `nodectl init --from`. It found there:\n{_seen(alike)}.",
                 {name: {k: v for k, v in own[name].items() if k not in shared} for name in names},
                 choices(profiles, proposal.reasons, proposal.driver),
             )

@@ -111,7 +111,7 @@ def _broken_off(probe: str, watched: Watched) -> ProbeResult:
     """What the probe had measured when it was ended, without what it would have made of that."""
     measured = sum(list(watched.measured), ProbeResult())
     return measured + _interrupted(
-        probe, f"{probe} was ended by the operator: what it had measured stands, and nobody was judged by it"
+        probe, f"the operator ended {probe}: the values measured until then are kept, and no host is judged by them"
     )
 
 

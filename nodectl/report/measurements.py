@@ -154,7 +154,7 @@ def _shares(series: Sequence[Series]) -> str:
     shares = [100 * member.value / member.expected for member in members if member.expected]
     if not shares:
         own = members and all(member.conditions.get("reference") for member in members)
-        return "no floor: the fleet's own median is the reference" if own else "no floor compared"
+        return "no floor: the fleet's own median is the reference" if own else "no floor is known"
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     left = "" if len(shares) == len(members) else f" ({len(shares)} of {len(members)} values have one)"
     return f"{low if low == high else f'{low} to {high}'} % of the floor{left}"
@@ -173,7 +173,7 @@ def _captions(series: Sequence[Series]) -> list[str]:
 
 def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool], width: int) -> str:
     """The worst of each series that is not all alike; all of a series that has few members."""
-    header = ("PROBE", "WORST FIRST", "VALUE", "OFF MEDIAN", "SPREAD", "CONDITIONS")
+    header = ("PROBE", "WORST FIRST", "VALUE", "VS MEDIAN", "SPREAD", "CONDITIONS")
     several = {probe for probe, number in Counter(one.probe for one in series).items() if number > 1}
     alike = _alike(series)
     rows = [

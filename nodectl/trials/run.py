@@ -98,7 +98,7 @@ class TrialRun:
         unmeasured = unfelt(self.settings, self.measuring.names, backends)
         if unmeasured and self.measuring.names:
             probes = ", ".join(self.measuring.names)
-            self.note(f"not proposed whatever comes out, for {probes} cannot feel it: {named(unmeasured)}")
+            self.note(f"the proposal leaves these out, since {probes} does not use them: {named(unmeasured)}")
 
     def _refuse_too_short(self) -> None:
         left_s = self._left_s()

@@ -97,8 +97,8 @@ SPACE = "nccl: {NCCL_ALGO: [Tree]}\nallow_debug_variables: true\n"
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ((), "a trial is of profiles or of a space"),
-        (("--profiles", "stock,roce", "--space", "SPACE"), "a trial is of profiles or of a space"),
+        ((), "tune trial compares profiles, or searches a space"),
+        (("--profiles", "stock,roce", "--space", "SPACE"), "tune trial compares profiles, or searches a space"),
         (("--profiles", "stock"), "has nothing to be tried against"),
         (("--profiles", "stock,nosuch"), "no tuning profile 'nosuch'"),
         (("--profiles", "stock,roce", "--baseline", "nosuch"), "no tuning profile 'nosuch'"),

@@ -155,8 +155,8 @@ def test_each_line_says_its_share_or_that_nothing_is_compared() -> None:
     held = held_against(ProbeResult((modelled, bare)), {"n1": reference})
     first, second = (kind_of("nccl").conditions(each.conditions) for each in held.measurements)
     assert first.endswith("80 % of the 450 GB/s that the links inside allow")
-    assert second.endswith("no floor compared")
-    assert "no floor compared" in measurements_table(held.measurements, kind_of)
+    assert second.endswith("no floor is known")
+    assert "no floor is known" in measurements_table(held.measurements, kind_of)
 
 
 def test_gloo_takes_the_usual_sizes_as_far_as_a_second_carries_them(

@@ -95,7 +95,7 @@ def links(host: Subject) -> Iterator[Finding]:
     yield from host.all_of(NVLINK_ACTIVE, _inactive(host, gpus), actual=actual)
     yield from _counted(host, nvlink)
     yield from host.all_of(NVLINK_SPEED, _slow(host, gpus), actual=_rates(gpus))
-    yield from host.all_of(NVLINK_ERRORS, _errors(host, gpus), actual="few or none")
+    yield from host.all_of(NVLINK_ERRORS, _errors(host, gpus), actual="no link counts more errors than that")
 
 
 def _whole(host: Subject, nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:

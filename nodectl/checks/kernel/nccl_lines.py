@@ -27,7 +27,8 @@ NCCL_LINES = Check(
 def nccl_lines(host: Subject, files: NcclFiles) -> Iterator[Finding]:
     """Each line means to NCCL what it looks like."""
     texts = {"/etc/nccl.conf": files.system or "", "~/.nccl.conf": files.user or ""}
-    yield from host.all_of(NCCL_LINES, chain(*(_wrong(host, path, text) for path, text in texts.items())), actual="so")
+    misread = chain(*(_wrong(host, path, text) for path, text in texts.items()))
+    yield from host.all_of(NCCL_LINES, misread, actual="NCCL reads every line as it is written")
 
 
 def _wrong(host: Subject, path: str, text: str) -> Iterator[Finding]:

@@ -260,7 +260,7 @@ def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
     ]
     expected = f"fewer than {most:g} processes in uninterruptible sleep, none of which talks to the GPUs' driver"
     is_fine = len(stuck) < most and not of_driver
-    actual = expected if is_fine else f"{len(stuck)}: {', '.join(names)}"
+    actual = "no more than that" if is_fine else f"{len(stuck)} processes: {', '.join(names)}"
     yield host.finding(STUCK_PROCESSES, warning_unless(is_fine), expected=expected, actual=actual)
     expected, is_fine = (
         f"fewer than {host.threshold(ZOMBIES_LIMIT):g}",

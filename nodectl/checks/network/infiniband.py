@@ -366,7 +366,7 @@ def managed(host: Subject, ports: tuple[IbPort, ...]) -> Iterator[Finding]:
         if is_active(port) and port.mtu_active and port.mtu_max and port.mtu_active < port.mtu_max
     )
     if any(port.mtu_active for port in active):
-        yield from host.all_of(IB_MTU, small, actual="so on all")
+        yield from host.all_of(IB_MTU, small, actual="every active port has it")
 
 
 def _unmanaged(host: Subject, port: IbPort) -> Finding:

@@ -66,11 +66,11 @@ def link(host: Subject) -> Iterator[Finding]:
         yield host.finding(NIC_LINK, failed_unless(up), name, actual=actual, remedy=remedy)
     if known:
         half = (
-            host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual="half")
+            host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual="the NIC runs at half duplex")
             for nic in _devices(host)
             if nic.duplex == "half"
         )
-        yield from host.all_of(NIC_DUPLEX, half, actual="full, or not told, on all that are up")
+        yield from host.all_of(NIC_DUPLEX, half, actual="no NIC that is up runs at half duplex")
 
 
 NIC_COUNT = Check(

@@ -37,4 +37,4 @@ def ports(host: Subject, listening: Listening) -> Iterator[Finding]:
         for port, use in _DEFAULTS.items()
         if port in listening.ports
     )
-    yield from host.all_of(PORT_TAKEN, taken, actual="nothing does")
+    yield from host.all_of(PORT_TAKEN, taken, actual="no program listens on these ports")

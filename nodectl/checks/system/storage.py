@@ -161,7 +161,7 @@ def read_only(host: Subject, mounts: Mounts) -> Iterator[Finding]:
         if _fell(mount, _wanted(host))
     )
     yield from host.all_of(
-        READ_ONLY, chain(fallen, _state(host, live)), expected="disks writable", actual="so they are"
+        READ_ONLY, chain(fallen, _state(host, live)), expected="every disk is writable", actual="every disk is writable"
     )
 
 

@@ -55,7 +55,7 @@ def failed(host: Subject, units: Units) -> Iterator[Finding]:
         for name, unit in units.units.items()
         if name not in _ELSEWHERE and unit.enabled == "enabled" and _is_down(host, units, unit)
     )
-    yield from host.all_of(UNIT_STOPPED, stopped, expected="what is enabled runs", actual="so it is")
+    yield from host.all_of(UNIT_STOPPED, stopped, expected="every enabled unit runs", actual="every enabled unit runs")
     running = (
         _upgrades(host, unit)
         for name in _UNWANTED

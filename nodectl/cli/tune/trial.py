@@ -235,7 +235,9 @@ def _sides(
     from nodectl.trials.space import read_space
 
     if (profiles is None) == (space is None):
-        raise UsageError("a trial is of profiles or of a space", "give --profiles stock,NAME or --space FILE")
+        raise UsageError(
+            "tune trial compares profiles, or searches a space", "give either --profiles stock,NAME or --space FILE"
+        )
     folders = app.profile_dirs
     if space is not None:
         against = side_of(baseline or OWN)

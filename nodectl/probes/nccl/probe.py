@@ -265,7 +265,7 @@ def _share(given: Conditions) -> str:
     if isinstance(model, int | float) and isinstance(busbw, int | float) and model:
         limit = "network allows" if given.get("model_limit") == "network" else "links inside allow"
         return f"{100 * busbw / model:.0f} % of the {model:.4g} GB/s that the {limit}"
-    return "no floor compared" if "no_reference" in given else ""
+    return "no floor is known" if "no_reference" in given else ""
 
 
 PROBE = Probe(

@@ -30,7 +30,11 @@ def _blocks(past: Past) -> Iterator[Block]:
             past.origin,
         )
     else:
-        yield Text("Nothing drifts for the worse." if past.judged else "That is too little to tell drift by.")
+        yield Text(
+            "Nothing drifts for the worse."
+            if past.judged
+            else "The history holds too few measurements to show a drift."
+        )
     for trend in (*drifting[:_MOST_DRIFTING], *others):
         yield _chart(trend, past)
 
