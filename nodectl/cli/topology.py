@@ -153,7 +153,7 @@ def _show(
         text = environment_yaml(proposed)
     else:
         parts = [nodes_text(looked.nodes), fabric_text(judged) if judged else ""]
-        text = "\n\n".join(filter(None, parts)) or "nothing to show"
+        text = "\n\n".join(filter(None, parts)) or "No GPU and no RDMA adapter was found."
     app.show("topology", document, text)
     lines = findings_text(findings)
     if lines and not app.json:

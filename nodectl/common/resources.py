@@ -11,7 +11,7 @@ COLLECTION = Path("ansible_collections", "nodectl", "fleet")
 
 
 def share_dir() -> Path:
-    """The collection nodectl.fleet: playbooks/, plugins/, roles/ and templates/; in a checkout the checkout itself."""
+    """The collection nodectl.fleet: playbooks/, plugins/ and roles/; in a checkout the checkout itself."""
     return (_PACKAGE.parent / COLLECTION).resolve()
 
 

@@ -1,18 +1,20 @@
-"""The collection's templates/, as Ansible renders them too: a role that needs one links to it."""
+"""Templates: those of the collection's roles, as Ansible renders them too, and those of exports."""
 
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from nodectl.common.resources import share_dir
 
 
 def render(template: str, **variables: object) -> str:
-    """Return `templates/TEMPLATE` with these variables; a missing one is jinja2.UndefinedError."""
+    """The TEMPLATE of a role, or beside this module, with these variables; a missing one is jinja2.UndefinedError."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    folders = [Path(__file__).parent, *sorted((share_dir() / "roles").glob("*/templates"))]
     environment = Environment(  # noqa: S701  # scripts and plain files, no HTML
-        loader=FileSystemLoader(share_dir() / "templates"),
+        loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,

@@ -19,7 +19,7 @@ from nodectl.errors import ProvisionError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # what the collection is made of
-COLLECTION_PARTS = ("meta", "playbooks", "plugins", "roles", "templates")
+COLLECTION_PARTS = ("meta", "playbooks", "plugins", "roles")
 _TAG = "py3-none-any"
 _WHEEL = f"Wheel-Version: 1.0\nGenerator: nodectl\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
 # a fixed date, so that the bytes tell whether anything changed

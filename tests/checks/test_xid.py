@@ -187,6 +187,15 @@ def test_what_a_cut_line_hides_is_said_beside_what_the_others_tell() -> None:
     ]
 
 
+def test_what_the_driver_asked_for_before_an_error_says_nothing_of_it() -> None:
+    """A recovery of last week is no word on the Xid of today; a word that is cut takes nothing from the catalogue's."""
+    none, reset = recovery(0, "None"), recovery(1, "GPU Reset Required")
+    cut = "154, pid=1, name=a, GPU recovery action ch"
+    for codes, action in (((none, 79), "reboot"), ((reset, 79), "reboot"), ((79, none), "none"), ((79, cut), "reboot")):
+        (finding,) = [each for each in found(xid, Case("", "", log(*codes))) if each.subject == f"Xid 79 {PLACE}"]
+        assert finding.action == action, codes
+
+
 def test_the_drivers_word_is_for_its_own_card_only() -> None:
     here, there = log(95, recovery(2, "Node Reboot Required")), log(95, place="0000:07:00")
     events = parse_dmesg(BOOTED).events + here["kernel_events"].events + there["kernel_events"].events  # type: ignore[attr-defined]

@@ -54,6 +54,8 @@ for number in failed:
     os.write(1, text.encode())
 sys.exit(1 if failed else 0)
 """
+# a look of a node judges by what it should be: without, it could not be told
+_PROFILES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "none", "nodectl_tuning": "stock"}
 _LOOK = "/opt/nodectl/bin/look-once"
 ENDED = ("failed", "finished", "stopped")
 _SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"
@@ -296,7 +298,7 @@ def test_a_failing_check_drains_the_node_with_the_finding_and_its_mending_gives_
     hosts = cluster.lab.hosts
     data = '/da"ta $(touch /pwned)'
     for number, host in enumerate(hosts):
-        inventory = {"ansible_connection": "local", "nodectl_health": {"mounts": [data]}}
+        inventory = {"ansible_connection": "local", "nodectl_health": {"mounts": [data]}, **_PROFILES}
         text = json.dumps({"all": {"hosts": {host: inventory}}})
         cluster.ssh(f"mkdir -p /etc/nodectl/health '{data}'; mount -t tmpfs data '{data}'", number)
         argv = ["ssh", "-F", cluster.lab.ssh_config, host, "cat > /etc/nodectl/health/inventory.json"]

@@ -21,7 +21,7 @@ def test_rendered_as_ansible_renders(tmp_path: Path) -> None:
     tasks = [
         {
             "ansible.builtin.template": {
-                "src": str(share_dir() / "templates" / template),
+                "src": str(next((share_dir() / "roles").glob(f"*/templates/{template}"))),
                 "dest": str(tmp_path / f"out{number}"),
                 "mode": "0644",
             },

@@ -215,8 +215,11 @@ def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
         if event.kind == "gpu_lost" and (_place(event.pci), _FALLEN) not in seen:
             seen[_place(event.pci), _FALLEN].append(event)
     asked = {place: errors[-1] for (place, code), errors in seen.items() if code == _RECOVERY}
+    order = {id(event): number for number, event in enumerate(events)}
     for (place, code), errors in sorted(seen.items()):
-        yield _xid(host, place, code, errors, asked.get(place))
+        # what the driver asked for before an error says nothing of it
+        is_later = place in asked and order[id(asked[place])] >= order[id(errors[-1])]
+        yield _xid(host, place, code, errors, asked[place] if is_later else None)
 
 
 def _place(pci: str | None) -> str:
@@ -233,7 +236,9 @@ def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked:
     if asked is not None and status is not Status.OK:
         word = _TO.search(asked.text)
         number = int(word[1], 16) if word else -1
-        action, status, remedy = _ACTIONS.get(number, ("drain", Status.FAILED, "do what the line of Xid 154 says"))
+        new = ("drain", Status.FAILED, "drain the node: the driver asks for an action that is not known here")
+        # a line that is cut off takes nothing from what the catalogue says
+        action, status, remedy = _ACTIONS.get(number, new) if word else (action, Status.FAILED, remedy)
         actual += f"; the driver asks for: {word[2] or word[1] if word else 'see its line'}"
     actual += f" ({known.source})" if known.source else ""
     evidence = "; ".join(filter(None, [last.text, _card(host, place)]))

@@ -27,8 +27,8 @@ _PROCESS = re.compile(
     r"\|\s+(?P<gpu>\d{1,4})\s+(?:(?:N/A|\d{1,4})\s+(?:N/A|\d{1,4})\s+)?(?P<pid>\d{1,10})\s+(?P<type>[CGM+]{1,5})\s+(?P<name>\S.*?)"
     r"\s+(?P<memory>\d{1,9}MiB|N/A)\s+\|"
 )
-# a row of a process has one column
-_BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+\S[^|]*\|\s*(?:[0-9A-Fa-f]{4,8}:|[^|]*\|)")
+# a name begins with a letter; a row of a process has one column, and one of a MIG device begins with its numbers
+_BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+[A-Za-z][^|]*\|\s*(?:[0-9A-Fa-f]{4,8}:|[^|]*\|)")
 
 
 @dataclass(frozen=True, slots=True)
