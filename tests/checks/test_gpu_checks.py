@@ -59,7 +59,7 @@ COUNT = [
     Case("gpu_model", "unknown", refused("name"), dgx(), subject=GPU7),
     Case("gpu_model", "nothing", eight(name="other"), plain()),
     Case("gpu_memory", "ok", eight(), dgx()),
-    Case("gpu_memory", "failed", eight(memory_total_mib=65536), dgx(), subject=GPU7, action="replace"),
+    Case("gpu_memory", "failed", eight(memory_total_mib=65536), dgx(), subject=GPU7, action="reset GPU"),
     Case("gpu_memory", "unknown", refused("memory_total_mib"), dgx(), subject=GPU7),
     Case("gpu_identity", "ok", eight()),
     Case("gpu_identity", "failed", eight(uuid="GPU-0")),

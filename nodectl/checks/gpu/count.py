@@ -152,7 +152,7 @@ def _memory(host: Subject, gpu: Gpu, wanted_gb: int) -> Finding:
     status, actual = Status.FAILED, f"{gpu.memory_total_mib} MiB"
     if gpu.memory_total_mib is None:
         status, actual = Status.UNKNOWN, gpu.unavailable.get("memory_total_mib", "not told")
-    return of_gpu(host, GPU_MEMORY, gpu, status, actual, expected=f"{wanted_gb} GB", action="replace")
+    return of_gpu(host, GPU_MEMORY, gpu, status, actual, expected=f"{wanted_gb} GB", action="reset GPU")
 
 
 GPU_IDENTITY = Check(

@@ -260,7 +260,11 @@ def remapped(host: Subject, gpu: Gpu) -> Fault | None:
 def banks(host: Subject, gpu: Gpu) -> Fault | None:
     if gpu.remap_banks_none:
         return Fault(Status.FAILED, f"{gpu.remap_banks_none} banks without a spare row")
-    return Fault(Status.WARNING, f"{gpu.remap_banks_low} banks with few spare rows") if gpu.remap_banks_low else None
+    if not gpu.remap_banks_low:
+        return None
+    reason = f"{counted(gpu.remap_banks_low, 'bank')} with few spare rows"
+    # none is used up yet: nothing is to be done today
+    return Fault(Status.WARNING, reason, "none", "watch it: a bank without a spare row asks for another card")
 
 
 GPU_CHANNEL_REPAIR = gpu_flag(
