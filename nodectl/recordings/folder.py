@@ -29,7 +29,9 @@ def host_name(folder: str) -> str:
     """The host whose folder is called so; the folder's own name where it is not one of ours."""
     try:
         plain = unquote(folder, errors="strict")
-        return plain if folder_name(plain) == folder else folder
+        name = plain if folder_name(plain) == folder else folder
+        name.encode()
+        return name
     except UnicodeError:  # bytes that are no text, quoted or not
         return os.fsencode(folder).decode("utf-8", errors="replace")
 

@@ -221,8 +221,9 @@ def _is(kind: str, value: str, text: str, start: int) -> bool:
     if kind == "pairs":
         return (len(value) + 1) // 3 in _SIZES
     if kind == "ipv4":
-        is_version = _VERSION.search(text, max(0, start - 24), start) and not IPv4Address(value).is_private
-        return not _ZEROS.search(value) and not is_version
+        if _ZEROS.search(value):
+            return False
+        return not _VERSION.search(text, max(0, start - 24), start) or IPv4Address(value).is_private
     if kind == "ipv6":
         try:
             IPv6Address(value)

@@ -80,7 +80,9 @@ def test_every_value_of_the_first_subjects() -> None:
         ),
         driver_version="560.35.03",
     )
-    assert found["disk"] == Disk(10240, 8192, "/home/me/.local/state/nodectl", 4096)
+    assert found["disk"] == Disk(
+        10240, 8192, "/home/me/.local/state/nodectl", 4096, root_used_percent=1, state_used_percent=1
+    )
     assert found["time"] == Clock(0.0031, 0.2)
     assert found["lab"] == Lab("lab", ("cpu", "clock"))
 

@@ -43,7 +43,7 @@ def test_meminfo_is_in_mib_and_leaves_counts_out() -> None:
 
 def test_df_with_blanks_in_names() -> None:
     text = "Filesystem 1024-blocks Used Available Capacity Mounted on\n//nas/my share  2097152 5 1048576 50% /mnt/a b\n"
-    assert parse_df(text) == (FileSystem("//nas/my share", "/mnt/a b", 2048, 1024),)
+    assert parse_df(text) == (FileSystem("//nas/my share", "/mnt/a b", 2048, 1024, 50),)
 
 
 def test_ip_names_the_near_end_of_a_veth_pair() -> None:

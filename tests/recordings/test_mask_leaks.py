@@ -135,7 +135,9 @@ def test_none_is_left_in_a_recording_that_was_saved(nodectl: Cli, tmp_path: Path
     (tmp_path / "plain" / "recording.yml").write_text(json.dumps(about))
     nodectl("--replay", str(tmp_path / "plain"), "record", "--mask", str(tmp_path / "shared"))
     whole = "\n".join(f"{path.name}\n{path.read_text()}" for path in (tmp_path / "shared").rglob("*") if path.is_file())
-    assert [secret for secret in SECRETS if secret not in SPOKEN and secret in whole] == []
+    # what is shorter stands in any text by chance: its line is looked at alone, above
+    long = [secret for secret in SECRETS if secret not in SPOKEN and len(secret) > 5]
+    assert len(long) > 40 and [secret for secret in long if secret in whole] == []
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,8 @@ def test_a_masked_healthy_host_is_judged_the_same(name: str) -> None:
     assert _judged(name, mask=True) == _judged(name)
 
 
-KINDS = sorted(kind for kind, fault in FAULTS.items() if fault.recorded)
+# a clone needs another host to be one of
+KINDS = sorted(kind for kind, fault in FAULTS.items() if fault.recorded and not kind.startswith("clone-"))
 
 
 # a host is masked in 50 ms, most of which all kinds have in common: every second one waits for `make test-all`

@@ -192,6 +192,6 @@ def test_a_kept_driver_that_is_not_precompiled_is_said(filters: ModuleType) -> N
     chosen = filters.wanted_driver(WANTED, host, "precompiled", family("ubuntu", "22.04"))
     assert filters.driver_mode(host, chosen) == "keep", "NVIDIA's own is not Canonical's"
     assert filters.driver_notes(host, "keep", chosen) == [
-        "nvidia_driver_modules is precompiled, and the driver here is kept as it is (nodectl_driver)"
+        "nvidia_driver_modules is precompiled, and the driver here is kept as it is (nvidia_driver_mode)"
     ]
     assert "another source than the distribution" in filters.driver_objection(host, "manage", chosen)
