@@ -288,8 +288,8 @@ def test_a_search_without_a_win_says_so() -> None:
 def test_what_no_probe_feels_is_said_before_anything_is_changed() -> None:
     fleet = PaperFleet(SPEEDS)
     run_of(fleet, head(), settings=[("nccl", "NCCL_PROTO"), ("sysctl", "net.core.rmem_max")]).run()
-    (line,) = [line for line in fleet.said if line.startswith("not proposed")]
-    assert line == "not proposed whatever comes out, for tcp cannot feel it: NCCL_PROTO"
+    (line,) = [line for line in fleet.said if line.startswith("the proposal leaves")]
+    assert line == "the proposal leaves these out, since tcp does not use them: NCCL_PROTO"
     assert fleet.said.index(line) < next(at for at, said in enumerate(fleet.said) if said.startswith("pair 1"))
 
 

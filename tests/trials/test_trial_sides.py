@@ -78,11 +78,11 @@ def test_what_a_host_cannot_have(side: Side, told: str) -> None:
 
 def test_a_value_that_the_inventory_pins_is_not_said_to_be_tried(tmp_path: Path) -> None:
     pins = host(nodectl_nccl_env={"NCCL_IB_TIMEOUT": 20})
-    other = Side("x", "roce", {"nccl": {"NCCL_IB_TIMEOUT": 22}})
+    other = Side("x", "article-20g", {"nccl": {"NCCL_IB_TIMEOUT": 22}})
     with pytest.raises(ProfileError, match="x on a: NCCL_IB_TIMEOUT cannot be tried: nodectl_nccl_env sets it there"):
         refuse_impossible(other, [pins], ())
     refuse_impossible(other, [host()], ())
-    refuse_impossible(Side("x", "roce", {"nccl": {"NCCL_IB_TIMEOUT": 20}}), [pins], ())
+    refuse_impossible(Side("x", "article-20g", {"nccl": {"NCCL_IB_TIMEOUT": 20}}), [pins], ())
     (tmp_path / "tuning").mkdir()
     (tmp_path / "tuning" / "mine.yml").write_text(
         "description: mine\nnccl:\n  NCCL_IB_TIMEOUT: {value: 22, why: because}\n"
@@ -104,9 +104,9 @@ def test_a_profile_beside_the_inventory_is_known(tmp_path: Path) -> None:
 def test_of_a_space_what_cannot_be_is_left_out_with_its_reason() -> None:
     good = Candidate("good", {"sysctl": {RMEM: "4096 131072 16777216"}}, {"interface": "eth1"})
     bad = Candidate("bad", {"sysctl": {RMEM: ""}})
-    sides = sides_of_space([good, bad], side_of("roce"))
+    sides = sides_of_space([good, bad], side_of("article-20g"))
     kept, reasons = possible(sides, [host()], ())
-    assert kept == [Side("good", "roce", good.overrides, {"interface": "eth1"})]
+    assert kept == [Side("good", "article-20g", good.overrides, {"interface": "eth1"})]
     assert len(reasons) == 1 and reasons[0].startswith("bad on a: ")
     with pytest.raises(ProfileError, match="no candidate of the space is possible: bad on a"):
         possible(sides[1:], [host()], ())
