@@ -19,15 +19,11 @@ if TYPE_CHECKING:
 def run_playbook(app: App, playbook: str, names: Sequence[str] = (), **options: Any) -> ProvisionRun:
     """Run it on the fleet's hosts, or on those named, with progress on stderr; `options` as ProvisionRequest has."""
     from nodectl.provision.run import ProvisionRequest
-    from nodectl.transport.ssh_target import any_jump
 
     limit = ",".join(names) or app.limit
     names = names or [host.name for host in app.hosts]
-    jumps = any_jump(app.hosts)
     forks = min(app.forks, max(len(names), 1))
-    request = ProvisionRequest(
-        playbook, app.inventory.sources, limit, forks=forks, access=app.access, jumps=jumps, **options
-    )
+    request = ProvisionRequest(playbook, app.inventory.sources, limit, forks=forks, access=app.access, **options)
     return play(request, names)
 
 

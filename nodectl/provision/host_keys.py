@@ -1,19 +1,47 @@
 """Ansible's connections check host keys, whatever variables, options, settings and files say.
 
-OpenSSH takes the first value of an option, so those of `jump.FIRST` stand before all others, for ssh, sftp and scp and
-for mitogen's ssh. The keys are those of the known_hosts files that `nodectl exec` reads.
+OpenSSH takes the first value of an option, so those of `first` stand before all others, for ssh, sftp and scp and for
+mitogen's ssh; of `-S` it takes the last. The keys are those of the known_hosts files that `nodectl exec` reads. A host
+is judged when the options of its connection are final: templates are rendered then, and delegation is resolved.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Mapping
-from functools import wraps
+from contextlib import suppress
+from functools import cache, wraps
+from pathlib import Path
 from typing import Any
 
 from nodectl.errors import InventoryError
-from nodectl.provision.jump import FIRST
-from nodectl.transport.ssh_options import refuse_unchecked
+from nodectl.provision import jump
+from nodectl.transport.ssh_options import PROGRAMS, is_judged, refuse_unchecked
+from nodectl.transport.ssh_target import config_names
+
+_FIRST = ("StrictHostKeyChecking=yes", "NoHostAuthenticationForLocalhost=no", "VerifyHostKeyDNS=no")
+# what OpenSSH has since 8.5; an older one does not know it, and cannot be told to run it
+_FIRST_IF_KNOWN = "KnownHostsCommand=none"
+# ways to a host on which no key of a host is shown, and the one that is held to known_hosts
+_TRANSPORTS = ("ssh", "local", "community.docker.docker", "containers.podman.podman")
+# what may name a jump host, in OpenSSH's words; a file may
+_JUMP = re.compile(r"(^|[\s'\"])-\w*[JF]|(?i:proxyjump)")
+
+
+@cache
+def first() -> tuple[str, ...]:
+    """The options that stand before all others: with them a host key that nobody accepted is refused."""
+    argv = ["ssh", "-G", "-F", "none", "-o", _FIRST_IF_KNOWN, "localhost"]
+    try:
+        is_known = subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    except OSError:
+        is_known = False
+    return tuple(word for option in (*_FIRST, *[_FIRST_IF_KNOWN] * is_known) for word in ("-o", option))
 
 
 def check_keys() -> None:
@@ -23,27 +51,84 @@ def check_keys() -> None:
     build = Connection._build_command
     if getattr(build, "checks_keys", False):
         return
+    first(), _sockets(), _program()
 
     @wraps(build)
     def command(self: Any, binary: str, subsystem: str, *others: bytes | str) -> list[bytes]:
         built: list[bytes] = build(self, binary, subsystem, *others)
-        place = built.index(os.fsencode(binary)) + 1
-        program = str(self.get_option("ssh_executable"))
-        # sftp and scp start an ssh of their own
-        through = ["-S", program] if subsystem != "ssh" and program != "ssh" else []
-        return [*built[:place], *map(os.fsencode, [*through, *FIRST, *_shared_by(self, built)]), *built[place:]]
+        path = _socket(self, built)
+        # for sftp and scp, which start an ssh of their own, -S is its program
+        last = path if subsystem == "ssh" else str(self.get_option("ssh_executable"))
+        place, end = built.index(os.fsencode(binary)) + 1, len(built) - len(others)
+        ours = map(os.fsencode, [*first(), "-o", f'ControlPath="{path}"'])
+        return [*built[:place], *ours, *built[place:end], b"-S", os.fsencode(last), *built[end:]]
 
     command.checks_keys = True  # type: ignore[attr-defined]
     Connection._build_command = command
+    _judge_each_connection()
 
 
-def _shared_by(connection: Any, built: list[bytes]) -> list[str]:
-    """The run's own socket for a connection that is shared: who opened another one, and what it checked, is unknown."""
+def _judge_each_connection() -> None:
+    from ansible.errors import AnsibleConnectionFailure
+    from ansible.executor.task_executor import TaskExecutor
+
+    set_options = TaskExecutor._set_connection_options
+
+    @wraps(set_options)
+    def judged(self: Any, variables: Mapping[str, Any], templar: Any) -> Any:
+        names = set_options(self, variables, templar)
+        rendered = {name: templar.template(value) for name, value in variables.items() if is_judged(name)}
+        host = str(self._task.delegate_to or self._host.name)
+        if reason := why_unchecked(host, rendered, self._connection):
+            raise AnsibleConnectionFailure(reason)
+        if self._connection.transport == "ssh" and _may_jump(self._connection):
+            self._connection.set_option("ssh_executable", _program())
+        return names
+
+    TaskExecutor._set_connection_options = judged
+
+
+def _socket(connection: Any, built: list[bytes]) -> str:
+    """Where the run alone shares this connection, else `none`: who opened another one, and what it checked, is
+    unknown."""
+    if not connection._persistence_controls(built)[0]:
+        return "none"
+    path: str = connection._create_control_path(connection.host, connection.port, connection.user)
+    return path % {"directory": _sockets()}
+
+
+@cache
+def _sockets() -> str:
+    """The run's own folder, with a path short enough for a socket: provision's, else one that goes with the process."""
     folder = os.environ.get("ANSIBLE_SSH_CONTROL_PATH_DIR")
-    if "NODECTL_RUN" not in os.environ or not folder or not connection._persistence_controls(built)[0]:
-        return []
-    path = connection._create_control_path(connection.host, connection.port, connection.user)
-    return ["-o", f'ControlPath="{path % {"directory": folder}}"']
+    if "NODECTL_RUN" in os.environ and folder:
+        return folder
+    made, process = Path(tempfile.mkdtemp(prefix="nodectl-")), os.getpid()
+    atexit.register(lambda: close_sockets(made) if os.getpid() == process else None)
+    return str(made)
+
+
+def close_sockets(folder: Path) -> None:
+    """End the connections that ssh keeps below the folder, and remove it."""
+    for socket in filter(Path.is_socket, folder.iterdir()):
+        argv = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "nodectl"]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(argv, capture_output=True, timeout=5, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _may_jump(connection: Any) -> bool:
+    """Whether a jump host may stand before the host: OpenSSH's own ssh to it would get none of our options."""
+    texts = [str(connection.get_option(f"ssh_{kind}args") or "") for kind in ("", "common_", "extra_")]
+    return any(_JUMP.search(text) for text in texts) or config_names("proxyjump")
+
+
+@cache
+def _program() -> str:
+    """Our program in ssh's place, in Ansible's own folder for this run."""
+    from ansible import constants
+
+    return str(jump.install(Path(constants.DEFAULT_LOCAL_TMP)))
 
 
 def check_keys_of_mitogen() -> None:
@@ -58,21 +143,26 @@ def check_keys_of_mitogen() -> None:
     def connect(spec: Any) -> dict[str, Any]:
         made: dict[str, Any] = method(spec)
         made["kwargs"]["check_host_keys"] = "enforce"
+        words = made["kwargs"]["ssh_args"] or []
         # it keeps its connection itself, and shares none of another's
-        made["kwargs"]["ssh_args"] = [*FIRST, "-o", "ControlPath=none", *(made["kwargs"]["ssh_args"] or [])]
+        made["kwargs"]["ssh_args"] = [*first(), "-o", "ControlPath=none", *words, "-S", "none"]
         return made
 
     connect.checks_keys = True  # type: ignore[attr-defined]
     CONNECTION_METHOD["ssh"] = connect
 
 
-def why_unchecked(name: str, variables: Mapping[str, Any], connection: str) -> str:
-    """Why a play does not run on host `name`: its connection, or a variable that asks for keys not to be checked."""
-    if "paramiko" in connection:
-        return f"host {name}: ansible_connection is {connection}: playbooks check host keys by ssh alone; set it to ssh"
-    plain = {key: value for key, value in variables.items() if not (isinstance(value, str) and "{{" in value)}
+def why_unchecked(name: str, variables: Mapping[str, Any], connection: Any) -> str:
+    """Why a task does not reach host `name`: its connection, or a rendered variable that asks for keys not to be
+    checked."""
+    way = str(connection.transport)
+    if way not in _TRANSPORTS:
+        return f"host {name}: ansible_connection is {way}: playbooks check host keys by ssh alone; set it to ssh"
+    programs = PROGRAMS if way == "ssh" else {}
+    # with what ansible.cfg and the environment say
+    final = {variable: connection.get_option(f"{program}_executable") for variable, program in programs.items()}
     try:
-        refuse_unchecked(name, plain)
+        refuse_unchecked(name, {**variables, **final})
     except InventoryError as error:
         return f"{error.message}; {error.remedy}"
     return ""

@@ -20,12 +20,6 @@ _OF_THE_HOST = frozenset({
     "controlmaster", "controlpath", "controlpersist", "hostkeyalias", "hostname", "port", "proxycommand", "proxyjump",
     "requesttty", "user",
 })  # fmt: skip
-# OpenSSH takes the first value of an option: before all others these have a host key that nobody accepted refused
-FIRST = (
-    *("-o", "StrictHostKeyChecking=yes"),
-    *("-o", "NoHostAuthenticationForLocalhost=no"),
-    *("-o", "VerifyHostKeyDNS=no"),
-)
 
 
 def install(folder: Path) -> Path:
@@ -66,7 +60,9 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
     left = list(words)
     while left and left[0].startswith("-") and left[0] != "--":
         word = left.pop(0)
-        if word[1:2] not in _VALUED:
+        if word[1:2] not in _VALUED and word[2:]:  # flags that stand together
+            left[:0] = [word[:2], f"-{word[2:]}"]
+        elif word[1:2] not in _VALUED:
             yield word, "", [word]
         elif word[2:] or not left:
             yield word[:2], word[2:], [word]
@@ -81,7 +77,7 @@ def _command(jump: str, handed: Sequence[str]) -> str:
     before, _, last = jump.rpartition(",")
     through = [*handed, *(["-J", before] if before else [])]
     target = last.strip() if "://" in last else f"ssh://{last.strip()}"
-    words = [sys.executable, "-IS", __file__, *FIRST, *through]
+    words = [sys.executable, "-IS", __file__, *through]
     # ssh reads % in a ProxyCommand
     return " ".join([shlex.join(words).replace("%", "%%"), "-W '[%h]:%p'", shlex.quote(target).replace("%", "%%")])
 

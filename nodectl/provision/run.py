@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -22,9 +21,9 @@ from nodectl.common.access import Access
 from nodectl.common.encoding import UTF_8, is_utf_8
 from nodectl.common.paths import state_dir
 from nodectl.common.resources import collections_dir, share_dir
-from nodectl.errors import ProvisionError, UsageError
-from nodectl.provision import jump
+from nodectl.errors import ProvisionError
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
+from nodectl.provision.host_keys import close_sockets
 
 KEPT_RUNS = 20
 # every run's name begins with its time, trials' too; `start` is before all of them
@@ -44,8 +43,6 @@ class ProvisionRequest:
     skip_tags: tuple[str, ...] = ()
     forks: int = 20
     access: Access = field(default_factory=Access)
-    # a host is reached through a jump host, which its inventory or ssh_config names
-    jumps: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -71,7 +68,6 @@ def environment(run: str, sockets: Path) -> dict[str, str]:
         # before the operator's own, which may hold another version of it
         "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_dir()), *constants.COLLECTIONS_PATHS]),
         "ANSIBLE_LOCAL_TEMP": str(state_dir() / "ansible" / "tmp"),
-        "ANSIBLE_STRATEGY": "nodectl.fleet.fleet",
         # groups that the play makes, such as nodectl_cuda, are not there on a fleet that needs none
         "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
         # Ansible starts in no other
@@ -106,7 +102,7 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
             playbook=str(share_dir() / "playbooks" / f"{request.playbook}.yml"),
             limit=request.limit,
             cmdline=command_line(request),
-            envvars={**environment(name, sockets), **_programs(sockets, jumps=request.jumps)},
+            envvars=environment(name, sockets),
             passwords=dict(request.access.answers()) or None,
             forks=request.forks,
             event_handler=listener.hear,
@@ -136,25 +132,6 @@ def _end_left_over(run: str) -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
-def _programs(folder: Path, *, jumps: bool) -> dict[str, str]:
-    """OpenSSH's programs, ours in ssh's place where there are jump hosts; UsageError where a setting names others."""
-    from ansible import constants
-    from ansible.plugins.loader import connection_loader
-
-    connection_loader.get("ssh", class_only=True)  # its options are known from then on
-    for program in ("ssh", "sftp", "scp"):
-        named, origin = constants.config.get_config_value_and_origin(
-            f"{program}_executable", plugin_type="connection", plugin_name="ssh"
-        )
-        if named not in (None, program):
-            raise UsageError(
-                f"{program}_executable is {named} ({origin}): nodectl can hold only OpenSSH's {program} to the host "
-                "keys of known_hosts",
-                "take it out, and put the program that you want first on PATH",
-            )
-    return {"ANSIBLE_SSH_EXECUTABLE": str(jump.install(folder))} if jumps else {}
-
-
 @contextmanager
 def _control_sockets() -> Iterator[Path]:
     """A folder with a path short enough for a socket; the connections that ssh keeps there end with the run."""
@@ -162,11 +139,7 @@ def _control_sockets() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        for socket in filter(Path.is_socket, folder.iterdir()):
-            argv = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "nodectl"]
-            with suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(argv, capture_output=True, timeout=5, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+        close_sockets(folder)
 
 
 def _forget_environment(status: Mapping[str, Any], runner_config: Any) -> None:

@@ -62,7 +62,7 @@ ACCEPT_REMEDY = "take it out; `nodectl hostkeys accept` shows the fingerprints a
 _SEPARATOR = re.compile(r"\s*[\s=]\s*")  # a name ends at a blank or at =, whichever is first
 _SWITCH = {"yes": True, "true": True, "no": False, "false": False}
 # Ansible's variables for the programs that connect; another program may do as it likes with a host key
-_PROGRAMS = {"ansible_ssh_executable": "ssh", "ansible_sftp_executable": "sftp", "ansible_scp_executable": "scp"}
+PROGRAMS = {"ansible_ssh_executable": "ssh", "ansible_sftp_executable": "sftp", "ansible_scp_executable": "scp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +115,25 @@ def options_of(host: Host) -> SshOptions:
 def refuse_unchecked(name: str, variables: Mapping[str, object]) -> None:
     """InventoryError for a variable by which Ansible's connection to host `name` would not check the host key, or by
     which another program or way would be taken than those that nodectl checks."""
-    for variable in variables:
-        if not variable.startswith(("ansible_", "mitogen_")):
-            continue
+    for variable in filter(is_judged, variables):
         if variable.endswith("host_key_checking") and not _means(variables[variable], "yes", "true", "1", "on", "y"):
             why, remedy = "nodectl never trusts a host key unseen", ACCEPT_REMEDY
         elif variable.endswith("host_key_auto_add") and not _means(variables[variable], "no", "false", "0", "off", "n"):
             why, remedy = "nodectl never stores a host key unseen", ACCEPT_REMEDY
-        elif variable in _PROGRAMS and not _means(variables[variable], _PROGRAMS[variable]):
-            why = f"nodectl can hold only OpenSSH's {_PROGRAMS[variable]} to the host keys of known_hosts"
+        elif variable in PROGRAMS and not _means(variables[variable], PROGRAMS[variable]):
+            why = f"nodectl can hold only OpenSSH's {PROGRAMS[variable]} to the host keys of known_hosts"
             remedy = "take it out, and put the program that you want first on PATH"
-        elif variable == "mitogen_via":
+        elif variable == "mitogen_via" and variables[variable]:
             why, remedy = "a host behind another is reached by a jump host here", "use -o ProxyJump=…"
         else:
             continue
         raise InventoryError(f"host {name}: {variable} is {variables[variable]!r}: {why}", remedy)
+
+
+def is_judged(variable: str) -> bool:
+    """Whether `refuse_unchecked` looks at this variable."""
+    is_switch = variable.startswith("ansible_") and variable.endswith(("host_key_checking", "host_key_auto_add"))
+    return is_switch or variable in PROGRAMS or variable == "mitogen_via"
 
 
 def _means(value: object, *texts: str) -> bool:

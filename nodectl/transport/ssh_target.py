@@ -8,7 +8,7 @@ import pwd
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -62,12 +62,6 @@ class Target:
 def target_of(host: Host) -> Target:
     """The server behind `host`; InventoryError for an option that nodectl does not know."""
     return _target(host.address, options_of(host), ())
-
-
-def any_jump(hosts: Iterable[Host]) -> bool:
-    """Whether a jump host stands before any of them; the errors of `target_of`."""
-    targets = [target_of(host) for host in hosts if host.connection == "ssh"]
-    return any(target.jump is not None for target in targets)
 
 
 def password_of(host: Host) -> str | None:
@@ -197,18 +191,26 @@ def _expand(command: str, name: str, hostname: str, port: int, user: str) -> str
 def config_matters() -> bool:
     """Whether an ssh_config that counts without being named has a directive about how a host is reached: only then is
     `ssh -G` worth a process a host."""
-    return any(_has_directives(path) for path in (Path.home() / ".ssh" / "config", _GLOBAL_CONFIG))
+    return any(not _keywords(path) <= _HARMLESS for path in (Path.home() / ".ssh" / "config", _GLOBAL_CONFIG))
+
+
+def config_names(keyword: str) -> bool:
+    """Whether an ssh_config that the OpenSSH client reads unasked has a directive of this lower-case keyword."""
+    # the client's own home, wherever HOME is
+    paths = (Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh" / "config", _GLOBAL_CONFIG)
+    return any(not _keywords(path).isdisjoint({keyword, "include"}) for path in paths)
 
 
 @lru_cache(maxsize=64)
-def _has_directives(path: Path, depth: int = 0) -> bool:
+def _keywords(path: Path, depth: int = 0) -> frozenset[str]:
+    """The keywords in a file and in those that it includes; `include` where they include each other without end."""
+    found = set[str]()
     for keyword, value in _directives(path):
-        if keyword == "include":
-            if depth > _DEEPEST or any(_has_directives(included, depth + 1) for included in _included(path, value)):
-                return True
-        elif keyword not in _HARMLESS:
-            return True
-    return False
+        if keyword != "include" or depth > _DEEPEST:
+            found.add(keyword)
+        else:
+            found.update(*(_keywords(included, depth + 1) for included in _included(path, value)))
+    return frozenset(found)
 
 
 def _directives(path: Path) -> Iterator[tuple[str, str]]:

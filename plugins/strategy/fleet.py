@@ -15,7 +15,7 @@ description:
     `linear`. `mitogen` fails instead of saying so. `linear` never looks for it.
   - A play whose `vars` say `fleet_strategy: linear` is `linear`, whatever the environment chooses.
   - Host keys are checked in each of its connections, whatever variables, options and settings say; a host whose
-    variables ask for the contrary is refused. The Python of Ansible needs nodectl for it.
+    rendered variables ask for the contrary is unreachable, with the reason. The Python of Ansible needs nodectl for it.
 author: The nodectl authors (!UNKNOWN)
 extends_documentation_fragment: []
 """
@@ -182,13 +182,12 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         """Run the play's tasks on its hosts; Ansible's own result."""
         _warm()
         _check_keys(_BASE is not LinearStrategy)
-        variables = self._variables(iterator._play)
-        self._refuse_unchecked(variables, play_context.connection)
         # of a play that needs no room on a host's disk, which mitogen takes
         is_linear = iterator._play.get_vars().get("fleet_strategy") == "linear"
         reason = "" if is_linear else _WHY_NOT
         if _BASE is not LinearStrategy and not (reason or is_linear):
             default = play_context.become_method or constants.DEFAULT_BECOME_METHOD
+            variables = self._variables(iterator._play)
             reason = cannot_become({host: str(own.get("ansible_become_method", default)) for host, own in variables})
         if reason and chosen(os.environ) == "mitogen":
             raise AnsibleError(f"NODECTL_STRATEGY is mitogen: {reason}")
@@ -203,14 +202,6 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         """(name, variables) of each of the play's hosts."""
         hosts = self._inventory.get_hosts(play.hosts)
         return [(host.name, self._variable_manager.get_vars(play=play, host=host)) for host in hosts]
-
-    def _refuse_unchecked(self, variables: list[tuple[str, dict[str, Any]]], connection: str) -> None:
-        """AnsibleError for the first host whose keys the play was not to check."""
-        from nodectl.provision.host_keys import why_unchecked
-
-        for host, own in variables:
-            if reason := why_unchecked(host, own, str(own.get("ansible_connection", connection))):
-                raise AnsibleError(reason)
 
     def _queue_task(self, host: Any, task: Any, task_vars: dict[str, Any], play_context: Any) -> Any:
         if not self._carried:

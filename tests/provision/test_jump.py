@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.provision.jump import FIRST, rewritten
+from nodectl.provision.jump import rewritten
 from tests.conftest import Cli
 from tests.transport.sshd_server import Sshd
 
@@ -26,7 +26,7 @@ def test_a_jump_of_ssh_config_is_one_too_and_gets_what_is_for_safety() -> None:
     words = ["-p", "7", "-l", "me", "-o", "RevokedHostKeys=/r", "-oHostKeyAlias=x", "-F", "/c", "web1"]
     option, value, *rest = rewritten(words, lambda asked: "gate" if list(asked) == words else "")
     assert option == "-o" and rest == words
-    command = shlex.split(value.removeprefix("ProxyCommand="))[3 + len(FIRST) :]
+    command = shlex.split(value.removeprefix("ProxyCommand="))[3:]
     assert command == ["-o", "RevokedHostKeys=/r", "-F", "/c", "-W", "[%h]:%p", "ssh://gate"]
 
 
@@ -35,15 +35,22 @@ def _none(words: Sequence[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    "jump", [["-J", "me@gate:7"], ["-Jme@gate:7"], ["-o", "ProxyJump=me@gate:7"], ["-oProxyJump me@gate:7"]]
+    "jump",
+    [
+        ["-J", "me@gate:7"],
+        ["-Jme@gate:7"],
+        ["-CJ", "me@gate:7"],
+        ["-o", "ProxyJump=me@gate:7"],
+        ["-oProxyJump me@gate:7"],
+    ],
 )
 def test_a_jump_is_a_command_with_the_keys_and_known_hosts(jump: list[str]) -> None:
     words = ["-o", "UserKnownHostsFile=/k/my%hosts", *jump, "-i", "/key", "-tt", "web1", "true"]
     option, value, *rest = rewritten(words, _none)
-    assert option == "-o" and rest == ["-o", "UserKnownHostsFile=/k/my%hosts", "-i", "/key", "-tt", "web1", "true"]
+    kept = ["-o", "UserKnownHostsFile=/k/my%hosts", "-i", "/key", "-t", "-t", "web1", "true"]
+    assert option == "-o" and [word for word in rest if word != "-C"] == kept
     command = shlex.split(value.removeprefix("ProxyCommand="))[3:]
-    assert command[: len(FIRST)] == list(FIRST)
-    assert command[len(FIRST) :] == [
+    assert command == [
         "-o",
         "UserKnownHostsFile=/k/my%%hosts",
         "-i",

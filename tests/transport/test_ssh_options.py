@@ -130,7 +130,7 @@ def test_in_the_operators_own_file_the_checks_are_overruled_and_the_rest_is_name
     config.write_text("Host *\n  StrictHostKeyChecking no\n  UpdateHostKeys yes\n  LocalForward 8080 a:80\n  Port 7\n")
     assert target_of(host()).port == 7
     config.write_text("Host *\n  BindInterface lo\n")
-    ssh_target._has_directives.cache_clear()
+    ssh_target._keywords.cache_clear()
     with pytest.raises(InventoryError, match=r"ssh_config, for 10.0.0.1: nodectl does not obey bindinterface \(lo\)"):
         target_of(host())
 
@@ -173,7 +173,7 @@ def test_identities_only_and_the_keys_name_of_the_inventory_count(home: Path) ->
     target = target_of(host(ansible_ssh_common_args=asked_for))
     assert (target.identities_only, target.key_name) == (True, "rack1")
     (home / ".ssh" / "config").write_text("Host *\n  HostKeyAlias other\n  IdentitiesOnly no\n")
-    ssh_target._has_directives.cache_clear()
+    ssh_target._keywords.cache_clear()
     asked = target_of(host(ansible_ssh_common_args=asked_for))
     assert (asked.identities_only, asked.key_name) == (True, "rack1")
 
@@ -187,7 +187,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home, and no system-wide ssh_config."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(ssh_target, "_GLOBAL_CONFIG", tmp_path / "etc" / "ssh_config")
-    ssh_target._has_directives.cache_clear()
+    ssh_target._keywords.cache_clear()
     (tmp_path / ".ssh").mkdir()
     return tmp_path
 

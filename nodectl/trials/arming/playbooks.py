@@ -21,7 +21,6 @@ from nodectl.model.trial import Side
 from nodectl.probes.base import Note
 from nodectl.provision.events import ProvisionRun, TaskEvent
 from nodectl.provision.run import ProvisionRequest, provision
-from nodectl.transport.ssh_target import any_jump
 from nodectl.trials.arming.settings import given
 
 CHECK = "trial"
@@ -82,7 +81,6 @@ class TrialPlaybooks:
             limit=",".join(host.name for host in hosts),
             forks=max(1, min(self.forks, len(hosts))),
             access=self.access,
-            jumps=any_jump(hosts),
             variables={**variables, "run_identity": identity},
         )
         with handlers_kept():
