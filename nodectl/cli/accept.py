@@ -17,8 +17,8 @@ from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger, nothing_left, recognise
 from nodectl.cli.measuring import hold, look_at, note_not_kept
-from nodectl.cli.options import OneOf, Read, force_option
-from nodectl.cli.terminal import FORMS, as_json, note, put, terminal_width, writing
+from nodectl.cli.options import OneOf, Read, force_option, output_option
+from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
 from nodectl.common.counting import counted
 from nodectl.common.documents import new_id
 from nodectl.common.files import replace_file
@@ -67,7 +67,7 @@ def _plain_nonce(_context: click.Context, _option: click.Parameter, value: str |
 @click.option(
     "-o", "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Copy all files there."
 )
-@click.option("--output", "form", type=OneOf(FORMS), help="Default: table.")
+@output_option("table", "json", "prometheus")
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
 @click.option(
     "--sign", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY", help="Sign the certificate."
@@ -100,7 +100,6 @@ def accept(
     force: bool,
     cordon: bool,
     out: Path | None,
-    form: str | None,
     write: Path | None,
     sign: Path | None,
     verify: Path | None,
@@ -146,7 +145,7 @@ def accept(
     note(plan)
     acceptance = _carried_out(app, acceptance, means, force=force, limited=budget is not None)
     keep_in_ledger(app, acceptance, cordon=cordon)
-    _conclude(app, acceptance, form or app.output, write, out, sign)
+    _conclude(app, acceptance, app.output, write, out, sign)
 
 
 def _begun(app: App, name: str) -> Acceptance:

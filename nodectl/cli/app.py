@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -29,9 +29,15 @@ if TYPE_CHECKING:
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
 
-_DEFAULTS = {"limit": None, "output": "table", "forks": FORKS}
 # Ansible's own options: the fields of Access that a command line fills
 ACCESS = frozenset(one.name for one in fields(Access) if one.metadata.get("option"))
+# what the settings beside an inventory may say, and what is so where nothing says it
+_DEFAULTS: dict[str, Any] = {
+    "limit": None,
+    "output": "table",
+    "forks": FORKS,
+    **{one.name: one.default for one in fields(Access) if one.name in ACCESS},
+}
 
 
 @dataclass
@@ -47,8 +53,9 @@ class App:
     access: Access = field(default_factory=lambda: Access(ask=_ask_unseen))
     # of a command that puts work on hosts: which of those that are selected it is given
     narrow: Callable[[App, tuple[Host, ...]], tuple[Host, ...]] | None = None
-    # what options said, which no settings overrule
+    # what options and NODECTL_* said, which no settings overrule; of these, what was typed
     given: set[str] = field(default_factory=set)
+    typed: set[str] = field(default_factory=set)
     _apart: InventoryApart | None = field(default=None, init=False)
 
     @classmethod
@@ -60,43 +67,55 @@ class App:
         replay: str | None,
         output: str | None,
         forks: int | None,
+        typed: Collection[str] = (),
         **access: Any,
     ) -> App:
-        """Flags over the settings of the nodectl.toml that lies beside the inventory; `access` as Access has it."""
-        app = cls(inventory_sources=inventory, limit=None, replay=replay, output="table", forks=FORKS)
-        for name, value in {"limit": limit, "output": output, "forks": forks, **access}.items():
-            app.take(name, value)
-        app.use_inventory(inventory)
+        """Flags over the settings of the nodectl.toml that lies beside the inventory; `access` as Access has it.
+
+        `typed` are the names of the options that the command line has; the others' values come from NODECTL_*.
+        """
+        app = cls(inventory_sources=(), limit=None, replay=None, output="table", forks=FORKS)
+        values = {"limit": limit, "replay": replay, "output": output, "forks": forks, **access}
+        for name, value in values.items():
+            app.take(name, value, typed=name in typed)
+        app.take("inventory", inventory, typed="inventory" in typed)
+        if not inventory:
+            app.use_inventory(())
         return app
 
-    def take(self, name: str, value: Any) -> None:
-        """Take the value of a global option, in front of the command or behind it; None, () and False say nothing."""
+    def take(self, name: str, value: Any, *, typed: bool = False) -> None:
+        """Take the value of a global option, wherever it stands; None, () and False say nothing.
+
+        Options that may be repeated add up over all places; of the others the last one counts.
+        """
         if value in (None, (), False):
             return
+        if isinstance(value, tuple) and name in self.typed:
+            value = (*self._value(name), *value)
         self.given.add(name)
+        if typed:
+            self.typed.add(name)
         if name == "inventory":
             self.use_inventory(value)
-        elif name in ACCESS:
-            self.take_access(name, value)
         else:
-            setattr(self, name, _spelt_out(value) if name == "limit" else value)
-
-    def take_access(self, name: str, value: Any) -> None:
-        """One of Ansible's own options; as for Ansible, those that may be repeated add up."""
-        former = getattr(self.access, name)
-        if isinstance(former, tuple) and value:
-            setattr(self.access, name, (*former, *([value] if isinstance(value, str) else value)))
-        elif not isinstance(former, tuple) and value is not None:
-            setattr(self.access, name, value)
+            self._set(name, value)
 
     def use_inventory(self, sources: tuple[str, ...]) -> None:
         """Take another inventory, and the settings beside it, where no option said otherwise."""
         self.inventory_sources = sources
         self.settings = _read_settings(sources)
-        given = set(self.given)
-        for name in {*_DEFAULTS, *ACCESS} - given:
-            self.take(name, self.settings.get(name) or _DEFAULTS.get(name))
-        self.given = given
+        for name in _DEFAULTS.keys() - self.given:
+            self._set(name, self.settings.get(name) or _DEFAULTS[name])
+
+    def _value(self, name: str) -> tuple[str, ...]:
+        return self.inventory_sources if name == "inventory" else tuple(getattr(self.access, name))
+
+    def _set(self, name: str, value: Any) -> None:
+        if name in ACCESS:
+            several = isinstance(_DEFAULTS[name], tuple)
+            setattr(self.access, name, ((value,) if isinstance(value, str) else tuple(value)) if several else value)
+        else:
+            setattr(self, name, _spelt_out(value) if name == "limit" else value)
 
     def defaults_for(self, path: Sequence[str]) -> dict[str, Any]:
         """A command's settings by its path: `[probe.tcp]`, over the plain values of the tables above it: `[probe]`."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from nodectl.cli.completing import VARIABLE
-from nodectl.cli.options import OneOf
+from nodectl.cli.options import OneOf, text_option
 
 
 @click.command()
 @click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
+@text_option
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script with which SHELL completes commands, options, and names of hosts, jobs and profiles.

@@ -11,7 +11,7 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import note_cordoned
-from nodectl.cli.options import OneOf, Seconds, profile_option
+from nodectl.cli.options import OneOf, Seconds, output_option, profile_option
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.model.status import Status, exit_status
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from nodectl.health.fleet import Health
 
-_FORMATS = ("table", "json", "junit", "prometheus")
 _WATCH_S = 60.0
 
 
@@ -33,7 +32,7 @@ _WATCH_S = 60.0
 @profile_option("hardware", help="Instead of the hosts' nodectl_hardware.")
 @profile_option("stack", help="Instead of the hosts' nodectl_stack.")
 @profile_option("tuning", help="Instead of the hosts' nodectl_tuning.")
-@click.option("--output", "form", type=OneOf(_FORMATS), help="Default: table.")
+@output_option("table", "json", "junit", "prometheus")
 @click.option("--one-line", is_flag=True, help="The worst status and its findings on one line, as a prolog wants.")
 @click.option("--all", "everything", is_flag=True, help="In the table each finding, and what is ok or skipped, too.")
 @click.option("--strict", is_flag=True, help="Warnings end with 1 too.")
@@ -61,7 +60,6 @@ def health(
     hardware: str | None,
     stack: str | None,
     tuning: str | None,
-    form: str | None,
     one_line: bool,
     everything: bool,
     strict: bool,
@@ -77,8 +75,9 @@ def health(
 
     Nothing is changed there.  Ends with 1 if any check failed, else 3 if anything could not be told or reached, else 0.
     """
+    _refuse_pairs(app, one_line=one_line, listed=listed)
     if listed:
-        _list(app, as_document=app.json or form == "json")
+        _list(app)
         return
     if resume and not drain:
         raise click.UsageError("--resume goes with --drain")
@@ -92,7 +91,7 @@ def health(
 
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}
-    shape = "one-line" if one_line else form or app.output
+    shape = "one-line" if one_line else app.output
     check_names(names, app.profile_dirs)
     health = look_at(app, names)
     _show(health, shape, write, everything=everything, strict=strict)
@@ -105,6 +104,16 @@ def health(
         _tell_slurm(node, health, resume=resume)
         left = None if left is None else left - 1
     raise SystemExit(_exit_status(health, unknown, strict=strict))
+
+
+def _refuse_pairs(app: App, *, one_line: bool, listed: bool) -> None:
+    """Refuse options of which only one could be obeyed; what settings say yields to what was typed."""
+    if one_line and listed:
+        raise click.UsageError("--one-line and --list exclude each other: a list of checks has no worst status")
+    if one_line and "output" in app.typed:
+        raise click.UsageError(f"--one-line and --output {app.output} exclude each other: give one form of the result")
+    if listed and "output" in app.typed and app.output not in ("table", "json"):
+        raise click.UsageError(f"--list and --output {app.output} exclude each other: the list is a table or json")
 
 
 def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
@@ -182,7 +191,7 @@ def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> s
     return findings_table(health.findings, everything=everything, columns=columns)
 
 
-def _list(app: App, *, as_document: bool) -> None:
+def _list(app: App) -> None:
     from nodectl.checks.catalogue import checks, launch_checks, thresholds
     from nodectl.errors import InventoryError
     from nodectl.health.site import listed_as
@@ -198,7 +207,7 @@ def _list(app: App, *, as_document: bool) -> None:
         *(("health", listed_as(check)) for check in site),
         *(("launch", check) for check in launch_checks().values()),
     ]
-    if as_document:
+    if app.json:
         listed = [
             {"check": check.id, "asked_by": command, "looks_at": check.looks_at, "fires": check.fires}
             for command, check in known

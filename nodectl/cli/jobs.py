@@ -12,8 +12,8 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.options import OneOf, Seconds
-from nodectl.cli.terminal import FORMS, LinePrinter, as_json, note, put, result
+from nodectl.cli.options import Seconds, output_option, text_option
+from nodectl.cli.terminal import LinePrinter, as_json, note, put, result
 from nodectl.cli.tracing import LIMIT_MIB, show_trace
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
@@ -44,15 +44,15 @@ def jobs() -> None:
 
 
 @jobs.command("list")
-@click.option("--output", "form", type=OneOf(FORMS), help="Default: table.")
+@output_option("table", "json", "prometheus")
 @click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
 @click.pass_obj
-def list_(app: App, form: str | None, write: Path | None) -> None:
+def list_(app: App, write: Path | None) -> None:
     """List the jobs on the hosts, newest last."""
     from nodectl.report.run_metrics import jobs_metrics
 
     listing = read_listing(app)
-    match form or app.output:
+    match app.output:
         case "prometheus":
             text = jobs_metrics(listing.jobs, time_s=time.time())
         case "json":
@@ -131,6 +131,7 @@ def _show_look(app: App, job: Job) -> None:
     help="Of this host only; may be given again.",
 )
 @click.option("--rank", type=click.IntRange(0), metavar="R", help="Of this rank only.")
+@text_option
 @click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
 def logs(
@@ -245,16 +246,22 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
     "--to", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Bring the traces here."
 )
 @click.option(
-    "--limit", type=click.IntRange(1), default=LIMIT_MIB, show_default=True, metavar="MIB", help="Of what is brought."
+    "--size-limit",
+    "limit_mib",
+    type=click.IntRange(1),
+    default=LIMIT_MIB,
+    show_default=True,
+    metavar="MIB",
+    help="Bring no traces that are larger together.",
 )
 @click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
-def trace(app: App, folder: Path | None, limit: int, job: str) -> None:
+def trace(app: App, folder: Path | None, limit_mib: int, job: str) -> None:
     """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
     selected = read_listing(app).find(job)
     if selected.slurm is not None:
         raise UsageError(f"{selected.id} is run by Slurm", "--trace is for hosts over SSH")
-    raise click.exceptions.Exit(show_trace(app, _members(app, selected), selected, folder, limit))
+    raise click.exceptions.Exit(show_trace(app, _members(app, selected), selected, folder, limit_mib))
 
 
 @jobs.command()

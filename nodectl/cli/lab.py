@@ -12,7 +12,7 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.options import OneOf, options
+from nodectl.cli.options import options
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.errors import LabError
 from nodectl.lab import spec
@@ -114,14 +114,13 @@ def rate(rate: str, name: str, yes: bool) -> None:
 
 
 @lab.command()
-@click.option("--output", type=OneOf(["table", "json"]), default=None, help="Default: as the whole command.")
 @_name_option
 @click.pass_obj
-def status(app: App, output: str | None, name: str) -> None:
+def status(app: App, name: str) -> None:
     """Show a lab's hosts, links and faults."""
     folder = LabFolder.named(name)
     state = folder.read()
-    if output == "json" or (output is None and app.json):
+    if app.json:
         emit_json("lab-status", _document(folder, state))
     elif state is None:
         note(f"no lab '{name}' is up; `nodectl lab up --name {name}` makes one")

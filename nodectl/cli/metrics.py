@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.options import text_option
 from nodectl.cli.terminal import result
 from nodectl.common.resources import data_dir
 
@@ -33,6 +34,7 @@ def list_(app: App) -> None:
 
 
 @metrics.command()
+@text_option
 def alerts() -> None:
     """Alert rules, for a file that `rule_files` of Prometheus names."""
     result((data_dir() / "prometheus" / "alerts.yml").read_text(encoding="utf-8").rstrip("\n"))

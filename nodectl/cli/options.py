@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
@@ -136,6 +137,9 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask before hosts a
 force_option = click.option(
     "--force", is_flag=True, help="Go on on hosts that another nodectl, a job or a process on a GPU uses."
 )
+# the forms of a result that every command has, and those that some have
+_COMMON_FORMS = ("table", "json")
+_FORMS = (*_COMMON_FORMS, "csv", "junit", "prometheus")
 # names → click's settings and the help line
 _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
     ("-i", "--inventory"): {
@@ -151,7 +155,7 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
         "shell_complete": completing.one_of(completing.recordings, files=True),
         "help": "Read a recording instead of hosts.",
     },
-    ("--output",): {"type": OneOf(["table", "json"]), "help": "Default: table."},
+    ("--output",): {"type": OneOf(_FORMS), "help": "Default: table; a command refuses a form that it does not have."},
     ("--forks",): {"type": click.IntRange(1, 1024), "help": f"Hosts at a time.  Default: {FORKS}."},
     # Ansible's own, under the names of Access's fields
     ("-e", "--extra-vars"): {
@@ -182,27 +186,30 @@ global_options = options(*(click.option(*names, **settings) for names, settings 
 
 
 def take_global_options(command: click.Command) -> click.Command:
-    """Let `command`, and every command below it, take the global options that it does not name itself; idempotent."""
+    """Let `command`, and every command below it, take the global options that it does not declare; idempotent."""
+    is_group = isinstance(command, click.Group)
     if isinstance(command, click.Group):
         for child in command.commands.values():
             # click would cut it at the width of a narrow terminal, where a help text wraps
             child.short_help = child.get_short_help_str(_LONGEST)
             take_global_options(child)
-    elif not getattr(command, _MARK, False):
+    if not getattr(command, _MARK, False):
         taken = {name for param in command.params for name in [*param.opts, *param.secondary_opts]}
         hidden = [names for names in _GLOBAL if not taken & set(names)]
-        command.params.extend(map(_hidden, hidden))
+        command.params.extend(_hidden(names, is_group=is_group) for names in hidden)
         also = f"Options of all commands stand here, too (nodectl --help): {', '.join(names[0] for names in hidden)}."
         command.epilog = "\n\n".join(filter(None, [also, command.epilog]))
         setattr(command, _MARK, True)
     return command
 
 
-def _hidden(names: tuple[str, ...]) -> click.Option:
-    """The option as a command takes it: the value goes to the App, and the command's help does not show it."""
+def _hidden(names: tuple[str, ...], *, is_group: bool) -> click.Option:
+    """Return the option as a command takes it: the value goes to the App, and the command's help does not show it."""
+    # its command has the form, or refuses it
+    forms = {"type": OneOf(_COMMON_FORMS)} if "--output" in names and not is_group else {}
     return click.Option(
         names,
-        **_GLOBAL[names],
+        **_GLOBAL[names] | forms,
         callback=_set_on_app,
         # another inventory brings other settings, which are the defaults of the options read after it
         is_eager="--inventory" in names,
@@ -214,10 +221,43 @@ def _hidden(names: tuple[str, ...]) -> click.Option:
     )
 
 
+def output_option(*forms: str) -> Callable[[_Command], _Command]:
+    """`--output` of a command whose result has other forms than a table and JSON alone; `App.output` has the value."""
+    return click.option(
+        "--output",
+        type=OneOf(forms),
+        callback=_set_on_app,
+        expose_value=False,
+        allow_from_autoenv=False,
+        help=f"Default: {forms[0]}.",
+        hidden=len(forms) == 1,
+    )
+
+
 def _set_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     app = ctx.find_object(App)
     if app is None:
         return
-    app.take(str(param.name), value)
-    if param.name == "inventory" and value:
+    name = str(param.name)
+    typed = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    # a command's settings do not overrule what was typed in front of it
+    if typed or name not in app.given:
+        app.take(name, value, typed=typed)
+    if name == "inventory":
         ctx.default_map = app.defaults_for(ctx.command_path.split()[1:])
+    elif name == "output" and isinstance(param.type, click.Choice) and not ctx.resilient_parsing:
+        _settle_form(app, ctx, param.type.choices)
+
+
+def _settle_form(app: App, ctx: click.Context, forms: Sequence[str]) -> None:
+    """Refuse a form that was typed and that the command does not have; one of settings holds where there is such."""
+    if app.output in forms:
+        return
+    if "output" in app.typed or app.output not in _FORMS:
+        there = f"its forms are {', '.join(forms)}" if len(forms) > 1 else "it prints text"
+        raise click.UsageError(f"{ctx.command_path} has no --output {app.output}; {there}", ctx)
+    app.output = forms[0]
+
+
+# of a command that prints a text for people, or for one other program
+text_option = output_option("table")

@@ -15,9 +15,9 @@ from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned, look_for_cordoned, nothing_left
 from nodectl.cli.guide import with_examples
 from nodectl.cli.measuring import hold, keep
-from nodectl.cli.options import OneOf, Read, take_global_options
+from nodectl.cli.options import OneOf, Read, output_option, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
-from nodectl.cli.terminal import FORMS, as_json, note, put, terminal_width
+from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.interrupts import interruptible
 from nodectl.common.started import started
@@ -57,8 +57,8 @@ class ProbeGroup(click.Group):
 
         (first, *others) = chosen(cmd_name)
         several = others or cmd_name != first.name
-        command = take_global_options(_several(cmd_name) if several else _single(first))
-        return with_examples(command, f"probe {cmd_name}")
+        command = output_option("table", "json", "prometheus")(_several(cmd_name) if several else _single(first))
+        return with_examples(take_global_options(command), f"probe {cmd_name}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from nodectl.probes.registry import group, listed
@@ -270,7 +270,6 @@ def _of_the_run() -> list[click.Option]:
             envvar="NODECTL_PROBE_ALL",
             help="In the table each value, and each finding.",
         ),
-        click.Option(["--output", "form"], type=OneOf(FORMS), allow_from_autoenv=False, help="Default: table."),
         click.Option(["--write"], type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step."),
     ]
 
@@ -334,7 +333,7 @@ def _end_s(budget_s: float) -> float:
 
 def _show(app: App, result: ProbeResult, compared: Comparison | None, given: Mapping[str, Any]) -> None:
     findings = result.findings
-    everything, form, write = given["everything"], given["form"] or app.output, given["write"]
+    everything, form, write = given["everything"], app.output, given["write"]
     text = _rendered(result, compared, form, everything=everything)
     if text or write is not None:
         put(text.rstrip("\n"), write)

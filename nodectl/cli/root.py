@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from nodectl import __version__
 from nodectl.cli.app import App
@@ -109,7 +110,8 @@ def _undeclared(name: str) -> str:
 @click.pass_context
 def cli(ctx: click.Context, /, **options: Any) -> None:
     """Provision, see, measure, tune and run a fleet of GPU nodes."""
-    ctx.obj = App.create(**options)
+    typed = {name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    ctx.obj = App.create(typed=typed, **options)
     ctx.default_map = {name: ctx.obj.defaults_for([name]) for name in commands()}
     ctx.call_on_close(ctx.obj.close)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nodectl.cli.options import OneOf
+from nodectl.cli.options import OneOf, text_option
 
 
 @click.command()
@@ -16,6 +16,7 @@ from nodectl.cli.options import OneOf
     show_default=True,
     help="Also allow provisioning, which is root with all rights.",
 )
+@text_option
 def sudoers(user: str | None, provision: str) -> None:
     """Print a drop-in for /etc/sudoers.d: exactly the commands that nodectl runs by `sudo -n` on a node."""
     import getpass

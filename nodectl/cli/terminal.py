@@ -22,8 +22,6 @@ def safe(text: str) -> str:
     return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text.replace("\r\n", "\n"))
 
 
-# in which a result can be had, where a command names them
-FORMS = ("table", "json", "prometheus")
 # of a command that follows a job, said at its start
 TO_LEAVE = "Ctrl-C stops the job; close the terminal to leave it running"
 # narrower than that no table can be read, nor broken into lines

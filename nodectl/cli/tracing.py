@@ -87,7 +87,7 @@ def gathered(
     size = f"{done.size_bytes / MIB:.1f} MiB"
     if done.too_large:
         note(f"the traces stay on the hosts: {size} is more than {limit_mib} MiB")
-        note(f"  to bring them: nodectl jobs trace {job_id} --to DIR --limit MIB")
+        note(f"  to bring them: nodectl jobs trace {job_id} --to DIR --size-limit MIB")
     elif done.files:
         note(f"traces: {counted(done.files, 'file')}, {size}, in {done.folder}")
     for host, problem in done.problems.items():

@@ -14,7 +14,7 @@ from nodectl.cli.guide import EXAMPLES, TASKS, by_task, examples_of
 from nodectl.cli.root import cli, commands, root_context
 
 # what examples name and click wants to see
-_FILES = ("saved.txt", "space.yml", "series.json", "won.yml")
+FILES = ("saved.txt", "space.yml", "series.json", "won.yml")
 _LONGEST = 110
 
 
@@ -58,7 +58,7 @@ def test_every_example_is_of_its_command_and_parses(
     every: dict[str, click.Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in _FILES:
+    for name in FILES:
         (tmp_path / name).write_text("")
     for path in {*every, *EXAMPLES}:
         for line, what in examples_of(path):

@@ -57,7 +57,23 @@ def test_after_the_command_like_before_it(seen: Any) -> None:
 )
 def test_no_place_of_an_option_means_something_else(seen: Any, tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "nodectl.toml").write_text('limit = "gpu[1-2]"\noutput = "json"\n')
-    assert seen("group", "leaf", *options) == seen(*options, "group", "leaf")
+    assert seen("group", "leaf", *options) == seen(*options, "group", "leaf") == seen("group", *options, "leaf")
+
+
+def test_repeated_options_add_up_over_all_places_and_of_others_the_last_one_counts(seen: Any) -> None:
+    places = ("-i", "a", "-l", "x", "group", "-i", "b", "-l", "y", "leaf", "-i", "c", "-l", "z")
+    assert seen(*places, NODECTL_INVENTORY="d") == ["z", "table", ["a", "b", "c"], 1, []]
+    assert seen("group", "leaf", "-i", "c", NODECTL_INVENTORY="d", NODECTL_LIMIT="x")[:3] == ["x", "table", ["c"]]
+
+
+def test_another_inventory_leaves_nothing_of_the_settings_beside_the_first(
+    seen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nodectl.toml").write_text('limit = "a"\noutput = "json"\n[group.leaf]\nlimit = "b"\n')
+    monkeypatch.setenv("ANSIBLE_INVENTORY", "hosts")
+    assert seen("group", "leaf")[:2] == ["b", "json"]
+    assert seen("group", "leaf", "-i", "other/hosts") == [None, "table", ["other/hosts"], 1, []]
+    assert seen("-l", "c", "group", "leaf")[0] == "c"
 
 
 def test_words_after_a_double_dash_are_the_commands(seen: Any) -> None:
@@ -87,3 +103,25 @@ def test_a_terminal_of_nearly_no_width_breaks_no_table(monkeypatch: pytest.Monke
     assert terminal_width() == 20
     rows = [("PROBE", "WHAT"), ("tcp", "1 stream, bbr, 4 retransmits, interfaces enp97s0f0np0")]
     assert "retransmits" in fitted(rows, terminal_width())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--output json health --one-line", "--one-line and --output json exclude each other"),
+        ("health --output junit --list", "--list and --output junit exclude each other"),
+        ("health --list --one-line", "--one-line and --list exclude each other"),
+        ("--output csv facts", "nodectl facts has no --output csv; its forms are table, json"),
+        ("--output json sudoers", "nodectl sudoers has no --output json; it prints text"),
+        ("jobs --output json logs", "nodectl jobs logs has no --output json; it prints text"),
+    ],
+)
+def test_what_cannot_be_obeyed_is_refused_by_name(words: str, told: str) -> None:
+    outcome = CliRunner().invoke(root.cli, words.split(), prog_name="nodectl")
+    assert outcome.exit_code == 2 and told in outcome.output
+
+
+def test_a_form_of_the_settings_holds_where_the_command_has_it() -> None:
+    for environment in ({"NODECTL_OUTPUT": "json"}, {"NODECTL_OUTPUT": "junit"}):
+        outcome = CliRunner(env=environment).invoke(root.cli, ["sudoers", "--user", "op"])
+        assert outcome.exit_code == 0 and outcome.output.startswith("#")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.bench.shared import output_option, show
+from nodectl.cli.bench.shared import csv_option, show
 from nodectl.cli.terminal import terminal_width
 
 
 @click.command()
-@output_option
+@csv_option
 @click.argument("article", type=int, required=False)
 @click.pass_obj
 def claims(app: App, article: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.bench.shared import output_option, show
+from nodectl.cli.bench.shared import csv_option, show
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.errors import NodectlError, UsageError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@output_option
+@csv_option
 @click.argument("before")
 @click.argument("after")
 @click.pass_obj

@@ -7,7 +7,7 @@ from time import monotonic
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.bench.shared import budget_option, finish, output_option, read_counts
+from nodectl.cli.bench.shared import budget_option, csv_option, finish, read_counts
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import Read, force_option
@@ -23,7 +23,7 @@ from nodectl.cli.terminal import note, terminal_width
 @budget_option
 @force_option
 @include_cordoned_option
-@output_option
+@csv_option
 @click.pass_obj
 def preprocess(
     app: App,

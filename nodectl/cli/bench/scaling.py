@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.bench.shared import finish, output_option, read_counts
+from nodectl.cli.bench.shared import csv_option, finish, read_counts
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, keep
 from nodectl.cli.options import WORKLOADS, OneOf, Read, force_option, gathered
@@ -40,7 +40,7 @@ _running = gathered(
     click.option("--interface", help="The network to use.  Default: that of the host's address."),
     force_option,
     include_cordoned_option,
-    output_option,
+    csv_option,
     click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
 )
 

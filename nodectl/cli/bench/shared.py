@@ -15,7 +15,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import conclude
-from nodectl.cli.options import OneOf, Read, force_option, gathered
+from nodectl.cli.options import Read, force_option, gathered, output_option
 from nodectl.cli.terminal import result
 from nodectl.model.finding import Finding
 from nodectl.probes.options import duration as as_seconds
@@ -39,19 +39,7 @@ def read_counts(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, counts)))
 
 
-def _set_output(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    app = ctx.find_object(App)
-    if app is not None and value is not None:
-        app.output = value
-
-
-output_option = click.option(
-    "--output",
-    type=OneOf(["table", "json", _CSV]),
-    callback=_set_output,
-    expose_value=False,
-    help="Default: table.",
-)
+csv_option = output_option("table", "json", _CSV)
 budget_option = click.option(
     "--budget",
     type=Read(as_seconds),
@@ -91,7 +79,7 @@ measuring = gathered(
     budget_option,
     force_option,
     include_cordoned_option,
-    output_option,
+    csv_option,
 )
 
 
