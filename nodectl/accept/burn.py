@@ -127,7 +127,7 @@ def _fallen(rounds: Sequence[ProbeResult]) -> list[Finding]:
                 one.hosts[0],
                 Status.WARNING,
                 f"{one.direction}: {100 * last / first:.0f} % of its first rounds in its last ones",
-                "look at its temperatures and clocks: fans, airflow, power",
+                "look at the host's temperatures and clocks, then at its fans, airflow and power",
                 subject="slower under load",
                 expected=f"about {first:.4g} {one.unit} all the time",
             )

@@ -38,7 +38,7 @@ class ChangedError(NodectlError):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known of a certificate that is as it was written; `signer` empty: nobody has signed it.
+    """Hold what is known of a certificate that is as it was written; `signer` empty: nobody has signed it.
 
     `is_known`: the signer is one of the allowed ones; a key alone vouches for nothing.
     """
@@ -48,7 +48,7 @@ class Checked:
     is_known: bool = False
 
     def said(self, name: str) -> str:
-        """What the lines before the verdicts say under this name; empty where there is no such line."""
+        """Return what the lines before the verdicts say under this name; empty where there is no such line."""
         head = self.text.partition("\n\n")[0].splitlines()
         return next((line.removeprefix(name).strip() for line in head if line.startswith(f"{name} ")), "")
 
@@ -72,7 +72,9 @@ def sign(text: str, key: Path) -> str:
         done = _keygen("-Y", "sign", "-f", str(key), "-n", _NAMESPACE, str(path))
         if done.returncode:
             by_hand = f"ssh-keygen -Y sign -n {_NAMESPACE} -f KEY {NAME} && cat {NAME}.sig >> {NAME}"
-            raise UsageError(f"not signed with {key}: {_said(done)}", f"sign it yourself: {by_hand}")
+            raise UsageError(
+                f"the certificate could not be signed with {key}: {_said(done)}", f"sign it yourself: {by_hand}"
+            )
         return text + path.with_name(f"{NAME}.sig").read_text(encoding="ascii")
 
 
@@ -85,12 +87,12 @@ def refuse_no_key(path: Path) -> None:
 
 
 def check(path: Path, signers: Path | None, document: Path | None) -> Checked:
-    """What the certificate is worth; ChangedError where it, or the document beside it, is not what was written.
+    """Return what the certificate is worth; ChangedError where it, or the document beside it, is not what was written.
 
     With `signers` (ssh-keygen's allowed signers) it must be signed by one of them.
     """
     if not path.is_file():
-        raise UsageError(f"{path}: no file", "name a certificate.txt")
+        raise UsageError(f"{path}: there is no such file", "name a certificate.txt")
     try:
         data = path.read_bytes()
         whole = data.decode("utf-8")
@@ -118,7 +120,7 @@ def _check_text(path: Path, text: str) -> None:
 
 
 def _signer(path: Path, text: str, signature: str, signers: Path | None) -> str:
-    """Who signed: the name among the allowed signers, else the key's fingerprint."""
+    """Return who signed: the name among the allowed signers, else the key's fingerprint."""
     if signature != _armoured(signature):
         raise _changed(path, "its signature is not as ssh-keygen writes it")
     with tempfile.TemporaryDirectory() as folder:

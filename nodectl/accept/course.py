@@ -39,7 +39,7 @@ LookAt = Callable[[Sequence[Host]], Sequence[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a course needs of the outside: the hosts, the way to them, and how health is looked at."""
+    """Hold what a course needs of the outside: the hosts, the way to them, and how health is looked at."""
 
     hosts: Mapping[str, Host]
     means: Mapping[str, Means]
@@ -91,7 +91,7 @@ class Course:
         self.around.note(f"step {step.name}: {step.about}; {counted(len(names), 'host')}")
         result = self._result(kind, names, ends_at)
         if _slept_s() - slept_s > _SLEPT_S and any(_is_cut(finding) for finding in result.findings):
-            self.around.note(f"step {step.name}: this machine slept meanwhile; once more")
+            self.around.note(f"step {step.name}: this machine slept meanwhile, so the step is repeated")
             self.around.transport.lost.clear()
             result = self._result(kind, names, ends_at)
         took_s = time.monotonic() - began
@@ -106,7 +106,7 @@ class Course:
         for name in sorted(gone):
             self._left[name] = step.name
         if gone:
-            self.around.note(f"step {step.name}: {fold(sorted(gone))} left out of what follows")
+            self.around.note(f"step {step.name}: {fold(sorted(gone))} takes no part in the following steps")
         self._keep()
 
     def _result(self, kind: StepKind, names: Sequence[str], ends_at: float | None) -> ProbeResult:
@@ -138,7 +138,7 @@ class Course:
             return ProbeResult(findings=(finding,))
 
     def _loads(self, hosts: Sequence[Host]) -> list[Callable[[float], ProbeResult]]:
-        """What a burn-in does again and again: the probes of what computes and of all hosts together."""
+        """Return what a burn-in does again and again: the probes of what computes and of all hosts together."""
         loads: list[Callable[[float], ProbeResult]] = []
         for step in self.acceptance.steps:
             kind = step_kind(step.name)
@@ -170,8 +170,8 @@ class Course:
                     step.name,
                     name,
                     Status.WARNING,
-                    "not tried: no host was left to measure it with",
-                    f"accept it again beside a good host: nodectl -l {name},HOST accept",
+                    "the step was not tried: no other host was left to measure with",
+                    f"accept the host again beside a good one: nodectl -l {name},HOST accept",
                     subject="alone",
                 ),
             )

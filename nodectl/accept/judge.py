@@ -39,14 +39,14 @@ def statuses(step: Step, findings: Sequence[Finding]) -> dict[str, Status]:
 
 
 def is_shared(finding: Finding) -> bool:
-    """Whether it is about several hosts, or none by name, and not about one of them."""
+    """Return whether it is about several hosts, or none by name, and not about one of them."""
     if finding.kind in _BETWEEN or not finding.host:
         return True
     return finding.kind != "host" and len(finding.hosts) > 1
 
 
 def by_host(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
-    """What was seen of each host that is not fine, the worst first."""
+    """Return what was seen of each host that is not fine, the worst first."""
     own: dict[str, list[Seen]] = {}
     for each in sorted(seen, key=lambda each: (each.finding.status.rank, is_shared(each.finding))):
         if each.finding.status in COUNTS:

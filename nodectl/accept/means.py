@@ -33,7 +33,7 @@ _USUAL_CORES = 16
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What one host has; None is what it did not tell.
+    """Hold what one host has; None is what it did not tell.
 
     `machine` is the same for hosts of one lab, or containers of one machine. `recorded` names the recording that
     answers for its hardware. `itself` is the same for one machine that the inventory has by two names.
@@ -163,7 +163,7 @@ def _means(name: str, facts: Mapping[str, Any], parts: tuple[Part, ...]) -> Mean
 
 
 def _itself(boot: object, nics: Mapping[str, Nic], parts: Sequence[Part]) -> object:
-    """None where it cannot be told: of hosts that share a kernel or an image, the interfaces are others."""
+    """Return None where it cannot be told: of hosts that share a kernel or an image, the interfaces are others."""
     identities = tuple(part.id for part in parts if part.kind is PartKind.HOST)
     interfaces = tuple(sorted((nic.mac or "", *nic.addresses) for nic in nics.values()))
     return (boot.boot_id, identities, interfaces) if isinstance(boot, Boot) and identities and interfaces else None

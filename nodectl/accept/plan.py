@@ -62,7 +62,7 @@ def _step(
     if reached and (why := kind.lacking(hosts if hosts else reached)):
         return replace(step, state=StepState.LEFT_OUT, why=why)
     if kind.name == DIAG and not any(host.dcgm for host in hosts):
-        return replace(step, state=StepState.LEFT_OUT, why="no host has DCGM's host engine running")
+        return replace(step, state=StepState.LEFT_OUT, why="DCGM's host engine runs on no host")
     seconds = known_s.get(kind.name) or kind.cost_s(options, crowd_of(hosts))
     return replace(step, planned_s=round(seconds, 1))
 
@@ -81,7 +81,7 @@ def _fitted(steps: Sequence[Step], budget_s: float, level: Level) -> list[Step]:
             break
         if not name:
             message = f"this takes at least {time_text(least_s)} here, and the budget is {time_text(budget_s)}"
-            raise UsageError(message, "give it more with --budget, or fewer hosts with --limit")
+            raise UsageError(message, "give more time with --budget, or fewer hosts with --limit")
         why = f"no room in {time_text(budget_s)}: more with --budget"
         kept = [
             replace(step, state=StepState.LEFT_OUT, why=why, planned_s=0.0)

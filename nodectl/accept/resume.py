@@ -29,7 +29,7 @@ def refuse_strange(begun: Acceptance, fleet: str) -> None:
     }
     for what, is_wrong in wrong.items():
         if is_wrong:
-            raise UsageError(f"acceptance {begun.id}: {what} is none that nodectl {__version__} writes", _ANOTHER)
+            raise UsageError(f"acceptance {begun.id}: {what} was not written by nodectl {__version__}", _ANOTHER)
 
 
 def refuse_untried(begun: Acceptance, means: Mapping[str, Means]) -> None:

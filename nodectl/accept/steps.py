@@ -33,7 +33,7 @@ class Scope(StrEnum):
 
     @property
     def least_hosts(self) -> int:
-        """With fewer there is nothing to measure."""
+        """Return how many hosts the step needs at least."""
         return {Scope.NODE: 1, Scope.PAIR: 2, Scope.GROUP: 5, Scope.FLEET: 2}[self]
 
 
@@ -95,7 +95,7 @@ class StepKind:
         return ""
 
     def fits(self, host: Means) -> bool:
-        """Whether the host is one for this step; what it lacks by a fault of its own the step will say."""
+        """Return whether the host is one for this step; what it lacks by a fault of its own the step will say."""
         return not (self.device and host.recorded)
 
 
@@ -168,7 +168,7 @@ def _none_s(options: Mapping[str, Any], crowd: Crowd) -> float:
 STEPS: tuple[StepKind, ...] = (
     StepKind(
         name=HEALTH,
-        about="every host reached and held against its profiles and its peers",
+        about="compare every host with its profiles and its peers",
         scope=Scope.NODE,
         asked={Level.GATE: {}, Level.QUICK: {}, Level.STANDARD: {}},
         cost_s=_health_s,
@@ -192,7 +192,7 @@ STEPS: tuple[StepKind, ...] = (
     ),
     StepKind(
         name="gemm",
-        about="matrix products: rate, right results, throttling",
+        about="multiply matrices: rate, right results, throttling",
         scope=Scope.NODE,
         probe="gemm",
         asked={Level.GATE: _QUICK_GEMM, Level.QUICK: _QUICK_GEMM, Level.STANDARD: {}},
@@ -218,7 +218,7 @@ STEPS: tuple[StepKind, ...] = (
     ),
     StepKind(
         name="sdc",
-        about="silent errors: the same results from every device",
+        about="look for silent errors: every device has to give the same results",
         scope=Scope.NODE,
         probe="sdc",
         asked={Level.STANDARD: {}},

@@ -50,7 +50,7 @@ def read(path: Path) -> Acceptance:
     """An acceptance from its document; UsageError where it holds none."""
     document = read_json(path, _REMEDY)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path}: no acceptance in it ({SCHEMA})", _REMEDY)
+        raise UsageError(f"{path} holds no acceptance ({SCHEMA})", _REMEDY)
     fields: Mapping[str, Any] = {key: value for key, value in document.items() if key != "schema"}
     try:
         return values_of(Acceptance, [fields])[0]
@@ -64,10 +64,10 @@ def find(name: str) -> Acceptance:
     if len(matches) > 1:
         raise UsageError(f"{len(matches)} acceptances begin with {name}", "give more of the id")
     if not matches:
-        raise UsageError(f"no acceptance {name}", f"they lie in {state_dir() / 'accept'}")
+        raise UsageError(f"there is no acceptance {name}", f"they lie in {state_dir() / 'accept'}")
     one = read(matches[0])
     if one.id != matches[0].parent.name:
-        raise UsageError(f"{matches[0]}: it calls itself {one.id!r}", _REMEDY)
+        raise UsageError(f"{matches[0]}: the file says that it is acceptance {one.id!r}", _REMEDY)
     return one
 
 
@@ -77,7 +77,7 @@ def latest(fleet: str, *, complete: bool) -> Acceptance | None:
 
 
 def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
-    """By step, what it usually took the last times at this level, where so many hosts took part in it."""
+    """Return, by step, what it usually took the last times at this level, where so many hosts took part in it."""
     same = (one for one in _of_fleet(fleet) if (one.level, len(one.hosts)) == (level, hosts) and one.ended is not None)
     took: dict[str, list[float]] = {}
     for one in islice(same, _USUAL_OF):

@@ -43,7 +43,7 @@ Conditions = Mapping[str, Condition]
 def _known(conditions: dict[str, Condition]) -> dict[str, Condition]:
     for name in conditions:
         if name not in CONDITIONS:
-            raise ValueError(f"no condition {name!r}; {meant(name, CONDITIONS)}")
+            raise ValueError(f"there is no condition {name!r}; {meant(name, CONDITIONS)}")
     return conditions
 
 
@@ -81,7 +81,7 @@ class Claim(Strict):
     def _columns_have_units(self) -> Self:
         named = {*self.columns, *(column for row in self.rows for column in row.values)}
         if strange := sorted(named - set(self.units)):
-            raise ValueError(f"no unit for {', '.join(strange)}")
+            raise ValueError(f"there is no unit for {', '.join(strange)}")
         return self
 
 
@@ -140,7 +140,7 @@ def articles() -> Mapping[int, Article]:
 def article(number: int) -> Article:
     """The article of that number; UsageError where there is none."""
     if number not in articles():
-        raise UsageError(f"no article {number}", f"one of: {', '.join(map(str, articles()))}")
+        raise UsageError(f"there is no article {number}", f"one of: {', '.join(map(str, articles()))}")
     return articles()[number]
 
 

@@ -10,7 +10,7 @@ from nodectl.report.table import aligned, broken, fitted
 
 
 def claims_document(chosen: Mapping[int, Article]) -> dict[str, object]:
-    """As the files have them, each with its number."""
+    """Return it as the files have them, each with its number."""
     return {"articles": [{"number": number, **whole.model_dump(mode="json")} for number, whole in chosen.items()]}
 
 
@@ -26,7 +26,7 @@ def claims_lines(chosen: Mapping[int, Article]) -> list[list[object]]:
 
 
 def claims_text(chosen: Mapping[int, Article], width: int) -> str:
-    """What each article says, and its figures with the command that measures them."""
+    """Return what each article says, and its figures with the command that measures them."""
     parts = []
     for number, whole in chosen.items():
         head = [f"article {number}: {whole.title}", *wrap(f"says: {whole.says}", width, subsequent_indent="  ")]
@@ -71,7 +71,7 @@ def article_text(number: int, whole: Article, width: int) -> str:
 
 
 def command(whole: Article, figure: Figure) -> str:
-    """What prints this figure of other machines."""
+    """Return what prints this figure of other machines."""
     return f"nodectl {whole.claims[figure.claim].measured_by}"
 
 

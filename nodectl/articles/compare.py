@@ -91,7 +91,7 @@ class Row:
 
     @property
     def change(self) -> Change | None:
-        """None where a side has no value, or one that is 0."""
+        """Return None where a side has no value, or one that is 0."""
         was, now = _median(self.before), _median(self.after)
         return Change(was, now, self.kind.is_time) if was and now else None
 
@@ -103,7 +103,7 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What was trained on both sides: its rows, what else differs between the runs, and the article beside it.
+    """Hold what was trained on both sides: its rows, what else differs between the runs, and the article beside it.
 
     `same_loss` is the lowest to which all runs come; None where they do not tell.
     """
@@ -182,7 +182,7 @@ def _series(row: Row) -> Series:
 
 
 def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
-    """What makes them two trainings, other than what is measured."""
+    """Return what makes them two trainings, other than what is measured."""
     names = dict.fromkeys(name for run in (*before, *after) for name in run.course)
     told = []
     untold: dict[str, list[str]] = {"before": [], "after": []}
@@ -211,7 +211,7 @@ def article_change(kind: _Kind) -> Change:
 
 
 def compare_document(sections: Sequence[Section]) -> dict[str, object]:
-    """As plain data for JSON."""
+    """Return it as plain data for JSON."""
     return {"sections": [_section_document(section) for section in sections]}
 
 
@@ -305,7 +305,7 @@ def _section_text(section: Section, width: int) -> str:
 
 
 def _at_the_same_loss(section: Section) -> str:
-    """What another training gains, if anything: not by its step time, but by when it has learned as much."""
+    """Return what another training gains, if anything: not by its step time, but by when it has learned as much."""
     row = section.row(_EQUAL.column)
     change = None if row is None else row.change
     if row is None or change is None:
@@ -340,7 +340,7 @@ def _verdict(row: Row, runs: tuple[int, int]) -> str:
 
 
 def _headline() -> str:
-    """What the article's own headline is of its rows."""
+    """Return what the article's own headline is of its rows."""
     (stated,) = (figure for figure in figures(ARTICLE, "improvement", "training"))
     for kind in _ARTICLE_ROWS:
         change = article_change(kind)

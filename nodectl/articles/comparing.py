@@ -24,7 +24,7 @@ class Comparable:
 
     @property
     def comparable(self) -> bool:
-        """Whether nothing stands against it."""
+        """Return whether nothing stands against it."""
         return not self.because
 
     @property
@@ -34,14 +34,14 @@ class Comparable:
 
     @property
     def cells(self) -> tuple[object, ...]:
-        """As the columns of `HEADER`."""
+        """Return it as the columns of `HEADER`."""
         figure = self.figure
         comparable = "yes" if self.comparable else "no"
         return (figure.article, figure.value, figure.unit, comparable, "; ".join(self.because))
 
     @property
     def document(self) -> dict[str, object]:
-        """As plain data for JSON, with the claim that it is of."""
+        """Return it as plain data for JSON, with the claim that it is of."""
         figure = self.figure
         return {
             "article": figure.article,

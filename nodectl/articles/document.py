@@ -191,7 +191,7 @@ def _sending(row: Row) -> float | None:
 
 
 def _ends(sweep: Sweep) -> list[str]:
-    """What limits the lowest and the highest rate: where that differs, their ratio is none of the network."""
+    """Return what limits the lowest and the highest rate: where that differs, their ratio is none of the network."""
     low, high = sweep.rows[0], sweep.rows[-1]
     shares = _sending(low), _sending(high)
     if len(sweep.rows) < 2 or shares[0] is None or shares[1] is None:
@@ -229,7 +229,7 @@ def _remarks(sweep: Sweep, told: Mapping[str, Ratio], *, scaled: bool) -> list[s
 
 
 def _retrieval_beside(measured: Measurement) -> Comparable:
-    """Without a rate of the network: these are the links as they are, whatever that is."""
+    """Return the article's figures beside the measured ones; the links are as they are, so no rate is compared."""
     return nearest(published()["retrieval"], conditions_of(measured))
 
 

@@ -25,7 +25,7 @@ def shared_loss(curves: Sequence[Curve]) -> float | None:
 
 
 def seconds_to(curve: Curve, loss: float) -> float | None:
-    """When its loss was first that low, between two readings by a straight line; None where it never was."""
+    """Return when its loss was first that low, between two readings by a straight line; None where it never was."""
     before: tuple[float, float] | None = None
     for at, now in smoothed(curve):
         if now <= loss:

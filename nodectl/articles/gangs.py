@@ -150,7 +150,7 @@ def common(events: Sequence[Event], key: str) -> object:
 
 
 def failure_of(name: str, played: Played) -> Finding:
-    """What became of a member that did not do its part to the end."""
+    """Return what became of a member that did not do its part to the end."""
     host = played.member.host.name
     if played.done is None:
         return host_finding(name, host, Status.UNKNOWN, "stopped answering while it was measured", "is its link up?")

@@ -51,7 +51,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a setting came to: its summary, or what is wrong."""
+    """Hold what a setting came to: its summary, or what is wrong."""
 
     setting: Setting
     summary: Mapping[str, Any] | None = None
@@ -161,7 +161,7 @@ def _figure(outcome: Outcome) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOptions(ProbeOptions):
-    """Which program; its settings come from a plan, by default one run of it over all hosts with these arguments.
+    """Hold which program; its settings come from a plan, by default one run of it over all hosts with these arguments.
 
     The steps that count of all runs of a setting together last `row_s` at least, where that is not 0.
     """
@@ -208,7 +208,7 @@ def run_plan(transport: Transport, hosts: Sequence[Host], options: WorkloadOptio
 
 
 def rate_of(summary: Mapping[str, Any]) -> tuple[float, str]:
-    """What all ranks did in a second: tokens where the program counts them, else samples."""
+    """Return what all ranks did in a second: tokens where the program counts them, else samples."""
     for name in ("tokens", "samples"):
         if isinstance(value := summary.get(f"{name}_per_s"), int | float):
             return float(value), f"{name}/s"
@@ -216,7 +216,7 @@ def rate_of(summary: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _measurement(outcomes: Sequence[Outcome], hosts: Sequence[Host]) -> Measurement:
-    """What the repetitions of one setting came to, for the history."""
+    """Return what the repetitions of one setting came to, for the history."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     values = [rate_of(summary)[0] for summary in summaries]
     value, setting = median(values), outcomes[0].setting

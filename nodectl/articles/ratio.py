@@ -29,7 +29,7 @@ class Ratio:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where it lies with 95 %."""
+        """Return where it lies with 95 %."""
         known = self.verdict.interval_percent
         return None if known is None else (1 + known[0] / 100, 1 + known[1] / 100)
 
@@ -50,13 +50,13 @@ class Ratio:
 
     @property
     def document(self) -> dict[str, object]:
-        """As plain data for JSON."""
+        """Return it as plain data for JSON."""
         verdict = "noise" if self.is_noise else str(self.verdict.verdict)
         return {"value": self.value, "interval": self.interval, "verdict": verdict, "why": self.verdict.reason}
 
 
 def cells_of(ratio: Ratio | None) -> list[object]:
-    """As the columns of `RATIO_HEADER`; nothing of what is no ratio."""
+    """Return it as the columns of `RATIO_HEADER`; nothing of what is no ratio."""
     if ratio is None:
         return [None] * len(RATIO_HEADER)
     low, high = ratio.interval or (None, None)

@@ -36,7 +36,7 @@ _BYTES_PER_VALUE, _BYTES_PER_RESULT = 4, 12
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is searched, and how: queries of each `batches` size at once, the best `k` rows of each."""
+    """Hold what is searched, and how: queries of each `batches` size at once, the best `k` rows of each."""
 
     rows: int = 100_000
     dim: int = 256

@@ -227,7 +227,7 @@ def _count(value: object) -> int:
 
 
 def _no_figure(given: Mapping[str, Any], name: str) -> str:
-    """What is said where a figure should be; nothing where there is one, or none is told."""
+    """Return what is said where a figure should be; nothing where there is one, or none is told."""
     value = given.get(name)
     return "" if value is None or _figure(value) is not None else f"{name} is {_word(value)}"
 
@@ -237,6 +237,6 @@ def _plain(value: object) -> object:
 
 
 def _word(value: object) -> str:
-    """What a log names, on one line."""
+    """Return what a log names, on one line."""
     text = " ".join("".join(char if char.isprintable() else " " for char in str(value)).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -38,7 +38,7 @@ _CUTS = {"tensor": "tensor", "pipeline": "stages"}
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be run; None and nothing where the program's usual counts."""
+    """Hold what is to be run; None and nothing where the program's usual counts."""
 
     program: str
     parallel: tuple[str, ...] = ("ddp",)
@@ -146,12 +146,12 @@ def _arguments(
 
 
 def usual_arguments(program: str, device: str) -> tuple[str, ...]:
-    """What a program runs with where nobody chose: the article's preset, or what processors do in seconds."""
+    """Return what a program runs with where nobody chose: the article's preset, or what processors do in seconds."""
     return _SMALL[program] if device == "cpu" else (f"--preset={_PRESETS[program]}",)
 
 
 def _cut(parallel: str, count: int) -> tuple[str, ...]:
-    """What cuts one model into so many parts; nothing for strategies in which every rank has its own samples."""
+    """Return what cuts one model into so many parts; nothing for strategies in which every rank has its own samples."""
     return (f"--{_CUTS[parallel]}={count}",) if parallel in _CUTS else ()
 
 

@@ -16,7 +16,7 @@ from nodectl.report.table import aligned, fitted
 
 
 def scaling_document(runs: Runs, rows: Sequence[Row]) -> dict[str, object]:
-    """As plain data for JSON; `summaries` are the programs' own last lines, which `bench compare` reads."""
+    """Return it as plain data for JSON; `summaries` are the programs' own last lines, which `bench compare` reads."""
     return {
         "device": runs.device,
         "scaled": runs.on_one_machine,
@@ -152,7 +152,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _efficiency(row: Row) -> str:
-    """With the interval of its speed-up; nothing of a baseline, or where that cannot be told."""
+    """Return it with the interval of its speed-up; nothing of a baseline, or where that cannot be told."""
     interval = row.ratio and row.ratio.interval
     if row.efficiency is None or not interval or not row.speed_up:
         return "-"

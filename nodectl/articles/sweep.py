@@ -47,7 +47,7 @@ class LinkRate:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was measured at one rate; None for what could not be."""
+    """Hold what was measured at one rate; None for what could not be."""
 
     link: LinkRate
     one_node: Measurement | None = None

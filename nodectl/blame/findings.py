@@ -132,7 +132,7 @@ def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding,
 
 
 def _noisy(slow: Measurement, fast: Measurement) -> bool:
-    """Whether the repetitions of either differ so much that the difference may be theirs."""
+    """Return whether the repetitions of either differ so much that the difference may be theirs."""
     # of a few values, the range is about twice the deviation of one
     error = math.hypot(slow.spread or 0.0, fast.spread or 0.0) / 2
     return math.log(fast.value) - math.log(max(slow.value, _NOTHING * fast.value)) < BLAME_SCORE * error

@@ -34,7 +34,7 @@ _ENOUGH_HOSTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What is usual on each link, the noise around it (both of logarithms), and the suspects, strongest first.
+    """Hold what is usual on each link, the noise around it (both of logarithms), and the suspects, strongest first.
 
     `error` is how far off the usual may be itself.
     """
@@ -141,7 +141,7 @@ class _Search:
         return [below for link, below in self.below.items() if self.ceiling[link] == 0.0]
 
     def _candidates(self) -> Iterator[Cause]:
-        """What is worth a closer look: hosts and links that are slow in the middle."""
+        """Yield what is worth a closer look: hosts and links that are slow in the middle."""
         for host, (out, into) in self.middles.items():
             yield from (Cause("host", (host,), side) for side, middle in (("out", out), ("in", into)) if _slow(middle))
             if _slow(out, into) and self.out[host] and self.into[host]:
@@ -211,6 +211,6 @@ def _slow(*levels: float) -> bool:
 
 
 def _together(lower: Sequence[float], step: float) -> bool:
-    """Whether enough of them are slow: a host with one slow path is no slow host."""
+    """Return whether enough of them are slow: a host with one slow path is no slow host."""
     slow = sum(level < step / 2 for level in lower)
     return slow >= (_SLOW_PART * len(lower) if len(lower) >= _MANY else len(lower))

@@ -39,7 +39,7 @@ class Blamed:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Who is to blame; `unsettled` are those of whom it cannot be told, because of rivals or of noise."""
+    """Hold who is to blame; `unsettled` are those of whom it cannot be told, because of rivals or of noise."""
 
     blamed: tuple[Blamed, ...]
     unsettled: tuple[Suspect, ...]
@@ -95,7 +95,7 @@ class Inquiry:
         return [asked + controls for asked, controls in rounds]
 
     def verdict(self) -> Verdict:
-        """What can be said by now."""
+        """Return what can be said by now."""
         view = self._view()
         blamed = [(suspect, self._blamed(suspect, view)) for suspect in view.fit.suspects]
         return Verdict(
@@ -131,7 +131,7 @@ class Inquiry:
         return levels
 
     def _first_look(self) -> tuple[Mapping[HostPair, Entry], Fit]:
-        """As fitted once; none but the first look's readings are added before stage 1."""
+        """Return it as fitted once; none but the first look's readings are added before stage 1."""
         first = [reading for reading in self.readings if not reading.stage]
         if self._first is None or self._first[0] != len(first):
             entries = entries_of(first, {})
@@ -193,7 +193,7 @@ class Inquiry:
         )
 
     def _stubborn(self, suspect: Suspect) -> bool:
-        """Whether a suspect that is not blamed is worth a word: slow again, too, or never measured again."""
+        """Return whether a suspect that is not blamed is worth a word: slow again, too, or never measured again."""
         again = [reading for reading in self.readings if reading.stage and suspect.cause.covers(reading.link)]
         return suspect.effect <= -BLAME_EFFECT and (suspect.score >= BLAME_SCORE or (not again and bool(self.stage)))
 

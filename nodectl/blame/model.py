@@ -21,7 +21,7 @@ _FEW = 6
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a receiver got from a sender, more being better.
+    """Hold what a receiver got from a sender, more being better.
 
     `stage` 0 is the first look, later ones measured again; a `control` only shows what is usual in its stage.
     """
@@ -48,7 +48,7 @@ class Cause:
     name: str = ""
 
     def covers(self, link: HostPair) -> bool:
-        """Whether a measurement over this link passes through it."""
+        """Return whether a measurement over this link passes through it."""
         sender, receiver = link
         if self.kind == "host":
             return (self.side != "in" and sender == self.hosts[0]) or (self.side != "out" and receiver == self.hosts[0])
@@ -74,7 +74,7 @@ class Suspect:
 
     @property
     def share(self) -> float:
-        """What it reaches, as a part of what is usual in this fleet."""
+        """Return what it reaches, as a part of what is usual in this fleet."""
         return math.exp(self.effect)
 
 
@@ -103,7 +103,7 @@ def entries_of(readings: Iterable[Reading], shifts: Mapping[int, float]) -> dict
 
 
 def levels_of(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str]) -> dict[HostPair, float]:
-    """What is usual on each link: one level for the fleet, or one below a switch and one between switches.
+    """Return what is usual on each link: one level for the fleet, or one below a switch and one between switches.
 
     The median over hosts of what each does at most links, or at its better ones where it has few partners, so that
     neither a slow path nor some slow hosts move it.

@@ -52,23 +52,33 @@ def _plain_nonce(_context: click.Context, _option: click.Parameter, value: str |
 
 
 @click.command()
-@click.option("--level", type=OneOf(_LEVELS), default="standard", show_default=True, help="How much is tried.")
+@click.option(
+    "--level", type=OneOf(_LEVELS), default="standard", show_default=True, help="How much is tried, and for how long."
+)
 @click.option(
     "--budget",
     type=Read(duration),
     metavar="SECONDS|30m|8h",
-    help="For all of it; a burn-in is under load for what the other steps leave of it (without: 2 hours).",
+    help="Time for the whole acceptance; a burn-in takes what the other steps leave (without a budget: 2 hours).",
 )
-@click.option("--resume", is_flag=False, flag_value="last", metavar="[ID]", help="Go on with one that was ended early.")
+@click.option(
+    "--resume", is_flag=False, flag_value="last", metavar="[ID]", help="Continue an acceptance that was ended early."
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan with its times, and start nothing.")
 @force_option
 @include_cordoned_option
 @click.option("--cordon", is_flag=True, help="Cordon the hosts that are rejected (`nodectl ledger`).")
 @click.option(
-    "-o", "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Copy all files there."
+    "-o",
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Copy all files into this folder.",
 )
 @output_option("table", "json", "prometheus")
-@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
+@click.option(
+    "--write", type=click.Path(dir_okay=False, path_type=Path), help="Write the result into this file, in one step."
+)
 @click.option(
     "--sign", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY", help="Sign the certificate."
 )
@@ -82,13 +92,13 @@ def _plain_nonce(_context: click.Context, _option: click.Parameter, value: str |
     "--signers",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="With --verify: ssh-keygen's allowed signers; it must be one of them.",
+    help="With --verify: a file of allowed signers (ssh-keygen); the certificate must be signed by one of them.",
 )
 @click.option(
     "--nonce",
     callback=_plain_nonce,
     metavar="TEXT",
-    help="Stands in the certificate as proof that it is no older one (default: random); with --verify: must be in it.",
+    help="A text that the certificate repeats, so that no older one can take its place (default: random).",
 )
 @click.pass_obj
 def accept(
@@ -116,7 +126,7 @@ def accept(
     Exit status 1: a node is rejected; 3: of one it could not be told; 0: all are accepted.
     """
     if signers and not verify:
-        raise click.UsageError("--signers goes with --verify")
+        raise click.UsageError("--signers needs --verify")
     if verify:
         _verify(app, verify, signers, nonce)
         return
@@ -185,7 +195,7 @@ def _planned(app: App, level: str, budget: float | None, nonce: str | None) -> t
 
 
 def _asked(app: App, level: str, budget: float | None) -> str:
-    """What the acceptance is to be of, before any host has answered."""
+    """Return what the acceptance is to be of, before any host has answered."""
     hosts = [host.name for host in app.hosts]
     limited = f", within {time_text(budget)}" if budget is not None else ""
     return f"{level} of {counted(len(hosts), 'host')}{limited}: {fold(hosts)}"
@@ -201,8 +211,8 @@ def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]
     if not names <= there:
         missing = fold(sorted(names - there))
         raise UsageError(
-            f"acceptance {begun.id} is of {missing}, too",
-            "resume it with the hosts it was begun with, cordoned ones by --include-cordoned",
+            f"acceptance {begun.id} also covers {missing}, which the inventory or --limit leaves out",
+            "select the hosts with which it was begun; cordoned ones need --include-cordoned",
         )
     means = look(app.transport, [host for host in app.hosts if host.name in names], app.forks)
     refuse_untried(begun, means)
@@ -212,7 +222,7 @@ def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]
 
 
 def _nature(means: Mapping[str, Means]) -> str:
-    """What the figures are of."""
+    """Return what the figures are of."""
     if not any(host.lab for host in means.values()):
         return "measured"
     recorded = sorted({host.recorded for host in means.values() if host.recorded})
@@ -248,9 +258,11 @@ def _carried_out(
                 return Course(around, latest, keep, limited=limited).run()
         except KeyboardInterrupt:
             if (folder / store.DOCUMENT).exists():
-                note(f"ended early: what is done is kept; go on with: nodectl accept --resume {acceptance.id}")
+                note(
+                    f"the acceptance was ended early and is kept; continue it: nodectl accept --resume {acceptance.id}"
+                )
             else:
-                note("ended before the first step: nothing was done, and nothing is kept")
+                note("the acceptance was ended before its first step, and nothing is kept")
             raise
 
 
@@ -264,7 +276,7 @@ def _refuse(app: App, holds: Holds) -> None:
 
 
 def _forced(holds: Holds) -> list[Seen]:
-    """What goes on beside, where the operator went on: a remark on these hosts."""
+    """Return what goes on beside, where the operator went on: a remark on these hosts."""
     return [Seen("health", finding) for finding in holds.findings]
 
 

@@ -187,7 +187,7 @@ class App:
         return History(state_dir() / FILE, self.fleet)
 
     def ledger(self) -> Ledger:
-        """What happened to the fleet's hosts and their parts; to be closed, as by `with`."""
+        """Return what happened to the fleet's hosts and their parts; to be closed, as by `with`."""
         from nodectl.common.paths import state_dir
         from nodectl.history.database import FILE
         from nodectl.ledger.store import Ledger
@@ -244,7 +244,7 @@ class App:
 
 
 def _ask_unseen(prompt: str) -> str:
-    """What is typed; where there is no terminal, a line of standard input."""
+    """Return what is typed; where there is no terminal, a line of standard input."""
     if _has_terminal():
         return str(click.prompt(prompt, hide_input=True, default="", show_default=False, err=True))
     line = sys.stdin.readline()

@@ -130,7 +130,7 @@ def profiles(*kinds: str) -> _Words:
 
 
 def recordings(ctx: click.Context) -> list[str]:
-    """Those that nodectl ships."""
+    """Return those that nodectl ships."""
     from nodectl.recordings.fleet import bundled
 
     return list(bundled())
@@ -158,14 +158,14 @@ def probes(ctx: click.Context) -> list[str]:
 
 
 def launch_check_names(ctx: click.Context) -> list[str]:
-    """What `launch --skip` takes."""
+    """Return what `launch --skip` takes."""
     from nodectl.checks.catalogue import launch_checks
 
     return [name.removeprefix("launch_") for name in launch_checks()]
 
 
 def trials(ctx: click.Context) -> list[str]:
-    """The trials that are kept, the latest first."""
+    """List the trials that are kept, the latest first."""
     from nodectl.trials.store import folder
 
     return ["last", *sorted((path.stem for path in folder().glob("[0-9]*.json")), reverse=True)]

@@ -11,7 +11,9 @@ from nodectl.cli.terminal import terminal_width
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="What is fine, too, and each host's findings unfolded.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show what is fine, too, and the findings of each host by itself."
+)
 @click.pass_obj
 def doctor(app: App, everything: bool) -> None:
     """Look at this machine and the way to the hosts, and say what is missing with the command that mends it.

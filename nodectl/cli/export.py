@@ -36,11 +36,24 @@ def export() -> None:
 
 
 @export.command()
-@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Of Slurm's choice.  Default: the hosts by name.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of nodes, which Slurm chooses.  Default: the hosts by name.",
+)
 @click.option("--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks a node.  Default: one a GPU, else one.")
 @click.option("--sbatch", "options", multiple=True, metavar="OPTION", help="As --sbatch=--partition=gpu.")
-@click.option("--interface", default="", metavar="NAME|NETWORK", help="Of the job: eth1, or the one in 10.1.0.0/16.")
-@click.option("--launcher", default=node_paths.LAUNCHER, show_default=True, metavar="PATH", help="Launch script there.")
+@click.option(
+    "--interface", default="", metavar="NAME|NETWORK", help="Interface of the job: eth1, or the one in 10.1.0.0/16."
+)
+@click.option(
+    "--launcher",
+    default=node_paths.LAUNCHER,
+    show_default=True,
+    metavar="PATH",
+    help="Path of the launch script on the nodes.",
+)
 @click.option("--venv", metavar="DIR", help="Environment that holds torchrun.  Default: the inventory's pytorch_venv.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -82,7 +95,7 @@ def slurm(
 @export.command()
 @click.option("--format", "form", type=OneOf(_FORMS), default="deepspeed", show_default=True, help="Whose hostfile.")
 @click.option("--slots", type=click.IntRange(1, 1024), help="Ranks a host.  Default: its GPUs, else one.")
-@click.option("--names", is_flag=True, help="The inventory's names, not the addresses.")
+@click.option("--names", is_flag=True, help="Write the inventory's host names instead of addresses.")
 @click.pass_obj
 def hostfile(app: App, form: str, slots: int | None, names: bool) -> None:
     """Print the hosts as DeepSpeed, Open MPI or MPICH reads them; for torchrun, what is to be run on each."""
@@ -94,22 +107,28 @@ def hostfile(app: App, form: str, slots: int | None, names: bool) -> None:
 
 
 @export.command()
-@click.option("--kind", type=OneOf(_KINDS), default="jobset", show_default=True, help="What the cluster has.")
+@click.option(
+    "--kind", type=OneOf(_KINDS), default="jobset", show_default=True, help="The operator that the cluster has."
+)
 @click.option("--image", required=True, metavar="IMAGE", help="Container image that holds torchrun and the script.")
-@click.option("--name", metavar="NAME", help="Of the job.  Default: the script's.")
+@click.option("--name", metavar="NAME", help="Name of the job.  Default: the script's name.")
 @click.option("--namespace", default="", metavar="NAME")
-@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Pods.  Default: as many as hosts.")
-@click.option("--gpus", type=click.IntRange(0, 64), metavar="N", help="Of each pod.  Default: the hardware profile's.")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Number of pods.  Default: the number of hosts.")
+@click.option(
+    "--gpus", type=click.IntRange(0, 64), metavar="N", help="GPUs of each pod.  Default: those of the hardware profile."
+)
 @click.option("--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks a pod.  Default: one a GPU, else one.")
 @click.option(
     "--rdma-resource",
     "rdma",
     multiple=True,
     metavar="NAME[=COUNT]",
-    help=f"What gives a pod RDMA; `none` for nothing.  Default: {_RDMA_RESOURCE}=1 where the profile has RDMA.",
+    help=f"Resource that gives a pod RDMA; `none`: no RDMA.  Default: {_RDMA_RESOURCE}=1 where the profile has RDMA.",
 )
-@click.option("--shm", default="", metavar="SIZE", help="Of /dev/shm: 64Gi.  Default: half the node's memory.")
-@click.option("--host-network", is_flag=True, help="The nodes' own network, with their interfaces' names.")
+@click.option(
+    "--shm", default="", metavar="SIZE", help="Size of /dev/shm, such as 64Gi.  Default: half the node's memory."
+)
+@click.option("--host-network", is_flag=True, help="Use the nodes' own network, with the names of their interfaces.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
@@ -154,7 +173,7 @@ def kubernetes(
 
 
 def _wanted(app: App, hosts: Sequence[Host]) -> list[Resolved]:
-    """What the hosts should be, of those whose variables name profiles."""
+    """Return what the hosts should be, of those whose variables name profiles."""
     from nodectl.profiles.host import of_host
 
     resolved = [of_host(host, extra_dirs=app.profile_dirs) for host in hosts]

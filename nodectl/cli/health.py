@@ -33,27 +33,35 @@ _WATCH_S = 60.0
 @profile_option("stack", help="Instead of the hosts' nodectl_stack.")
 @profile_option("tuning", help="Instead of the hosts' nodectl_tuning.")
 @output_option("table", "json", "junit", "prometheus")
-@click.option("--one-line", is_flag=True, help="The worst status and its findings on one line, as a prolog wants.")
-@click.option("--all", "everything", is_flag=True, help="In the table each finding, and what is ok or skipped, too.")
-@click.option("--strict", is_flag=True, help="Warnings end with 1 too.")
+@click.option("--one-line", is_flag=True, help="Print the worst status and its findings on one line, for a prolog.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show each finding in the table, and what is ok or skipped, too."
+)
+@click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
 @click.option(
     "--unknown",
     type=OneOf(["ok", "fail"]),
     help="fail: 3 (could not be told) becomes 1. ok: 0, where only this login's rights hide it.",
 )
-@click.option("--drain", is_flag=True, help="On a node of Slurm: drain it where a check fails, that being the reason.")
-@click.option("--resume", is_flag=True, help="With --drain: give it back when nothing fails, if that had drained it.")
-@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
+@click.option(
+    "--drain", is_flag=True, help="On a node of Slurm: drain it if a check fails, with the finding as the reason."
+)
+@click.option(
+    "--resume", is_flag=True, help="With --drain: return the node when nothing fails, if --drain had drained it."
+)
+@click.option(
+    "--write", type=click.Path(dir_okay=False, path_type=Path), help="Write the result into this file, in one step."
+)
 @click.option(
     "--watch",
     is_flag=False,
     flag_value=_WATCH_S,
     type=Seconds(min=1),
     metavar="[SECONDS]",
-    help=f"Again and again, each {_WATCH_S:g} s or SECONDS, telling what changed.",
+    help=f"Look again every {_WATCH_S:g} s or SECONDS, and print what changed.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), help="With --watch: so many looks, not without end.")
-@click.option("--list", "listed", is_flag=True, help="The checks and their thresholds; no host is asked.")
+@click.option("--rounds", type=click.IntRange(min=1), help="With --watch: end after this number of looks.")
+@click.option("--list", "listed", is_flag=True, help="List the checks and their thresholds; no host is asked.")
 @click.pass_obj
 def health(
     app: App,

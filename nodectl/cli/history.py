@@ -28,13 +28,13 @@ _NOTHING = "nothing was measured of this fleet yet: `nodectl probe` keeps what i
 
 @click.group()
 def history() -> None:
-    """What was measured of this fleet, and what drifts."""
+    """Show what was measured of this fleet, and what drifts."""
 
 
 @history.command("list")
 @click.pass_obj
 def list_(app: App) -> None:
-    """The runs of `nodectl probe`, the latest first."""
+    """List the runs of `nodectl probe`, the latest first."""
     from nodectl.history.database import iso
 
     with app.history() as past:
@@ -47,16 +47,16 @@ def list_(app: App) -> None:
 
 @history.command()
 @click.argument("run", type=click.IntRange(1))
-@click.option("--all", "everything", is_flag=True, help="In the table each value.")
+@click.option("--all", "everything", is_flag=True, help="Show each value in the table.")
 @click.pass_obj
 def show(app: App, run: int, everything: bool) -> None:
-    """What one run measured."""
+    """Show what one run measured."""
     from nodectl.probes.registry import kind_of
 
     with app.history() as past:
         kept = past.past(run=run)
     if not kept:
-        raise UsageError(f"no run {run} of this fleet", "see `nodectl history list`")
+        raise UsageError(f"there is no run {run} of this fleet", "see `nodectl history list`")
     measured = [row.measurement for row in kept]
     table = measurements_text(measured, kind_of, everything=everything, width=terminal_width())
     app.show("history", {"run": run, "measurements": [_row(row) for row in kept]}, table)
@@ -66,7 +66,7 @@ def show(app: App, run: int, everything: bool) -> None:
 @click.argument("probes", nargs=-1, metavar="[PROBE…]", shell_complete=completing.one_of(completing.probes))
 @click.pass_obj
 def export(app: App, probes: tuple[str, ...]) -> None:
-    """All measurements of the fleet, or of some probes, as JSON lines."""
+    """Print all measurements of the fleet, or of some probes, as JSON lines."""
     from nodectl.probes.registry import declarations
 
     with app.history() as past:
@@ -74,7 +74,9 @@ def export(app: App, probes: tuple[str, ...]) -> None:
         for name in sorted({*probes} - {*known}):
             if name not in declarations():
                 hint = meant(name, {*known, *declarations()})
-                raise UsageError(f"no probe '{name}'", f"{hint}kept are measurements of: {', '.join(known) or 'none'}")
+                raise UsageError(
+                    f"there is no probe '{name}'", f"{hint}kept are measurements of: {', '.join(known) or 'none'}"
+                )
             note(f"nodectl: no measurement of '{name}' is kept\n  try: kept are those of: {', '.join(known) or 'none'}")
         for kept in past.past(probes):
             click.echo(json.dumps(_row(kept)))
@@ -83,7 +85,7 @@ def export(app: App, probes: tuple[str, ...]) -> None:
 @history.command()
 @click.pass_obj
 def drift(app: App) -> None:
-    """What became worse over the last 60 runs, against its own past and its peers; warnings, exit status 0."""
+    """Show what became worse over the last 60 runs, compared with its past and its peers; exit status 0."""
     from nodectl.history.drift import WINDOW, drifts
 
     with app.history() as past:

@@ -40,7 +40,13 @@ def _kinds() -> str:
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path), default=_DEFAULT)
-@click.option("--kind", metavar="KIND", cls=LateHelp, ending=_kinds, help="For hosts of this kind, not looked at.")
+@click.option(
+    "--kind",
+    metavar="KIND",
+    cls=LateHelp,
+    ending=_kinds,
+    help="Write an inventory for hosts of this kind, without looking at them.",
+)
 @click.option(
     "--from",
     "wanted",
@@ -48,7 +54,7 @@ def _kinds() -> str:
     metavar="HOST,…",
     help="Look at these hosts, and propose what fits; may be repeated.",
 )
-@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.pass_obj
 def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], force: bool) -> None:
     """Write DIR/hosts.yml and DIR/group_vars/ (DIR: inventory), with the profiles chosen and every choice explained.
@@ -149,7 +155,7 @@ def _logging_in(host: Host, login: str) -> Host:
 
 
 def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
-    """What each host is; UnreachableError that names all that could not be asked, and those that could."""
+    """Return what each host is; UnreachableError that names all that could not be asked, and those that could."""
     from nodectl.init.look import commands, found
     from nodectl.model.recording import Recording
     from nodectl.recordings.source import LiveSource
@@ -200,7 +206,7 @@ def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -
 
 
 def _next(inventory: Path, *, edit: bool) -> list[str]:
-    """What to do now, as commands."""
+    """Return what to do now, as commands."""
     steps = [f"$EDITOR {shlex.quote(str(inventory))}"] if edit else []
     steps.append(f"export ANSIBLE_INVENTORY={shlex.quote(str(inventory.absolute()))}")
     steps += ["nodectl hostkeys accept"] if edit else []

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SETTLING_S = 15.0
 _TAIL_LINES = 40
 _ATTACH_LINES = 20
-_QUIET_HELP = "No output for so long is said to be a stall."
+_QUIET_HELP = "Report a stall after this time without output."
 _TORCHRUN_MARK = re.compile(r"^\[default(\d+)\]:")
 
 
@@ -45,7 +45,9 @@ def jobs() -> None:
 
 @jobs.command("list")
 @output_option("table", "json", "prometheus")
-@click.option("--write", type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step.")
+@click.option(
+    "--write", type=click.Path(dir_okay=False, path_type=Path), help="Write the result into this file, in one step."
+)
 @click.pass_obj
 def list_(app: App, write: Path | None) -> None:
     """List the jobs on the hosts, newest last."""
@@ -119,18 +121,22 @@ def _show_look(app: App, job: Job) -> None:
 
 
 @jobs.command()
-@click.option("-f", "--follow", "following", is_flag=True, help="Until the job ends.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="The last N lines of each host, and what follows.")
-@click.option("--since", metavar="TIME", help="What came since: 90s, 15m, 2h, 1d ago, or 2026-11-23T04:00, or 04:00.")
+@click.option("-f", "--follow", "following", is_flag=True, help="Print what comes, until the job ends.")
+@click.option(
+    "--tail", type=click.IntRange(0), metavar="N", help="Print the last N lines of each host, and what follows."
+)
+@click.option(
+    "--since", metavar="TIME", help="Print what came since 90s, 15m, 2h or 1d ago, 2026-11-23T04:00, or 04:00."
+)
 @click.option(
     "--host",
     "names",
     multiple=True,
     metavar="NAME",
     shell_complete=completing.host,
-    help="Of this host only; may be given again.",
+    help="Print the output of this host only; may be repeated.",
 )
-@click.option("--rank", type=click.IntRange(0), metavar="R", help="Of this rank only.")
+@click.option("--rank", type=click.IntRange(0), metavar="R", help="Print the output of this rank only.")
 @text_option
 @click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
@@ -148,14 +154,14 @@ def logs(
     from nodectl.jobs.follow import Start
 
     if tail is not None and since is not None:
-        raise UsageError("--tail and --since are two beginnings", "give one of them")
+        raise UsageError("--tail and --since exclude each other: each says where the output begins", "give one of them")
     since_s = None if since is None else seconds_ago(since)
     listing = read_listing(app)
     selected = listing.find(job)
     chosen, local_rank = _chosen(selected, names, rank)
     if selected.slurm is not None:
         if since is not None:
-            raise UsageError("--since: of Slurm's jobs nobody keeps an account of times", "give --tail")
+            raise UsageError("--since cannot be obeyed for a job of Slurm: its output has no times", "give --tail")
         silent = follow_slurm(
             app, selected, chosen if names or rank is not None else (),
             tail=tail, local_rank=local_rank, once=not following,
@@ -165,7 +171,7 @@ def logs(
         start = Start(tail, local_rank, since_s)
         silent = follow_output(app, hosts, selected.id, start=start, once=not following)
     if silent:
-        note(f"not all is shown: {fold(silent)} did not come to its end")
+        note(f"the output is incomplete: {fold(silent)} stopped answering before the end")
     raise click.exceptions.Exit(3 if silent else _status(listing, selected))
 
 
@@ -189,7 +195,12 @@ def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[
 
 @jobs.command()
 @click.option(
-    "--tail", type=click.IntRange(0), default=_ATTACH_LINES, show_default=True, metavar="N", help="Of each host."
+    "--tail",
+    type=click.IntRange(0),
+    default=_ATTACH_LINES,
+    show_default=True,
+    metavar="N",
+    help="Lines of each host that are shown first.",
 )
 @click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
@@ -202,25 +213,28 @@ def attach(app: App, tail: int, job: str) -> None:
     if selected.state.ended or selected.slurm is not None:
         words = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
         why = f"it has ended ({selected.state.value})" if selected.state.ended else "Slurm runs it"
-        raise UsageError(f"{selected.id} is not to be attached to: {why}", f"nodectl jobs {words}")
+        raise UsageError(f"job {selected.id} cannot be attached to: {why}", f"nodectl jobs {words}")
     note(
         f"job {selected.id} of {selected.operator}, {selected.state.value} on {fold(selected.nodes or selected.hosts)}"
     )
     try:
         gone = follow_output(app, _members(app, selected), selected.id, start=Start(tail=tail))
     except KeyboardInterrupt:
-        note(f"it goes on: nodectl jobs attach {selected.id}, nodectl jobs stop {selected.id}")
+        note(f"the job goes on; see nodectl jobs attach {selected.id}, nodectl jobs stop {selected.id}")
         raise click.exceptions.Exit(130) from None
     raise click.exceptions.Exit(conclude(app, selected.id, gone))
 
 
 @jobs.command()
 @click.option(
-    "--interval", type=Seconds(0.5), default=5.0, show_default=True, metavar="TIME", help="Between two looks."
+    "--interval", type=Seconds(0.5), default=5.0, show_default=True, metavar="TIME", help="Time between two looks."
 )
 @click.option("--once", is_flag=True, help="Look twice, one interval apart, and end: 1 where the job stands still.")
 @click.option(
-    "--pattern", default="", metavar="REGEX", help="What tells a step: (?P<step>..), (?P<total>..), (?P<loss>..)."
+    "--pattern",
+    default="",
+    metavar="REGEX",
+    help="Regular expression of a step's line: (?P<step>..), (?P<total>..), (?P<loss>..).",
 )
 @click.option("--quiet", "quiet_s", type=Seconds(1), default=300.0, show_default=True, metavar="TIME", help=_QUIET_HELP)
 @click.argument("job", default="last", shell_complete=completing.job)
@@ -243,7 +257,11 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
 
 @jobs.command()
 @click.option(
-    "--to", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Bring the traces here."
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Copy the traces into this folder.",
 )
 @click.option(
     "--size-limit",
@@ -252,7 +270,7 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
     default=LIMIT_MIB,
     show_default=True,
     metavar="MIB",
-    help="Bring no traces that are larger together.",
+    help="Copy no traces whose total size is larger.",
 )
 @click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
@@ -260,7 +278,7 @@ def trace(app: App, folder: Path | None, limit_mib: int, job: str) -> None:
     """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
     selected = read_listing(app).find(job)
     if selected.slurm is not None:
-        raise UsageError(f"{selected.id} is run by Slurm", "--trace is for hosts over SSH")
+        raise UsageError(f"{selected.id} is run by Slurm", "--trace needs hosts over SSH")
     raise click.exceptions.Exit(show_trace(app, _members(app, selected), selected, folder, limit_mib))
 
 
@@ -365,7 +383,7 @@ def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, st
         elif isinstance(event, Dropped):
             printer.end()
             whose = f"{event.host} [{event.local_rank}]" if event.local_rank is not None else event.host
-            note(f"{whose}: {event.size_bytes / MIB:.1f} MiB of older output were given up for space (--log-limit)")
+            note(f"{whose}: {event.size_bytes / MIB:.1f} MiB of older output were deleted to stay within --log-limit")
         else:
             silent[event.host] = event.why
             printer.end()

@@ -26,28 +26,28 @@ _name_option = click.option(
     default="lab",
     show_default=True,
     shell_complete=completing.one_of(completing.labs),
-    help="Several labs may be up.",
+    help="Name of the lab; several may be up.",
 )
 _name_and_yes = options(_name_option, click.option("--yes", is_flag=True, help="Use sudo without asking."))
 
 
 @click.group()
 def lab() -> None:
-    """A real fleet on this machine: own network, files, processes and sshd a host."""
+    """Run a real fleet on this machine: own network, files, processes and sshd a host."""
 
 
 @lab.command("up")
-@click.option("-n", "--hosts", type=int, default=4, show_default=True, help="How many hosts.")
-@click.option("--rate", help="Of every link, each way: 1gbit, 100mbit.")
-@click.option("--delay", help="One way between two hosts (a round trip is twice that): 10ms.")
-@click.option("--loss", help="Of packets, each way: 0.1%.")
+@click.option("-n", "--hosts", type=int, default=4, show_default=True, help="Number of hosts.")
+@click.option("--rate", help="Rate of every link, each way: 1gbit, 100mbit.")
+@click.option("--delay", help="Delay between two hosts, one way (a round trip takes twice that): 10ms.")
+@click.option("--loss", help="Share of packets that are lost, each way: 0.1%.")
 @click.option("--disk", help="Size of each host's file system: 4G, or none.  [default: 8G to 64 hosts]")
 @click.option(
     "--as",
     "dress",
     metavar="RECORDING",
     shell_complete=completing.one_of(completing.recordings, files=True),
-    help="Dress the hosts in a recording: a folder or a bundled one.",
+    help="Let the hosts answer as a recording does: a folder, or a bundled one.",
 )
 @_name_and_yes
 def up_(
@@ -143,7 +143,7 @@ class _FaultCommand(click.Command):
 @lab.command(cls=_FaultCommand)
 @click.argument("kind", required=False, shell_complete=completing.one_of(completing.faults))
 @click.argument("host", required=False, shell_complete=completing.host)
-@click.option("--list", "listing", is_flag=True, help="Show the kinds, and what finds each.")
+@click.option("--list", "listing", is_flag=True, help="List the kinds of faults, and the command that finds each.")
 @_name_and_yes
 @click.pass_obj
 def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str, yes: bool) -> None:
@@ -175,7 +175,7 @@ def heal(host: str | None, kind: str | None, name: str, yes: bool) -> None:
 
     with locked():
         healed = heal_hosts(folder, host, kind)
-    note("\n".join(f"{fault.host}: {fault.kind} healed" for fault in healed) or "nothing to heal")
+    note("\n".join(f"{fault.host}: {fault.kind} healed" for fault in healed) or "the lab has no fault to heal")
 
 
 def _document(folder: LabFolder, state: LabState | None) -> dict[str, object]:

@@ -58,7 +58,7 @@ def read_gate(text: str) -> str:
     if text.lower() in ("false", "0", "no", "off", ""):
         return ""
     if text != QUICK:
-        raise ValueError(f"{text!r} is no gate: --gate, or --gate quick")
+        raise ValueError(f"{text!r} is no gate; write --gate or --gate quick")
     return QUICK
 
 
@@ -101,16 +101,30 @@ class _Launch(click.Command):
 
 
 @click.command(cls=_Launch, context_settings={"ignore_unknown_options": False})
-@click.option("--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks a host.  Default: one a GPU, else one.")
-@click.option("--lease", type=float, default=LEASE_S, show_default=True, metavar="S", help="Silence that ends the job.")
-@click.option("--env", "names", multiple=True, metavar="NAME", help="Hand over a variable of your environment.")
-@click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE", help="NAME=VALUE lines, mode 0600.")
+@click.option(
+    "--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks on each host.  Default: one a GPU, else one."
+)
+@click.option(
+    "--lease",
+    type=float,
+    default=LEASE_S,
+    show_default=True,
+    metavar="S",
+    help="End the job when a host is silent for this time.",
+)
+@click.option("--env", "names", multiple=True, metavar="NAME", help="Pass a variable of your environment to the job.")
+@click.option(
+    "--env-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of NAME=VALUE lines for the job, mode 0600.",
+)
 @click.option(
     "--code",
     "code_folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="What is copied.  Default: SCRIPT's project, else its folder.",
+    help="Folder that is copied.  Default: SCRIPT's project, else its folder.",
 )
 @click.option(
     "--code-limit",
@@ -118,7 +132,7 @@ class _Launch(click.Command):
     default=CODE_LIMIT_MIB,
     show_default=True,
     metavar="MIB",
-    help="Of what is copied.",
+    help="Largest total size of what is copied.",
 )
 @click.option(
     "--log-limit",
@@ -126,34 +140,44 @@ class _Launch(click.Command):
     default=LOG_LIMIT_MIB,
     show_default=True,
     metavar="MIB",
-    help="Of output kept on each host; the oldest goes.",
+    help="Output that is kept on each host; the oldest is deleted.",
 )
 @click.option("--checkpoint", metavar="DIR", help="Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.")
-@click.option("--interface", metavar="NAME|NETWORK", help="Of the job: eth1, or the one in 10.1.0.0/16 on each host.")
 @click.option(
-    "--launcher", default=node_paths.LAUNCHER, show_default=True, metavar="PATH", help="Launch script on the nodes."
+    "--interface", metavar="NAME|NETWORK", help="Interface of the job: eth1, or the one in 10.1.0.0/16 on each host."
+)
+@click.option(
+    "--launcher",
+    default=node_paths.LAUNCHER,
+    show_default=True,
+    metavar="PATH",
+    help="Path of the launch script on the nodes.",
 )
 @click.option("--venv", metavar="DIR", help="Environment that holds torchrun.  Default: the inventory's pytorch_venv.")
-@click.option("--conda", metavar="DIR", help="The same, an environment of conda by its prefix; it is activated.")
-@click.option("--container", metavar="IMAGE", help="Run in it, with the hosts' network, GPUs and RDMA.")
-@click.option("--container-engine", type=OneOf(ENGINES), help="Default: docker or podman, what all hosts have.")
+@click.option("--conda", metavar="DIR", help="Conda environment that holds torchrun, by its prefix; it is activated.")
+@click.option(
+    "--container", metavar="IMAGE", help="Run in a container of this image, with the hosts' network, GPUs and RDMA."
+)
+@click.option("--container-engine", type=OneOf(ENGINES), help="Default: docker or podman, whichever all hosts have.")
 @click.option("-m", "--module", metavar="MODULE", help="Start a Python module, as `python -m` does.")
 @click.option(
     "--engine",
     type=OneOf(NAMES),
     default=TORCHRUN,
     show_default=True,
-    help="What starts the ranks; all but torchrun take `-- ARGV`; `command` runs it once a rank.",
+    help="Program that starts the ranks; all but torchrun take `-- ARGV`; `command` runs ARGV once a rank.",
 )
-@click.option("--chdir", metavar="DIR", help="The code is in this folder of the hosts; nothing is copied.")
-@click.option("--need", "needs", multiple=True, metavar="PATH", help="Must be there on every host before the start.")
-@click.option("--numa-binding", type=OneOf(NUMA_BINDINGS), help="Ranks near their GPUs; torchrun's own option.")
+@click.option("--chdir", metavar="DIR", help="Run the code in this folder of the hosts; nothing is copied.")
+@click.option("--need", "needs", multiple=True, metavar="PATH", help="Path that every host must have before the start.")
+@click.option(
+    "--numa-binding", type=OneOf(NUMA_BINDINGS), help="Bind ranks to the CPUs near their GPUs (an option of torchrun)."
+)
 @click.option(
     "--nic-binding",
     type=OneOf(NIC_BINDINGS),
     default=NIC_BINDINGS[0],
     show_default=True,
-    help="NCCL may use each host's NICs for training; gpu: each rank the one at its GPU alone.",
+    help="host: NCCL uses each host's NICs for training; gpu: each rank uses the NIC at its GPU alone.",
 )
 @trace_options
 @click.option(
@@ -162,7 +186,7 @@ class _Launch(click.Command):
     multiple=True,
     metavar="CHECK",
     shell_complete=completing.one_of(completing.launch_check_names),
-    help="Start whatever this check of preflight finds.",
+    help="Start even if this check of preflight fails.",
 )
 @click.option(
     "--fabric-from",
@@ -170,16 +194,20 @@ class _Launch(click.Command):
     metavar="FILE",
     help="Ranks of one switch together, by ibnetdiscover's text or lldpctl's JSON.  Default: by nodectl_switch.",
 )
-@click.option("--via", type=OneOf(["ssh", "slurm"]), default="ssh", show_default=True, help="Who starts the ranks.")
+@click.option(
+    "--via", type=OneOf(["ssh", "slurm"]), default="ssh", show_default=True, help="What starts the ranks on the hosts."
+)
 @click.option(
     "--nodes",
     metavar="N|MIN:MAX",
-    help="Hosts that run ranks; those beyond are spares.  With slurm: so many of its own choice.",
+    help="Number of hosts that run ranks; the others are spares.  With slurm: Slurm chooses them.",
 )
 @click.option(
-    "--restarts", type=click.IntRange(0, 1000), metavar="N", help="New attempts after a failure.  Default: 0."
+    "--restarts", type=click.IntRange(0, 1000), metavar="N", help="Number of new attempts after a failure.  Default: 0."
 )
-@click.option("--spares", type=click.IntRange(0), metavar="K", help="Hosts kept aside, to take a failed one's place.")
+@click.option(
+    "--spares", type=click.IntRange(0), metavar="K", help="Number of hosts that wait to take a failed host's place."
+)
 @click.option(
     "--gate",
     type=Read(read_gate, "gate"),
@@ -189,16 +217,20 @@ class _Launch(click.Command):
     help="Start without the hosts that fail preflight, as far as spares go; quick: nor those that some 20 s of health, "
     "a matrix product, pairs and a collective reject.",
 )
-@click.option("--time-limit", type=Seconds(1), metavar="TIME", help="4h, 90m: the job is ended after that.")
+@click.option("--time-limit", type=Seconds(1), metavar="TIME", help="End the job after this time: 4h, 90m.")
 @click.option(
     "--signal",
     "warning",
     type=Read(read_warning, "signal"),
     metavar="USR1@60",
-    help="For ranks, so many s before that.",
+    help="Signal that the ranks get this many seconds before --time ends.",
 )
 @click.option(
-    "--sbatch", "sbatch_options", multiple=True, metavar="OPTION", help="With slurm: --sbatch=--partition=gpu."
+    "--sbatch",
+    "sbatch_options",
+    multiple=True,
+    metavar="OPTION",
+    help="With slurm: an option of sbatch, as --sbatch=--partition=gpu.",
 )
 @include_cordoned_option
 @click.option("--detach", is_flag=True, help="Print the job's id and return.")
@@ -274,7 +306,7 @@ def launch(
     from nodectl.transport.router import connect_ahead
 
     if conda is not None and venv is not None:
-        raise UsageError("--venv and --conda each name the environment", "say one of them")
+        raise UsageError("--venv and --conda exclude each other: each names the environment", "say one of them")
     if nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in names):
         what = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
         raise UsageError(f"--nic-binding gpu is set in each rank's Python: {what}", "leave it out")
@@ -306,21 +338,23 @@ def launch(
 
         count = slurm_nodes(nodes)
         if restarts or spares:
-            raise click.UsageError("--restarts and --spares are for hosts over SSH; Slurm requeues by itself")
+            raise click.UsageError("--restarts and --spares need hosts over SSH; Slurm requeues jobs by itself")
         if needs or skipping:
-            raise click.UsageError("--need and --skip are for preflight, which looks at hosts over SSH before a job")
+            raise click.UsageError(
+                "--need and --skip need hosts over SSH: they belong to preflight, which Slurm's jobs do not have"
+            )
         if warning is not None:
-            raise click.UsageError("--signal is for hosts over SSH: Slurm's own would reach the ranks' launcher, too")
+            raise click.UsageError("--signal needs hosts over SSH: Slurm's signal would reach the ranks' launcher, too")
         if nic_binding == GPU:
-            raise click.UsageError("--nic-binding gpu is for hosts over SSH")
+            raise click.UsageError("--nic-binding gpu needs hosts over SSH")
         if tracer is not None:
-            raise click.UsageError("--trace is for hosts over SSH")
+            raise click.UsageError("--trace needs hosts over SSH")
         batch = slurm.Asked(
             way, nproc_per_node, count, sbatch_options, checkpoint, interface or "", launcher, venv, time_limit or 0.0
         )
         raise click.exceptions.Exit(slurm.launch_via_slurm(app, batch, env, detach=detach, dry_run=dry_run))
     if sbatch_options:
-        raise click.UsageError("--sbatch goes with --via slurm")
+        raise click.UsageError("--sbatch needs --via slurm")
     import nodectl.transport.ssh  # noqa: F401 - while the inventory is still being read
 
     hosts: Sequence[Host] = in_rank_order(app.hosts, fabric_from)
@@ -485,7 +519,7 @@ def _preflight(
         note(f"left out by --gate: {fold(host.name for host in hosts if host not in left)}")
         return _preflight(app, left, request, needs, skipping, gate=gate)
     if status:
-        note("not launched: preflight found what is named above")
+        note("the job was not launched: preflight found what stands above")
         app.show("jobs", {"jobs": [], "findings": [asdict(finding) for finding in shown]}, "")
         raise click.exceptions.Exit(status)
     candidates = [report.candidates[host.name] for host in hosts]
@@ -524,7 +558,7 @@ def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[
     if bad:
         note(acceptance_text(done, terminal_width()))
     if len(good) < (request.nodes.least if request.nodes else len(hosts)):
-        note("not launched: --gate quick did not accept what is named above")
+        note("the job was not launched: --gate quick rejected the hosts above")
         raise click.exceptions.Exit(exit_status(bad.values()))
     if bad:
         note(f"left out by --gate quick: {fold(bad)}")
@@ -542,7 +576,7 @@ def _follow(app: App, hosts: Sequence[Host], job_id: str, *, traced: bool) -> in
         try:
             time.sleep(_CHANCE_S)
         except KeyboardInterrupt:
-            note(f"it goes on: nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
+            note(f"the job goes on; see nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
             return 130
         gone = dict(stop_job(app, hosts, job_id))
     heard = [host for host in hosts if host.name not in gone]

@@ -27,15 +27,19 @@ _EXPORTS = ("slurm", "ansible")
 
 @click.group()
 def ledger() -> None:
-    """Which hosts are cordoned, and what happened to each GPU, NIC and host, whatever its name was."""
+    """Cordon hosts, and keep what happened to each GPU, NIC and host, whatever its name was."""
 
 
 @ledger.command("list")
-@click.option("--parts", "with_parts", is_flag=True, help="In the table each part, too.")
-@click.option("--export", type=OneOf(_EXPORTS), help="slurm: commands for scontrol; ansible: a group `cordoned`.")
+@click.option("--parts", "with_parts", is_flag=True, help="Show each part in the table, too.")
+@click.option(
+    "--export",
+    type=OneOf(_EXPORTS),
+    help="Print the cordoned hosts as commands for scontrol (slurm), or as a group `cordoned` (ansible).",
+)
 @click.pass_obj
 def list_(app: App, with_parts: bool, export: str | None) -> None:
-    """The fleet's hosts that the ledger knows: cordoned or not, and what their last acceptance said."""
+    """List the fleet's hosts that the ledger knows: cordoned or not, and what their last acceptance said."""
     from nodectl.ledger.document import list_document, list_rows, part_rows
     from nodectl.ledger.export import ansible_group, slurm_lines
 
@@ -84,8 +88,12 @@ def show(app: App, target: str) -> None:
 
 @ledger.command()
 @click.argument("host", metavar="HOST", shell_complete=completing.host)
-@click.option("--reason", required=True, metavar="TEXT", help="Said wherever the host is left out.")
-@click.option("--part", "wanted", multiple=True, metavar="ID", help="This GPU or NIC alone, wherever it is.")
+@click.option(
+    "--reason", required=True, metavar="TEXT", help="The reason, which is shown wherever the host is left out."
+)
+@click.option(
+    "--part", "wanted", multiple=True, metavar="ID", help="Cordon this GPU or NIC alone, on whichever host it is."
+)
 @click.pass_obj
 def cordon(app: App, host: str, reason: str, wanted: tuple[str, ...]) -> None:
     """Leave HOST (an Ansible pattern) out of launch, probe, accept, bench and trials, with all its parts.
@@ -102,7 +110,7 @@ def cordon(app: App, host: str, reason: str, wanted: tuple[str, ...]) -> None:
         for name, (parts, nature) in _parts_of(app, kept, host).items():
             chosen = _chosen(name, parts, wanted) if wanted else parts
             for hold in kept.cordoned([name]).get(name, ()):
-                note(f"already: {hold.text}; what is said now is kept beside it")
+                note(f"it is cordoned already ({hold.text}); the new reason is kept beside that one")
             events.append(kept.cordon(name, chosen, reason, who, whole=not wanted, nature=nature))
     lines = [f"{event.host}: cordoned: {named(kept.part for kept in event.parts) or 'its name'}" for event in events]
     app.show("ledger", {"events": [event_document(event) for event in events]}, "\n".join(lines))
@@ -110,8 +118,10 @@ def cordon(app: App, host: str, reason: str, wanted: tuple[str, ...]) -> None:
 
 @ledger.command("return")
 @click.argument("host", metavar="HOST", shell_complete=completing.host)
-@click.option("--without-proof", is_flag=True, help="Though what failed has not passed since; recorded as such.")
-@click.option("--reason", metavar="TEXT", help="Why, with --without-proof.")
+@click.option(
+    "--without-proof", is_flag=True, help="Return it although what failed has not passed since; this is recorded."
+)
+@click.option("--reason", metavar="TEXT", help="The reason for --without-proof.")
 @click.pass_obj
 def return_(app: App, host: str, without_proof: bool, reason: str | None) -> None:
     """Let a cordoned HOST work again: once an acceptance since has passed what failed before.

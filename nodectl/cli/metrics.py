@@ -15,7 +15,7 @@ from nodectl.common.resources import data_dir
 
 @click.group()
 def metrics() -> None:
-    """What nodectl writes for Prometheus, and what reads it.
+    """Show what nodectl writes for Prometheus, and print what reads it.
 
     `health`, `probe` and `jobs list` write with --output prometheus --write FILE, for node_exporter's textfiles.
     """
@@ -24,7 +24,7 @@ def metrics() -> None:
 @metrics.command("list")
 @click.pass_obj
 def list_(app: App) -> None:
-    """The metrics, with their labels and what they say."""
+    """List the metrics, with their labels and what they say."""
     from nodectl.report.metrics import METRICS
     from nodectl.report.table import aligned
 
@@ -36,13 +36,13 @@ def list_(app: App) -> None:
 @metrics.command()
 @text_option
 def alerts() -> None:
-    """Alert rules, for a file that `rule_files` of Prometheus names."""
+    """Print alert rules, for a file that `rule_files` of Prometheus names."""
     result((data_dir() / "prometheus" / "alerts.yml").read_text(encoding="utf-8").rstrip("\n"))
 
 
 @metrics.command()
 def dashboard() -> None:
-    """A dashboard, to be imported into Grafana."""
+    """Print a dashboard, to be imported into Grafana."""
     from nodectl.report.dashboard import dashboard as model
 
     result(json.dumps(model(), indent=1))

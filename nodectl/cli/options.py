@@ -42,7 +42,7 @@ class Seconds(click.FloatRange):
         except ValueError:
             number = math.nan
         if math.isnan(number):
-            self.fail(f"{value!r} is no time; write 0.5, 500ms, 30s or 5m", param, ctx)
+            self.fail(f"{value!r} is not a time; write 0.5, 500ms, 30s or 5m", param, ctx)
         return float(super().convert(number, param, ctx))
 
 
@@ -132,10 +132,10 @@ check_and_diff = options(
     click.option("--check", is_flag=True, help="Change nothing, and say what would change."),
     click.option("--diff", is_flag=True, help="Show what changes, line by line."),
 )
-over_others_option = click.option("--force", is_flag=True, help="Go on on hosts that another nodectl uses.")
+over_others_option = click.option("--force", is_flag=True, help="Continue on hosts that another nodectl uses.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask before hosts are changed.")
 force_option = click.option(
-    "--force", is_flag=True, help="Go on on hosts that another nodectl, a job or a process on a GPU uses."
+    "--force", is_flag=True, help="Continue on hosts that another nodectl, a job or a process on a GPU uses."
 )
 # the forms of a result that every command has, and those that some have
 _COMMON_FORMS = ("table", "json")

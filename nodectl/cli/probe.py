@@ -121,7 +121,7 @@ class _Command(click.Command):
         return super().make_context(info_name, args, parent, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click's; further words are refused with what was probably meant."""
+        """Return it as click's; further words are refused with what was probably meant."""
         ctx.allow_extra_args = True
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
@@ -236,7 +236,7 @@ def _type(kind: Kind) -> click.ParamType[Any]:
 
 
 def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, Any]:
-    """By field, what was given; the rest is the options' own default."""
+    """Return, by field, what was given; the rest is the options' own default."""
     return {option.field: given[_name(option)] for option in options if given.get(_name(option)) is not None}
 
 
@@ -255,22 +255,26 @@ def _of_the_run() -> list[click.Option]:
             ["--force"],
             is_flag=True,
             envvar="NODECTL_PROBE_FORCE",
-            help="Go on on hosts that another nodectl, a job or a process on a GPU uses.",
+            help="Continue on hosts that another nodectl, a job or a process on a GPU uses.",
         ),
         include_cordoned("NODECTL_PROBE_INCLUDE_CORDONED"),
         click.Option(
             ["--compare"],
             metavar="LAST|DATE|FILE",
             envvar="NODECTL_PROBE_COMPARE",
-            help="Beside the history, or a saved `probe --output json`.",
+            help="Compare with the history (LAST or a date), or with a saved `probe --output json`.",
         ),
         click.Option(
             ["--all", "everything"],
             is_flag=True,
             envvar="NODECTL_PROBE_ALL",
-            help="In the table each value, and each finding.",
+            help="Show each value and each finding in the table.",
         ),
-        click.Option(["--write"], type=click.Path(dir_okay=False, path_type=Path), help="Into this file, in one step."),
+        click.Option(
+            ["--write"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Write the result into this file, in one step.",
+        ),
     ]
 
 
@@ -327,7 +331,7 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
 
 
 def _end_s(budget_s: float) -> float:
-    """What is kept of a budget for the end: locks are let go, results judged, kept and shown."""
+    """Return what is kept of a budget for the end: locks are let go, results judged, kept and shown."""
     return min(_END_S, _END_PART * budget_s)
 
 

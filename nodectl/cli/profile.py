@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def profile() -> None:
-    """What should be: hardware, stack and tuning profiles."""
+    """Show, compare, check and learn profiles of hardware, stack and tuning."""
 
 
 @profile.command("list")
 @click.pass_obj
 def list_(app: App) -> None:
-    """All profiles by kind, those that warn marked; a fleet's own lie in profiles/ beside its inventory."""
+    """List all profiles by kind and mark those that warn; a fleet's own lie in profiles/ beside its inventory."""
     from nodectl.profiles import KINDS
     from nodectl.profiles.describe import own_warnings
     from nodectl.profiles.load import find_profiles
@@ -62,7 +62,7 @@ def list_(app: App) -> None:
 @click.argument("name", shell_complete=completing.one_of(completing.profiles()))
 @click.pass_obj
 def show(app: App, name: str) -> None:
-    """Each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from.
+    """Show each value of the profile NAME (or KIND/NAME), with its reason, its source and where it comes from.
 
     NAME may be a host of the inventory: all that it should be, its own values over those of its profiles.
     """
@@ -92,7 +92,7 @@ def show(app: App, name: str) -> None:
 @click.argument("second", shell_complete=completing.one_of(completing.profiles()))
 @click.pass_obj
 def diff(app: App, first: str, second: str) -> None:
-    """What differs between two profiles of one kind."""
+    """Show what differs between two profiles of one kind."""
     from nodectl.profiles.describe import values
 
     kind, left = _named(app, first)
@@ -115,10 +115,15 @@ def diff(app: App, first: str, second: str) -> None:
 @profile_option("hardware", required=True)
 @profile_option("stack", required=True)
 @profile_option("tuning", default="stock", show_default=True)
-@click.option("--allow-unsupported", multiple=True, metavar="REASON", help="As nodectl_allow_unsupported; repeatable.")
+@click.option(
+    "--allow-unsupported",
+    multiple=True,
+    metavar="REASON",
+    help="Accept this unsupported combination, as nodectl_allow_unsupported does; may be repeated.",
+)
 @click.pass_context
 def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_unsupported: tuple[str, ...]) -> None:
-    """Whether these profiles can work together: exit status 0, or 1 with the reason and the nearest working choice."""
+    """Tell whether these profiles can work together: 0, or 1 with the reason and the nearest working choice."""
     from nodectl.profiles.compat import IncompatibleError
     from nodectl.profiles.describe import problem_row
     from nodectl.profiles.resolve import resolve
@@ -162,21 +167,25 @@ def _refuse_wrong_floors(app: App, name: str) -> None:
 
 @profile.command()
 @click.argument("hosts", nargs=-1, metavar="[HOST...]", shell_complete=completing.host)
-@click.option("--name", metavar="NAME", help="What it is called; else the output file's name.")
-@click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="Instead of standard output.")
+@click.option("--name", metavar="NAME", help="Name of the profile.  Default: the output file's name.")
+@click.option(
+    "--output-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the profile into this file instead of standard output.",
+)
 @click.option(
     "--measurements",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What `nodectl --output json probe` said on these hosts: its least values become floors; repeatable.",
+    help="Output of `nodectl --output json probe` on these hosts: its least values become floors; may be repeated.",
 )
 @click.option(
     "--from",
     "accepted",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What `nodectl accept --output json` said: the hosts that it accepted, and floors of what it measured there.",
+    help="Output of `nodectl accept --output json`: takes the hosts that it accepted, and floors of what it measured.",
 )
-@click.option("--compute-capability", metavar="X.Y", help="Of GPUs that nodectl does not know.")
+@click.option("--compute-capability", metavar="X.Y", help="Family of GPUs that nodectl does not know.")
 @click.pass_obj
 def learn(
     app: App,
@@ -248,7 +257,7 @@ def _facts_of(app: App) -> dict[str, dict[str, object]]:
 
 
 def _measured(path: Path) -> list[Measurement]:
-    """Those of a saved probe that a floor can be made of."""
+    """Return those of a saved probe that a floor can be made of."""
     remedy = "give what `nodectl --output json probe …` printed"
     document = read_json(path, remedy)
     try:
@@ -323,14 +332,14 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
         among = (wanted,) if wanted in KINDS else KINDS
         known = [(kind, name) for kind in among for name in find_profiles(kind, folders)]
         near = meant(bare, [each for _, each in known])
-        raise ProfileError(f"no profile {name!r}", f"{near}one of: {', '.join(map('/'.join, known))}")
+        raise ProfileError(f"there is no profile {name!r}", f"{near}one of: {', '.join(map('/'.join, known))}")
     if len(kinds) > 1:
         raise ProfileError(f"{name!r} names several profiles", f"say {' or '.join(f'{kind}/{bare}' for kind in kinds)}")
     return kinds[0], load_profile(kinds[0], bare, folders)
 
 
 def _resolved_host(app: App, name: str) -> Resolved | None:
-    """What the host of this name should be; None where a profile has the name, or no host."""
+    """Return what the host of this name should be; None where a profile has the name, or no host."""
     from nodectl.profiles import KINDS
     from nodectl.profiles.host import of_host
     from nodectl.profiles.load import find_profiles

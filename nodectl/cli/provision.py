@@ -26,14 +26,14 @@ from nodectl.model.host import Host
     multiple=True,
     metavar="ROLE",
     shell_complete=completing.several_of(completing.role_names),
-    help="Only these roles; may be repeated.",
+    help="Run only these roles; may be repeated.",
 )
 @click.option(
     "--skip-tags",
     multiple=True,
     metavar="ROLE",
     shell_complete=completing.several_of(completing.role_names),
-    help="All but these roles.",
+    help="Run all roles but these.",
 )
 @click.option("--allow-reboot", is_flag=True, help="Reboot a host, one at a time, where a change needs it.")
 @yes_option

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     default=Path("nodectl-report.html"),
     show_default=True,
     metavar="FILE",
-    help="Where it is written, as a whole.",
+    help="File into which the report is written.",
 )
 @click.option(
     "--from",
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
     metavar="FILE",
-    help="What `nodectl --output json` wrote: health, probe, topology, tune trial, jobs, bench …; may be given again.",
+    help="Saved output of `nodectl --output json` (health, probe, topology, tune trial, jobs, bench …); repeatable.",
 )
 @click.option("--hosts/--no-hosts", default=True, help="Whether hosts are asked for their health, wiring and jobs.")
-@click.option("--title", default="", metavar="TEXT", help="Its heading.  Default: the fleet's inventory.")
+@click.option("--title", default="", metavar="TEXT", help="Heading of the report.  Default: the fleet's inventory.")
 @click.pass_obj
 def report(app: App, out: Path, saved: tuple[Path, ...], hosts: bool, title: str) -> None:
     """Write what is known of the fleet as one HTML file, which opens without a network.

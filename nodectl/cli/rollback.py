@@ -31,10 +31,10 @@ Plans = Mapping[str, Mapping[str, Any]]
     metavar="RUN",
     default="",
     shell_complete=completing.one_of(completing.provision_runs),
-    help="The state as RUN left it, or `start`: before nodectl came.",
+    help="Go back to the state that RUN left, or to `start`, before nodectl's first change.",
 )
 @click.option("--list", "list_", is_flag=True, help="Show the runs that the hosts hold records of.")
-@click.option("--packages", is_flag=True, help="Also take the packages of the GPU driver back.")
+@click.option("--packages", is_flag=True, help="Also take back the packages of the GPU driver.")
 @check_and_diff
 @yes_option
 @over_others_option
@@ -81,12 +81,12 @@ def _check_name(to: str) -> None:
 
 
 def plans_of(run: ProvisionRun) -> Plans:
-    """By host, what its way back is, or which runs it holds records of."""
+    """Return, by host, what its way back is, or which runs it holds records of."""
     return {answer.host: answer.result["rollback"] for answer in run.answers if "rollback" in answer.result}
 
 
 def _plan_lines(plans: Plans) -> list[str]:
-    """What changes, hosts with the same way back together."""
+    """Return what changes, hosts with the same way back together."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for host, plan in plans.items():
         lines = [f"  {change['what']} {change['subject']}: {change['action']}" for change in plan["changes"]]
@@ -105,7 +105,7 @@ def _show(app: App, run: ProvisionRun, check: bool) -> None:
         emit_json("rollback", {"run": run.run, "hosts": tallies(run), "rollback": plans})
         return
     if plans and not any(plan["runs"] for plan in plans.values()):
-        note("nothing to take back: no host holds a record of such a run; see `nodectl rollback --list`")
+        note("there is nothing to take back: no host holds a record of such a run; see `nodectl rollback --list`")
     show_table(run)
 
 

@@ -140,7 +140,7 @@ def _follow(app: App, job_id: str) -> int:
         try:
             time.sleep(_CHANCE_S)
         except KeyboardInterrupt:
-            note(f"it goes on: nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
+            note(f"the job goes on; see nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
             return 130
         stop_slurm(app, job_id)
     return conclude_by(app, lambda: read_slurm(app, job_id).find(job_id))

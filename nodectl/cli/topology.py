@@ -27,20 +27,33 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--fabric", "with_fabric", is_flag=True, help="Switches between the hosts, hops, and the order of ranks.")
+@click.option(
+    "--fabric",
+    "with_fabric",
+    is_flag=True,
+    help="Show the switches between the hosts, the hops, and the order of ranks.",
+)
 @click.option(
     "--fabric-from",
     type=click.Path(exists=True, path_type=Path),
     metavar="FILE",
     help="ibnetdiscover's text, or lldpctl's JSON (a folder: <host>.json).  Default: nodectl_switch, else LLDP.",
 )
-@click.option("--max-hops", type=click.IntRange(1, 64), help="Most switches between two hosts.  Default: 3.")
-@click.option("--max-oversubscription", type=click.FloatRange(0.01), help="A leaf's capacity down to up.  Default: 1.")
-@click.option("--propose-env", is_flag=True, help="Each host's NCCL environment as an inventory, with the reasons.")
+@click.option(
+    "--max-hops", type=click.IntRange(1, 64), help="Largest number of switches between two hosts.  Default: 3."
+)
+@click.option(
+    "--max-oversubscription",
+    type=click.FloatRange(0.01),
+    help="Largest ratio of a leaf's capacity down to that up.  Default: 1.",
+)
+@click.option(
+    "--propose-env", is_flag=True, help="Print each host's NCCL environment as an inventory, with the reasons."
+)
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="As DIR/<host>/nccl.yml."
 )
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The picture, too.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the picture, too.")
 @click.option("--hosts/--no-hosts", default=None, help="Whether to ask hosts for what a fabric's FILE does not tell.")
 @click.pass_obj
 def topology(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 LIMIT_MIB = 1024
-_SKIP_HELP = f"Optimizer steps before that.  Default: {TRACE_SKIP}."
+_SKIP_HELP = f"Optimizer steps before the profile.  Default: {TRACE_SKIP}."
 _STEPS_HELP = f"Optimizer steps of the profile.  Default: {TRACE_STEPS}."
 
 
@@ -40,10 +40,10 @@ def trace_options(command: _Command) -> _Command:
 
 
 def tracing(tracer: str | None, skip: int | None, steps: int | None) -> Tracing | None:
-    """What is asked for; UsageError for a window of no trace."""
+    """Return what is asked for; UsageError for a window of no trace."""
     if tracer is None:
         if skip is not None or steps is not None:
-            raise UsageError("--trace-skip and --trace-steps go with --trace", "add --trace torch")
+            raise UsageError("--trace-skip and --trace-steps need --trace", "add --trace torch")
         return None
     return Tracing(tracer, skip or TRACE_SKIP, steps or TRACE_STEPS)
 
@@ -61,7 +61,7 @@ def show_trace(app: App, hosts: Sequence[Host], job: Job, folder: Path | None, l
 
 
 def read_report(app: App, hosts: Sequence[Host], job: Job) -> tuple[TraceReport, Sequence[RankTrace]]:
-    """What the hosts' traces tell; a rank that is to have one and has none is named."""
+    """Return what the hosts' traces tell; a rank that is to have one and has none is named."""
     from nodectl.jobs.traces import judge, read_traces
 
     traces, problems = read_traces(app.transport, hosts, job.id, app.forks)
@@ -71,7 +71,7 @@ def read_report(app: App, hosts: Sequence[Host], job: Job) -> tuple[TraceReport,
 
 
 def shown(report: TraceReport) -> tuple[dict[str, object], str]:
-    """As document and as text."""
+    """Return it as document and as text."""
     from nodectl.report.traces import trace_document, trace_text
 
     return trace_document(report), trace_text(report)
@@ -102,7 +102,7 @@ def gathered(
 
 
 def at_the_end(app: App, job: Job, hosts: Sequence[Host]) -> tuple[dict[str, object], str]:
-    """What a launch says of its traces: the files go below the state folder."""
+    """Return what a launch says of its traces: the files go below the state folder."""
     from nodectl.common.files import local_path
     from nodectl.common.paths import state_dir
 

@@ -55,11 +55,11 @@ class Access:
         return None if self.private_key is None else str(Path(self.private_key).expanduser().absolute())
 
     def connection_password(self) -> str | None:
-        """What logs in where the inventory has no password; None where it was not to be asked for."""
+        """Return what logs in where the inventory has no password; None where it was not to be asked for."""
         return self._password("SSH password") if self.ask_pass else None
 
     def become_password(self) -> str | None:
-        """What sudo wants on the hosts; as Ansible has it, nothing typed means the password of the login."""
+        """Return what sudo wants on the hosts; as Ansible has it, nothing typed means the password of the login."""
         if not self.ask_become_pass:
             return None
         return self._password("sudo password") or self.connection_password()

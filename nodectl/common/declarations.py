@@ -59,7 +59,7 @@ def ended(main: Callable[[], None]) -> None:
 
 
 def _hint(error: Exception) -> str:
-    """Which field is meant, where a declaration gives one that its class has not."""
+    """Return which field is meant, where a declaration gives one that its class has not."""
     match = _UNEXPECTED.fullmatch(str(error))
     frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code.co_name == "<module>"]
     if match is None or not frames or not callable(declared := frames[-1].f_globals.get(match["called"])):

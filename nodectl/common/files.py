@@ -145,7 +145,7 @@ def _write_into(path: Path, data: bytes) -> None:
 
 
 def read_json(path: Path, remedy: str) -> Any:
-    """What an operator's file holds; UsageError with the remedy where it cannot be read or is no JSON."""
+    """Return what an operator's file holds; UsageError with the remedy where it cannot be read or is no JSON."""
     text = read_text(path, remedy)
     try:
         return bounded_json.loads(text)
@@ -154,7 +154,7 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 def read_text(path: Path, remedy: str) -> str:
-    """What an operator's file holds; UsageError with the remedy where it cannot be read or is no text."""
+    """Return what an operator's file holds; UsageError with the remedy where it cannot be read or is no text."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -16,4 +16,4 @@ def _text(value: object) -> str:
     # up to ansible-core 2.18 a vaulted text is a sequence of its own kind, and no str
     if isinstance(value, Sequence):
         return str(value)
-    raise TypeError(f"{type(value).__name__} is no value of JSON")
+    raise TypeError(f"{type(value).__name__} is not a value of JSON")

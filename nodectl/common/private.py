@@ -161,7 +161,7 @@ def is_secret(place: str) -> bool:
 
 
 def is_program(path: Path) -> bool:
-    """Whether it is the text of a program: what a job is made of."""
+    """Return whether it is the text of a program: what a job is made of."""
     return path.suffix.lower() in _PROGRAMS
 
 
@@ -189,7 +189,7 @@ def why_no_project(folder: Path) -> str:
 
 
 def _homes(folder: Path) -> Iterator[Path]:
-    """Those of this login, of the one that called sudo, and of the folder's owner."""
+    """Yield those of this login, of the one that called sudo, and of the folder's owner."""
     with suppress(RuntimeError):  # no HOME, and a login that has no entry
         yield Path.home().resolve()
     logins = [str(os.getuid()), os.environ.get("SUDO_UID", "")]

@@ -16,7 +16,7 @@ def share_dir() -> Path:
 
 
 def collections_dir() -> Path:
-    """What ANSIBLE_COLLECTIONS_PATH names to have Ansible find that collection."""
+    """Return what ANSIBLE_COLLECTIONS_PATH names to have Ansible find that collection."""
     return _PACKAGE.parent
 
 

@@ -24,7 +24,7 @@ def started() -> float:
 
 
 def start_of(pid: int) -> str:
-    """When a process of this machine started, in the kernel's words; empty where nobody can tell."""
+    """Return when a process of this machine started, in the kernel's words; empty where nobody can tell."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return text.rpartition(")")[2].split()[_START_TIME]

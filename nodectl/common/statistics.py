@@ -22,7 +22,7 @@ def robust_deviation(values: Iterable[float], center: float = 0.0) -> float:
 def student_t(probability: float, degrees: int) -> float:
     """The quantile of Student's t: what a value of so many degrees of freedom stays below with this probability."""
     if not 0 < probability < 1 or degrees < 1:
-        raise ValueError(f"no t quantile of {probability} with {degrees} degrees of freedom")
+        raise ValueError(f"there is no t quantile of {probability} with {degrees} degrees of freedom")
     # not at the top: it takes longer to import than most commands run, and scipy.stats takes three times as long
     from scipy.special import stdtrit
 

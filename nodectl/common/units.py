@@ -79,7 +79,7 @@ def format_value(value: float, unit: str) -> str:
 
 
 def lower_is_better(unit: str) -> bool | None:
-    """Whether the smaller of two values in this unit is the better one; None for a unit that is not known."""
+    """Return whether the smaller of two values in this unit is the better one; None for a unit that is not known."""
     if unit in _TIMES:
         return True
     return False if unit in _RATES or unit.endswith("/s") else None

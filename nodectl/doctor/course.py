@@ -17,7 +17,7 @@ from nodectl.transport.base import Transport
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to look at, as the command line names it; the transport is opened where a host is to be reached."""
+    """Hold what to look at, as the command line names it; the transport is opened where a host is to be reached."""
 
     sources: Sequence[str]
     access: Access
@@ -61,7 +61,7 @@ def _hosts(request: Request, found: Fleet) -> Iterator[Finding]:
 
 
 def _least_python() -> tuple[int, ...]:
-    """What Ansible's modules need on the hosts; empty where Ansible does not start, which was said."""
+    """Return what Ansible's modules need on the hosts; empty where Ansible does not start, which was said."""
     try:
         return read_settings().least_python
     except Exception:

@@ -27,7 +27,7 @@ _MAKE = (
 
 @dataclass(slots=True)
 class Fleet:
-    """What the inventory gave: its hosts that can be looked at, and the folders of its own profiles.
+    """Hold what the inventory gave: its hosts that can be looked at, and the folders of its own profiles.
 
     The hosts have those of their variables that nodectl reads and that can be rendered. `refused`: the limit.
     """

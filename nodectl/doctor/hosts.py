@@ -162,7 +162,7 @@ def _finding(
 
 
 def _python(host: Host, said: Entry | None, least: tuple[int, ...]) -> Finding:
-    """What runs the probes, jobs and Ansible's modules there."""
+    """Return what runs the probes, jobs and Ansible's modules there."""
     needed = max(LEAST_PYTHON, least)
     expected = f"Python {'.'.join(map(str, needed))} or newer"
     words = said.stdout.split() if said is not None else []

@@ -92,7 +92,7 @@ def _no_key(target: Target, unusable: Sequence[str]) -> Finding:
 
 
 def _agents(targets: dict[Target, Host]) -> Iterator[Finding]:
-    """Whether the agents that are named answer; who has none needs none."""
+    """Yield whether the agents that are named answer; who has none needs none."""
     agents = dict.fromkeys(agent for agent in map(_agent_of, targets) if agent)
     if not agents:
         yield here("agent", Status.SKIPPED, "none is named (SSH_AUTH_SOCK)")

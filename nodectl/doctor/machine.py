@@ -97,7 +97,7 @@ def _roles() -> Iterator[Finding]:
 
 
 def _on_path() -> Iterator[Finding]:
-    """Whether `nodectl`, as the shell finds it, is this one."""
+    """Yield whether `nodectl`, as the shell finds it, is this one."""
     places = [Path(folder) / _PACKAGE for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
     found = list(dict.fromkeys(path.resolve() for path in places if os.access(path, os.X_OK) and path.is_file()))
     own = (Path(sys.executable).parent / _PACKAGE).resolve()
@@ -116,7 +116,7 @@ def _on_path() -> Iterator[Finding]:
 
 
 def programs() -> Iterator[Finding]:
-    """What nodectl starts on this machine."""
+    """Yield what nodectl starts on this machine."""
     for name, (who, *packages) in _PROGRAMS.items():
         path = shutil.which(name)
         if path is not None:
@@ -179,7 +179,7 @@ def _refused(folder: Path, there: Path) -> str:
 
 
 def terminal() -> Iterator[Finding]:
-    """Whether names and texts of hosts can be shown, and Ansible, which refuses all but UTF-8, would start."""
+    """Yield whether names and texts of hosts can be shown, and Ansible, which refuses all but UTF-8, would start."""
     named = next((f"{name}={os.environ[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
     status = Status.OK if is_utf_8() else Status.WARNING
     known = encoding()

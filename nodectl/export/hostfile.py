@@ -26,7 +26,9 @@ def hostfile(nodes: Sequence[Node], form: str) -> str:
     """The file's text; UsageError for an address that the form cannot hold."""
     for node in nodes:
         if not _ADDRESS.fullmatch(node.address):
-            raise UsageError(f"{node.address!r} is no address for a hostfile", "set ansible_host to a plain address")
+            raise UsageError(
+                f"{node.address!r} is not an address for a hostfile", "set ansible_host to a plain address"
+            )
     return FORMS[form](nodes)
 
 

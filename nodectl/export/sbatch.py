@@ -27,7 +27,7 @@ _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class SbatchJob:
-    """What a batch script needs to know.
+    """Hold what a batch script needs to know.
 
     `hosts` are nodes by name; without them Slurm chooses `nodes` of its own. `asked` are the operator's own options of
     sbatch. `program` is what the launch script starts, the script and its words; `start` is how, in that script's own

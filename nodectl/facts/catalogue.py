@@ -49,7 +49,7 @@ def _refuse_doubles(facts: Sequence[Fact[Any]]) -> None:
 
 @cache
 def all_facts() -> tuple[Fact[Any], ...]:
-    """Those that are collected always: what `nodectl facts` shows and `nodectl record` keeps."""
+    """Return those that are collected always: what `nodectl facts` shows and `nodectl record` keeps."""
     return tuple(fact for fact in registered() if fact.occasion == "always")
 
 
@@ -81,7 +81,7 @@ def commands_for(host: Host, facts: Sequence[Fact[Any]] | None = None) -> tuple[
 
 
 def root_commands() -> tuple[Command, ...]:
-    """What the collector runs as root, sorted by argv."""
+    """Return what the collector runs as root, sorted by argv."""
     return tuple(sorted((command for command in commands_for(_ANY) if command.root), key=lambda command: command.argv))
 
 

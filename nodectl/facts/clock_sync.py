@@ -18,7 +18,7 @@ fi
 
 @dataclass(frozen=True, slots=True)
 class ClockSync:
-    """Whether something keeps the clock right, in the words of the program that was asked."""
+    """Hold whether something keeps the clock right, in the words of the program that was asked."""
 
     synchronised: bool
     told: str

@@ -91,7 +91,7 @@ def _read(recording: Recording) -> Disk:
 
 
 def _inodes_used_percent(line: str) -> int | None:
-    """None for a file system that makes inodes as it needs them: it says 0 of 0."""
+    """Return None for a file system that makes inodes as it needs them: it says 0 of 0."""
     match = _INODES.fullmatch(line)
     if match is None or int(match[1]) == 0:
         return None

@@ -64,7 +64,7 @@ class Drive:
 
 @dataclass(frozen=True, slots=True)
 class Drives:
-    """Those that tell something; `silent` did not answer, or not in a form that is known."""
+    """Hold those that tell something; `silent` did not answer, or not in a form that is known."""
 
     drives: tuple[Drive, ...]
     silent: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def _read(recording: Recording) -> Drives:
 
 
 def _drive(name: str, said: Mapping[str, Any]) -> Drive:
-    """As smartctl or nvme has it; a virtual disk says nothing of its health."""
+    """Return it as smartctl or nvme has it; a virtual disk says nothing of its health."""
     log = said.get("nvme_smart_health_information_log") or (said if "critical_warning" in said else {})
     attributes = said.get("ata_smart_attributes", {}).get("table", [])
     warning = log.get("critical_warning")

@@ -91,7 +91,7 @@ class GpuUsers:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Whether a folder can be written: `error` is empty, or why not; `free_mib` None where it cannot be told."""
+    """Hold whether a folder can be written: `error` is empty, or why not; `free_mib` None where it cannot be told."""
 
     path: str
     error: str

@@ -58,7 +58,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Those that are wholly installed, by name."""
+    """Hold those that are wholly installed, by name."""
 
     installed: Mapping[str, Package]
 
@@ -68,7 +68,7 @@ def _fits(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _words(packages: Packages) -> str:
-    """Without the many parts of a driver."""
+    """Return it without the many parts of a driver."""
     named = [package for package in packages.installed.values() if _fits(package.name, _PATTERNS)]
     return ", ".join(f"{package.name} {package.version}" for package in named) or "none"
 
@@ -94,7 +94,7 @@ def _of_rpm(text: str) -> Iterator[tuple[str, Package]]:
 
 
 def _locks(lock: str, name: str, versions: tuple[str, ...], arch: str) -> bool:
-    """As dnf reads a lock: a package in a version, with or without release, epoch and architecture."""
+    """Return it as dnf reads a lock: a package in a version, with or without release, epoch and architecture."""
     spelled = [f"{name}-{text}" for version in versions for text in (version, version.rpartition("-")[0])]
     return lock != name and any(fnmatchcase(text, lock) for each in spelled for text in (each, f"{each}.{arch}"))
 

@@ -75,7 +75,7 @@ class Site:
 
 
 def site_command(name: str, program: bytes, *, host: str, limit_s: int) -> Command:
-    """What runs the program as the check `name` on the host of that name."""
+    """Return what runs the program as the check `name` on the host of that name."""
     argv = ("sh", "-c", _RUN, "sh", _digest(program), str(limit_s), host, name)
     # beyond the check's own limit: what holds its output and is out of reach
     return Command(name, argv, deadline_s=limit_s + DEADLINE_S, program=program)
@@ -97,7 +97,7 @@ def lacks_program(entry: Entry | None) -> bool:
 
 
 def not_sent(reason: str) -> str:
-    """What stands on standard error where the program could not be sent."""
+    """Return what stands on standard error where the program could not be sent."""
     return f"{_NOT_HERE}: {reason}"
 
 

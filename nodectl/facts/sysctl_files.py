@@ -52,7 +52,7 @@ _LINE = re.compile(r"-?\s*([^=\s]+)\s*=\s*(.*)")
 
 @dataclass(frozen=True, slots=True)
 class BootValue:
-    """What a boot sets a kernel setting to, and the file that has the last word."""
+    """Hold what a boot sets a kernel setting to, and the file that has the last word."""
 
     value: str
     file: str

@@ -17,7 +17,7 @@ printf 'RemoveIPC=%s\\n' "$(busctl get-property {_LOGIND} 2>/dev/null)"
 
 @dataclass(frozen=True, slots=True)
 class UnitLimits:
-    """What systemd gives a unit by default, in bytes and files or `infinity`; `remove_ipc` is logind's."""
+    """Hold what systemd gives a unit by default, in bytes and files or `infinity`; `remove_ipc` is logind's."""
 
     memlock: str | None = None
     nofile: str | None = None

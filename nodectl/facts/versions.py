@@ -67,7 +67,7 @@ class Versions:
 
 
 def venv_of(host: Host) -> str:
-    """Where the launcher's Python environment lies on `host`."""
+    """Return where the launcher's Python environment lies on `host`."""
     return variable(host, "pytorch_venv", node_paths.VENV)
 
 
@@ -182,7 +182,7 @@ def _smi(recording: Recording, component: str) -> str | None:
 
 
 def _driver_cuda(recording: Recording) -> str | None:
-    """As `nvidia-smi --version` says; older ones do not know the option, and their report has it."""
+    """Return it as `nvidia-smi --version` says; older ones do not know the option, and their report has it."""
     version = _after(entry(recording, "nvidia-smi-version").stdout, r"CUDA Version\s*:\s*(\d[\d.]*)")
     return gpus.FACT.read(recording).cuda_version if version is None else version
 

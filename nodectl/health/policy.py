@@ -120,4 +120,4 @@ def _one_of(name: str, known: Mapping[str, object], what: str, where: str) -> st
     if name in known:
         return name
     near = difflib.get_close_matches(name, list(known), n=3)
-    raise ValueError(f"no {what} {name!r}" + (f", is it {' or '.join(near)}?" if near else f"; see {where}"))
+    raise ValueError(f"there is no {what} {name!r}" + (f", is it {' or '.join(near)}?" if near else f"; see {where}"))

@@ -68,7 +68,7 @@ def site_checks(inventory_sources: Sequence[str]) -> tuple[SiteCheck, ...]:
 
 
 def commands_on(host: Host, checks: Sequence[SiteCheck]) -> tuple[Command, ...]:
-    """What runs those on the host that are for it."""
+    """Return what runs those on the host that are for it."""
     return tuple(
         site_command(check.id, check.program, host=host.name, limit_s=check.limit_s)
         for check in checks
@@ -77,7 +77,7 @@ def commands_on(host: Host, checks: Sequence[SiteCheck]) -> tuple[Command, ...]:
 
 
 def for_nobody(checks: Sequence[SiteCheck], hosts: Sequence[Host]) -> tuple[str, ...]:
-    """What is to be said of checks that are for none of the hosts: a group may be misspelt."""
+    """Return what is to be said of checks that are for none of the hosts: a group may be misspelt."""
     return tuple(
         f"{check.path.name}: hosts={','.join(check.groups)}: none of the hosts is in such a group"
         for check in checks
@@ -127,7 +127,7 @@ def _trusted_owners() -> set[int]:
 
 
 def _private(gid: int) -> bool:
-    """Whether a group is that of one trusted login alone, as distributions make one for each."""
+    """Return whether a group is that of one trusted login alone, as distributions make one for each."""
     try:
         group = grp.getgrgid(gid)
         owner = pwd.getpwnam(group.gr_name)
@@ -145,7 +145,7 @@ def _read_check(path: Path) -> SiteCheck:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", "take it away, or make it readable to you") from error
     if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{path} is no plain file", "take it away")
+        raise UsageError(f"{path} is not a plain file", "take it away")
     _refuse_open(path, status)
     if not status.st_mode & 0o111:
         raise UsageError(f"{path} is not executable", f"chmod +x it, or take it away; {_KEPT_OUT}")
@@ -169,7 +169,7 @@ def _id(path: Path) -> str:
 
 
 def _with_header(check: SiteCheck) -> SiteCheck:
-    """With what its lines `# nodectl: KEY=VALUE` ask for."""
+    """Return it with what its lines `# nodectl: KEY=VALUE` ask for."""
     lines = check.program.decode("utf-8", errors="replace").splitlines()[:_HEAD_LINES]
     for number, line in enumerate(lines, start=1):
         if match := _HEADER.match(line):
@@ -183,7 +183,7 @@ def _with_header(check: SiteCheck) -> SiteCheck:
 
 def _asking(check: SiteCheck, key: str, value: str) -> SiteCheck:
     if key not in _ASKS:
-        raise ValueError(f"no such key: {key!r}; {meant(key, _ASKS)}there are {', '.join(_ASKS)}")
+        raise ValueError(f"there is no such key: {key!r}; {meant(key, _ASKS)}there are {', '.join(_ASKS)}")
     if not value:
         raise ValueError(f"{key} has no value")
     if key == "about":

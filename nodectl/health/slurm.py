@@ -36,7 +36,7 @@ def node_name(hosts: Sequence[Host]) -> str:
 
 
 def drain_reason(findings: Iterable[Finding]) -> str:
-    """What failed, on one bounded line of plain characters; empty where nothing did.
+    """Return what failed, on one bounded line of plain characters; empty where nothing did.
 
     What Slurm itself says of the node is no reason: it would hold the node for having been held.
     """
@@ -54,7 +54,7 @@ def drain_reason(findings: Iterable[Finding]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """What scontrol says of a node."""
+    """Hold what scontrol says of a node."""
 
     drained: bool
     reason: str

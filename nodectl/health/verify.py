@@ -39,7 +39,7 @@ class Verification:
         return script(self.order.commands, self.nonce, budget_s=_BUDGET_S).decode()
 
     def findings(self, output: bytes, *, asked: float, ended: float, heard: float) -> tuple[Finding, ...]:
-        """As of `nodectl health`, of the chosen roles; ParseError where the output is not whole.
+        """Return it as of `nodectl health`, of the chosen roles; ParseError where the output is not whole.
 
         `asked` and `heard` are our clock before and after the task, `ended` is the host's when the script had ended:
         only what is left of the task without the script makes the comparison of the clocks uncertain.
@@ -78,7 +78,7 @@ class Verification:
 
 
 def verification(host: Host, extra_dirs: Sequence[Path], roles: Collection[str] | None) -> Verification:
-    """What is to be asked of `host`, and judged: the checks that name one of `roles`, all where None."""
+    """Return what is to be asked of `host`, and judged: the checks that name one of `roles`, all where None."""
     if roles is None:
         return Verification(order_of(host, {}, extra_dirs, occasions=VERIFY), None)
     chosen = frozenset(roles)
@@ -99,7 +99,7 @@ def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, .
 
 
 def compared(members: Sequence[Member], variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Finding]]:
-    """By host, what differs where most are alike, and what two have; `variables` hold each host's policy."""
+    """Return, by host, what differs where most are alike, and what two have; `variables` hold each host's policy."""
     today = datetime.now(UTC).date()
     found: dict[str, list[Finding]] = {member.host: [] for member in members}
     for finding in compare(members):
@@ -109,7 +109,7 @@ def compared(members: Sequence[Member], variables: Mapping[str, Mapping[str, Any
 
 
 def member_document(member: Member) -> dict[str, Any]:
-    """What a host brings to the comparison, as JSON has it: it is carried from its own task to that of all."""
+    """Return what a host brings to the comparison, as JSON has it: it is carried from its own task to that of all."""
     names = member.names and {"book": dict(member.names.book), "own": sorted(member.names.own)}
     return {
         "host": member.host,
@@ -139,7 +139,7 @@ def member_of(document: Mapping[str, Any]) -> Member:
 
 
 def lines(findings: Sequence[Finding], statuses: Collection[Status]) -> list[str]:
-    """Those of the statuses as lines for people, the worst first."""
+    """Return those of the statuses as lines for people, the worst first."""
     chosen = [finding for finding in findings if finding.status in statuses]
     return [_line(finding) for finding in sorted(chosen, key=lambda finding: finding.status.rank)]
 

@@ -197,7 +197,7 @@ class Database:
             raise HistoryError(f"{self.path}: {error.strerror or error}", "may you write there?") from error
 
     def rows(self, query: str, arguments: Sequence[object]) -> list[Any]:
-        """What the query finds; HistoryError where it cannot be asked."""
+        """Return what the query finds; HistoryError where it cannot be asked."""
         with self.errors():
             return self.connection.execute(query, arguments).fetchall()
 
@@ -247,7 +247,7 @@ def moment(value: object) -> float:
     """Seconds since 1970 that localtime knows; ValueError for others."""
     when = number(value)
     if abs(when) >= _LATEST_S:
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{value!r} is not a time")
     return when
 
 

@@ -157,7 +157,7 @@ def _cusum(deviations: Sequence[float]) -> float:
 
 
 def _beside_peers(among: Drift | None, peer_points: Sequence[object]) -> str:
-    """Whether it drifts alone, as the ratios to its peers' median say."""
+    """Return whether it drifts alone, as the ratios to its peers' median say."""
     if among is not None:
         return "and against its peers"
     return "its peers with it: look for what all share" if len(peer_points) >= MIN_POINTS else "its peers are not known"

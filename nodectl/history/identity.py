@@ -12,7 +12,7 @@ from nodectl.probes.registry import kind_of
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What was measured, whenever that was."""
+    """Hold what was measured, whenever that was."""
 
     probe: str
     hosts: tuple[str, ...]
@@ -37,7 +37,7 @@ class Identity:
 
     @property
     def kind(self) -> str:
-        """What a finding about it blames: the host, the path between two, or of a group none of them."""
+        """Return what a finding about it blames: the host, the path between two, or of a group none of them."""
         return {1: "host", 2: "path"}.get(len(self.hosts), "")
 
     @property

@@ -22,7 +22,7 @@ _REBOOT = (
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """What is to be said of each choice beside the general words."""
+    """Hold what is to be said of each choice beside the general words."""
 
     hardware: str = ""
     stack: str = ""

@@ -38,7 +38,7 @@ class Group:
     choices: tuple[Choice, ...]
 
     def value(self, name: str) -> object:
-        """What was chosen for a variable; None where nothing was."""
+        """Return what was chosen for a variable; None where nothing was."""
         return next((choice.value for choice in self.choices if choice.name == name and not choice.open), None)
 
 
@@ -59,7 +59,7 @@ class Draft:
 
 
 def shared_variables(hosts: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Those that all hosts have, with the same value."""
+    """Return those that all hosts have, with the same value."""
     first = hosts[0] if hosts else {}
     return {name: value for name, value in first.items() if all(name in own and own[name] == value for own in hosts)}
 
@@ -95,7 +95,7 @@ def _yaml(value: object) -> str:
 
 
 def _comment(text: str, indent: int = 0) -> str:
-    """As lines of comment; a line break in `text` stays one."""
+    """Return it as lines of comment; a line break in `text` stays one."""
     wide = _COMMENT_WIDTH - indent
     lines = [line for part in text.splitlines() for line in textwrap.wrap(part, wide, break_long_words=False) or [""]]
     return "\n".join(f"{' ' * indent}# {line}".rstrip() for line in lines)

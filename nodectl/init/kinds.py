@@ -47,14 +47,14 @@ class Kind:
 
 
 def kinds() -> dict[str, str]:
-    """What there is, with its description."""
+    """Return what there is, with its description."""
     return {path.stem: str(_read(path.stem)["about"]) for path in sorted(TEMPLATES.glob("*.yml"))}
 
 
 def kind_named(name: str) -> Kind:
     """UsageError where there is no such kind."""
     if name not in (known := kinds()):
-        raise UsageError(f"no kind {name!r}", f"{meant(name, known)}the kinds are {', '.join(known)}")
+        raise UsageError(f"there is no kind {name!r}", f"{meant(name, known)}the kinds are {', '.join(known)}")
     return Kind(**_read(name))
 
 

@@ -76,7 +76,7 @@ class Found:
 
 
 def commands(host: Host) -> tuple[Command, ...]:
-    """What is asked of a host."""
+    """Return what is asked of a host."""
     return (*commands_for(host, _facts()), _PCI)
 
 
@@ -116,7 +116,7 @@ def found(host: Host, recording: Recording) -> Found:
 
 
 def _switches_show(devices: Sequence[str]) -> bool:
-    """Whether NVSwitches that join these GPUs would be seen on the bus: from Blackwell on they are elsewhere."""
+    """Return whether NVSwitches that join these GPUs would be seen on the bus: from Blackwell on they are elsewhere."""
     rows = [matrix().device(device) for device in devices]
     return bool(rows) and all(row and version_key(row.compute_capability) < SWITCH_OFF_BUS for row in rows)
 
@@ -137,7 +137,7 @@ def _on_bus(recording: Recording, *, lab: bool, recorded: bool) -> tuple[list[st
 
 
 def _look(kernel: Kernel | None, seen: Seen, devices: Sequence[str], driver: str | None) -> HostLook:
-    """As node_look would see it; whose packages the driver is, only that can tell."""
+    """Return it as node_look would see it; whose packages the driver is, only that can tell."""
     os_id, version = (kernel.os_id or "", kernel.os_version or "") if kernel else ("", "")
     major = version.partition(".")[0] if family_of(os_id).family == "rhel" else version
     return HostLook.create(

@@ -23,7 +23,7 @@ _TUNING = "stock"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a host is to be, and why; `notes` are what the operator has to look at."""
+    """Hold what a host is to be, and why; `notes` are what the operator has to look at."""
 
     hardware: str
     stack: str
@@ -70,7 +70,7 @@ def draft_of(
 
 
 def _seen(alike: Sequence[tuple[Found, Proposal]]) -> str:
-    """What was found, a line for those that are alike."""
+    """Return what was found, a line for those that are alike."""
     lines: dict[str, list[str]] = defaultdict(list)
     for found, _ in alike:
         lines[described(found)].append(found.host.name)
@@ -78,7 +78,7 @@ def _seen(alike: Sequence[tuple[Found, Proposal]]) -> str:
 
 
 def described(found: Found) -> str:
-    """What was found, on one line."""
+    """Return what was found, on one line."""
     gpus = f"{found.seen.gpus} x {found.seen.named}" if found.seen.gpus else "no GPU"
     driver = f"driver {found.driver}" if found.driver else "no NVIDIA driver"
     recorded = f" (hardware recorded: {found.recorded})" if found.recorded else ""

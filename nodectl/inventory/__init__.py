@@ -23,7 +23,7 @@ def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inve
 
 
 def read_settings() -> Settings:
-    """What Ansible's settings are, and where they stand; InventoryError where Ansible refuses them."""
+    """Return what Ansible's settings are, and where they stand; InventoryError where Ansible refuses them."""
     with _ansible():
         from nodectl.inventory.settings import settings
 

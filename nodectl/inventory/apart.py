@@ -60,7 +60,7 @@ class InventoryApart:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """As Ansible was given them."""
+        """Return it as Ansible was given them."""
         return self._answer.sources
 
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:

@@ -33,7 +33,7 @@ class Names:
 
 
 def names_of(sources: Sequence[str]) -> Names:
-    """Those of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; as `read_inventory` has them.
+    """Return those of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; as `read_inventory` has them.
 
     Without Ansible where they were read in the last minutes, and no file has changed.
     """
@@ -54,7 +54,7 @@ def names_of(sources: Sequence[str]) -> Names:
 
 
 def _place(sources: Sequence[str]) -> Path:
-    """Where the names of these sources are kept, as they are seen from this folder."""
+    """Return where the names of these sources are kept, as they are seen from this folder."""
     seen = [*sources, str(Path.cwd()), *(os.environ.get(name, "") for name in _ENVIRONMENT)]
     return cache_dir() / "names" / f"{hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:32]}.json"
 
@@ -67,7 +67,7 @@ def _files(sources: Iterable[str]) -> Iterator[str]:
 
 
 def _stamps(files: Iterable[str]) -> dict[str, list[int]]:
-    """What changes with a file: none for what is not there, as a list of hosts."""
+    """Return what changes with a file: none for what is not there, as a list of hosts."""
     stamps = {}
     for name in files:
         with suppress(OSError):

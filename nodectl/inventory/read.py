@@ -124,7 +124,7 @@ class Inventory:
             raise InventoryError(f"host {host.name}: {_message(error)}", remedy) from error
 
     def _meant(self, limit: str) -> str:
-        """What is meant by the parts of a pattern that are no name here."""
+        """Return what is meant by the parts of a pattern that are no name here."""
         known = {*self._manager.hosts, *self._manager.groups}
         if (places := _PLACES.search(limit)) and places["name"] not in known:
             return "a range of names is {name}[{first}-{last}]; ".format(**places.groupdict())
@@ -132,12 +132,12 @@ class Inventory:
         return "".join(meant(part, known) for part in parts if part not in known)
 
     def _defaults(self) -> Mapping[str, str]:
-        """What comes before the inventory's variables: of the command line, else of ansible.cfg."""
+        """Return what comes before the inventory's variables: of the command line, else of ansible.cfg."""
         key = self._access.private_key_file
         return {**configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
 
     def _typed(self) -> Mapping[str, str]:
-        """What the operator typed, for hosts that the inventory says no other of; no template."""
+        """Return what the operator typed, for hosts that the inventory says no other of; no template."""
         password = self._access.connection_password()
         return {} if password is None else {"ansible_password": password}
 
@@ -209,7 +209,7 @@ def _connection(name: str, variables: Mapping[str, object]) -> Literal["ssh", "l
 
 
 def _who_names_it() -> str:
-    """What names the inventory where no option does: a variable, a file, or Ansible's own `default`."""
+    """Return what names the inventory where no option does: a variable, a file, or Ansible's own `default`."""
     _, origin = constants.config.get_config_value_and_origin("DEFAULT_HOST_LIST")
     return str(origin).removeprefix("env: ")
 
@@ -298,7 +298,7 @@ def _take_extra_vars(loader: Any, access: Access) -> None:
         raise InventoryError(f"--extra-vars: {_message(error)}", _remedy(error, remedy)) from error
     # Ansible keeps the words that are no KEY=VALUE under a name that nothing reads
     if "_raw_params" in said:
-        raise InventoryError(f"--extra-vars: '{said['_raw_params']}' is no KEY=VALUE", remedy)
+        raise InventoryError(f"--extra-vars: '{said['_raw_params']}' is not a KEY=VALUE", remedy)
 
 
 def _unlock_vault(loader: Any, access: Access) -> None:
@@ -365,7 +365,7 @@ class HostVariables(Mapping[str, object]):
         return self._rendered[key]
 
     def known(self) -> dict[str, object]:
-        """Those that need not be rendered, or were."""
+        """Return those that need not be rendered, or were."""
         plain = (key for key, value in self._raw.items() if key in self._rendered or not _needs_rendering(value))
         return {key: self[key] for key in plain}
 
@@ -391,7 +391,7 @@ def _needs_rendering(value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Without Ansible's tags, which no other module is to meet."""
+    """Return it without Ansible's tags, which no other module is to meet."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -479,7 +479,7 @@ def _with_causes(error: BaseException) -> str:
 
 
 def _complaint(error: BaseException) -> str:
-    """What an inventory script said on standard error, its end."""
+    """Return what an inventory script said on standard error, its end."""
     helps = (str(getattr(cause, "_help_text", None) or "") for cause in _causes(error))
     said = next((text.partition("\n")[2] for text in helps if "tandard error" in text), "")
     return f": {' '.join(said.split())[-_LONGEST_COMPLAINT:]}" if said.strip() else ""
@@ -503,7 +503,7 @@ def _is_vault(error: BaseException) -> bool:
 
 
 def _remedy(error: BaseException, otherwise: str) -> str:
-    """What to do about the cause, which may lie below the error that came out."""
+    """Return what to do about the cause, which may lie below the error that came out."""
     if _is_vault(error):
         return VAULT_REMEDY
     if missing := next(filter(None, map(_missing_plugin, _causes(error))), None):

@@ -43,7 +43,7 @@ class Settings:
 
 
 def settings() -> Settings:
-    """As Ansible has read them in this process."""
+    """Return it as Ansible has read them in this process."""
     config = constants.config
     definitions = config.get_configuration_definitions()
     origins = {name: str(config.get_config_value_and_origin(name)[1]) for name in definitions}
@@ -69,7 +69,7 @@ def _misspelt(definitions: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _passed_over(taken: str | None) -> str:
-    """What is said of an ansible.cfg that would come first, and that Ansible does not take."""
+    """Return what is said of an ansible.cfg that would come first, and that Ansible does not take."""
     named = os.environ.get("ANSIBLE_CONFIG")
     path = Path(named).expanduser() if named else Path("ansible.cfg")
     path = (path / "ansible.cfg" if path.is_dir() else path).absolute()

@@ -39,7 +39,7 @@ def keep_parsed() -> None:
 
 
 def _kept(text: str | bytes, how: str, parse: Callable[[Any], Any]) -> Any:
-    """What `parse` makes of the text; `how` tells apart two that read the same text differently."""
+    """Return what `parse` makes of the text; `how` tells apart two that read the same text differently."""
     data = text.encode() if isinstance(text, str) else text
     if len(data) < _LARGE_BYTES:
         return parse(text)

@@ -26,7 +26,7 @@ class Call:
 
     @property
     def words(self) -> str:
-        """As it is told, and compared with another rank's."""
+        """Return it as it is told, and compared with another rank's."""
         types = f" of type {self.types}" if self.types else ""
         sizes = f" of sizes {self.sizes}{types}" if self.sizes and not _UNEVEN.search(self.collective) else ""
         return f"{self.collective} number {self.number}{sizes}{self.place}"
@@ -67,7 +67,7 @@ class Calls:
         return tuple(sorted(rank for rank in self.wanted & set(self.begun) if not self.waits.get(rank)))
 
     def may_be_wanted(self, rank: int) -> bool:
-        """Nothing says that nobody waits for it."""
+        """Return nothing says that nobody waits for it."""
         return not self.is_whole or rank in self.wanted
 
     @property
@@ -91,7 +91,7 @@ class Calls:
         return ()
 
     def line(self, rank: int) -> str:
-        """Where a rank is, and for whom it waits."""
+        """Return where a rank is, and for whom it waits."""
         waits = sorted(self.waits.get(rank, ()))
         whom = f", where it waits for rank {', '.join(map(str, waits))}" if waits else ""
         return f"rank {rank} came to {self.at[rank].words}{whom}"

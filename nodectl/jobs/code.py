@@ -113,7 +113,7 @@ def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_
     path = _bundled(script[len(_BUNDLED) :]) if bundled else Path(script).resolve()
     if path.is_dir():
         raise UsageError(
-            f"{script} is a folder, and no script", "name a file in it, or go there and start a module: -m MODULE"
+            f"{script} is a folder, not a script", "name a file in it, or go there and start a module: -m MODULE"
         )
     if not path.is_file():
         raise UsageError(
@@ -131,7 +131,7 @@ def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_
 def find_module(module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
     """The code of a Python module that stands where the operator does, or below the `src` of its project."""
     if not all(part.isidentifier() for part in module.split(".")):
-        raise UsageError(f"-m {module!r}: not the name of a module", "say PACKAGE.MODULE, as for `python -m`")
+        raise UsageError(f"-m {module!r} is not the name of a module", "write PACKAGE.MODULE, as for `python -m`")
     here = Path.cwd().resolve()
     project = _named(folder) if folder is not None else _project_of(here)
     for place in dict.fromkeys((here, project, project / "src")):
@@ -169,7 +169,7 @@ def find_folder(words: Sequence[str], folder: Path | None = None, *, limit_mib: 
 
 
 def program_of(words: Sequence[str], is_own: Callable[[str], bool]) -> str:
-    """What `python3 train.py`, `python3 -m pkg.train` or `bash run.sh` starts, rather than what starts it."""
+    """Return what `python3 train.py`, `python3 -m pkg.train` or `bash run.sh` starts, rather than what starts it."""
     for before, word in zip(("", *words), words, strict=False):
         if before == "-m":
             return word
@@ -205,7 +205,7 @@ def _alone(root: Path, path: Path, package: Path, why: str) -> Code:
 
 
 def _imported_from(root: Path, package: Path, files: Sequence[tuple[Path, str]]) -> list[str]:
-    """What lies in `root` beside the package, and its files import."""
+    """Return what lies in `root` beside the package, and its files import."""
     names: set[str] = set()
     for path, _ in files:
         with suppress(OSError, SyntaxError, ValueError):
@@ -256,7 +256,7 @@ def _secrets(stayed: Mapping[str, str]) -> tuple[str, ...]:
 def _shown(
     root: Path, files: Sequence[tuple[Path, str]], stayed: Mapping[str, str], *, is_project: bool
 ) -> tuple[str, ...]:
-    """What is to be seen before it goes: many files by the parts they lie in, and projects of others."""
+    """Return what is to be seen before it goes: many files by the parts they lie in, and projects of others."""
     lines = []
     if len(files) > _MANY_FILES:
         parts = Counter(PurePosixPath(place).parts[0] for _, place in files).most_common()
@@ -287,7 +287,7 @@ def _name(stem: str, path: Path) -> str:
 
 
 def _named(folder: Path) -> Path:
-    """What --code names; UsageError for what nobody means to copy whole."""
+    """Return what --code names; UsageError for what nobody means to copy whole."""
     root = folder.resolve()
     if (why := why_no_project(root)) and why != MOUNT:
         raise UsageError(
@@ -300,7 +300,7 @@ def _root(script: Path, folder: Path | None) -> Path:
     if folder is not None:
         root = _named(folder)
         if not script.is_relative_to(root):
-            raise UsageError(f"--code {folder}: {script} is not in it", "name a folder above the script")
+            raise UsageError(f"--code {folder}: the folder does not hold {script}", "name a folder above the script")
         return root
     project = _project_of(script.parent)
     return project if _is_of(project, script) else script.parent
@@ -323,7 +323,7 @@ def _project_of(here: Path) -> Path:
 
 
 def _is_of(root: Path, script: Path) -> bool:
-    """Nothing on the way to the script is ignored: a scratch folder in a project is none of it."""
+    """Return nothing on the way to the script is ignored: a scratch folder in a project is none of it."""
     specs, folder, place = [_OWN_RULES], root, ""
     for part in script.relative_to(root).parts:
         specs += _specs_of(folder, place)
@@ -425,7 +425,7 @@ def _walk(
 
 
 def _rule_for(path: Path, place: str, rules: Sequence[_Rules]) -> str:
-    """Whose rule keeps it here for what it leads to or holds; empty for what may travel."""
+    """Return whose rule keeps it here for what it leads to or holds; empty for what may travel."""
     if path.is_symlink():
         target = path.resolve()
         if is_secret(target.as_posix().lstrip("/") + ("/" if target.is_dir() else "")):
@@ -460,7 +460,7 @@ def _specs_of(folder: Path, place: str) -> Iterator[_Rules]:
 
 
 def _verdict(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
-    """Whether it is ignored, as the nearest file says that speaks of it; and which that is. Secrets are."""
+    """Return whether it is ignored, as the nearest file says that speaks of it; and which that is. Secrets are."""
     ignored, by = _said(place, rules)
     if ignored or not is_secret(place) or _is_taken_back(place, rules):
         return ignored, by

@@ -77,15 +77,16 @@ _LAUNCHERS = {DEEPSPEED: _DEEPSPEED, ACCELERATE: _ACCELERATE}
 
 
 def split(engine: str, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """What is started by name, and what follows it; UsageError where ARGV cannot be that engine's."""
+    """Return what is started by name, and what follows it; UsageError where ARGV cannot be that engine's."""
     if not argv:
         raise UsageError(
-            f"--engine {engine}: nothing to start", f"say it behind `--`: nodectl launch --engine {engine} -- ARGV"
+            f"--engine {engine} needs a command to start",
+            f"say it behind `--`: nodectl launch --engine {engine} -- ARGV",
         )
     launcher = _LAUNCHERS.get(engine)
     at = 0 if launcher is None else _script_at(engine, launcher, argv)
     if not argv[at]:
-        raise UsageError(f"--engine {engine}: an empty word is the name of nothing")
+        raise UsageError(f"--engine {engine}: an empty word names no program")
     return argv[at], tuple(argv[at + 1 :])
 
 
@@ -99,12 +100,15 @@ def _script_at(engine: str, launcher: Launcher, argv: Sequence[str]) -> int:
         known = launcher.flags | launcher.valued
         if launcher.closed and option not in known:
             raise UsageError(
-                f"--engine {engine}: its launcher on a node has no option {name}",
+                f"--engine {engine}: its launcher has no option {name}",
                 f"{meant(option, known)}the script's own options stand behind the script",
             )
         at += 1 if equals or option in launcher.flags else 2
     if at >= len(argv):
-        raise UsageError(f"--engine {engine}: no script in {' '.join(argv)}", "its options come first, then the script")
+        raise UsageError(
+            f"--engine {engine}: it needs a script, and there is none in {' '.join(argv)}",
+            "its options come first, then the script",
+        )
     return at
 
 

@@ -56,7 +56,7 @@ class Listing:
         if matches:
             raise UsageError(
                 f"{wanted!r} fits {len(matches)} jobs: {', '.join(job.id for job in matches)}",
-                "say more of it",
+                "write more of its id",
             )
         if self.unreachable and len(self.unreachable) == self.asked:
             raise UnreachableError("no host could be asked for its jobs: " + next(iter(self.unreachable.values())))

@@ -85,7 +85,7 @@ def _lacking(adapters: Adapters, ranks: int) -> str:
 
 
 def adapters_of(host: Host, looked: Looked) -> Adapters:
-    """What the host's facts say."""
+    """Return what the host's facts say."""
     facts = looked.facts.get(host.name)
     if facts is None:
         return _none(next((one.actual for one in looked.findings if one.host == host.name), "") or _NO_ANSWER)

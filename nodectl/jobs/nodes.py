@@ -74,7 +74,7 @@ def _rows(result: CommandResult) -> tuple[Mapping[str, Any], ...]:
     """The rows of a whole answer: one frame, so that a cut one cannot pass for a short one."""
     rows = answers.document(result.host, result.stdout)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ParseError(f"{result.host}: its answer cannot be read: {str(rows)[:100]!r}")
+        raise ParseError(f"{result.host} gave an answer that cannot be read: {str(rows)[:100]!r}")
     return tuple(rows)
 
 
@@ -150,7 +150,7 @@ def judge_survey(folder: str, answers: Sequence[tuple[str, Mapping[str, Any]]]) 
     if any(sees[1:]):
         blind = fold(name for (name, _), seen in zip(answers, sees, strict=True) if not seen)
         raise JobError(
-            f"the checkpoint folder {folder} is shared, but not on {blind}",
+            f"the checkpoint folder {folder} is on a shared file system, but {blind} does not mount it",
             "mount it on all hosts, or name a folder that is local to each",
         )
     newest = [answer["newest"]["mtime_ns"] if answer["newest"] else -1 for _, answer in answers]

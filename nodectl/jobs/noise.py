@@ -17,7 +17,7 @@ class Noise:
         self._records: dict[str, str] = {}
 
     def holds(self, source: str, text: str) -> bool:
-        """Whether this line of `source` (a host, or a rank of it) is one of them."""
+        """Return whether this line of `source` (a host, or a rank of it) is one of them."""
         if found := _BARRIER.match(text):
             self._records[source] = found[1]
         begun = self._records.get(source)

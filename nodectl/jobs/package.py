@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What `hosts` lack of the code: contents by their SHA-256."""
+    """Hold what `hosts` lack of the code: contents by their SHA-256."""
 
     hosts: tuple[str, ...]
     contents: Mapping[str, bytes]
@@ -83,7 +83,7 @@ def _parcels(contents: Mapping[str, bytes], kept: Mapping[str, Collection[str]])
 
 
 def _lacking(digests: Iterable[str], there: frozenset[str]) -> Iterator[str]:
-    """Those that begin with none of what the host has."""
+    """Yield those that begin with none of what the host has."""
     lengths = {len(beginning) for beginning in there}
     return (digest for digest in digests if not any(digest[:length] in there for length in lengths))
 

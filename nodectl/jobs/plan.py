@@ -123,7 +123,7 @@ def read_warning(text: str) -> Warn:
     name, at, seconds = text.partition("@")
     word = name.upper().removeprefix("SIG")
     if not at or not seconds.isdecimal() or word not in _WARNINGS:
-        raise ValueError(f"{text!r} is no signal and time; write USR1@60 ({', '.join(_WARNINGS)})")
+        raise ValueError(f"{text!r} is not a signal and time; write USR1@60 ({', '.join(_WARNINGS)})")
     return Warn(int(signal.Signals[f"SIG{word}"]), float(seconds))
 
 
@@ -193,7 +193,7 @@ def choose_ports(free: Sequence[int]) -> tuple[int, int]:
     """Master port and heartbeat port from those that are free on every host."""
     if len(free) < _PORTS_NEEDED:
         raise JobError(
-            f"only {len(free)} of the tried ports are free on every host; {_PORTS_NEEDED} are needed",
+            f"a job needs {_PORTS_NEEDED} ports that are free on every host; only {len(free)} of the tried ones are",
             "look for leftovers with `nodectl jobs list`, then launch again: other ports will be tried",
         )
     return free[0], free[1]
@@ -206,7 +206,7 @@ def choose_nproc(asked: int | None, gpu_counts: Sequence[int]) -> int:
     if len(set(gpu_counts)) > 1:
         raise JobError(
             f"the hosts have different numbers of GPUs: {sorted(set(gpu_counts))}",
-            "say --nproc-per-node, or leave the odd hosts out with --limit",
+            "set --nproc-per-node, or leave the odd hosts out with --limit",
         )
     return max(1, gpu_counts[0])
 
@@ -221,7 +221,10 @@ def check_lease(lease_s: float) -> float:
     if not math.isfinite(lease_s):
         raise UsageError(f"--lease {lease_s:g}: not a number of seconds", f"say at least {_MIN_LEASE_S:g}")
     if lease_s < _MIN_LEASE_S:
-        raise JobError(f"a lease of {lease_s:g} s would end jobs for a hiccup", f"say at least {_MIN_LEASE_S:g} s")
+        raise JobError(
+            f"a lease of {lease_s:g} s would end jobs at a short delay of the network",
+            f"say at least {_MIN_LEASE_S:g} s",
+        )
     return lease_s
 
 
@@ -250,10 +253,15 @@ class NodeCount:
 def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount | None:
     """From `--nodes N`, `--nodes MIN:MAX` or `--spares K`; None for neither; UsageError for what cannot be."""
     if nodes is not None and spares is not None:
-        raise UsageError("--nodes and --spares say the same", "say one: hosts beyond --nodes are spares")
+        raise UsageError(
+            "--nodes MIN:MAX and --spares exclude each other: both set how many hosts are spares",
+            "say one: hosts beyond --nodes are spares",
+        )
     if spares is not None:
         if not 0 <= spares < hosts:
-            raise UsageError(f"--spares {spares}: there are {hosts} hosts", "leave one at least for the job")
+            raise UsageError(
+                f"--spares {spares}: the inventory selects only {hosts} hosts", "leave one at least for the job"
+            )
         return NodeCount(hosts - spares, hosts - spares)
     if nodes is None:
         return None
@@ -262,7 +270,9 @@ def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount 
         raise UsageError(f"--nodes {nodes}: neither a number nor MIN:MAX", "say --nodes 4, or --nodes 2:4")
     count = NodeCount(int(match[1]), int(match[2] or match[1]))
     if not 1 <= count.least <= count.most <= hosts:
-        raise UsageError(f"--nodes {nodes}: there are {hosts} hosts", f"1 to {hosts}, the smaller number first")
+        raise UsageError(
+            f"--nodes {nodes}: the inventory selects only {hosts} hosts", f"1 to {hosts}, the smaller number first"
+        )
     return count
 
 
@@ -271,11 +281,11 @@ def check_warning(warning: Warn | None, time_limit_s: float) -> Warn | None:
     if warning is None:
         return None
     if not time_limit_s:
-        raise UsageError("--signal says what comes before the time limit, and there is none", "add --time-limit 4h")
+        raise UsageError("--signal needs --time: it is sent before the time limit", "add --time-limit 4h")
     if warning.before_s >= time_limit_s:
         raise UsageError(
             f"--signal {warning.before_s:g} s before the end: the time limit is {time_limit_s:g} s",
-            "say a shorter time",
+            "give a shorter time to --signal",
         )
     return warning
 
@@ -290,13 +300,13 @@ def slurm_nodes(nodes: str | None) -> int | None:
     if nodes is None:
         return None
     if not nodes.isdecimal() or not int(nodes):
-        raise UsageError(f"--nodes {nodes}: Slurm takes one number", "say --nodes 4")
+        raise UsageError(f"--nodes {nodes}: Slurm takes a single number", "write --nodes 4")
     return int(nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.
+    """Hold what the operator asked for; `checkpoint` is an absolute folder, `auto`, or None.
 
     `script` is named from `workdir`, a place in the code; `name` is the project's and the script's own. `left_out` are
     the hosts that --gate starts without.
@@ -328,14 +338,14 @@ class LaunchRequest:
         if self.checkpoint != "auto":
             raise UsageError(
                 f"--checkpoint {self.checkpoint}: not an absolute path on the nodes",
-                "say /a/folder/on/the/nodes, or `auto` for a folder of nodectl's own",
+                "write /a/folder/on/the/nodes, or `auto` for a folder of nodectl's own",
             )
         return f"state:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
+    """Hold what preflight found: by host in rank order address, interface and GPUs; and the ports that all have free.
 
     `skipped` are its findings that the operator let pass by --skip; `kept_code` by host's name the beginnings of
     SHA-256 of the files of the project that it has. `rdma_hosts` have RDMA devices, and GPUs.
@@ -398,7 +408,7 @@ def _no_restart(request: LaunchRequest) -> str:
 
 
 def _start(asked: Start, surroundings: Surroundings) -> Start:
-    """With the engine that preflight found for the container, and whether there are GPUs to give to it."""
+    """Return it with the engine that preflight found for the container, and whether there are GPUs to give to it."""
     if asked.container is None:
         return asked
     container = replace(asked.container, engine=surroundings.container_engine, gpus=any(surroundings.gpu_counts))

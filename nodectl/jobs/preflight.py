@@ -106,7 +106,7 @@ def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) 
 
 
 def _leading(nics: Mapping[str, Nic]) -> dict[str, Nic]:
-    """Those of which the kernel knows the speed: a made one may lead nowhere."""
+    """Return those of which the kernel knows the speed: a made one may lead nowhere."""
     return {name: nic for name, nic in nics.items() if nic.speed_mbit and nic.speed_mbit > 0}
 
 
@@ -146,7 +146,7 @@ def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNee
             return _not_copied(copied)
         answer = collect(transport, host, commands_for(host, facts))
     if not isinstance(answer, Recording):
-        return _unknown(host.name, answer.error, answer.remedy or "bring it back, or leave it out with --limit")
+        return _unknown(host.name, answer.error, answer.remedy or "repair the host, or leave it out with --limit")
     values = read_facts(answer, facts)
     look = values["names"]
     if not isinstance(look, Unread):
@@ -192,14 +192,14 @@ def _status(recording: Recording) -> tuple[int | None, str]:
 
 
 def _last_words(entry: Entry | None, unread: Unread) -> str:
-    """What the program on the host complained of last, else why its answer could not be read."""
+    """Return what the program on the host complained of last, else why its answer could not be read."""
     words = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
     return (words[-1] if words else unread.reason)[:_SHOWN_CHARS]
 
 
 def _not_copied(copied: CommandResult) -> Finding:
     if copied.exit_status is None:
-        return _unknown(copied.host, copied.error, copied.remedy or "bring it back, or leave it out with --limit")
+        return _unknown(copied.host, copied.error, copied.remedy or "repair the host, or leave it out with --limit")
     room = f"make room in the state folder of the login user on {copied.host}"
     return _no_payload(copied.host, copied.error[:_SHOWN_CHARS], copied.remedy or room)
 
@@ -260,7 +260,7 @@ def _cannot_listen(host: Host, first: Host, problem: str) -> Finding:
         first.name,
         expected=f"opens the job's ports of {first.name}",
         actual=f"{first.name} could not listen: {problem}",
-        remedy="launch again, other ports will be tried",
+        remedy="launch again: nodectl will try other ports",
     )
 
 
@@ -302,7 +302,7 @@ class _Listener:
         if finding.status is not Status.FAILED or late_s < _LATE_S or "no answer" not in finding.actual:
             return finding
         actual = f"{finding.actual}; {self._host.name} was too busy to answer for {late_s:.0f} s"
-        return replace(finding, status=Status.UNKNOWN, actual=actual, remedy="launch again when it is less busy")
+        return replace(finding, status=Status.UNKNOWN, actual=actual, remedy="launch again when the host is less busy")
 
     def _take(self, stream: str, data: bytes) -> None:
         if stream != "stdout":
@@ -331,7 +331,7 @@ def _try_way(transport: Transport, host: Host, request: Mapping[str, object], fi
         answer = answers.document(host.name, done.stdout)
         wrong = [f"{protocol.upper()}: {answer[protocol]}" for protocol in ("tcp", "udp") if answer[protocol]]
     except (ParseError, KeyError, TypeError) as error:
-        return replace(finding, status=Status.UNKNOWN, actual=f"its answer is not understood: {error!r}")
+        return replace(finding, status=Status.UNKNOWN, actual=f"its answer cannot be understood: {error!r}")
     if not wrong:
         return finding
     remedy = f"open the firewalls between {host.name} and {first} for the job's ports, or choose another --interface"

@@ -53,7 +53,8 @@ def check_pattern(pattern: str) -> str:
         raise UsageError(f"--pattern {pattern}: {error}", "write a regular expression of Python") from error
     if "step" not in groups or len(pattern) > _LONGEST_PATTERN:
         raise UsageError(
-            f"--pattern {pattern}: it has no group `step`", r"write such as 'it (?P<step>\d+)/(?P<total>\d+)'"
+            f"--pattern {pattern}: the expression needs a group `step`, as (?P<step>\\d+)",
+            r"write such as 'it (?P<step>\d+)/(?P<total>\d+)'",
         )
     return pattern
 

@@ -191,7 +191,7 @@ def _of_group(path: str, limit: str) -> str:
 
 
 def remedy_of(failure: Failure) -> str:
-    """What to do; empty where there is nothing to say."""
+    """Return what to do; empty where there is nothing to say."""
     if failure.category == "xid":
         numbers = [int(number) for line in (*failure.evidence, failure.message) for number in _XID.findall(line)]
         if numbers:

@@ -26,10 +26,11 @@ def skipped_checks(names: Iterable[str]) -> tuple[str, ...]:
         if check not in known:
             short = [each.removeprefix(_PREFIX) for each in known if each not in _NEEDED]
             raise UsageError(
-                f"--skip {name}: preflight has no such check", f"{meant(name, short)}there are: {', '.join(short)}"
+                f"--skip {name}: preflight has no check of that name",
+                f"{meant(name, short)}there are: {', '.join(short)}",
             )
         if check in _NEEDED:
-            raise UsageError(f"--skip {name}: without that no job can start", "mend what it finds")
+            raise UsageError(f"--skip {name}: no job can start without this check", "mend what it finds")
         checks.append(check)
     return tuple(checks)
 

@@ -65,7 +65,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder}: {error.strerror}", "name another folder with --to") from error
+        raise UsageError(f"{folder}: {error.strerror}", "give another folder with --to") from error
 
 
 def _of_host(transport: Transport, host: Host, job_id: str, traces: Sequence[RankTrace], folder: Path) -> list[_Sink]:
@@ -124,7 +124,7 @@ class _Sink:
         data = base64.b64decode(str(frame["data"]), validate=True)
         self._size += len(data)
         if self._size > self._most:
-            raise ValueError(f"more than the {self._most} bytes that it had said")
+            raise ValueError(f"it has more than the {self._most} bytes that were announced")
         self._file.write(data)
 
     def end(self, done: CommandResult) -> None:

@@ -65,7 +65,7 @@ def _step(row: Mapping[str, Any]) -> StepTime:
 
 def _time(value: object) -> float:
     if not isinstance(value, int | float) or not 0 <= value <= _MOST_US:
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{value!r} is not a time")
     return float(value)
 
 

@@ -28,7 +28,7 @@ _TORCH = "say --trace torch"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says of what is to be started, and from where."""
+    """Hold what the command line says of what is to be started, and from where."""
 
     script: str | None
     args: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def _words(asked: Asked) -> tuple[str, ...]:
     given = (*(() if asked.script is None else (asked.script,)), *asked.args)
     if asked.module is None:
         if not given:
-            raise UsageError("nothing to start", "say SCRIPT, -m PACKAGE.MODULE, or --engine command -- ARGV")
+            raise UsageError("there is nothing to start", "give SCRIPT, -m PACKAGE.MODULE, or --engine command -- ARGV")
         return given
     _check_module(asked.module)
     return (asked.module, *given) if asked.engine == TORCHRUN else of_module(asked.engine, asked.module, given)
@@ -117,7 +117,7 @@ def _check_not_on_the_hosts(asked: Asked, script: str) -> None:
 
 def _check_module(module: str) -> None:
     if not all(part.isidentifier() for part in module.split(".")):
-        raise UsageError(f"-m {module!r}: not the name of a module", "say PACKAGE.MODULE, as for `python -m`")
+        raise UsageError(f"-m {module!r} is not the name of a module", "write PACKAGE.MODULE, as for `python -m`")
 
 
 def _script_and_args(asked: Asked, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -129,11 +129,13 @@ def _numa_binding(asked: Asked) -> str:
         return ""
     if asked.engine == DEEPSPEED:
         raise UsageError(
-            "--numa-binding: DeepSpeed's launcher binds by its own option",
+            "--numa-binding cannot be used with DeepSpeed, whose launcher has an option for it",
             "give it --bind_cores_to_rank: --engine deepspeed -- --bind_cores_to_rank SCRIPT",
         )
     if asked.engine == COMMAND and asked.numa_binding != "node":
-        raise UsageError(f"--numa-binding {asked.numa_binding}: a command is bound by numactl, to a node", "say node")
+        raise UsageError(
+            f"--numa-binding {asked.numa_binding}: with --engine command, numactl binds to a node only", "say node"
+        )
     return asked.numa_binding
 
 
@@ -153,10 +155,12 @@ def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
     image, engine = asked.container, asked.container_engine or ""
     if image is None:
         if engine:
-            raise UsageError("--container-engine goes with --container", "name the image: --container IMAGE")
+            raise UsageError("--container-engine needs --container", "name the image: --container IMAGE")
         return None
     if asked.conda is not None:
-        raise UsageError("--conda is an environment of the hosts, and the container brings its own", "say one of them")
+        raise UsageError(
+            "--conda and --container exclude each other: a container brings its own environment", "say one of them"
+        )
     if engine == APPTAINER or image.startswith("/"):
         if engine not in ("", APPTAINER):
             raise UsageError(f"--container {image}: {engine} takes an image by its name", "say NAME:TAG")
@@ -164,7 +168,7 @@ def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
     if not is_image_name(image):
         raise UsageError(
             f"--container {image!r}: not the name of an image",
-            "say REGISTRY/NAME:TAG, NAME in lower case, or for apptainer /a/file.sif",
+            "write REGISTRY/NAME:TAG, NAME in lower case, or for apptainer /a/file.sif",
         )
     return in_container(Container(image, engine), needs)
 
@@ -200,7 +204,7 @@ def _code(asked: Asked, script: str, args: Sequence[str]) -> Code:
 
 def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]) -> Way:
     if asked.code_folder is not None:
-        raise UsageError("--code is what is copied, and with --chdir nothing is", "say one of them")
+        raise UsageError("--code and --chdir exclude each other: with --chdir nothing is copied", "say one of them")
     _check_not_on_the_hosts(asked, script)
     paths: list[tuple[str, PathKind]] = [(start.chdir, "folder")]
     if asked.module is None and asked.engine != COMMAND:
@@ -214,7 +218,7 @@ def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]
 
 
 def trace_line(plan: Mapping[str, Any]) -> str:
-    """What is profiled, and what stands in front of each rank; empty without a trace."""
+    """Return what is profiled, and what stands in front of each rank; empty without a trace."""
     asked = plan["start"]["trace"]
     if asked is None:
         return ""

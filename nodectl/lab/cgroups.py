@@ -57,7 +57,7 @@ def remove_groups(lab_group: str) -> None:
 
 
 def cgroup2_root() -> Path | None:
-    """Where cgroup2 is mounted: /sys/fs/cgroup, or `unified` below it where version 1 is mounted beside it."""
+    """Return where cgroup2 is mounted: /sys/fs/cgroup, or `unified` below it where version 1 is mounted beside it."""
     for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
         fields = line.split()
         if fields[2] == "cgroup2" and fields[1].startswith("/sys/fs/cgroup"):

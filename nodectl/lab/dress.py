@@ -49,7 +49,7 @@ class Garment:
         return Template.of(self.texts(), self.host.host)
 
     def texts(self) -> dict[str, str]:
-        """What its commands printed, by the name of the file that holds it."""
+        """Return what its commands printed, by the name of the file that holds it."""
         entries = self.host.entries.items()
         texts = {f"{key}.out": entry.stdout for key, entry in entries}
         return texts | {f"{key}.err": entry.stderr for key, entry in entries if entry.stderr}
@@ -121,7 +121,7 @@ def wardrobe_for(fleet: RecordedFleet, names: Sequence[str]) -> Wardrobe:
 
 
 def _limits_of(profiles: Mapping[str, str]) -> dict[str, str]:
-    """Those of the recording's tuning; none where its profiles are not to be had here: `health` says so."""
+    """Return those of the recording's tuning; none where its profiles are not to be had here: `health` says so."""
     try:
         tuning = resolve(profiles["hardware"], profiles["stack"], profiles["tuning"]).tuning
     except ProfileError:

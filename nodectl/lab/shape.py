@@ -40,12 +40,12 @@ def run_tc(lines: Sequence[str]) -> None:
 
 
 def host_shaping(spec: LabSpec) -> tuple[str, ...]:
-    """What the host's own end sends: never above the rate."""
+    """Return what the host's own end sends: never above the rate."""
     return rate_shaping("eth0", spec.rate_bits) if spec.rate_bits else ()
 
 
 def port_shaping(port: str, spec: LabSpec, link: Literal["veth", "netem", "wire"]) -> tuple[str, ...]:
-    """What the switch sends to the host: the rate, and one way of the delay and loss."""
+    """Return what the switch sends to the host: the rate, and one way of the delay and loss."""
     lines = rate_shaping(port, spec.rate_bits) if spec.rate_bits else ()
     if link != "netem":
         return lines

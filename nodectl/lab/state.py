@@ -90,7 +90,7 @@ class LabState:
 
 @dataclass(frozen=True, slots=True)
 class LabFolder:
-    """Where one lab lives, and the names that follow from it."""
+    """Hold where one lab lives, and the names that follow from it."""
 
     path: Path
 

@@ -60,7 +60,7 @@ def set_carrier(folder: LabFolder, state: LabState, host: HostRecord, *, up: boo
 
 
 def cut_file(lab: Path) -> Path:
-    """Where the addresses of the cut hosts stand."""
+    """Return where the addresses of the cut hosts stand."""
     return lab / "cut.json"
 
 

@@ -67,7 +67,7 @@ def _at(part: Part) -> str:
 def life_lines(
     life: Sequence[Event], key: Key | None, place: Place | None, holds: Holds, cordons: Sequence[Event]
 ) -> Iterator[str]:
-    """What it is and where, whether it is cordoned (a part also in no host), each event with what was found."""
+    """Yield what it is and where, whether it is cordoned (a part also in no host), each event with what was found."""
     if key is not None:
         part = next(kept.part for event in reversed(life) for kept in event.parts)
         model = ", ".join(filter(None, [part.model, f"serial {part.serial}" if part.serial else ""]))
@@ -180,7 +180,7 @@ def event_document(event: Event) -> dict[str, Any]:
 
 
 def part_document(part: Part) -> dict[str, str]:
-    """What a part says of itself."""
+    """Return what a part says of itself."""
     return {"kind": str(part.kind), "id": part.id, "model": part.model, "place": part.place, "serial": part.serial}
 
 

@@ -134,7 +134,7 @@ _AGAINST = " against "
 
 
 def concerned(finding: Finding, host: str, parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Those of the host's parts that the finding is about: GPUs and NICs that it names, else the host itself.
+    """Return those of the host's parts that the finding is about: GPUs and NICs that it names, else the host itself.
 
     The evidence counts where it has a UUID; what a finding on several hosts says of another one does not.
     """

@@ -12,7 +12,7 @@ _PASSED = (Status.OK, Status.WARNING)
 
 
 def lacking(cordon: Event, before: Sequence[Event], host: Sequence[Event]) -> str:
-    """What is missing for a return; empty where it is proven.
+    """Return what is missing for a return; empty where it is proven.
 
     `before` are the acceptances of the cordoned host: the last one before the cordon says which steps failed. `host`
     are those of the host that is to return, where a part may sit now. Only one that began after the cordon counts.

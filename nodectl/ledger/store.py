@@ -43,7 +43,7 @@ _TOLD = (Status.FAILED, Status.WARNING, Status.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a part was seen last, and when; `gone` where another part has its place by now."""
+    """Hold where a part was seen last, and when; `gone` where another part has its place by now."""
 
     fleet: str
     host: str
@@ -163,7 +163,7 @@ class Ledger(Database):
         return tuple(cordon for cordon in left if cordon.whole or cordon.parts)
 
     def _open_here(self) -> tuple[Event, ...]:
-        """Those that may hold in this fleet."""
+        """Return those that may hold in this fleet."""
         return tuple(
             cordon for cordon in self.open_cordons() if cordon.fleet == self.fleet or not cordon.nature.startswith(LAB)
         )
@@ -180,7 +180,7 @@ class Ledger(Database):
         return tuple(place.kept.part for place in self.known_parts(host).values() if not place.gone)
 
     def place_of(self, key: Key, fleet: str | None = None) -> Place | None:
-        """Where a part was last seen, of one fleet where one is named; None where no look has seen it.
+        """Return where a part was last seen, of one fleet where one is named; None where no look has seen it.
 
         It is gone where another one has its place. A host that no longer shows it is no proof: a GPU that fell off the
         bus is back after a reboot.
@@ -208,7 +208,7 @@ class Ledger(Database):
         return tuple(str(row[0]) for row in rows)
 
     def acceptances(self, fleet: str, host: str) -> tuple[Event, ...]:
-        """What acceptances said of a host, the oldest first."""
+        """Return what acceptances said of a host, the oldest first."""
         return self._events(
             "e.kind = 'seen' AND e.acceptance != '' AND e.fleet = ? AND e.host = ? ORDER BY e.id", (fleet, host)
         )
@@ -237,7 +237,7 @@ class Ledger(Database):
             return tuple((PartKind(kind), str(identity)) for kind, identity in rows)
 
     def lacking(self, hold: Hold) -> str:
-        """What the host has not shown since it was cordoned; empty where it may return."""
+        """Return what the host has not shown since it was cordoned; empty where it may return."""
         cordon = hold.cordon
         before = self.acceptances(cordon.fleet, cordon.host)
         return lacking(cordon, before, self.acceptances(self.fleet, hold.host))
@@ -257,7 +257,7 @@ class Ledger(Database):
         return None if event is None else tuple(kept.part for kept in self._parts(event, host))
 
     def _without_copies(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], list[str]]:
-        """Without a machine-id that another host was last seen with, whose hardware is none of this one's."""
+        """Return it without a machine-id that another host was last seen with, whose hardware is none of this one's."""
         kept, lines = [], []
         for part in parts:
             place = self.place_of(_key(part)) if part.kind is PartKind.HOST else None

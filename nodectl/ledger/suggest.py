@@ -22,7 +22,7 @@ class Suggestion:
 
     @property
     def command(self) -> str:
-        """What an operator would type."""
+        """Return what an operator would type."""
         return f"nodectl ledger cordon {shlex.quote(self.host)} --reason {shlex.quote(self.reason)}"
 
 

@@ -24,7 +24,7 @@ class NodeVerdict(StrEnum):
 
     @property
     def accepts(self) -> bool:
-        """Whether the host may be used."""
+        """Return whether the host may be used."""
         return self in (NodeVerdict.ACCEPTED, NodeVerdict.REMARKS)
 
     @property
@@ -147,7 +147,7 @@ class Acceptance:
         """ValueError where a time is none that a calendar has: it may be somebody's document."""
         for name, seconds in (("began", self.began), ("ended", self.ended)):
             if seconds is not None and not 0 <= seconds < LATEST_S:
-                raise ValueError(f"{name}: {seconds} is no time in seconds since 1970")
+                raise ValueError(f"{name}: {seconds} is not a time in seconds since 1970")
 
 
 def node_verdict(statuses: Iterable[Status]) -> NodeVerdict:

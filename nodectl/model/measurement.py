@@ -60,7 +60,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementKind:
-    """What the values of one probe are: their units, what tells two of them apart, and how a table shows them.
+    """Hold what the values of one probe are: their units, what tells two of them apart, and how a table shows them.
 
     `identity` names the conditions that the operator or the probe chose: measurements that agree in them are of the
     same thing, whatever was found beside (versions, retransmits). The history keeps them as text in this order: do not
@@ -85,7 +85,7 @@ class MeasurementKind:
         return next((unit for unit in self.units if unit.name == name), Unit(name))
 
     def lower_is_better(self, unit: str) -> bool | None:
-        """None where neither the declaration nor the unit says which of two values is the better one."""
+        """Return None where neither the declaration nor the unit says which of two values is the better one."""
         declared = self.unit(unit).lower_is_better
         return lower_is_better(unit) if declared is None else declared
 
@@ -109,7 +109,7 @@ class MeasurementKind:
         return ", ".join(words)
 
     def conditions(self, conditions: Conditions) -> str:
-        """What stands beside the value in a table."""
+        """Return what stands beside the value in a table."""
         if callable(self.shown):
             return self.shown(conditions)
         if self.shown is not None:

@@ -10,7 +10,7 @@ SITE = "site_"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the collector runs under `key`; it is ended after `deadline_s`.
+    """Hold what the collector runs under `key`; it is ended after `deadline_s`.
 
     `hardware`: only a real machine can answer, so that a lab host that is dressed in a recording answers from it.
     `root`: a login that is not root runs it by `sudo -n`. `sudo` is what its script runs so by itself, with patterns of

@@ -87,7 +87,7 @@ class Trunk:
 
 @dataclass(frozen=True, slots=True)
 class FabricGraph:
-    """What is known of the fabric, and from where.
+    """Hold what is known of the fabric, and from where.
 
     `trunks_known` is False where the source sees the hosts' own switches only. `direct` are host pairs without a switch
     between them. `hosts` were seen, `missing` looked for in vain; `nameless` are adapters that carry no host's name.

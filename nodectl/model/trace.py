@@ -15,7 +15,7 @@ class StepTime:
 
     @property
     def own_us(self) -> float:
-        """Without the time in which nothing but a collective ran: what the rank itself needs."""
+        """Return it without the time in which nothing but a collective ran: what the rank itself needs."""
         return self.step_us - self.parts_us.get("communication", 0.0)
 
 

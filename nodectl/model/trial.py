@@ -57,7 +57,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a search saw of one candidate: the median gain over its pairs."""
+    """Hold what a search saw of one candidate: the median gain over its pairs."""
 
     label: str
     pairs: int

@@ -29,7 +29,7 @@ class Measured:
 
     @property
     def is_mean(self) -> bool:
-        """Whether it is the mean of many paths or hosts."""
+        """Return whether it is the mean of many paths or hosts."""
         return self.subject.startswith(MEAN_OF)
 
     @property

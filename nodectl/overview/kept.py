@@ -50,7 +50,7 @@ def trials(history: History, nature: Nature) -> tuple[Tuned, ...]:
 
 
 def past(history: History, nature: Nature) -> Past:
-    """What drifts, and the fleet's medians over the runs."""
+    """Return what drifts, and the fleet's medians over the runs."""
     points = history.points(history.probes(), WINDOW)
     drifting = drifts(points)
     seen = looked(points)

@@ -110,7 +110,7 @@ def _node(document: Mapping[str, Any]) -> NodeTopology:
 
 
 def _fabric(document: Mapping[str, Any]) -> Fabric:
-    """What its document has under other names goes back to the type's own."""
+    """Return what its document has under other names goes back to the type's own."""
     switches = [{**one, "switch": one["name"]} for one in document["switches"]]
     cables = [[cable["a"], cable["b"], cable["count"]] for cable in document["cables"]]
     return values_of(Fabric, [{**document, "switches": switches, "cables": cables}], extra="ignore")[0]

@@ -18,14 +18,14 @@ from nodectl.topology.look import look
 
 
 def nature_of(hosts: Iterable[Host], recorded: str | None) -> Nature:
-    """Whether these are hosts, hosts of a lab, or a recording."""
+    """Return whether these are hosts, hosts of a lab, or a recording."""
     if recorded is not None:
         return Nature.RECORDED
     return Nature.LAB if any(host.is_true("nodectl_lab") for host in hosts) else Nature.MEASURED
 
 
 def origin_of(source: Source, answered: Mapping[str, str]) -> Origin:
-    """Where the hosts' answers are from; `answered` are hosts whose hardware a recording stands for."""
+    """Return where the hosts' answers are from; `answered` are hosts whose hardware a recording stands for."""
     nature = nature_of(source.hosts, source.recorded)
     if source.recorded is not None:
         return Origin(nature, source.recorded)
@@ -33,7 +33,7 @@ def origin_of(source: Source, answered: Mapping[str, str]) -> Origin:
 
 
 def health(source: Source, seen: Health) -> Found:
-    """What a look at these hosts found."""
+    """Return what a look at these hosts found."""
     return Found(seen.findings, origin_of(source, seen.recorded))
 
 

@@ -19,7 +19,7 @@ _ENOUGH = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where a value lies with 95 % confidence."""
+    """Hold where a value lies with 95 % confidence."""
 
     low: float
     high: float
@@ -39,7 +39,7 @@ class AlphaBeta:
 
     @property
     def bandwidth_gb_s(self) -> float:
-        """What large transfers come to, in GB/s of 1e9 bytes."""
+        """Return what large transfers come to, in GB/s of 1e9 bytes."""
         return 1 / self.beta_s_per_byte / 1e9
 
     @property

@@ -45,12 +45,12 @@ class Shares:
         return min((share * size for share, size in sides if share is not None), default=math.inf)
 
     def predict_bit_s(self, receive_bytes: float, send_bytes: float, rtt_s: float, rate_bit_s: float) -> float:
-        """What one flow reaches: the link's rate, or a window a round trip."""
+        """Return what one flow reaches: the link's rate, or a window a round trip."""
         return min(rate_bit_s, 8 * self.window_bytes(receive_bytes, send_bytes) / rtt_s)
 
 
 def bdp_bytes(rate_bit_s: float, rtt_s: float) -> float:
-    """What is on its way on a link that is full."""
+    """Return what is on its way on a link that is full."""
     return rate_bit_s * rtt_s / 8
 
 

@@ -23,7 +23,7 @@ BUS_FACTORS: dict[str, Callable[[int], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeLinks:
-    """What a node has, each way and in GB/s: a rank's links to its neighbours inside, and each of its NICs."""
+    """Hold what a node has, each way and in GB/s: a rank's links to its neighbours inside, and each of its NICs."""
 
     ranks: int
     inside_gb_s: float
@@ -53,7 +53,7 @@ def expected_busbw(
     algorithm that is not known is a ring or a tree, whichever allows more.
     """
     if collective not in BUS_FACTORS:
-        raise UsageError(f"no collective '{collective}'", f"one of: {', '.join(BUS_FACTORS)}")
+        raise UsageError(f"there is no collective '{collective}'", f"one of: {', '.join(BUS_FACTORS)}")
     ranks = sum(node.ranks for node in nodes)
     if ranks < 2 or any(node.ranks < 1 for node in nodes):
         raise UsageError("a collective needs two ranks, and each node one at least", "check the counts")

@@ -188,7 +188,7 @@ class Probe(Generic[Own]):
         return [name for name in names if self.results.lower_is_better(name) is None]
 
     def _strange_feelings(self) -> list[str]:
-        """What of `feels` is in no group of a tuning's settings: a trial would never hold it to be felt."""
+        """Return what of `feels` is in no group of a tuning's settings: a trial would never hold it to be felt."""
         feels = self.feels if isinstance(self.feels, tuple) else ()
         return [part for part in feels if str(part).partition(".")[0] not in SETTINGS]
 
@@ -199,7 +199,7 @@ class Probe(Generic[Own]):
 
     @property
     def trial_options(self) -> Own:
-        """What one turn of a trial measures; the pairs of turns are its repetitions."""
+        """Return what one turn of a trial measures; the pairs of turns are its repetitions."""
         return self.options(repetitions=1) if self.in_a_trial is None else self.in_a_trial
 
     def refuse_undeclared(self, measurements: Sequence[Measurement]) -> None:

@@ -19,7 +19,7 @@ Cost = Callable[[Amount], float]
 
 
 def share_s(left_s: float, probes_left: int) -> float:
-    """What the next of several probes may take: what it leaves is there for those after it."""
+    """Return what the next of several probes may take: what it leaves is there for those after it."""
     return max(0.0, left_s) / probes_left
 
 
@@ -29,7 +29,7 @@ def left_s(ends_at: float | None) -> float | None:
 
 
 def has_time(options: ProbeOptions, seconds: float) -> bool:
-    """Whether something that was not planned still fits."""
+    """Return whether something that was not planned still fits."""
     left = left_s(options.ends_at)
     return left is None or left >= seconds
 
@@ -77,7 +77,7 @@ def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | 
         if cost(amount) <= time_s:
             return amount, _trimmed(wish, amount)
     message = f"the {probe} probe takes at least {cost(least):.3g} s here, and {max(0.0, time_s):.3g} s are left"
-    raise BudgetError(message, "give it more with --budget, or fewer hosts with --limit")
+    raise BudgetError(message, "give more time with --budget, or select fewer hosts with --limit")
 
 
 def _smaller(wish: Amount, least: Amount) -> Iterator[Amount]:

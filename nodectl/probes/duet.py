@@ -38,7 +38,7 @@ class Duet:
 
 @dataclass(slots=True)
 class Played:
-    """What the client said and how it ended, and the server's first word; without a server only `no_server`."""
+    """Hold what the client said and how it ended, and the server's first word; without a server only `no_server`."""
 
     events: Events = field(default_factory=Events)
     listening: Event = field(default_factory=dict)
@@ -83,7 +83,7 @@ def no_server_finding(probe: str, server: Endpoint, why: tuple[Status, str, str]
 
 
 def connection_remedy(reason: str) -> str:
-    """What to do about a connection that was not made or broke."""
+    """Return what to do about a connection that was not made or broke."""
     if "refused" in reason:
         return "is a firewall between them? try --port with one that it lets through"
     if any(word in reason for word in ("No route", "unreachable", "no answer", "is the path cut", "timed out")):
@@ -92,7 +92,7 @@ def connection_remedy(reason: str) -> str:
 
 
 def _is_lost(serving: Background) -> bool:
-    """What the client would find out only after its own deadline."""
+    """Return what the client would find out only after its own deadline."""
     return serving.done is not None and serving.done.outcome is Outcome.UNREACHABLE
 
 

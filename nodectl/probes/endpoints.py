@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def on_one_machine(endpoints: Sequence[Endpoint]) -> bool:
-    """Whether some of them share a machine, whose processors make one wait for another."""
+    """Return whether some of them share a machine, whose processors make one wait for another."""
     machines = [endpoint.machine for endpoint in endpoints if endpoint.machine]
     return len(set(machines)) < len(machines)
 
@@ -63,7 +63,7 @@ def ask_all(
     read: Callable[[Host, Event], T | Finding],
     forks: int,
 ) -> tuple[list[T], list[Finding]]:
-    """What `read` makes of each host's answer, in the hosts' order, and a finding for each that is not ready."""
+    """Return what `read` makes of each host's answer, in the hosts' order, and a finding for each that is not ready."""
 
     def ask(host: Host) -> T | Finding:
         python = look.python(host) if look.python else None

@@ -33,7 +33,7 @@ def _with(measurement: Measurement, reference: str | None) -> Measurement:
 
 
 def _kind(measurement: Measurement, hardware: Mapping[str, str]) -> Hashable:
-    """What two measurements must share to be compared: the probe's own conditions, but for the place."""
+    """Return what two measurements must share to be compared: the probe's own conditions, but for the place."""
     what = kind_of(measurement.probe).what(measurement.conditions)
     profiles = tuple(sorted({hardware.get(name, "") for name in measurement.hosts}))
     return measurement.probe, measurement.unit, profiles, tuple(sorted(what.items()))

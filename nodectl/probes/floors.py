@@ -78,7 +78,7 @@ def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> Pr
 
 
 def asks_for_link(measurement: Measurement, hardware: Hardware) -> bool:
-    """Whether only the link class between the GPUs tells which floor holds for a host with this hardware."""
+    """Return whether only the link class between the GPUs tells which floor holds for a host with this hardware."""
     if measurement.conditions.get("link_class") or len(measurement.hosts) != 1:
         return False
     return any(
@@ -184,7 +184,7 @@ def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
 
 
 def _has_nvls(measurement: Measurement) -> bool | None:
-    """Whether NVLink's switches add up; None where it is not known what NCCL chose."""
+    """Return whether NVLink's switches add up; None where it is not known what NCCL chose."""
     told, algorithm = measurement.conditions.get("nvls"), measurement.conditions.get("algorithm")
     if isinstance(told, bool):
         return told
@@ -211,7 +211,7 @@ def size_bytes(text: str) -> int:
     """`8G`, as nccl-tests understands it: a power of two."""
     size = parse_size(text)
     if size is None:
-        raise ValueError(f"{text!r} is no size")
+        raise ValueError(f"{text!r} is not a size")
     return size
 
 
@@ -284,7 +284,7 @@ def _without_nvls(measurement: Measurement, name: str, floor: Floor, status: Sta
 
 
 def _subject(measurement: Measurement, floor: Floor) -> str:
-    """What tells this measurement from the host's others; else what the floor asks for."""
+    """Return what tells this measurement from the host's others; else what the floor asks for."""
     own = kind_of(measurement.probe).subject(measurement.conditions)
     size = measurement.conditions.get("size_bytes")
     sized = [f"{size} B"] if isinstance(size, int) else []
@@ -317,7 +317,7 @@ def judged(
 
 
 def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:
-    """By host, without those of no named hardware; hosts whose profile cannot be read share a finding."""
+    """Return, by host, without those of no named hardware; hosts whose profile cannot be read share a finding."""
     references: dict[str, Reference] = {}
     wrong: dict[tuple[str, str], list[str]] = defaultdict(list)
     for host in hosts:
@@ -372,7 +372,7 @@ def _unread(wrong: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[Finding]
 
 
 def _link(transport: Transport, host: Host) -> GpuLink | None:
-    """None where it cannot be told: no floor that depends on it holds then."""
+    """Return None where it cannot be told: no floor that depends on it holds then."""
     facts = facts_named(*_LINK_SUBJECTS)
     recording = collect(transport, host, commands_for(host, facts))
     if not isinstance(recording, Recording):

@@ -32,7 +32,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of one member: `done` is None where the host did not answer any more."""
+    """Hold what became of one member: `done` is None where the host did not answer any more."""
 
     member: Member
     done: CommandResult | None

@@ -139,7 +139,7 @@ def _slow_trips(
     again: Callable[[Sequence[HostPair]], ProbeResult | None],
     shared: bool,
 ) -> tuple[Finding, ...]:
-    """What went wrong in measuring `again`, which says None where no time is left; then who is blamed.
+    """Return what went wrong in measuring `again`, which says None where no time is left; then who is blamed.
 
     Where hosts share a machine, the quickest round trip counts: the others may have waited for its processors.
     """

@@ -52,7 +52,7 @@ class Holds:
     holders: Sequence[Background] = field(default=(), compare=False, repr=False)
 
     def heard(self) -> dict[str, float]:
-        """When each host that is held was heard last, by the monotonic clock."""
+        """Return when each host that is held was heard last, by the monotonic clock."""
         return {holder.host.name: holder.events.heard_at for holder in self.holders if holder.events.of("held")}
 
     def unreached(self) -> dict[str, Loss]:

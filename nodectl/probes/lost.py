@@ -59,7 +59,7 @@ class Watched(CallTransport):
     _confirming: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
 
     def call(self, call: Call) -> CommandResult:
-        """As the inner transport does; its answer is not waited for where the host is lost meanwhile."""
+        """Return it as the inner transport does; its answer is not waited for where the host is lost meanwhile."""
         name = call.host.name
         if name in self.lost:
             return self._absent(call)
@@ -103,7 +103,7 @@ class Watched(CallTransport):
             return host.name in self.lost
 
     def _falls_silent(self, name: str) -> bool:
-        """Whether no beat follows: what breaks a connection at once leaves beats that are still young."""
+        """Return whether no beat follows: what breaks a connection at once leaves beats that are still young."""
         since = monotonic()
         while self._beats(name) and not self.closed:
             if self._heard_at(name) >= since:
@@ -171,7 +171,7 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], known: 
 
 
 def _is_explained(finding: Finding) -> bool:
-    """What is wrong with a host for itself, such as wrong results, stands."""
+    """Return what is wrong with a host for itself, such as wrong results, stands."""
     if finding.status is Status.FAILED:
         return finding.kind in ("path", "direction") or finding.subject in ("fails", "group")
     return finding.status is Status.UNKNOWN or finding.subject == "unsettled"

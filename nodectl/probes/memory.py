@@ -121,7 +121,7 @@ def _held_back(
 
 
 def _has_quota(transport: Transport, suspect: _Ready, other: _Ready) -> bool:
-    """Whether of two hosts of one machine that compute at the same time the suspect gets much less of it."""
+    """Return whether of two hosts of one machine that compute at the same time the suspect gets much less of it."""
 
     def got(node: _Ready) -> float | None:
         args = ["spin", f"--seconds={_SPIN_S}"]

@@ -93,7 +93,7 @@ def declared(options: type) -> tuple[Declared, ...]:
 
 
 def misfit(one: Declared) -> str:
-    """What is wrong with an option's declaration; empty where nothing is."""
+    """Return what is wrong with an option's declaration; empty where nothing is."""
     kind, value = one.option.kind, one.value
     if not isinstance(kind, Kind):
         return f"its kind is none of Text, Whole, Seconds and Choice: {kind!r}"
@@ -128,7 +128,7 @@ def size(text: str, forms: str = "1KiB, 64MiB") -> int:
     """One size in bytes: `64MiB`, `64M`, `4096`; ValueError for any other text, with the `forms` there are."""
     size_bytes = parse_size(text)
     if not size_bytes:
-        raise ValueError(f"{text.strip()!r} is no size; write {forms} or a number of bytes")
+        raise ValueError(f"{text.strip()!r} is not a size; write {forms} or a number of bytes")
     return size_bytes
 
 
@@ -164,7 +164,7 @@ def rounds(text: str) -> int:
     if text == "all":
         return 0
     if not re.fullmatch(r"[1-9]\d{0,5}", text):
-        raise ValueError(f"{text!r} is no number of rounds; write 10, or all for every pair")
+        raise ValueError(f"{text!r} is not a number of rounds; write 10, or all for every pair")
     return int(text)
 
 
@@ -172,7 +172,7 @@ def duration(text: str) -> float:
     """`90`, `90s`, `5m` or `1h` in seconds."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", text.strip())
     if match is None or float(match[1]) == 0:
-        raise ValueError(f"{text!r} is no time; write 90, 90s, 5m or 1h")
+        raise ValueError(f"{text!r} is not a time; write 90, 90s, 5m or 1h")
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 

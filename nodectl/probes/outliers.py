@@ -50,7 +50,7 @@ class Slow:
 
     @property
     def share(self) -> float:
-        """What it reaches, as a part of what is usual."""
+        """Return what it reaches, as a part of what is usual."""
         return self.value / self.usual if self.usual else 1.0
 
 
@@ -176,7 +176,7 @@ class Comparison:
         fits: Callable[[Sequence[N]], bool],
         note: Note,
     ) -> tuple[ProbeResult, list[SlowOne]]:
-        """What the nodes reach, suspects measured once more where that `fits`, and what is slow even so."""
+        """Return what the nodes reach, suspects measured once more where that `fits`, and what is slow even so."""
         machines = {node.host.name: node.machine for node in nodes}
         result = measure(nodes)
         names = {measurement.hosts[0] for measurement, _ in self.slow_ones(result.measurements, hosts, machines)}
@@ -207,7 +207,7 @@ class Comparison:
 
 
 def of_itself(slow_ones: Iterable[SlowOne]) -> list[SlowOne]:
-    """Without those that are only slower than others of their machine: what they share is nobody's alone."""
+    """Return it without those that are only slower than others of their machine: what they share is nobody's alone."""
     return [pair for pair in slow_ones if not pair[1].among_them]
 
 

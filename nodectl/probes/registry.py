@@ -39,7 +39,7 @@ def listed() -> tuple[AnyProbe, ...]:
 
 
 def kind_of(probe: str) -> MeasurementKind:
-    """What this probe says of its values; nothing, for a probe that this nodectl does not have."""
+    """Return what this probe says of its values; nothing, for a probe that this nodectl does not have."""
     declared = declarations().get(probe)
     return MeasurementKind() if declared is None else declared.results
 
@@ -70,4 +70,6 @@ def unknown(name: str) -> UsageError:
     """The error for a name that is no probe's, with the one that may be meant."""
     names = [probe.name for probe in listed()]
     hint = meant(name, [*names, *GROUPS])
-    return UsageError(f"no probe '{name}'", f"{hint}one of: {', '.join(names)}; or a group: {', '.join(GROUPS)}")
+    return UsageError(
+        f"there is no probe '{name}'", f"{hint}one of: {', '.join(names)}; or a group: {', '.join(GROUPS)}"
+    )

@@ -77,7 +77,7 @@ def run_probes(
         watched.measured.clear()
         try:
             if ends_at is not None and ends_at <= now and result.measurements:
-                raise BudgetError(f"no time is left for the {probe.name} probe", "give it more with --budget")
+                raise BudgetError(f"no time is left for the {probe.name} probe", "give more time with --budget")
             given = replace(options, ends_at=share, profile_dirs=tuple(profile_dirs))
             own_result = probe.run(watched, hosts, given, note)
             if declarations().get(probe.name) is probe:
@@ -108,7 +108,7 @@ def run_probes(
 
 
 def _broken_off(probe: str, watched: Watched) -> ProbeResult:
-    """What the probe had measured when it was ended, without what it would have made of that."""
+    """Return what the probe had measured when it was ended, without what it would have made of that."""
     measured = sum(list(watched.measured), ProbeResult())
     return measured + _interrupted(
         probe, f"the operator ended {probe}: the values measured until then are kept, and no host is judged by them"

@@ -50,7 +50,7 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What of fio's report counts for one of the jobs."""
+    """Hold what of fio's report counts for one of the jobs."""
 
     unit: str
     reads: bool

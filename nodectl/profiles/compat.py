@@ -79,7 +79,7 @@ class IncompatibleError(ProfileError):
 
     @property
     def refusals(self) -> tuple[Problem, ...]:
-        """Those of its problems that refuse; the others only warn."""
+        """Return those of its problems that refuse; the others only warn."""
         return tuple(problem for problem in self.problems if problem.refuses)
 
 
@@ -307,7 +307,7 @@ def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
 
 
 def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
-    """What this NCCL makes of the tuning's variables; nothing for a stack without NCCL."""
+    """Yield what this NCCL makes of the tuning's variables; nothing for a stack without NCCL."""
     if nccl is None:
         return
     env = tuning.nccl_env(nccl)
@@ -416,7 +416,7 @@ def _not_released(stack: Stack, matrix: Matrix) -> Problem:
 
 
 def _build(stack: Stack, row: TorchRow) -> Iterator[Problem]:
-    """What the stack says against the one build that it means."""
+    """Yield what the stack says against the one build that it means."""
     if "build" in row.unsure:
         reason = (
             f"whether PyTorch's index holds torch {stack.torch} for CUDA {row.cuda} is not confirmed ({row.source})"

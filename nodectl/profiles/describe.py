@@ -69,7 +69,7 @@ def _setting(setting: Setting) -> dict[str, Any]:
 
 
 def own_warnings(profile: Hardware | Stack | Tuning) -> tuple[str, ...]:
-    """What the profile warns of by itself, with whatever else it is used."""
+    """Return what the profile warns of by itself, with whatever else it is used."""
     warnings = [f"{field} is not confirmed: {why}" for field, why in sorted(getattr(profile, "unverified", {}).items())]
     names = getattr(profile, "debug_variables", ())
     if names:

@@ -23,7 +23,7 @@ Ports = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a host is made of, as far as could be told.
+    """Hold what a host is made of, as far as could be told.
 
     `models` are the driver's names of the GPUs and `devices` their PCI ids, each kind once; `ports` are network ports
     of one kind. None: nobody could look.

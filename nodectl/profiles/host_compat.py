@@ -54,7 +54,7 @@ class Node(_Look):
 
 @dataclass(frozen=True, slots=True)
 class HostLook:
-    """What was found on a host, and what the operator says of its driver."""
+    """Hold what was found on a host, and what the operator says of its driver."""
 
     node: Node
     driver: DriverPolicy | None = None
@@ -70,7 +70,7 @@ class HostLook:
             raise ProfileError(f"the look at the host is malformed: {error.errors()[0]}", "see node_look") from error
 
     def policy(self, stack: Stack) -> DriverPolicy:
-        """What is done with the driver, as the roles decide it."""
+        """Return what is done with the driver, as the roles decide it."""
         wanted = stack.driver.model_dump() if stack.driver else None
         return driver_policy(self.node.driver.model_dump(), wanted, self.driver)
 

@@ -96,7 +96,7 @@ def accepted_in(acceptance: Acceptance, named: Sequence[str] = ()) -> tuple[str,
 
 
 def taken_on(acceptance: Acceptance, hosts: Sequence[str]) -> list[Measurement]:
-    """What the acceptance measured with these hosts alone; ProfileError where that is nothing."""
+    """Return what the acceptance measured with these hosts alone; ProfileError where that is nothing."""
     taken = [row.measurement for row in acceptance.taken]
     own = [row for row in taken if row.hosts and set(hosts).issuperset(row.hosts)]
     if not own:
@@ -220,7 +220,7 @@ def ports_of(facts: Facts) -> tuple[tuple[int, float, str], ...] | None:
 
 
 def has_switches(facts: Facts) -> bool | None:
-    """Whether NVSwitches join the GPUs; None where it cannot be told."""
+    """Return whether NVSwitches join the GPUs; None where it cannot be told."""
     try:
         return _switched(facts)
     except _UnreadError:
@@ -251,7 +251,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[Facts], Any]], ...] = (
 
 
 def _complete_gpu(document: Document, capability: str | None, notes: list[str]) -> bool:
-    """Whether there is a GPU to tell of. What it can compute is in the matrix, or the operator says it."""
+    """Return whether there is a GPU to tell of. What it can compute is in the matrix, or the operator says it."""
     gpu = document.get("gpu")
     if gpu is None:
         return False

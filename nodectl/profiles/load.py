@@ -64,7 +64,7 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
     if name not in known:
         _refuse_other_suffix(kind, name, extra_dirs)
         hint = f"{meant(name, known)}set nodectl_{kind} to one of: {', '.join(known)}" if known else ""
-        raise ProfileError(f"no {kind} profile {name!r}", hint)
+        raise ProfileError(f"there is no {kind} profile {name!r}", hint)
     return read_document(known[name]), known[name]
 
 

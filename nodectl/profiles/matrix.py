@@ -60,7 +60,7 @@ class DeviceRow(Strict):
     source: str = ""
 
     def is_model(self, model: str) -> bool:
-        """Whether these can be the GPUs that the driver, or a profile, calls so."""
+        """Return whether these can be the GPUs that the driver, or a profile, calls so."""
         names = re.split(r", | or ", self.name)
         return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", model) for name in names)
 
@@ -147,7 +147,7 @@ class TorchvisionRows(Strict):
     source: str
 
     def serves(self, torchvision: str, torch: str) -> bool | None:
-        """Whether this torchvision can be used with this torch; None where it is not known."""
+        """Return whether this torchvision can be used with this torch; None where it is not known."""
         plain = torchvision.partition("+")[0]
         if plain in self.torch:
             return _release(self.torch[plain]) == _release(torch)
@@ -262,7 +262,7 @@ class Matrix(Strict):
         return tuple(row for row in self.torch if plain in (row.torch, *row.also))
 
     def kernel_row(self, stack: Stack, architecture: str) -> KernelRow | None:
-        """What the stack's torch holds code for on such a machine; None where the matrix does not know it."""
+        """Return what the stack's torch holds code for on such a machine; None where the matrix does not know it."""
         return next((row for row in self.kernels if row.holds(stack, architecture)), None)
 
     def glibc_row(self, stack: Stack, architecture: str) -> GlibcRow | None:

@@ -27,7 +27,7 @@ def checked_reasons(reasons: Any) -> tuple[str, ...]:
 
 
 def misfit_allowed(value: Any) -> bool:
-    """Whether profiles of another machine are meant; ProfileError for another word than allow or refuse."""
+    """Return whether profiles of another machine are meant; ProfileError for another word than allow or refuse."""
     if value not in (None, "", "refuse", "allow"):
         raise ProfileError(f"{MISFIT} is {value!r}", "make it allow, or leave it away")
     return bool(value == "allow")
@@ -48,7 +48,7 @@ def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:
                 f"{OVERRIDES}.{field}: no such field", f"{meant(str(field), known)}known: {', '.join(sorted(known))}"
             )
         if field != "allow_debug_variables" and not isinstance(value, Mapping):
-            raise ProfileError(f"{OVERRIDES}.{field}: {value!r} is no mapping", "give it as name: value")
+            raise ProfileError(f"{OVERRIDES}.{field}: {value!r} is not a mapping", "give it as name: value")
     return {str(field): value for field, value in overrides.items()}
 
 

@@ -38,7 +38,7 @@ _MEANT = f"choose another combination; {MISFIT}: allow, where it is meant"
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What one host should be; `names` holds the profiles' names by kind.
+    """Hold what one host should be; `names` holds the profiles' names by kind.
 
     `problems` are those that do not stop it: warnings, and refusals that the reasons in `unsupported`, or
     nodectl_misfit, allow.
@@ -61,7 +61,7 @@ class Resolved:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What an operator must be told each time these profiles are used."""
+        """Return what an operator must be told each time these profiles are used."""
         return tuple(self._warnings())
 
     def _warnings(self) -> Iterator[str]:
@@ -149,7 +149,7 @@ def without_stack(
     roles: Mapping[str, Any] | None = None,
     extra_dirs: Sequence[Path] = (),
 ) -> Resolved:
-    """What a host should be whose stack nobody named: no version is expected of it."""
+    """Return what a host should be whose stack nobody named: no version is expected of it."""
     return _merged({"hardware": hardware, "tuning": tuning}, overrides, nccl_env, roles, extra_dirs)
 
 
@@ -257,7 +257,7 @@ def load_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> Hardw
 
 
 def base_tuning() -> Tuning:
-    """What holds on every node, whatever its profiles."""
+    """Return what holds on every node, whatever its profiles."""
     path = profiles_dir() / "base.yml"
     return check_document(Tuning, _with_origin(read_document(path), "base"), str(path))
 

@@ -15,7 +15,7 @@ from nodectl.profiles.overrides import merge_settings
 
 
 def _is_true(value: Any) -> bool:
-    """As Ansible's filter `bool`."""
+    """Return it as Ansible's filter `bool`."""
     return str(value).lower() in ("true", "yes", "on", "1", "t", "y")
 
 

@@ -89,7 +89,7 @@ def _judge_each_connection() -> None:
 
 
 def _socket(connection: Any, built: list[bytes]) -> str:
-    """Where the run alone shares this connection, else `none`: who opened another one, and what it checked, is
+    """Return where the run alone shares this connection, else `none`: who opened another one, and what it checked, is
     unknown."""
     if not connection._persistence_controls(built)[0]:
         return "none"
@@ -118,7 +118,7 @@ def close_sockets(folder: Path) -> None:
 
 
 def _may_jump(connection: Any) -> bool:
-    """Whether a jump host may stand before the host: OpenSSH's own ssh to it would get none of our options."""
+    """Return whether a jump host may stand before the host: OpenSSH's own ssh to it would get none of our options."""
     texts = [str(connection.get_option(f"ssh_{kind}args") or "") for kind in ("", "common_", "extra_")]
     return any(_JUMP.search(text) for text in texts) or config_names("proxyjump")
 

@@ -59,7 +59,7 @@ def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
 
 
 def lab_requirements(hosts: Sequence[Host], roles: Sequence[str]) -> list[tuple[str, ...]]:
-    """What hosts are to get from the lab's share, each set once; none without Python's or PyTorch's role.
+    """Return what hosts are to get from the lab's share, each set once; none without Python's or PyTorch's role.
 
     What a host's profiles refuse, the playbook says.
     """

@@ -36,10 +36,12 @@ _CHOICES = {"none": "", "password": "{name} ALL=(root) PASSWD: ALL\n", "nopasswd
 def sudoers(name: str, provisioning: str = "none") -> str:
     """A drop-in that visudo accepts; `provisioning` is none, password or nopasswd."""
     if not _NAME.match(name):
-        raise UsageError(f"{name!r} is no login or %group", "give a name of letters, digits and ._-")
+        raise UsageError(f"{name!r} is not the name of a login or %group", "give a name of letters, digits and ._-")
     # sudoers reads it as everybody, and a word of capitals as an alias that may stand for anybody
     if re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
-        raise UsageError(f"{name!r} is an alias to sudoers (ALL is everybody), not a login", "name the login or %group")
+        raise UsageError(
+            f"sudoers reads {name!r} as an alias (ALL means everybody), not as a login", "name the login or %group"
+        )
     commands = ", ".join(line for argv in root_argvs() for line in _commands(argv))
     return "".join(
         [
@@ -52,7 +54,7 @@ def sudoers(name: str, provisioning: str = "none") -> str:
 
 
 def _commands(argv: tuple[str, ...]) -> list[str]:
-    """As sudoers writes it; `""` means no argument, where nothing would mean any."""
+    """Return it as sudoers writes it; `""` means no argument, where nothing would mean any."""
     program, *arguments = argv
     if not all(_ARGUMENT.match(word) for word in argv):
         raise ValueError(argv)

@@ -131,11 +131,11 @@ class Allowed:
         self.keep({word for place in places for word in _MODEL.findall(place) if not re.search(r"\d{5}", word)})
 
     def is_known(self, word: str) -> bool:
-        """Whether nodectl's own files have it."""
+        """Return whether nodectl's own files have it."""
         return plain(word) in self._known
 
     def given_away(self, text: str) -> Spans:
-        """Where a name or a secret stands by what is said before or behind it, in order."""
+        """Return where a name or a secret stands by what is said before or behind it, in order."""
         spans = list(_said(text) if len(text) <= _REMEMBERED else _said.__wrapped__(text))
         spans += [match.span(2) for match in _OPTION.finditer(text) if not self._stays(match[1])]
         spans += private_numbers(text, self.is_known, self._logins)

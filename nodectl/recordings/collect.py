@@ -96,7 +96,7 @@ def _take(command: Command) -> str:
 
 
 def new_nonce() -> str:
-    """What no output of a host can hold by chance or on purpose."""
+    """Return what no output of a host can hold by chance or on purpose."""
     return secrets.token_hex(16)
 
 

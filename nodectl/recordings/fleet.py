@@ -27,7 +27,7 @@ _ABOUT_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RecordedFleet:
-    """Where the hosts' folders lie, by host name; `profiles` are those of hosts that are not in `own_profiles`."""
+    """Hold where the hosts' folders lie, by host name; `profiles` are those of hosts that are not in `own_profiles`."""
 
     path: Path
     name: str
@@ -54,7 +54,7 @@ def open_recording(given: str) -> RecordedFleet:
         known = bundled()
         if given not in known:
             remedy = f"{meant(given, known)}give a folder, or one of: {', '.join(known) or 'none'}"
-            raise UsageError(f"no recording at {path}", remedy)
+            raise UsageError(f"there is no recording at {path}", remedy)
         path = known[given]
     path = path.resolve()
     about = read_about(path)

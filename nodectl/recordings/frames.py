@@ -20,7 +20,7 @@ _HEAD = re.compile(rb"nodectl-collect/2 (\S+) (gzip|plain) ([^\n]*)\n")
 
 @dataclass(slots=True)
 class _Answer:
-    """What came of one command."""
+    """Hold what came of one command."""
 
     out: bytes = b""
     err: bytes = b""
@@ -38,7 +38,7 @@ def has_started(received: bytes | bytearray) -> bool:
 def read_frames(
     host: str, data: bytes, commands: Mapping[str, Command], nonce: str, *, asked: float, heard: float
 ) -> Recording:
-    """What the collector printed as a recording; `asked` and `heard` are our clock around its first line.
+    """Return what the collector printed as a recording; `asked` and `heard` are our clock around its first line.
 
     ParseError where it did not start, or ended before its last frame.
     """
@@ -107,7 +107,7 @@ def _entry(command: Command, answer: _Answer) -> Entry:
 
 
 def as_text(data: bytes) -> str:
-    """Without NUL; bytes that are no UTF-8 are replaced, and so is what a cut leaves of a character."""
+    """Return it without NUL; bytes that are no UTF-8 are replaced, and so is what a cut leaves of a character."""
     return data[:CAP_BYTES].replace(b"\0", b"").decode("utf-8", errors="replace")
 
 

@@ -36,7 +36,7 @@ class Masker:
         self._done_with = (0, 0)
 
     def name_of(self, host: str) -> str:
-        """What a host is called in the masked recording."""
+        """Return what a host is called in the masked recording."""
         return self._hosts[host]
 
     def masked(self, recording: Recording) -> Recording:

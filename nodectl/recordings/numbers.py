@@ -63,7 +63,7 @@ _NAMES = re.compile(r"(?<![\w/.-])([A-Z][^\W\d_]{1,30})[ ,]{1,2}([A-Z][^\W\d_]{1
 
 
 def private_numbers(text: str, is_known: Callable[[str], bool], logins: frozenset[str]) -> Iterator[Span]:
-    """Where they stand; `is_known` tells words of tools, `logins` are short names that only stand here."""
+    """Yield where they stand; `is_known` tells words of tools, `logins` are short names that only stand here."""
     for pattern in _ANYWHERE:
         yield from (match.span(1) for match in pattern.finditer(text))
     yield from (match.span() for match in _CARD.finditer(text) if _is_card(match.group()))

@@ -111,7 +111,7 @@ def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bo
 
 
 def _about(name: str, hosts: Mapping[str, Mapping[str, str]], *, masked: bool) -> dict[str, Any]:
-    """What all hosts have in common stands once."""
+    """Return what all hosts have in common stands once."""
     every = [dict(own) for own in hosts.values()]
     common = {
         kind: every[0][kind]

@@ -39,7 +39,7 @@ class LiveSource:
     recorded: str | None = None
 
     def one(self, host: Host, commands: Sequence[Command]) -> Answer:
-        """What the host answers now to these commands."""
+        """Return what the host answers now to these commands."""
         return collect(self.transport, host, commands)
 
     def recordings(self, commands_of: CommandsOf) -> Iterator[tuple[Host, Answer]]:
@@ -60,7 +60,7 @@ class ReplaySource:
     whole: bool = False
 
     def one(self, host: Host, commands: Sequence[Command]) -> Answer:
-        """What the host's folder holds of these commands; no other files are read."""
+        """Return what the host's folder holds of these commands; no other files are read."""
         folder = self.folders.get(host.name)
         if folder is None:
             return _unreachable(host, f"the recording {self.recorded} holds no host '{host.name}'", "record it, too")

@@ -33,7 +33,7 @@ def whole_finding(finding: Finding) -> dict[str, Any]:
 def findings_table(
     findings: Sequence[Finding], *, everything: bool = False, rows: int = TWO_SCREENS, columns: int | None = None
 ) -> str:
-    """What is not fine, folded into `rows` (or each finding), then how many there are of each status.
+    """Return what is not fine, folded into `rows` (or each finding), then how many there are of each status.
 
     `columns` of the terminal that shows it; None where none does, and a row is a line.
     """
@@ -122,7 +122,7 @@ def one_line(findings: Sequence[Finding]) -> str:
 
 
 def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
-    """What is not fine now and was not so before (+), and what is gone (-); empty where nothing changed."""
+    """Return what is not fine now and was not so before (+), and what is gone (-); empty where nothing changed."""
     lines = []
     for sign, ours, theirs in (("+", after, before), ("-", before, after)):
         known = {_place(finding) for finding in theirs if finding.status not in _FINE}

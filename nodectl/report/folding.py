@@ -165,7 +165,7 @@ def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
 
 
 def _others(left: Sequence[Finding], shown: Sequence[Sequence[Finding]]) -> str:
-    """What those that are not shown are about, where no line shows that: of several faults none goes unnamed."""
+    """Return what those that are not shown are about, where no line shows that: of several faults none goes unnamed."""
     named = {finding.subject for variant in shown for finding in variant}
     subjects = [subject for subject in dict.fromkeys(finding.subject for finding in left) if subject not in named]
     return f" ({few(list(filter(None, subjects)), _SUBJECTS)})" if any(subjects) else ""
@@ -201,7 +201,7 @@ def _short(group: _Group, columns: int | None) -> str:
 
 
 def _more(variant: Sequence[Finding]) -> Iterator[str]:
-    """What was seen, and what to do: each different text once, in few lines."""
+    """Yield what was seen, and what to do: each different text once, in few lines."""
     for word, texts in (
         ("seen", [finding.evidence for finding in variant if finding.evidence]),
         ("action", [finding.action for finding in variant if finding.action != "none"]),

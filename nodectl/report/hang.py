@@ -18,7 +18,7 @@ def look_document(look: Look) -> dict[str, object]:
 
 
 def look_text(look: Look) -> str:
-    """Who waits for whom; then ranks at the same place together with their stack, counters and NCCL's word."""
+    """Return who waits for whom; then ranks at the same place together with their stack, counters and NCCL's word."""
     groups: dict[tuple[bool, str, tuple[str, ...]], list[RankNow]] = defaultdict(list)
     for rank in look.ranks:
         groups[rank.waits, rank.doing, rank.stack].append(rank)

@@ -135,7 +135,7 @@ def conclusion(job: Job) -> str:
 
 
 def left_lines(job: Job) -> list[str]:
-    """Where the files lie that the job has written beside its logs; hosts that have the same share a line."""
+    """Return where the files lie that the job has written beside its logs; hosts that have the same share a line."""
     lines = []
     for kind, where, remedy in (
         ("outputs", f"{_STATE}/jobs/{job.id}/code", "they go with `nodectl jobs clean`"),
@@ -196,7 +196,7 @@ def _slurm(job: Job) -> str:
 
 
 def _failure_lines(job: Job) -> list[str]:
-    """What followed, folded; then, last and alone, the cause with what speaks for it."""
+    """Return what followed, folded; then, last and alone, the cause with what speaks for it."""
     if job.first_failure is None:
         return []
     before = _consequences(job)
@@ -204,7 +204,7 @@ def _failure_lines(job: Job) -> list[str]:
 
 
 def _consequences(job: Job) -> list[str]:
-    """By class, on which hosts, how many, and the first words of one; then why there was no other attempt."""
+    """Return, by class, on which hosts, how many, and the first words of one; then why there was no other attempt."""
     groups: dict[str, list[Failure]] = {}
     for failure in job.consequences:
         if failure.kind != "terminated":
@@ -252,7 +252,7 @@ def _where(failure: Failure) -> str:
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[str]:
-    """What preflight found, worst first; hosts with the same finding share a line."""
+    """Return what preflight found, worst first; hosts with the same finding share a line."""
     lines = []
     for alike in grouped(findings, lambda item: (item.status, item.check, item.subject, item.actual, item.expected)):
         first, names = alike[0], fold(finding.host for finding in alike)
@@ -305,7 +305,7 @@ def _environments(plan: Mapping[str, Any]) -> str:
 
 
 def _nics(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What of NCCL_IB_HCA is set where; hosts alike together, nothing where it is set nowhere."""
+    """Return what of NCCL_IB_HCA is set where; hosts alike together, nothing where it is set nowhere."""
     values: dict[tuple[str, ...], list[str]] = {}
     for host in hosts:
         by_rank = (f"local rank {rank}  {value}" for rank, value in enumerate(host["gpu_hcas"]))
@@ -331,7 +331,7 @@ def _restarts(plan: Mapping[str, Any]) -> str:
 
 
 def _program(plan: Mapping[str, Any]) -> str:
-    """What is started, as the operator said it."""
+    """Return what is started, as the operator said it."""
     start = plan["start"]
     words = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
     engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""

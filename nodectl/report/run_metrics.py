@@ -157,7 +157,7 @@ def jobs_metrics(jobs: Sequence[Job], *, time_s: float) -> str:
 
 
 def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Without what was measured a second time, and runs that were cut short."""
+    """Return it without what was measured a second time, and runs that were cut short."""
     return [
         each for each in measurements if AGAIN not in each.conditions and each.conditions.get("complete") is not False
     ]

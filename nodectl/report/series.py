@@ -35,7 +35,7 @@ class Series:
 
     @property
     def lower_is_better(self) -> bool | None:
-        """None where nobody says which of two values is the better one."""
+        """Return None where nobody says which of two values is the better one."""
         return self.kind.lower_is_better(self.members[0].unit)
 
     @property
@@ -49,7 +49,7 @@ class Series:
         return median(member.value for member in self.members)
 
     def is_alike(self) -> bool:
-        """Whether all members read the same."""
+        """Return whether all members read the same."""
         return len({self.unit.short(member.value) for member in self.members}) == 1
 
     def worst(self, most: int) -> list[Measurement]:
@@ -71,7 +71,7 @@ class Series:
         return self.later.get(_place(member))
 
     def what_of(self, member: Measurement) -> str:
-        """What a member shows of its conditions that not all show."""
+        """Return what a member shows of its conditions that not all show."""
         common = self.what.split(", ")
         return ", ".join(word for word in _words(self.kind, member) if word not in common)
 
@@ -96,7 +96,7 @@ def _series(probe: object, kind: MeasurementKind, measured: Sequence[Measurement
 
 
 def _named(series: Sequence[Series]) -> list[Series]:
-    """Those that show the same get the chosen conditions by which they differ."""
+    """Return those that show the same get the chosen conditions by which they differ."""
     named = []
     for one in series:
         alike = [other for other in series if (other.probe, other.what) == (one.probe, one.what)]

@@ -19,7 +19,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1, label: str = "") -> str:
-    """As `aligned`; where that is wider than `width` the words of `column` go on in the next lines.
+    """Return it as `aligned`; where that is wider than `width` the words of `column` go on in the next lines.
 
     Where the other columns leave too little room for one of them, they stand below their line, after `label`.
     """
@@ -43,7 +43,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1, label: s
 def _below(rows: Sequence[Sequence[str]], width: int, column: int, label: str) -> str:
     place = column % len(rows[0])
     lines = aligned([[*row[:place], *row[place + 1 :]] for row in rows]).splitlines()
-    named = [f"{label}{row[column]}" if row[column] else "" for row in rows[1:]]
+    named = ["" if row[column] in ("", "-") else f"{label}{row[column]}" for row in rows[1:]]
     below = [[], *(_wrapped(words, width - len(_BELOW)) for words in named)]
     return "\n".join(
         text

@@ -147,7 +147,7 @@ def crossover_line(crossover: Crossover, names: Names) -> str:
 
 
 def summary_lines(summary: Summary, baseline: Side, names: Names, *, everything: bool = False) -> list[str]:
-    """What became of one profile, with the worst regressions, and with `everything` each."""
+    """Return what became of one profile, with the worst regressions, and with `everything` each."""
     most = sys.maxsize if everything else _MOST_SINGLE
     words = {
         Outcome.BETTER: "is better, and nowhere worse",

@@ -36,13 +36,13 @@ def networks_of(nic: Nic) -> set[Network]:
 
 
 def carries(nic: Nic, address: str) -> bool:
-    """`address` is one of its own; False for what is no address, such as a name."""
+    """`address` is one of its own; False for what is not an address, such as a name."""
     wanted = _parsed(address)
     return any(interface.ip == wanted for interface in interfaces_of(nic))
 
 
 def reaches(nic: Nic, address: str) -> bool:
-    """`address` is in one of its networks; False for what is no address, such as a name."""
+    """`address` is in one of its networks; False for what is not an address, such as a name."""
     wanted = _parsed(address)
     return wanted is not None and any(wanted in network for network in networks_of(nic))
 

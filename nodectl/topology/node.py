@@ -67,7 +67,7 @@ def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = ""
 
 
 def surroundings(host: Host, facts: Mapping[str, object]) -> Surroundings:
-    """What tells the host's training ports from the others."""
+    """Return what tells the host's training ports from the others."""
     from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
     matrix, mounts = _fact(facts, "gpu_topology", NvidiaSmiTopo), _fact(facts, "mounts", Mounts)

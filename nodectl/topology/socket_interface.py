@@ -28,7 +28,7 @@ def choose(hosts: Sequence[tuple[Host, Mapping[str, Nic]]], *, rdma: bool) -> di
 
 
 def by_itself(nics: Mapping[str, Nic]) -> list[str]:
-    """What NCCL takes where nobody tells it: InfiniBand's, else all but the loopback and docker's."""
+    """Return what NCCL takes where nobody tells it: InfiniBand's, else all but the loopback and docker's."""
     names = [nic.name for nic in nics.values() if _up(nic) and nic.addresses]
     infiniband = [name for name in names if name.startswith("ib")]
     return infiniband or [name for name in names if not name.startswith(("lo", "docker"))]

@@ -48,7 +48,7 @@ _PREFIX = re.compile(r"^\S+ +\| (?:\[\d+\] )?")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which hosts nodectl is to take: an inventory and an Ansible pattern; empty as everywhere in nodectl."""
+    """Hold which hosts nodectl is to take: an inventory and an Ansible pattern; empty as everywhere in nodectl."""
 
     inventory: str = ""
     limit: str = ""
@@ -61,7 +61,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What nodectl is called with; the values of `env` go to it in a file of mode 0600."""
+    """Hold what nodectl is called with; the values of `env` go to it in a file of mode 0600."""
 
     place: Place
     argv: tuple[str, ...]
@@ -73,7 +73,7 @@ class Request:
 
 
 def create_scheduler(session_name: str, **_: object) -> NodectlScheduler:
-    """What TorchX calls, by the entry point."""
+    """Return what TorchX calls, by the entry point."""
     return NodectlScheduler(session_name)
 
 
@@ -235,7 +235,7 @@ def _note(app_id: str, place: Place) -> None:
 
 
 def _noted() -> dict[str, Place]:
-    """By app, where it was started."""
+    """Return, by app, where it was started."""
     found = {}
     for path in sorted(_notes().glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))

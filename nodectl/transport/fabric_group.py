@@ -88,7 +88,7 @@ class CheckedGroup(Group):  # type: ignore[misc]
     def __init__(self, hosts: Sequence[Host] = (), forks: int = FORKS) -> None:
         super().__init__()
         if forks < 1:
-            raise UsageError(f"forks={forks}: one host at a time is the least")
+            raise UsageError(f"forks={forks}: it must be 1 or more")
         self._client, self._forks = SshClient(), forks
         self.extend(CheckedConnection(host, self._client) for host in hosts)
 

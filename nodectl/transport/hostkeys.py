@@ -45,7 +45,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a server shows; no keys and an `error` where it could not be asked."""
+    """Hold what a server shows; no keys and an `error` where it could not be asked."""
 
     server: Server
     keys: tuple[OfferedKey, ...]

@@ -62,7 +62,7 @@ class KnownHosts:
         )
 
     def standing(self, name: str, port: int, key: bytes) -> Standing:
-        """What is to be thought of `key` (the wire form) when the host shows it."""
+        """Return what is to be thought of `key` (the wire form) when the host shows it."""
         encoded = base64.b64encode(key).decode()
         entries = self.entries(name, port)
         if any(entry.marker == _REVOKED and entry.key == encoded for entry in entries):

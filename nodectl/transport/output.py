@@ -38,13 +38,13 @@ class Output:
     def ran(self, exit_status: int) -> CommandResult:
         """The command ended by itself."""
         return self._result(
-            Outcome.RAN, f"output cut after {KEPT_BYTES >> 20} MiB" if self.cut else "", "", exit_status
+            Outcome.RAN, f"the output was cut after {KEPT_BYTES >> 20} MiB" if self.cut else "", "", exit_status
         )
 
     def overran(self) -> CommandResult:
         """The command was killed at its deadline."""
         error = f"no exit within {self._call.timeout_s or 0.0:g} s; its process group was killed"
-        return self._result(Outcome.TIMEOUT, error, "give it more time with --timeout")
+        return self._result(Outcome.TIMEOUT, error, "give the command more time with --timeout")
 
     def lost(self, error: str, remedy: str = "") -> CommandResult:
         """The host could not be asked, or the connection ended before the command did."""
@@ -56,5 +56,5 @@ class Output:
         return CommandResult(host, argv, outcome, exit_status, stdout, stderr, duration_s, error, remedy)
 
     def _text(self, stream: str) -> str:
-        """What was kept, as text; bytes that are no UTF-8 are replaced."""
+        """Return what was kept, as text; bytes that are no UTF-8 are replaced."""
         return b"".join(self._kept[stream]).decode("utf-8", errors="replace")

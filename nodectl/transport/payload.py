@@ -61,12 +61,12 @@ def run_payload(
         left_s = None if timeout_s is None else max(1.0, timeout_s - (monotonic() - started))
         done = transport.run(host, argv, timeout_s=left_s, stdin=stdin, on_output=filtered)
     if done.outcome is Outcome.RAN and lacks_python(done.exit_status, _stderr(done, filtered)):
-        return replace(done, exit_status=127, error=f"no {python or 'python3'} on the host", remedy=INSTALL_PYTHON)
+        return replace(done, exit_status=127, error=f"the host has no {python or 'python3'}", remedy=INSTALL_PYTHON)
     return done
 
 
 def payload_argv(module: str, args: Sequence[str], python: str | None = None, *, bare: bool = False) -> tuple[str, ...]:
-    """What runs a program of nodectl/payload on a host; see `lacks_payload` for what its exit status may tell.
+    """Return what runs a program of nodectl/payload on a host; see `lacks_payload` for what its exit status may tell.
 
     `bare`: without site-packages, in which some Pythons look around for longer than the program runs. Variables of
     Python's own (PYTHONPATH, PYTHONINSPECT) that a login sets are for its own programs, and for a `python` it names.

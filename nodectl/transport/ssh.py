@@ -172,7 +172,7 @@ def _terminate(channels: Iterable[paramiko.Channel]) -> None:
 
 
 def _ended_by_signals(channel: paramiko.Channel) -> bool:
-    """As the lifeline ends a command: TERM, and KILL two seconds later."""
+    """Return it as the lifeline ends a command: TERM, and KILL two seconds later."""
     for name, wait_s in (("TERM", _TERM_S), ("KILL", _DRAIN_S)):
         _signal(channel, name)
         if channel.status_event.wait(wait_s):

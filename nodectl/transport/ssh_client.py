@@ -178,7 +178,7 @@ def handshake(
         target.rules.hold(transport, algorithms)
         transport.start_client(timeout=left_s)
         if not transport.initial_kex_done:
-            raise TimeoutError("no SSH handshake in time")
+            raise TimeoutError("the SSH handshake did not end in time")
     except BaseException:
         transport.close()
         sock.close()
@@ -200,14 +200,14 @@ def check_key(target: Target, key: paramiko.PKey) -> None:
             raise UnreachableError(f"{target.label}: unknown host key {shown}", _ACCEPT)
         case Standing.CHANGED:
             raise UnreachableError(
-                f"{target.label}: host key CHANGED, now {shown}: another machine, or an attack",
+                f"{target.label}: the host key CHANGED to {shown}: this is another machine, or an attack",
                 "only if the host was rebuilt: nodectl hostkeys show, then: nodectl hostkeys accept --replace",
             )
         case Standing.REVOKED:
             raise UnreachableError(f"{target.label}: host key {shown} is revoked in known_hosts", "do not connect")
         case Standing.AUTHORITY:
             raise UnreachableError(
-                f"{target.label}: known_hosts names only a certificate authority for it, and nodectl reads plain keys",
+                f"{target.label}: known_hosts has a certificate authority for it, not a plain key, which nodectl needs",
                 _ACCEPT,
             )
 

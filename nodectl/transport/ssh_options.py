@@ -131,7 +131,7 @@ def refuse_unchecked(name: str, variables: Mapping[str, object]) -> None:
 
 
 def is_judged(variable: str) -> bool:
-    """Whether `refuse_unchecked` looks at this variable."""
+    """Return whether `refuse_unchecked` looks at this variable."""
     is_switch = variable.startswith("ansible_") and variable.endswith(("host_key_checking", "host_key_auto_add"))
     return is_switch or variable in PROGRAMS or variable == "mitogen_via"
 
@@ -180,7 +180,9 @@ def _pairs(words: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
         if _CLIENTS_FLAGS.fullmatch(word):
             continue
         if not word.startswith("-"):
-            raise InventoryError(f"{variable}: {word!r} belongs to no option", "quote a value that has a blank in it")
+            raise InventoryError(
+                f"{variable}: the word {word!r} belongs to no option", "quote a value that has a blank in it"
+            )
         if flag not in {*_FLAGS, "-o"}:
             raise InventoryError(f"{variable}: nodectl does not know the option {word}", _REMEDY)
         if not value:

@@ -64,7 +64,7 @@ class Rules:
         return "" if self.revoked is None else _why_revoked(self.revoked, key)
 
     def takes_login_key(self, key: paramiko.PKey) -> bool:
-        """Whether the key may be offered to the host."""
+        """Return whether the key may be offered to the host."""
         held = getattr(key, "inner_key", None) or key  # of an agent
         if held.get_name() == "ssh-rsa" and held.get_bits() < self.least_rsa_bits:
             return False
@@ -103,7 +103,7 @@ def rules_of(settings: Mapping[str, Sequence[str]], path: Callable[[str], Path])
 
 
 def _common(option: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    """Those of `wanted` that are `known`, all where nothing is wanted; UnreachableError where there are none."""
+    """Return those of `wanted` that are `known`, all where nothing is wanted; UnreachableError where there are none."""
     common = tuple(known if wanted is None else [name for name in wanted if name in known])
     if not common:
         raise UnreachableError(
@@ -113,7 +113,7 @@ def _common(option: str, wanted: Sequence[str] | None, known: Sequence[str]) -> 
 
 
 def _why_revoked(file: Path, key: paramiko.PKey) -> str:
-    """As in OpenSSH, a list that cannot be read revokes every key."""
+    """Return it as in OpenSSH, a list that cannot be read revokes every key."""
     try:
         content = file.read_bytes()
     except OSError as error:

@@ -75,9 +75,12 @@ def password_of(host: Host) -> str | None:
 
 def _target(address: str, options: SshOptions, trusted: tuple[Path, ...], depth: int = 0) -> Target:
     if depth > _DEEPEST:
-        raise UnreachableError(f"{address}: ProxyJump goes in a circle", "correct ssh_config or the inventory")
+        raise UnreachableError(
+            f"{address}: ProxyJump leads back to a host that was already on the way",
+            "correct ssh_config or the inventory",
+        )
     if address.startswith("-"):
-        raise InventoryError(f"'{address}' is no address", "correct ansible_host or the ProxyJump")
+        raise InventoryError(f"'{address}' is not an address", "correct ansible_host or the ProxyJump")
     settings = _settings(address, options)
     files = _paths([*settings.get("userknownhostsfile", []), *settings.get("globalknownhostsfile", [])])
     known_hosts = tuple(dict.fromkeys(files + trusted))
@@ -184,7 +187,7 @@ def _expand(command: str, name: str, hostname: str, port: int, user: str) -> str
     tokens = {"%%": "%", "%h": hostname, "%n": name, "%p": str(port), "%r": user}
     for text in (name, hostname, user):
         if not _PLAIN.fullmatch(text):
-            raise InventoryError(f"'{text}' may not stand in a ProxyCommand, which a shell reads", "correct the name")
+            raise InventoryError(f"'{text}' is not allowed in a ProxyCommand, which a shell reads", "correct the name")
     return re.sub(r"%[%hnpr]", lambda match: tokens[match.group()], command)
 
 
@@ -195,7 +198,7 @@ def config_matters() -> bool:
 
 
 def config_names(keyword: str) -> bool:
-    """Whether an ssh_config that the OpenSSH client reads unasked has a directive of this lower-case keyword."""
+    """Return whether an ssh_config that the OpenSSH client reads unasked has a directive of this lower-case keyword."""
     # the client's own home, wherever HOME is
     paths = (Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh" / "config", _GLOBAL_CONFIG)
     return any(not _keywords(path).isdisjoint({keyword, "include"}) for path in paths)
@@ -235,7 +238,7 @@ def _included(path: Path, value: str) -> Iterator[Path]:
 
 
 def _ask_ssh(address: str, arguments: Sequence[str], config_file: str | None) -> dict[str, list[str]]:
-    """What `ssh -G` prints for `address`: keyword → values; UnreachableError where ssh refuses its files.
+    """Return what `ssh -G` prints for `address`: keyword → values; UnreachableError where ssh refuses its files.
 
     InventoryError names what the files ask for and nodectl does not obey.
     """
@@ -255,7 +258,7 @@ def _ask_ssh(address: str, arguments: Sequence[str], config_file: str | None) ->
 
 @lru_cache(maxsize=1)
 def _unset() -> dict[str, list[str]]:
-    """What OpenSSH takes where no file says anything."""
+    """Return what OpenSSH takes where no file says anything."""
     return _printed(["-F", "none"], "localhost")
 
 

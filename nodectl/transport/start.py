@@ -22,7 +22,7 @@ class Start:
         self._held = b""
 
     def passed(self, data: bytes) -> bytes:
-        """What of `data` is not that line; what may be its beginning is kept for the next time."""
+        """Return what of `data` is not that line; what may be its beginning is kept for the next time."""
         if not self.waits:
             return data
         before, line, after = (self._held + data).partition(STARTED)
@@ -34,7 +34,7 @@ class Start:
         return before[: len(before) - begun]
 
     def held(self) -> bytes:
-        """What was kept and turned out to be no line, once nothing more comes."""
+        """Return what was kept and turned out to be no line, once nothing more comes."""
         held, self._held = self._held, b""
         return held
 

@@ -31,7 +31,7 @@ class Proposed:
 
     @property
     def lines(self) -> list[str]:
-        """What the operator is shown before the proposal is applied."""
+        """Return what the operator is shown before the proposal is applied."""
         head = [
             line.removeprefix("# ") for line in self.path.read_text(encoding="utf-8").splitlines() if line[:2] == "# "
         ]
@@ -53,7 +53,7 @@ def read_proposal(path: Path) -> Proposed:
     """UsageError where it is none of nodectl's, or stands without its evidence."""
     text = read_text(path, "give the file that `nodectl tune propose` wrote")
     if not text.startswith(MARK):
-        raise UsageError(f"{path} is no proposal of nodectl's", "for an inventory of your own: nodectl provision -i …")
+        raise UsageError(f"{path} is not a proposal of nodectl", "for an inventory of your own: nodectl provision -i …")
     try:
         inside = yaml.safe_load(text)["all"]
         if "hosts" in inside:
@@ -71,7 +71,7 @@ def _evidence(path: Path) -> Mapping[str, Any]:
         evidence = json.loads(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"no evidence beside {path}: {error}", f"put {beside.name} beside it, or propose it again"
+            f"the evidence beside {path} cannot be read: {error}", f"put {beside.name} beside it, or propose it again"
         ) from error
     if not isinstance(evidence, dict) or evidence.get("schema") != SCHEMA or not evidence.get("trials"):
         raise UsageError(f"{beside} is no evidence ({SCHEMA})", _AGAIN)

@@ -40,7 +40,7 @@ def resampled_means(values: Sequence[float], chance: random.Random) -> list[floa
 
 
 def expanded_tail(count: int) -> float:
-    """What is cut off at each end so that a percentile interval covers 95 %."""
+    """Return what is cut off at each end so that a percentile interval covers 95 %."""
     return _NORMAL.cdf(-student_t(0.975, count - 1) * math.sqrt(count / (count - 1)))
 
 

@@ -157,7 +157,7 @@ class Course:
 def ranking(
     candidates: Sequence[Side], taken: Mapping[int, Sequence[Taken]], varied: Collection[str]
 ) -> tuple[Ranked, ...]:
-    """What a search has seen of each candidate so far, the best first."""
+    """Return what a search has seen of each candidate so far, the best first."""
     rows = [_ranked(candidates[number - 1].label, taken[number], varied) for number in sorted(taken)]
     return tuple(sorted(rows, key=lambda row: (row.failed, -row.pairs, -(row.gain_percent or -math.inf))))
 

@@ -59,7 +59,7 @@ def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
 def _by_size(many: Sequence[Series]) -> list[Series]:
     kinds = {(series.profile, series.baseline, series.probe, series.subject, series.unit) for series in many}
     if len(kinds) > 1:
-        raise UsageError("a crossover is of one thing measured at several sizes", "give the series of one subject")
+        raise UsageError("a crossover needs series of one probe at several sizes", "give the series of one subject")
     sized = [series for series in many if series.size_bytes and len(series.complete) >= MIN_PAIRS]
     return sorted(sized, key=lambda series: series.size_bytes or 0)
 

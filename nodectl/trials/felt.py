@@ -19,7 +19,7 @@ Setting = tuple[str, str]
 
 
 def settings_of(side: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
-    """What a side's profile and overrides set; of `own` only the overrides are known."""
+    """Return what a side's profile and overrides set; of `own` only the overrides are known."""
     document: dict[str, Any] = {}
     if side.profile is not None:
         document = load_profile("tuning", side.profile, folders).model_dump(exclude_unset=True, mode="json")
@@ -30,14 +30,14 @@ def settings_of(side: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
 
 
 def tried(baseline: Side, candidate: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
-    """What the candidate sets otherwise than the baseline; None where it leaves alone what the baseline sets."""
+    """Return what the candidate sets otherwise than the baseline; None where it leaves alone what the baseline sets."""
     before, after = settings_of(baseline, folders), settings_of(candidate, folders)
     changed = {setting: value for setting, value in after.items() if before.get(setting) != value}
     return {**changed, **{setting: None for setting in before if setting not in after}}
 
 
 def unfelt(settings: Iterable[Setting], probes: Iterable[str], backends: Collection[object]) -> list[Setting]:
-    """Those that none of the probes feels; NCCL's only where something was measured with NCCL as its backend."""
+    """Return those that none of the probes feels; NCCL's only where something was measured with NCCL as its backend."""
     known = declarations()
     feels = {part for probe in probes if probe in known for part in known[probe].feels}
     if _NCCL not in backends:
@@ -46,14 +46,14 @@ def unfelt(settings: Iterable[Setting], probes: Iterable[str], backends: Collect
 
 
 def unfelt_in(trial: Trial, settings: Iterable[Setting]) -> list[Setting]:
-    """Those of a trial's settings that nothing in it could feel."""
+    """Return those of a trial's settings that nothing in it could feel."""
     given = [row.get("conditions") for row in trial.conditions]
     backends = {conditions.get("backend") for conditions in given if isinstance(conditions, Mapping)}
     return unfelt(settings, trial.probes, backends)
 
 
 def named(settings: Iterable[Setting]) -> str:
-    """As an operator knows them."""
+    """Return it as an operator knows them."""
     return ", ".join(key if group in ("sysctl", _NCCL) else f"{group} {key}" for group, key in settings)
 
 

@@ -122,7 +122,7 @@ class _Halving:
         return [standing for standing in self.standings if not standing.failed]
 
     def _affordable(self, measured: int) -> bool:
-        """Whether there is time for one more candidate, all later rungs (shallow for a few) and the final."""
+        """Return whether there is time for one more candidate, all later rungs (shallow for a few) and the final."""
         later = _cost(measured + 1, deep=measured >= _BROAD)
         return self._left_s() >= (1 + later + self.final_pairs) * self._mean_s()
 

@@ -46,12 +46,12 @@ class Learning:
 
     @property
     def probe(self) -> Probe[WorkloadOptions]:
-        """As a probe of one trial."""
+        """Return it as a probe of one trial."""
         return replace(PROBE, run=self.time, in_a_trial=WorkloadOptions(repetitions=1, program=self.program))
 
     @property
     def record(self) -> dict[str, object]:
-        """As a trial's options keep it."""
+        """Return it as a trial's options keep it."""
         return {"workload": self.program, "arguments": list(self.arguments), "loss_steps": self.steps}
 
     def time(self, transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, _: Note) -> ProbeResult:
@@ -132,7 +132,7 @@ class Learning:
                 Status.WARNING,
                 _named(chosen),
                 expected=f"at most {100 * _WORSE:g} % above {first:.4f}, the baseline's",
-                actual=f"worse: {told} after the samples of {self.steps} steps; not tried for speed",
+                actual=f"worse: {told} after the samples of {self.steps} steps; its speed was not measured",
             )
         return int(outcome.summary["batch_per_rank"]) * int(outcome.summary["accumulation"])
 

@@ -96,12 +96,10 @@ class Measuring:
         return result
 
     def _why(self, name: str, result: ProbeResult) -> list[Finding]:
-        """What the probe says of it, as part of the trial's result."""
+        """Return what the probe says of it, as part of the trial's result."""
         findings = [finding for finding in result.findings if finding.status is not Status.OK]
         if not findings:
-            raise NodectlError(
-                f"the {name} probe measured nothing, and does not say why", f"try `nodectl probe {name}`"
-            )
+            raise NodectlError(f"the {name} probe measured nothing and gave no reason", f"try `nodectl probe {name}`")
         if name not in self.wished:
             return findings
         return [
@@ -110,7 +108,7 @@ class Measuring:
 
 
 def in_a_trial(probe: Probe[Own], asked: Mapping[str, object]) -> Own:
-    """What the probe measures in one turn: its own short measurement, with what was asked for and it has."""
+    """Return what the probe measures in one turn: its own short measurement, with what was asked for and it has."""
     known = {field.name for field in fields(probe.options)}
     given: dict[str, Any] = {name: value for name, value in asked.items() if name in known and value is not None}
     return replace(probe.trial_options, **given)
@@ -132,7 +130,7 @@ def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
     if left_s < least_s:
         raise UsageError(
             f"{MIN_PAIRS} pairs take at least {time_text(least_s)} here, and {time_text(max(0.0, left_s))} are left",
-            "give it more with --budget, fewer --probes or a shorter --duration; nothing was changed",
+            "give more time with --budget, fewer --probes or a shorter --duration; nothing was changed",
         )
 
 
@@ -143,8 +141,8 @@ def comparable(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyPr
         counts = [unit.name for unit in probe.results.units if unit.is_count]
         if counts and probe.name in named:
             raise UsageError(
-                f"{probe.name} measures {', '.join(counts)}: no trial can say which of two is better",
-                f"leave it out of --probes; `nodectl probe {probe.name}` runs it by itself",
+                f"{probe.name} measures {', '.join(counts)}: of a count, no trial can tell which of two is better",
+                f"leave the probe out of --probes; `nodectl probe {probe.name}` runs it by itself",
             )
         if not counts:
             kept.append(probe)

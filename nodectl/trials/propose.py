@@ -75,17 +75,17 @@ def refuse_unproven(proposal: Proposal, *, regressions_allowed: bool = False) ->
         worse = "; ".join(map(_where, summary.regressions))
         raise NodectlError(
             f"{proposal.profile} is better somewhere, and worse than {proposal.baseline} at {worse}",
-            "leave it, or allow the regressions if what you run does not meet them",
+            "use another candidate, or give --allow-regressions if your jobs do not use what became worse",
         )
 
 
 def evidence_path(path: Path) -> Path:
-    """Where the evidence of a proposal lies: `proposal.yml` → `proposal.evidence.json`."""
+    """Return where the evidence of a proposal lies: `proposal.yml` → `proposal.evidence.json`."""
     return path.with_suffix(".evidence.json")
 
 
 def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
-    """What the proposal stands on, as plain data: verdicts, and the series that they were read from."""
+    """Return what the proposal stands on, as plain data: verdicts, and the series that they were read from."""
     summary = summarise(proposal.profile, proposal.verdicts)
     return {
         "schema": SCHEMA,
@@ -108,7 +108,7 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
 def inventory_yaml(proposal: Proposal, beside: str) -> str:
     """An inventory with nothing but the proposal: for a group, or host by host where hosts differ or none is named."""
     if not proposal.hosts:
-        raise UsageError("a proposal is for hosts, and none is named", "name the hosts that were measured")
+        raise UsageError("a proposal needs hosts, but the trial names none", "name the hosts that were measured")
     variables = {host: _variables(proposal, present) for host, present in proposal.hosts.items()}
     first = next(iter(variables.values()))
     if proposal.group and all(variable == first for variable in variables.values()):
@@ -170,7 +170,7 @@ def _refuse_foreign(path: Path) -> None:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", "name a file that you may write") from error
     if not there.startswith(MARK):
-        raise UsageError(f"{path} is not nodectl's", "move it away, or name another file")
+        raise UsageError(f"{path} was not written by nodectl", "move it away, or name another file")
 
 
 def write_proposal(path: Path, text: str) -> None:

@@ -26,12 +26,14 @@ def sides_of_profiles(names: Sequence[str], baseline: str | None) -> tuple[Side,
     """The baseline (the first, unless one is named) and the candidates; a profile against itself is a fair question."""
     wanted = [name for name in (text.strip() for text in names) if name]
     if not wanted:
-        raise UsageError("no profile is named", "give --profiles stock,NAME")
+        raise UsageError("--profiles names no profile", "give --profiles stock,NAME")
     against = baseline or wanted[0]
     if against in wanted:
         wanted.remove(against)
     if not wanted and baseline is None:
-        raise UsageError(f"{against} has nothing to be tried against", f"give two profiles: --profiles stock,{against}")
+        raise UsageError(
+            f"{against} needs a second profile to be compared with", f"give two profiles: --profiles stock,{against}"
+        )
     return side_of(against), tuple(side_of(name) for name in dict.fromkeys(wanted or [against]))
 
 
@@ -103,7 +105,7 @@ def _resolved(side: Side, host: Host, folders: Sequence[Path], pins: Any) -> Res
 
 
 def possible(sides: Sequence[Side], hosts: Sequence[Host], folders: Sequence[Path]) -> tuple[list[Side], list[str]]:
-    """Those of a space that the hosts can have, and why the others were left out."""
+    """Return those of a space that the hosts can have, and why the others were left out."""
     kept, reasons = [], []
     for side in sides:
         try:

@@ -77,7 +77,7 @@ class Candidate:
 
     @property
     def changes(self) -> bool:
-        """Whether it changes anything."""
+        """Return whether it changes anything."""
         return bool(self.overrides or self.run_with)
 
 
@@ -151,13 +151,15 @@ def space_of(document: Mapping[str, Any], where: str) -> Space:
     for name in document:
         if name not in _FIELDS:
             remedy = f"{meant(str(name), _FIELDS)}known: {', '.join(_FIELDS)}"
-            raise ProfileError(f"{where}: {name}: no such field", remedy)
+            raise ProfileError(f"{where}: {name}: there is no such field", remedy)
     allowed = document.get("allow_debug_variables", False)
     if not isinstance(allowed, bool):
         raise ProfileError(f"{where}: allow_debug_variables: {allowed!r} is neither true nor false", "correct it")
     axes = list(_axes(document, where))
     if not axes:
-        raise ProfileError(f"{where}: nothing varies", f"give lists of values under any of: {', '.join(_GROUPS)}")
+        raise ProfileError(
+            f"{where}: no field has more than one value", f"give lists of values under any of: {', '.join(_GROUPS)}"
+        )
     space = Space(tuple(axes), allowed)
     _refuse_overlaps(space, where)
     for axis in space.axes:
@@ -172,11 +174,11 @@ def _axes(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
         kind, form = ("settings", "{…}, {…}") if group == _TOGETHER else ("values", "value, value")
         axes = document.get(group, {})
         if not isinstance(axes, Mapping):
-            raise ProfileError(f"{where}: {group}: {axes!r} is no mapping", f"give it as name: [{form}]")
+            raise ProfileError(f"{where}: {group}: {axes!r} is not a mapping", f"give it as name: [{form}]")
         for key, values in axes.items():
             name = f"{group}.{key}"
             if not isinstance(values, list) or not values:
-                raise ProfileError(f"{where}: {name}: {values!r} is no list of {kind}", f"give it as [{form}]")
+                raise ProfileError(f"{where}: {name}: {values!r} is not a list of {kind}", f"give it as [{form}]")
             if group == _TOGETHER:
                 _check_bundles(values, f"{where}: {name}")
                 yield _axis(name, values, where)
@@ -187,11 +189,11 @@ def _axes(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
 def _check_bundles(bundles: list[Any], where: str) -> None:
     for place, bundle in enumerate(bundles):
         if not isinstance(bundle, Mapping) or not all(isinstance(settings, Mapping) for settings in bundle.values()):
-            raise ProfileError(f"{where}.{place}: {bundle!r} is no mapping", "give it as {sysctl: {…}}")
+            raise ProfileError(f"{where}.{place}: {bundle!r} is not a mapping", "give it as {sysctl: {…}}")
         for group in bundle:
             if group not in _GROUPS:
                 raise ProfileError(
-                    f"{where}.{place}.{group}: no such field",
+                    f"{where}.{place}.{group}: there is no such field",
                     f"{meant(str(group), _GROUPS)}known: {', '.join(_GROUPS)}",
                 )
 
@@ -201,7 +203,7 @@ def _axis(name: str, choices: list[Mapping[str, Mapping[str, Any]]], where: str)
     for choice in choices:
         text = json.dumps(choice, sort_keys=True, default=str)
         if text in seen:
-            raise ProfileError(f"{where}: {name}: the same value stands twice", "take one of them away")
+            raise ProfileError(f"{where}: {name}: a value is listed twice", "take one of them away")
         seen.add(text)
     return Axis(name, tuple(Choice(_label(choice), choice) for choice in choices))
 
@@ -254,7 +256,7 @@ def _flags(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def flag_words(run_with: Mapping[str, str]) -> tuple[str, ...]:
-    """What of it is options of the workload, as words of a command line."""
+    """Return what of it is options of the workload, as words of a command line."""
     return tuple(f"{name}={value}" if value else name for name, value in run_with.items() if name.startswith("--"))
 
 
@@ -262,7 +264,7 @@ def _check_run(group: str, values: Mapping[str, Any], where: str) -> None:
     for key, value in values.items():
         if key not in RUN_WITH[group]:
             known = f"{meant(key, RUN_WITH[group])}known: {', '.join(RUN_WITH[group])}"
-            raise ProfileError(f"{where}: {group}.{key}: no such field", known)
+            raise ProfileError(f"{where}: {group}.{key}: there is no such field", known)
         allowed = RUN_WITH[group][key]
         if allowed is not None and value not in allowed:
             raise ProfileError(
@@ -272,4 +274,6 @@ def _check_run(group: str, values: Mapping[str, Any], where: str) -> None:
             continue
         if not isinstance(value, str) or not _WORD.fullmatch(value):
             example = "bf16, 25 or true" if group == TRAINING else "eth0"
-            raise ProfileError(f"{where}: {group}.{key}: {value!r} is no plain value", f"give one, such as {example}")
+            raise ProfileError(
+                f"{where}: {group}.{key}: {value!r} is not a plain value", f"give one, such as {example}"
+            )

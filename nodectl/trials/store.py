@@ -86,7 +86,7 @@ def find(text: str) -> Trial:
     if not Path(text).is_file():
         if text == "last":
             raise UsageError("there is no trial yet", "`nodectl tune trial` makes one")
-        raise UsageError(f"no trial {text}", "see `nodectl tune list`, or give a saved file")
+        raise UsageError(f"there is no trial {text}", "see `nodectl tune list`, or give a saved file")
     return read(Path(text))
 
 

@@ -90,7 +90,7 @@ class Turns:
     _refused: dict[int, int] = field(default_factory=dict)
 
     def given_up(self, number: int) -> bool:
-        """Whether its settings could not be put on, more than once."""
+        """Return whether its settings could not be put on, more than once."""
         return self._refused.get(number, 0) >= _REFUSALS
 
     def take(self, number: int, side: Side, what: str) -> tuple[Measurement, ...]:

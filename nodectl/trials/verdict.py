@@ -59,7 +59,7 @@ class Logs:
 
     @property
     def noise(self) -> float:
-        """What the baseline against itself comes to, over as many pairs."""
+        """Return what the baseline against itself comes to, over as many pairs."""
         count = len(self.gains)
         # a stalled baseline is in two steps
         steps = _drawn_in(self.steps, 0.0, self.deviation, 2 * (count // _OUTLIERS))
@@ -117,14 +117,14 @@ def logarithms(series: Series) -> Logs:
     lower = lower_is_better(series)
     if lower is None:
         raise UsageError(
-            f"{series.probe}: is more or less {series.unit!r} better? The unit is not known",
+            f"{series.probe}: the unit {series.unit!r} is unknown: neither more nor less of it is known to be better",
             "measure in a rate (GB/s, Gbit/s, TFLOP/s, samples/s) or a time (s, ms, us), or let the probe declare it",
         )
     for value in (value for pair in series.pairs for value in (pair.baseline, pair.candidate)):
         if value is not None and not 1 / _FASTEST < value < _FASTEST:
             raise UsageError(
                 f"{series.probe}: {value!r} {series.unit} in the series is no speed",
-                "a measurement that came to nothing has failed: it is null in a series, not 0",
+                "write null for a measurement that failed, not 0",
             )
     sign = -1 if lower else 1
     known = [math.log(pair.baseline) for pair in series.pairs if pair.baseline is not None]
@@ -135,7 +135,7 @@ def logarithms(series: Series) -> Logs:
 
 
 def lower_is_better(series: Series) -> bool | None:
-    """Whether less is better, as the probe declares its unit, else by the unit; None where neither says."""
+    """Return whether less is better, as the probe declares its unit, else by the unit; None where neither says."""
     return kind_of(series.probe).lower_is_better(series.unit)
 
 

@@ -59,7 +59,7 @@ class AgreedScaler:
             self._scale, self._good_steps = self._scale * _GROWTH, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """As GradScaler's."""
+        """Return it as GradScaler's."""
         if not self._enabled:
             return {}
         numbers = {"growth_factor": _GROWTH, "backoff_factor": _BACKOFF, "growth_interval": _GOOD_STEPS}

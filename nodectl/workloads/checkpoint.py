@@ -18,7 +18,7 @@ _NAME = re.compile(r"step-(\d{8,})\.pt")
 
 
 def path_of(folder: Path, step: int) -> Path:
-    """Where the state after `step` steps lies."""
+    """Return where the state after `step` steps lies."""
     return folder / f"step-{step:08d}.pt"
 
 

@@ -35,7 +35,7 @@ _LEAST_GAIN = 2
 
 @dataclass(frozen=True)
 class Compression:
-    """What is sent of the gradients; `feedback`: what was left out is added to the next step's."""
+    """Hold what is sent of the gradients; `feedback`: what was left out is added to the next step's."""
 
     kind: str = OFF["compress"]
     ratio: float = 0.01
@@ -116,7 +116,7 @@ class Compressor:
         model.register_comm_hook(None, lambda _, bucket: self._begin(bucket))
 
     def summary(self) -> dict[str, Any]:
-        """What was sent by this rank, a step, and how many times more it would have been without."""
+        """Return what was sent by this rank, a step, and how many times more it would have been without."""
         steps = max(1, self.steps)
         return {
             "kind": self.how.kind,
@@ -127,7 +127,7 @@ class Compressor:
         }
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What the next step depends on, of this rank alone."""
+        """Return what the next step depends on, of this rank alone."""
         kept = {f"error.{number}": error for number, error in self._errors.items()}
         return {**kept, **{f"basis.{number}": basis for number, basis in self._bases.items()}}
 
@@ -309,7 +309,7 @@ class Compressor:
 
 
 def reduced_bytes(size_bytes: int, world_size: int) -> int:
-    """What a rank sends in a ring: its share of everything, once to sum and once to spread."""
+    """Return what a rank sends in a ring: its share of everything, once to sum and once to spread."""
     return 2 * (world_size - 1) * size_bytes // world_size
 
 

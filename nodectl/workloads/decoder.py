@@ -24,7 +24,7 @@ DEVIATION = 0.02
 
 @dataclass(frozen=True)
 class Sizes:
-    """What decides the shape of a decoder; `positions` is the longest sequence that it takes."""
+    """Hold what decides the shape of a decoder; `positions` is the longest sequence that it takes."""
 
     vocabulary: int
     hidden: int

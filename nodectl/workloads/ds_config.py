@@ -36,7 +36,7 @@ class Batch:
 
     @property
     def product(self) -> int:
-        """What `train` has to be."""
+        """Return what `train` has to be."""
         return self.micro * self.accumulation * self.world
 
     @property

@@ -36,7 +36,7 @@ class Rule:
             raise ValueError(f"--dynamic-window {self.window}: at least 1")
 
     def lr_factor(self, batch: int) -> float:
-        """What the learning rate is multiplied with at this batch."""
+        """Return what the learning rate is multiplied with at this batch."""
         grown = batch / self.start
         return {"linear": grown, "sqrt": math.sqrt(grown), "none": 1.0}[self.scaling]
 
@@ -84,7 +84,7 @@ class DynamicBatch:
 
     @property
     def lr_factor(self) -> float:
-        """What the learning rate is multiplied with now."""
+        """Return what the learning rate is multiplied with now."""
         return self.rule.lr_factor(self.batch)
 
     def update(self, samples_per_s: float) -> str:

@@ -30,7 +30,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Divisible:
-    """What of a model is shared by tensor and pipeline parallelism: whole heads, whole layers, …"""
+    """Hold what of a model is shared by tensor and pipeline parallelism: whole heads, whole layers, …"""
 
     heads: int
     intermediate: int

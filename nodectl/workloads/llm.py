@@ -145,7 +145,7 @@ class LanguageModel(Workload):
         )
 
     def divisible(self, settings: Settings) -> layout.Divisible | None:
-        """What tensor and pipeline parallelism share; nothing of a model that others have written."""
+        """Return what tensor and pipeline parallelism share; nothing of a model that others have written."""
         own = settings.own
         if own.hf is not None:
             return None

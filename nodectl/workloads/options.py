@@ -248,7 +248,7 @@ class at_least:  # noqa: N801 (a type of argparse)
         with contextlib.suppress(ValueError):
             if self.smallest <= int(text) <= _MOST:
                 return int(text)
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {self.smallest} to {_MOST}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {self.smallest} to {_MOST}")
 
 
 class number:  # noqa: N801 (as above)
@@ -261,4 +261,4 @@ class number:  # noqa: N801 (as above)
         with contextlib.suppress(ValueError):
             if self.smallest <= float(text) < float("inf"):
                 return float(text)
-        raise argparse.ArgumentTypeError(f"{text!r} is no finite number from {self.smallest:g}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number from {self.smallest:g}")

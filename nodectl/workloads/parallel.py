@@ -40,7 +40,7 @@ class Strategy:
 
     @property
     def data_rank(self) -> int:
-        """Which of the `data_size` shares of the samples this rank has."""
+        """Return which of the `data_size` shares of the samples this rank has."""
         return 0
 
     @property
@@ -50,7 +50,7 @@ class Strategy:
 
     @property
     def compression(self) -> dict[str, Any] | None:
-        """What a rank sends of its gradients a step; None where that is not counted."""
+        """Return what a rank sends of its gradients a step; None where that is not counted."""
         return None
 
     def _make(self) -> nn.Module:
@@ -70,7 +70,7 @@ class Strategy:
 
     @property
     def notice(self) -> str:
-        """What somebody should know before it begins; empty where there is nothing."""
+        """Return what somebody should know before it begins; empty where there is nothing."""
         return ""
 
     @property
@@ -196,7 +196,7 @@ class Replicas(Strategy):
 
     @property
     def compression(self) -> dict[str, Any] | None:
-        """What was sent, and how much more it would have been without compression."""
+        """Return what was sent, and how much more it would have been without compression."""
         if self._compressor is not None:
             return self._compressor.summary()
         trained = [parameter for parameter in self.bare.parameters() if parameter.requires_grad]
@@ -204,7 +204,7 @@ class Replicas(Strategy):
         return compression.uncompressed(size_bytes, self.data_size)
 
     def state(self) -> dict[str, Any]:
-        """With what each rank's compression kept back."""
+        """Return it with what each rank's compression kept back."""
         kept = [] if self._compressor is None else self._compressor.states()
         return {**super().state(), "compression": kept}
 
@@ -283,7 +283,7 @@ def make(name: str, workload: Workload, settings: Settings, group: Ranks, precis
 
 
 def make_optimizer(settings: Settings, parameters: Any) -> Any:
-    """What changes these weights; Refused where --fused asks for what this torch has not."""
+    """Return what changes these weights; Refused where --fused asks for what this torch has not."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[settings.optimizer]
     given: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "sgd":
@@ -300,7 +300,7 @@ def make_optimizer(settings: Settings, parameters: Any) -> Any:
 
 
 def make_scaler(*, enabled: bool) -> Any:
-    """What keeps fp16's small gradients; not enabled, it hands everything on."""
+    """Return what keeps fp16's small gradients; not enabled, it hands everything on."""
     # torch.amp has it since 2.3
     return (
         torch.amp.GradScaler("cuda", enabled=enabled)

@@ -95,7 +95,7 @@ class Pipeline(Sharded):
         return self._pipes[key]
 
     def _stage_of(self, shape: tuple[int, ...]) -> Any:
-        """What comes in and goes out is told beforehand: torch's way to find out needs numpy."""
+        """Return what comes in and goes out is told beforehand: torch's way to find out needs numpy."""
         tokens = torch.empty(shape, dtype=torch.int64, device="meta")
         rows, length = shape
         sizes = self.bare.sizes

@@ -104,7 +104,7 @@ def note_loss(training: Training, loss: float, clock: Clock) -> None:
 
 
 def adapted(training: Training, clock: Clock) -> bool:
-    """Whether the batch was changed by what the last steps said, which a line tells; every rank must call it."""
+    """Return whether the batch was changed by what the last steps said, which a line tells; every rank must call it."""
     samples_per_s = clock.samples_per_s(training.settings.log_every)
     said = "" if samples_per_s is None else training.adapt(samples_per_s)
     if said:

@@ -46,7 +46,7 @@ def _contexts() -> Callable[..., Any]:
 
 
 def _keep(context: Any, operation: Any, *_: Any, **__: Any) -> Any:
-    """What is dear to compute: matrix products, and attention by torch's kernels."""
+    """Return what is dear to compute: matrix products, and attention by torch's kernels."""
     name = str(operation)
     dear = "attention" in name or name.startswith(("aten.mm.", "aten.bmm.", "aten.addmm.", "aten._scaled_mm."))
     policy: Any = checkpoint.CheckpointPolicy

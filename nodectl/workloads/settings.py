@@ -108,7 +108,7 @@ class Settings:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What stands on the command line, by its destination, the workload's own among it."""
+        """Return what stands on the command line, by its destination, the workload's own among it."""
         return {name: value for name, value in self.values.items() if name in self.given}
 
     @property
@@ -117,7 +117,7 @@ class Settings:
         return {**{each.name: getattr(self, each.name) for each in fields(self)}, **vars(self.own)}
 
     def course(self, total_steps: int) -> dict[str, Any]:
-        """What must be equal for a resumed run to repeat an uninterrupted one; plain values."""
+        """Return what must be equal for a resumed run to repeat an uninterrupted one; plain values."""
         same = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOT_THE_COURSE}
         if self.schedule != "constant":
             same["total_steps"] = total_steps

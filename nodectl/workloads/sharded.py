@@ -60,7 +60,7 @@ class Sharded(Strategy):
 
     @property
     def data_rank(self) -> int:
-        """Which share of the samples it has; ranks that have the same columns and layers have different ones."""
+        """Return which share of the samples it has; ranks that have the same columns and layers have different ones."""
         return int(self.mesh.get_local_rank("data"))
 
     @property
@@ -70,7 +70,7 @@ class Sharded(Strategy):
 
     @property
     def stage(self) -> int:
-        """Which part of the layers this rank has."""
+        """Return which part of the layers this rank has."""
         return int(self.mesh.get_local_rank("stage"))
 
     @property
@@ -119,7 +119,7 @@ class Sharded(Strategy):
         fully_shard(model, **how)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """None with FSDP2, which gathers parameters in the precision that they are used in."""
+        """Return None with FSDP2, which gathers parameters in the precision that they are used in."""
         nothing: AbstractContextManager[Any] = nullcontext()
         return nothing if self._shards else super().autocast()
 
@@ -206,7 +206,7 @@ class Sharded(Strategy):
 
 
 def settled(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """What this rank has of a gradient, to be changed in place, and over how many ranks it is shared out."""
+    """Return what this rank has of a gradient, to be changed in place, and over how many ranks it is shared out."""
     if not isinstance(gradient, DTensor):
         return gradient, 1
     shards = 1
@@ -251,7 +251,7 @@ def send(data: bytes, rank: int, group: Ranks) -> None:
 
 
 def receive(rank: int, group: Ranks) -> bytes:
-    """What that rank sends."""
+    """Return what that rank sends."""
     size = torch.zeros(1, dtype=torch.int64, device=group.device)
     dist.recv(size, rank)
     block = torch.empty(int(size.item()), dtype=torch.uint8, device=group.device)

@@ -184,7 +184,7 @@ class Training:
 
     @property
     def course(self) -> dict[str, Any]:
-        """What must be equal for a resumed run to repeat an uninterrupted one."""
+        """Return what must be equal for a resumed run to repeat an uninterrupted one."""
         own = {"ranks": self.strategy.data_size, "precision": self.precision, "data": self.data.words}
         return {**self.settings.course(self.total_steps), **own}
 
@@ -197,7 +197,7 @@ class Training:
         return {name: value for name, value in self.course.items() if name not in left_out and value is not None}
 
     def differences(self, course: dict[str, Any]) -> list[str]:
-        """What was otherwise in the run that `course` comes from."""
+        """Return what was otherwise in the run that `course` comes from."""
         return [
             f"{name} was {course.get(name)}, is {now}" for name, now in self.course.items() if course.get(name) != now
         ]

@@ -41,7 +41,7 @@ _PEAKS = (
 
 
 def peak_flops(name: str, precision: str) -> float | None:
-    """What a GPU of this name can do in a second at most; None where that is not known."""
+    """Return what a GPU of this name can do in a second at most; None where that is not known."""
     for pattern, half, tf32, single in _PEAKS:
         if re.search(pattern, name):
             return {"fp32": single, "tf32": tf32}.get(precision, half) * 1e12
@@ -49,7 +49,7 @@ def peak_flops(name: str, precision: str) -> float | None:
 
 
 def sent_bytes(net: Path = _NET, infiniband: Path = _INFINIBAND) -> int:
-    """What this host's network interfaces and RDMA ports have sent since they came up, its own loop left out.
+    """Return what this host's network interfaces and RDMA ports have sent since they came up, its own loop left out.
 
     An Ethernet port that also carries RDMA counts that in its port counters alone.
     """

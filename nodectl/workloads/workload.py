@@ -62,11 +62,11 @@ class Workload(ABC):
 
     @abstractmethod
     def identity(self, settings: Settings) -> dict[str, Any]:
-        """What a checkpoint must have been made with to fit at all."""
+        """Return what a checkpoint must have been made with to fit at all."""
 
     @abstractmethod
     def data(self, settings: Settings) -> Data:
-        """What is trained on; SystemExit where it is not there."""
+        """Return what is trained on; SystemExit where it is not there."""
 
     @abstractmethod
     def model(self, settings: Settings) -> nn.Module:
@@ -77,7 +77,7 @@ class Workload(ABC):
         return None
 
     def divisible(self, settings: Settings) -> Divisible | None:
-        """What --tensor and --stages share out; None of a model that they cannot cut."""
+        """Return what --tensor and --stages share out; None of a model that they cannot cut."""
         return None
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Workload(ABC):
         """Floating-point operations that a training step needs for one sample: forward and backward, nothing twice."""
 
     def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
-        """What --recompute full does a second time; None where nobody has worked it out."""
+        """Return what --recompute full does a second time; None where nobody has worked it out."""
         return None
 
     def evaluate(self, settings: Settings, group: Ranks, predict: Predict) -> dict[str, float]:

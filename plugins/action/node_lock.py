@@ -36,7 +36,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the module says; `nodectl` holds the nodes by itself."""
+        """Return what the module says; `nodectl` holds the nodes by itself."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         if os.environ.get("NODECTL_RUN"):
             return {**result, "changed": False, "held": False}

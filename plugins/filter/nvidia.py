@@ -48,7 +48,7 @@ def driver_stream(wanted: Mapping[str, Any] | None, mode: str) -> str:
 
 
 def driver_beside(wanted: Mapping[str, Any] | None, node: Look, driver: str = "@driver") -> list[dict[str, Any]]:
-    """What comes with precompiled modules: the driver's programs, and the modules of the kernel that boots next.
+    """Return what comes with precompiled modules: the driver's programs, and the modules of the kernel that boots next.
 
     `driver` is the driver's version without its release, where it is known.
     """
@@ -248,7 +248,7 @@ def _unsigned(wanted: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]
 
 
 def driver_notes(node: Look, mode: str, wanted: Mapping[str, Any] | None) -> list[str]:
-    """What an operator should know before a driver is installed here."""
+    """Return what an operator should know before a driver is installed here."""
     boot, notes = node.get("boot") or {}, []
     precompiled = bool(wanted) and (wanted or {}).get("modules") == "precompiled"
     if precompiled and mode == "keep" and node["driver"]["packages"]:

@@ -84,7 +84,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
 
 
 def _of_host(variables: dict[str, Any]) -> Mapping[str, Any]:
-    """What inventory and command line say of the host, without the defaults of the play's roles."""
+    """Return what inventory and command line say of the host, without the defaults of the play's roles."""
     name = variables.get("inventory_hostname")
     return variables["hostvars"][name] if name in variables.get("hostvars", ()) else variables
 

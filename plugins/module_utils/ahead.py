@@ -70,7 +70,7 @@ def _of_driver(wanted: Wanted) -> bool:
 
 
 def _instead(patterns: list[str], offers: Offers) -> str:
-    """What there is in the place of a package, by each of the patterns."""
+    """Return what there is in the place of a package, by each of the patterns."""
     parts = []
     for pattern in patterns:
         names = sorted(name for name in offers if fnmatch.fnmatchcase(name, pattern))

@@ -124,7 +124,7 @@ def setting_commands(uuid: str, wanted: Mapping[str, str], now: Mapping[str, str
 
 
 def gpu_commands(run: Run, gpu: Gpu, wanted: Mapping[str, Any]) -> list[list[str]]:
-    """What has to be run for one GPU; nothing where a display uses it, or for what it does not offer."""
+    """Return what has to be run for one GPU; nothing where a display uses it, or for what it does not offer."""
     after, now = targets(gpu, wanted), settings(gpu)
     if "power" in after:
         after["power"] = now["power"] if power_refusal(gpu, wanted["power_limit_w"]) else str(wanted["power_limit_w"])

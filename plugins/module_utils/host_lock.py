@@ -206,7 +206,7 @@ def connection() -> tuple[int, str]:
 
 
 def holder_of(file: int) -> Holder:
-    """What the holder has written; nothing where it had no room to."""
+    """Return what the holder has written; nothing where it had no room to."""
     try:
         holder = json.loads(os.pread(file, LONGEST, 0).decode())
     except (OSError, ValueError):

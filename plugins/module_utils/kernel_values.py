@@ -75,7 +75,7 @@ def raised(present: str, wanted: str, never_lower: bool) -> str:
 
 
 def is_held(live: str, wanted: str, never_lower: bool) -> bool:
-    """Whether nothing has to be set: `live` is what `raised` makes of the two."""
+    """Return whether nothing has to be set: `live` is what `raised` makes of the two."""
     return " ".join(live.split()) == raised(live, wanted, never_lower)
 
 

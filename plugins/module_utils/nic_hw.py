@@ -117,7 +117,7 @@ def cpu_set(text: str) -> frozenset[int]:
 
 
 def commands(run: Run, name: str, wanted: Mapping[str, Any], link: Look) -> list[list[str]]:
-    """What has to be run for `name` to hold what is wanted; nothing where it does, or where it cannot."""
+    """Return what has to be run for `name` to hold what is wanted; nothing where it does, or where it cannot."""
     todo = []
     if wanted.get("mtu") and link["mtu"] != wanted["mtu"] and mtu_fits(link, wanted["mtu"]):
         todo.append(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])

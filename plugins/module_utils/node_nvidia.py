@@ -51,7 +51,7 @@ def pci_devices(root: str = "/") -> dict[str, Any]:
 
 
 def in_lab(root: str = "/") -> bool:
-    """Whether this is a host of `nodectl lab`."""
+    """Return whether this is a host of `nodectl lab`."""
     return os.path.exists(os.path.join(root, "etc/nodectl-lab"))
 
 

@@ -34,7 +34,7 @@ def has_dnf(root: str = "/") -> bool:
 
 
 def manager(module: AnsibleModule, root: str = "/") -> Manager:
-    """What installs packages there."""
+    """Return what installs packages there."""
     return Dnf(module, root) if has_dnf(root) else Apt(module, root)
 
 

@@ -71,7 +71,7 @@ PERSISTENCED = "nvidia-persistenced.service"
 
 
 def refusals(run: Run, gpus: list[Gpu], wanted: Mapping[str, Any]) -> list[str]:
-    """What a card cannot have; before anything changes."""
+    """Return what a card cannot have; before anything changes."""
     reasons = []
     for gpu in gpus:
         if wanted["power_limit_w"]:
@@ -111,7 +111,7 @@ def held_entries(gpus: list[Gpu], wanted: Mapping[str, Any], before: Callable[[s
 
 
 def former(gpus: list[Gpu], old: Mapping[str, Any]) -> dict[str, Any]:
-    """What the first version kept in the boot program's settings, as entries of `Held`."""
+    """Return what the first version kept in the boot program's settings, as entries of `Held`."""
     rows = {uuid: gpu_hw.settings(row) for uuid, row in old.get("before", {}).items()}
 
     def before(key: str, now: str) -> str:

@@ -68,7 +68,7 @@ def header_version(include: Path) -> str:
 
 
 def plan(module: AnsibleModule) -> dict[str, Any]:
-    """What the programs are, or would be, built from."""
+    """Return what the programs are, or would be, built from."""
     wanted = module.params
     nvcc = f"{wanted['cuda_home']}/bin/nvcc"
     status, out, _unused = module.run_command([nvcc, "--version"]) if os.access(nvcc, os.X_OK) else (1, "", "")

@@ -110,12 +110,12 @@ class Interfaces:
         return reasons
 
     def settings(self, stop_balancer: bool) -> dict[str, Any]:
-        """What the boot program is given; interrupts are irqbalance's where it runs and may stay."""
+        """Return what the boot program is given; interrupts are irqbalance's where it runs and may stay."""
         irq = self.wanted["irq"] and (stop_balancer or not self.balanced)
         return {**self.wanted, "irq": irq, "interfaces": self.names}
 
     def former(self) -> dict[str, Any]:
-        """What the first version kept in the boot program's settings, as entries of `Held`."""
+        """Return what the first version kept in the boot program's settings, as entries of `Held`."""
         entries: dict[str, Any] = {}
         for name, before in self.old.get("before", {}).items():
             if self.old["mtu"]:
@@ -137,7 +137,7 @@ class Interfaces:
         return {key: {"before": self.held.before(key, self.now(key)), "after": value} for key, value in after.items()}
 
     def now(self, key: str) -> Any:
-        """What an interface holds by a key of `Held`; None where it is gone."""
+        """Return what an interface holds by a key of `Held`; None where it is gone."""
         kind, _unused, name = key.partition(" ")
         if kind == "rings":
             sizes = nic_hw.rings(self.run, name)
@@ -168,7 +168,7 @@ def as_text(sizes: dict[str, int]) -> dict[str, str]:
 
 
 def balancer_runs(run: Run) -> bool:
-    """Whether the service irqbalance runs, which moves interrupts."""
+    """Return whether the service irqbalance runs, which moves interrupts."""
     return systemd_runs() and run(["systemctl", "is-active", "--quiet", "irqbalance.service"])[0] == 0
 
 

@@ -58,7 +58,7 @@ class RefusedError(Exception):
 
 
 def free(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Nothing but this trial stands here; `notes` say what others left."""
+    """Return nothing but this trial stands here; `notes` say what others left."""
     notes = []
     for other in trials.all():
         state = other.state()
@@ -75,7 +75,7 @@ def free(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]
 
 
 def outlook(other: Trial) -> str:
-    """What will become of a trial that is in the way."""
+    """Return what will become of a trial that is in the way."""
     state = other.state()
     if other.guard() is None:
         return "nobody watches it any more, so its settings stay; --force puts the former values back first"
@@ -133,7 +133,7 @@ def arm(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def guarded(trial: Trial) -> dict[str, Any]:
-    """Nothing is changed on a node that would not change it back."""
+    """Return nothing is changed on a node that would not change it back."""
     if not trial.there():
         raise RefusedError("this host is not armed for trial %s" % trial.name)
     state = trial.state()

@@ -135,7 +135,7 @@ class Pinned:
         return bool(self.system.is_driver(name, self.version(name)))
 
     def is_held(self, name: str) -> bool:
-        """Whether the package is kept at its version."""
+        """Return whether the package is kept at its version."""
         return bool(self.packages.get(name, {}).get("selection") == "hold")
 
     def look(self) -> None:
@@ -203,7 +203,7 @@ class Pinned:
         return chosen, unknown
 
     def plan(self, choice: dict[str, str], gone: list[str]) -> list[dict[str, str]]:
-        """What would be done; ends the module where that is more than was asked for, or nothing may change."""
+        """Return what would be done; ends the module where that is more than was asked for, or nothing may change."""
         pins = " ".join([*(f"{name}={version}" for name, version in choice.items()), *gone])
         if self.params["blocked_by"]:
             self.module.fail_json(

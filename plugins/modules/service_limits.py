@@ -90,7 +90,7 @@ def own_hard(name: str) -> float:
 
 
 def may_raise() -> bool:
-    """Whether this process has CAP_SYS_RESOURCE."""
+    """Return whether this process has CAP_SYS_RESOURCE."""
     match = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_or("/proc/self/status"), re.MULTILINE)
     return bool(match and int(match.group(1), 16) >> 24 & 1)
 

@@ -89,7 +89,7 @@ def best_download(downloads: list[dict[str, Any]], machine: str, low: str, high:
 
 
 def mirrored(url: str, mirror: str) -> str:
-    """Where a mirror holds a build: below its date, under its own name."""
+    """Return where a mirror holds a build: below its date, under its own name."""
     if not mirror:
         return url
     return "/".join([mirror.rstrip("/"), *url.split("/")[-2:]])

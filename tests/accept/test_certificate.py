@@ -131,7 +131,7 @@ def test_another_document_and_another_signer_are_refused(folder: Path, tmp_path:
 
 def test_what_is_no_key_does_not_sign(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("no key\n")
-    with pytest.raises(UsageError, match="not signed with"):
+    with pytest.raises(UsageError, match="could not be signed with"):
         sign("text\n", tmp_path / "key")
     with pytest.raises(UsageError, match="is not a public key file"):
         refuse_no_key(tmp_path / "key")

@@ -48,12 +48,12 @@ def test_what_is_no_rate(text: str) -> None:
     ("args", "said"),
     [
         (("network-sweep",), "two hosts or more"),
-        (("network-sweep", "--gradient", "1MiB,2MiB"), "--gradient takes one size"),
+        (("network-sweep", "--gradient", "1MiB,2MiB"), "--gradient takes one size, not several"),
         (("retrieval", "--k", "20", "--rows", "10"), "--k 20 is more than the table's 10 rows"),
         (("retrieval", "--batch", "0"), "no count"),
-        (("retrieval", "--duration", "nan"), "'nan' is no time"),
-        (("network-sweep", "--duration", "nan"), "'nan' is no time"),
-        (("network-sweep", "--duration", "inf"), "is no time"),
+        (("retrieval", "--duration", "nan"), "'nan' is not a time"),
+        (("network-sweep", "--duration", "nan"), "'nan' is not a time"),
+        (("network-sweep", "--duration", "inf"), "is not a time"),
     ],
 )
 def test_usage(nodectl: Cli, tmp_path: Path, args: tuple[str, ...], said: str) -> None:

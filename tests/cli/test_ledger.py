@@ -88,7 +88,7 @@ def test_a_host_by_its_recording_is_cordoned_shown_and_returned(
     assert of_host["events"][0]["steps"] == {"reach": "ok", "gemm": "failed"}
 
     again = asked("--replay", replay[0], "ledger", "cordon", "node02", "--reason", "wrong bits")
-    assert again.returncode == 0 and again.stderr.startswith("already: node02 is cordoned since ")
+    assert again.returncode == 0 and again.stderr.startswith("it is cordoned already (node02 is cordoned since ")
     listing = asked("ledger", "list").stdout
     assert listing.count("wrong bits") == 1
     twice = asked("ledger", "return", "node02", "--without-proof", "--reason", "said twice")

@@ -125,7 +125,7 @@ def test_not_between_hosts_no_pairs() -> None:
     ("args", "message"),
     [
         (["tcp", "--rounds", "ten"], "write 10, or all"),
-        (["storage", "--duration", "nan"], "is no time"),
+        (["storage", "--duration", "nan"], "is not a time"),
         (["nccl", "--sizes", "1KiB..max,1MiB"], "stands alone"),
         (["gemm", "--repetitions", "0"], "1<=x<=100"),
         (["latency", "--pairs", "some"], "ring"),
@@ -151,7 +151,7 @@ def test_rounds_not_beside_pairs(tmp_path: Path) -> None:
 def test_a_name_that_is_no_probe_s(name: str, meant: str) -> None:
     done = CliRunner().invoke(cli, ["probe", name])
     assert isinstance(done.exception, UsageError)
-    assert done.exception.message == f"no probe '{name}'"
+    assert done.exception.message == f"there is no probe '{name}'"
     assert done.exception.remedy.startswith(meant)
 
 

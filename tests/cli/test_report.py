@@ -80,8 +80,8 @@ def test_saved_results_come_back_as_what_they_were(tmp_path: Path) -> None:
         ({"schema": "nodectl.jobs/1", "jobs": ["one"]}, "is no job"),
         ({"schema": "nodectl.topology/1", "hosts": {"a": {}}}, "malformed nodectl.topology/1"),
         ({"schema": "nodectl.accept/1", "id": "x"}, "malformed nodectl.accept/1"),
-        ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "ended": float("nan")}, "is no time"),
-        ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "began": 1e300}, "is no time"),
+        ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "ended": float("nan")}, "is not a time"),
+        ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "began": 1e300}, "is not a time"),
         (
             {
                 "schema": "nodectl.topology/1",

@@ -16,5 +16,5 @@ def test_a_text_of_another_kind_is_text() -> None:
 
 
 def test_what_json_has_not_is_refused_by_its_type() -> None:
-    with pytest.raises(TypeError, match="date is no value of JSON"):
+    with pytest.raises(TypeError, match="date is not a value of JSON"):
         plain_value({"since": date(2026, 1, 1)})

@@ -131,7 +131,7 @@ def test_what_another_login_may_change_is_refused(
 
 def test_what_is_no_file_is_refused_and_not_waited_for(put: Put) -> None:
     os.mkfifo(put("b").parent / "a")
-    with pytest.raises(UsageError, match="is no plain file"):
+    with pytest.raises(UsageError, match="is not a plain file"):
         read(put)
 
 

@@ -96,7 +96,7 @@ def test_a_file_of_extra_vars_that_is_not_there_is_named(home: Cli, tmp_path: Pa
 @pytest.mark.parametrize("text", ["colour: blue", "colour=blue extra", "colour"])
 def test_extra_variables_that_would_be_ignored_are_refused(home: Cli, tmp_path: Path, text: str) -> None:
     done = home("-i", local(tmp_path), "-e", text, "exec", "--", "true", check=False)
-    assert (done.returncode, "is no KEY=VALUE" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "is not a KEY=VALUE" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.fixture

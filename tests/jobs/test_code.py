@@ -82,7 +82,7 @@ def test_a_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_folder_may_be_named(project: Path) -> None:
     script = str(project / "scripts" / "train.py")
     assert places(find_code(script, project / "scripts")) == ["train.py"]
-    with pytest.raises(UsageError, match="is not in it"):
+    with pytest.raises(UsageError, match="does not hold"):
         find_code(script, project / "mine")
 
 

@@ -53,7 +53,7 @@ def test_a_module_brings_its_project(project: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("module", ["-c", "mine; id", "mine/run", "", "mine.", "$(id)", "mine.run.py2 x"])
 def test_what_is_no_name_of_a_module(project: Path, module: str) -> None:
     for asked in (Asked(None, module=module), Asked(None, module=module, chdir="/srv")):
-        with pytest.raises(UsageError, match="not the name of a module"):
+        with pytest.raises(UsageError, match="is not the name of a module"):
             find_way(asked)
 
 
@@ -100,8 +100,8 @@ def test_a_command_brings_the_project_where_the_operator_stands(project: Path, m
         (Asked("workload:transformer", chdir="/srv"), "nodectl's own"),
         (Asked("python", ("workload:transformer",), engine="command", chdir="/srv"), "nodectl's own"),
         (Asked(None, module="mine.run", engine="command"), "for Python modules"),
-        (Asked("train.py", engine="deepspeed", numa_binding="node"), "binds by its own option"),
-        (Asked("train.py", engine="command", numa_binding="socket"), "by numactl"),
+        (Asked("train.py", engine="deepspeed", numa_binding="node"), "cannot be used with DeepSpeed"),
+        (Asked("train.py", engine="command", numa_binding="socket"), "numactl binds to a node"),
         (Asked("train.py", conda="env"), "not an absolute path"),
         (Asked("train.py", container="--privileged"), "not the name of an image"),
         (Asked("train.py", container="img; id"), "not the name of an image"),
@@ -109,7 +109,7 @@ def test_a_command_brings_the_project_where_the_operator_stands(project: Path, m
         (Asked("train.py", container="docker://img", container_engine="apptainer"), "not an absolute path"),
         (Asked("train.py", container="/img.sif", container_engine="docker"), "by its name"),
         (Asked("train.py", container="img", conda="/env"), "brings its own"),
-        (Asked("train.py", container_engine="docker"), "goes with --container"),
+        (Asked("train.py", container_engine="docker"), "needs --container"),
         (Asked("train.py", engine="deepspeed", trace=Tracing("nsys")), "starts its own"),
         (Asked("train.py", container="img", trace=Tracing("nsys")), "has its own programs"),
     ],
@@ -167,7 +167,7 @@ def test_an_engines_own_options_stand_in_front(engine: str, argv: str, script: s
             "has no option --bind_core_to_rank",
             "did you mean --bind_cores_to_rank",
         ),
-        ("deepspeed", "--module", "no script in", ""),
+        ("deepspeed", "--module", "it needs a script", ""),
         ("accelerate", "--num-processes 8 t.py", "--num-processes is not for ARGV", "--nproc-per-node"),
         (
             "accelerate",
@@ -176,7 +176,7 @@ def test_an_engines_own_options_stand_in_front(engine: str, argv: str, script: s
             "address and port",
         ),
         ("accelerate", "--cpu t.py", "--cpu is not for ARGV", "ACCELERATE_USE_CPU"),
-        ("command", "", "nothing to start", "--engine command -- ARGV"),
+        ("command", "", "needs a command to start", "--engine command -- ARGV"),
     ],
 )
 def test_what_nodectl_says_itself_is_refused_with_the_way_to_say_it(

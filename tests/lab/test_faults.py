@@ -74,7 +74,7 @@ def test_a_second_fault_of_the_same_kind_changes_nothing(cli: Cli, disks: LabUnd
         {"kind": "host-key", "host": "node01"}
     ]
     assert "node01: host-key healed" in cli("lab", "heal", "node01").stderr
-    assert "nothing to heal" in cli("lab", "heal").stderr
+    assert "no fault to heal" in cli("lab", "heal").stderr
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_a_floor_whose_size_is_none_is_unknown_and_no_crash(monkeypatch: pytest.
     given: dict[str, object] = {"nodectl_hardware": "h100-8", "nodectl_overrides": {"hardware": {"floors": [own]}}}
     result, _ = series(monkeypatch, given)
     assert [str(each.status) for each in result.findings] == ["unknown"]
-    assert "'lots' is no size" in result.findings[0].actual and result.measurements[0].expected is None
+    assert "'lots' is not a size" in result.findings[0].actual and result.measurements[0].expected is None
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_floor_whose_size_is_none_is_unknown_and_no_crash(monkeypatch: pytest.
         ({"unit": "GB/s"}, "n: floors.1.unit: tcp measures in Gbit/s, and 'GB/s' is none of it"),
         ({"unit": "gigabits"}, "n: floors.1.unit: tcp measures in Gbit/s, and 'gigabits' is none of it"),
         ({"conditions": {"stream": 4}}, "n: floors.1.conditions.stream: tcp has no such condition; did you mean strea"),
-        ({"conditions": {"size": "lots"}}, "n: floors.1.conditions.size: 'lots' is no size; write 64K"),
+        ({"conditions": {"size": "lots"}}, "n: floors.1.conditions.size: 'lots' is not a size; write 64K"),
     ],
 )
 def test_a_floor_that_nothing_is_ever_held_against_is_refused(wrong: dict[str, Any], message: str) -> None:

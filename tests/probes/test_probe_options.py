@@ -28,18 +28,18 @@ def test_sizes(text: str, expected: Sizes) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no size"),
-        ("0", "no size"),
-        ("1XiB", "no size"),
-        ("-1KiB", "no size"),
-        ("max", "no size"),
-        ("max..1MiB", "no size"),
+        ("", "not a size"),
+        ("0", "not a size"),
+        ("1XiB", "not a size"),
+        ("-1KiB", "not a size"),
+        ("max", "not a size"),
+        ("max..1MiB", "not a size"),
         ("1MiB..1KiB", "1 ?MiB..1 ?KiB begins with the larger"),
         ("1KiB..1MiB*1", "grow by 2"),
         ("1KiB..max,1MiB", "stands alone"),
-        ("1KiB..", "no size"),
-        ("1KiB..2KiB..4KiB", "no size"),
-        ("9" * 40, "no size"),
+        ("1KiB..", "not a size"),
+        ("1KiB..2KiB..4KiB", "not a size"),
+        ("9" * 40, "not a size"),
     ],
 )
 def test_what_is_no_size(text: str, said: str) -> None:

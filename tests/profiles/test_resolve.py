@@ -79,7 +79,7 @@ def test_overrides_replace_add_and_take_away() -> None:
     ("overrides", "words"),
     [
         ({"sysctll": {}}, "nodectl_overrides.sysctll: no such field"),
-        ({"sysctl": "x"}, "nodectl_overrides.sysctl: 'x' is no mapping"),
+        ({"sysctl": "x"}, "nodectl_overrides.sysctl: 'x' is not a mapping"),
         ({"sysctl": {"net.core.rmem_max": {"vlaue": 1}}}, "sysctl.net.core.rmem_max.vlaue: no such field"),
         ({"sysctl": {"../../etc/passwd": 1}}, "no sysctl key"),
         ({"sysctl": {"net.core.rmem_max": "1\nkernel.panic = 1"}}, "one line"),
@@ -106,7 +106,7 @@ def test_an_unknown_name_lists_the_known_ones(kind: str) -> None:
     names = {"hardware": "lab-cpu", "stack": "cpu", "tuning": "stock"} | {kind: "../cpu"}
     with pytest.raises(ProfileError) as caught:
         resolve(names["hardware"], names["stack"], names["tuning"])
-    assert caught.value.message == f"no {kind} profile '../cpu'"
+    assert caught.value.message == f"there is no {kind} profile '../cpu'"
     assert f"nodectl_{kind}" in caught.value.remedy and all(name in caught.value.remedy for name in find_profiles(kind))
 
 

@@ -53,4 +53,4 @@ def test_failures_have_a_line_each_and_a_remedy_once() -> None:
 
 
 def test_a_cut_is_said() -> None:
-    assert exec_table([ran("a", "x", error="output cut after 16 MiB")]).startswith("--- a  output cut")
+    assert exec_table([ran("a", "x", error="the output was cut after 16 MiB")]).startswith("--- a  the output was cut")

@@ -71,7 +71,7 @@ def test_none(percents: list[float]) -> None:
 
 def test_series_of_two_things_are_refused() -> None:
     one, other = at_sizes([30] * 9)[:2]
-    with pytest.raises(UsageError, match="one thing"):
+    with pytest.raises(UsageError, match="series of one probe"):
         crossover([one, Series(other.profile, other.baseline, "nccl", "GB/s", other.pairs, "broadcast", 4096)])
 
 

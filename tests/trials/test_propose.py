@@ -120,7 +120,7 @@ def test_our_own_file_is_written_anew_and_nobody_elses(tmp_path: Path) -> None:
     propose(proposal(50), path)
     assert "+50.0 %" in path.read_text()
     path.write_text("all: {}\n")
-    with pytest.raises(UsageError, match="not nodectl's"):
+    with pytest.raises(UsageError, match="was not written by nodectl"):
         propose(proposal(25), path)
     assert path.read_text() == "all: {}\n"
 
@@ -128,7 +128,7 @@ def test_our_own_file_is_written_anew_and_nobody_elses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        ({"sysctl": {"kernel.core_pattern": "{{ lookup('pipe', 'id') }}"}}, "would be a template"),
+        ({"sysctl": {"kernel.core_pattern": "{{ lookup('pipe', 'id') }}"}}, "as a template"),
         ({"sysctls": {RMEM: "1"}}, "nodectl_overrides.sysctls: no such field"),
     ],
 )

@@ -79,7 +79,7 @@ def test_the_warm_up_leaves_out_what_measures_nothing() -> None:
 
 
 def test_a_probe_that_says_nothing_is_an_error() -> None:
-    with pytest.raises(NodectlError, match="does not say why"):
+    with pytest.raises(NodectlError, match="gave no reason"):
         measuring(Asked("nccl", measures=False)).warm_up(Side("own"))
 
 

@@ -65,7 +65,7 @@ def test_own_is_what_the_inventory_says() -> None:
 @pytest.mark.parametrize(
     ("side", "told"),
     [
-        (Side("nosuch", "nosuch"), "nosuch on a: no tuning profile 'nosuch'"),
+        (Side("nosuch", "nosuch"), "nosuch on a: there is no tuning profile 'nosuch'"),
         (Side("x", None, {"sysctl": {"tcp_rmem": 1}}), "x on a: "),
         (Side("x", None, {"nccl": {"NCCL_ALGO": "Ring"}}), "allow_debug_variables"),
     ],

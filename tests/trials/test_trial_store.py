@@ -177,8 +177,8 @@ def test_what_is_not_proposed(tmp_path: Path, changes: dict[str, Any], profile: 
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda path: path.write_text("all: {hosts: {a: {}}}\n"), "is no proposal of nodectl's"),
-        (lambda path: path.with_suffix(".evidence.json").unlink(), "no evidence beside"),
+        (lambda path: path.write_text("all: {hosts: {a: {}}}\n"), "is not a proposal of nodectl"),
+        (lambda path: path.with_suffix(".evidence.json").unlink(), "the evidence beside"),
         (lambda path: path.with_suffix(".evidence.json").write_text("{}"), "is no evidence"),
         (lambda path: path.write_text(path.read_text().split("all:")[0] + "all: 7\n"), "malformed proposal"),
         (lambda path: path.unlink(), "won.yml: No such file"),

@@ -131,7 +131,7 @@ def test_a_unit_points_where_its_probe_declares(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_unit_that_points_nowhere_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"more or less 'furlongs' better"):
+    with pytest.raises(UsageError, match=r"the unit 'furlongs' is unknown"):
         judge(gaining(10, "furlongs"))
 
 

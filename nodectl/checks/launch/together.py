@@ -38,7 +38,7 @@ def ports(hosts: Sequence[Candidate]) -> Iterator[Finding]:
             Status.FAILED if taken and not enough else Status.OK,
             expected=f"{needs.ports_needed} of {len(needs.candidate_ports)} tried ports free on all hosts",
             actual=f"taken here: {few(taken)}" if taken else "all free",
-            remedy="launch again, other ports will be tried; `ss -lntup` shows who listens",
+            remedy="launch again: nodectl will try other ports; `ss -lntup` shows who listens",
         )
 
 

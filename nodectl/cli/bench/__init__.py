@@ -14,7 +14,7 @@ from nodectl.cli.bench.scaling import modes, scaling
 
 @click.group()
 def bench() -> None:
-    """The articles' tables, measured on these hosts."""
+    """Measure the articles' tables on these hosts."""
 
 
 for command in (claims, compare, modes, network_sweep, preprocess, retrieval, scaling):

@@ -14,7 +14,7 @@ from nodectl.cli.terminal import terminal_width
 @click.argument("article", type=int, required=False)
 @click.pass_obj
 def claims(app: App, article: int | None) -> None:
-    """What the articles claim, figure by figure, what is true of it, and what measures it; no host is asked.
+    """Show what the articles claim, figure by figure, what is true of it, and what measures it; no host is asked.
 
     ARTICLE is a number; its other numbers, and where they are in nodectl or why they are not, come with it.
     """

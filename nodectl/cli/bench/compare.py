@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("after")
 @click.pass_obj
 def compare(app: App, before: str, after: str) -> None:
-    """Step time, total time, GPU utilisation and network of two ways to train.
+    """Compare two ways to train by step time, total time, GPU utilisation and network.
 
     BEFORE and AFTER are each a file, a folder of files, several of them with commas between, or a job's id: logs with
     the JSON line that ends a workload's output, or JSON documents of `nodectl bench`. Every result in them is a

@@ -1,4 +1,4 @@
-"""Training on one node and on all, and retrieval, at each rate of the network."""
+"""Measure training on one node and on all, and retrieval, at each rate of the network."""
 
 from __future__ import annotations
 
@@ -38,15 +38,20 @@ def read_rates(text: str) -> tuple[int, ...]:
     "--rates",
     type=Read(read_rates),
     metavar="RATE[,RATE…]",
-    help="Of a lab's links.  Default there: 100mbit,1gbit,2gbit.",
+    help="Rates that a lab's links are set to.  Default there: 100mbit,1gbit,2gbit.",
 )
-@click.option("--duration", type=Seconds(0.1, 3600), help="Seconds of a repetition.  Default: 2; retrieval 1.")
+@click.option("--duration", type=Seconds(0.1, 3600), help="Duration of one repetition.  Default: 2; retrieval 1.")
 @click.option(
-    "--gradient", type=Read(as_sizes), metavar="SIZE", help="What a training step sends.  [8MiB; GPUs: 256MiB]"
+    "--gradient",
+    type=Read(as_sizes),
+    metavar="SIZE",
+    help="Gradients that one training step exchanges.  [8MiB; GPUs: 256MiB]",
 )
-@click.option("--rows", type=click.IntRange(1, 2**40), help="retrieval: of the table.  Default: 2000 a host.")
-@click.option("--dim", type=click.IntRange(1), help="retrieval: values of a row.  Default: 768.")
-@click.option("--k", type=click.IntRange(1), help="retrieval: best rows of each query.  Default: 100.")
+@click.option("--rows", type=click.IntRange(1, 2**40), help="retrieval: rows of the table.  Default: 2000 a host.")
+@click.option("--dim", type=click.IntRange(1), help="retrieval: values in a row.  Default: 768.")
+@click.option(
+    "--k", type=click.IntRange(1), help="retrieval: number of best rows that each query returns.  Default: 100."
+)
 @measuring
 @click.pass_obj
 def network_sweep(
@@ -59,7 +64,7 @@ def network_sweep(
     dim: int | None,
     k: int | None,
 ) -> None:
-    """Training on one node and on all, and retrieval, at each rate of the network.
+    """Measure training on one node and on all, and retrieval, at each rate of the network.
 
     In a lab the links are given each rate in turn, and their own again at the end: a scaled table.  Other hosts are
     measured at the rate that they have: one row.  Exit status 1: a measurement failed; 3: one could not be made.
@@ -69,7 +74,7 @@ def network_sweep(
     from nodectl.articles.training import TrainingOptions
 
     if gradient is not None and len(gradient) != 1:
-        raise UsageError("--gradient takes one size", "write 8MiB")
+        raise UsageError("--gradient takes one size, not several", "write 8MiB")
     asked = TrainingOptions(duration_s=duration, gradient_bytes=gradient[0] if gradient else None)
     options, table_asked = measured.over(app, asked), table_for(len(app.hosts), rows, dim, k)
     sweep, scaled = _sweep(app, options, rates or (), table_asked, force=measured.force)
@@ -81,7 +86,7 @@ def network_sweep(
 def _sweep(
     app: App, options: TrainingOptions, rates: Sequence[int], table: Table, *, force: bool
 ) -> tuple[Sweep, bool]:
-    """What was measured, and whether on a lab's links."""
+    """Return what was measured, and whether on a lab's links."""
     from nodectl.articles.sweep import Sweep, lab_links, real_links, run_sweep
     from nodectl.probes.base import ProbeResult
 

@@ -18,8 +18,12 @@ from nodectl.cli.terminal import note, terminal_width
 @click.option(
     "--workers", type=Read(read_counts, "counts"), metavar="N[,N…]", help="Sizes of the pools.  Default: 1,2,4,8."
 )
-@click.option("--rows", type=click.IntRange(8, 10**8), help="Of a file.  Default: 100000.")
-@click.option("--repetitions", type=click.IntRange(1, 100), help="The median counts.  Default: 3.")
+@click.option("--rows", type=click.IntRange(8, 10**8), help="Rows of one file.  Default: 100000.")
+@click.option(
+    "--repetitions",
+    type=click.IntRange(1, 100),
+    help="How often each value is measured; the median counts.  Default: 3.",
+)
 @budget_option
 @force_option
 @include_cordoned_option
@@ -33,7 +37,7 @@ def preprocess(
     budget: float | None,
     force: bool,
 ) -> None:
-    """Parquet files read, filled and one-hot encoded by pools of several sizes: threads, and processes beside them.
+    """Read, fill and one-hot encode Parquet files by pools of several sizes: threads, and processes beside them.
 
     A sweep over as many files as the largest pool has workers, then the article's case: 4 files by 32 workers and by
     128. Needs pandas and pyarrow in the hosts' environment.  Exit status 3: a host has them not.

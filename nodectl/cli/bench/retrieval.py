@@ -1,4 +1,4 @@
-"""Exact top-k over an embedding table of which every host holds a shard."""
+"""Measure exact top-k over an embedding table of which every host holds a shard."""
 
 from __future__ import annotations
 
@@ -12,23 +12,31 @@ from nodectl.cli.terminal import note, terminal_width
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(1, 2**40), default=100_000, show_default=True, help="Of the whole table.")
-@click.option("--dim", type=click.IntRange(1), default=256, show_default=True, help="Values of a row.")
-@click.option("--k", type=click.IntRange(1), default=10, show_default=True, help="Best rows of each query.")
+@click.option(
+    "--rows",
+    type=click.IntRange(1, 2**40),
+    default=100_000,
+    show_default=True,
+    help="Rows of the whole table, over all hosts.",
+)
+@click.option("--dim", type=click.IntRange(1), default=256, show_default=True, help="Values in one row.")
+@click.option(
+    "--k", type=click.IntRange(1), default=10, show_default=True, help="Number of best rows that each query returns."
+)
 @click.option(
     "--batch",
     type=Read(read_counts, "counts"),
     default="1,32",
     show_default=True,
-    help="Queries at a time; several sizes.",
+    help="Numbers of queries that are sent at a time.",
 )
-@click.option("--duration", type=Seconds(0.05, 3600), help="Seconds of a repetition.  Default: 1.")
+@click.option("--duration", type=Seconds(0.05, 3600), help="Duration of one repetition.  Default: 1.")
 @measuring
 @click.pass_obj
 def retrieval(
     app: App, measured: Measuring, rows: int, dim: int, k: int, batch: tuple[int, ...], duration: float | None
 ) -> None:
-    """Exact top-k over an embedding table of which every host holds a shard: latency and queries per second.
+    """Measure exact top-k over an embedding table of which every host holds a shard: latency and queries per second.
 
     The first host asks all shards and merges their answers.  A few queries are checked against brute force.  Exit
     status 1: something failed or is wrong; 3: a host could not be reached or has no torch.

@@ -30,13 +30,17 @@ class _Running:
 
 _running = gathered(
     _Running,
-    click.option("--batch", type=click.IntRange(1, 2**20), help="Samples of a micro-batch on each rank."),
-    click.option("--accumulation", type=click.IntRange(1, 2**16), help="Micro-batches of a step."),
-    click.option("--steps", type=click.IntRange(2, 10**6), help="Of a run.  Default: those of 10 s in all runs."),
+    click.option("--batch", type=click.IntRange(1, 2**20), help="Samples in a micro-batch on each rank."),
+    click.option("--accumulation", type=click.IntRange(1, 2**16), help="Micro-batches in one step."),
     click.option(
-        "--repetitions", type=click.IntRange(1, 100), help="Runs of each, in turns; a verdict needs 5.  Default: 5."
+        "--steps", type=click.IntRange(2, 10**6), help="Steps of one run.  Default: as many as take 10 s in each run."
     ),
-    click.option("--port", type=click.IntRange(1, 65535), help="Where ranks meet.  Default: any free port."),
+    click.option(
+        "--repetitions", type=click.IntRange(1, 100), help="Runs of each row, in turns; a verdict needs 5.  Default: 5."
+    ),
+    click.option(
+        "--port", type=click.IntRange(1, 65535), help="Port at which the ranks meet.  Default: any free port."
+    ),
     click.option("--interface", help="The network to use.  Default: that of the host's address."),
     force_option,
     include_cordoned_option,
@@ -62,16 +66,25 @@ def _read_names(text: str) -> tuple[str, ...]:
 
 @click.command()
 @click.option("--workload", type=OneOf(WORKLOADS), default=WORKLOADS[0], show_default=True, help="Whose program.")
-@click.option("--devices", type=Read(read_counts, "counts"), metavar="N[,N…]", help="Of all hosts.  Default: 1 to all.")
 @click.option(
-    "--parallel", type=Read(_read_names, "names"), default="ddp", show_default=True, help="The program's; several."
+    "--devices",
+    type=Read(read_counts, "counts"),
+    metavar="N[,N…]",
+    help="Numbers of devices, over all hosts.  Default: 1 to all.",
+)
+@click.option(
+    "--parallel",
+    type=Read(_read_names, "names"),
+    default="ddp",
+    show_default=True,
+    help="Ways in which the program shares out its model.",
 )
 @_running
 @click.pass_obj
 def scaling(
     app: App, running: _Running, workload: str, devices: tuple[int, ...] | None, parallel: tuple[str, ...]
 ) -> None:
-    """A workload over 1 to all devices, at an equal batch a device: throughput, memory, speed-up, efficiency.
+    """Train a workload over 1 to all devices, at an equal batch a device: throughput, memory, speed-up, efficiency.
 
     Article 3's table by resnet50, article 4's by llm, whose own rows with their batches follow. On GPUs the article's
     preset is trained, without them a small model. ARGUMENTS behind `--` go to the program, after all others.
@@ -85,7 +98,7 @@ def scaling(
 @_running
 @click.pass_obj
 def modes(app: App, running: _Running) -> None:
-    """Article 0's transformer on one device, by DataParallel, by DDP, and by DDP in mixed precision.
+    """Train article 0's transformer on one device, by DataParallel, by DDP, and by DDP in mixed precision.
 
     DataParallel has the devices of the first host, DDP those of all. ARGUMENTS behind `--` go to the program, after all
     others.

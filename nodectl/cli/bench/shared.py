@@ -44,7 +44,7 @@ budget_option = click.option(
     "--budget",
     type=Read(as_seconds),
     metavar="SECONDS|5m",
-    help="For all of it: repetitions and their length are cut down to fit, and what cannot is refused.",
+    help="Time for the whole measurement; repetitions are shortened to fit, and what cannot fit is refused.",
 )
 
 
@@ -73,8 +73,14 @@ class Measuring:
 
 measuring = gathered(
     Measuring,
-    click.option("--repetitions", type=click.IntRange(2, 100), help="The median counts.  Default: 3, training 5."),
-    click.option("--port", type=click.IntRange(1, 65535), help="Where hosts listen.  Default: any free port."),
+    click.option(
+        "--repetitions",
+        type=click.IntRange(2, 100),
+        help="How often each value is measured; the median counts.  Default: 3, training 5.",
+    ),
+    click.option(
+        "--port", type=click.IntRange(1, 65535), help="Port on which the hosts listen.  Default: any free port."
+    ),
     click.option("--interface", help="The network to measure.  Default: that of the host's address."),
     budget_option,
     force_option,

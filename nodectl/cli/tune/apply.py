@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("trial", metavar="ID|last|FILE", shell_complete=completing.one_of(completing.trials, files=True))
 @click.option("--write", "path", required=True, metavar="FILE.yml", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--profile", metavar="NAME", help="Which candidate.  Default: the one that is better.")
-@click.option("--group", default="", metavar="GROUP", help="For this group, where all hosts get the same.")
-@click.option("--allow-regressions", is_flag=True, help="Also where it is worse somewhere; the file says so.")
+@click.option("--profile", metavar="NAME", help="Candidate that is written.  Default: the one that is better.")
+@click.option(
+    "--group", default="", metavar="GROUP", help="Write the values for this group, if all hosts get the same ones."
+)
+@click.option(
+    "--allow-regressions", is_flag=True, help="Write a candidate that is worse somewhere, too; the file says so."
+)
 @click.pass_obj
 def propose(app: App, trial: str, path: Path, profile: str | None, group: str, allow_regressions: bool) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
@@ -50,7 +54,7 @@ def propose(app: App, trial: str, path: Path, profile: str | None, group: str, a
     }
     app.show("tune-proposal", document, str(path))
     if proposal.unmeasured:
-        note(f"left out, for nothing in the trial can feel it: {named(proposal.unmeasured)}")
+        note(f"settings that nothing in the trial could measure are left out: {named(proposal.unmeasured)}")
     note(f"the evidence lies in {evidence}; review it, then: nodectl tune apply {path}")
 
 
@@ -127,7 +131,7 @@ def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, force: bool
     last = last_applied(app.inventory.sources)
     names = _hosts_of(app, last)
     if not names:
-        note(f"nothing to take back: no host holds a record of the run {last.run}")
+        note(f"there is nothing to take back: no host holds a record of the run {last.run}")
         return
     fleet = replace(app, inventory_sources=app.inventory.sources, limit=",".join(names))
     ctx.obj = fleet

@@ -13,13 +13,13 @@ from nodectl.cli.terminal import note, terminal_width
 from nodectl.model.trial import Trial
 from nodectl.report.findings import findings_list
 
-_all_option = click.option("--all", "everything", is_flag=True, help="Each path and host, and each finding.")
+_all_option = click.option("--all", "everything", is_flag=True, help="Show each path, each host and each finding.")
 
 
 @click.command("list")
 @click.pass_obj
 def list_(app: App) -> None:
-    """The trials that are kept, the latest first."""
+    """List the trials that are kept, the latest first."""
     from nodectl.report.trials import trials_table
     from nodectl.trials.store import trials
 
@@ -43,7 +43,7 @@ def list_(app: App) -> None:
 @_all_option
 @click.pass_obj
 def show(app: App, trial: str, everything: bool) -> None:
-    """What one trial measured and said, judged anew from its pairs."""
+    """Show what one trial measured and said, judged anew from its pairs."""
     from nodectl.trials.store import find
 
     show_trial(app, find(trial), everything=everything)
@@ -51,11 +51,11 @@ def show(app: App, trial: str, everything: bool) -> None:
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the bootstrap.")
 @_all_option
 @click.pass_obj
 def judge(app: App, file: Path, seed: int, everything: bool) -> None:
-    """The verdicts on recorded series: a file of series, or of a trial.  Exit status 3: one is undecided."""
+    """Judge recorded series: a file of series, or of a trial.  Exit status 3: one is undecided."""
     from nodectl.model.verdict import Outcome
     from nodectl.report.trials import Names, crossover_line, verdicts_table
     from nodectl.trials.crossover import crossovers

@@ -76,27 +76,44 @@ def _shown(value: object) -> str:
     shell_complete=completing.several_of(completing.profiles("tuning")),
     ending=partial(profile_names, "tuning"),
     metavar="NAME[,NAME…]",
-    help="Tuning profiles; the first is the baseline.",
+    help="Tuning profiles that are compared; the first is the baseline.",
 )
 @click.option(
     "--space", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Search the values of this file."
 )
-@click.option("--baseline", metavar="NAME", help="What is tried against; `own`: what the inventory says of each host.")
+@click.option(
+    "--baseline",
+    metavar="NAME",
+    help="Profile that the others are compared with; `own`: what the inventory says of each host.",
+)
 @click.option(
     "--probes",
     default="tcp,latency",
     show_default=True,
     metavar="NAME[,NAME…]",
     shell_complete=completing.several_of(completing.probes),
-    help="What is measured.",
+    help="Probes that measure the settings.",
 )
-@click.option("--pairs", type=click.IntRange(5, 1000), default=10, show_default=True, help="Pairs of each candidate.")
 @click.option(
-    "--budget", type=Read(as_seconds), metavar="SECONDS|20m", help="For all of it.  A search takes 20m by default."
+    "--pairs",
+    type=click.IntRange(5, 1000),
+    default=10,
+    show_default=True,
+    help="Number of pairs that are measured for each candidate.",
 )
-@trial_option("--duration", "duration_s", type=Seconds(0.001, 3600), help="Seconds of a measurement.")
-@trial_option("--repetitions", "repetitions", type=click.IntRange(1, 100), help="In one turn.")
-@click.option("--training/--no-training", default=None, help="A short training step.  Default: where it can be run.")
+@click.option(
+    "--budget",
+    type=Read(as_seconds),
+    metavar="SECONDS|20m",
+    help="Time for the whole trial.  A search takes 20m by default.",
+)
+@trial_option("--duration", "duration_s", type=Seconds(0.001, 3600), help="Duration of one measurement.")
+@trial_option(
+    "--repetitions", "repetitions", type=click.IntRange(1, 100), help="Repetitions of a measurement in one turn."
+)
+@click.option(
+    "--training/--no-training", default=None, help="Measure a short training step, too.  Default: if it can be run."
+)
 @trial_option("--sizes", "sizes", type=Read(as_sizes), metavar="SIZE[,SIZE…]", help="Message sizes.")
 @trial_option("--collectives", "collectives", type=Read(as_names), metavar="NAME[,NAME…]")
 @click.option(
@@ -106,17 +123,19 @@ def _shown(value: object) -> str:
     show_default=True,
     help="Which pairs of hosts tcp and latency measure.",
 )
-@trial_option("--streams", "streams", type=click.IntRange(1, 128), help="At the same time.")
+@trial_option("--streams", "streams", type=click.IntRange(1, 128), help="Number of streams at the same time.")
 @click.option("--interface", help="The network to measure.  Default: that of the host's address.")
-@click.option("--workload", type=OneOf(WORKLOADS), help="Train this program as well; a space may name its options.")
+@click.option("--workload", type=OneOf(WORKLOADS), help="Train this program, too; a space may name its options.")
 @click.option(
     "--loss-steps",
     type=click.IntRange(0, 10**6),
     default=_LOSS_STEPS,
     show_default=True,
-    help="Options whose held-out loss after so many steps of the baseline is over 1 % worse are out; 0: any.",
+    help="Reject options whose held-out loss after this number of steps is over 1 % worse; 0: none.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Draws the candidates of a space.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed with which the candidates of a space are drawn."
+)
 @yes_option
 @force_option
 @include_cordoned_option
@@ -222,7 +241,7 @@ def _sides(
     seed: int,
     arguments: tuple[str, ...],
 ) -> tuple[Side, tuple[Side, ...]]:
-    """Who is tried against whom; refused where a host cannot have it, before any is asked."""
+    """Return who is tried against whom; refused where a host cannot have it, before any is asked."""
     from nodectl.trials.sides import (
         OWN,
         overruled,
@@ -236,7 +255,8 @@ def _sides(
 
     if (profiles is None) == (space is None):
         raise UsageError(
-            "tune trial compares profiles, or searches a space", "give either --profiles stock,NAME or --space FILE"
+            "tune trial needs either profiles to compare (--profiles) or a space to search (--space)",
+            "give either --profiles stock,NAME or --space FILE",
         )
     folders = app.profile_dirs
     if space is not None:
@@ -256,7 +276,7 @@ def _sides(
 
 
 def _changing(app: App, against: Side, sides: Sequence[Side], arguments: tuple[str, ...]) -> list[Side]:
-    """Those that change something: no value that the hosts keep anyway, no option that does nothing."""
+    """Return those that change something: no value that the hosts keep anyway, no option that does nothing."""
     from nodectl.checks.kernel.settings import is_held
     from nodectl.trials.effective import effective, keys_of, meaningful, read_live
     from nodectl.trials.sides import kernel_keys
@@ -267,7 +287,9 @@ def _changing(app: App, against: Side, sides: Sequence[Side], arguments: tuple[s
     for reason in (*reasons, *more):
         note(reason)
     if not kept:
-        raise UsageError("nothing of the space changes anything here", "see what was left out; nothing was changed")
+        raise UsageError(
+            "no value of the space would change anything on these hosts", "see what was left out; nothing was changed"
+        )
     return kept
 
 
@@ -283,7 +305,7 @@ def _learning(
     if arguments:
         raise UsageError(f"{arguments[0]!r} is no option of a trial", "what stands behind -- is for a --workload")
     if any(flag_words(side.run_with) for side in candidates):
-        raise UsageError("the space names options of a workload, and none is trained", "give --workload llm")
+        raise UsageError("the space names options of a workload, but no workload is trained", "give --workload llm")
     return None
 
 
@@ -397,7 +419,9 @@ def _run(
         if learning is not None:
             kept, unequal = learning.equal(watched, app.hosts, asked, head.candidates, partial(_left_s, ends_at))
             if not kept:
-                return replace(head, reason="no candidate learns as the baseline does", findings=tuple(unequal))
+                return replace(
+                    head, reason="no candidate reaches the loss that the baseline reaches", findings=tuple(unequal)
+                )
             head = replace(head, candidates=tuple(kept))
         arm = partial(
             armed,

@@ -39,12 +39,12 @@ class Login:
             self.transport, self.host, MODULE, [verb, self.folder, *rest], timeout_s=timeout_s, stdin=stdin
         )
         if done.outcome is not Outcome.RAN:
-            raise UnreachableError(f"{self.host.name}: {why(done)}", "it is where Slurm's commands are asked for")
+            raise UnreachableError(f"{self.host.name}: {why(done)}", "nodectl runs Slurm's commands on this host")
         if done.exit_status:
             raise JobError(f"{self.host.name}: {why(done)}")
         rows = answers.document(self.host.name, done.stdout)
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise ParseError(f"{self.host.name}: its answer cannot be read: {str(rows)[:100]!r}")
+            raise ParseError(f"{self.host.name} gave an answer that cannot be read: {str(rows)[:100]!r}")
         return tuple(rows)
 
     def submit(self, job_id: str, package: bytes, env: Mapping[str, str]) -> Mapping[str, Any]:
@@ -81,7 +81,9 @@ def find_login(
             raise UsageError(f"{name} differs: {', '.join(sorted(values))}", "select hosts of one cluster with --limit")
     folder = next(iter(folders), "")
     if folder and not folder.startswith("/"):
-        raise UsageError(f"{FOLDER} {folder!r} is no absolute path", "name a folder that all nodes of the cluster see")
+        raise UsageError(
+            f"{FOLDER} {folder!r} is not an absolute path", "name a folder that all nodes of the cluster see"
+        )
     name = next(iter(names), "")
     by_name = {host.name: host for host in known}
     if name in by_name:

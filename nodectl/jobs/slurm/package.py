@@ -16,7 +16,7 @@ from nodectl.jobs.package import add_code, add_file
 
 
 def plan_document(job: SbatchJob, env_names: tuple[str, ...], code: Code | None) -> dict[str, object]:
-    """What `jobs` shows of it later, and --dry-run now; no value of a variable."""
+    """Return what `jobs` shows of it later, and --dry-run now; no value of a variable."""
     return {
         "id": job.id,
         "via": "slurm",

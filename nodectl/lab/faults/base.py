@@ -17,7 +17,7 @@ _ACT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where a fault happens; `state` is how the lab is to be afterwards, with the faults that then stand."""
+    """Hold where a fault happens; `state` is how the lab is to be afterwards, with the faults that then stand."""
 
     folder: LabFolder
     state: LabState
@@ -40,7 +40,7 @@ class Scene:
         return tuple(fault.kind for fault in self.state.faults if fault.host == self.host.name)
 
     def run(self, argv: Sequence[str]) -> str:
-        """What a command prints that runs as the host's root, in all its namespaces."""
+        """Return what a command prints that runs as the host's root, in all its namespaces."""
         ways = ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"]
         command = ["nsenter", f"--target={self.pid}", *ways, "--", *argv]
         done = subprocess.run(
@@ -53,7 +53,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a recorded command printed, and how it ended; None where it was cut."""
+    """Hold what a recorded command printed, and how it ended; None where it was cut."""
 
     stdout: str
     stderr: str = ""

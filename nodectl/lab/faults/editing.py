@@ -44,7 +44,7 @@ def edited(outputs: Outputs, kind: str, edit: Edit) -> dict[str, Output]:
 
 
 def recording_of(scene: Scene) -> dict[str, Output]:
-    """What the host's recording says now; empty where it is dressed in none."""
+    """Return what the host's recording says now; empty where it is dressed in none."""
     return _read_outputs(scene.root / RECORDED)
 
 
@@ -80,7 +80,7 @@ def _changed(change: Callable[[Outputs], dict[str, Output]], before: Outputs, sc
 
 
 def _live(scene: Scene) -> dict[str, Output]:
-    """What the host answers to commands that no recording answers for it."""
+    """Return what the host answers to commands that no recording answers for it."""
     found = {}
     for command in commands_for(Host(scene.host.name, scene.host.name), all_facts()):
         if not command.hardware and not command.root:

@@ -117,5 +117,7 @@ def _write_spoiled(scene: Scene) -> None:
 
 def _fault(kind: str) -> Fault:
     if kind not in FAULTS:
-        raise UsageError(f"no fault '{kind}'", f"{meant(kind, FAULTS)}`nodectl lab fault --list` shows the kinds")
+        raise UsageError(
+            f"there is no fault '{kind}'", f"{meant(kind, FAULTS)}`nodectl lab fault --list` shows the kinds"
+        )
     return FAULTS[kind]

@@ -48,7 +48,7 @@ def nccl_settings() -> Dict[str, str]:
 
 
 def set_environment(options: argparse.Namespace) -> Dict[str, str]:
-    """As nodectl-launch does before it starts ranks; the NCCL values in force."""
+    """Return it as nodectl-launch does before it starts ranks; the NCCL values in force."""
     values = nccl_settings()
     if options.interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", options.interface)

@@ -75,7 +75,7 @@ def array_bytes(cache: int, arrays: int) -> int:
 
 
 def available_bytes() -> Optional[int]:
-    """What can be had without swapping, by the kernel's word and this process's control group."""
+    """Return what can be had without swapping, by the kernel's word and this process's control group."""
     return min((left for left in (_meminfo(), _group_left(), _limit_left()) if left is not None), default=None)
 
 
@@ -152,7 +152,7 @@ def boot_id() -> str:
 
 
 def smi(*args: str, timeout_s: float = _SMI_S) -> Optional[str]:
-    """What nvidia-smi prints; None where there is none, it fails or hangs."""
+    """Return what nvidia-smi prints; None where there is none, it fails or hangs."""
     import subprocess  # most programs that read a machine need not wait for it
 
     try:

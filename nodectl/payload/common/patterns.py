@@ -22,5 +22,5 @@ class _Pattern:
 
 
 def lazily(text: AnyStr, flags: int = 0) -> Pattern[AnyStr]:
-    """As `re.compile(text, flags)`; what is wrong with the text shows when it is used."""
+    """Return it as `re.compile(text, flags)`; what is wrong with the text shows when it is used."""
     return cast("Pattern[AnyStr]", _Pattern(text, flags))

@@ -99,7 +99,7 @@ def stamp(site: Path) -> str:
 
 
 def imported(name: str, signature: str) -> dict[str, str]:
-    """What the package says, or said the last time where nothing has changed since."""
+    """Return what the package says, or said the last time where nothing has changed since."""
     cache = CACHE / (name + "_import.json")
     try:
         known = json.loads(cache.read_text())

@@ -55,7 +55,7 @@ class Rules(NamedTuple):
 
     @classmethod
     def of(cls, plan: Dict[str, Any]) -> Rules:
-        """Those of a job's plan."""
+        """Return those of a job's plan."""
         members = len(plan["hosts"])
         most = int(plan.get("nodes") or members)
         least = int(plan.get("least_nodes") or most)
@@ -122,7 +122,7 @@ class Succession:
     def decide(
         self, me: Beat, beats: Dict[int, Beat], silent_s: Dict[int, float], now_s: float
     ) -> Union[Over, Attempt, None]:
-        """What follows when nothing runs on this host: nothing yet, the end, or another attempt."""
+        """Return what follows when nothing runs on this host: nothing yet, the end, or another attempt."""
         if not self.possible:
             return Over(me.state, self.rules.why_none if me.state == hb.FAILED else "")
         words = {**beats, me.rank: me}
@@ -238,7 +238,7 @@ def _cause(words: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tup
 
 
 def _connected(members: List[int], words: Dict[int, Beat]) -> List[int]:
-    """Those that all hear each other: who misses most, and is missed by most, is left out first."""
+    """Return those that all hear each other: who misses most, and is missed by most, is left out first."""
     kept = list(members)
     while True:
         complaints = Counter(
@@ -250,7 +250,7 @@ def _connected(members: List[int], words: Dict[int, Beat]) -> List[int]:
 
 
 def _source(words: Dict[int, Beat], present: Set[int], leading: int) -> Optional[int]:
-    """Who has a newer checkpoint than the host that becomes the first; None where none has."""
+    """Return who has a newer checkpoint than the host that becomes the first; None where none has."""
     newest = max(sorted(present), key=lambda member: words[member].newest_ns)
     return newest if words[newest].newest_ns > words[leading].newest_ns else None
 

@@ -486,7 +486,7 @@ def _own(link: Link, full: Sequence[str]) -> str:
 
 
 def _full_place(full: Sequence[str], message: str = "") -> str:
-    """Where no room was left: in memory, where the words say so or only that was full."""
+    """Return where no room was left: in memory, where the words say so or only that was full."""
     memory = "/dev/shm"  # noqa: S108
     return "shared_memory_full" if memory in full and (memory in message or set(full) == {memory}) else "disk_full"
 

@@ -52,7 +52,7 @@ def _own_group() -> Optional[str]:
 
 
 def mount_point() -> Optional[str]:
-    """Where cgroup v2 is mounted; None where it is not."""
+    """Return where cgroup v2 is mounted; None where it is not."""
     with open("/proc/self/mounts", encoding="utf-8") as file:
         for line in file:
             fields = line.split()

@@ -149,7 +149,7 @@ def _path(folder: str, item: Saved, file: File) -> str:
 
 
 def header(item: Saved) -> Dict[str, Any]:
-    """What announces a checkpoint."""
+    """Return what announces a checkpoint."""
     return {"name": item.name, "folder": item.is_folder, "files": len(item.files), "size": item.size_bytes}
 
 

@@ -43,7 +43,7 @@ class Saved(NamedTuple):
 
     @property
     def mtime_ns(self) -> int:
-        """When it was last written to; 0 for an empty folder."""
+        """Return when it was last written to; 0 for an empty folder."""
         return max((file.mtime_ns for file in self.files), default=0)
 
     @property
@@ -101,7 +101,7 @@ def _files(folder: str, place: str) -> Iterator[File]:
 
 
 def is_name(name: str) -> bool:
-    """What has this name is a finished checkpoint, and may be made in another host's folder."""
+    """Return what has this name is a finished checkpoint, and may be made in another host's folder."""
     return (
         _NAME.fullmatch(name) is not None and not name.endswith(_UNFINISHED) and not name.startswith(_UNFINISHED_FIRST)
     )

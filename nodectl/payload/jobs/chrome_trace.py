@@ -35,7 +35,7 @@ class Event(NamedTuple):
 
 
 def read_events(path: str, most_bytes: int = _MOST_BYTES) -> Iterator[Event]:
-    """Those with a duration, in the file's order, of a .json or .json.gz; TraceError, OSError."""
+    """Yield those with a duration, in the file's order, of a .json or .json.gz; TraceError, OSError."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     with open(path, "rb") as file:
@@ -50,7 +50,7 @@ def read_events(path: str, most_bytes: int = _MOST_BYTES) -> Iterator[Event]:
 
 
 def _event(document: Dict[str, Any]) -> Any:
-    """None for what is none with a duration."""
+    """Return None for what is none with a duration."""
     begin, duration = document.get("ts"), document.get("dur")
     if document.get("ph") != "X" or not isinstance(begin, (int, float)) or not isinstance(duration, (int, float)):
         return None

@@ -91,7 +91,7 @@ def aside(log: str) -> str:
 
 
 def _first_of_chain(text: str, start: int) -> int:
-    """Where the traceback begins from which that at `start` came."""
+    """Return where the traceback begins from which that at `start` came."""
     above = [line for line in text[:start].splitlines() if _TAG.sub("", line).strip()]
     before = text.rfind(_TRACEBACK, 0, start)
     return _first_of_chain(text, before) if above and before >= 0 and _CHAINED.match(_TAG.sub("", above[-1])) else start
@@ -126,7 +126,7 @@ def wait_status(status: int) -> int:
 
 
 def torchrun_exit(text: str, local_rank: int) -> Optional[int]:
-    """What torchrun's own log says of a rank's end; None where it says nothing."""
+    """Return what torchrun's own log says of a rank's end; None where it says nothing."""
     codes = [int(code) for code, rank in _TORCHRUN.findall(text) if int(rank) == local_rank]
     return codes[-1] if codes else None
 
@@ -176,7 +176,7 @@ class Evidence(NamedTuple):
 
     @property
     def aside(self) -> str:
-        """What `aside` finds in its own log."""
+        """Return what `aside` finds in its own log."""
         return "" if self.shared else aside(self.log)
 
 
@@ -191,7 +191,7 @@ class Verdict(NamedTuple):
 
 
 def judge(known: Evidence) -> Verdict:
-    """What ended a rank. Texts of its log come last, and are said to be that."""
+    """Return what ended a rank. Texts of its log come last, and are said to be that."""
     verdict = _of_forks(_judge(known), known)
     lines = [_status_line(known), *verdict.evidence, *known.kernel]
     if verdict.category in _OF_MEMORY:
@@ -360,7 +360,7 @@ _NEAR, _NEAR_S = 0.85, 0.5
 
 
 def _limit(known: Evidence) -> Tuple[str, ...]:
-    """Where it may have used up its CPU time, and its launcher took away how much that was."""
+    """Return where it may have used up its CPU time, and its launcher took away how much that was."""
     if known.cpu is None or known.cpu.is_last:
         return ()
     limit_s = known.cpu.limit_s
@@ -385,7 +385,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 
 
 def _by_crash(words: str, known: Evidence) -> Verdict:
-    """With the Python that was at work when native code crashed."""
+    """Return it with the Python that was at work when native code crashed."""
     thread = known.stack.partition("Current thread ")[2].partition("\n\n")[0]
     frames = [(frame[1], frame[2], frame[3]) for frame in _FRAME.finditer(thread)]
     where = _where([{"frames": frames[::-1]}]) or (
@@ -497,7 +497,7 @@ _USAGE_STATUS = 2  # of argparse and click
 
 
 def _usage(log: str) -> str:
-    """What a parser of arguments complained of."""
+    """Return what a parser of arguments complained of."""
     found = list(_USAGE.finditer(log))
     return next((words for match in reversed(found) for words in match.groups() if words), "")
 
@@ -534,7 +534,7 @@ def severity(kind: str, exit_status: Optional[int]) -> float:
 
 
 def happened_s(kind: str, exit_status: Optional[int], time_s: float) -> float:
-    """When a failure happened, for the order among causes; an abort (SIGABRT) is known as late as its echoes."""
+    """Return when a failure happened, for the order among causes; an abort (SIGABRT) is known as late as its echoes."""
     is_early = kind == "signal" and exit_status not in (None, 128 + signal.SIGABRT)
     return time_s - _HEAD_START_S if is_early else time_s
 
@@ -611,7 +611,7 @@ _WHOLE, _LIST_CHARS = 4, 600
 
 
 def brief(failure: Dict[str, Any]) -> Dict[str, Any]:
-    """What of a failure fits into a heartbeat."""
+    """Return what of a failure fits into a heartbeat."""
     kept = {name: value for name, value in failure.items() if name not in ("traceback", "flight")}
     lines = [line[:_TOLD_LINE_CHARS] for line in failure.get("evidence", ())[:_TOLD_LINES]]
     return {**kept, "message": str(failure["message"])[:_TOLD_CHARS], "evidence": lines}

@@ -46,7 +46,7 @@ class Clerk:
         self._work.put(work)
 
     def news(self) -> List[News]:
-        """What has come back since the last call."""
+        """Return what has come back since the last call."""
         return [self._news.get() for _ in range(self._news.qsize())]
 
     def close(self) -> None:

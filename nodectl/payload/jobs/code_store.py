@@ -21,7 +21,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def store_root() -> str:
-    """Where the projects' files lie."""
+    """Return where the projects' files lie."""
     return os.path.join(state_root(), "code")
 
 

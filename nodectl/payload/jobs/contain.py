@@ -61,7 +61,7 @@ class Containment:
         return " + ".join(parts) or "subreaper"
 
     def record(self) -> Dict[str, Any]:
-        """What the state file keeps of it, from which `recorded` makes it again."""
+        """Return what the state file keeps of it, from which `recorded` makes it again."""
         return {
             "kind": self.kind,
             "cgroup": self.group,
@@ -126,7 +126,7 @@ class Containment:
         return not self.members()
 
     def mapped(self) -> Set[shared_memory.Segment]:
-        """What its processes have mapped, without what was there before the job: that is another program's."""
+        """Return what its processes have mapped, without what was there before the job: that is another program's."""
         return shared_memory.mapped_by(self.members()) - (self.segments or set())
 
     def remove(self, ended_at: Optional[float] = None) -> None:

@@ -55,7 +55,7 @@ def _docker(container: Dict[str, Any], place: Place) -> List[str]:
 
 
 def _podman(container: Dict[str, Any], place: Place) -> List[str]:
-    """Without root no limit can be raised: the login's own count, which preflight looks at."""
+    """Return the login's own limit, which preflight looks at and which only root can raise."""
     limits = ["--ulimit=host", "--userns=keep-id"] if place.uid else ["--ulimit=memlock=-1:-1"]
     gpus = ["--device=nvidia.com/gpu=all"] if container["gpus"] else []
     return [*limits, "--security-opt=label=disable", *gpus]
@@ -78,7 +78,7 @@ def _once(paths: Iterable[str]) -> List[str]:
 
 
 def end_argv(container: Dict[str, Any], called: str) -> List[str]:
-    """What ends it where it is no child of the job; empty where it is."""
+    """Return what ends it where it is no child of the job; empty where it is."""
     if container["engine"] == APPTAINER:
         return []
     return [container["engine"], "rm", "--force", called]

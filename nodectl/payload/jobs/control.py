@@ -339,7 +339,7 @@ def _clean(job: JobFolder) -> Row:
 
 
 def _ended_at(state: Dict[str, Any]) -> Optional[float]:
-    """By the clock, where the job's end wrote it; a state that had to be told anew does not know."""
+    """Return, by the clock, where the job's end wrote it; a state that had to be told anew does not know."""
     return state.get("ended_at") if state["final"] and "repaired" not in state else None
 
 
@@ -363,7 +363,7 @@ def _is_fresh(path: str) -> bool:
 
 
 def examine_job(job_id: str) -> List[Row]:
-    """What the job's ranks do here, in about three seconds."""
+    """Return what the job's ranks do here, in about three seconds."""
     from .examine import examine  # what the other commands have no use for
 
     job = JobFolder(job_id)
@@ -373,7 +373,7 @@ def examine_job(job_id: str) -> List[Row]:
 
 
 def traces_of(job_id: str) -> List[Row]:
-    """What the traces of the job's ranks here tell, a row a rank; nothing where it is not known here."""
+    """Return what the traces of the job's ranks here tell, a row a rank; nothing where it is not known here."""
     from . import traces  # of use to this command alone
 
     job = JobFolder(job_id)
@@ -381,7 +381,7 @@ def traces_of(job_id: str) -> List[Row]:
 
 
 def survey(folder: str, token: str, role: str) -> List[Row]:
-    """What the checkpoint folder holds here; `role` is mark (leave the token), look, or clear."""
+    """Return what the checkpoint folder holds here; `role` is mark (leave the token), look, or clear."""
     if role == "clear":
         checkpoints.clear_token(folder, token)
         return []

@@ -77,7 +77,7 @@ def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[
 
 
 def _since_s(job: JobFolder) -> float:
-    """When the job was received, by the kernel log's clock."""
+    """Return when the job was received, by the kernel log's clock."""
     with contextlib.suppress(OSError):
         return kernel.now_s() - (time.time() - os.path.getmtime(job.at("plan.json")))
     return kernel.now_s()
@@ -145,7 +145,7 @@ def _py_spy(rank: Rank, venv: str) -> List[str]:
 
 
 def _ask_ras(environments: Sequence[Dict[str, str]]) -> str:
-    """What NCCL's RAS says on this host, in its own words; empty where nobody listens."""
+    """Return what NCCL's RAS says on this host, in its own words; empty where nobody listens."""
     address = _RAS
     for env in environments:
         host, _, port = env.get("NCCL_RAS_ADDR", "").rpartition(":")

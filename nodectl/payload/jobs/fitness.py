@@ -24,7 +24,7 @@ def unfit(plan: Dict[str, Any]) -> str:
 
 
 def newest_ns(folder: Optional[str]) -> int:
-    """When the newest checkpoint in the folder was written; -1 for none."""
+    """Return when the newest checkpoint in the folder was written; -1 for none."""
     try:
         return max((item.mtime_ns for item in saved(folder)), default=-1) if folder else -1
     except OSError:
@@ -61,7 +61,7 @@ def _port(plan: Dict[str, Any]) -> str:
 
 
 def _gpus(plan: Dict[str, Any]) -> str:
-    """Those that the plan counts on answer, where it counts on any."""
+    """Return those that the plan counts on answer, where it counts on any."""
     wanted = int(plan.get("gpus_per_node") or 0)
     if not wanted:
         return ""

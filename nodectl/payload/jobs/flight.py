@@ -115,7 +115,7 @@ def _called_at(frames: Any) -> str:
 
 
 def dumps_of(job: str) -> Dict[int, str]:
-    """By rank, the newest dump below the job's folder, where the launch script has torch write them."""
+    """Return, by rank, the newest dump below the job's folder, where the launch script has torch write them."""
     newest: Dict[int, str] = {}
     paths: List[str] = glob.glob(os.path.join(glob.escape(job), "ranks", "**", "*_rank_*"), recursive=True)
     for path in sorted(paths, key=_written_at):

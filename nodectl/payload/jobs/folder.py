@@ -56,7 +56,7 @@ def venv_of(plan: Dict[str, Any], host: Dict[str, Any]) -> str:
 
 
 def boot_id() -> str:
-    """What tells this boot of the node from those before; empty where the kernel does not say."""
+    """Return what tells this boot of the node from those before; empty where the kernel does not say."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -111,7 +111,7 @@ class JobFolder:
         return plan
 
     def any_plan(self) -> Dict[str, Any]:
-        """What can be read of the plan, of whichever version; empty where that is nothing."""
+        """Return what can be read of the plan, of whichever version; empty where that is nothing."""
         try:
             return self._read_json("plan.json")
         except (OSError, JobFolderError):
@@ -129,7 +129,7 @@ class JobFolder:
         return rank if isinstance(rank, int) else None
 
     def _segments(self) -> Optional[List[Any]]:
-        """What was in /dev/shm when the job was received; None where that cannot be read."""
+        """Return what was in /dev/shm when the job was received; None where that cannot be read."""
         try:
             segments = self._read_json("rank").get("segments")
         except (OSError, JobFolderError):
@@ -155,7 +155,7 @@ class JobFolder:
             return file.read()
 
     def take_environment(self) -> Dict[str, str]:
-        """What --env and --env-file gave, which nobody but the ranks is to know: it is forgotten after that."""
+        """Return what --env and --env-file gave, which nobody but the ranks is to know: it is forgotten after that."""
         values, self.environment = self.environment, {}
         return values
 
@@ -228,7 +228,7 @@ class JobFolder:
             file.write(operator.encode(errors="backslashreplace"))
 
     def stopped_by(self) -> str:
-        """Who ended the job; empty where nobody did, or nobody knows."""
+        """Return who ended the job; empty where nobody did, or nobody knows."""
         try:
             with open(self.at("stopped_by"), encoding="utf-8", errors="replace") as file:
                 return file.read(200)
@@ -345,7 +345,7 @@ def write_atomic(path: str, data: bytes) -> None:
 
 
 def no_space(path: str) -> str:
-    """Where a disk is so full that last words could not be written, the sentence that says so; else empty."""
+    """Return where a disk is so full that last words could not be written, the sentence that says so; else empty."""
     try:
         state = os.statvfs(path)
     except OSError:

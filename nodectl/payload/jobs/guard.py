@@ -55,7 +55,7 @@ class Guard:
                 line = line[os.write(self.lifeline.writer, line) :]
 
     def listen(self) -> List[Tuple[str, str]]:
-        """What it has said since, as a word and more.
+        """Return what it has said since, as a word and more.
 
         `problem`: why the launcher could not be started; `killed`: the signal that ended it; `exit`: its exit status.
         """

@@ -165,7 +165,7 @@ class Peers:
         )
 
     def active(self, now_s: float) -> Tuple[int, ...]:
-        """Those of them that may have ranks."""
+        """Return those of them that may have ranks."""
         silent_s = self.silent_s(now_s)
         return tuple(
             rank for rank, beat in self.beats.items() if beat.state in ACTIVE and silent_s[rank] <= self.lease_s

@@ -24,7 +24,7 @@ def union(intervals: Iterable[Interval]) -> Intervals:
 
 
 def common(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
-    """What lies in both; each as `union` makes it."""
+    """Return what lies in both; each as `union` makes it."""
     found: Intervals = []
     at = too = 0
     while at < len(one) and too < len(other):
@@ -39,14 +39,14 @@ def common(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
 
 
 def within(intervals: Sequence[Interval], begin: float, end: float) -> Intervals:
-    """What lies between two moments; `intervals` as `union` makes it."""
+    """Return what lies between two moments; `intervals` as `union` makes it."""
     first = bisect_right(intervals, (begin, begin)) - 1
     last = bisect_left(intervals, (end, end))
     return common(intervals[max(0, first) : last], [(begin, end)])
 
 
 def without(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
-    """What lies in `one` alone; each as `union` makes it."""
+    """Return what lies in `one` alone; each as `union` makes it."""
     found: Intervals = []
     too = 0
     for begin, end in one:

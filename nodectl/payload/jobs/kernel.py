@@ -67,7 +67,7 @@ _COUNTERS = {
 
 
 def _mounts() -> Dict[str, str]:
-    """Where the groups of version 1 are mounted by controller, and those of version 2 (`v2`)."""
+    """Return where the groups of version 1 are mounted by controller, and those of version 2 (`v2`)."""
     found: Dict[str, str] = {}
     with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
         for line in file:

@@ -63,13 +63,13 @@ def container_name(plan: Dict[str, Any], job: JobFolder) -> str:
 
 
 def container_end(plan: Dict[str, Any], job: JobFolder) -> List[str]:
-    """What ends this host's container; empty where the job has none, or it is a child of the job."""
+    """Return what ends this host's container; empty where the job has none, or it is a child of the job."""
     asked = (plan.get("start") or {}).get("container")
     return container.end_argv(asked, container_name(plan, job)) if asked else []
 
 
 def rank_logs(job: JobFolder, plan: Dict[str, Any]) -> str:
-    """Where each rank's own output lies: of the attempts after the first in folders of their own."""
+    """Return where each rank's own output lies: of the attempts after the first in folders of their own."""
     number = plan.get("attempt", 1)
     return job.at("ranks") if number == 1 else job.at("ranks", f"restart-{number - 1}")
 
@@ -97,7 +97,7 @@ def _add_import_paths(env: Dict[str, str], code: str) -> None:
 
 
 def argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
-    """What the plan says for this host, as the deployed launch script's arguments."""
+    """Return what the plan says for this host, as the deployed launch script's arguments."""
     host, master, start = plan["hosts"][plan["rank"]], plan["hosts"][0], plan.get("start") or {}
     words = [plan["launcher"], "--nnodes", str(len(plan["hosts"])), "--node-rank", str(plan["rank"])]
     words += ["--nproc-per-node", str(plan["nproc_per_node"])]

@@ -67,7 +67,7 @@ def _state(rank: Rank) -> str:
 
 
 def _written_since(job: str, rank: int, size: int) -> str:
-    """What has been written, when it is whole: the main thread's stack is the last."""
+    """Return what has been written, when it is whole: the main thread's stack is the last."""
     try:
         with open(os.path.join(job, "notes", f"{rank}.stacks"), "rb") as file:
             file.seek(size)

@@ -65,7 +65,7 @@ def stream(job_id: str, mode: str, request: str) -> None:
 
 
 def _wanted(name: str, rank: Optional[int]) -> Wanted:
-    """Whether a line that begins with these bytes is of that rank."""
+    """Return whether a line that begins with these bytes is of that rank."""
 
     def is_of_rank(head: bytes) -> bool:
         mark = _MARK.match(head)
@@ -75,7 +75,7 @@ def _wanted(name: str, rank: Optional[int]) -> Wanted:
 
 
 def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int]:
-    """Where the line begins in each file that came first after that moment, or shortly before."""
+    """Return where the line begins in each file that came first after that moment, or shortly before."""
     sizes = outputs.sizes_at(job, time.time() - seconds)
     begins = {}
     for name in outputs.shown_files(job, rank):
@@ -98,7 +98,7 @@ def _line_after(file: BinaryIO, offset: int) -> int:
 
 
 def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, int]:
-    """Where the last lines of all files together begin in each, as far as it is known when they came."""
+    """Return where the last lines of all files together begin in each, as far as it is known when they came."""
     names = outputs.shown_files(job, rank)
     marks: Dict[str, Tuple[List[int], List[int]]] = {name: ([], []) for name in names}
     for look, row in enumerate(outputs.rows(job, recent=True)):
@@ -125,7 +125,7 @@ def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, i
 
 
 def line_starts(file: BinaryIO, wanted: Wanted, begin: int = 0) -> Iterator[int]:
-    """Where the lines begin that are wanted, the last first; the file is read from its end, a block at a time."""
+    """Yield where the lines begin that are wanted, the last first; the file is read from its end, a block at a time."""
     at = file.seek(0, os.SEEK_END)
     if at > begin and _read(file, at - 1, at) == b"\n":
         at -= 1

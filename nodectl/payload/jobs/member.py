@@ -88,11 +88,11 @@ class Member:
         return not self.succession.possible or 2 * (1 + self.peers.in_touch(self.rank, now_s)) > len(self.hosts)
 
     def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
-        """What follows here, where nothing runs."""
+        """Return what follows here, where nothing runs."""
         return self.succession.decide(me, self.peers.beats, self.peers.silent_s(now_s), now_s)
 
     def announcement(self) -> str:
-        """What a reader of the ranks' output is told where another attempt begins."""
+        """Return what a reader of the ranks' output is told where another attempt begins."""
         number, roster, _ = self.attempt
         cause = self.history[-1]["cause"]
         where = f"{cause['host']}" + ("" if cause["rank"] is None else f", rank {cause['rank']}") if cause else ""
@@ -116,7 +116,7 @@ def placed(failure: Dict[str, Any], teller: int, hosts: List[Dict[str, str]]) ->
 
 
 def _identity() -> Dict[str, Any]:
-    """What never changes: this process, and the payload that it was started from."""
+    """Return what never changes: this process, and the payload that it was started from."""
     stat = read_stat(os.getpid())
     return {
         "pid": os.getpid(),

@@ -24,7 +24,7 @@ def environment(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, st
 
 
 def _is_in_files(env: Mapping[str, str]) -> bool:
-    """As NCCL reads them: a variable of the environment would go before the host's own file."""
+    """Return it as NCCL reads them: a variable of the environment would go before the host's own file."""
     return any(_names_it(path) for path in _files(env))
 
 

@@ -19,7 +19,7 @@ class Leaving(NamedTuple):
 
 
 def why_asked(job: JobFolder) -> Optional[Leaving]:
-    """None for a stop; where no request could have been left, on a full disk, it is taken for one, too."""
+    """Return None for a stop; where no request could have been left, on a full disk, it is taken for one, too."""
     if job.stop_requested or not job.takes_files():
         return None
     if node_ends():

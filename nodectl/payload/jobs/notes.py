@@ -17,7 +17,7 @@ _ERROR, _LEFT = "nodectl: error ", "nodectl: left"
 
 
 def hook_folder() -> str:
-    """What the launcher's PYTHONPATH begins with."""
+    """Return what the launcher's PYTHONPATH begins with."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_rank")
 
 
@@ -81,7 +81,7 @@ def _is_link(link: object) -> bool:
 
 
 def raised_at(note: Dict[str, Any]) -> float:
-    """When, by this host's steady clock."""
+    """Return when, by this host's steady clock."""
     return steady.of_monotonic(float(note["monotonic_s"]))
 
 
@@ -99,7 +99,7 @@ def _is_full(place: str) -> bool:
 
 
 def crash(job: str, rank: int) -> str:
-    """What faulthandler wrote when a signal of a crash ended the rank; empty where it did not."""
+    """Return what faulthandler wrote when a signal of a crash ended the rank; empty where it did not."""
     text = "\n".join(line for line in stacks(job, rank).split("\n") if not line.startswith((_ERROR, _LEFT)))
     _, fatal, text = text.rpartition(_FATAL)
     return fatal + text.rstrip() if fatal else ""

@@ -43,12 +43,12 @@ def find() -> str:
 
 
 def argv(program: str, output: str) -> List[str]:
-    """What stands in front of a rank's command line; `output` is the report without its ending."""
+    """Return what stands in front of a rank's command line; `output` is the report without its ending."""
     return [program, "profile", *_OPTIONS, f"--output={output}"]
 
 
 def environment() -> Dict[str, str]:
-    """What torchrun's launcher is to know, so that it starts each rank under nsys; empty where there is none."""
+    """Return what torchrun's launcher is to know, so that it starts each rank under nsys; empty where there is none."""
     program = find()
     if not program:
         return {}

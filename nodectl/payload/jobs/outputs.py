@@ -31,7 +31,7 @@ _RECENT_BYTES = 4 << 20
 
 
 def local_rank(name: str) -> Optional[int]:
-    """Whose output a file is; None for the launcher's."""
+    """Return whose output a file is; None for the launcher's."""
     match = _RANK_FILE.fullmatch(name)
     if match:
         return int(match[1])
@@ -92,7 +92,7 @@ class Row(NamedTuple):
 
 
 def rows(job: JobFolder, *, recent: bool = False) -> Iterator[Row]:
-    """When what had come; nothing where nobody kept an account. With `recent`, the last of a long one."""
+    """Yield when what had come; nothing where nobody kept an account. With `recent`, the last of a long one."""
     path = job.at(_INDEX)
     state = _stat(path)
     if state is None:
@@ -112,7 +112,7 @@ def rows(job: JobFolder, *, recent: bool = False) -> Iterator[Row]:
 
 
 def _row(line: str, names: Dict[str, str]) -> Optional[Row]:
-    """None for one that is damaged."""
+    """Return None for one that is damaged."""
     try:
         moment, *words = line.split()
         pairs = (word.split(":") for word in words)

@@ -29,7 +29,7 @@ class Stat(NamedTuple):
 
 
 def read_stat(pid: int) -> Optional[Stat]:
-    """None where there is no such process."""
+    """Return None where there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -146,7 +146,7 @@ def read_cmdline(pid: int) -> List[str]:
 
 
 def login_of(pid: int) -> str:
-    """Who runs a process; its number where that login has no name, empty where there is no such process."""
+    """Return who runs a process; its number where that login has no name, empty where there is no such process."""
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
     except OSError:

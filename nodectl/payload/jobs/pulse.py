@@ -53,7 +53,7 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
 
 
 def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
-    """When each of these was written to, the last one first, and which it is; without those that are empty."""
+    """Return when each of these was written to, the last one first, and which it is; without those that are empty."""
     found = []
     for path in paths:
         with contextlib.suppress(OSError):
@@ -63,7 +63,7 @@ def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
 
 
 def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
-    """As the file tells that was written to last, of those that tell any."""
+    """Return it as the file tells that was written to last, of those that tell any."""
     told = progress("")
     for path in paths[:_MOST_FILES]:
         told = progress(_tail(path), pattern)

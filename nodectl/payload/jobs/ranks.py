@@ -163,7 +163,7 @@ class RankWatch:
         return ended
 
     def running(self) -> List[Rank]:
-        """Those that are known and have not been reported as ended."""
+        """Return those that are known and have not been reported as ended."""
         return sorted(self._ranks.values(), key=lambda item: item.local_rank)
 
     def signal(self, number: int) -> None:
@@ -186,7 +186,7 @@ class RankWatch:
 
 
 def _in_groups(rank: Rank) -> Rank:
-    """With the counts of its control groups, where those are others than before."""
+    """Return it with the counts of its control groups, where those are others than before."""
     groups = kernel.groups(rank.pid) if is_alive(rank.pid, rank.start_ticks) else rank.groups
     if groups == rank.groups:
         return rank
@@ -274,7 +274,7 @@ def _evidence(
 
 
 def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
-    """What the kernel counted and wrote about this process, its control groups and its GPU."""
+    """Return what the kernel counted and wrote about this process, its control groups and its GPU."""
     lines, problem = kernel.log_since(host.since_s)
     own = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
     others = [line for line in lines if line.kind == "xid" and line not in own]

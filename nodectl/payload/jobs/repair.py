@@ -75,7 +75,7 @@ def _has_processes(job_id: str) -> bool:
 
 
 def modified_at(path: str) -> float:
-    """When a file was written last; now, where it cannot be told."""
+    """Return when a file was written last; now, where it cannot be told."""
     try:
         return os.path.getmtime(path)
     except OSError:

@@ -43,7 +43,7 @@ def mapped_by(pids: Iterable[int]) -> Set[Segment]:
 
 
 def _maps(pid: int) -> str:
-    """What the process has mapped; empty where it is gone, or another login's."""
+    """Return what the process has mapped; empty where it is gone, or another login's."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             return file.read()

@@ -83,7 +83,7 @@ def _environment() -> Dict[str, str]:
 
 
 def _run(argv: Sequence[str], **more: Any) -> str:
-    """What a command of Slurm's prints; JobFolderError with its own words where it fails."""
+    """Return what a command of Slurm's prints; JobFolderError with its own words where it fails."""
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -165,7 +165,7 @@ def _is_unsettled(ends: Dict[str, Optional[Row]]) -> bool:
 
 
 def _flight(folder: str, is_over: bool) -> Row:
-    """What torch's flight recorders say; of a job that has ended it is read once."""
+    """Return what torch's flight recorders say; of a job that has ended it is read once."""
     kept = os.path.join(folder, "flight.json")
     with contextlib.suppress(OSError, ValueError):
         return dict(_json(kept))
@@ -344,7 +344,7 @@ def _whole_characters(data: bytes) -> int:
 
 
 def _tail_offset(file: Any, lines: int) -> int:
-    """Where the last lines begin, of those that lie in the last part of the file."""
+    """Return where the last lines begin, of those that lie in the last part of the file."""
     size = file.seek(0, os.SEEK_END)
     begin = max(0, size - _CHUNK_BYTES)
     file.seek(begin)

@@ -67,7 +67,7 @@ def _inside(path: str, bases: Sequence[str], code: str) -> Iterator[str]:
 
 
 def _rule_of(place: str, rules: List[Tuple[str, str]]) -> Optional[Tuple[str, str]]:
-    """What was left out in which it lies, that it is, or of which it is the folder."""
+    """Return what was left out in which it lies, that it is, or of which it is the folder."""
     for left, rule in rules:
         if place == left.rstrip("/") or (left.endswith("/") and place.startswith(left)):
             return left, rule

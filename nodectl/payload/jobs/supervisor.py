@@ -197,7 +197,7 @@ class Supervisor:
         return max(0.0, min(waits_s))
 
     def _calm(self) -> bool:
-        """Nothing is to be expected but heartbeats."""
+        """Return nothing is to be expected but heartbeats."""
         waits = self.over is not None and not self.peers.all_ended(self._stepped_s)
         return self.state in (hb.RUNNING, hb.SPARE) or waits
 
@@ -546,7 +546,7 @@ class Supervisor:
         }
 
     def _record(self) -> Dict[str, Any]:
-        """What is kept of this attempt when another begins."""
+        """Return what is kept of this attempt when another begins."""
         number, roster, _ = self.member.attempt
         told = {**self.peers.failures, self.rank: self.postmortem.told(self.peers.failures.values())}
         causes = [placed(failure, rank, self.hosts) for rank, failure in told.items() if failure]

@@ -116,7 +116,7 @@ def free_port(address: str) -> int:
 
 
 def iperf3_version() -> Optional[str]:
-    """None where it is not installed."""
+    """Return None where it is not installed."""
     program = shutil.which("iperf3")
     if not program:
         return None

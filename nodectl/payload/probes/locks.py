@@ -167,7 +167,7 @@ def open_lock() -> int:
 
 
 def holder_of(file: int) -> Dict[str, Any]:
-    """What the holder has written; nothing where it has not got so far, or had no room to."""
+    """Return what the holder has written; nothing where it has not got so far, or had no room to."""
     try:
         holder = json.loads(os.pread(file, LONGEST, 0))
     except (OSError, ValueError):
@@ -176,7 +176,7 @@ def holder_of(file: int) -> Dict[str, Any]:
 
 
 def take(file: int, token: str, mode: int = fcntl.LOCK_EX, stale: str = "") -> Optional[Dict[str, Any]]:
-    """None once it is held, by us or by another process of the same nodectl; else who has it.
+    """Return None once it is held, by us or by another process of the same nodectl; else who has it.
 
     The holder whose token is `stale` has ended: what keeps the lock for it goes when it finds another token there.
     """
@@ -198,7 +198,7 @@ def take(file: int, token: str, mode: int = fcntl.LOCK_EX, stale: str = "") -> O
 
 
 def is_relieved(file: int, token: str) -> bool:
-    """Whether another nodectl knows that the run which this process keeps the lock for is no more."""
+    """Return whether another nodectl knows that the run which this process keeps the lock for is no more."""
     try:
         return os.fstat(file).st_size > 0 and holder_of(file).get("token") != token
     except OSError:

@@ -54,7 +54,7 @@ def room(path: Path) -> int:
 
 
 def takes_direct(folder: Path) -> bool:
-    """Whether its file system lets programs go past the page cache."""
+    """Return whether its file system lets programs go past the page cache."""
     path = folder / "direct"
     try:
         os.close(os.open(str(path), os.O_WRONLY | os.O_CREAT | DIRECT, 0o600))
@@ -82,7 +82,7 @@ def mount_of(path: Path) -> Tuple[str, str]:
 
 
 def fio_version() -> Optional[str]:
-    """None where it is not installed."""
+    """Return None where it is not installed."""
     program = shutil.which("fio")
     if not program:
         return None

@@ -113,7 +113,7 @@ def serve_one(server: "subprocess.Popen[bytes]", port: int, seconds: float) -> N
 
 
 def ended(server: "subprocess.Popen[bytes]", within_s: float) -> bool:
-    """Whether the server closes its output within this time; what it prints is thrown away."""
+    """Return whether the server closes its output within this time; what it prints is thrown away."""
     until, output = time.monotonic() + within_s, server.stdout
     while output is not None and select.select([output], [], [], max(0.0, until - time.monotonic()))[0]:
         if not os.read(output.fileno(), CHUNK_BYTES):

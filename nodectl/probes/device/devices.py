@@ -64,7 +64,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be run, on whom, within the budget."""
+    """Hold what will be run, on whom, within the budget."""
 
     kind: Kind
     nodes: tuple[Node, ...]
@@ -82,7 +82,7 @@ class Plan:
 def planned(
     transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, kind: Kind
 ) -> tuple[Plan | None, list[Finding]]:
-    """What to run within the budget, None where no host can be measured; and a finding for each that cannot."""
+    """Return what to run within the budget, None where no host can be measured; and a finding for each that cannot."""
     look = Look(f"probes.device.{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
     nodes, findings = ask_all(
         transport, hosts, kind.name, look, lambda host, answer: _node(host, answer, kind), options.forks
@@ -119,7 +119,7 @@ def measurement(probe: str, node: Node, event: Event, unit: str, where: str, con
 
 
 def device_of(events: Events, gpu: int | None) -> dict[str, object]:
-    """What a GPU (None: the processors) is, and the libraries that drive it."""
+    """Return what a GPU (None: the processors) is, and the libraries that drive it."""
     devices = events.of("devices")
     if not devices:
         return {}
@@ -147,7 +147,7 @@ def least_of(amount: Amount) -> Amount:
 
 
 def shown(given: Conditions, *words: object) -> str:
-    """What a table tells beside a figure: these words, the device, and its state while it was measured."""
+    """Return what a table tells beside a figure: these words, the device, and its state while it was measured."""
     device = given.get("device")
     named = f"{given.get('threads')} processors" if device == "cpu" else device
     return ", ".join(str(word) for word in (*words, named, *_seen(given)) if word)

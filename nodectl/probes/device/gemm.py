@@ -56,7 +56,7 @@ def run_gemm(transport: Transport, hosts: Sequence[Host], options: GemmOptions, 
     unknown = [name for name in options.precisions if name not in PRECISIONS]
     if unknown:
         raise UsageError(
-            f"no precision '{unknown[0]}'", f"{meant(unknown[0], PRECISIONS)}one of: {', '.join(PRECISIONS)}"
+            f"there is no precision '{unknown[0]}'", f"{meant(unknown[0], PRECISIONS)}one of: {', '.join(PRECISIONS)}"
         )
 
     def cost_s(amount: Amount, node: Node) -> float:

@@ -32,7 +32,7 @@ class Device:
 
     @property
     def place(self) -> tuple[str, str]:
-        """What tells it from all others."""
+        """Return what tells it from all others."""
         return self.host, self.name
 
 

@@ -86,7 +86,7 @@ class Isolation:
 
 
 def isolate(hosts: Sequence[str], fails: Fails, least: int = 2) -> Isolation:
-    """Who makes this group fail, in about 2 log2(n) calls; `hosts` must fail as a whole.
+    """Return who makes this group fail, in about 2 log2(n) calls; `hosts` must fail as a whole.
 
     No group smaller than `least` is tested: a collective needs two. A host found in a group of the least size is
     tested with hosts of groups that passed.
@@ -239,7 +239,7 @@ def _measured(result: ProbeResult) -> list[tuple[str, object]]:
 
 
 def _without_blame(finding: Finding) -> Finding:
-    """What several hosts saw is no reason to drain them all."""
+    """Return what several hosts saw is no reason to drain them all."""
     return replace(finding, kind="", action="none", remedy="seen here, and on others, too: see who is named below")
 
 

@@ -46,7 +46,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Who takes part, by which engine and backend, and why others do not."""
+    """Hold who takes part, by which engine and backend, and why others do not."""
 
     ready: tuple[Ready, ...]
     engine: str
@@ -106,7 +106,7 @@ def _uses_gpus(ready: Ready) -> bool:
 
 
 def _without_gpus(ready: Sequence[Ready]) -> list[Finding]:
-    """Those for whose sake the others' GPUs were not measured: never silently."""
+    """Return those for whose sake the others' GPUs were not measured: never silently."""
     lacking = [host for host in ready if not _uses_gpus(host)]
     if len(lacking) == len(ready):
         return []

@@ -18,7 +18,7 @@ LEAST_SIZES = 3
 
 
 def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
-    """By collective, where three sizes were measured and larger ones take longer."""
+    """Return, by collective, where three sizes were measured and larger ones take longer."""
     series: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
         series[str(measurement.conditions["collective"])].append(measurement)

@@ -101,7 +101,7 @@ def _or_more(options: NcclOptions) -> str:
 
 
 def _with_floors(run: Run, fleet: Fleet) -> Run:
-    """With the sizes for which the hosts' profiles have floors, where nobody asked for others."""
+    """Return it with the sizes for which the hosts' profiles have floors, where nobody asked for others."""
     nodes = {"node": 1, "all": len(fleet.ready)}.get(run.options.scope, 0)
     if run.backend != "nccl" or not run.options.sizes.usual or not nodes:
         return run
@@ -134,15 +134,16 @@ def _require_known(options: NcclOptions) -> None:
     unknown = [name for name in options.collectives if name not in COLLECTIVES]
     if unknown:
         raise UsageError(
-            f"no collective '{unknown[0]}'", f"{meant(unknown[0], COLLECTIVES)}one of: {', '.join(COLLECTIVES)}"
+            f"there is no collective '{unknown[0]}'",
+            f"{meant(unknown[0], COLLECTIVES)}one of: {', '.join(COLLECTIVES)}",
         )
     for name, value, known in (("scope", options.scope, SCOPES), ("engine", options.engine, ENGINES)):
         if value not in known:
-            raise UsageError(f"no {name} '{value}'", f"{meant(value, known)}one of: {', '.join(known)}")
+            raise UsageError(f"there is no {name} '{value}'", f"{meant(value, known)}one of: {', '.join(known)}")
 
 
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
-    """What is said where nothing can be measured; None where it can."""
+    """Return what is said where nothing can be measured; None where it can."""
     ready = fleet.ready
     ranks = group_of(ready, fleet.backend).ranks
     if options.by_itself and ready:

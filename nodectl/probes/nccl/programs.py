@@ -30,7 +30,7 @@ _ENDED = 124
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What the outputs of one collective come to."""
+    """Hold what the outputs of one collective come to."""
 
     cases: tuple[Case, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -39,7 +39,7 @@ class Printed:
 
 @dataclass(slots=True)
 class _Series:
-    """What all repetitions printed of one size."""
+    """Hold what all repetitions printed of one size."""
 
     out_of_place: list[NcclTestsSide] = field(default_factory=list)
     in_place: list[NcclTestsSide] = field(default_factory=list)
@@ -128,7 +128,7 @@ def read(
 
 
 def _case(collective: str, size_bytes: int, series: _Series) -> Case | None:
-    """None for a size that took no time: nothing was sent."""
+    """Return None for a size that took no time: nothing was sent."""
     seconds = tuple(side.time_us / 1e6 for side in series.out_of_place if side.time_us)
     if not seconds or not size_bytes:
         return None

@@ -33,7 +33,7 @@ _GPU_DIRECT = "load nvidia-peermem, or use the open kernel modules (DMA-BUF); th
 
 @dataclass(frozen=True, slots=True)
 class HostLog:
-    """What one host's ranks logged; None where there is no log that could be read (`unread` says why)."""
+    """Hold what one host's ranks logged; None where there is no log that could be read (`unread` says why)."""
 
     host: str
     log: NcclLog | None
@@ -89,7 +89,7 @@ def _logged(log: NcclLog, collective: str, size_bytes: int, ranks: int) -> int:
 
 
 def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
-    """What goes into each measurement: by host where they differ."""
+    """Return what goes into each measurement: by host where they differ."""
     paths_of = {log.host: log.paths for log in logs if log.paths and log.log}
     if not paths_of:
         return {}
@@ -200,7 +200,7 @@ def _kind(transport: str) -> str:
 
 
 def _gpu_direct(nets: Sequence[NcclNet]) -> bool | None:
-    """None where nothing leaves the host."""
+    """Return None where nothing leaves the host."""
     return all(net.gpu_direct for net in nets) if nets else None
 
 

@@ -97,7 +97,7 @@ def _one(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], socke
 
 
 def _link_class(node: NodeTopology) -> str | None:
-    """As hardware profiles name it; None for one GPU, or where a link is not told.
+    """Return it as hardware profiles name it; None for one GPU, or where a link is not told.
 
     All GPUs joined by NVLink behave as behind one switch; only some of them, in pairs, by bridges.
     """
@@ -112,7 +112,7 @@ def _link_class(node: NodeTopology) -> str | None:
 
 
 def _inside_gb_s(node: NodeTopology, facts: Mapping[str, object], link_class: str | None) -> float | None:
-    """What a GPU's links to the others carry each way; of the GPU that has least."""
+    """Return what a GPU's links to the others carry each way; of the GPU that has least."""
     if link_class in ("nvswitch", "nvlink-bridge"):
         return _nvlink_gb_s(facts.get("nvlink"))
     rates = [

@@ -53,12 +53,12 @@ class NcclOptions(ProbeOptions):
 
     @property
     def by_itself(self) -> bool:
-        """Whether each host is measured without the others."""
+        """Return whether each host is measured without the others."""
         return self.scope in ("node", _NICS)
 
     @property
     def through_nics(self) -> bool:
-        """Whether what goes from one GPU of a host to another has to leave it."""
+        """Return whether what goes from one GPU of a host to another has to leave it."""
         return self.scope == _NICS
 
 
@@ -83,7 +83,7 @@ class Run:
         return tuple(dict.fromkeys(self.options.collectives)) or COLLECTIVES
 
     def route_on(self, host: str) -> Route:
-        """What NCCL should use there; the interface that the operator names goes before the derived one."""
+        """Return what NCCL should use there; the interface that the operator names goes before the derived one."""
         known = self.routes.get(host, Route())
         return replace(known, socket=self.options.interface) if self.options.interface else known
 
@@ -101,7 +101,7 @@ class Run:
 
     @property
     def more_text(self) -> str:
-        """As the program on a host takes it."""
+        """Return it as the program on a host takes it."""
         return ",".join(f"{name}:{size}" for name, sizes in self.more.items() for size in sizes)
 
     @property

@@ -146,7 +146,7 @@ def _chosen(events: Sequence[Event]) -> NcclChoice | None:
 
 
 def _loaded(played: Sequence[Played]) -> dict[str, object]:
-    """What was loaded and on what it ran, by host where they differ."""
+    """Return what was loaded and on what it ran, by host where they differ."""
     ready = _events(played, "ready")
     by_host = {member.member.host.name: member for member in played}
     numa = {name: [event["numa"] for event in member.events.of("ready")] for name, member in by_host.items()}

@@ -21,7 +21,7 @@ PROGRAMS = {
 
 
 def is_latency(operation: str) -> bool:
-    """Whether the operation measures latency, in microseconds."""
+    """Return whether the operation measures latency, in microseconds."""
     return operation.endswith("_lat")
 
 
@@ -69,7 +69,7 @@ def without_timeout(argv: Sequence[str]) -> Sequence[str]:
 
 
 def is_server(argv: Sequence[str]) -> bool:
-    """Whether this is the command of a server: it names no host to connect to."""
+    """Return whether this is the command of a server: it names no host to connect to."""
     words = list(without_timeout(argv))[1:]
     while words:
         word = words.pop(0)

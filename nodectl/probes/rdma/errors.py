@@ -242,7 +242,7 @@ def _other_count(argv: Sequence[str], parsed: Perftest) -> str:
 
 
 def _told_differently(own: Sequence[str], other: Sequence[str]) -> str:
-    """What the two ends were told differently."""
+    """Return what the two ends were told differently."""
     own, other = without_timeout(own), without_timeout(other)
     if not (_is_perftest(own) and _is_perftest(other)):
         return ""

@@ -91,7 +91,7 @@ class Course:
 
 
 def run_nodes(course: Course, hosts: Sequence[Host], nodes: Sequence[Node]) -> ProbeResult:
-    """What each NIC carries, why it carries nothing, and which are slower than the others of all these hosts."""
+    """Return what each NIC carries, why it carries nothing, and which are slower than the others of all these hosts."""
     planned = {node.site.name: node.rounds for node in nodes}
     first = course.measure(nodes, course.operations, planned)
     result, rounds = _with_loopbacks(course, nodes, first, planned)
@@ -175,7 +175,7 @@ def _without_way(node: Node, result: ProbeResult) -> list[tuple[Nic, Nic]]:
 def _of_networks_apart(
     finding: Finding, cut: Mapping[str, Sequence[tuple[Nic, Nic]]], first: ProbeResult, again: ProbeResult
 ) -> Finding:
-    """Where no NIC of any host reaches another one, and each is well by itself, they are on networks apart."""
+    """Return where no NIC of any host reaches another one, and each is well by itself, they are on networks apart."""
     if finding.subject not in _NO_WAY or not cut.get(finding.host):
         return finding
     well = all(other.host != finding.host for other in again.findings)

@@ -16,7 +16,7 @@ SCOPES = ("pairs", "node")
 
 @dataclass(frozen=True, slots=True)
 class RdmaOptions(ProbeOptions):
-    """What is measured, in which memory, on which devices or interfaces, and how much."""
+    """Hold what is measured, in which memory, on which devices or interfaces, and how much."""
 
     operations: tuple[str, ...] = option(
         (),
@@ -37,5 +37,5 @@ class RdmaOptions(ProbeOptions):
 
     @property
     def by_itself(self) -> bool:
-        """Whether each host is measured without the others."""
+        """Return whether each host is measured without the others."""
         return self.scope == "node"

@@ -57,7 +57,7 @@ class Case:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Those of `flow`, each once."""
+        """Return those of `flow`, each once."""
         return tuple(dict.fromkeys(self.flow))
 
     @property
@@ -69,17 +69,19 @@ class Case:
 
     @property
     def comes_back(self) -> bool:
-        """Whether the server sends."""
+        """Return whether the server sends."""
         return self.operation.startswith("read")
 
 
 def operations_of(options: RdmaOptions) -> tuple[str, ...]:
-    """Those asked for; UsageError for one that is none, or for a scope that is none."""
+    """Return those asked for; UsageError for one that is none, or for a scope that is none."""
     if options.scope not in SCOPES:
-        raise UsageError(f"no scope '{options.scope}'", f"{meant(options.scope, SCOPES)}one of: {', '.join(SCOPES)}")
+        raise UsageError(
+            f"there is no scope '{options.scope}'", f"{meant(options.scope, SCOPES)}one of: {', '.join(SCOPES)}"
+        )
     for name in options.operations:
         if name not in PROGRAMS:
-            raise UsageError(f"no operation '{name}'", f"{meant(name, PROGRAMS)}one of: {', '.join(PROGRAMS)}")
+            raise UsageError(f"there is no operation '{name}'", f"{meant(name, PROGRAMS)}one of: {', '.join(PROGRAMS)}")
     return options.operations or (DEFAULT_ALONE if options.by_itself else DEFAULT)
 
 
@@ -138,12 +140,12 @@ def _rails(pair: tuple[Nic, Nic]) -> str:
 def plan_of(
     cases: Sequence[Case], leader: str, programs: Mapping[str, Mapping[str, Program]]
 ) -> list[dict[str, object]]:
-    """What the payload is given; `leader` is the host that measures."""
+    """Return what the payload is given; `leader` is the host that measures."""
     return [_test(case, leader, programs[case.client]) for case in cases]
 
 
 def plan_alone(steps: Sequence[Sequence[Case]], programs: Mapping[str, Program]) -> list[dict[str, object]]:
-    """What the payload is given for a host by itself; the tests in the order of the cases."""
+    """Return what the payload is given for a host by itself; the tests in the order of the cases."""
     return [
         {**_test(case, case.server, programs), "step": number} for number, step in enumerate(steps) for case in step
     ]
@@ -171,7 +173,7 @@ def deadline_s(size: Size) -> float:
 
 
 def cost_s(amount: Amount, rails: int = 1, operations: Sequence[str] = DEFAULT) -> float:
-    """What all rounds take where nothing is slow."""
+    """Return what all rounds take where nothing is slow."""
     latencies = sum(map(is_latency, operations))
     throughputs = len(operations) - latencies
     one_s = throughputs * 2 * (math.ceil(amount.duration_s) + _TEST_S) + latencies * (_LATENCY_S + _TEST_S)

@@ -47,7 +47,7 @@ _UNREACHED = {"refused": "firewall", "no_answer": "firewall", "unreachable": "un
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """What was found: the NICs of each host by rail, and the programs there."""
+    """Hold what was found: the NICs of each host by rail, and the programs there."""
 
     transport: Transport
     sites: Mapping[str, Site]
@@ -180,7 +180,7 @@ def _suspects(
     switches: Mapping[str, str],
     note: Note,
 ) -> ProbeResult:
-    """Who is slow, rail by rail, by the first operation of throughput; suspects are measured again."""
+    """Return who is slow, rail by rail, by the first operation of throughput; suspects are measured again."""
     judged = next((operation for operation in operations if not is_latency(operation)), None)
     result = ProbeResult()
     if judged is None:

@@ -91,7 +91,7 @@ def _without_device(site: Site, devices: Sequence[str], anybody: bool) -> Findin
 
 
 def _should_have(site: Site) -> bool:
-    """Whether its hardware profile names an RDMA NIC."""
+    """Return whether its hardware profile names an RDMA NIC."""
     hardware = hardware_known(site.endpoint.host)
     return hardware is not None and any(nic.kind in _RDMA_KINDS for nic in hardware.nics)
 

@@ -63,7 +63,7 @@ def undecided(found: Sequence[SlowOne]) -> dict[tuple[str, str], frozenset[str]]
 
 
 def decided(found: Sequence[SlowOne], loopbacks: Sequence[Measurement]) -> list[SlowOne]:
-    """Without those of two whose loopback is well, where that of the other one is not."""
+    """Return it without those of two whose loopback is well, where that of the other one is not."""
     well = set()
     for (host, _), ports in undecided(found).items():
         values = {port: row.value for row in loopbacks if row.hosts == (host,) for port in ends_of(row) & ports}

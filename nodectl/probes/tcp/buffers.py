@@ -35,7 +35,7 @@ class Window:
     share: float | None
 
     def conditions(self, rate_gbit_s: float, streams: int, *, reverse: bool) -> dict[str, object]:
-        """What the path's length and the buffers allow: at best, or as measured where the window has grown."""
+        """Return what the path's length and the buffers allow: at best, or as measured where the window has grown."""
         receive, send = (self.client[0], self.server[1]) if reverse else (self.server[0], self.client[1])
         known: dict[str, object] = {
             "rtt_ms": self.rtt_ms,

@@ -84,7 +84,7 @@ def _name(owner: Mapping[str, Any]) -> str:
 
 
 def _here(owner: Mapping[str, Any], column: str) -> tuple[Cell, Cell]:
-    """What was measured in this column, and its unit."""
+    """Return what was measured in this column, and its unit."""
     for place in _PLACES:
         inside = owner.get(place)
         if isinstance(inside, dict) and isinstance(inside.get(column), int | float):

@@ -20,7 +20,7 @@ class Nature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a figure is from: `source` is a recording's name, a file or the history."""
+    """Hold where a figure is from: `source` is a recording's name, a file or the history."""
 
     nature: Nature
     source: str = ""
@@ -152,7 +152,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What is opened by whoever wants it: a line with a judgement, and blocks below it."""
+    """Hold what is opened by whoever wants it: a line with a judgement, and blocks below it."""
 
     mark: Mark
     line: str

@@ -47,7 +47,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What one trial says."""
+    """Hold what one trial says."""
 
     name: str
     baseline: str

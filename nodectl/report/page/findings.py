@@ -23,7 +23,7 @@ _SUBJECTS = 6
 
 
 def findings_section(found: Sequence[Found]) -> Section:
-    """What was found of the hosts, a fold for each check; what is fine is counted."""
+    """Return what was found of the hosts, a fold for each check; what is fine is counted."""
     if not found:
         return Section("findings", "Findings", (), "No host was looked at: `nodectl report` without `--no-hosts`.")
     return Section("findings", "Findings", tuple(chain.from_iterable(map(_blocks, found))))

@@ -75,7 +75,7 @@ def fleet_sections(acceptances: Sequence[Acceptance], found: Sequence[Found]) ->
 
 
 def origin_of(acceptance: Acceptance) -> Origin:
-    """Where an acceptance's figures are from, as it says itself."""
+    """Return where an acceptance's figures are from, as it says itself."""
     known = {nature.value: nature for nature in Nature}
     return Origin(known.get(acceptance.nature, Nature.UNTOLD), f"acceptance {acceptance.id}")
 
@@ -285,7 +285,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _parts(acceptance: Acceptance, origin: Origin) -> Iterator[Table]:
-    """What a vendor asks for, of the hosts that are not accepted."""
+    """Yield what a vendor asks for, of the hosts that are not accepted."""
     rows: list[tuple[Cell, ...]] = [
         (host.host, part.kind.value, part.place, part.model, part.id, part.serial)
         for host in acceptance.hosts

@@ -212,7 +212,7 @@ def _caption(text: str, origin: Origin | None) -> str:
 
 
 def _with_code(text: str) -> str:
-    """What stands between backticks as code."""
+    """Return what stands between backticks as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(text))
 
 

@@ -36,6 +36,6 @@ def _sections(content: Content) -> Iterator[Section]:
 
 
 def _found(acceptances: Sequence[Acceptance]) -> tuple[Found, ...]:
-    """What the latest acceptance saw, where nobody looked at the hosts besides."""
+    """Return what the latest acceptance saw, where nobody looked at the hosts besides."""
     latest = max(acceptances, key=lambda one: one.began, default=None)
     return (Found(tuple(one.finding for one in latest.seen), origin_of(latest)),) if latest else ()

@@ -13,7 +13,7 @@ _MOST_DRIFTING = 24
 
 
 def trends_section(past: Past | None) -> Section:
-    """What drifts first; of many the first are drawn, and all are in the table."""
+    """Return what drifts first; of many the first are drawn, and all are in the table."""
     missing = "The history holds no two runs of one thing: `nodectl probe` keeps what it measures."
     return Section("history", "History and drift", tuple(_blocks(past)) if past else (), missing)
 

@@ -218,7 +218,7 @@ def _fabric(svg: Svg, y: float, fabric: Fabric) -> None:
 
 
 def _foot(here: tuple[float, float], there: tuple[float, float]) -> tuple[float, float]:
-    """Where a cable leaves a switch: at the edge towards the other."""
+    """Return where a cable leaves a switch: at the edge towards the other."""
     x, y = here
     return (x, y + 15) if y == there[1] else (x, y + 30 if there[1] > y else y)
 

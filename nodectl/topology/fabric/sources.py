@@ -72,7 +72,7 @@ def _lldp_file(path: Path, text: str) -> dict[str, Lldp]:
 
 
 def _folder(path: Path) -> dict[str, Lldp]:
-    """What each host of a folder saw by LLDP: from `<host>.json`, or a recording's `<host>/lldpctl.out`."""
+    """Return what each host of a folder saw by LLDP: from `<host>.json`, or a recording's `<host>/lldpctl.out`."""
     files = {file.stem: file for file in sorted(path.glob("*.json"))}
     files |= {file.parent.name: file for file in sorted(path.glob(f"*/{_RECORDED}"))}
     if not files:

@@ -75,7 +75,7 @@ class Armed:
         bare = sorted(name for name in held if run.answers[name].get("at_boot") == "nothing")
         if bare:
             self.note(
-                f"{', '.join(bare)}: no systemd: after a reboot in the middle, `nodectl rollback` puts the files back"
+                f"{', '.join(bare)} has no systemd: after a reboot meanwhile, `nodectl rollback` puts the files back"
             )
 
     def leave(self, limit: str | None) -> None:
@@ -142,7 +142,7 @@ def armed(
     cannot be reached, the host does it itself `lease_s` after the last renewal, or at its next boot.
     """
     if lease_s <= 0:
-        raise UsageError(f"a lease of {lease_s:g} s is none", "give a positive number of seconds")
+        raise UsageError(f"a lease must be longer than {lease_s:g} s", "give a positive number of seconds")
     playbooks = TrialPlaybooks(trial, tuple(inventory_sources), forks, access or Access(), note)
     state = Armed(playbooks, Leases(transport, hosts, trial, lease_s), purpose, note, lease_s)
     with interruptible():

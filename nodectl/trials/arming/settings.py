@@ -41,12 +41,12 @@ def given(side: Side, hosts: Sequence[Host]) -> Iterator[tuple[dict[str, Any], t
 
 
 def overrides_for(host: Host, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """What the host has of its own, with the side's on top."""
+    """Return what the host has of its own, with the side's on top."""
     return merged_overrides(own_overrides(host), overrides)
 
 
 def own_overrides(host: Host) -> dict[str, Any]:
-    """What the inventory says of this host alone."""
+    """Return what the inventory says of this host alone."""
     present: Any = host.variables.get(OVERRIDES)
     return checked_overrides(present or {})
 
@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:
         return [plain(inner) for inner in value]
     if isinstance(value, str):
         if any(mark in value for mark in ("{{", "{%", "{#")):
-            raise UsageError(f"{value!r} would be a template to Ansible", "write the value itself")
+            raise UsageError(f"Ansible would read {value!r} as a template", "write the value itself")
         return str(value)
     # an inventory's numbers carry where they come from, which YAML cannot write
     for kind in (bool, int, float):

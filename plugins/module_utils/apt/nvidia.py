@@ -184,6 +184,6 @@ def record(packages: str, pin: str, priority: int) -> str:
 
 
 def unattended(frozen: Iterable[str]) -> str:
-    """What unattended-upgrades leaves alone; the list adds to the distribution's."""
+    """Return what unattended-upgrades leaves alone; the list adds to the distribution's."""
     names = "".join(f'  "{name}";\n' for name in frozen)
     return HEADER.format(comment="//") + f"Unattended-Upgrade::Package-Blacklist {{\n{names}}};\n"

@@ -63,14 +63,14 @@ def is_driver(key: str, version: str) -> bool:
 
 
 def driver_parts(root: str = "/") -> Iterator[Package]:
-    """What makes a driver, of the installed: name, version, and whose they are (nvidia, distribution, other)."""
+    """Yield what makes a driver, of the installed: name, version, and whose they are (nvidia, distribution, other)."""
     for fields in stanzas(read_or(os.path.join(root, STATUS.lstrip("/")))):
         if _DRIVER_PACKAGE.match(fields["Package"]) and fields.get("Status", "").endswith(" installed"):
             yield {"name": fields["Package"], "version": fields.get("Version", ""), "from": owner(fields)}
 
 
 def owner(fields: dict[str, str]) -> str:
-    """Whose package it is, by its maintainer."""
+    """Return whose package it is, by its maintainer."""
     maintainer = fields.get("Maintainer", "")
     if "@nvidia.com" in maintainer.lower():
         return "nvidia"

@@ -78,7 +78,7 @@ class Apt:
         self._has_read = True
 
     def without_lists(self) -> str:
-        """What to add to 'no repository has it' where apt's lists are empty; empty where they are not."""
+        """Return what to add to 'no repository has it' where apt's lists are empty; empty where they are not."""
         if self._has_lists():
             return ""
         said = " (`apt-get update` ended with: %s)" % self._unread if self._unread else ""
@@ -93,7 +93,7 @@ class Apt:
         return sorted(fnmatch.filter(out.split(), pattern)) if status == 0 else []
 
     def packages(self) -> Packages:
-        """What dpkg holds now, by its own file."""
+        """Return what dpkg holds now, by its own file."""
         return packages.parse(read_text(str(Path(self.root, packages.STATUS.lstrip("/")))), "")[0]
 
     def interrupted(self, present: Packages) -> list[str]:
@@ -121,7 +121,7 @@ class Apt:
         return packages.is_driver(name, version)
 
     def came(self, name: str, _package: dict[str, Any]) -> float:
-        """When dpkg wrote the list of its files, in seconds since 1970; 0 where it has none."""
+        """Return when dpkg wrote the list of its files, in seconds since 1970; 0 where it has none."""
         try:
             return Path(self.root, f"var/lib/dpkg/info/{name}.list").stat().st_mtime
         except OSError:
@@ -129,11 +129,11 @@ class Apt:
 
     @staticmethod
     def holds(_name: str) -> bool:
-        """Whether the package is one to hold: each is."""
+        """Return whether the package is one to hold: each is."""
         return True
 
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
-        """What apt would do, by its own solver."""
+        """Return what apt would do, by its own solver."""
         words = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go
         return plan.parse_simulation(self.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}"))
 

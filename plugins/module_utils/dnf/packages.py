@@ -102,7 +102,7 @@ def fits(pattern: str, name: str, package: Package) -> bool:
 
 
 def lock_line(key: str, package: Package) -> str:
-    """As `dnf versionlock add` writes it."""
+    """Return it as `dnf versionlock add` writes it."""
     return "%s-%s:%s.*" % (key, package["epoch"], package["version"])
 
 
@@ -119,7 +119,7 @@ def installed_now(root: str = "/") -> Packages:
 
 
 def owner(row: dict[str, str]) -> str:
-    """Whose package it is: nvidia, distribution or other; by its signature, else by what it says of itself."""
+    """Return whose package it is: nvidia, distribution or other; by its signature, else by what it says of itself."""
     if NVIDIA_KEY in row["signature"].lower() or "nvidia" in (row["vendor"] + row["packager"]).lower():
         return "nvidia"
     return "distribution" if _DISTRIBUTION.search(row["vendor"]) else "other"

@@ -62,7 +62,7 @@ class Dnf:
         self.options += ["--installroot=" + root] if root != "/" else []
 
     def packages(self) -> Packages:
-        """What rpm holds now."""
+        """Return what rpm holds now."""
         return packages.installed_now(self.root)
 
     @staticmethod
@@ -92,7 +92,7 @@ class Dnf:
 
     @staticmethod
     def without_lists() -> str:
-        """What apt says where it has read nothing; dnf reads by itself."""
+        """Return what apt says where it has read nothing; dnf reads by itself."""
         return ""
 
     def interrupted(self, present: Packages) -> list[str]:
@@ -105,7 +105,7 @@ class Dnf:
 
     @staticmethod
     def came(_name: str, package: dict[str, Any]) -> float:
-        """When rpm installed it, in seconds since 1970."""
+        """Return when rpm installed it, in seconds since 1970."""
         return float(package["came"])
 
     @staticmethod
@@ -114,7 +114,7 @@ class Dnf:
         return not packages.SIDE_BY_SIDE.match(name)
 
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
-        """What dnf would do, by its own solver."""
+        """Return what dnf would do, by its own solver."""
         doing = "plan %s" % " ".join([*choice, *gone])
         return parse_plan(self.run(*plan_argv(self.words(choice, gone)), doing=doing))
 
@@ -151,7 +151,7 @@ def plan_argv(words: list[str]) -> list[str]:
 
 
 def spec(name: str, version: str) -> str:
-    """What dnf takes for a package in this version; of what lies side by side the name says it already."""
+    """Return what dnf takes for a package in this version; of what lies side by side the name says it already."""
     return name if version in name else "%s-%s" % (name, version)
 
 
@@ -183,5 +183,5 @@ def parse_plan(text: str) -> Steps:
 
 
 def _key(name: str, arch: str, version: str) -> str:
-    """As packages are called there: with its version where several lie side by side."""
+    """Return it as packages are called there: with its version where several lie side by side."""
     return "%s-%s.%s" % (name, version, arch) if packages.SIDE_BY_SIDE.match(name) else name

@@ -109,7 +109,7 @@ def restore_at_boot(trial: Trial, store: Store) -> int:
 
 
 def attempt(trial: Trial, store: Store, early: bool = False) -> list[str]:
-    """What is not as before; an error on the way is one of those, and the next attempt may do better."""
+    """Return what is not as before; an error on the way is one of those, and the next attempt may do better."""
     try:
         errors = put_back(store, trial.name, early)[1]
     except Exception as error:  # whatever it is, the values are not back, and giving up would leave them so
@@ -151,7 +151,7 @@ def way_back(store: Store, trial: str, early: bool) -> Restore:
 
 
 def differences(way: Restore) -> list[str]:
-    """What is not as it was before; what is gone, or somebody else's by now, is not to be waited for."""
+    """Return what is not as it was before; what is gone, or somebody else's by now, is not to be waited for."""
     changes = [*way.path_changes(), *way.tree_changes(), *way.unit_changes(), *way.live_changes()]
     lines = ["%s %s is not as before" % (change["what"], change["subject"]) for change in changes]
     lines += ["%s is not as before: %s" % (change["subject"], change["action"]) for change in way.value_changes()[0]]

@@ -82,7 +82,7 @@ class Restore:
         self.warnings: list[str] = []
 
     def content(self, digest: str) -> str:
-        """Where a recorded file's content lies."""
+        """Return where a recorded file's content lies."""
         for name in self.runs:
             path = self.store.content(name, digest)
             if os.path.exists(path):
@@ -107,7 +107,7 @@ class Restore:
         return changes
 
     def empties(self, folder: str) -> bool:
-        """Nothing but what goes itself is in the folder."""
+        """Return nothing but what goes itself is in the folder."""
         known = {**self.before["paths"], **self.before["trees"]}
         return all(
             known.get(os.path.join(folder, name), {"kind": "file"})["kind"] == "absent"

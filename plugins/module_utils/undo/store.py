@@ -65,7 +65,7 @@ class Store:
         return record
 
     def about(self, run: str) -> Record:
-        """Who, when, with which profiles and version."""
+        """Return who, when, with which profiles and version."""
         return files.read_json(os.path.join(self.folder(run), "run.json"))
 
     def exists(self, run: str) -> bool:
@@ -101,7 +101,7 @@ class Store:
                     raise OSError("%s changed while it was recorded: run again" % path)
 
     def content(self, run: str, digest: str) -> str:
-        """Where the recorded content of a file lies."""
+        """Return where the recorded content of a file lies."""
         return os.path.join(self.folder(run), "files", digest)
 
     def drop(self, run: str) -> None:

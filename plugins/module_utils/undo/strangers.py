@@ -43,7 +43,7 @@ def strangers(folder: str, names: Collection[str] | None, homes: Collection[int]
 
 
 def _in_environment(folder: str) -> list[str]:
-    """What no package of the environment brought; links and Python's caches do not count."""
+    """Return what no package of the environment brought; links and Python's caches do not count."""
     brought = _brought(folder)
     above = {os.path.dirname(path) for path in brought}
     for path in list(above):

@@ -160,13 +160,13 @@ class Trial:
         return files.read_json(self.path("armed.json"))
 
     def holder(self) -> str:
-        """Whose it is, for people."""
+        """Return whose it is, for people."""
         about = self.about()
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(about.get("since", 0)))
         return "%s for '%s' since %s UTC" % (about.get("by") or "another nodectl", about.get("what", ""), since)
 
     def state(self) -> Document:
-        """What the guard wrote last: state, seen, and once it has acted since, why, errors."""
+        """Return what the guard wrote last: state, seen, and once it has acted since, why, errors."""
         return files.read_json(self.path("state"))
 
     def write_state(self, **state: Any) -> None:
@@ -175,7 +175,7 @@ class Trial:
             files.write_json(self.path("state"), state, 0o644)
 
     def lease(self) -> str:
-        """What nodectl wrote last; empty while it is being written, or once it is closed."""
+        """Return what nodectl wrote last; empty while it is being written, or once it is closed."""
         try:
             with open(self.path("lease"), encoding="ascii", errors="replace") as stream:
                 return stream.read(100).strip()

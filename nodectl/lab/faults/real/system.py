@@ -61,7 +61,7 @@ def file_fault(
     *,
     takes_two: bool = False,
 ) -> Fault:
-    """As `_file`, where the lab's other hosts matter, too."""
+    """Return it as `_file`, where the lab's other hosts matter, too."""
 
     def remember(scene: Scene) -> str:
         file = scene.root / path

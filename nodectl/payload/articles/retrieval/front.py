@@ -27,7 +27,7 @@ class Front:
         self.torch, self.options, self.shard, self.socks = torch, options, shard, socks
 
     def ask(self, asked: Any, data: bytearray, rows: int = 0) -> List[Tuple[int, Any, Any]]:
-        """What each shard answers, this host's own first; all search at the same time."""
+        """Return what each shard answers, this host's own first; all search at the same time."""
         k = self.options.k
         request = wire.Request(len(asked), self.options.dim, k, rows, data)
         for sock in self.socks:

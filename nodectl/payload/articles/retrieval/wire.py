@@ -59,7 +59,7 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def admit(sock: socket.socket, token: bytes) -> bool:
-    """Whether the other end knows the token; it is greeted only if so."""
+    """Return whether the other end knows the token; it is greeted only if so."""
     undelayed(sock).settimeout(HANDSHAKE_S)
     try:
         greeting = bytes(receive(sock, len(GREETING) + len(token)))
@@ -100,7 +100,7 @@ def send_end(sock: socket.socket) -> None:
 
 
 def receive_request(sock: socket.socket) -> Optional[Request]:
-    """None where the front has said that this was all."""
+    """Return None where the front has said that this was all."""
     queries, dim, k, rows = REQUEST.unpack(receive(sock, REQUEST.size))
     if queries == END:
         return None

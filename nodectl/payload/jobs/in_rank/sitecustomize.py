@@ -81,7 +81,7 @@ class _Rank:
 
     @property
     def error(self) -> str:
-        """Where the exception goes."""
+        """Return where the exception goes."""
         return self.place + ".error.json"
 
     def _register(self) -> Tuple[int, int]:
@@ -209,7 +209,7 @@ def _limits() -> Dict[str, int]:
 
 
 def _or(ask: Callable[[], Any], otherwise: Any) -> Any:
-    """What it gives, or `otherwise`: the place where a script died may lack what a part of the note asks for."""
+    """Return what it gives, or `otherwise`: the place where a script died may lack what a part of the note asks for."""
     try:
         return ask()
     except Exception:
@@ -241,7 +241,7 @@ def _chain(value: BaseException) -> List[Tuple[BaseException, str]]:
 
 
 def _parts(value: Any) -> List[BaseException]:
-    """What an exception group holds (Python 3.11), of groups in it too: those say what went wrong."""
+    """Return what an exception group holds (Python 3.11), of groups in it too: those say what went wrong."""
     import builtins
 
     group = getattr(builtins, "BaseExceptionGroup", ())
@@ -282,7 +282,7 @@ def _full_disks(value: BaseException) -> List[str]:
 
 
 def _joined(value: BaseException) -> Dict[str, int]:
-    """With which rank and world size it called init_process_group, where it failed in that."""
+    """Return it with which rank and world size it called init_process_group, where it failed in that."""
     trace = value.__traceback__
     while trace is not None:
         held = trace.tb_frame.f_locals

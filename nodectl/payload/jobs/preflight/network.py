@@ -116,7 +116,7 @@ def resolve(names: Sequence[str]) -> Dict[str, Optional[List[str]]]:
 
 
 def free_ports(ports: Sequence[int], ip: int) -> List[int]:
-    """Those on which nobody on this node listens, by TCP or UDP, on any address of IPv4 or IPv6 (`ip`)."""
+    """Return those on which nobody on this node listens, by TCP or UDP, on any address of IPv4 or IPv6 (`ip`)."""
     return [port for port in ports if _free(ip, socket.SOCK_STREAM, port) and _free(ip, socket.SOCK_DGRAM, port)]
 
 

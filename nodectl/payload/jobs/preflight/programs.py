@@ -36,7 +36,7 @@ def look(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def nsys() -> str:
-    """Where Nsight Systems is; empty where it is not."""
+    """Return where Nsight Systems is; empty where it is not."""
     from ..nsys import find  # of use to few jobs
 
     return find()
@@ -73,7 +73,7 @@ def has_numa_binding(prefix: Path) -> bool:
 
 
 def _engines(request: Dict[str, Any]) -> List[str]:
-    """Those of the asked engines that are installed here."""
+    """Return those of the asked engines that are installed here."""
     folders = os.get_exec_path()
     return [each for each in request["engines"] if any(os.access(Path(folder, each), os.X_OK) for folder in folders)]
 
@@ -118,7 +118,7 @@ def gpu_users() -> List[str]:
 
 
 def _smi(*words: str) -> Optional[str]:
-    """What nvidia-smi says; empty where it fails, None where it does not answer."""
+    """Return what nvidia-smi says; empty where it fails, None where it does not answer."""
     import subprocess  # a host without GPUs need not wait for it
 
     try:

@@ -59,7 +59,7 @@ class Cuda:
             yield
 
     def mark(self, stream: Any) -> Any:
-        """What has been given to this stream so far."""
+        """Return what has been given to this stream so far."""
         return stream.record_event()
 
     def after(self, stream: Any, mark: Any) -> None:

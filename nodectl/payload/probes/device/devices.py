@@ -107,7 +107,7 @@ def _measure(work: Work, options: argparse.Namespace, on_cpu: bool, one_process:
 
 
 def describe(torch: Any, gpu: int) -> Dict[str, Any]:
-    """What is to stand beside the figures of this GPU."""
+    """Return what is to stand beside the figures of this GPU."""
     properties, card = torch.cuda.get_device_properties(gpu), card_of(gpu)
     return {
         "device": properties.name,
@@ -142,7 +142,7 @@ def host(torch: Any) -> Dict[str, Any]:
 
 
 def _cpu_kernels(torch: Any) -> Optional[str]:
-    """Which set of instructions torch has chosen; older torch does not tell."""
+    """Return which set of instructions torch has chosen; older torch does not tell."""
     try:
         return str(torch.backends.cpu.get_cpu_capability())
     except AttributeError:

@@ -61,7 +61,7 @@ def cards() -> List[Card]:
 
 
 def value_of(cell: str) -> Optional[float]:
-    """What nvidia-smi prints as a number; None for `[N/A]`, `[Not Supported]` and the like."""
+    """Return what nvidia-smi prints as a number; None for `[N/A]`, `[Not Supported]` and the like."""
     try:
         return float(cell)
     except ValueError:

@@ -80,7 +80,7 @@ def where(address: int, size: int) -> Dict[int, int]:
 
 
 def nodes_for(near: Optional[int], far: Optional[int]) -> Sequence[Tuple[str, Optional[int]]]:
-    """What is measured: near and far where both are known, else memory wherever it comes from."""
+    """Return what is measured: near and far where both are known, else memory wherever it comes from."""
     if near is None:
         return (("any", None),)
     return (("near", near),) if far is None else (("near", near), ("far", far))

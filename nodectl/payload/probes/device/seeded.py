@@ -41,7 +41,7 @@ class Computation:
             self.operations["product %s" % name] = self._product(name)
 
     def results(self) -> Dict[str, Any]:
-        """What each operation gives, by its name."""
+        """Return what each operation gives, by its name."""
         return {name: work() for name, work in self.operations.items()}
 
     def _mixed(self, count: int, seed: int) -> Any:
@@ -144,7 +144,7 @@ def different(first: str, value: str) -> str:
 
 
 def bits(torch: Any, result: Any) -> Any:
-    """As whole numbers: what is no number differs from itself, and the two zeros do not."""
+    """Return it as whole numbers: what is no number differs from itself, and the two zeros do not."""
     return result.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[result.element_size()])
 
 

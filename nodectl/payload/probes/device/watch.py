@@ -51,7 +51,7 @@ class Watch:
         self._ended.set()
 
     def between(self, gpu: int, began: float, ended: float) -> Dict[str, Any]:
-        """What was seen of this GPU; `samples` 0 where nothing was."""
+        """Return what was seen of this GPU; `samples` 0 where nothing was."""
         return summary([sample for sample in list(self._samples.get(gpu, [])) if began <= sample.at <= ended])
 
     def _run(self) -> None:

@@ -106,7 +106,7 @@ class Cases:
         return Case(data, [self.own(count)], result, [Block(0, count, 0, 1.0, float(before))], run)
 
     def own(self, count: int) -> Block:
-        """What this rank brings: the pattern and its number."""
+        """Return what this rank brings: the pattern and its number."""
         return Block(0, count, 0, 1.0, float(self.rank))
 
     def empty(self, count: int) -> Any:

@@ -80,7 +80,7 @@ class Group:
         return names.count(names[self.rank])
 
     def free_bytes(self, on_machine: int) -> float:
-        """What there is for this rank: the GPU's free memory, or its part of what the machine has left."""
+        """Return what there is for this rank: the GPU's free memory, or its part of what the machine has left."""
         if self.device.type == "cuda":
             return float(self.torch.cuda.mem_get_info(self.device)[0])
         return (machine.available_bytes() or machine.LEAST_BYTES) / on_machine
@@ -104,7 +104,7 @@ def join(options: argparse.Namespace, rank: int, device_index: int) -> Group:
 
 
 def described(group: Group, numa: Optional[int]) -> Dict[str, Any]:
-    """What was loaded, and on what it runs."""
+    """Return what was loaded, and on what it runs."""
     torch = group.torch
     nccl = group.device.type == "cuda"
     return {

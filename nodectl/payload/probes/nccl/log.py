@@ -56,7 +56,7 @@ class Log:
             os.dup2(self._kept, self._handle, inheritable=False)
 
     def lines(self) -> List[str]:
-        """What was kept, reduced."""
+        """Return what was kept, reduced."""
         return reduced(self._text(0).splitlines())
 
     def chosen(self) -> Optional[str]:

@@ -32,7 +32,7 @@ _LOGGED = re.compile(r"NCCL (?:INFO|WARN|TRACE)\b")
 
 
 def look(folder: str, interface: str) -> Dict[str, Any]:
-    """What a plan needs of this host."""
+    """Return what a plan needs of this host."""
     home = programs_in(folder)
     # a virtual interface tells a speed that means nothing
     speed_mbit = machine.number(NET / interface / "speed") if (NET / interface / "device").exists() else None

@@ -59,7 +59,7 @@ class Ends:
         return {"run": self._seen(run, test, "server")}
 
     def finish_server(self, number: int) -> Dict[str, Any]:
-        """What became of it; it has ended then."""
+        """Return what became of it; it has ended then."""
         server, self._server = self._server, None
         if server is None:
             raise RuntimeError("no server was started for test %d" % number)
@@ -71,7 +71,7 @@ class Ends:
         return self.start_client(number, address, port) or self.finish_client(number)
 
     def start_client(self, number: int, address: str, port: int) -> Optional[Dict[str, Any]]:
-        """None where it runs; what became of it where it could not be started."""
+        """Return None where it runs; what became of it where it could not be started."""
         test = self.plan[number]
         self._received = ports.packets(*test["client_port"])
         argv = [*test["client"], "-p", str(port), address]
@@ -83,7 +83,7 @@ class Ends:
         return None
 
     def finish_client(self, number: int) -> Dict[str, Any]:
-        """What became of it; it has ended then, by itself or at its deadline."""
+        """Return what became of it; it has ended then, by itself or at its deadline."""
         client = self._client
         if client is None:
             raise RuntimeError("no client was started for test %d" % number)

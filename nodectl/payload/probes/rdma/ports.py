@@ -26,7 +26,7 @@ UNASKED: Dict[str, Any] = {}
 
 
 def text_of(path: Path) -> Optional[str]:
-    """None where it is not there, is empty or cannot be read (a GID that is not set is an error)."""
+    """Return None where it is not there, is empty or cannot be read (a GID that is not set is an error)."""
     return text(path) or None
 
 
@@ -110,7 +110,7 @@ def carrier_changes(netdev: Optional[str]) -> Optional[int]:
 
 
 def state_of(device: str, port: int) -> Dict[str, Any]:
-    """What may have changed while a test ran."""
+    """Return what may have changed while a test ran."""
     folder = INFINIBAND / device / "ports" / str(port)
     netdev = netdev_of(INFINIBAND / device, folder) if folder.is_dir() else None
     return {"state": last_word(folder / "state"), "carrier_changes": carrier_changes(netdev)}
@@ -138,7 +138,7 @@ def query_verbs() -> Optional[Dict[str, Any]]:
 
 
 def memlock() -> Dict[str, Any]:
-    """What a program started from here may lock; -1 is no limit. Root's programs are not limited."""
+    """Return what a program started from here may lock; -1 is no limit. Root's programs are not limited."""
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     match = re.search(r"^CapEff:\s*([0-9a-f]+)$", text(Path("/proc/self/status")), re.MULTILINE)
     exempt = bool(match and int(match.group(1), 16) >> CAP_IPC_LOCK & 1)

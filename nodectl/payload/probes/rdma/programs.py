@@ -21,7 +21,7 @@ OPTIONS = ("--use_cuda", "--use_cuda_dmabuf", "--out_json", "--report_gbits")
 
 
 def output_of(argv: Sequence[str]) -> str:
-    """What a program prints on both channels."""
+    """Return what a program prints on both channels."""
     done = subprocess.run(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=HELP_S
     )
