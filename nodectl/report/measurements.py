@@ -154,7 +154,7 @@ def _shares(series: Sequence[Series]) -> str:
     shares = [100 * member.value / member.expected for member in members if member.expected]
     if not shares:
         own = members and all(member.conditions.get("reference") for member in members)
-        return "no floor: the fleet's own median is the reference" if own else "no floor is known"
+        return "no floor is known; the values are compared with the fleet's median" if own else "no floor is known"
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     left = "" if len(shares) == len(members) else f" ({len(shares)} of {len(members)} values have one)"
     return f"{low if low == high else f'{low} to {high}'} % of the floor{left}"
