@@ -74,7 +74,6 @@ build-site:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
 test: setup
-	-@scripts/setup.sh --browser $(if $(YES),--yes)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) build-site
 	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow" $(PARALLEL)
 

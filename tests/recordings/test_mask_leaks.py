@@ -172,6 +172,7 @@ def test_none_is_left_in_a_recording_that_was_saved(nodectl: Cli, tmp_path: Path
             "host ",
             "x=",
             "é",
+            *("a:", "0", "1.", "f-", "::", "serial"),
         ),
     ],
 )
@@ -182,7 +183,7 @@ def test_hostile_text_takes_time_by_its_length(unit: str) -> None:
         return time.process_time() - started
 
     masked(unit * 10)
-    assert seconds(60_000) < 2.0 + 12 * seconds(6_000)
+    assert seconds(10_000) < 1.0 + 12 * seconds(1_000)
 
 
 def test_a_word_is_the_same_in_all_places_and_case_and_prefix_stay() -> None:

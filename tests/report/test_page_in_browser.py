@@ -12,6 +12,8 @@ from nodectl.report.page.page import report_html
 from tests.report.browser import Browser, Opened, browser
 from tests.report_content import content
 
+pytestmark = pytest.mark.slow  # needs Chromium
+
 PHONE, DESKTOP = 390, 1440
 # of the page itself; what stands in a box of its own may be wider
 _TOO_WIDE = "document.scrollingElement.scrollWidth - screen.width"
@@ -110,7 +112,6 @@ def test_a_page_with_nothing_and_one_without_scripts(chromium: Browser, tmp_path
         assert "need JavaScript" in opened.page.inner_text("noscript")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 8, 1000])
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])

@@ -170,6 +170,7 @@ def test_of_two_branches_one_comes_whole_and_no_upgrade_moves_it(
     assert not host.packages([wanted, manager], driver=True)["changed"]
 
 
+@pytest.mark.slow
 def test_a_kept_driver_is_no_candidate_and_its_owner_s_stream_stays(host: Host) -> None:
     host.provisioned(driver_stream="")
     assert "state=disabled" in host.path(STREAM_FILE).read_text()
@@ -210,6 +211,7 @@ def test_each_package_is_in_its_version_and_locked(host: Host) -> None:
     assert not host.packages(wanted)["changed"]
 
 
+@pytest.mark.slow
 def test_another_version_takes_the_place_of_the_locked_one(host: Host) -> None:
     host.provisioned()
     names = ["libcudnn9-cuda-12"]
@@ -240,6 +242,7 @@ def test_a_meta_package_that_brings_a_driver_is_refused(host: Host) -> None:
     assert not host.installed()
 
 
+@pytest.mark.slow
 def test_dcgm_4_takes_the_place_of_3(host: Host) -> None:
     host.provisioned()
     host.packages([{"names": ["datacenter-gpu-manager"]}], hold=False)
@@ -251,6 +254,7 @@ def test_dcgm_4_takes_the_place_of_3(host: Host) -> None:
     assert host.installed() == {"datacenter-gpu-manager-4-core-4.4.1-1", "datacenter-gpu-manager-4-cuda12-4.4.1-1"}
 
 
+@pytest.mark.slow
 def test_headers_come_for_the_kernel_that_is_meant(host: Host) -> None:
     """They lie side by side; a lock would keep those of the next kernel away."""
     host.provisioned()
@@ -282,6 +286,7 @@ def test_without_epel_the_driver_is_refused_before_anything_changes(host: Host) 
     assert not host.path(REPO_FILE).exists() and not host.path(STREAM_FILE).exists()
 
 
+@pytest.mark.slow
 def test_precompiled_modules_of_the_next_kernel_come_with_their_driver(host: Host) -> None:
     """Also where dnf has never read NVIDIA's repository, and knows no stream of it."""
     driver = {"names": ["cuda-drivers-580", "cuda-drivers"], "version": "580.*"}

@@ -9,6 +9,8 @@ import pytest
 
 from tests.report.browser import Browser, browser
 
+pytestmark = pytest.mark.slow  # needs Chromium
+
 PHONE, DESKTOP = 390, 1440
 _TOO_WIDE = "document.scrollingElement.scrollWidth - screen.width"
 # a page of each kind
@@ -63,7 +65,6 @@ def test_a_copied_console_block_is_its_commands(chromium: Browser, site: Path) -
         assert text.strip() == "nodectl profile validate --hardware rtx4090-3 --stack cu116"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_every_page(chromium: Browser, site: Path, width: int) -> None:
     for page in sorted(site.rglob("*.html")):
