@@ -169,4 +169,4 @@ def test_usage(nodectl: Cli, tmp_path: Path) -> None:
     done = nodectl("-i", str(inventory), "bench", "preprocess", "--output", "json", check=False)
     assert done.returncode == 3
     (finding,) = json.loads(done.stdout)["findings"]
-    assert finding["actual"] == "no /none/bin/python on the host" and "nodectl provision" in finding["remedy"]
+    assert finding["actual"] == "the host has no /none/bin/python" and "nodectl provision" in finding["remedy"]

@@ -28,13 +28,13 @@ def test_visudo_accepts_it(name: str, provisioning: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "op ALL=(ALL) ALL #", "a\nb", "ALL,x", "!op", "+net", "a=b"])
 def test_a_name_that_sudoers_would_take_for_syntax_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="is no login"):
+    with pytest.raises(UsageError, match="is not the name of a login"):
         sudoers(name)
 
 
 @pytest.mark.parametrize("name", ["ALL", "ADMINS"])
 def test_a_name_that_stands_for_everybody_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="is an alias to sudoers"):
+    with pytest.raises(UsageError, match="as an alias"):
         sudoers(name)
 
 

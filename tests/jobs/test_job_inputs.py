@@ -76,7 +76,7 @@ def test_ports_lie_below_the_ephemeral_range() -> None:
 
 
 def test_too_few_free_ports() -> None:
-    with pytest.raises(JobError, match="only 1 of the tried ports"):
+    with pytest.raises(JobError, match="only 1 of the tried ones"):
         make_plan("20261121-040000-ab12", request(), Surroundings(HOSTS, (0, 0), (21_001,)), None)
 
 

@@ -113,7 +113,7 @@ def test_a_host_without_python_says_so(sshd: Sshd, transport: Transport, program
     done = run_payload(
         _WithState(transport, tmp_path / "state"), sshd.host(), "greet", [], timeout_s=30, python="/no/python"
     )
-    assert (done.exit_status, done.error) == (127, "no /no/python on the host")
+    assert (done.exit_status, done.error) == (127, "the host has no /no/python")
     assert done.remedy
 
 
