@@ -88,7 +88,7 @@ def run_preprocess(transport: Transport, hosts: Sequence[Host], options: Preproc
     """Files per second of every case on every host; hosts of one machine in turn."""
     look = Look(_MODULE, lambda _: ["look"], "ready", _LOOK_S, _python)
     ready, findings = ask_all(transport, hosts, NAME, look, _ready, options.forks)
-    absent = {host.name: f"no {_python(host)} on the host" for host in hosts}
+    absent = {host.name: f"the host has no {_python(host)}" for host in hosts}
     findings = [
         replace(each, remedy=NOT_PROVISIONED) if each.actual == absent[each.host] else each for each in findings
     ]

@@ -152,7 +152,7 @@ def _look(transport: Transport, host: Host, hosts: Sequence[Host], needs: JobNee
     if not isinstance(look, Unread):
         return Candidate(host.name, values, None, host.variables, needs=needs, hosts=len(hosts))
     if lacks_python(*_status(answer)):
-        return _no_payload(host.name, "no python3 on the host", INSTALL_PYTHON)
+        return _no_payload(host.name, "the host has no python3", INSTALL_PYTHON)
     return _unknown(host.name, _last_words(answer.entries.get(KEY), look), _OLD_PYTHON.format(host=host.name))
 
 

@@ -152,7 +152,7 @@ def test_survey_of_checkpoint_folders() -> None:
     assert judge_survey("/c", [("a", survey(True, 5)), ("b", survey(False, 4))]) == CheckpointPlan("/c", "local")
     fetch = judge_survey("/c", [("a", survey(True)), ("b", survey(False, 4)), ("d", survey(False, 6))])
     assert fetch == CheckpointPlan("/c", "local", 2)
-    with pytest.raises(JobError, match="not on b"):
+    with pytest.raises(JobError, match="b does not mount it"):
         judge_survey("/c", [("a", survey(True)), ("b", survey(False)), ("d", survey(True))])
 
 
