@@ -200,7 +200,7 @@ def check_key(target: Target, key: paramiko.PKey) -> None:
             raise UnreachableError(f"{target.label}: unknown host key {shown}", _ACCEPT)
         case Standing.CHANGED:
             raise UnreachableError(
-                f"{target.label}: the host key CHANGED to {shown}: this is another machine, or an attack",
+                f"{target.label}: host key CHANGED, now {shown}: this is another machine, or an attack",
                 "only if the host was rebuilt: nodectl hostkeys show, then: nodectl hostkeys accept --replace",
             )
         case Standing.REVOKED:

@@ -137,7 +137,7 @@ def test_a_real_host_by_its_key(ask: Any, sshd: Sshd, tmp_path: Path) -> None:
     assert "SHA256:" in bad["reach"][0]["evidence"] and "hostkeys accept" in bad["reach"][0]["remedy"]
     known.write_text(f"[127.0.0.1]:{sshd.port} {(sshd.folder / 'authorized_keys').read_text()}")
     _, bad = ask("-i", str(inventory))
-    assert bad["reach"][0]["actual"].startswith("host key CHANGED: another machine")
+    assert bad["reach"][0]["actual"].startswith("host key CHANGED: this is another machine")
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "pass", "-f", str(key)], check=True)
     inventory.write_text(text.replace(str(known), str(sshd.known_hosts)).replace(str(sshd.key), str(key)))

@@ -57,10 +57,10 @@ def test_what_is_fine_needs_no_acceptance() -> None:
     ("given", "said"),
     [
         ({"treshold": {}}, "treshold: no such field"),
-        ({"thresholds": {"disk_free_mb": 5}}, "thresholds: no threshold 'disk_free_mb', is it disk_free_mib"),
+        ({"thresholds": {"disk_free_mb": 5}}, "thresholds: there is no threshold 'disk_free_mb', is it disk_free_mib"),
         ({"thresholds": {"disk_free_mib": "much"}}, "thresholds.disk_free_mib"),
         ({"thresholds": {"disk_free_mib": -1}}, "thresholds.disk_free_mib"),
-        ({"accept": [{**RULE, "check": "nic_eror"}]}, "accept.0.check: no check 'nic_eror', is it nic_errors"),
+        ({"accept": [{**RULE, "check": "nic_eror"}]}, "accept.0.check: there is no check 'nic_eror', is it nic_errors"),
         ({"accept": [{"check": "nic_errors", "why": "x"}]}, "accept.0.until"),
         ({"accept": [{**RULE, "until": "soon"}]}, "accept.0.until"),
         ({"accept": [{**RULE, "why": ""}]}, "accept.0.why"),

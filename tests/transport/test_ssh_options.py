@@ -244,5 +244,5 @@ def test_a_name_that_a_shell_would_read_stays_out_of_a_proxy_command(home: Path)
 
 
 def test_an_address_is_no_option(home: Path) -> None:
-    with pytest.raises(InventoryError, match="no address"):
+    with pytest.raises(InventoryError, match="not an address"):
         target_of(host("-oProxyCommand=reboot"))
