@@ -29,7 +29,7 @@ from typing import Any
 
 from launch import _NODECTL, _ROOT, _VENV, Lab, _environment, _interrupt, _lab, _prepare, _ssh
 
-from nodectl.articles.equal_loss import seconds_to, shared_loss
+from nodectl.articles.compare import seconds_to, shared_loss
 from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.lab.spec import parse_rate

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from statistics import median
+from statistics import fmean, median
 
 from nodectl.articles.claims import Figure, figures
 from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
-from nodectl.articles.equal_loss import seconds_to, shared_loss
 from nodectl.articles.ratio import Judge
 from nodectl.articles.runs import Run
 from nodectl.articles.training import NAME
@@ -19,6 +18,37 @@ from nodectl.errors import UsageError
 from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.table import broken, fitted
+
+# (seconds of training, loss), in the order of time
+Curve = Sequence[tuple[float, float]]
+# a step's loss is of few samples: so many readings are averaged
+_WINDOW = 5
+
+
+def smoothed(curve: Curve) -> list[tuple[float, float]]:
+    """Each reading as the mean with those before it, as many as are there up to the window."""
+    losses = [loss for _, loss in curve]
+    return [(at, fmean(losses[max(0, end - _WINDOW) : end])) for end, (at, _) in enumerate(curve, start=1)]
+
+
+def shared_loss(curves: Sequence[Curve]) -> float | None:
+    """The lowest loss to which all of them come; None where one has too few readings to tell."""
+    if not curves or any(len(curve) < _WINDOW for curve in curves):
+        return None
+    return max(min(loss for _, loss in smoothed(curve)[_WINDOW - 1 :]) for curve in curves)
+
+
+def seconds_to(curve: Curve, loss: float) -> float | None:
+    """Return when its loss was first that low, between two readings by a straight line; None where it never was."""
+    before: tuple[float, float] | None = None
+    for at, now in smoothed(curve):
+        if now <= loss:
+            if before is None or before[1] <= now:
+                return at
+            return before[0] + (at - before[0]) * (before[1] - loss) / (before[1] - now)
+        before = (at, now)
+    return None
+
 
 ARTICLE, CLAIM = 1, "two_clouds"
 

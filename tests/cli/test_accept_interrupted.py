@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.mark.parametrize(("kept", "said"), [(False, "nothing is kept"), (True, "continue it: nodectl accept --resume ")])
+@pytest.mark.parametrize(
+    ("kept", "said"), [(False, "nothing is kept"), (True, "continue it: nodectl accept --resume ")]
+)
 def test_what_is_kept_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, kept: bool, said: str
 ) -> None:

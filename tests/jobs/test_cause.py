@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nodectl.jobs.calls import read
-from nodectl.jobs.cause import HostWords, failures_of
-from nodectl.jobs.clocks import compare
+from nodectl.jobs.cause import HostWords, compare, failures_of
 from nodectl.jobs.remedies import CLASSES, remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.categories import category_of, of_text

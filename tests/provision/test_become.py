@@ -13,8 +13,7 @@ import pytest
 
 from nodectl.cli import progress
 from nodectl.common.access import Access
-from nodectl.provision.become import explained
-from nodectl.provision.events import failure_text
+from nodectl.provision.events import explained, failure_text
 from nodectl.provision.run import ProvisionRequest
 from tests.conftest import Cli
 

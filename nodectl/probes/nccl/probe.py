@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
-from nodectl.common.units import format_size, time_text
-from nodectl.errors import UsageError
+from nodectl.common.units import format_size, parse_size, time_text
+from nodectl.errors import ProfileError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, MeasurementKind, Unit
@@ -20,19 +22,57 @@ from nodectl.probes.budget import fit, given_up, has_time, left_s, marked
 from nodectl.probes.nccl import programs as nccl_programs
 from nodectl.probes.nccl import torch_engine as nccl_torch
 from nodectl.probes.nccl.blame import blamed, settled
-from nodectl.probes.nccl.floor_cases import floor_cases
 from nodectl.probes.nccl.forecast import Forecast
 from nodectl.probes.nccl.groups import Group, group_of, node_groups, rail_groups
-from nodectl.probes.nccl.hosts import NAME, Fleet, find_fleet
+from nodectl.probes.nccl.hosts import NAME, Fleet, Ready, find_fleet
 from nodectl.probes.nccl.models import fit_lines, fits
-from nodectl.probes.nccl.routes import find_routes
+from nodectl.probes.nccl.routes import Route, find_routes
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
 from nodectl.probes.pace import Pace
 from nodectl.probes.rounds import planned_rounds, switch_names
 from nodectl.probes.schedule import at_once, by_machine, together, turns
+from nodectl.profiles.host import hardware_of
+from nodectl.profiles.schema import Floor
 from nodectl.transport.base import Transport
+
+# over what other way than the usual one: nothing that is measured here
+_OTHER_WAYS = ("over", "rail")
+
+
+def floor_cases(
+    ready: Sequence[Ready], routes: Mapping[str, Route], profile_dirs: Sequence[Path], nodes: int
+) -> dict[str, tuple[int, ...]]:
+    """Sizes in bytes by collective, of floors for so many nodes together."""
+    sizes: dict[str, set[int]] = defaultdict(set)
+    for host in ready:
+        link = routes.get(host.name, Route()).link_class
+        for floor in _floors(host.host, profile_dirs):
+            size = parse_size(str(floor.conditions.get("size", "")))
+            if size and _is_for(floor, host.endpoint.gpus, link, nodes):
+                sizes[str(floor.conditions["collective"])].add(size)
+    return {collective: tuple(sorted(own)) for collective, own in sizes.items()}
+
+
+def _floors(host: Host, profile_dirs: Sequence[Path]) -> Sequence[Floor]:
+    try:
+        hardware = hardware_of(host, profile_dirs)
+    except ProfileError:
+        # said where measurements are held against it
+        return ()
+    return [floor for floor in hardware.floors if floor.probe == NAME] if hardware else ()
+
+
+def _is_for(floor: Floor, gpus: int, link: str | None, nodes: int) -> bool:
+    given = floor.conditions
+    if given.get("collective") not in COLLECTIVES or any(name in given for name in _OTHER_WAYS):
+        return False
+    if nodes > 1:
+        most = given.get("nodes")
+        return isinstance(most, int) and most >= nodes and bool(given.get("ranks_per_host", gpus) == gpus)
+    return "nodes" not in given and bool(given.get("gpus", gpus) == gpus) and floor.link_class in (None, link)
+
 
 # importing torch, meeting
 _START_S = 8.0
