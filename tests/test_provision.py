@@ -61,6 +61,8 @@ def test_events_become_values() -> None:
     data = {"host": "n1", "task": "Write", "role": "r", "task_action": "template", "res": {"changed": True}}
     event = read_event("runner_on_ok", data, "changed: [n1]")
     assert event is not None and (event.host, event.task, event.outcome) == ("n1", "r: Write", "changed")
+    warned = read_event("runner_on_ok", data | {"res": {"changed": True, "warnings": ["it is late"]}}, "")
+    assert warned is not None and (warned.outcome, warned.text) == ("changed", "warning: it is late")
     diff = read_event("runner_on_file_diff", data, "\n--- a\n+++ b\n")
     assert diff is not None and (diff.outcome, diff.diff) == ("diff", "--- a\n+++ b")
     failed = read_event("runner_on_failed", data | {"res": {"msg": "no"}}, "")

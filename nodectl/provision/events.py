@@ -164,7 +164,7 @@ class Listener:
         if event is not None:
             if event.outcome in ("failed", "unreachable"):
                 self.problems.append(event)
-            elif event.outcome == "ok" and event.text:
+            elif event.text:
                 self.reports.append(event)
             self.on_event(event)
         return False
@@ -196,8 +196,9 @@ def read_event(kind: str, data: Mapping[str, Any], shown: str) -> TaskEvent | No
         return TaskEvent(host, task, "skipped")
     if kind == "runner_on_ok":
         changed = bool(result.get("changed"))
-        text = "" if changed else report_text(str(data.get("task_action", "")), result)
-        return TaskEvent(host, task, "changed" if changed else "ok", text)
+        said = [] if changed else [report_text(str(data.get("task_action", "")), result)]
+        said += [f"warning: {text}" for text in result.get("warnings") or ()]
+        return TaskEvent(host, task, "changed" if changed else "ok", "\n".join(filter(None, said)))
     if kind == "runner_on_file_diff" and shown.strip():
         return TaskEvent(host, task, "diff", diff=shown.strip())
     return None

@@ -94,17 +94,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
             with (folder / ".making").open("w") as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
                 if not path.is_file() or (not looking and _versions_alone(path)):
-                    self._make(path, arguments, looking, host, task_vars)
+                    result["warnings"] = self._make(path, arguments, looking, host, task_vars)
             return {**result, **_answer(read(path), lock)}
         except LockError as error:
             return {**result, "failed": True, "changed": False, "msg": str(error)}
 
-    def _make(self, path: Path, arguments: dict[str, Any], looking: bool, host: str, task_vars: Any) -> None:
-        """Resolve and write the lock; LockError where that cannot be."""
+    def _make(self, path: Path, arguments: dict[str, Any], looking: bool, host: str, task_vars: Any) -> list[str]:
+        """Resolve and write the lock, and return warnings; LockError where that cannot be."""
         if path.is_file():  # of an earlier nodectl: its versions stay
             arguments["constraints"] = [*arguments.get("constraints", ()), *_versions_alone(path)]
         uv = str(arguments.pop("controller_uv", ""))
-        locked, where = ([], host) if looking else (_resolved_here(arguments, uv), "the controller")
+        why_not, where = "", "the controller"
+        locked = [] if looking else _resolved_here(arguments, uv)
+        if isinstance(locked, str):
+            why_not, locked = locked, []
         if not locked:
             if looking and uv:
                 arguments["uv"] = self._borrowed(uv)
@@ -114,9 +117,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
                 raise LockError(f"{made.get('msg', '')}{more}")
             locked, where = [str(line) for line in made.get("locked", ())], host
         try:
-            write(path, python_lock.judge(locked, arguments["requirements"]).values(), where)
+            judged = python_lock.judge(locked, arguments["requirements"], arguments.get("constraints", ()))
+            write(path, judged.values(), where)
         except LockError as error:
             raise LockError(f"{where} resolved to what is no lock: {error}; nothing was kept or installed") from None
+        kept = (
+            f"the versions and digests of {len(judged)} packages in {path} are those that {where} chose, for all hosts"
+        )
+        return [f"{kept} of this kind: {why_not}; read them before you trust them"] if why_not else []
 
     def _borrowed(self, uv: str) -> str:
         """Copy the controller's uv into the folder of this task on the host, which goes with the task."""
@@ -157,20 +165,19 @@ def _answer(lines: list[str], lock: Path | None) -> dict[str, Any]:
     }
 
 
-def _resolved_here(arguments: Mapping[str, Any], uv: str) -> list[str]:
-    """Resolve with the controller's uv for the host's kind; [] where it has none, or its uv finds no answer.
-
-    A wheelhouse that is a folder lies on the host, and only the host can read it.
-    """
-    if not uv or str(arguments.get("wheelhouse", "")).startswith("/"):
-        return []
+def _resolved_here(arguments: Mapping[str, Any], uv: str) -> list[str] | str:
+    """Resolve with the controller's uv for the host's kind; why not, where it has none or its uv finds no answer."""
+    if str(arguments.get("wheelhouse", "")).startswith("/"):
+        return f"the wheels lie in its own {arguments['wheelhouse']}"
+    if not uv:
+        return "the controller has no uv"
     target = ["--generate-hashes", "--python-version", str(arguments["python_version"])]
     target += ["--python-platform", f"{arguments['machine']}-unknown-linux-gnu"]
     with tempfile.TemporaryDirectory(prefix="nodectl-lock-", dir=constants.DEFAULT_LOCAL_TMP) as folder:
         try:
             return python_lock.resolve(_run, uv, Path(folder), arguments, target)
-        except LockError:
-            return []  # the controller may reach less than the hosts do; theirs is the word that people can act on
+        except LockError as error:  # the controller may reach less than the hosts do
+            return "the controller's own uv says: " + str(error).strip().splitlines()[-1].strip()
 
 
 def _sources(arguments: Mapping[str, Any]) -> str:

@@ -20,6 +20,8 @@ _PIN = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"
 _LINE = re.compile(rf"({_PIN})((?: --hash=sha256:[0-9a-f]{{64}})+)", re.ASCII)
 # far above any environment of a stack, far below what would fill a disk
 _MOST = 1000
+# what one requirement brings, where a host says so and nobody can look it up; torch with its libraries of CUDA brings fewer than 30
+_MOST_EACH = 60
 _SETTINGS = {"UV_NO_CONFIG": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
 
 
@@ -45,16 +47,27 @@ def pins(locked: Mapping[str, str]) -> list[str]:
     return [line.partition(" ")[0] for line in locked.values()]
 
 
-def judge(lines: Iterable[str], requirements: Iterable[str]) -> dict[str, str]:
-    """Read a lock and make sure that it has each pinned requirement; LockError otherwise."""
-    locked = read(lines)
-    for requirement in requirements:
+def judge(lines: Iterable[str], requirements: Iterable[str], constraints: Iterable[str] = ()) -> dict[str, str]:
+    """Read a lock and make sure that it has each requirement, keeps to the versions that constraints name, and names
+    no more packages than requirements bring; LockError otherwise."""
+    locked, wanted = read(lines), list(requirements)
+    if len(locked) > _MOST_EACH * len(wanted):
+        raise LockError(
+            f"it names {len(locked)} packages; {_MOST_EACH * len(wanted)} are allowed for {len(wanted)} wanted"
+        )
+    held = [pin for pin in constraints if re.fullmatch(_PIN, pin) and canonical(pin.partition("==")[0]) in locked]
+    for requirement in [*wanted, *held]:
         name, exact, version = requirement.partition("==")
         line = locked.get(canonical(re.split(r"[\s<>=!~;\[]", name)[0]))
         has = line.partition(" ")[0].partition("==")[2] if line else "none"
-        if line is None or (exact and version not in (has, has.partition("+")[0])):
+        if line is None or (exact and _plain(version) not in (_plain(has), _plain(has.partition("+")[0]))):
             raise LockError(f"{requirement} is wanted, and it has {has}")
     return locked
+
+
+def _plain(version: str) -> str:
+    """Return a version without the zeros at its end, which mean nothing."""
+    return re.sub(r"(\.0)+$", "", version)
 
 
 def _project(requirements: Iterable[str], index: str, index_packages: Iterable[str]) -> str:

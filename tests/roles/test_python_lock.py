@@ -71,7 +71,10 @@ def test_a_host_of_another_month_gets_the_first_ones_versions(tmp_path: Path) ->
     wheels = tmp_path / "wheels"
     wheel(wheels, "torch", "9.1", needs=("sympy",))
     wheel(wheels, "sympy", "1.0")
-    assert "early has sympy==1.0 torch==9.1" in play(tmp_path, "early")
+    first = " ".join(play(tmp_path, "early").split())
+    assert "early has sympy==1.0 torch==9.1" in first
+    assert "[WARNING]: the versions and digests of 2 packages in" in first
+    assert f"are those that early chose, for all hosts of this kind: the wheels lie in its own {wheels}" in first
     wheel(wheels, "sympy", "2.0")
     assert "late has sympy==1.0 torch==9.1" in play(tmp_path, "late")
     (lock,) = (tmp_path / "locks").glob("torch-9.1-py3.11-x86_64-*.txt")
@@ -117,7 +120,8 @@ def lock_of(tmp_path: Path) -> str:
 def test_the_controller_resolves_and_no_host_is_asked(tmp_path: Path) -> None:
     index = simple_index(tmp_path / "index", ("torch", "9.1"))
     given: dict[str, Any] = {"index": index, "wheels": "", "uv": "/nonexistent/uv", "controller_uv": find_uv_bin()}
-    assert "early has torch==9.1" in play(tmp_path, "early", **given)
+    said = play(tmp_path, "early", **given)
+    assert "early has torch==9.1" in said and "WARNING]: the versions" not in said
     assert lock_of(tmp_path) == locked_line(tmp_path / "index" / "torch", "torch", "9.1") + "\n"
 
 
@@ -162,6 +166,13 @@ def test_a_lock_has_what_is_wanted() -> None:
         python_lock.judge([GOOD], ["torch==9.2"])
     with pytest.raises(python_lock.LockError, match=r"click>=8 is wanted, and it has none"):
         python_lock.judge([GOOD], ["click>=8"])
+    pin = GOOD.replace("torch==9.1", "sympy==1.0")
+    with pytest.raises(python_lock.LockError, match=r"sympy==1\.1 is wanted, and it has 1\.0"):
+        python_lock.judge([GOOD, pin], ["torch==9.1"], ["sympy==1.1", "numpy==2.0", "click>=8"])
+    assert python_lock.judge([GOOD, pin], ["torch==9.1"], ["sympy==1.0.0"])
+    more = [GOOD.replace("torch", f"extra{number}") for number in range(60)]
+    with pytest.raises(python_lock.LockError, match="it names 61 packages; 60 are allowed for 1 wanted"):
+        python_lock.judge([GOOD, *more], ["torch==9.1"])
 
 
 def test_a_host_cannot_name_a_file_of_the_controller(tmp_path: Path) -> None:
