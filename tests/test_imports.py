@@ -21,6 +21,7 @@ BESIDE = "beside"
 # every package may use these pure parts of what runs on nodes
 SHARED_WITH_NODES = {
     "nodectl.payload.common.frames",
+    "nodectl.payload.common.host_lock",
     "nodectl.payload.jobs.classify",
     "nodectl.payload.jobs.container",
     "nodectl.payload.jobs.job_id",

@@ -194,12 +194,11 @@ def _takes(command: click.Command, option: str) -> bool:
 
 
 def show_error(message: str, remedy: str = "") -> None:
-    """One line on stderr for what is wrong, a second for what to do."""
+    """What is wrong on stderr, and in a line below it what to do; further lines, of a program, stand further right."""
     from nodectl.cli.terminal import safe
 
-    click.echo(f"nodectl: {safe(message)}", err=True)
-    if remedy:
-        click.echo(f"  try: {safe(remedy)}", err=True)
+    for line in [f"nodectl: {message}", *([f"  try: {remedy}"] if remedy else [])]:
+        click.echo(safe(line).replace("\n", "\n    "), err=True)
 
 
 def told_of_this_machine(error: OSError) -> bool:

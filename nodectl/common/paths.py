@@ -4,6 +4,10 @@ from pathlib import Path
 
 from platformdirs import user_cache_path, user_state_path
 
+from nodectl.common.ownership import refuse_open
+
+_looked_at: set[Path] = set()
+
 
 def folders() -> tuple[Path, Path]:
     """Both, whether or not they are there, or can be."""
@@ -11,9 +15,13 @@ def folders() -> tuple[Path, Path]:
 
 
 def state_dir() -> Path:
-    """nodectl's state folder (XDG_STATE_HOME), made 0700 on first use."""
+    """nodectl's state folder (XDG_STATE_HOME), made 0700 on first use; UsageError where another login could have it
+    hold what it likes."""
     path = user_state_path("nodectl")
+    if path not in _looked_at:
+        refuse_open(path, "nodectl believes what its state folder holds; or set XDG_STATE_HOME to a folder of yours")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _looked_at.add(path)
     return path
 
 

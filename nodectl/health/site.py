@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import re
 import stat
 from collections.abc import Iterator, Sequence
@@ -13,6 +11,7 @@ from pathlib import Path
 
 from nodectl.checks.check import Check
 from nodectl.common.natural import natural
+from nodectl.common.ownership import refuse_open
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.facts.site import site_command
@@ -32,6 +31,7 @@ _HEADER = re.compile(r"\s*(?:#|//|--|;|%)+\s*nodectl:(.*)")
 _SECONDS = re.compile(r"([0-9]{1,5})\s*(s|m|)")
 _SUFFIX = re.compile(r"\.(?:sh|bash|py|pl|rb)$")
 _ASKS = ("timeout", "hosts", "about")
+_RUN_THERE = "what it holds runs on nodes"
 _KEPT_OUT = "hidden files, backups (name~), folders and READMEs are left out"
 
 
@@ -56,7 +56,7 @@ def site_checks(inventory_sources: Sequence[str]) -> tuple[SiteCheck, ...]:
     """Those of the folders beside the inventories; UsageError with the file, what is wrong with it, and what to do."""
     beside = (Path(source).parent / FOLDER for source in inventory_sources if "," not in source)
     checks: dict[str, SiteCheck] = {}
-    for folder in dict.fromkeys(folder.resolve() for folder in beside if folder.is_dir()):
+    for folder in {folder.resolve(): folder for folder in beside if folder.is_dir()}.values():
         for check in _read_folder(folder):
             if check.id in checks:
                 reason = f"{checks[check.id].path} and {check.path} are both called {check.id}"
@@ -95,10 +95,7 @@ def listed_as(check: SiteCheck) -> Check:
 
 def _read_folder(folder: Path) -> Iterator[SiteCheck]:
     try:
-        _refuse_open(folder, folder.stat())
-        for above in folder.parents:  # who may write there may put another folder in its place, but for a sticky one
-            if not above.stat().st_mode & stat.S_ISVTX:
-                _refuse_open(above, above.stat())
+        refuse_open(folder, _RUN_THERE)
         paths = sorted(folder.iterdir(), key=lambda path: natural(path.name))
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror or error}", "make it readable to you") from error
@@ -108,45 +105,17 @@ def _read_folder(folder: Path) -> Iterator[SiteCheck]:
             yield _read_check(path)
 
 
-def _refuse_open(path: Path, status: os.stat_result) -> None:
-    """UsageError where a login other than the operator and root can decide what runs on the nodes."""
-    if status.st_uid not in _trusted_owners():
-        reason = f"{path} is of login {status.st_uid}, and what it holds runs on nodes"
-        raise UsageError(reason, f"look at it, then chown {os.geteuid()} {path}")
-    if status.st_mode & stat.S_IWOTH:
-        raise UsageError(f"{path} may be written by everybody, and what it holds runs on nodes", f"chmod o-w {path}")
-    if status.st_mode & stat.S_IWGRP and not _private(status.st_gid):
-        reason = f"{path} may be written by its group ({status.st_gid}), and what it holds runs on nodes"
-        raise UsageError(reason, f"chmod g-w {path}")
-
-
-def _trusted_owners() -> set[int]:
-    """Return root, this login, and the one who typed `sudo nodectl`."""
-    typed = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
-    return {0, os.geteuid(), *([int(typed)] if typed.isdecimal() else [])}
-
-
-def _private(gid: int) -> bool:
-    """Return whether a group is that of one trusted login alone, as distributions make one for each."""
-    try:
-        group = grp.getgrgid(gid)
-        owner = pwd.getpwnam(group.gr_name)
-    except KeyError:
-        return False
-    return owner.pw_gid == gid and owner.pw_uid in _trusted_owners() and not {*group.gr_mem} - {owner.pw_name}
-
-
 def _read_check(path: Path) -> SiteCheck:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(file, "rb") as stream:
             status = os.fstat(file)
+            refuse_open(path, _RUN_THERE)
             program = stream.read(_MOST_BYTES + 1) if stat.S_ISREG(status.st_mode) else b""
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", "take it away, or make it readable to you") from error
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{path} is not a plain file", "take it away")
-    _refuse_open(path, status)
     if not status.st_mode & 0o111:
         raise UsageError(f"{path} is not executable", f"chmod +x it, or take it away; {_KEPT_OUT}")
     if len(program) > _MOST_BYTES:

@@ -25,6 +25,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
+from nodectl.payload.common.host_lock import one_line
 from nodectl.probes.base import Note, host_finding
 from nodectl.probes.events import Background, Event, failure, terminate
 from nodectl.probes.lost import Loss
@@ -154,24 +155,26 @@ def _not_held(holder: Background) -> list[Finding]:
         return [_refusal(host, "nodectl", "is held by " + _holder(busy[0]))]
     if holder.done is None:
         return [_refusal(host, "nodectl", f"no answer within {_HOLD_S:g} s", Status.UNKNOWN)]
-    if events.of("error"):
-        return [_refusal(host, "nodectl", failure(holder.done, events)[0], Status.UNKNOWN)]
+    if errors := events.of("error"):
+        remedy = one_line(errors[0].get("remedy") or _FORCE)
+        return [_refusal(host, "nodectl", failure(holder.done, events)[0], Status.UNKNOWN, remedy)]
     return []
 
 
 def _holder(busy: Event) -> str:
     """`ada@laptop for 'probe nccl' since 2023-11-14 22:13:20 UTC`."""
     purpose, since = busy.get("what"), busy.get("since")
-    text = str(busy.get("operator") or "another nodectl") + (f" for '{purpose}'" if purpose else "")
+    text = one_line(busy.get("operator") or "another nodectl") + (f" for '{one_line(purpose)}'" if purpose else "")
     if isinstance(since, int | float) and 0 < since < 1e11:
         text += f" since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC"
     # the kernel's word, beside what that login says of itself
-    return f"{text} (login {busy['login']})" if busy.get("login") else text
+    return f"{text} (login {one_line(busy['login'])})" if busy.get("login") else text
 
 
 def _job(host: str, job: dict[str, str]) -> Finding:
-    actual = f"runs nodectl's job {job['id']} of {job['operator']} ({job['script']})"
-    remedy = f"wait for it (`nodectl jobs show {job['id']}`), leave the host out with --limit, or go on with --force"
+    name, operator, script = (one_line(job[key]) for key in ("id", "operator", "script"))
+    actual = f"runs nodectl's job {name} of {operator} ({script})"
+    remedy = f"wait for it (`nodectl jobs show {name}`), leave the host out with --limit, or go on with --force"
     return _refusal(host, "job", actual, remedy=remedy)
 
 

@@ -96,7 +96,8 @@ def _reason(reason: Seen, names: Sequence[str]) -> list[str]:
     lines = [f"{finding.status}  {reason.step}  {fold(names)}:{subject} {finding.actual}{expected}"]
     if finding.evidence:
         lines.append(f"  seen: {finding.evidence}")
-    return lines + ([f"  try: {finding.remedy}"] if finding.remedy else [])
+    lines += [f"  try: {finding.remedy}"] if finding.remedy else []
+    return [line.replace("\n", r"\n") for line in lines]
 
 
 def _summary(acceptance: Acceptance) -> str:

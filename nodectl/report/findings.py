@@ -94,9 +94,10 @@ def _told(alike: Sequence[Finding]) -> Iterator[str]:
         about = ": ".join(filter(None, [hosts, finding.subject]))
     else:
         about = few(list(dict.fromkeys(each.subject for each in alike)))
-    yield f"{finding.status}  {finding.check}  {about}: {finding.actual}"
+    # what a host or a login says is not to look like a line of nodectl's own
+    yield f"{finding.status}  {finding.check}  {about}: {finding.actual}".replace("\n", r"\n")
     if finding.remedy:
-        yield f"  try: {finding.remedy}"
+        yield f"  try: {finding.remedy}".replace("\n", r"\n")
 
 
 def counts(findings: Sequence[Finding]) -> str:

@@ -119,7 +119,7 @@ def _packed() -> tuple[bytes, str]:
     """The payload folder as a tar file, and the name under which hosts keep it: a hash of names, modes and bytes."""
     packed, digest = io.BytesIO(), hashlib.sha256()
     folder = payload_dir()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT, dereference=True) as archive:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder).as_posix()
             if "__pycache__" in path.parts or not (path.is_dir() or (path.is_file() and path.suffix in _PROGRAMS)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock of a node: the file and the form that `nodectl` itself locks there, so that both ways exclude each other.
+"""The lock of a node, for plays and for `nodectl` itself, whose payload has this file too: they exclude each other.
 
 The lock is the kernel's (flock). A process of ours holds it from one task of a play to the next. It ends when it is
 told to, and some time after the connection that started it has gone: what a killed run leaves means nothing then.
@@ -19,12 +19,9 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # nodes run this from Python 3.8 on
-    Holder = dict[str, Any]
-
-# as nodectl's payload has them
+# where every login may write and none may remove what is another's; the first that is so
 COMMON_FOLDERS = ("/run/lock", "/tmp")  # noqa: S108 - one name for all is meant
 LONGEST = 4096
 WAIT_S = 5.0
@@ -59,18 +56,22 @@ while True:
 """
 
 
-def lock_path(folders: tuple[str, ...] = COMMON_FOLDERS) -> str | None:
+def host_name() -> str:
+    """Return the host's name as a part of a file's."""
+    return re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "_"
+
+
+def lock_path(folders: tuple[str, ...] = ()) -> str | None:
     """The same for every login; None where there is no folder for it."""
-    name = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "_"
-    for folder in folders:
+    for folder in folders or COMMON_FOLDERS:
         if os.path.isdir(folder) and os.stat(folder).st_mode & 0o1002 == 0o1002:
-            return os.path.join(folder, "nodectl-%s.lock" % name)
+            return os.path.join(folder, "nodectl-%s.lock" % host_name())
     return None
 
 
-def take(path: str, mine: Holder, stale: str = "", grace_s: float = GRACE_S) -> Holder | None:
+def take(path: str, mine: dict[str, Any], stale: str = "", grace_s: float = GRACE_S) -> dict[str, Any] | None:
     """Return None once the run holds it, else who has it; a holder whose token is `stale` has ended: it is relieved."""
-    file = _open(path)
+    file = open_lock(path)
     try:
         until = time.monotonic() + WAIT_S
         while True:
@@ -102,7 +103,7 @@ def take(path: str, mine: Holder, stale: str = "", grace_s: float = GRACE_S) -> 
         keeper = subprocess.Popen(  # it is nobody's child soon
             argv, stdin=quiet, stdout=quiet, stderr=quiet, pass_fds=(file,), start_new_session=True, cwd="/"
         )
-        write_claim(path, {**mine, "pid": keeper.pid, "start": _started(keeper.pid)})
+        write_claim(path, {**mine, "pid": keeper.pid, "start": started(keeper.pid)})
         return None
     finally:
         os.close(file)
@@ -114,7 +115,7 @@ def let_go(path: str, token: str) -> None:
     if not ours or not relieve(ours[0]):
         return
     until = time.monotonic() + WAIT_S
-    while _started(ours[0]["pid"]) == ours[0]["start"] and time.monotonic() < until:
+    while started(ours[0]["pid"]) == ours[0]["start"] and time.monotonic() < until:
         time.sleep(POLL_S)
 
 
@@ -123,7 +124,7 @@ def claim_path(path: str, uid: int) -> str:
     return "%s.%d" % (path, uid)
 
 
-def claims(path: str) -> list[Holder]:
+def claims(path: str) -> list[dict[str, Any]]:
     """Return what logins say whose process lives, newest first; `login` is the file's owner, whatever stands in it."""
     found = []
     for place in glob.glob(glob.escape(path) + ".*"):
@@ -137,13 +138,13 @@ def claims(path: str) -> list[Holder]:
             os.close(file)
         pid, start, since = claim.get("pid"), claim.get("start"), claim.get("since")
         by_owner = stat.S_ISREG(status.st_mode) and place == claim_path(path, status.st_uid)
-        if by_owner and isinstance(pid, int) and pid > 1 and start and _started(pid) == start:
+        if by_owner and isinstance(pid, int) and pid > 1 and start and started(pid) == start:
             since = since if isinstance(since, (int, float)) else 0
             found.append({**claim, "since": since, "uid": status.st_uid, "login": _login(status.st_uid)})
     return sorted(found, key=lambda claim: claim["since"], reverse=True)
 
 
-def relieve(claim: Holder) -> bool:
+def relieve(claim: dict[str, Any]) -> bool:
     """End the process that a login's claim names, where it is that login's; False where this login may not."""
     try:
         with open("/proc/%d/status" % claim["pid"], encoding="utf-8", errors="replace") as text:
@@ -156,7 +157,7 @@ def relieve(claim: Holder) -> bool:
     return True
 
 
-def write_claim(path: str, claim: Holder) -> None:
+def write_claim(path: str, claim: dict[str, Any]) -> None:
     """Say who holds the lock, as this login; where that cannot be written the lock holds without it."""
     place = claim_path(path, os.geteuid())
     aside = "%s.new%d" % (place, os.getpid())
@@ -177,7 +178,8 @@ def _login(uid: int) -> str:
         return str(uid)
 
 
-def _started(pid: int) -> str:
+def started(pid: int) -> str:
+    """Return when a process started, in the kernel's ticks; empty where there is none."""
     try:
         with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
             return text.read().rpartition(")")[2].split()[19]
@@ -205,7 +207,7 @@ def connection() -> tuple[int, str]:
     return found
 
 
-def holder_of(file: int) -> Holder:
+def holder_of(file: int) -> dict[str, Any]:
     """Return what the holder has written; nothing where it had no room to."""
     try:
         holder = json.loads(os.pread(file, LONGEST, 0).decode())
@@ -214,16 +216,47 @@ def holder_of(file: int) -> Holder:
     return holder if isinstance(holder, dict) else {}
 
 
-def _open(path: str) -> int:
+class NoLockError(Exception):
+    """Something else lies in the lock's place; `remedy` says how it goes."""
+
+    def __init__(self, text: str, remedy: str) -> None:
+        super().__init__(text)
+        self.remedy = remedy
+
+
+def open_lock(path: str) -> int:
+    """Open what everybody may lock and nobody else may write; NoLockError where something else is there."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
         os.fchmod(file, 0o644)
         return file
     except FileExistsError:
+        refuse_other(path)
         # not with O_CREAT: fs.protected_regular keeps even root from files of others then
-        file = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(file).st_mode) or os.fstat(file).st_nlink != 1:
-        os.close(file)
-        raise OSError("%s is not a plain file" % path)
-    return file
+        return os.open(path, flags | os.O_NONBLOCK)
+
+
+def refuse_other(path: str) -> None:
+    """NoLockError where the lock's place has something else than a plain file that everybody may read."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
+    mode, what = status.st_mode, ""
+    if stat.S_ISLNK(mode):
+        what = "is a link to %s" % one_line(os.readlink(path))
+    elif not stat.S_ISREG(mode) or status.st_nlink != 1:
+        what = "has another name too" if stat.S_ISREG(mode) else "is not a plain file"
+    elif not os.access(path, os.R_OK):
+        what = "may not be read"
+    if what:
+        text = "the machine's lock %s %s, and is of login %s" % (path, what, _login(status.st_uid))
+        raise NoLockError(text, "remove it: as root or that login there, `rm -r %s`" % path)
+
+
+def one_line(value: Any, most: int = 200) -> str:
+    """Return what another login wrote, as one line of bounded length: what is no plain character is spelled out."""
+    text = str(value)
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:most])
+    return shown if len(text) <= most else shown + "…"

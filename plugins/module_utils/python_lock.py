@@ -20,7 +20,7 @@ _PIN = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"
 _LINE = re.compile(rf"({_PIN})((?: --hash=sha256:[0-9a-f]{{64}})+)", re.ASCII)
 # far above any environment of a stack, far below what would fill a disk
 _MOST = 1000
-# what one requirement brings, where a host says so and nobody can look it up; torch with its libraries of CUDA brings fewer than 30
+# what one requirement brings, where a host says so and nobody can look it up; torch with CUDA has some 30
 _MOST_EACH = 60
 _SETTINGS = {"UV_NO_CONFIG": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
 

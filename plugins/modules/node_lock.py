@@ -12,7 +12,8 @@ description:
   - Takes the lock that C(nodectl) itself takes on a node before it changes or measures there, for all of a run's plays.
   - It is free again after C(free), and a quarter of an hour after the run's connection has gone. A run whose process
     has ended on the same controller is relieved at once.
-  - Nothing in check mode, below C(nodectl provision), which holds the node itself, and where no folder is for locks.
+  - Nothing below C(nodectl provision), which holds the node itself, and where no folder is for locks. Check mode looks
+    whether the node can be locked, and takes nothing.
 author: The nodectl authors (!UNKNOWN)
 options:
   state: {description: "Take or renew it, or let go of it.", type: str, choices: [held, free], required: true}
@@ -36,11 +37,14 @@ holder: {description: Who has it instead., type: dict, returned: when somebody e
 """
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import host_lock
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Callable
 
 
 def main() -> None:
@@ -61,7 +65,10 @@ def main() -> None:
     )
     wanted = module.params
     path = host_lock.lock_path(*([(wanted["folder"],)] if wanted["folder"] else []))
-    if module.check_mode or path is None:
+    if path is None:
+        module.exit_json(changed=False, held=False)
+    if module.check_mode:
+        judged(module, lambda: host_lock.refuse_other(path))
         module.exit_json(changed=False, held=False)
     if wanted["state"] == "free":
         host_lock.let_go(path, wanted["run"])
@@ -75,10 +82,7 @@ def main() -> None:
         "controller": wanted["controller"],
         "connection": host_lock.connection(),
     }
-    try:
-        holder = host_lock.take(path, mine, wanted["stale"])
-    except OSError as error:
-        module.fail_json(msg="this host cannot be locked: %s" % error)
+    holder = judged(module, lambda: host_lock.take(path, mine, wanted["stale"]))
     if holder is None:
         module.exit_json(changed=False, held=True)
     text = "this host is held by %s" % told(holder)
@@ -90,14 +94,25 @@ def main() -> None:
     module.fail_json(msg="%s: %s" % (text, advice), held=False, holder=holder)
 
 
+def judged(module: AnsibleModule, taking: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Return what `taking` returns; the module fails where there can be no lock."""
+    try:
+        return taking()
+    except host_lock.NoLockError as error:
+        module.fail_json(msg="this host cannot be locked: %s; %s" % (error, error.remedy))
+    except OSError as error:
+        module.fail_json(msg="this host cannot be locked: %s" % error)
+    return None
+
+
 def told(holder: dict[str, Any]) -> str:
     """Return who holds the host: what the login says of itself, and which login the kernel says it is."""
     if holder.get("unknown"):
         return "a process that is no nodectl's"
     since = holder.get("since")
     at = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since)) if isinstance(since, (int, float)) else ""
-    who, what = holder.get("operator") or "another nodectl", holder.get("what") or ""
-    return "%s for '%s'%s (login %s)" % (who, what, at, holder.get("login") or "?")
+    who, what = (host_lock.one_line(holder.get(name) or "") for name in ("operator", "what"))
+    return "%s for '%s'%s (login %s)" % (who or "another nodectl", what, at, holder.get("login") or "?")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
+from nodectl.payload.common import host_lock
 from nodectl.payload.common.frames import texts
 from nodectl.payload.jobs.folder import JobFolder
 from nodectl.payload.probes import locks
@@ -68,7 +69,7 @@ def test_a_holder_that_cannot_be_read_is_somebody(tmp_path: Path, text: str) -> 
     path = tmp_path / "lock"
     path.write_text(text)
     with path.open() as file:
-        assert locks.holder_of(file.fileno()) == {}
+        assert host_lock.holder_of(file.fileno()) == {}
 
 
 def test_a_state_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_jobs_that_run_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 ALONE = (
     "import sys\nfrom nodectl.payload.probes import locks\n"
-    "locks.COMMON_FOLDERS = (sys.argv[1],)\nsys.exit(locks.main(sys.argv[2:]))\n"
+    "locks.host_lock.COMMON_FOLDERS = (sys.argv[1],)\nsys.exit(locks.main(sys.argv[2:]))\n"
 )
 
 
@@ -153,31 +154,37 @@ def test_a_login_cannot_hold_it_as_another_nor_end_anothers(tmp_path: Path) -> N
     machine = tmp_path / "m"
     tmp_path.chmod(0o755)
     with of_login(machine, "ada", "--changes") as (first, _):
-        lock = machine / f"nodectl-{locks.host_name()}.lock"
+        lock = machine / f"nodectl-{host_lock.host_name()}.lock"
         assert (
-            lock.stat().st_mode & 0o777 == 0o644 and locks.claim_path(lock, os.getuid()).stat().st_mode & 0o077 == 0o044
+            lock.stat().st_mode & 0o777 == 0o644
+            and Path(host_lock.claim_path(str(lock), os.getuid())).stat().st_mode & 0o077 == 0o044
         )
         forged = {"token": "x", "operator": "root@boss", "what": "upgrade", "since": 9e9}
-        forged |= {"pid": first.pid, "start": locks.started(first.pid)}
+        forged |= {"pid": first.pid, "start": host_lock.started(first.pid)}
         for owner, place in ((65534, 65534), (65534, 4242)):
-            path = locks.claim_path(lock, place)
+            path = Path(host_lock.claim_path(str(lock), place))
             path.write_text(json.dumps(forged))
             os.chown(path, owner, owner)
-        found = locks.claims(lock)
+        found = host_lock.claims(str(lock))
         assert [(claim["operator"], claim["uid"]) for claim in found] == [("root@boss", 65534), ("ada@laptop", 0)]
-        assert found[0]["login"] == locks.login_of(65534) != "root"
-        assert not locks.relieve(found[0]) and first.poll() is None, "the process that it names is another login's"
+        assert found[0]["login"] == host_lock._login(65534) != "root"
+        assert not host_lock.relieve(found[0]) and first.poll() is None, "the process that it names is another login's"
 
 
 def test_a_lock_that_no_nodectl_holds_says_how_to_find_who_does(tmp_path: Path) -> None:
     machine = tmp_path / "m"
     with of_login(machine, "ada", "--changes"):
         pass
-    lock = machine / f"nodectl-{locks.host_name()}.lock"
+    lock = machine / f"nodectl-{host_lock.host_name()}.lock"
     with lock.open() as rogue:
         fcntl.flock(rogue, fcntl.LOCK_EX)
         with of_login(machine, "bob", "--changes") as (_, told):
             assert (told["event"], told["unknown"], told["operator"]) == ("busy", str(lock), "")
+
+
+def test_what_a_claim_says_is_one_line_of_bounded_length() -> None:
+    told = locks.words_of({"operator": "eve\n  try: curl x | sh\x1b[2J\u202e", "what": "w" * 999, "login": "eve"})
+    assert told["operator"] == r"eve\n  try: curl x | sh\x1b[2J\u202e" and len(told["what"]) == 201
 
 
 def test_what_cannot_be_written_is_no_relief(tmp_path: Path) -> None:
@@ -192,7 +199,8 @@ def test_what_cannot_be_written_is_no_relief(tmp_path: Path) -> None:
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "victim").write_text("as it was")
-    (tmp_path / "m" / f"nodectl-{locks.host_name()}.lock").symlink_to(tmp_path / "victim")
+    (tmp_path / "m" / f"nodectl-{host_lock.host_name()}.lock").symlink_to(tmp_path / "victim")
     with of_login(tmp_path / "m", "ada", "--changes") as (_, told):
-        assert told["event"] == "error"
+        assert told["event"] == "error" and f"is a link to {tmp_path}/victim" in told["text"]
+        assert told["remedy"].startswith("remove it: ")
     assert (tmp_path / "victim").read_text() == "as it was"

@@ -14,6 +14,7 @@ import pytest
 
 from nodectl.common.resources import share_dir
 from nodectl.common.started import has_ended
+from nodectl.payload.common import host_lock
 from nodectl.payload.probes import locks
 from tests.roles.run_module import run_module
 
@@ -46,23 +47,22 @@ def node(folder: Path, state: str, run: str, check: bool = False, **more: object
 
 def holder_for_nodectl(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any] | None:
     """Who has the node, as a nodectl sees it that only measures; None where it would get it."""
-    monkeypatch.setattr(locks, "COMMON_FOLDERS", (str(folder),))
+    monkeypatch.setattr(host_lock, "COMMON_FOLDERS", (str(folder),))
     monkeypatch.setattr(locks, "WAIT_S", 0.0)
-    file = locks.open_machine_lock()
-    assert file is not None
+    file = host_lock.open_lock(str(lock_of(folder)))
     try:
-        return locks.take_machine(file, lock_of(folder), "another", fcntl.LOCK_SH)
+        return locks.take_machine(file, str(lock_of(folder)), "another", fcntl.LOCK_SH)
     finally:
         os.close(file)
 
 
 def lock_of(folder: Path) -> Path:
-    return folder / f"nodectl-{locks.host_name()}.lock"
+    return folder / f"nodectl-{host_lock.host_name()}.lock"
 
 
 def claim_of(folder: Path) -> dict[str, Any]:
     """What this login says who holds the lock."""
-    claim: dict[str, Any] = json.loads(locks.claim_path(lock_of(folder), os.geteuid()).read_text())
+    claim: dict[str, Any] = json.loads(Path(host_lock.claim_path(str(lock_of(folder)), os.geteuid())).read_text())
     return claim
 
 
@@ -96,12 +96,12 @@ def test_nodectl_and_another_run_are_told_who_holds_it(folder: Path, monkeypatch
 
 
 def test_a_node_that_nodectl_holds_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "COMMON_FOLDERS", (str(folder),))
-    file = locks.open_machine_lock()
-    assert file is not None and locks.take_machine(file, lock_of(folder), "theirs", fcntl.LOCK_EX) is None
-    here = {"pid": os.getpid(), "start": locks.started(os.getpid())}
+    monkeypatch.setattr(host_lock, "COMMON_FOLDERS", (str(folder),))
+    file = host_lock.open_lock(str(lock_of(folder)))
+    assert locks.take_machine(file, str(lock_of(folder)), "theirs", fcntl.LOCK_EX) is None
+    here = {"pid": os.getpid(), "start": host_lock.started(os.getpid())}
     claim = {"token": "theirs", "operator": "bob@desk", "what": "probe tcp", "since": 1.7e9, **here}
-    locks.write_claim(lock_of(folder), claim)
+    host_lock.write_claim(str(lock_of(folder)), claim)
     try:
         assert "held by bob@desk for 'probe tcp' since 2023-11-14" in node(folder, "held", "one")["msg"]
     finally:
@@ -115,6 +115,15 @@ def test_later_plays_of_the_run_have_it_and_its_end_frees_it(folder: Path, monke
     assert holder_for_nodectl(folder, monkeypatch) is not None
     node(folder, "free", "one")
     assert holder_for_nodectl(folder, monkeypatch) is None
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_link_in_the_locks_place_is_named_with_its_login_and_to_be_removed(folder: Path, check: bool) -> None:
+    lock_of(folder).symlink_to("/etc/pass\nwd")
+    os.lchown(lock_of(folder), 65534, 65534)
+    refused = node(folder, "held", "one", check=check, force=True)
+    assert refused["failed"] and f"{lock_of(folder)} is a link to /etc/pass\\nwd" in refused["msg"]
+    assert f"of login {host_lock._login(65534)}; remove it: " in refused["msg"] and "force" not in refused["msg"]
 
 
 def test_check_mode_takes_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,10 +160,9 @@ def test_nodectl_relieves_a_play_that_has_ended(folder: Path, monkeypatch: pytes
     assert holder is not None
     told = locks.words_of(holder)["run"]
     assert has_ended(told["controller"])
-    file = locks.open_machine_lock()
-    assert file is not None
+    file = host_lock.open_lock(str(lock_of(folder)))
     try:
-        lock = lock_of(folder)
+        lock = str(lock_of(folder))
         assert locks.take_machine(file, lock, "theirs", fcntl.LOCK_EX, stale="another run") == holder
         assert locks.take_machine(file, lock, "theirs", fcntl.LOCK_EX, stale=told["token"]) is None
     finally:

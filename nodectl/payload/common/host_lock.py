@@ -1,0 +1,1 @@
+../../../plugins/module_utils/host_lock.py
