@@ -64,6 +64,7 @@ _GIVEN_AWAY = (
     re.compile(
         r"(?i)(?<![a-z])(?:s/?n|serial(?:[ _]?(?:number|no\.?))?|wwi?n|eui) #?((?=[^\s,;]{0,63}\d)[^\s,;\"'<>]{4,64})"
     ),
+    re.compile(r"(?i)(?<![a-z])(?:rack|cage|cabinet|room|building) #?((?=[a-z-]{0,12}\d)[a-z0-9-]{1,20})(?![\w.])"),
     # a MAC address as switches write it
     re.compile(r"(?<![\w.])([0-9A-Fa-f]{4}(?:\.[0-9A-Fa-f]{4}){2})(?![\w.])"),
     re.compile(r"(?m)^/etc/hosts\t(?!127\.0\.0\.|::1|f[ef]0)\S{1,64}[ \t]{1,64}([^#\n]{1,4000})"),

@@ -17,8 +17,10 @@ _BACKWARDS = r"(?:0?[1-9]|[12]\d|3[01])[-/.](?:0?[1-9]|[12]\d|3[01])[-/.](?:19[2
 _BEHIND = r"(?i)(?<![a-z])"
 _WHERE = r"(?:lat(?:itude)?|lon(?:gitude)?|lng|gps|geo|coord(?:inate)?s?|location)"
 _PLACE = r"(-?\d{1,3}\.\d{1,12}(?:[ ,;/]{1,3}-?\d{1,3}\.\d{1,12})?)"
+# degrees, minutes and seconds, or decimals
+_DEGREES = r"-?\d{1,3}(?:[ .:°'\u2032]{1,2}\d{1,12}){1,4}[°'\"\u2032\u2033]?"
 _PERSONAL = (
-    r"(?:pin|badge|phone|tel(?:efon|ephone)?|mobile?|fax|call|card|iban|account|born|birth(?:day|date)?|dob|ssn|passport"
+    r"(?:pin|badge|phone|ext(?:ension)?|tel(?:efon|ephone)?|mobile?|fax|call|card|iban|account|born|birth(?:day|date)?|dob|ssn|passport"
     r"|employee|staff|personal)"
 )
 _ENDS = r"(?:ip|s?addr(?:ess)?|d?addr|peer|host|gw|gateway|server|src|dst|from|to|via)"
@@ -32,15 +34,17 @@ _ANYWHERE = tuple(
         rf"(?<![\w.-])({_DATE}|{_BACKWARDS})(?![\w.-])",
         r"(?<![\w.-])([A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?)(?![\w.-])",
         r"(-?\d{1,3}(?:\.\d{1,8})? ?°(?: ?\d{1,2}(?:\.\d{1,8})? ?['\u2032])?(?: ?\d{1,2}(?:\.\d{1,8})? ?[\"\u2033])?)",
-        r"(?<![\w.])(-?\d{1,3}\.\d{2,12} ?[NS][, ]{1,3}-?\d{1,3}\.\d{2,12} ?[EW])(?!\w)",
+        rf"(?<![\w.])({_DEGREES} ?[NSEW][,; ]{{1,3}}{_DEGREES} ?[NSEW])(?!\w)",
+        rf"(?<![\w.])([NSEW] ?{_DEGREES}[,; ]{{1,3}}[NSEW] ?{_DEGREES})(?![\w.])",
         rf"{_BEHIND}{_WHERE}[\"']?[ \t:=]{{1,4}}{_PLACE}",
         r"(?<![\w.])(-?\d{1,2}\.\d{4,12}, ?-?\d{1,3}\.\d{4,12})(?![\w.])",
         r"(?<![\w.:/-])(0[1-9]\d{8,10})(?![\w.:/-])",
         rf"{_BEHIND}{_PERSONAL}(?:[ _-]?(?:no|nr|number|code|id))?[\"'.:#= \t]{{1,4}}(\+?\d[\d ./-]{{2,40}})",
-        rf"{_BEHIND}{_ENDS}[\"']?[ \t:=]{{1,3}}(0x[0-9A-F]{{8}}|\d{{8,10}})(?![\w.])",
+        rf"{_BEHIND}{_ENDS}[\"']?[ \t:=]{{1,3}}(0x[0-9A-F]{{8}}|\d{{8,12}})(?![\w.])",
     )
 )
 _CARD = re.compile(r"(?<![\w.-])\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?![\w.-])")
+_DOTTED = re.compile(r"(?<![\w.-])\d{1,4}(?:\.\d{1,4}){3}(?![\w-]|\.\d)")
 # lines that anybody may write
 _FREE = re.compile(
     r"^(?:<\d{1,3}>)?(?:\[ {0,12}\d{1,9}\.\d{1,9}\]|\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\S{8,40})"
@@ -49,7 +53,9 @@ _FREE = re.compile(
     re.MULTILINE,
 )
 _WORD = re.compile(r"[^\W\d_]+")
-_LOOSE = re.compile(r"(?<![\w.:/-])(?:\d{4,}|[A-Za-z]\d{3,4}|0[xX][0-9A-Fa-f]{8})(?:[ /-]\d{2,})*(?![\w:/]|\.\d|-\w)")
+_LOOSE = re.compile(
+    r"(?<![\w.:/-])(?:\d{4,}|\d{3}-\d{4}|[A-Za-z]\d{3,4}|0[xX][0-9A-Fa-f]{8})(?:[ /-]\d{2,})*(?![\w:/]|\.\d|-\w)"
+)
 _PAIR = re.compile(r"(?<![\w.])-?\d{1,3}\.\d{3,12}[,; /]{1,3}-?\d{1,3}\.\d{3,12}(?![\w.])")
 _SHORT_DATE = re.compile(r"(?<![\w.:/-])\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d{2})(?![\w.:/-])")
 _LABEL = re.compile(r"(?:([^\W\d_]\w*)[\"']?[ \t]?|[)\]])[:=#] ?$")
@@ -67,6 +73,7 @@ def private_numbers(text: str, is_known: Callable[[str], bool], logins: frozense
     for pattern in _ANYWHERE:
         yield from (match.span(1) for match in pattern.finditer(text))
     yield from (match.span() for match in _CARD.finditer(text) if _is_card(match.group()))
+    yield from (match.span() for match in _DOTTED.finditer(text) if _is_octal(match.group()))
     for line in _FREE.finditer(text):
         start, end = line.span(line.lastindex or 0)
         yield from _in_free_text(text, start, end, is_known, logins)
@@ -111,13 +118,27 @@ def _is_card(text: str) -> bool:
     return sum(doubled) % 10 == 0
 
 
+def _is_octal(text: str) -> bool:
+    """Return whether it is an address of a private network with octal parts; four padded parts are a version."""
+    parts = text.split(".")
+    octal = [len(part) > 2 and part[0] == "0" and set(part) <= set("01234567") for part in parts]
+    if not any(octal) or all(len(part) == 3 for part in parts):
+        return False
+    values = [int(part, 8 if is_octal else 10) for part, is_octal in zip(parts, octal, strict=True)]
+    return max(values) < 256 and values[0] > 0 and IPv4Address(bytes(values)).is_private
+
+
 def _is_address(number: int) -> bool:
     octets = number.to_bytes(4, "big")
     return any(IPv4Address(each).is_private and each[0] for each in (octets, octets[::-1]))
 
 
 def spellings(address: str) -> list[str]:
-    """An IPv4 address as other numbers, always in one order: decimal and hexadecimal, of either order of bytes."""
+    """An IPv4 address as other numbers, always in one order: decimal, octal and hexadecimal, of either byte order."""
     packed = IPv4Address(address).packed
     numbers = [int.from_bytes(octets, "big") for octets in (packed, packed[::-1])]
-    return [form.format(number) for number in numbers for form in ("{}", "{:08x}", "{:08X}", "{:#010x}", "0x{:08X}")]
+    return [
+        form.format(number)
+        for number in numbers
+        for form in ("{}", "0{:o}", "{:08x}", "{:08X}", "{:#010x}", "0x{:08X}")
+    ]

@@ -74,6 +74,9 @@ dmesg|[   52.000000] card {4111} {1111} {1111} {1111}; {4111111111111111} badge 
 dmesg|[   53.000000] born {1984}-{03}-{12}, {12}.{03}.{1984}; seen at {52}.{5200066}, {13}.{4049540}
 dmesg|[   54.000000] peer {3232235777} or {0xC0A80A01}, {3405803777}
 dmesg|[   54.100000] fw {10.9.8.7} rev {192.168.44.7} driver {203.0.113.77}, version {10.3.2.1}
+dmesg|[   54.200000] ext {555-0199} at {N48 8.23} {E11 34.57}, {48.1378} N, {11.5755} E, in rack {B12}
+dmesg|[   54.300000] from {0300.0250.0.1} and {030052000001}, via {012.1.2.3}, call {555-0142}
+processes|process D 4711 nfs_wait /srv/x --gw {0300.0250.0.1} # rack {B12}, ext. {555-0199}, {S33 52.1} {W70 40.25}
 dmesg|[   55.000000] su: {jk} by {u4711} for {Grace} {Mueller}
 host-files|/etc/hosts\t10.77.1.9 x  # {Grace} {Oberhuber} ext {7734}, {04.07.76}
 host-files|/etc/nccl.conf\t# rack key {48213}, call {01705551234}
