@@ -1,21 +1,17 @@
 """What the next boot sets of the kernel: sysctl's files in the order in which they are read, and tuned's."""
 
-import posixpath
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.common.counting import counted
+from nodectl.common.resources import node_module
 from nodectl.facts.base import UnknownError, script, text_fact
 from nodectl.facts.sysctl import proc_path
 
-# of files with one name the first folder's counts; all of them are then read in the order of their names (sysctl.d(5))
-_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
-# `sysctl --system` reads it last; systemd by a link below /etc/sysctl.d
-_LAST = "/etc/sysctl.conf"
+_VALUES = node_module("kernel_values")
 # tuned applies sysctl's files again after its own, unless it is told not to
 _SHOW = f"""\
-for file in {" ".join(f"{folder}/*.conf" for folder in _FOLDERS)} {_LAST}; do
+for file in {" ".join(f"{folder}/*.conf" for folder in _VALUES.FOLDERS)} {_VALUES.LAST}; do
   [ -e "$file" ] && set -- "$@" "$file"
 done
 awk 'BEGIN {{
@@ -47,7 +43,6 @@ tuned() {{
 }}
 for profile in $profiles; do tuned "$profile"; done
 """
-_LINE = re.compile(r"-?\s*([^=\s]+)\s*=\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +74,9 @@ def _parse(text: str) -> SysctlFiles:
             lines[file] = []
         elif kind == "line" and file:
             lines[file].append(rest)
-    values: dict[str, BootValue] = {}
-    for file in _in_order(lines):
-        for line in lines[file]:
-            # a pattern (`net.*`) never goes over a setting that another line names in full
-            if (setting := _LINE.fullmatch(line.strip())) and not set("*?[") & set(setting[1]):
-                values[proc_path(setting[1])] = BootValue(" ".join(setting[2].split()), file)
     if not lines and text.strip():
         raise UnknownError(f"sysctl-files: {text[:100]!r}")
-    return SysctlFiles(values)
-
-
-def _in_order(files: Mapping[str, object]) -> Iterator[str]:
-    """The files that count, the one with the last word last; `files` have the folders in their order."""
-    named: dict[str, str] = {}
-    for file in files:
-        if posixpath.dirname(file) in _FOLDERS:
-            named.setdefault(posixpath.basename(file), file)
-    yield from (named[name] for name in sorted(named))
-    yield from (file for file in files if posixpath.dirname(file) not in _FOLDERS)
+    return SysctlFiles({path: BootValue(*said) for path, said in _VALUES.boot_values(lines).items()})
 
 
 def _words(files: SysctlFiles) -> str:

@@ -338,6 +338,10 @@ class Tuning(Strict):
     def _a_login_lives_with_the_limits(self) -> Tuning:
         for name, setting in self.limits.items():
             least = _LEAST[name]
+            if name == "nofile" and setting.value == "unlimited":
+                raise ValueError(
+                    "limits.nofile is unlimited: above every fs.nr_open, so that logins fail: say a number"
+                )
             if setting.value.isdecimal() and int(setting.value) < least:
                 raise ValueError(f"limits.{name} is {setting.value}, and with less than {least} logins fail: raise it")
         return self

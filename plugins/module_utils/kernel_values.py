@@ -6,7 +6,18 @@ Modules use it on nodes, and nodectl's checks on the controller: what the one se
 
 from __future__ import annotations
 
+import os
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # nodes run this from Python 3.8 on
+    from collections.abc import Iterable, Mapping
+
+# of files with one name the first folder's counts; all of them are then read in the order of their names (sysctl.d(5))
+FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+# `sysctl --system` reads it last; systemd by a link below /etc/sysctl.d
+LAST = "/etc/sysctl.conf"
+_LINE = re.compile(r"-?\s*([^=\s]+)\s*=\s*(.*)")
 
 # why a key is not there: nobody has it, what brings it is not loaded, or only this view of the kernel lacks it
 UNKNOWN, LATER, HIDDEN = "unknown", "later", "hidden"
@@ -77,6 +88,26 @@ def raised(present: str, wanted: str, never_lower: bool) -> str:
 def is_held(live: str, wanted: str, never_lower: bool) -> bool:
     """Return whether nothing has to be set: `live` is what `raised` makes of the two."""
     return " ".join(live.split()) == raised(live, wanted, never_lower)
+
+
+def boot_values(files: Mapping[str, Iterable[str]], folders: tuple[str, ...] = FOLDERS) -> dict[str, tuple[str, str]]:
+    """Return {path below /proc/sys: (value, file)}: the last word on each key that sysctl's files name in full.
+
+    `files` are the lines of each, of one folder after the other; what lies in none of the folders is read last.
+    """
+    named: dict[str, str] = {}
+    for file in files:
+        if os.path.dirname(file) in folders:
+            named.setdefault(os.path.basename(file), file)
+    order = [named[name] for name in sorted(named)]
+    values = {}
+    for file in [*order, *(file for file in files if os.path.dirname(file) not in folders)]:
+        for line in files[file]:
+            setting = _LINE.match(line.strip())
+            # a pattern (`net.*`) never goes over a setting that another line names in full
+            if setting and not line.lstrip().startswith(("#", ";")) and not set("*?[") & set(setting.group(1)):
+                values[proc_path(setting.group(1))] = (" ".join(setting.group(2).split()), file)
+    return values
 
 
 def absence(key: str, folder: bool, first_namespace: bool) -> tuple[str, str]:

@@ -40,6 +40,7 @@ RETURN = r"""
 report: {description: "What was kept, and what is written for later; one line each.", type: list, returned: always}
 """
 
+import glob
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -146,32 +147,64 @@ def as_lines(values: dict[str, str]) -> str:
     return "".join(f"{key} = {value}\n" for key, value in sorted(values.items()))
 
 
-def apply_live(module: AnsibleModule, root: str, changes: dict[str, str]) -> None:
-    """Write each value into the kernel, and read it back."""
+def apply_live(root: str, changes: dict[str, str], former: dict[str, str]) -> str:
+    """Write each value into the kernel, and read it back; why it refuses one, where what was written is put back."""
+    written = []
     for key, value in sorted(changes.items()):
+        written.append(key)
         reason = write_value(sysctl_path(key, root), value)
         if reason:
-            module.fail_json(msg=f"{key}: the kernel refuses {value!r}: {reason}")
+            for each in written:
+                write_value(sysctl_path(each, root), former[each])
+            return f"{key}: the kernel refuses {value!r}: {reason}"
+    return ""
+
+
+def overruled(file: str, text: str, settings: list[Setting]) -> list[str]:
+    """Return what other files have the next boot set otherwise than `text`, which this file is to hold."""
+    folder = os.path.dirname(file)
+    folders = (folder, *kernel_values.FOLDERS[1:])
+    paths = [path for each in folders for path in sorted(glob.glob(os.path.join(glob.escape(each), "*.conf")))]
+    paths += [os.path.join(os.path.dirname(folder), os.path.basename(kernel_values.LAST))]
+    lines = {path: files.read_or(path).splitlines() for path in paths}
+    values = kernel_values.boot_values({**lines, file: text.splitlines()}, folders)
+    ours = kernel_values.boot_values({file: text.splitlines()}, folders)
+    warnings = []
+    for setting in settings:
+        path = kernel_values.proc_path(setting["key"])
+        value, last = values.get(path, ("", file))
+        mine = ours.get(path, (value, file))[0]
+        if last != file and not kernel_values.is_held(value, mine, setting.get("never_lower", False)):
+            until = f"{mine} holds until the next boot, which sets {value} by {last}"
+            warnings.append(f"{setting['key']}: {until}: take {setting['key']} out of that file")
+    return warnings
 
 
 def converge(module: AnsibleModule, read: Callable[[str], Live]) -> None:
-    """Record first, then the file, then the kernel: a run killed between them is finished by the next."""
+    """Record first, then the kernel, then the file, which never has what the kernel refuses: a run killed between them
+    is finished by the next."""
     path, held = module.params["file"], Held(module.params["record"])
     changes, entries, lasting, report, warnings, refusals = plan(module.params["settings"], held, read)
     if refusals:
         module.fail_json(msg="; ".join(refusals) + ": nothing was changed")
     warn_not_settable(module, warnings)
     old, new = files.read_text(path), drop_in(lasting)
-    before, after = as_lines({key: read(key).value for key in changes}), as_lines(changes)
+    former = {key: read(key).value for key in changes}
     if not module.check_mode:
+        before = dict(held.entries)
         held.begin(entries)
+        reason = apply_live(module.params["root"], changes, former)
+        if reason:
+            held.settle(before)
+            module.fail_json(msg=f"{reason}: nothing was changed")
         if new and new != old:
             files.write_text(path, new)
         elif old and not new:
             os.unlink(path)
-        apply_live(module, module.params["root"], changes)
         held.settle(entries)
-    diff = [files.difference(path, old, new), files.difference("live kernel", before, after)]
+    for warning in overruled(path, new, module.params["settings"]):
+        module.warn(warning)
+    diff = [files.difference(path, old, new), files.difference("live kernel", as_lines(former), as_lines(changes))]
     module.exit_json(changed=old != new or bool(changes), report=report, diff=diff)
 
 

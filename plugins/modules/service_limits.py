@@ -14,7 +14,7 @@ description:
 author: The nodectl authors (!UNKNOWN)
 options:
   memlock: {description: Locked memory in KiB or unlimited., type: str, required: true}
-  nofile: {description: Open files or unlimited., type: str, required: true}
+  nofile: {description: Open files; no more than fs.nr_open., type: str, required: true}
 """
 EXAMPLES = r"""
 - nodectl.fleet.service_limits: {memlock: unlimited, nofile: "1048576"}

@@ -133,6 +133,12 @@ def test_limits_that_end_logins_are_refused(name: str, value: int) -> None:
         resolve("lab-cpu", "cpu", "stock", overrides={"limits": {name: value}})
 
 
+def test_unlimited_files_are_refused_and_unlimited_memory_is_not() -> None:
+    with pytest.raises(ProfileError, match=r"limits\.nofile is unlimited: above every fs\.nr_open"):
+        resolve("lab-cpu", "cpu", "stock", overrides={"limits": {"nofile": "unlimited"}})
+    resolve("lab-cpu", "cpu", "stock", overrides={"limits": {"memlock": "unlimited"}})
+
+
 def test_a_row_says_where_it_is_from() -> None:
     row = variable("NCCL_GIN_ENABLE")
     assert row is not None and (row.since, row.values, row.source) == ("2.28.7", "int", "code")

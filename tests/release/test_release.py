@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,11 @@ def _is_untracked(name: str) -> bool:
 
 def test_the_sdist_has_all_that_the_wheel_has_and_no_more_folders(built: Built, names: list[str]) -> None:
     with tarfile.open(built.sdist) as archive:
-        inside = {member.name.partition("/")[2] for member in archive if member.isfile()}
+        files = {member.name for member in archive if member.isfile()}
+        links = {member.name: member.linkname for member in archive if member.issym()}
+    ends = {name: posixpath.join(posixpath.dirname(name), target) for name, target in links.items()}
+    files |= {name for name, target in ends.items() if posixpath.normpath(target) in files}
+    inside = {name.partition("/")[2] for name in files}
     of_packages = [name for name in names if ".dist-info/" not in name and ".data/" not in name]
     assert {name.removeprefix(f"{FLEET}/") for name in of_packages} <= inside
     assert {name.split("/")[0] for name in inside if "/" in name} == {

@@ -129,6 +129,31 @@ def test_what_this_host_cannot_hold_is_a_warning_and_not_written(kernel: Kernel)
     assert not kernel.file.exists() and not done["changed"]
 
 
+def test_what_the_kernel_refuses_is_in_no_file_and_the_rest_as_it_was(kernel: Kernel) -> None:
+    """What is written to /dev/null is not held."""
+    refusing = kernel.path("net.ipv4.zz")
+    refusing.symlink_to("/dev/null")
+    kernel.file.parent.mkdir(parents=True)
+    kernel.file.write_text("# as it was\n")
+    done = kernel.run([*ARTICLE[:2], {"key": "net.ipv4.zz", "value": "7"}])
+    assert done["failed"] and "net.ipv4.zz: the kernel refuses '7': the kernel holds " in done["msg"]
+    assert kernel.get(RMEM) == "4096 131072 6291456" and kernel.file.read_text() == "# as it was\n"
+    assert not (kernel.folder / "record.json").exists()
+
+
+def test_a_later_file_that_wins_at_the_next_boot_is_named_with_its_value(kernel: Kernel) -> None:
+    folder = kernel.file.parent
+    folder.mkdir(parents=True)
+    (folder / "10-before.conf").write_text("net.ipv4.tcp_rmem = 1 2 3\n")
+    (folder / "98-site.conf").write_text("# tcp_wmem = 1\n-net/ipv4/tcp_rmem = 4096 87380 6291456\n")
+    (folder.parent / "sysctl.conf").write_text("net.ipv4.tcp_wmem=4096 65536 33554432\n")
+    for check in (True, False):
+        done = kernel.run(ARTICLE[:2], check=check)
+        said = f"which sets 4096 87380 6291456 by {folder}/98-site.conf: take net.ipv4.tcp_rmem out of that file"
+        # a higher one is not lowered by ours, and a boot may set it
+        assert said in str(done["warnings"]) and "tcp_wmem" not in str(done["warnings"])
+
+
 def test_a_key_of_a_module_that_is_not_loaded_is_written_and_said(kernel: Kernel) -> None:
     bridge = {"key": "net.bridge.bridge-nf-call-iptables", "value": "0", "never_lower": True}
     done = kernel.run([bridge])
