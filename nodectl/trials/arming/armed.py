@@ -75,7 +75,7 @@ class Armed:
         bare = sorted(name for name in held if run.answers[name].get("at_boot") == "nothing")
         if bare:
             self.note(
-                f"{', '.join(bare)} has no systemd: after a reboot meanwhile, `nodectl rollback` puts the files back"
+                f"{', '.join(bare)}: without systemd, `nodectl rollback` puts the files back after a reboot meanwhile"
             )
 
     def leave(self, limit: str | None) -> None:
