@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import pwd
 import re
@@ -11,104 +10,36 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 HOME, MOUNT = "a home folder", "the root of a mount"
 # why what lies beside a script that travels alone did not
 NO_PROJECT = "which is no project,"
-# all in lower case: folders, wherever they lie
-_FOLDERS = (
-    *(".ssh", ".aws", ".azure", ".kube", ".gnupg", ".docker", ".oci", ".gcloud", ".ngc", ".databricks", ".huggingface"),
-    *(
-        ".cache/huggingface",
-        ".kaggle",
-        ".wandb",
-        ".password-store",
-        ".terraform.d",
-        ".jupyter",
-        ".mozilla",
-        ".thunderbird",
-    ),
-    *(f".config/{name}" for name in ("gcloud", "gh", "glab-cli", "hub", "op", "rclone", "wandb", "doctl", "sops")),
-    *(".config/containers", ".config/huggingface", ".config/git", "google-chrome", "chromium", "keyrings"),
-    *("secrets", ".secrets", "credentials"),
+# hidden files that programs look for and that hold nothing of anybody's; the others stay
+_OPEN = re.compile(
+    r"\.(?:gitignore|nodectlignore|(?:git)?keep|project-root|python-version|env\.(?:example|sample|template))"
 )
-# and files
-_FILES = (
-    *(
-        ".env",
-        ".env.*",
-        "*.env",
-        ".envrc",
-        ".netrc",
-        "_netrc",
-        ".pgpass",
-        ".my.cnf",
-        ".mylogin.cnf",
-        ".git-credentials",
-    ),
-    *(".npmrc", ".yarnrc*", ".pypirc", ".dockercfg", ".dockerconfigjson", ".condarc", ".boto", ".s3cfg", ".htpasswd"),
-    *(".vault?pass*", "vault?pass*", ".databrickscfg", ".cdsapirc", ".modal.toml", "kaggle.json", "*kubeconfig*"),
-    *("rclone.conf", "*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.ovpn"),
-    *(
-        "*.keytab",
-        "krb5cc*",
-        "*.tfstate",
-        "*.tfvars",
-        "id_rsa*",
-        "id_dsa*",
-        "id_ecdsa*",
-        "id_ed25519*",
-        "stored_tokens",
-    ),
-    *(".*_history", "fish_history", ".histfile", ".lesshst", ".viminfo"),
+_FOLDERS = re.compile(r"secrets|credentials|.*\.git")
+# what a name may end in when it is a copy of another's file
+_COPY = re.compile(
+    r"(?:\.(?:bak|old|orig|save|backup|copy|tmp|sw[a-p]|[0-9]+)|[~-]|[-_.](?:prod|dev|local|backup|copy))+$"
 )
-_NONE_OF_THEM = re.compile(r"\.env\.(?:example|sample|template)|(?:example|sample|template)\.env")
-_IN_FOLDER = re.compile("/(?:" + "|".join(map(re.escape, _FOLDERS)) + r"|[^/]*\.git)/")
-_FILE = re.compile("|".join(map(fnmatch.translate, _FILES)))
-# of files; tokens and tokenizers are a language model's, and a key that ssh-keygen made has no suffix
-_NAMES = re.compile(r"token(?!s|i[sz])|secret|credential|passw(?:or)?d|service[-_]account|^id_[^.]+(?:\.pub)?$")
-_PROGRAMS = frozenset(
-    (
-        ".py",
-        ".pyi",
-        ".pyx",
-        ".ipynb",
-        ".sh",
-        ".bash",
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cu",
-        ".cuh",
-        ".h",
-        ".hpp",
-        ".rs",
-        ".go",
-        ".js",
-    )
+_KEYS = re.compile(
+    r".*\.(?:env|pem|key|p8|p12|pfx|jks|keystore|kdbx|ppk|ovpn|keytab|tfstate|tfvars)"
+    r"|_netrc|krb5cc.*|.*kubeconfig.*|.*sh_history|(?:kaggle\.json|(?:rclone|clearml|wg[0-9]+)\.conf)"
 )
-_DATA = frozenset(
-    (
-        ".bin",
-        ".npy",
-        ".npz",
-        ".pt",
-        ".pth",
-        ".parquet",
-        ".arrow",
-        ".safetensors",
-        ".model",
-        ".csv",
-        ".tsv",
-        ".jsonl",
-        ".md",
-    )
-)
+# of files; tokens and tokenizers with a suffix are a language model's, and a key that ssh-keygen made has none
+_NAMES = re.compile(r"secret|credential|service[-_]account|^vault(?:[-_.]|$|pass)|^id_[^.]+(?:\.pub)?$")
+_WORDS = re.compile(r"token(?!s\.|i[sz])|passw(?:or)?d")
+_PROGRAM = re.compile(r".*\.(?:pyi?|pyx|ipynb|sh|bash|cc?|cpp|cuh?|hp?p?|rs|go|js)")
+_DATA = re.compile(r".*\.(?:bin|np[yz]|pth?|parquet|arrow|safetensors|model|[ct]sv|jsonl|md)")
 _HEAD_BYTES = 64 << 10
 # each begins with what is looked for first, as it is: most files have none of it
 _CONTENT = {
-    "a private key": (rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY", rb"PuTTY-User-Key-File"),
+    "a private key": (
+        *(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY", rb"PuTTY-User-Key-File", rb"AGE-SECRET-KEY-"),
+        rb"PrivateKey\s?=\s?[\w/+]{42}",
+    ),
     "a token": (
         *(rb"hf_[A-Za-z0-9]{20}", rb"gh[pousr]_[A-Za-z0-9]{30}", rb"github_pat_\w{30}", rb"glpat-[\w-]{20}"),
         *(
@@ -141,6 +72,8 @@ _OF_SHELLS = (
     *(".viminfo", ".lesshst", ".local"),
 )
 _OF_LOGINS = (".ssh", ".gnupg", ".aws", ".kube", ".netrc", ".python_history")
+# right in a home, what is put there is of everything
+_MIXED = ("bin", "Desktop", "Documents", "Downloads")
 _SYSTEM = (
     *("/", "/home", "/Users", "/root", "/etc", "/usr", "/usr/local", "/opt", "/srv", "/mnt", "/media", "/run", "/boot"),
     *("/var", "/var/tmp", "/tmp", "/dev/shm"),  # noqa: S108 - nothing is written there
@@ -148,21 +81,26 @@ _SYSTEM = (
 
 
 def is_secret(place: str) -> bool:
-    """Whether a place of a project (a folder ends in `/`) is, by its name, where keys, tokens and passwords lie."""
-    lower = f"/{place.lower()}"
-    name = PurePosixPath(lower)
-    if _IN_FOLDER.search(lower):
+    """Whether a place of a project (a folder ends in `/`) is, by its name, where keys, tokens and passwords lie.
+
+    That is whatever is hidden, but for some files that programs look for; copies of a file are judged as the file.
+    """
+    *folders, name = place.lower().split("/")
+    if any(each.startswith(".") or _FOLDERS.fullmatch(_COPY.sub("", each)) for each in folders):
         return True
-    if lower.endswith("/") or _NONE_OF_THEM.fullmatch(name.name):
+    if not name or _OPEN.fullmatch(name):
         return False
-    return bool(_FILE.match(name.name)) or (
-        bool(_NAMES.search(name.name)) and name.suffix not in _PROGRAMS and name.suffix not in _DATA
-    )
+    name = _COPY.sub("", name)
+    if name.startswith(".") or _KEYS.fullmatch(name):
+        return not re.fullmatch(r"(?:example|sample|template)\.env", name)
+    if _PROGRAM.fullmatch(name):
+        return False
+    return bool(_NAMES.search(name)) or (not _DATA.fullmatch(name) and bool(_WORDS.search(name)))
 
 
 def is_program(path: Path) -> bool:
     """Return whether it is the text of a program: what a job is made of."""
-    return path.suffix.lower() in _PROGRAMS
+    return bool(_PROGRAM.fullmatch(path.name.lower()))
 
 
 def secret_in(path: Path) -> str:
@@ -181,10 +119,14 @@ def why_no_project(folder: Path) -> str:
         return "a folder in which homes lie"
     if str(folder) in _SYSTEM or folder == Path(tempfile.gettempdir()).resolve() or _is_everybodys(folder):
         return "a folder for everybody's files"
-    if is_secret(f"{folder.as_posix().lstrip('/')}/"):
+    if any(_FOLDERS.fullmatch(part.lower()) for part in folder.parts):
         return "a folder for secrets"
-    if folder.parent in homes and folder.name.startswith("."):
+    below = [folder.relative_to(home).parts for home in homes if folder.is_relative_to(home)]
+    hidden = [parts for parts in below if any(part.startswith(".") for part in parts)]
+    if any(len(parts) == 1 or not is_marked(folder) for parts in hidden):
         return "a folder of settings"
+    if folder.parent in homes and folder.name in _MIXED and not is_marked(folder):
+        return "a folder for files of all kinds"
     return MOUNT if _is_mounted(folder) else ""
 
 
@@ -214,9 +156,12 @@ def is_marked(folder: Path) -> bool:
 
 
 def _looks_like_home(folder: Path) -> bool:
-    """Whatever it is called: by three files of shells, or in no project by two that any login has."""
+    """Whatever it is called: by two files that shells have there, or one and another of a login's.
+
+    A project may hold such of logins alone; without the files of a project, two of these are a home, too.
+    """
     shells, more = (sum(os.path.lexists(folder / name) for name in names) for names in (_OF_SHELLS, _OF_LOGINS))
-    return shells > 2 or (shells + more > 1 and not is_marked(folder))
+    return shells > 1 or bool(shells and more) or (more > 1 and not is_marked(folder))
 
 
 def _is_mounted(folder: Path) -> bool:

@@ -48,8 +48,9 @@ class _Rules(NamedTuple):
 
 _NEVER_SPEC = GitIgnoreSpec.from_lines(_NEVER)
 _OWN_RULES = _Rules("", _NEVER_SPEC, "nodectl's own rule for environments and caches")
-_OF_SECRETS = "nodectl's own rule for secrets"
-_OF_LINKS = "nodectl's own rule for links out of a project"
+_OF_SECRETS = "nodectl's own rule for secrets and hidden files, which .nodectlignore takes back by its own name"
+_OF_LINKS = "nodectl's own rule for links out of a project, which .nodectlignore takes back by its own name"
+_OF_OTHERS = "nodectl's own rule for what is no file, or another login's file by a hard link"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,14 @@ class Code:
         return [f"  stays here: {place} ({rule})" for place, rule in self.stayed if place in self.ignored]
 
     def describe(self) -> str:
-        """`code: 12 files, 0.4 MiB of /home/me/project, without 2 secrets (.env, id_rsa) and data/`."""
+        """`code: 12 files, 0.4 MiB of /home/me/project, without 2 secret or hidden places (.env, id_rsa) and data/`."""
         size = f"{counted(len(self.files), 'file')}, {self.size_bytes / MIB:.1f} MiB of {self.folder}"
         if self.alone:
             size = f"{size}, and nothing that lies beside: {self.folder} is {self.alone}, and no project"
         others = [place for place in self.ignored if place not in self.secrets]
         left_out = [_few(others)] if others else []
         if self.secrets:
-            left_out.insert(0, f"{counted(len(self.secrets), 'secret')} ({_few(self.secrets)})")
+            left_out.insert(0, f"{counted(len(self.secrets), 'secret or hidden place')} ({_few(self.secrets)})")
         return f"code: {size}{', without ' if left_out else ''}{' and '.join(left_out)}"
 
 
@@ -403,8 +404,7 @@ def _walk(
 ) -> Iterator[tuple[Path, str, str]]:
     """Each file, and each file or folder that is ignored, with whose rule it is (else empty).
 
-    A link to a folder that it lies in is left out, and to one that is no project.
-
+    `above` are the folders that it lies in, the root first: a link to one of them, or out of the root, is left out.
     In an ignored folder lies what is taken, too, where `back` names a place in it.
     """
     specs = [*specs, *_specs_of(folder, place)]
@@ -413,27 +413,48 @@ def _walk(
         at = f"{place}{path.name}" + ("/" if is_folder else "")
         ignored, by = _verdict(at, specs)
         if not ignored:
-            rule = _rule_for(path, at, specs) or (_OWN_RULES.file if ignored is None and _is_environment(path) else "")
+            rule = _rule_for(path, at, specs, above[0]) or (
+                _OWN_RULES.file if ignored is None and _is_environment(path) else ""
+            )
             ignored, by = bool(rule), rule
         if ignored or not is_folder:
             yield path, at, by if ignored else ""
-        if not is_folder or any(each.is_relative_to(path.resolve()) for each in above):
+        real = Path(os.path.realpath(path))
+        if not is_folder or any(each.is_relative_to(real) for each in above):
             continue
         if not ignored or any(each.startswith(at) for each in back):
-            below = _walk(path, at, specs, (*above, path.resolve()), back)
+            below = _walk(path, at, specs, (*above, real), back)
             yield from (each for each in below if not each[2] or not ignored)
 
 
-def _rule_for(path: Path, place: str, rules: Sequence[_Rules]) -> str:
-    """Return whose rule keeps it here for what it leads to or holds; empty for what may travel."""
-    if path.is_symlink():
-        target = path.resolve()
-        if is_secret(target.as_posix().lstrip("/") + ("/" if target.is_dir() else "")):
-            return _OF_SECRETS
-        if target.is_dir() and why_no_project(target) not in ("", MOUNT):
-            return _OF_LINKS
-    what = secret_in(path) if path.is_file() and not is_program(path) else ""
-    return f"{_OF_SECRETS} (it holds {what})" if what and not _is_taken_back(place, rules) else ""
+def _rule_for(path: Path, place: str, rules: Sequence[_Rules], root: Path) -> str:
+    """Return whose rule keeps it here for what it is, leads to or holds; empty for what may travel."""
+    is_wanted = _is_taken_back(place, rules)
+    if path.is_symlink() and (rule := _rule_for_link(path, root, is_wanted=is_wanted)):
+        return rule
+    try:
+        status = path.stat()
+    except OSError:  # it leads nowhere
+        return ""
+    if path.is_dir():
+        return ""
+    is_others = status.st_nlink > 1 and status.st_uid != root.stat().st_uid
+    if not path.is_file() or is_others:
+        return _OF_OTHERS
+    what = "" if is_program(path) else secret_in(path)
+    return f"{_OF_SECRETS} (it holds {what})" if what and not is_wanted else ""
+
+
+def _rule_for_link(path: Path, root: Path, *, is_wanted: bool) -> str:
+    """Return the rule for where a link leads: out of the project by its own name alone, to a secret or a home never."""
+    target = os.path.realpath(path)
+    above = os.path.commonpath([target, root])
+    end = "/" * Path(target).is_dir()
+    if target != above and is_secret(os.path.relpath(target, above) + end):
+        return _OF_SECRETS
+    if above != str(root) and not is_wanted:
+        return _OF_LINKS
+    return _OF_LINKS if end and why_no_project(Path(target)) not in ("", MOUNT) else ""
 
 
 def _is_environment(folder: Path) -> bool:
@@ -470,7 +491,8 @@ def _verdict(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
 def _is_taken_back(place: str, rules: Sequence[_Rules]) -> bool:
     """.nodectlignore takes it back by name: not by a pattern that takes back whatever lies there."""
     own = [each for each in rules if each.file.endswith(_TAKES_BACK)]
-    beside = str(PurePosixPath(place).with_name("\1")) + "/" * place.endswith("/")
+    path = PurePosixPath(place)
+    beside = str(path.with_name("." * path.name.startswith(".") + "\1")) + "/" * place.endswith("/")
     return _said(place, own)[0] is False and _said(beside, own)[0] is not False
 
 

@@ -119,7 +119,7 @@ def test_secrets_and_caches_stay_here(project: Path) -> None:
         write(project / place)
     code = find_code(str(project / "scripts" / "train.py"))
     assert places(code) == [".env.example", "mine/__init__.py", "pyproject.toml", "scripts/train.py"]
-    assert code.describe().endswith(f"of {project}, without 2 secrets (.env, .env.local)")
+    assert code.describe().endswith(f"of {project}, without 2 secret or hidden places (.env, .env.local)")
     write(project / ".nodectlignore", "!.env\n")
     assert ".env" in places(find_code(str(project / "scripts" / "train.py")))
 
@@ -127,10 +127,11 @@ def test_secrets_and_caches_stay_here(project: Path) -> None:
 def test_linked_folders_travel_and_circles_end(project: Path, tmp_path: Path) -> None:
     write(tmp_path / "shared" / "tokens.txt")
     (project / "linked").symlink_to(tmp_path / "shared")
+    write(project / ".nodectlignore", "!linked/\n")
     (project / "mine" / "again").symlink_to(project)
     (project / "dangling").symlink_to(tmp_path / "nowhere")
     assert places(find_code(str(project / "scripts" / "train.py"))) == [
-        *("linked/tokens.txt", "mine/__init__.py", "pyproject.toml", "scripts/train.py")
+        *(".nodectlignore", "linked/tokens.txt", "mine/__init__.py", "pyproject.toml", "scripts/train.py")
     ]
 
 

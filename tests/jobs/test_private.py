@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,7 +173,7 @@ def test_a_homes_package_travels_alone_and_without_its_secrets(home: Path) -> No
     code = find_module("pkg.run")
     alone(code, "pkg/run.py")
     assert code.secrets == ("pkg/.env",)
-    assert "without 1 secret (pkg/.env)" in code.describe()
+    assert "without 1 secret or hidden place (pkg/.env)" in code.describe()
 
 
 def test_what_a_lone_script_imports_from_beside_is_said(home: Path) -> None:
@@ -214,7 +216,8 @@ def test_a_folder_that_everybody_writes_into_is_no_project(tmp_path: Path) -> No
 
 @pytest.fixture
 def project(home: Path) -> Path:
-    folder = fill(home / "work" / "project", *KEPT, ".git/config", *TRAVEL)
+    kept = [place for place in KEPT if "sh_history" not in place]  # with these, and .ssh, it would be a home
+    folder = fill(home / "work" / "project", *kept, ".git/config", *TRAVEL)
     for place in (*TRAVEL, "train.py"):
         (folder / place).write_text("")
     for place, text in BY_CONTENT.items():
@@ -230,7 +233,7 @@ def test_a_projects_secrets_stay_and_are_counted(project: Path) -> None:
     listed = [line for line in code.left_out() if "rule for secrets" in line]
     assert len(code.secrets) == len(listed) and {"id_rsa", "deploy_key", ".ssh/", "TLS.KEY"} <= set(code.secrets)
     assert len(code.secrets) >= len(folders) + len(BY_CONTENT)
-    assert f"without {len(code.secrets)} secrets (" in code.describe()
+    assert f"without {len(code.secrets)} secret or hidden places (" in code.describe()
 
 
 def test_only_a_name_takes_a_secret_back(project: Path) -> None:
@@ -242,6 +245,100 @@ def test_only_a_name_takes_a_secret_back(project: Path) -> None:
     code = find_code(str(project / "train.py"))
     taken = {"server.pem", ".env", "settings.yaml", ".ssh/config"}
     assert {place for _, place in code.files} == {*taken, *TRAVEL, "train.py", ".gitignore", ".nodectlignore"}
+
+
+# what got through lists of names: copies, tools that are new, and files without a dot
+OTHERS = (
+    *("tokens", "server.key.old", "a.pem.bak", ".bash_history.old", ".zhistory", "id_work.bak", "id_rsa.1"),
+    *(".ssh.bak/id_x", ".netrc.bak", ".pgpass~", "terraform.tfstate.backup", ".env-prod", ".flaskenv", ".terraformrc"),
+    *(".authinfo", ".msmtprc", ".curlrc", ".Xauthority", ".google_authenticator", ".age/keys.txt", ".codex/auth.json"),
+    *(".tsh/keys", ".mc/config.json", ".config/hcloud/cli.toml", ".config/github-copilot/hosts.json", "clearml.conf"),
+    *(".comet.config", ".sentryclirc", "wg0.conf", "credentials.csv", "vault.yml", "secrets.bak/x", "prod.env.save"),
+    *("Credentials", "sub/.newtool/login", "passwords.txt.1", "rclone.conf.orig", "TLS.KEY~", "my_bash_history"),
+)
+
+
+@pytest.mark.parametrize("place", OTHERS)
+def test_what_is_hidden_and_copies_of_secrets_stay(tmp_path: Path, place: str) -> None:
+    fill(tmp_path, place, "pyproject.toml")
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "train.py").write_text("")
+    code = find_code(str(tmp_path / "train.py"))
+    assert MARK.encode() not in carried(code) and len(code.secrets) == 1
+    (tmp_path / ".nodectlignore").write_text(f"!{place}\n")
+    assert place in {each for _, each in find_code(str(tmp_path / "train.py")).files}
+
+
+@pytest.mark.parametrize("text", ["AGE-SECRET-KEY-1QQQ", "PrivateKey = " + "aB3+" * 10 + "abc="])
+def test_keys_of_other_tools_are_known_by_what_they_hold(tmp_path: Path, text: str) -> None:
+    (tmp_path / "notes.txt").write_text(text)
+    (tmp_path / "train.py").write_text("")
+    assert find_code(str(tmp_path / "train.py")).secrets == ("notes.txt",)
+
+
+@pytest.mark.parametrize(
+    "place", [".gitkeep", ".project-root", ".python-version", "pkg/.gitignore", "vault.py", "id.csv"]
+)
+def test_what_programs_look_for_travels(tmp_path: Path, place: str) -> None:
+    fill(tmp_path, place, "train.py", "pyproject.toml")
+    assert place in {each for _, each in find_code(str(tmp_path / "train.py")).files}
+
+
+def test_a_link_out_of_the_project_stays_unless_it_is_named(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "p", "pyproject.toml", "train.py", "real/x")
+    (folder / "train.py").write_text("")
+    for name, target in {"data": "/etc/shadow", "env": "/proc/self/environ", "notes": "../notes", "in": "real",
+                         "loop": "loop", "set": "../set", "gone": "../gone"}.items():  # fmt: skip
+        (folder / name).symlink_to(target)
+    fill(tmp_path, "notes", "set/x", "set/.hidden")
+    code = find_code(str(folder / "train.py"))
+    assert [place for _, place in code.files] == ["in/x", "pyproject.toml", "real/x", "train.py"]
+    rules = dict(code.stayed)
+    assert all("links out of a project" in rules[place] for place in ("data", "env", "notes", "set/"))
+    assert any("stays here: notes" in line for line in code.left_out())
+    (folder / ".nodectlignore").write_text("!notes\n!set/\n!loop\n")
+    assert {"notes", "set/x"} == {place for _, place in find_code(str(folder / "train.py")).files} - {
+        *(place for _, place in code.files), ".nodectlignore",
+    }  # fmt: skip
+
+
+def test_what_is_no_file_and_hard_links_to_others_files_stay(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "p", "pyproject.toml", "train.py")
+    (folder / "train.py").write_text("")
+    other = fill(tmp_path, "other") / "other"
+    os.chown(other, 4711, 4711)
+    os.link(other, folder / "mine.txt")
+    os.link(fill(tmp_path, "own") / "own", folder / "own.txt")
+    os.mkfifo(folder / "pipe")
+    socket.socket(socket.AF_UNIX).bind(str(folder / "socket"))
+    code = find_code(str(folder / "train.py"))
+    assert [place for _, place in code.files] == ["own.txt", "pyproject.toml", "train.py"]
+    assert {place for place, rule in code.stayed if "what is no file" in rule} == {"mine.txt", "pipe", "socket"}
+
+
+@pytest.mark.parametrize("marks", [(".git/HEAD", ".bashrc", ".ssh/x"), (".git/HEAD", ".profile", ".zshrc")])
+def test_a_home_with_its_dotfiles_in_git_is_one_wherever_its_login_has_another(tmp_path: Path, marks: Any) -> None:
+    folder = fill(tmp_path / "data" / "me", *marks, "private.txt")
+    (folder / "train.py").write_text("")
+    alone(find_code(str(folder / "train.py")), "train.py")
+
+
+@pytest.mark.parametrize("place", ["bin", ".config/x", ".local/share/y/z", "Downloads"])
+def test_what_lies_beside_in_folders_of_a_home_that_are_no_project_stays(home: Path, place: str) -> None:
+    folder = fill(home / place, "private.txt")
+    (folder / "train.py").write_text("")
+    alone(find_code(str(folder / "train.py")), "train.py")
+    if place != ".config/x":
+        fill(folder, "pyproject.toml")
+        assert len(find_code(str(folder / "train.py")).files) == 3
+
+
+def test_a_module_in_a_home_is_its_package_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(home, "pk/.netrc", "pk/data.txt")
+    (home / "pk" / "__main__.py").write_text("")
+    (home / "pk" / "data.txt").write_text("")
+    (home / "pk" / "up").symlink_to("..")
+    alone(find_module("pk"), "pk/__main__.py", "pk/data.txt")
 
 
 def test_links_lead_to_no_secret_and_no_home(project: Path, home: Path) -> None:
