@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,7 @@ def list_(app: App, write: Path | None) -> None:
 @click.pass_obj
 def show(app: App, job: str) -> None:
     """Show one job: its hosts, its state, and what failed first."""
-    listing = read_listing(app)
-    selected = listing.find(job)
+    listing, selected = _find(app, job)
     _show(app, [selected], job_text(selected))
     raise click.exceptions.Exit(_status(listing, selected))
 
@@ -85,8 +85,7 @@ def why(app: App, job: str) -> None:
     What ended it stands first, with its class, evidence and remedy; what followed from that is folded. Of a running job
     it is said who waits for whom, with the ranks' stacks, grouped; that takes some seconds.
     """
-    listing = read_listing(app)
-    selected = listing.find(job)
+    listing, selected = _find(app, job)
     if selected.state is JobState.RUNNING and selected.slurm is None:
         _show_look(app, selected)
         raise click.exceptions.Exit(_status(listing, selected))
@@ -156,8 +155,7 @@ def logs(
     if tail is not None and since is not None:
         raise UsageError("--tail and --since exclude each other: each says where the output begins", "give one of them")
     since_s = None if since is None else seconds_ago(since)
-    listing = read_listing(app)
-    selected = listing.find(job)
+    listing, selected = _find(app, job)
     chosen, local_rank = _chosen(selected, names, rank)
     if selected.slurm is not None:
         if since is not None:
@@ -208,8 +206,7 @@ def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
     from nodectl.jobs.follow import Start
 
-    listing = read_listing(app)
-    selected = listing.find(job)
+    _, selected = _find(app, job)
     if selected.state.ended or selected.slurm is not None:
         words = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
         why = f"it has ended ({selected.state.value})" if selected.state.ended else "Slurm runs it"
@@ -246,7 +243,7 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
 
     if pattern:
         check_pattern(pattern)
-    selected = read_listing(app).find(job)
+    _, selected = _find(app, job)
     if selected.state.ended or selected.slurm is not None:
         raise UsageError(f"{selected.id} does not run under nodectl now", f"nodectl jobs show {selected.id}")
     status = watch_job(
@@ -276,7 +273,7 @@ def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, j
 @click.pass_obj
 def trace(app: App, folder: Path | None, limit_mib: int, job: str) -> None:
     """Show where a traced job's steps go: compute, memory, communication, overlap, slowest rank."""
-    selected = read_listing(app).find(job)
+    _, selected = _find(app, job)
     if selected.slurm is not None:
         raise UsageError(f"{selected.id} is run by Slurm", "--trace needs hosts over SSH")
     raise click.exceptions.Exit(show_trace(app, _members(app, selected), selected, folder, limit_mib))
@@ -286,14 +283,18 @@ def trace(app: App, folder: Path | None, limit_mib: int, job: str) -> None:
 @click.argument("job", shell_complete=completing.job)
 @click.pass_obj
 def stop(app: App, job: str) -> None:
-    """End a job on all its hosts, and leave nothing of it running."""
-    selected = read_listing(app).find(job)
+    """End a job on all its hosts, and leave nothing of it running.
+
+    Every host of the inventory is asked to end it, whatever others say of where it runs.
+    """
+    listing, selected = _find(app, job)
     if selected.slurm is not None:
         stop_slurm(app, selected.id)
         after = read_slurm(app, selected.id).find(selected.id)
         _show(app, [after], conclusion(after))
         return
-    problems = stop_job(app, _members(app, selected), selected.id)
+    its = {part.host for part in selected.parts}
+    problems = stop_job(app, app.hosts, selected.id, of=its, said=listing.unreachable)
     left = read_listing(app, selected.id)
     after = left.find(selected.id) if left.jobs or left.unreachable else selected  # of an upload nothing may be left
     _show(app, [after], conclusion(after))
@@ -430,13 +431,19 @@ def _login(app: App) -> Login:
     return need_login(app.slurm(submits=True))
 
 
-def stop_job(app: App, hosts: Sequence[Host], job_id: str) -> Mapping[str, str]:
-    """Stop the job on these hosts; those that could not be reached, with the reason."""
+def stop_job(
+    app: App, hosts: Sequence[Host], job_id: str, *, of: Collection[str] = (), said: Collection[str] = ()
+) -> Mapping[str, str]:
+    """Stop the job on these hosts; those that did not, with the reason.
+
+    Without those that were said before and are no hosts `of` the job: they may be anything.
+    """
     from nodectl.jobs.nodes import stop as stop_hosts
 
     answers = stop_hosts(app.transport, hosts, job_id, app.forks)
-    _note_problems(answers.problems)
-    return answers.problems
+    problems = {host: why for host, why in answers.problems.items() if host in of or host not in said}
+    _note_problems(problems)
+    return problems
 
 
 def conclude(
@@ -472,7 +479,7 @@ def conclude_by(
 def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
     """The jobs on the hosts, Slurm's with them; what could not be asked is said."""
     from nodectl.jobs.listing import read_jobs
-    from nodectl.jobs.seen import note_jobs
+    from nodectl.jobs.seen import note_jobs, started_jobs
 
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
@@ -482,7 +489,16 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
             listing = with_slurm_jobs(listing, login)
         _note_problems({**listing.problems, **listing.unreachable})
     note_jobs(app.fleet, [job.id for job in listing.jobs])
-    return listing
+    return replace(listing, started=frozenset(started_jobs(app.fleet)))
+
+
+def _find(app: App, name: str) -> tuple[Listing, Job]:
+    """All jobs and the one of this name; where `last` may be another than is meant, that is said."""
+    listing = read_listing(app)
+    selected = listing.find(name)
+    if name == "last" and (doubt := listing.doubt()):
+        note(doubt)
+    return listing, selected
 
 
 def _members(app: App, job: Job) -> list[Host]:

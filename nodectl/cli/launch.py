@@ -416,7 +416,7 @@ def launch(
             for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
                 note(line)
             raise
-    note_jobs(app.fleet, [plan.id])
+    note_jobs(app.fleet, [plan.id], started=True)
     if detach:
         job = {
             "id": plan.id,

@@ -41,6 +41,7 @@ class Asked:
 def launch_via_slurm(app: App, asked: Asked, env: Mapping[str, str], *, detach: bool, dry_run: bool) -> int:
     """Submit the job and follow it; the exit status of the launch."""
     from nodectl.jobs.plan import new_job_id
+    from nodectl.jobs.seen import note_jobs
     from nodectl.jobs.slurm.login import need_login
     from nodectl.jobs.slurm.package import pack, plan_document
 
@@ -51,6 +52,7 @@ def launch_via_slurm(app: App, asked: Asked, env: Mapping[str, str], *, detach: 
         return 0
     login = need_login(app.slurm(submits=True))
     submitted = login.submit(job.id, pack(plan, script, asked.way.code), env)
+    note_jobs(app.fleet, [job.id], started=True)
     where = f"Slurm's job {submitted['slurm_id']}, submitted on {login.host.name}; its folder is {submitted['folder']}"
     note(f"job {job.id}: {where}")
     if detach:

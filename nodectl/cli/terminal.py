@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,15 +10,13 @@ from pathlib import Path
 
 import click
 
+from nodectl.common.printable import printable
 from nodectl.errors import UsageError
-
-# C0 without tab and newline, DEL, C1, and the bidirectional overrides: what a host may not do to a terminal
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def safe(text: str) -> str:
     r"""`text` with control characters spelled out (`\x1b`), so that no host can drive the terminal."""
-    return _UNSAFE.sub(lambda match: repr(match.group())[1:-1], text.replace("\r\n", "\n"))
+    return printable(text.replace("\r\n", "\n"))
 
 
 # of a command that follows a job, said at its start

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from datetime import UTC, datetime
-from typing import Literal, TypeVar
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
@@ -16,13 +18,25 @@ def new_id(now: datetime) -> str:
 
 
 def values_of(kind: type[T], rows: object, *, extra: Literal["forbid", "ignore"] = "forbid") -> tuple[T, ...]:
-    """`rows` of plain data as values of a dataclass; ValueError with the path of the first that is not as its type."""
-    from pydantic import ConfigDict, TypeAdapter, ValidationError
+    """`rows` of plain data as values of a dataclass, or of another type; ValueError for the first that is not as that.
 
-    # only in a container does pydantic take settings for a dataclass
-    adapter = TypeAdapter(tuple[kind, ...], config=ConfigDict(strict=True, extra=extra))  # type: ignore[valid-type]
+    It says the path there. Of text, what is no character (bytes of a file's name that were no UTF-8) is spelled out.
+    """
+    from pydantic import ValidationError
+
+    text = re.sub("[\ud800-\udfff]", lambda match: f"\\\\u{ord(match[0]):04x}", json.dumps(rows, ensure_ascii=False))
     try:
-        return adapter.validate_json(json.dumps(rows))
+        adapter: Any = _adapter
+        values: tuple[T, ...] = adapter(kind, extra).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    return values
+
+
+@lru_cache(maxsize=64)
+def _adapter(kind: Any, extra: Literal["forbid", "ignore"]) -> Any:
+    from pydantic import ConfigDict, TypeAdapter
+
+    # only in a container does pydantic take settings for a dataclass
+    return TypeAdapter(tuple[kind, ...], config=ConfigDict(strict=True, extra=extra))

@@ -4,11 +4,12 @@ All of it comes from one program on the node (`look` of payload/jobs/preflight),
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from nodectl.common import answers
+from nodectl.common.documents import values_of
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, parsed
 from nodectl.model.recording import Command, Recording
@@ -168,10 +169,11 @@ def job_facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
 
 def _read(subject: str, kind: type[Kind], recording: Recording) -> Kind:
     answer = parsed(recording, KEY, _answer).get(subject)
-    names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
-    if not isinstance(answer, dict) or set(answer) != set(names):
-        raise ParseError(f"{KEY}: {subject} is {str(answer)[:200]!r}, not {', '.join(names)}")
-    return kind(**{name: _frozen(value) for name, value in answer.items()})
+    try:
+        (value,) = values_of(kind, [answer])
+    except ValueError as error:
+        raise ParseError(f"{KEY}: {subject} is {str(answer)[:200]!r}: {error}") from error
+    return value
 
 
 def _answer(text: str) -> dict[str, Any]:
@@ -179,9 +181,3 @@ def _answer(text: str) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise ParseError(f"{KEY}: {text[:200]!r} is no answer")
     return answer
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
-    return {key: _frozen(inner) for key, inner in value.items()} if isinstance(value, dict) else value

@@ -71,8 +71,8 @@ def _against(
 _KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
 _MOST_NAMED = 8
 # "Ranks 1, 3 failed to pass monitoredBarrier"
-_NAMED = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier")
-_BARRIER = re.compile(r"\[Rank \d+\]: Rank (\d+) (?:failed|reported)")
+_NAMED = re.compile(r"Ranks? ([\d, ]{1,9999}) failed to pass monitoredBarrier")
+_BARRIER = re.compile(r"\[Rank \d+\]: Rank (\d{1,9}) (?:failed|reported)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +132,14 @@ def failure(host: str, item: Mapping[str, Any]) -> Failure:
     return Failure(
         host,
         item["rank"],
-        str(item["kind"]),
-        _printable(str(item["message"])),
+        item["kind"],
+        item["message"],
         item["exit_status"],
-        float(item["time"]),
-        category=str(item.get("class", item["kind"])),
-        evidence=tuple(_printable(str(line)) for line in item.get("evidence", ())),
-        traceback=_printable(str(item.get("traceback", ""))),
+        item["time"],
+        category=item.get("class", item["kind"]),
+        evidence=tuple(item.get("evidence", ())),
+        traceback=item.get("traceback", ""),
     )
-
-
-def _printable(text: str) -> str:
-    """Bytes of a file's name that were no UTF-8, spelled out: no terminal and no file takes them otherwise."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _left(words: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:
@@ -287,7 +282,7 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
 
 
 # "op.preamble.length <= op.nbytes. 6000 vs 4": bytes that came, and that were expected
-_SIZES = re.compile(r"op\.preamble\.length .{0,40}?(\d+) vs (\d+)")
+_SIZES = re.compile(r"op\.preamble\.length .{0,40}?(\d{1,18}) vs (\d{1,18})")
 
 
 # by torch's names of types; what is not here, has four bytes
@@ -300,7 +295,8 @@ _TYPE_BYTES = {
 
 def _bytes(call: Call) -> int:
     """How many bytes the sizes and the type of a call make."""
-    elements = sum(math.prod(map(int, re.findall(r"\d+", each))) for each in re.findall(r"\[([\d, ]+)\]", call.sizes))
+    sizes = (re.findall(r"\d{1,18}", each) for each in re.findall(r"\[([\d, ]+)\]", call.sizes))
+    elements = sum(math.prod(map(int, each)) for each in sizes)
     return elements * _TYPE_BYTES.get(call.types, 4)
 
 
@@ -360,8 +356,8 @@ def _calls(words: Sequence[HostWords]) -> Calls:
 
 
 # as torch's watchdog of NCCL writes
-_WORK = re.compile(r"WorkNCCL\(SeqNum=(\d+), OpType=(\w+)(?:, NumelIn=(\d+))?")
-_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d+)")
+_WORK = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+)(?:, NumelIn=(\d{1,18}))?")
+_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,18})")
 _GUID = re.compile(r"\[PG ID \d+ PG GUID (\w+)")
 
 
@@ -421,7 +417,7 @@ def _named(waiting: Sequence[Failure]) -> set[int]:
     named: set[int] = set()
     for item in waiting:
         for match in _NAMED.findall(item.message):
-            named |= {int(word) for word in match.replace(",", " ").split()}
+            named |= {int(word) for word in match.replace(",", " ").split() if len(word) < 10}
         named |= {int(word) for word in _BARRIER.findall(item.message)}
     return named
 

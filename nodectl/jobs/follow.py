@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from nodectl.common import bounded_json
-from nodectl.jobs.nodes import why
+from nodectl.common.documents import values_of
+from nodectl.jobs.nodes import NONSENSE, why
+from nodectl.jobs.rows import LogRow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import FrameError, Reader
@@ -229,7 +231,7 @@ class _Reader:
             for text in self.frames.feed(data):
                 self._take_text(text)
         except ValueError as error:
-            self.damage = f"its answer cannot be read: {error}"
+            self.damage = f"{NONSENSE}: {error}"
 
     def _problem(self, done: CommandResult) -> str:
         """Why the output did not come to its end."""
@@ -242,17 +244,17 @@ class _Reader:
         return self.damage or "it gave no answer"
 
     def _take_text(self, text: bytes) -> None:
-        document = bounded_json.loads(text)
+        (document,) = values_of(LogRow, [bounded_json.loads(text)], extra="ignore")
         if "text" in document:
             self._take_lines(document)
         elif "dropped" in document:
-            self._put(Dropped(self.host.name, document["rank"], int(document["dropped"])))
+            self._put(Dropped(self.host.name, document.get("rank"), document["dropped"]))
         elif "offsets" in document:
             self.offsets.update(document["offsets"])
         elif "end" in document:
             self.ended = True
-        if "offset" in document:
-            self.offsets[str(document["file"])] = int(document["offset"])
+        if "offset" in document and "file" in document:
+            self.offsets[document["file"]] = document["offset"]
 
     def _request(self) -> dict[str, object]:
         rank = {} if self.start.local_rank is None else {"local_rank": self.start.local_rank}
@@ -262,15 +264,15 @@ class _Reader:
             return {"since_s": self.start.since_s + time.monotonic() - self.began_s, **rank}
         return {"offsets": self.offsets, "inside": self.inside, **rank}
 
-    def _take_lines(self, document: dict[str, Any]) -> None:
+    def _take_lines(self, document: LogRow) -> None:
         """Pass lines on; who has begun a long one has its turn until that ends."""
         if not self.inside:
             self.has_turn = self.turn.acquire(timeout=_TURN_S)
-        goes_on, rank = bool(document["goes_on"]), document["rank"]
-        *whole, last = str(document["text"]).removesuffix("\n").split("\n")
+        goes_on, rank = document.get("goes_on", False), document.get("rank")
+        *whole, last = document["text"].removesuffix("\n").split("\n")
         lines = [Line(self.host.name, line, local_rank=rank) for line in whole]
         self._put([*lines, Line(self.host.name, last, goes_on, rank)])
-        self.inside = str(document["file"]) if goes_on else ""
+        self.inside = document.get("file", "") if goes_on else ""
         if not goes_on:
             self._release()
 

@@ -12,6 +12,7 @@ from nodectl.errors import ParseError
 from nodectl.jobs.calls import Calls, odd_one
 from nodectl.jobs.calls import read as read_calls
 from nodectl.jobs.nodes import ask
+from nodectl.jobs.rows import ExamineRow
 from nodectl.model.host import Host
 from nodectl.model.look import Look, RankNow
 from nodectl.parsers.nccl.ncclras import parse_ncclras
@@ -24,7 +25,7 @@ _MOST_NAMED = 12
 
 def look_at(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> Look:
     """Ask every host at once; takes about three seconds."""
-    answers = ask(transport, hosts, lambda _: ["examine", job_id], forks=forks, timeout_s=_TIMEOUT_S)
+    answers = ask(transport, hosts, lambda _: ["examine", job_id], forks=forks, timeout_s=_TIMEOUT_S, kind=ExamineRow)
     return judge({host: rows[0] for host, rows in answers.lines.items() if rows}, answers.problems)
 
 

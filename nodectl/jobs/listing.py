@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,10 +14,10 @@ from nodectl.common.nodeset import fold
 from nodectl.errors import UnreachableError, UsageError
 from nodectl.jobs.cause import HostWords, failure, failure_place, failures_of
 from nodectl.jobs.nodes import ask
+from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
 from nodectl.payload.jobs.classify import FOLLOWED
-from nodectl.payload.jobs.job_id import is_job_id
 from nodectl.payload.jobs.standing import SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 
@@ -30,12 +31,37 @@ _UNAWARE = "it has not heard that the job is over, and ends by itself after 5 mi
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The jobs, newest last, the hosts that could not be asked, and those whose jobs could not be read as a whole."""
+    """The jobs, newest last, the hosts that could not be asked, and those whose jobs could not be read as a whole.
+
+    `started` are ids of jobs that were started from here.
+    """
 
     jobs: tuple[Job, ...]
     unreachable: Mapping[str, str]
     asked: int
     problems: Mapping[str, str] = field(default_factory=dict)
+    started: frozenset[str] = frozenset()
+
+    @property
+    def last(self) -> Job | None:
+        """The newest job that was started from here, else of those that most of their hosts know, else of all."""
+        own = [job for job in self.jobs if job.id in self.started]
+        jobs = own or [job for job in self.jobs if 2 * job.witnesses > len(job.parts)] or self.jobs
+        return jobs[-1] if jobs else None
+
+    def doubt(self) -> str:
+        """A sentence where `last` is perhaps not what is meant; empty where it is."""
+        last = self.last
+        if last is None or (last is self.jobs[-1] and 2 * last.witnesses > len(last.parts)):
+            return ""
+        newest = self.jobs[-1]
+        known = f"{newest.witnesses} of its {len(newest.parts)} hosts know it"
+        if last is newest:
+            return f"`last` is {last.id}: {known}"
+        return (
+            f"`last` is {last.id}; {newest.id} of {newest.operator} is newer ({known}), and was not started from here:"
+            " name it where it is meant"
+        )
 
     def find(self, wanted: str) -> Job:
         """The job of an id, or of the beginning of one job's id, or `last`; UsageError where there is none.
@@ -45,11 +71,11 @@ class Listing:
         exact = [job for job in self.jobs if job.id == wanted]
         matches = exact or [job for job in self.jobs if job.id.startswith(wanted)]
         if wanted == "last":
-            matches = list(self.jobs[-1:])
+            matches = [] if self.last is None else [self.last]
         elif not exact and len(wanted) < _SHORTEST:
             raise UsageError(
                 f"{wanted!r} is too short for the beginning of a job's id: {_SHORTEST} characters at least",
-                "`nodectl jobs list` shows the ids; `last` is the newest job",
+                "`nodectl jobs list` shows the ids; `last` is the newest that was started from here",
             )
         if len(matches) == 1:
             return matches[0]
@@ -76,25 +102,17 @@ def read_jobs(
     """Ask every host for its jobs (for these alone, where some are named), without those known to be `gone`."""
     known = dict(gone or {})
     there = [host for host in hosts if host.name not in known]
-    answers = ask(transport, there, lambda _: ["list", *job_ids], forks=forks, timeout_s=_TIMEOUT_S)
+    answers = ask(transport, there, lambda _: ["list", *job_ids], forks=forks, timeout_s=_TIMEOUT_S, kind=JobRow)
     problems = {**known, **answers.problems}
     reports: dict[str, list[Report]] = defaultdict(list)
     unread: dict[str, list[str]] = defaultdict(list)
     for host, rows in answers.lines.items():
         for row in rows:
-            if not _is_of_its_job(row):  # what it is called is a word of the node, and names a job on others
-                unread[host].append("it lists a job whose id is none, or not its plan's")
-                continue
             reports[row["id"]].append(Report(host, row))
             if row["problem"]:
                 unread[host].append(row["problem"])
     jobs = tuple(merge(reports[job_id], problems) for job_id in sorted(reports))
     return Listing(jobs, problems, len(hosts), {host: "; ".join(words) for host, words in unread.items()})
-
-
-def _is_of_its_job(row: Mapping[str, Any]) -> bool:
-    job_id, plan = row["id"], row["plan"]
-    return isinstance(job_id, str) and is_job_id(job_id) and (plan is None or plan["id"] == job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +121,6 @@ class Report:
 
     host: str
     document: Mapping[str, Any]
-
-    def rank(self, names: Sequence[str]) -> int | None:
-        """The host's place in the plan, by its name where it does not know; None where that tells nothing."""
-        rank = self.document["rank"]
-        if isinstance(rank, int):
-            return rank
-        return names.index(self.host) if self.host in names else None
 
     @property
     def state(self) -> str:
@@ -127,17 +138,19 @@ class Report:
 
 def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     """One job from the reports of its hosts; `unreachable` are hosts that could not be asked, with the reason."""
-    plan = next((report.document["plan"] for report in reports if report.document["plan"]), None) or _no_plan(reports)
-    names = [str(host["name"]) for host in plan["hosts"]]
-    by_rank = {rank: report for report in reports if (rank := report.rank(names)) is not None}
-    names = [by_rank[rank].host if rank in by_rank else name for rank, name in enumerate(names)]
+    plan, dissent = _plan(reports)
+    by_rank, names = _places(reports, [str(host["name"]) for host in plan["hosts"]])
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
-    if 2 * _may_go_on(by_rank, len(names)) <= len(names):
+    members = len(plan["hosts"])
+    if 2 * _may_go_on(by_rank, len(names)) <= members:
         parts = tuple(map(_without_the_others, parts))
     attempt, roster = _newest_attempt(by_rank, plan)
     newest = {rank: report for rank, report in by_rank.items() if report.attempt == attempt}
-    words = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
+    told = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
+    heard = [_of_own_ranks(each, roster, int(plan["nproc_per_node"])) for each in told]
+    words = [own for own, _ in heard]
     failures = failures_of(words, _seen_from_elsewhere(newest, names, parts, roster))
+    failures += [failure for _, others in heard for failure in others]
     first = failures[0] if failures else None
     state = _state([parts[rank] for rank in roster], first, float(plan["created_at"]))
     if state in (JobState.FINISHED, JobState.STOPPED):
@@ -169,34 +182,118 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
             f"host {each.name}, rank {item['rank']}: {item['text']}"
             for each in words
             for item in each.state.get("remarks") or ()
-        ),
+        )
+        + dissent,
     )
 
 
+def _plan(reports: Sequence[Report]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The plan that most hosts have, of as many the one that names most of them; and who has another."""
+    plans = [(report.host, report.document["plan"]) for report in reports if report.document["plan"]]
+    if not plans:
+        return _no_plan(reports), ()
+    votes = Counter(_form(plan) for _, plan in plans)
+    told = {report.host for report in reports}
+
+    def weight(plan: Mapping[str, Any]) -> tuple[int, int, int]:
+        return votes[_form(plan)], len(told & {host["name"] for host in plan["hosts"]}), -len(plan["hosts"])
+
+    best = max((plan for _, plan in plans), key=weight)
+    others = [host for host, plan in plans if _form(plan) != _form(best)]
+    return best, (f"{fold(others)} says that the job has another plan",) if others else ()
+
+
+def _form(plan: Mapping[str, Any]) -> str:
+    return json.dumps(plan, sort_keys=True)
+
+
+def _places(reports: Sequence[Report], names: list[str]) -> tuple[dict[int, Report], list[str]]:
+    """Each report by its host's place in the plan, and the hosts' names; who is not in the plan stands behind it.
+
+    A host has the place of its name. One of another name (as another inventory calls it) has that which it says,
+    unless that is another's.
+    """
+    named = {names.index(report.host): report for report in reports if report.host in names}
+    by_rank = dict(named)
+    for report in reports:
+        if report in named.values():
+            continue
+        rank = report.document["rank"]
+        if rank is None or rank >= len(names) or rank in by_rank:
+            rank = len(names)
+        names = [*names[:rank], report.host, *names[rank + 1 :]]
+        by_rank[rank] = report
+    return by_rank, names
+
+
+def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[HostWords, list[Failure]]:
+    """What it tells of its own ranks; and what it says of other hosts' ranks, as its word and no more.
+
+    `roster` are the places of the hosts, each with so many `ranks`; a rank that is no host's is its own.
+    """
+
+    def is_own(rank: int | None) -> bool:
+        place = len(roster) if rank is None else rank // max(1, ranks)
+        return place >= len(roster) or roster[place] == host.rank
+
+    state = dict(host.state)
+    for key in ("failures", "ends", "living", "remarks"):
+        state[key] = [item for item in host.state.get(key) or () if is_own(item["rank"])]
+    state["flight"] = {rank: dump for rank, dump in (host.state.get("flight") or {}).items() if is_own(int(rank))}
+    others = [failure(host.name, item) for item in host.state.get("failures") or () if not is_own(item["rank"])]
+    said = [replace(each, message=f"host {host.name} says of another's rank: {each.message}") for each in others]
+    return replace(host, state=state), said
+
+
+def _hearsay(cause: Failure, tellers: Collection[str], asked: int) -> Failure:
+    """A failure as the word of those who tell it, unless its own host does, or most of those that were asked do."""
+    if cause.host in tellers or (len(tellers) > 1 and 2 * len(tellers) > asked):
+        return cause
+    return replace(cause, message=f"host {fold(tellers)} says: {cause.message}")
+
+
 def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> tuple[int, list[int]]:
-    """Its number, and the places of the hosts that take part."""
-    newest = max(by_rank.values(), key=lambda report: report.attempt, default=None)
-    first = list(range(int(plan.get("nodes") or 0) or len(plan["hosts"])))
-    if newest is None:
-        return 1, first
-    return newest.attempt, [int(rank) for rank in newest.document["state"].get("roster") or first]
+    """Its number, and the places of the hosts that take part: of those that so many may tell as an attempt takes."""
+    members = len(plan["hosts"])
+    first = list(range(min(members, int(plan.get("nodes") or members))))
+    reports = list(by_rank.values())
+    silent = members - len(reports)
+    numbers = sorted({report.attempt for report in reports}, reverse=True)
+    told = (each for each in numbers if 2 * (sum(one.attempt >= each for one in reports) + silent) > members)
+    newest = next(told, 1)
+    rosters = Counter(
+        tuple(rank for rank in dict.fromkeys(report.document["state"].get("roster") or first) if rank < members)
+        for report in reports
+        if report.attempt == newest
+    )
+    usual = rosters.most_common(1)
+    return newest, list(usual[0][0]) if usual and usual[0][0] else first
 
 
 def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Sequence[str]) -> tuple[PastAttempt, ...]:
     """The attempts before the newest: of what the hosts say of one, the likeliest cause."""
-    told = [item for report in newest.values() for item in report.document["state"].get("attempts") or []]
-    votes = Counter(_past_vote(item) for item in told)
-    items = sorted(told, key=lambda item: (int(item["number"]), _past_place(item, votes[_past_vote(item)])))
-    likeliest = {int(item["number"]): item for item in reversed(items)}
+    told = [
+        (names[rank], item)
+        for rank, report in newest.items()
+        for item in report.document["state"].get("attempts") or ()
+    ]
+    tellers: dict[tuple[int, str], list[str]] = defaultdict(list)
+    for name, item in told:
+        tellers[_past_vote(item)].append(name)
+    items = sorted(
+        (item for _, item in told), key=lambda item: (item["number"], _past_place(item, len(tellers[_past_vote(item)])))
+    )
+    likeliest = {item["number"]: item for item in reversed(items)}
+    causes = {number: _past_cause(number, item["cause"], by_rank, names) for number, item in likeliest.items()}
     return tuple(
         PastAttempt(
-            number=int(item["number"]),
+            number=number,
             hosts=tuple(item["hosts"]),
-            begun_at=float(item["begun_at"]),
+            begun_at=item["begun_at"],
             ended_at=item["ended_at"],
-            cause=_past_cause(int(item["number"]), item["cause"], by_rank, names),
+            cause=(cause := causes[number]) and _hearsay(cause, tellers[_past_vote(item)], len(newest)),
         )
-        for _, item in sorted(likeliest.items())
+        for number, item in sorted(likeliest.items())
     )
 
 
@@ -292,18 +389,24 @@ def _seen_from_elsewhere(
 
 def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]:
     """The first failures of hosts that cannot be asked now, as they told the others."""
-    heard = {
-        int(rank): item
-        for report in by_rank.values()
-        for rank, item in report.document["state"].get("heard", {}).items()
-        if int(rank) not in by_rank and item["kind"] != "host_lost"
-    }
-    return [failure(names[rank], item) for rank, item in heard.items()]
+    heard: dict[int, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
+    for teller, report in by_rank.items():
+        for rank, item in report.document["state"].get("heard", {}).items():
+            if int(rank) < len(names) and int(rank) not in by_rank and item["kind"] != "host_lost":
+                heard[int(rank)].append((names[teller], item))
+    found = []
+    for rank, told in heard.items():
+        # they may have heard different things, and one may be invented: what most heard
+        kinds = [(item["kind"], item["message"]) for _, item in told]
+        usual = max(kinds, key=kinds.count)
+        tellers = [name for name, item in told if (item["kind"], item["message"]) == usual]
+        found.append(_hearsay(failure(names[rank], told[kinds.index(usual)][1]), tellers, len(by_rank)))
+    return found
 
 
 def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
     """The lost host is the one that most others lost; a cut-off host blames everybody, and is blamed by everybody."""
-    votes = _votes(by_rank)
+    votes = _votes(by_rank, len(parts))
     deaf = _deaf(votes, parts)
     if deaf is not None:
         return [_nothing_arrived(deaf, votes, names)]
@@ -327,19 +430,18 @@ def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[J
 _Vote = tuple[int, Mapping[str, Any]]
 
 
-def _votes(by_rank: Mapping[int, Report]) -> Mapping[int, Sequence[_Vote]]:
-    """By the host that was lost; of who cannot be asked now, what he told the others."""
-    votes: dict[int, list[_Vote]] = defaultdict(list)
+def _votes(by_rank: Mapping[int, Report], hosts: int) -> Mapping[int, Sequence[_Vote]]:
+    """By the host (of so many) that was lost; of who cannot be asked now, what he told the others."""
+    told: list[_Vote] = []
     heard: dict[int, Mapping[str, Any]] = {}
     for voter, report in by_rank.items():
         state = report.document["state"]
         heard |= {int(rank): item for rank, item in state.get("heard", {}).items() if int(rank) not in by_rank}
-        for item in state.get("failures", ()):
-            if item["kind"] == "host_lost":
-                votes[int(item["lost"])].append((voter, item))
-    for voter, item in heard.items():
-        if item["kind"] == "host_lost" and "lost" in item:
-            votes[int(item["lost"])].append((voter, item))
+        told += [(voter, item) for item in state.get("failures", ())]
+    votes: dict[int, list[_Vote]] = defaultdict(list)
+    for voter, item in (*told, *heard.items()):
+        if item["kind"] == "host_lost" and voter < hosts and item.get("lost", hosts) < hosts:
+            votes[item["lost"]].append((voter, item))
     return votes
 
 

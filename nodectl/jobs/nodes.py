@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.common import answers
+from nodectl.common.documents import values_of
 from nodectl.common.nodeset import fold
 from nodectl.common.operator import operator
+from nodectl.common.printable import one_line
 from nodectl.errors import JobError, NodectlError, ParseError, UnreachableError
 from nodectl.jobs.plan import CheckpointPlan, Plan
+from nodectl.jobs.rows import CleanRow, SurveyRow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.transport.base import Transport
@@ -19,6 +22,8 @@ from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
 
 MODULE = "jobs.control"
+NONSENSE = "answered nonsense"
+_SHOWN_CHARS = 200
 _UPLOAD_S = 150.0
 _START_S = 30.0
 _STOP_S = 20.0
@@ -28,16 +33,20 @@ _DISCARD_S = 45.0  # a large project is many files
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """JSON documents by host that answered; `refused` could be asked and said no, `unreachable` could not be asked."""
+    """Rows by host that answered; `refused` could be asked and said no, `unreachable` could not be asked.
+
+    `nonsense`: some of its rows are none, and are not among its `lines`.
+    """
 
     lines: Mapping[str, tuple[Mapping[str, Any], ...]]
     refused: Mapping[str, str] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    nonsense: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def problems(self) -> dict[str, str]:
-        """Every host without an answer, with the reason."""
-        return {**self.refused, **self.unreachable}
+        """Every host without a whole answer, with the reason."""
+        return {**self.nonsense, **self.refused, **self.unreachable}
 
 
 def ask(
@@ -48,8 +57,12 @@ def ask(
     forks: int,
     timeout_s: float,
     stdin: bytes | Callable[[Host], bytes] | None = None,
+    kind: Any = dict[str, Any],
 ) -> Answers:
-    """`jobs.control` with `args(host)` on every host at once; `stdin` may be a function of the host, too."""
+    """`jobs.control` with `args(host)` on every host at once; `stdin` may be a function of the host, too.
+
+    `kind`: the type of a row (rows.py).
+    """
 
     def work(host: Host) -> CommandResult:
         given = stdin(host) if callable(stdin) else stdin
@@ -57,6 +70,7 @@ def ask(
 
     lines: dict[str, tuple[Mapping[str, Any], ...]] = {}
     refused, unreachable = {}, {}
+    nonsense: dict[str, str] = {}
     for host, result in fan_out(hosts, work, forks):
         if result.outcome is not Outcome.RAN:
             unreachable[host.name] = why(result)
@@ -64,18 +78,30 @@ def ask(
             refused[host.name] = why(result)
         else:
             try:
-                lines[host.name] = _rows(result)
+                lines[host.name], wrong = rows_of(host.name, result.stdout, kind)
             except ParseError as error:
                 refused[host.name] = result.error or error.message
-    return Answers(lines, refused, unreachable)
+            else:
+                nonsense |= {host.name: wrong} if wrong else {}
+    return Answers(lines, refused, unreachable, nonsense)
 
 
-def _rows(result: CommandResult) -> tuple[Mapping[str, Any], ...]:
-    """The rows of a whole answer: one frame, so that a cut one cannot pass for a short one."""
-    rows = answers.document(result.host, result.stdout)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ParseError(f"{result.host} gave an answer that cannot be read: {str(rows)[:100]!r}")
-    return tuple(rows)
+def rows_of(host: str, output: str, kind: Any) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    """The rows of a whole answer, and what is wrong with the first of those that are not of `kind`.
+
+    A whole one is one frame, so that a cut one cannot pass for a short one: ParseError.
+    """
+    rows = answers.document(host, output)
+    if not isinstance(rows, list):
+        raise ParseError(f"{NONSENSE}: {str(rows)[:100]!r}")
+    sane: list[Mapping[str, Any]] = []
+    wrong = ""
+    for row in rows:
+        try:
+            sane += values_of(kind, [row], extra="ignore")
+        except ValueError as error:
+            wrong = wrong or f"{NONSENSE}: {one_line(str(error))[:_SHOWN_CHARS]}"
+    return tuple(sane), wrong
 
 
 def why(result: CommandResult) -> str:
@@ -125,13 +151,16 @@ def plan_checkpoints(
     if folder is None:
         return None
     first, others = hosts[:1], hosts[1:]
+    survey: dict[str, Any] = {"forks": forks, "timeout_s": _START_S, "kind": SurveyRow}
     try:
-        marked = ask(transport, first, lambda _: ["survey", folder, job_id, "mark"], forks=forks, timeout_s=_START_S)
+        marked = ask(transport, first, lambda _: ["survey", folder, job_id, "mark"], **survey)
         _all_or_none(marked, f"could not write to the checkpoint folder {folder}")
-        looked = ask(transport, others, lambda _: ["survey", folder, job_id, "look"], forks=forks, timeout_s=_START_S)
+        looked = ask(transport, others, lambda _: ["survey", folder, job_id, "look"], **survey)
         _all_or_none(looked, f"could not make the checkpoint folder {folder}")
-        answers = {**marked.lines, **looked.lines}
-        return judge_survey(folder, [(host.name, answers[host.name][0]) for host in hosts])
+        told = {name: rows[0] for name, rows in (*marked.lines.items(), *looked.lines.items()) if rows}
+        if mute := [host.name for host in hosts if host.name not in told]:
+            raise JobError(f"{fold(mute)} {NONSENSE}: nothing of the checkpoint folder {folder}", "leave it out (-l)")
+        return judge_survey(folder, [(host.name, told[host.name]) for host in hosts])
     except BaseException:
         clear_survey(transport, hosts, job_id, folder, forks)
         raise
@@ -174,4 +203,4 @@ def stop(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -
 
 def clean(transport: Transport, hosts: Sequence[Host], job_ids: Sequence[str], forks: int) -> Answers:
     """Remove the folders of jobs that have ended; a running one keeps its own. One line a removed or kept folder."""
-    return ask(transport, hosts, lambda _: ["clean", *job_ids], forks=forks, timeout_s=_CLEAN_S)
+    return ask(transport, hosts, lambda _: ["clean", *job_ids], forks=forks, timeout_s=_CLEAN_S, kind=CleanRow)

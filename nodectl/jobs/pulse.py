@@ -10,6 +10,7 @@ from typing import Any
 from nodectl.common.nodeset import fold
 from nodectl.errors import UsageError
 from nodectl.jobs.nodes import ask
+from nodectl.jobs.rows import PulseRow
 from nodectl.model.host import Host
 from nodectl.model.pulse import Gpus, Pulse
 from nodectl.transport.base import Transport
@@ -32,7 +33,8 @@ class Watch:
     def look(self) -> list[Pulse]:
         """Every host, in the order of `hosts`; one that does not answer has a `problem`."""
         words = ["pulse", self.job_id, self.pattern]
-        answers = ask(self.transport, self.hosts, lambda _: words, forks=self.forks, timeout_s=_TIMEOUT_S)
+        asked: dict[str, Any] = {"forks": self.forks, "timeout_s": _TIMEOUT_S, "kind": PulseRow}
+        answers = ask(self.transport, self.hosts, lambda _: words, **asked)
         seen = []
         for host in self.hosts:
             rows = answers.lines.get(host.name, ())
@@ -63,16 +65,16 @@ def read_pulse(host: str, row: Mapping[str, Any]) -> Pulse:
     """From a row of `jobs.control pulse`."""
     return Pulse(
         host=host,
-        state=str(row["state"]) if row["alive"] or row["state"] != "running" else "lost",
-        attempt=int(row["attempt"]),
-        alive=bool(row["alive"]),
+        state=row["state"] if row["alive"] or row["state"] != "running" else "lost",
+        attempt=row["attempt"],
+        alive=row["alive"],
         step=row["step"],
         total=row["total"],
         loss=row["loss"],
         output_age_s=row["output_age_s"],
         gpus=_gpus(row["gpus"]),
         network=row["rdma"] or row["network"],
-        time_s=float(row["time_s"]),
+        time_s=row["time_s"],
     )
 
 

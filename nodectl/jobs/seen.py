@@ -1,4 +1,4 @@
-"""The ids of jobs that this operator has started or listed, by fleet: to complete them without asking a host."""
+"""The ids of jobs that were listed here, and of those that were started here, by fleet: no host is asked for them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,32 @@ from nodectl.common.paths import cache_dir
 _MOST = 50
 
 
-def note_jobs(fleet: str, ids: Iterable[str]) -> None:
+def note_jobs(fleet: str, ids: Iterable[str], *, started: bool = False) -> None:
     """Keep them, the newest first; where that cannot be, nothing is kept."""
-    known = seen_jobs(fleet)
-    kept = sorted({*known, *ids}, reverse=True)[:_MOST]
-    if kept != known:
-        with suppress(OSError):
-            place = _place(fleet)
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            replace_file(place, json.dumps(kept))
+    for place in (_place(fleet), *([_place(fleet, "started")] if started else [])):
+        known = _read(place)
+        kept = sorted({*known, *ids}, reverse=True)[:_MOST]
+        if kept != known:
+            with suppress(OSError):
+                place.parent.mkdir(mode=0o700, exist_ok=True)
+                replace_file(place, json.dumps(kept))
 
 
 def seen_jobs(fleet: str) -> list[str]:
     """The newest first."""
+    return _read(_place(fleet))
+
+
+def started_jobs(fleet: str) -> list[str]:
+    """Those that `launch` started from here, the newest first."""
+    return _read(_place(fleet, "started"))
+
+
+def _read(place: Path) -> list[str]:
     with suppress(OSError, ValueError):
-        return [str(name) for name in json.loads(_place(fleet).read_bytes())]
+        return [str(name) for name in json.loads(place.read_bytes())]
     return []
 
 
-def _place(fleet: str) -> Path:
-    return cache_dir() / "jobs-seen" / f"{hashlib.sha256(fleet.encode()).hexdigest()[:32]}.json"
+def _place(fleet: str, kind: str = "seen") -> Path:
+    return cache_dir() / f"jobs-{kind}" / f"{hashlib.sha256(fleet.encode()).hexdigest()[:32]}.json"

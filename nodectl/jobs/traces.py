@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
 from nodectl.jobs.nodes import ask
+from nodectl.jobs.rows import TraceRow
 from nodectl.model.host import Host
 from nodectl.model.trace import RankFigures, RankTrace, SlowRank, StepTime, TraceReport
 from nodectl.transport.base import Transport
@@ -18,62 +18,46 @@ _STANDS_OUT = 0.05
 _MOST_OF = 2 / 3
 _COMPUTING = ("compute", "forward", "backward", "optimizer")
 _PARTS = frozenset([*_COMPUTING, "copy", "communication", "loading", "idle"])
-_MOST_STEPS = 1000
-_MOST_US = 1e15
 
 
 def read_traces(
     transport: Transport, hosts: Sequence[Host], job_id: str, forks: int
 ) -> tuple[tuple[RankTrace, ...], Mapping[str, str]]:
     """Every rank of the newest attempt that was traced, in their order; and hosts that did not answer, with why."""
-    answers = ask(transport, hosts, lambda _: ["traces", job_id], forks=forks, timeout_s=_TIMEOUT_S)
-    newest: dict[int, tuple[int, RankTrace]] = {}
-    problems = dict(answers.problems)
+    answers = ask(transport, hosts, lambda _: ["traces", job_id], forks=forks, timeout_s=_TIMEOUT_S, kind=TraceRow)
+    newest: dict[tuple[int, str], tuple[int, RankTrace]] = {}
     for host, rows in answers.lines.items():
         for row in rows:
-            try:
-                attempt, trace = _trace(host, row)
-            except (KeyError, TypeError, ValueError) as error:
-                problems[host] = f"its answer cannot be read: {error!r}"
-                continue
-            if attempt >= newest.get(trace.rank, (0, trace))[0]:
-                newest[trace.rank] = attempt, trace
+            attempt, trace = row["attempt"], _trace(host, row)
+            if attempt >= newest.get((trace.rank, host), (0, trace))[0]:
+                newest[trace.rank, host] = attempt, trace
     last = max((attempt for attempt, _ in newest.values()), default=0)
-    return tuple(trace for _, (attempt, trace) in sorted(newest.items()) if attempt == last), problems
+    return tuple(trace for _, (attempt, trace) in sorted(newest.items()) if attempt == last), answers.problems
 
 
-def _trace(host: str, row: Mapping[str, Any]) -> tuple[int, RankTrace]:
-    rank, problem = int(row["rank"]), str(row["problem"])
-    name, size, attempt = str(row["file"]), int(row["size_bytes"]), int(row["attempt"])
-    summary = row["summary"]
-    if name and not re.fullmatch(rf"{rank}\.[a-z.-]{{1,20}}", name):
-        raise ValueError(f"{name!r} is no trace of rank {rank}")
+def _trace(host: str, row: Mapping[str, Any]) -> RankTrace:
+    rank, problem, summary = row["rank"], row["problem"], row["summary"]
+    name, size = row["file"], row["size_bytes"]
     if problem or summary is None:
-        return attempt, RankTrace(host, rank, problem=problem or "no figures", file=name, size_bytes=size)
-    if summary["device"] not in ("gpu", "cpu") or not 0 < len(summary["steps"]) <= _MOST_STEPS:
-        raise ValueError("a summary of no steps, or of too many")
-    steps = tuple(map(_step, summary["steps"]))
-    return attempt, RankTrace(host, rank, summary["device"], steps, file=name, size_bytes=size)
+        return RankTrace(host, rank, problem=problem or "no figures", file=name, size_bytes=size)
+    return RankTrace(host, rank, summary["device"], tuple(map(_step, summary["steps"])), file=name, size_bytes=size)
 
 
 def _step(row: Mapping[str, Any]) -> StepTime:
-    parts = {str(name): _time(value) for name, value in row["parts_us"].items()}
-    if not parts.keys() <= _PARTS:
-        raise ValueError("a step of unknown parts")
-    return StepTime(int(row["number"]), _time(row["step_us"]), _time(row["collectives_us"]), parts)
-
-
-def _time(value: object) -> float:
-    if not isinstance(value, int | float) or not 0 <= value <= _MOST_US:
-        raise ValueError(f"{value!r} is not a time")
-    return float(value)
+    return StepTime(row["number"], row["step_us"], row["collectives_us"], row["parts_us"])
 
 
 def judge(
     traces: Sequence[RankTrace], problems: Mapping[str, str], expected: Mapping[int, str] | None = None
 ) -> TraceReport:
     """Figures of each rank, and the slowest; `expected` are the job's ranks with their hosts."""
+    at = expected or {}
+    told = {(trace.rank, trace.host) for trace in traces}
+    # a host's word for the rank of another that tells its own
+    false = [each for each in traces if (each.rank, at.get(each.rank, each.host)) in told - {(each.rank, each.host)}]
+    traces = [trace for trace in traces if trace not in false]
     said = {f"rank {trace.rank} on {trace.host}": trace.problem for trace in traces if trace.problem}
+    said |= {f"rank {trace.rank} on {trace.host}": f"it is a rank of {at[trace.rank]}" for trace in false}
     known = {trace.rank for trace in traces}
     for rank, host in (expected or {}).items() if traces else ():
         if rank not in known and host not in problems:

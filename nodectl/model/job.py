@@ -125,3 +125,9 @@ class Job:
     def unreachable(self) -> tuple[str, ...]:
         """Hosts of the job that could not be asked."""
         return tuple(part.host for part in self.parts if part.state == "unreachable")
+
+    @property
+    def witnesses(self) -> int:
+        """How many of its hosts know it; all, where it is Slurm that does."""
+        absent = ("absent", "unreachable") if self.slurm is None else ()
+        return sum(part.state not in absent for part in self.parts)

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.documents import values_of
 from nodectl.jobs.calls import read
 from nodectl.jobs.cause import HostWords, compare, failures_of
 from nodectl.jobs.remedies import CLASSES, remedy_of
+from nodectl.jobs.rows import FailureRow
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.categories import category_of, of_text
 from nodectl.payload.jobs.classify import Evidence, judge
@@ -216,7 +218,8 @@ def test_the_thread_of_an_absent_rank_is_quoted() -> None:
 
 def test_a_name_that_is_no_utf_8_can_be_printed() -> None:
     told = failure("exception", 100.0, 0, "FileNotFoundError: 'shard-\udcff'", traceback="\udc80", evidence=["\udc81"])
-    first = failures_of([host(0, told)], [])[0]
+    (row,) = values_of(FailureRow, [told])
+    first = failures_of([host(0, dict(row))], [])[0]
     assert first.message == "FileNotFoundError: 'shard-\\udcff'"
     assert f"{first.message}{first.traceback}{first.evidence}".encode()
 

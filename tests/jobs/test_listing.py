@@ -11,9 +11,11 @@ from nodectl.cli.jobs import _kept, _with_parts_on
 from nodectl.errors import UsageError
 from nodectl.jobs import listing
 from nodectl.jobs.listing import Listing, Report, merge
-from nodectl.jobs.nodes import Answers
+from nodectl.jobs.nodes import Answers, rows_of
+from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState
+from nodectl.payload.common.frames import encode
 from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, why_text
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
@@ -61,11 +63,12 @@ def test_a_job_whose_id_is_none_or_anothers_is_not_listed(monkeypatch: pytest.Mo
     """A node's word: with its plan it would name a job on the other hosts, or a folder here."""
     row = {**report(0, "running").document, "id": "20261121-040000-ab12", "problem": ""}
     forged = {**row, "plan": {**row["plan"], "id": job_id}} if job_id else {**row, "id": job_id}
-    answers = Answers({"gpu01": (forged,), "gpu02": (row,)}, {})
+    sane, wrong = rows_of("gpu01", encode([forged]).decode(), JobRow)
+    answers = Answers({"gpu01": sane, "gpu02": (row,)}, nonsense={"gpu01": wrong})
     monkeypatch.setattr(listing, "ask", lambda *_, **__: answers)
     found = listing.read_jobs(None, [Host(name, name) for name in HOSTS], 1)  # type: ignore[arg-type]
     assert [job.id for job in found.jobs] == ["20261121-040000-ab12"]
-    assert "whose id is none, or not its plan's" in found.problems["gpu01"] and "gpu02" not in found.problems
+    assert found.unreachable["gpu01"].startswith("answered nonsense: ") and "gpu02" not in found.unreachable
 
 
 def test_all_finished() -> None:

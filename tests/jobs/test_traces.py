@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from nodectl.jobs import trace_files, traces
-from nodectl.jobs.nodes import Answers
+from nodectl.jobs.nodes import Answers, rows_of
+from nodectl.jobs.rows import TraceRow
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.trace import RankTrace
@@ -34,7 +35,9 @@ def row(rank: int, told: Any, **more: Any) -> dict[str, Any]:
 
 
 def read(monkeypatch: pytest.MonkeyPatch, rows: Mapping[str, Sequence[Any]], **refused: str) -> Any:
-    answers = Answers({host: tuple(each) for host, each in rows.items()}, refused)
+    said = {host: rows_of(host, encode(list(each)).decode(), TraceRow) for host, each in rows.items()}
+    nonsense = {host: wrong for host, (_, wrong) in said.items() if wrong}
+    answers = Answers({host: sane for host, (sane, _) in said.items()}, refused, nonsense=nonsense)
     monkeypatch.setattr(traces, "ask", lambda *_, **__: answers)
     return traces.read_traces(None, (), "job", 1)  # type: ignore[arg-type]
 
@@ -94,7 +97,7 @@ def test_an_answer_of_another_form_is_its_hosts(monkeypatch: pytest.MonkeyPatch,
     rows = {"a": [row(0, told)], "b": [{**row(1, told), **damage}]}
     report = traces.judge(*read(monkeypatch, rows, c="refused"))
     assert [rank.rank for rank in report.ranks] == [0]
-    assert "its answer cannot be read" in report.problems["b"] and report.problems["c"] == "refused"
+    assert "answered nonsense" in report.problems["b"] and report.problems["c"] == "refused"
 
 
 class Pipe:

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nodectl.common import bounded_json
+from nodectl.common.documents import values_of
 from nodectl.jobs.follow import Back, Event, Line, Trouble
+from nodectl.jobs.nodes import NONSENSE
+from nodectl.jobs.rows import LogRow
 from nodectl.jobs.slurm.login import Login
 from nodectl.payload.common.frames import Reader
 
@@ -76,20 +79,24 @@ class _Reader:
         self._put(None)
 
     def _take(self, stream: str, data: bytes) -> None:
-        if stream == "stdout":
+        if stream != "stdout":
+            return
+        try:
             for text in self.frames.feed(data):
-                self._take_frame(bounded_json.loads(text))
+                self._take_frame(*values_of(LogRow, [bounded_json.loads(text)], extra="ignore"))
+        except ValueError as error:
+            self._put([Trouble(self.login.host.name, f"{NONSENSE}: {error}")])
 
-    def _take_frame(self, frame: Mapping[str, object]) -> None:
+    def _take_frame(self, frame: LogRow) -> None:
         self.tries = 0
         if "end" in frame:
             self.ended = True
         elif "text" in frame:
-            host, text = str(frame["host"]), str(frame["text"])
+            host, text = frame.get("host", ""), frame["text"]
             *whole, rest = text.split("\n")
             lines: list[Event] = [Line(host, line) for line in whole]
             self._put([*lines, *([Line(host, rest, goes_on=True)] if rest else [])])
-            self.offsets[str(frame["file"])] = int(str(frame["offset"]))
+            self.offsets[frame.get("file", "")] = frame.get("offset", 0)
 
     def _put(self, message: list[Event] | None) -> None:
         while not self.over.is_set():

@@ -10,6 +10,7 @@ from nodectl.errors import NodectlError
 from nodectl.jobs.cause import HostWords, failures_of
 from nodectl.jobs.listing import Listing
 from nodectl.jobs.remedies import remedy_of
+from nodectl.jobs.rows import SlurmRow
 from nodectl.jobs.slurm.login import Login
 from nodectl.model.job import Failure, Job, JobPart, JobState, SlurmJob
 
@@ -39,18 +40,18 @@ def with_slurm_jobs(listing: Listing, login: Login | None, job_ids: Sequence[str
         return listing
     name = f"{login.host.name} (Slurm)"
     try:
-        rows = login.ask("list", *job_ids)
+        rows = login.ask("list", *job_ids, kind=SlurmRow)
     except NodectlError as error:
         problems = {**listing.unreachable, name: error.message}
-        return Listing(listing.jobs, problems, listing.asked + 1, listing.problems)
+        return replace(listing, unreachable=problems, asked=listing.asked + 1)
     jobs = sorted((*listing.jobs, *map(read_row, rows)), key=lambda job: job.id)
-    return Listing(tuple(jobs), listing.unreachable, listing.asked + 1, listing.problems)
+    return replace(listing, jobs=tuple(jobs), asked=listing.asked + 1)
 
 
 def read_row(row: Mapping[str, Any]) -> Job:
     """One job from what the login host said of it."""
     plan, hosts = row["plan"], tuple(row["hosts"]) or tuple(row["plan"]["hosts"])
-    word = str(row["state"]).split()[0]  # sacct: CANCELLED by 1000
+    word = (row["state"].split() or ["?"])[0]  # sacct: CANCELLED by 1000
     state = _STATES.get(word, JobState.UNKNOWN)
     failures = _failures(row, hosts, word)
     first = failures[0] if failures and state is JobState.FAILED else None
@@ -60,18 +61,18 @@ def read_row(row: Mapping[str, Any]) -> Job:
         id=str(row["id"]),
         state=state,
         hosts=hosts,
-        script=str(plan["script"]),
+        script=plan["script"],
         args=tuple(plan["args"]),
-        nproc_per_node=int(plan["nproc_per_node"]),
+        nproc_per_node=plan["nproc_per_node"],
         parts=tuple(_part(rank, host, row, word) for rank, host in enumerate(hosts)),
         exit_status=status,
         first_failure=first,
         consequences=tuple(failures[1:]) if first else (),
-        created_at=float(plan["created_at"]),
+        created_at=plan["created_at"],
         ended_at=max(ends) if ends and state.ended else None,
-        operator=str(plan["operator"]),
-        checkpoint=str(plan["checkpoint"]),
-        slurm=SlurmJob(int(row["slurm_id"]), word, str(row["reason"]), int(plan["nodes"])),
+        operator=plan["operator"],
+        checkpoint=str(plan["checkpoint"] or ""),
+        slurm=SlurmJob(row["slurm_id"], word, row["reason"], plan["nodes"]),
     )
 
 
@@ -85,7 +86,7 @@ def _part(rank: int, host: str, row: Mapping[str, Any], word: str) -> JobPart:
 def _failures(row: Mapping[str, Any], hosts: Sequence[str], word: str) -> list[Failure]:
     """The likeliest cause first: Slurm's own word, since what it ended dies as if it had failed; then the nodes'."""
     told = [
-        HostWords(host, rank, {"failures": end["failures"], "flight": _flight(row, rank)})
+        HostWords(host, rank, {"failures": end.get("failures", ()), "flight": _flight(row, rank)})
         for rank, host in enumerate(hosts)
         if (end := row["ends"].get(host))
     ]
@@ -98,7 +99,7 @@ def _failures(row: Mapping[str, Any], hosts: Sequence[str], word: str) -> list[F
 
 def _flight(row: Mapping[str, Any], node: int) -> dict[str, Any]:
     """What the flight recorders of this node's ranks say."""
-    ranks = int(row["plan"]["nproc_per_node"])
+    ranks = max(1, row["plan"]["nproc_per_node"])
     return {rank: told for rank, told in row["flight"].items() if int(rank) // ranks == node}
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodectl.common import answers
 from nodectl.common.paths import state_dir
 from nodectl.errors import JobError, ParseError, UnreachableError, UsageError
-from nodectl.jobs.nodes import why
+from nodectl.jobs.nodes import NONSENSE, rows_of, why
+from nodectl.jobs.rows import CleanRow, SubmittedRow
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.transport.base import OnOutput, Transport
@@ -32,8 +32,13 @@ class Login:
     host: Host
     folder: str = ""
 
-    def ask(self, *args: str, timeout_s: float = _ASK_S, stdin: bytes | None = None) -> tuple[Mapping[str, Any], ...]:
-        """The rows of an answer; JobError where the host said no, UnreachableError where it could not be asked."""
+    def ask(
+        self, *args: str, timeout_s: float = _ASK_S, stdin: bytes | None = None, kind: Any = dict[str, Any]
+    ) -> tuple[Mapping[str, Any], ...]:
+        """The rows of an answer, each of `kind` (jobs/rows.py); JobError where the host said no, ParseError for others.
+
+        UnreachableError where it could not be asked.
+        """
         verb, *rest = args
         done = run_payload(
             self.transport, self.host, MODULE, [verb, self.folder, *rest], timeout_s=timeout_s, stdin=stdin
@@ -42,15 +47,18 @@ class Login:
             raise UnreachableError(f"{self.host.name}: {why(done)}", "nodectl runs Slurm's commands on this host")
         if done.exit_status:
             raise JobError(f"{self.host.name}: {why(done)}")
-        rows = answers.document(self.host.name, done.stdout)
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise ParseError(f"{self.host.name} gave an answer that cannot be read: {str(rows)[:100]!r}")
-        return tuple(rows)
+        rows, wrong = rows_of(self.host.name, done.stdout, kind)
+        if wrong:
+            raise ParseError(f"{self.host.name}: {wrong}")
+        return rows
 
     def submit(self, job_id: str, package: bytes, env: Mapping[str, str]) -> Mapping[str, Any]:
         """Hand the job over: Slurm's number of it, and its folder."""
         stdin = json.dumps(dict(env)).encode() + b"\n" + package
-        return self.ask("submit", job_id, timeout_s=_SUBMIT_S, stdin=stdin)[0]
+        rows = self.ask("submit", job_id, timeout_s=_SUBMIT_S, stdin=stdin, kind=SubmittedRow)
+        if not rows:
+            raise ParseError(f"{self.host.name}: {NONSENSE}: it says nothing of the job that it took")
+        return rows[0]
 
     def stop(self, job_id: str) -> None:
         """Cancel the job; returns when Slurm says that nothing of it is left."""
@@ -58,7 +66,7 @@ class Login:
 
     def clean(self, job_ids: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
         """Remove the folders of ended jobs: a row each, with `removed` and the `problem`."""
-        return self.ask("clean", *job_ids)
+        return self.ask("clean", *job_ids, kind=CleanRow)
 
     def stream(self, job_id: str, mode: str, request: Mapping[str, object], on_output: OnOutput) -> str:
         """Pass the frames of `logs` to `on_output`; why the stream ended before its end, else empty."""

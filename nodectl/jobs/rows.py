@@ -1,0 +1,371 @@
+"""What nodes may say of jobs, as types: `ask` reads every answer by one of them, and refuses another as nonsense.
+
+A key that stands in no type is dropped. Numbers and texts are bounded; what is shown in one line is made one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+
+from pydantic import AfterValidator, Field, StringConstraints
+from typing_extensions import TypedDict
+
+from nodectl.common.printable import one_line
+from nodectl.payload.jobs.classify import KINDS
+from nodectl.payload.jobs.job_id import is_job_id
+
+_LONGEST, _LONGEST_WORD = 1 << 20, 4096
+_MOST, _LAST_S = 1 << 53, 1e11
+
+Text: TypeAlias = Annotated[str, StringConstraints(max_length=_LONGEST)]
+Line: TypeAlias = Annotated[str, StringConstraints(max_length=_LONGEST), AfterValidator(one_line)]
+Word: TypeAlias = Annotated[str, StringConstraints(max_length=_LONGEST_WORD), AfterValidator(one_line)]
+# a rank as the key of an object
+RankKey: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")]
+Rank: TypeAlias = Annotated[int, Field(ge=0, lt=10**9)]
+Whole: TypeAlias = Annotated[int, Field(ge=-_MOST, le=_MOST)]
+Number: TypeAlias = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)]
+Time: TypeAlias = Annotated[float, Field(ge=-_LAST_S, le=_LAST_S, allow_inf_nan=False)]
+
+
+def _kind(text: str) -> str:
+    if text not in KINDS:
+        raise ValueError(f"no kind of failure is called {text[:40]!r}")
+    return text
+
+
+class Call(TypedDict):
+    """A collective of a rank, by torch's flight recorder."""
+
+    collective: Word
+    number: Whole
+    sizes: NotRequired[Word]
+    types: NotRequired[Word | None]
+
+
+class Group(Call):
+    """The last collective of a process group."""
+
+    members: NotRequired[list[Rank] | None]
+    recent: NotRequired[list[Call] | None]
+    pending: NotRequired[Call | None]
+
+
+FailureRow = TypedDict(
+    "FailureRow",
+    {
+        "kind": Annotated[str, AfterValidator(_kind)],
+        "message": Text,
+        "rank": Rank | None,
+        "exit_status": Whole | None,
+        "time": Time,
+        "class": NotRequired[Word],
+        "evidence": NotRequired[list[Line]],
+        "traceback": NotRequired[Text],
+        "flight": NotRequired[dict[Word, Group] | None],
+        "lost": NotRequired[Rank],
+    },
+)
+
+
+class CauseRow(FailureRow):
+    """Of an attempt that is over."""
+
+    host: Word
+
+
+class EndRow(TypedDict):
+    """How a rank ended."""
+
+    rank: Rank
+    code: Whole | None
+    time: Time
+    stopped: NotRequired[bool]
+
+
+class LivingRow(TypedDict):
+    """Where a living rank was."""
+
+    rank: Rank
+    state: Annotated[str, StringConstraints(min_length=1, max_length=1)]
+    stack: list[Line]
+    aside: NotRequired[Line]
+
+
+class RemarkRow(TypedDict):
+    """A sentence about a rank that ended well."""
+
+    rank: Rank
+    text: Line
+
+
+class DumpRow(TypedDict):
+    """A flight recorder's dump, or what is wrong with it."""
+
+    groups: NotRequired[dict[Word, Group]]
+    problem: NotRequired[Line]
+
+
+class AttemptRow(TypedDict):
+    """An attempt that is over."""
+
+    number: Rank
+    hosts: list[Word]
+    begun_at: Time
+    ended_at: Time | None
+    cause: CauseRow | None
+
+
+class LeftRow(TypedDict, total=False):
+    """What a job has left behind."""
+
+    outputs: list[Word]
+    more_outputs: Rank
+    shared_memory: list[Word]
+    more_shared_memory: Rank
+
+
+class StateRow(TypedDict):
+    """A host's state of a job."""
+
+    state: Word
+    final: bool
+    failures: NotRequired[list[FailureRow]]
+    ends: NotRequired[list[EndRow]]
+    living: NotRequired[list[LivingRow]]
+    remarks: NotRequired[list[RemarkRow]]
+    xids: NotRequired[list[Line]]
+    flight: NotRequired[dict[RankKey, DumpRow]]
+    heard: NotRequired[dict[RankKey, FailureRow]]
+    ways: NotRequired[dict[RankKey, Number | None]]
+    checkpoint: NotRequired[Line | None]
+    ended_at: NotRequired[Time | None]
+    attempt: NotRequired[Annotated[int, Field(ge=1, lt=10**9)]]
+    roster: NotRequired[list[Rank]]
+    attempts: NotRequired[list[AttemptRow]]
+    no_restart: NotRequired[Line]
+    left: NotRequired[LeftRow]
+
+
+class HostRow(TypedDict):
+    """A host of a plan."""
+
+    name: Word
+
+
+class PlanRow(TypedDict):
+    """What of a plan others may see."""
+
+    id: Word
+    created_at: Time
+    operator: Word
+    script: Line
+    args: list[Line]
+    hosts: Annotated[list[HostRow], Field(min_length=1, max_length=1 << 14)]
+    nproc_per_node: Annotated[int, Field(ge=0, le=1 << 16)]
+    nodes: NotRequired[Rank | None]
+    restarts: NotRequired[Rank | None]
+    skipped: NotRequired[list[Line] | None]
+
+
+class _JobRow(TypedDict):
+    id: Word
+    plan: PlanRow | None
+    rank: Rank | None
+    problem: Line
+    alive: bool
+    processes: Rank
+    state: StateRow
+    stopped_by: NotRequired[Word]
+
+
+def _of_its_plan(row: Any) -> Any:
+    """A node's word for an id names a folder, and the same job on other hosts."""
+    if not is_job_id(row["id"]) or (row["plan"] is not None and row["plan"]["id"] != row["id"]):
+        raise ValueError("it lists a job whose id is none, or not its plan's")
+    return row
+
+
+# of `list`
+JobRow: TypeAlias = Annotated[_JobRow, AfterValidator(_of_its_plan)]
+
+
+class CleanRow(TypedDict):
+    """Of `clean`."""
+
+    id: Word
+    removed: bool
+    problem: Line
+
+
+class GpuRow(TypedDict):
+    """A GPU at this moment."""
+
+    index: Number | None
+    use_percent: Number | None
+    power_w: Number | None
+    limit_w: Number | None
+
+
+class BytesRow(TypedDict):
+    """What came in and went out."""
+
+    in_bytes: Number
+    out_bytes: Number
+
+
+class PulseRow(TypedDict):
+    """Of `pulse`."""
+
+    state: Word
+    attempt: Rank
+    alive: bool
+    step: Whole | None
+    total: Whole | None
+    loss: Word | None
+    output_age_s: Time | None
+    gpus: list[GpuRow]
+    network: BytesRow | None
+    rdma: BytesRow | None
+    time_s: Number
+
+
+class RankRow(LivingRow):
+    """A living rank in two looks."""
+
+    moved: bool
+    cpu: Number
+    output_age_s: Time | None
+    store: NotRequired[list[Word]]
+
+
+class ExamineRow(TypedDict):
+    """Of `examine`."""
+
+    ranks: list[RankRow]
+    listeners: NotRequired[list[Line]]
+    network: dict[Word, Number]
+    gpus: list[GpuRow]
+    ras: Text
+    flight: NotRequired[dict[RankKey, DumpRow]]
+    xids: list[Line]
+
+
+_Us: TypeAlias = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+
+
+class StepRow(TypedDict):
+    """A step of a trace."""
+
+    number: Whole
+    step_us: _Us
+    collectives_us: _Us
+    parts_us: dict[
+        Literal["compute", "forward", "backward", "optimizer", "copy", "communication", "loading", "idle"], _Us
+    ]
+
+
+class SummaryRow(TypedDict):
+    """What a trace tells."""
+
+    device: Literal["gpu", "cpu"]
+    steps: Annotated[list[StepRow], Field(min_length=1, max_length=1000)]
+
+
+class _TraceRow(TypedDict):
+    rank: Rank
+    attempt: Whole
+    problem: Line
+    file: Word
+    size_bytes: Annotated[int, Field(ge=0, le=_MOST)]
+    summary: SummaryRow | None
+
+
+def _of_its_rank(row: Any) -> Any:
+    """It is the name of a file on the host, and of one here."""
+    if row["file"] and not re.fullmatch(rf"{row['rank']}\.[a-z.-]{{1,20}}", row["file"]):
+        raise ValueError(f"{row['file']!r} is no trace of rank {row['rank']}")
+    return row
+
+
+# of `traces`
+TraceRow: TypeAlias = Annotated[_TraceRow, AfterValidator(_of_its_rank)]
+
+
+class NewestRow(TypedDict):
+    """The newest checkpoint of a folder."""
+
+    mtime_ns: Annotated[int, Field(ge=0, lt=1 << 63)]
+
+
+class SurveyRow(TypedDict):
+    """Of `survey`."""
+
+    sees_token: bool
+    newest: NewestRow | None
+
+
+class LogRow(TypedDict, total=False):
+    """A frame of `jobs.logs`."""
+
+    text: str
+    goes_on: bool
+    rank: Rank | None
+    file: Word
+    offset: Whole
+    dropped: Whole
+    offsets: dict[Word, Whole]
+    end: bool | Whole
+    host: Word
+
+
+class SlurmPlanRow(TypedDict):
+    """Of a plan that Slurm carries out."""
+
+    created_at: Time
+    operator: Word
+    script: Line
+    args: list[Line]
+    hosts: list[Word]
+    nodes: Rank
+    nproc_per_node: Annotated[int, Field(ge=0, le=1 << 16)]
+    checkpoint: Line | None
+
+
+class SlurmEndRow(TypedDict):
+    """How a script of a job that Slurm runs ended."""
+
+    exit_status: Whole
+    time: Time
+    failures: NotRequired[list[FailureRow]]
+
+
+class _SlurmRow(TypedDict):
+    id: Word
+    plan: SlurmPlanRow
+    slurm_id: Whole
+    state: Word
+    reason: Line
+    hosts: list[Word]
+    ended: SlurmEndRow | None
+    ends: dict[Word, SlurmEndRow | None]
+    flight: dict[RankKey, DumpRow]
+    batch: Text
+
+
+def _is_named(row: Any) -> Any:
+    if not is_job_id(row["id"]):
+        raise ValueError("it lists a job whose id is none")
+    return row
+
+
+# of `list` on Slurm's login host
+SlurmRow: TypeAlias = Annotated[_SlurmRow, AfterValidator(_is_named)]
+
+
+class SubmittedRow(TypedDict):
+    """Of `submit`."""
+
+    slurm_id: Whole
+    folder: Line

@@ -1,0 +1,311 @@
+"""A node may say of jobs what it likes: its nonsense is its own, and it speaks for no other host and no other rank."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nodectl.cli.root import cli as nodectl
+from nodectl.errors import JobError, NodectlError
+from nodectl.jobs import traces
+from nodectl.jobs.hang import look_at
+from nodectl.jobs.nodes import plan_checkpoints
+from nodectl.jobs.pulse import Watch, stalls
+from nodectl.model.host import Host
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.payload.common.frames import encode
+from nodectl.report.hang import look_document, look_text
+from nodectl.report.traces import trace_text
+from nodectl.report.watch import watch_document, watch_text
+
+JOB, NEWER = "20261124-040000-ab12", "20991231-235959-ffff"
+CALL = {"collective": "gloo:all_reduce", "number": 3, "sizes": "[[8]]", "types": "Float", "state": "started"}
+GROUPS = {"0": {**CALL, "called_at": "t.py:1 f", "members": [0, 1], "recent": [CALL], "pending": CALL}}
+
+
+def failure(kind: str, rank: int | None, message: str, **more: Any) -> dict[str, Any]:
+    words = {"class": "script_error", "evidence": ["it said so"], "traceback": "Traceback\n  x", "flight": GROUPS}
+    return {"kind": kind, "message": message, "rank": rank, "exit_status": 1, "time": 1e9 + 9, **words, **more}
+
+
+def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, **state: Any) -> dict[str, Any]:
+    """A row of `list`, with all that a host may tell."""
+    plan = {"id": job_id, "created_at": 1e9, "operator": "me@laptop", "script": "train.py", "args": ["--x"]}
+    plan |= {"hosts": [{"name": name} for name in names], "nproc_per_node": 2, "lease_s": 8.0, "checkpoint": None}
+    first, second = 2 * place, 2 * place + 1
+    inner = {
+        "state": "failed", "final": True, "pid": 7, "start_ticks": 9, "containment": {"cgroup": None},
+        "failures": [failure("communication", first, "it waited", **{"class": "collective_timeout"})],
+        "ends": [{"rank": first, "code": 1, "time": 1e9 + 9, "stopped": False}],
+        "living": [{"rank": second, "state": "S", "stack": ["/c/data.py:33 load"], "aside": ""}],
+        "remarks": [{"rank": second, "text": "loss nan"}], "xids": [],
+        "flight": {str(first): {"groups": GROUPS}}, "lost": [], "checkpoint": None, "ended_at": 1e9 + 10,
+        "exit_status": 1, "heard": {}, "attempt": 2, "roster": [0, 1, 2], "no_restart": "none was wanted",
+        "attempts": [
+            {"number": 1, "hosts": list(names), "begun_at": 1e9, "ended_at": 1e9 + 5, "log_begin": 0,
+             "cause": {**failure("exception", 0, "ValueError: x"), "host": "a"}}
+        ],
+        "left": {"outputs": ["out.txt"], "more_outputs": 2, "shared_memory": ["x"], "more_shared_memory": 0},
+        "ways": {str(other): 0.01 for other in range(3) if other != place},
+        **state,
+    }  # fmt: skip
+    more = {"nodes": None, "restarts": 3, "skipped": ["disk: 95 %"]}
+    row = {"id": job_id, "plan": {**plan, **more}, "rank": place, "problem": "", "alive": False, "processes": 0}
+    return {**row, "stopped_by": "", "state": inner}
+
+
+class Fleet:
+    """Hosts a, b and c; each answers what `says` has for the command, and what they were asked is kept."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, Any] = {}
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def run(self, host: Host, module: str, args: Sequence[str], on_output: Any = None) -> CommandResult:
+        self.asked.append((host.name, (module, *args)))
+        said = self.says.get(args[0], self.says["list"]).get(host.name, [])
+        text = said if isinstance(said, bytes) else encode(said)
+        if module == "jobs.logs":
+            text = b"".join(encode(row) for row in [{"text": "hello\n", "file": "x", "offset": 6, "goes_on": False,
+                            "rank": None}, *(said if isinstance(said, list) else []), {"end": True}])  # fmt: skip
+            on_output("stdout", text)
+        return CommandResult(host.name, tuple(args), Outcome.RAN, 0, text.decode("utf-8", "surrogateescape"), "", 0.1)
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Fleet:
+    made = Fleet()
+
+    def payload(_: object, host: Host, module: str, args: Sequence[str], **more: Any) -> CommandResult:
+        return made.run(host, module, args, more.get("on_output"))
+
+    for place in ("nodes", "follow"):
+        monkeypatch.setattr(f"nodectl.jobs.{place}.run_payload", payload)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("nodectl.cli.jobs._SETTLING_S", 0.0)
+    made.says["list"] = {name: [told(place)] for place, name in enumerate("abc")}
+    return made
+
+
+def cli(*words: str) -> Result:
+    return CliRunner().invoke(nodectl, ["-i", "a,b,c,", "jobs", *words])
+
+
+def sane(done: Result, status: int | None = None) -> str:
+    """What was printed: without an error of ours, a control character, or what no terminal takes."""
+    assert isinstance(done.exception, SystemExit | NodectlError | None), done.output[-2000:]
+    assert status is None or done.exit_code == status, (done.exit_code, done.output[-2000:])
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", done.output), done.output[-2000:]
+    done.output.encode()
+    return done.output
+
+
+DEEP = '{"a":' * 3000 + "1" + "}" * 3000
+LACKING = object()
+WRONG: dict[str, Any] = {
+    "missing": LACKING, "true": True, "null": None, "list": [1], "object": {"é\x1b": 1},
+    "text": "\x1b[2J\x9b\u202e\nx\r",
+    "huge": 10**40, "negative": -5, "nan": math.nan, "infinite": math.inf, "lone": "\ud800x", "empty": "", "none": [],
+}  # fmt: skip
+
+
+def mutations(value: Any) -> Iterator[Callable[[Any], Any]]:
+    """Each gives a document in which one value is `wrong`."""
+
+    def put(key: Any, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def changed(wrong: Any) -> Any:
+            inner = change(wrong)
+            if isinstance(value, list):
+                return [inner if place == key else each for place, each in enumerate(value) if inner is not LACKING]
+            return {
+                name: inner if name == key else each
+                for name, each in value.items()
+                if inner is not LACKING or name != key
+            }
+
+        return changed
+
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield put(key, lambda wrong: wrong)
+        for change in mutations(value[key]):
+            yield put(key, change)
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_no_value_of_one_hosts_answer_keeps_the_others_from_being_read(fleet: Fleet, what: str) -> None:
+    from nodectl.jobs.listing import read_jobs
+    from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, why_text
+
+    changes = list(mutations(told(0)))
+    assert len(changes) > 100
+    hosts = [Host(name, name) for name in "abc"]
+    for change in changes[:: 1 if what in ("missing", "null", "text") else 3]:
+        fleet.says["list"]["a"] = [change(WRONG[what])]
+        found = read_jobs(None, hosts, 1)  # type: ignore[arg-type]
+        (job,) = (job for job in found.jobs if job.id == JOB)
+        assert {part.host for part in job.parts} >= {"b", "c"}
+        for text in (job_text(job), why_text(job), jobs_table([job]), conclusion(job)):
+            assert "b" in text
+        json.dumps(job_document(job))
+        assert all(text.startswith("answered nonsense: ") for text in found.unreachable.values())
+        assert set(found.unreachable) <= {"a"}
+
+
+@pytest.mark.parametrize("what", ["missing", "text", "huge", "lone", "nan"])
+@pytest.mark.parametrize("key", ["state", "plan", "id"])
+def test_every_command_works_beside_a_host_that_answers_nonsense(fleet: Fleet, what: str, key: str) -> None:
+    row = told(0)
+    fleet.says["list"]["a"] = [{name: WRONG[what] if name == key else each for name, each in row.items()
+                                if name != key or what != "missing"}]  # fmt: skip
+    for words in (["list"], ["show", JOB], ["why", JOB], ["logs", JOB], ["stop", JOB]):
+        shown = sane(cli(*words), 3)
+        assert "a: answered nonsense: " in shown, words
+    assert {host for host, words in fleet.asked if words[1] == "stop"} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("answer", [encode("x" * (10 << 20)), encode([]) * 2, b"nodectl-frame/1 9999 [", encode([3]),
+                                    b"nodectl-frame/1 %d %s\n" % (len(DEEP), DEEP.encode())])  # fmt: skip
+def test_an_answer_of_another_form_is_its_hosts_alone(fleet: Fleet, answer: bytes) -> None:
+    fleet.says["list"]["a"] = answer
+    for words in (["list"], ["why", JOB], ["stop", JOB]):
+        assert "a: " in sane(cli(*words), 3)
+
+
+def test_control_characters_of_a_sane_answer_are_spelled_out_and_lines_stay_lines(fleet: Fleet) -> None:
+    evil = "x\x1b[2J\u202e\n20261124-040000-cd34  running  you"
+    for place, name in enumerate("abc"):
+        row = told(place)
+        row["plan"] |= {"script": evil, "operator": evil, "args": [evil, "\ud800"]}
+        fleet.says["list"][name] = [row]
+    shown = sane(cli("list"), 0)
+    assert [line for line in shown.splitlines() if line.startswith("2026")] == shown.splitlines()[-1:]
+    sane(cli("show", JOB), 0)
+
+
+def test_unknown_kinds_and_states_are_nonsense_or_unknown(fleet: Fleet) -> None:
+    fleet.says["list"]["a"] = [told(0, failures=[failure("possessed", 0, "x")])]
+    assert "no kind of failure is called 'possessed'" in sane(cli("show", JOB), 3)
+
+
+def test_an_invented_newer_job_does_not_become_last(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.says["list"]["a"].append(told(0, job_id=NEWER))
+    shown = sane(cli("show"), 0)
+    assert f"job       {JOB}" in shown and f"{NEWER} of me@laptop is newer (1 of its 3 hosts know it)" in shown
+    sane(cli("stop", "last"))
+    assert {words[2] for _, words in fleet.asked if words[1] == "stop"} == {JOB}
+    assert NEWER in sane(cli("list"), 0)
+    # the job of one host alone goes by what was started here
+    fleet.says["list"]["a"][-1] = told(0, ("a",), job_id=NEWER, roster=[0])
+    assert f"job       {NEWER}" in sane(cli("show"))
+    monkeypatch.setattr("nodectl.jobs.seen.started_jobs", lambda _: [JOB])
+    assert f"job       {JOB}" in sane(cli("show"), 0)
+
+
+def test_a_job_that_one_host_alone_knows_is_last_with_a_word(fleet: Fleet) -> None:
+    fleet.says["list"] = {"a": [told(0)]}
+    assert f"`last` is {JOB}: 1 of its 3 hosts know it" in sane(cli("show"))
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "c"), ("a", "x", "y"), ("b", "a", "c")])
+def test_a_false_plan_hides_no_host_and_stop_goes_everywhere(fleet: Fleet, names: Sequence[str]) -> None:
+    fleet.says["list"]["a"] = [told(0, names)]
+    shown = sane(cli("show", JOB), 0)
+    assert "a says that the job has another plan" in shown
+    assert all(re.search(rf"\b{name}\b", shown) for name in "bc")
+    sane(cli("stop", JOB))
+    assert {host for host, words in fleet.asked if words[1] == "stop"} == {"a", "b", "c"}
+
+
+def test_a_host_cannot_take_anothers_place(fleet: Fleet) -> None:
+    fleet.says["list"]["a"][0]["rank"] = 1
+    document = json.loads(
+        sane(CliRunner().invoke(nodectl, ["-i", "a,b,c,", "--output", "json", "jobs", "show", JOB]), 0)
+    )
+    assert document["jobs"][0]["hosts"] == ["a", "b", "c"]
+
+
+def first(fleet: Fleet) -> Mapping[str, Any]:
+    shown = sane(CliRunner().invoke(nodectl, ["-i", "a,b,c,", "--output", "json", "jobs", "show", JOB]))
+    return dict(json.loads(shown[shown.index("{") :])["jobs"][0])
+
+
+def test_of_anothers_rank_a_hosts_word_is_its_word(fleet: Fleet) -> None:
+    fleet.says["list"]["b"][0]["state"]["failures"] = [failure("exception", 2, "ValueError: real")]
+    fleet.says["list"]["a"][0]["state"]["failures"] = [failure("signal", 4, "killed by c's admin", time=1e9)]
+    job = first(fleet)
+    assert (job["first_failure"]["host"], job["first_failure"]["rank"]) == ("b", 2)
+    assert "host a says of another's rank: killed by c's admin" in [each["message"] for each in job["consequences"]]
+
+
+@pytest.mark.parametrize("tellers", ["b", "bc"])
+def test_of_a_silent_host_one_word_is_a_word_and_that_of_most_counts(fleet: Fleet, tellers: str) -> None:
+    del fleet.says["list"]["a"]
+    fleet.says["list"]["a"] = b""
+    for name in tellers:
+        fleet.says["list"][name][0]["state"]["heard"] = {"0": failure("exception", 0, "ValueError: x")}
+    message = first(fleet)["first_failure"]["message"]
+    assert message == ("ValueError: x" if tellers == "bc" else "host b says: ValueError: x")
+
+
+def test_an_invented_attempt_does_not_silence_the_others(fleet: Fleet) -> None:
+    fleet.says["list"]["b"][0]["state"]["failures"] = [failure("exception", 2, "ValueError: real")]
+    fleet.says["list"]["a"][0]["state"] |= {"attempt": 99, "roster": [0], "failures": []}
+    job = first(fleet)
+    assert (job["attempt"], job["first_failure"]["message"]) == (2, "ValueError: real")
+
+
+EXAMINED = {
+    "ranks": [{"rank": 0, "state": "S", "stack": ["/c/t.py:1 f"], "aside": "", "moved": False, "cpu": 0.1,
+               "output_age_s": 1.0, "store": ["[::1]:29500"]}],
+    "listeners": ["port 1"], "network": {"network in": 5}, "ras": "", "xids": [], "flight": {"0": {"groups": GROUPS}},
+    "gpus": [{"index": 0.0, "use_percent": 1.0, "power_w": None, "limit_w": 300.0}],
+}  # fmt: skip
+PULSE = {
+    "id": JOB, "state": "running", "attempt": 1, "alive": True, "output_age_s": 1.0, "step": 1, "total": 2,
+    "loss": "0.5", "network": {"in_bytes": 1, "out_bytes": 2}, "rdma": None, "gpus": EXAMINED["gpus"], "time_s": 5.0,
+}  # fmt: skip
+STEP = {"number": 1, "step_us": 9.0, "collectives_us": 1.0, "parts_us": {"compute": 5.0}}
+TRACE = {"rank": 0, "attempt": 1, "problem": "", "file": "0.json.gz", "size_bytes": 9,
+         "summary": {"device": "cpu", "steps": [STEP]}}  # fmt: skip
+LOGGED = {"text": "x\n", "file": "y", "offset": 3, "goes_on": False, "rank": 1}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_no_value_of_the_other_answers_raises(fleet: Fleet, what: str) -> None:
+    hosts: Any = [Host(name, name) for name in "ab"]
+    nobody: Any = None
+    wrong = WRONG[what]
+    for change in mutations(EXAMINED):
+        fleet.says["examine"] = {"a": [change(wrong)], "b": [EXAMINED]}
+        look = look_at(nobody, hosts, JOB, 1)
+        assert look_text(look) and look_document(look)
+    for change in mutations(PULSE):
+        fleet.says["pulse"] = {"a": [change(wrong)], "b": [PULSE]}
+        watch = Watch(nobody, hosts, JOB, 1)
+        watch.look()
+        pulses = watch.look()
+        assert watch_text(JOB, pulses, stalls(pulses, quiet_s=0.5, waits_s=1.0)) and watch_document(JOB, pulses, [])
+    for change in mutations(TRACE):
+        fleet.says["traces"] = {"a": [change(wrong)], "b": [{**TRACE, "rank": 1, "file": "1.json.gz"}]}
+        assert trace_text(traces.judge(*traces.read_traces(nobody, hosts, JOB, 1)))
+
+
+@pytest.mark.parametrize("what", ["text", "lone", "huge", "null", "missing", "list"])
+def test_no_frame_of_the_output_ends_its_reading(fleet: Fleet, what: str) -> None:
+    for change in mutations(LOGGED):
+        fleet.says[JOB] = {"a": [change(WRONG[what]), 7]}
+        assert "hello" in sane(cli("logs", JOB))
+
+
+def test_who_says_nothing_of_a_checkpoint_folder_is_named(fleet: Fleet) -> None:
+    fleet.says["survey"] = {"a": [{"sees_token": True, "newest": None}], "b": []}
+    hosts: Any = [Host(name, name) for name in "ab"]
+    with pytest.raises(JobError, match="b answered nonsense"):
+        plan_checkpoints(None, hosts, JOB, "/data", 1)  # type: ignore[arg-type]
