@@ -14,11 +14,13 @@ from nodectl.checks.catalogue import launch_judgements
 from nodectl.checks.launch.candidate import PAYLOAD, REACHABLE, WAY_TO_FIRST, Candidate, JobNeeds, JointJudgement
 from nodectl.checks.launch.together import common_ports
 from nodectl.common import answers, bounded_json
+from nodectl.common.documents import values_of
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.job import KEY, KINDS, RdmaDevices, job_facts
 from nodectl.facts.nics import Nic, nics_in
+from nodectl.jobs.rows import ListenRow
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -308,16 +310,16 @@ class _Listener:
         if stream != "stdout":
             return
         try:
-            heard = [bounded_json.loads(text) for text in self._reader.feed(data)]
+            said = [bounded_json.loads(text) for text in self._reader.feed(data)]
+            heard = values_of(ListenRow, said, extra="ignore")
         except ValueError:  # what it did not say, it is asked for in vain
             return
-        for said in heard:
-            if isinstance(said, dict):
-                self._spoke_s = time.monotonic()
-                self._late_s = max(self._late_s, float(said.get("late_s", 0.0)))
-                if said.get("listening"):
-                    self._is_listening = True
-                    self._begun.set()
+        for row in heard:
+            self._spoke_s = time.monotonic()
+            self._late_s = max(self._late_s, row.get("late_s", 0.0))
+            if row.get("listening"):
+                self._is_listening = True
+                self._begun.set()
 
 
 def _try_way(transport: Transport, host: Host, request: Mapping[str, object], first: str) -> Finding:

@@ -306,6 +306,13 @@ class SurveyRow(TypedDict):
     newest: NewestRow | None
 
 
+class ListenRow(TypedDict, total=False):
+    """What the first host says while it listens."""
+
+    listening: bool
+    late_s: Number
+
+
 class LogRow(TypedDict, total=False):
     """A frame of `jobs.logs`."""
 

@@ -336,8 +336,10 @@ def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> N
     assert done.returncode == 1
     assert f"{host} could not take and start the job" in done.stderr
     assert "No space left on device" in done.stderr
-    for name in shell.lab.hosts[:-1]:
-        assert shell.lab.ssh(name, f"ls -A {folder}") == ""
+    job_id = done.stderr.partition("job ")[2].partition(":")[0]
+    for name in shell.lab.hosts[:-1]:  # the word that nothing of it is to come any more is all that is left
+        assert shell.lab.ssh(name, f"ls -A {folder} | grep {job_id}").split() == [f".{job_id}.undone"]
+        assert shell.left(job_id) == ""
 
 
 @pytest.mark.parametrize(
