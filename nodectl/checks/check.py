@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from nodectl.checks.counters import NOTHING_YET, Growth, Previous, growth
 from nodectl.checks.majority import odd_ones
 from nodectl.errors import DeclarationError
-from nodectl.facts.base import SUDOERS, is_denied
+from nodectl.facts.base import AS_ROOT, SUDOERS, is_denied
 from nodectl.facts.lab import Lab
+from nodectl.facts.limits import SessionLimits
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -35,6 +36,7 @@ NO_SYSTEMD = f"{NOT_SETTABLE}: systemd is not process 1"
 LOOK_THERE = "look there at what `nodectl facts` reads"
 _LET_LOOK = "let the login run by sudo there what `nodectl sudoers` prints"
 ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
+_RUN_AS_ROOT = "run as root: "
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 Fact = TypeVar("Fact")
 # a host, or the hosts of a job
@@ -229,7 +231,8 @@ def _in_parts(values: Values) -> Iterator[tuple[tuple[str, str, str], str | None
 class Subject:
     """One host: its facts by subject, and what it should be; None where its profiles are not known.
 
-    `previous` is the last reading's counters; what checks ask `growth` of is noted in `counters` for the next one.
+    `session` is what the login may: to root nothing is denied for want of rights. `previous` is the last reading's
+    counters; what checks ask `growth` of is noted in `counters` for the next one.
     """
 
     host: str
@@ -241,6 +244,7 @@ class Subject:
     time: float = 0.0
     thresholds: Mapping[str, float] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
+    session: SessionLimits | None = None
 
     def fact(self, subject: str, kind: type[Fact]) -> Fact | None:
         """The subject's value where it was read."""
@@ -329,6 +333,7 @@ class Subject:
         else:
             remedy = remedy or check.remedy
             action = "none" if status is Status.UNKNOWN else action or check.action
+            actual = f"{AS_ROOT}: {actual}" if status is Status.UNKNOWN and self._is_denied_to_root(actual) else actual
         return Finding(
             self.host, check.id, status, subject, action, expected or check.expected, actual, remedy, evidence
         )
@@ -346,7 +351,7 @@ class Subject:
         """
         if isinstance(value, Unread):
             actual = f"{value.kind}: {value.reason}"
-            fails = promised and not _is_excused(value)
+            fails = promised and not self._is_excused(value)
             remedy = _LET_LOOK if SUDOERS in actual else check.remedy if fails and check.remedy else LOOK_THERE
             status = Status.FAILED if fails else Status.UNKNOWN
             yield self.finding(check, status, expected=expected, actual=actual, remedy=remedy)
@@ -362,13 +367,19 @@ class Subject:
     ) -> Iterator[Finding]:
         """The finding of a subject that must be there: failed where it is absent or not to be seen, as `unread`."""
         if isinstance(value, Unread):
-            status = Status.UNKNOWN if value.kind == "unknown" and _is_excused(value) else Status.FAILED
+            status = Status.UNKNOWN if value.kind == "unknown" and self._is_excused(value) else Status.FAILED
             yield self.finding(check, status, subject, expected=expected, actual=value.reason, remedy=remedy)
 
+    def _is_excused(self, value: Unread) -> bool:
+        """Not the host's fault, as far as is known, or told by the check `hung`."""
+        return value.hung or value.garbled or (is_denied(value.reason) and not self._is_denied_to_root(value.reason))
 
-def _is_excused(value: Unread) -> bool:
-    """Not the host's fault, as far as is known, or told by the check `hung`."""
-    return value.hung or value.garbled or is_denied(value.reason)
+    def _is_denied_to_root(self, reason: str) -> bool:
+        """A denial that no rights mend: sudo ran the command, or the login is root, and not in a container."""
+        was_root = (
+            self.session is not None and self.session.raisable and (self.session.is_root or _RUN_AS_ROOT in reason)
+        )
+        return was_root and is_denied(reason) and SUDOERS not in reason
 
 
 def provision(role: str) -> str:

@@ -46,12 +46,14 @@ class UnknownError(Exception):
     """It could not be read: whether it is there cannot be told."""
 
 
+# before the reason of a denial that is no matter of the login's rights
+AS_ROOT = "even as root"
 _DENIED = re.compile("Permission denied|Operation not permitted|Insufficient Permissions|No Permission", re.IGNORECASE)
 
 
 def is_denied(reason: str) -> bool:
     """The reason is one of rights: this login may not look, and another may."""
-    return SUDOERS in reason or _DENIED.search(reason) is not None
+    return not reason.startswith(AS_ROOT) and (SUDOERS in reason or _DENIED.search(reason) is not None)
 
 
 class UnrecordedError(UnknownError):
@@ -188,7 +190,7 @@ def output_of_root(recording: Recording, command: Command) -> str:
     if done.exit_status != 0 and done.stderr.startswith("sudo:"):
         raise UnknownError(f"`{' '.join(command.argv)}` {refused(done)}")
     if done.exit_status != 0:
-        raise UnknownError(f"{program}: {done.stderr.strip() or done.exit_status}")
+        raise UnknownError(f"{program}, run as root: {done.stderr.strip() or done.exit_status}")
     return done.stdout
 
 

@@ -7,12 +7,22 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, UnrecordedError, entry, parsed, parsed_as
+from nodectl.facts.base import (
+    DEADLINE,
+    NOT_INSTALLED,
+    AbsentError,
+    Fact,
+    UnknownError,
+    UnrecordedError,
+    entry,
+    parsed,
+    parsed_as,
+)
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.nvidia.smi_q.fields import GpuStatus
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from nodectl.parsers.nvidia.smi_query import CsvRow, parse_nvidia_smi_query
-from nodectl.parsers.nvidia.words import lost_gpu
+from nodectl.parsers.nvidia.smi_query import CsvRow, NvidiaSmiQuery, parse_nvidia_smi_query
+from nodectl.parsers.nvidia.words import is_lost, lost_gpu, needs_reset
 from nodectl.parsers.text import bus_id
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
@@ -22,6 +32,9 @@ _TABLE = Command(
 )
 COMMANDS = (REPORT, _TABLE)
 _LIST = "nvidia-smi-list"
+# nvidia-smi's exit statuses: a GPU is out of reach, an InfoROM is corrupted
+_LOST, _CORRUPTED = 15, 14
+_SAID, _UNREAD = (_LOST, _CORRUPTED), (NOT_INSTALLED, DEADLINE)
 _ATTACHED = re.compile(r"^Attached GPUs +: (\d{1,4})$|<attached_gpus>(\d{1,4})<", re.MULTILINE)
 _HEADER_CHARS = 4096
 
@@ -46,7 +59,8 @@ class Gpus:
     """The GPUs that the driver shows; `lost` are those that it names but cannot reach.
 
     `source` is the command that told: all but nvidia-smi-q leave most values None. `warnings` are nvidia-smi's own.
-    `disputed` says what else tells of more GPUs than these and the lost ones; `confirmed`: another source has as many.
+    `disputed` says what tells of another number than these and the lost ones, or of no good end; `confirmed`: another
+    source has as many.
     """
 
     count: int
@@ -84,7 +98,8 @@ def _read(recording: Recording) -> Gpus:
 
 
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
-    """With what the other commands and the report's header say of their number."""
+    """With what the other commands and the report's header say of their number, and which of them are lost."""
+    gpus = _without_lost(recording, gpus)
     told = {
         "the header of nvidia-smi -q says": _attached(recording),
         "nvidia-smi's query lists": _rows_of(recording, _TABLE.key),
@@ -93,9 +108,42 @@ def _compared(recording: Recording, gpus: Gpus) -> Gpus:
     own = {_TABLE.key: "nvidia-smi's query lists", _LIST: "nvidia-smi -L lists"}.get(gpus.source)
     others = {name: number for name, number in told.items() if number is not None and name != own}
     all_of_them = gpus.count + len(gpus.lost)
-    more = [f"{name} {number}" for name, number in others.items() if number > all_of_them]
-    disputed = " and ".join([*more, *(["its last part is cut"] if gpus.disputed and not more else [])])
+    # a command that stops at a lost GPU lists those before it
+    least = 0 if gpus.lost else gpus.count
+    odd = [f"{name} {number}" for name, number in others.items() if not least <= number <= all_of_them]
+    disputed = " and ".join(odd or ([gpus.disputed] if gpus.disputed else [] if gpus.lost else _bad_ends(recording)))
     return replace(gpus, disputed=disputed, confirmed=all_of_them in others.values())
+
+
+def _without_lost(recording: Recording, gpus: Gpus) -> Gpus:
+    """A GPU that any command calls lost, in a line or in place of a value, is lost; so says nvidia-smi's own status."""
+    by_index = {gpu.index: gpu.bus_id for gpu in gpus.devices}
+    named = [*gpus.lost, *(gpu.bus_id or gpu.label for gpu in gpus.devices if _is_lost(gpu))]
+    for key in (REPORT.key, _TABLE.key, _LIST):
+        named += _named_as_lost(recording, key)
+    if gpus.source != _TABLE.key and (table := _table(recording)):
+        named += [gpu.bus_id or by_index.get(gpu.index) or gpu.label for gpu in map(_row, table.gpus) if _is_lost(gpu)]
+    if not named and any(_status(recording, key) == _LOST for key in (REPORT.key, _TABLE.key)):
+        named = [f"one that nvidia-smi does not name, which ended with {_LOST}"]
+    lost = tuple(dict.fromkeys(named))
+    devices = tuple(gpu for gpu in gpus.devices if (gpu.bus_id or gpu.label) not in lost)
+    corrupted = any(_status(recording, key) == _CORRUPTED for key in (REPORT.key, _TABLE.key))
+    warnings = gpus.warnings or ((f"nvidia-smi ended with {_CORRUPTED}: an infoROM is corrupted",) if corrupted else ())
+    return replace(gpus, count=len(devices), devices=devices, lost=lost, warnings=warnings)
+
+
+def _is_lost(gpu: Gpu) -> bool:
+    return any(is_lost(word) for word in gpu.unavailable.values())
+
+
+def _status(recording: Recording, key: str) -> int | None:
+    return recording.entries[key].exit_status if key in recording.entries else None
+
+
+def _bad_ends(recording: Recording) -> list[str]:
+    """What nvidia-smi itself calls a failure, though it printed its GPUs."""
+    ends = {key: _status(recording, key) for key in (REPORT.key, _TABLE.key)}
+    return [f"{key} ended with {status}" for key, status in ends.items() if status not in (None, 0, *_SAID, *_UNREAD)]
 
 
 def _attached(recording: Recording) -> int | None:
@@ -106,10 +154,11 @@ def _attached(recording: Recording) -> int | None:
 
 
 def _rows_of(recording: Recording, key: str) -> int | None:
-    if key not in recording.entries:
-        return None
+    if key == _TABLE.key:
+        table = _table(recording)
+        return len(table.gpus) + len(table.lost) if table else None
     try:
-        listed = parsed_as(recording, _LIST) if key == _LIST else parsed(recording, key, parse_nvidia_smi_query)
+        listed = parsed_as(recording, _LIST)
     except (AbsentError, UnknownError, ParseError):
         return None
     return len(listed.gpus) + len(listed.lost)
@@ -151,17 +200,25 @@ _all_values = attrgetter(*(item.name for item in fields(GpuStatus)))
 
 
 def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
-    return Gpu(*(*_all_values(status), indexes.get(status.uuid or "", number)))
+    gpu = Gpu(*(*_all_values(status), indexes.get(status.uuid or "", number)))
+    return replace(gpu, reset_required=True) if any(map(needs_reset, gpu.unavailable.values())) else gpu
 
 
 def _indexes(recording: Recording) -> dict[str, int]:
     """By UUID, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
-    try:
-        table = parsed(recording, _TABLE.key, parse_nvidia_smi_query)
-    except (AbsentError, UnknownError, ParseError):
+    table = _table(recording)
+    if table is None:
         return {}
     pairs = ((row.values.get("uuid"), row.values.get("index")) for row in table.gpus)
     return {uuid: index for uuid, index in pairs if isinstance(uuid, str) and isinstance(index, int)}
+
+
+def _table(recording: Recording) -> NvidiaSmiQuery | None:
+    """The query's rows; None where it has none to tell."""
+    try:
+        return parsed(recording, _TABLE.key, parse_nvidia_smi_query)
+    except (AbsentError, UnknownError, ParseError):
+        return None
 
 
 def _from_table(recording: Recording) -> Gpus:

@@ -10,6 +10,12 @@ from nodectl.facts.base import script, text_fact
 
 # FILE TAB TEXT a line; of what logins read only these assignments: what else stands there is nobody's business
 _SHOW = """\
+for file in /etc/nccl.conf "$home"/.nccl.conf; do
+  [ -r "$file" ] || continue
+  while IFS== read -r name value; do
+    [ "$name" != NCCL_TOPO_FILE ] || [ -r "$value" ] || printf 'missing\\t%s\\n' "$value"
+  done <"$file"
+done
 set --
 for file in /etc/machine-id /etc/hosts /etc/environment /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc \\
   /etc/bashrc "$home"/.profile "$home"/.bash_profile "$home"/.bashrc; do
@@ -45,17 +51,21 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class HostFiles:
-    """`addresses` are those of each name in /etc/hosts; `machine_id` is None where the host has none."""
+    """`addresses` are those of each name in /etc/hosts; `machine_id` is None where the host has none.
+
+    `missing` are files that NCCL's files name, and that cannot be read.
+    """
 
     machine_id: str | None
     addresses: Mapping[str, tuple[str, ...]]
     variables: tuple[Variable, ...]
+    missing: tuple[str, ...] = ()
 
 
 def _parse(text: str) -> HostFiles:
     machine_id = None
     addresses: dict[str, list[str]] = {}
-    variables = []
+    variables, missing = [], []
     for line in text.splitlines():
         file, _, rest = line.partition("\t")
         name, equals, value = rest.partition("=")
@@ -65,9 +75,12 @@ def _parse(text: str) -> HostFiles:
             address, *names = rest.partition("#")[0].split() or [""]
             for each in names:
                 addresses.setdefault(each, []).append(address)
+        elif file == "missing":
+            missing.append(rest)
         elif equals and _NAME.fullmatch(name):
             variables.append(Variable(file, name, _unquoted(value)))
-    return HostFiles(machine_id, {name: tuple(each) for name, each in addresses.items()}, tuple(variables))
+    names = {name: tuple(each) for name, each in addresses.items()}
+    return HostFiles(machine_id, names, tuple(variables), tuple(missing))
 
 
 def _unquoted(value: str) -> str:

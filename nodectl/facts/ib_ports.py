@@ -128,8 +128,9 @@ def read_sysfs(text: str) -> dict[str, Device]:
             device.files[file] = value
     if not devices:
         raise AbsentError(_NO_DEVICE)
-    if not any(device.ports for device in devices.values()):
-        raise ParseError(f"ib-sysfs: no port of {', '.join(devices)}: the output is cut")
+    # where each device sits stands last
+    if short := [name for name, device in devices.items() if not device.ports or "pci" not in device.files]:
+        raise ParseError(f"ib-sysfs: the output is cut: it does not tell all of {', '.join(short)}")
     return devices
 
 

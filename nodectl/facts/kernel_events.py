@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, output_of_root, parse
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
@@ -12,8 +13,9 @@ _DMESG = Command("dmesg", ("dmesg", "-r"), deadline_s=20, hardware=True, root=Tr
 
 def _read(recording: Recording) -> Dmesg:
     text = output_of_root(recording, _DMESG)
-    # right after `dmesg --clear` there is nothing to read, and nothing to tell
-    return parse(parse_dmesg, text) if text.strip() else Dmesg(())
+    if not text.strip():  # nothing was looked at: that is not a log without errors
+        raise ParseError("the kernel's log is empty: it was cleared (`dmesg --clear`), or is kept from this host")
+    return parse(parse_dmesg, text)
 
 
 def _words(log: Dmesg) -> str:

@@ -13,6 +13,7 @@ for each in l n s; do ulimit -S$each; ulimit -H$each; done
 while read -r name value; do
   [ "$name" != CapBnd: ] || { printf 'cap %s\\n' "$value"; break; }
 done </proc/1/status
+[ ! -O /proc/1 ] || echo root
 """
 _CAP_SYS_RESOURCE = 24
 
@@ -21,22 +22,24 @@ _CAP_SYS_RESOURCE = 24
 class SessionLimits:
     """What a session gets, the lower of soft and hard: numbers in limits.conf's units, or unlimited.
 
-    `raisable` is false where not even root here may raise a limit, as in a container.
+    `raisable` is false where not even root here may raise a limit, as in a container. `is_root`: it is root's session.
     """
 
     memlock: str
     nofile: str
     stack: str
     raisable: bool = True
+    is_root: bool = False
 
 
 def _parse(text: str) -> SessionLimits:
-    words, _, bounding = text.partition("cap ")
+    words, _, rest = text.partition("cap ")
     limits = read_limits(words.split())
+    bounding, _, user = rest.strip().partition("\n")
     if not re.fullmatch(r"[0-9a-f]+", bounding.strip()):
         raise ParseError(f"CapBnd: {bounding.strip()!r}")
     raisable = bool(int(bounding, 16) >> _CAP_SYS_RESOURCE & 1)
-    return SessionLimits(*limits, raisable)
+    return SessionLimits(*limits, raisable, user == "root")
 
 
 def read_limits(words: Sequence[str]) -> tuple[str, str, str]:

@@ -49,13 +49,14 @@ class PcieLink:
 class Pcie:
     """Addresses are `0000:0f:00.0`. `parents` names the bridge above each device; empty where it is not known.
 
-    `virtual`: a virtual machine, whose host relies on access control.
+    `virtual`: a virtual machine, whose host relies on access control. `gone` are devices that do not answer any more.
     """
 
     bridges: tuple[PcieBridge, ...]
     links: tuple[PcieLink, ...]
     parents: Mapping[str, str] = field(default_factory=dict)
     virtual: bool | None = None
+    gone: tuple[PcieLink, ...] = ()
 
     def above(self, address: str) -> tuple[str, ...]:
         """The bridges between a device and the root, the nearest first."""
@@ -68,15 +69,24 @@ class Pcie:
 
 
 def _read(recording: Recording) -> Pcie:
-    lspci = parse(parse_lspci_acs, whole_lines(output_of_root(recording, _LSPCI)))
+    text = output_of_root(recording, _LSPCI)
+    lspci, parents = parse(parse_lspci_acs, whole_lines(text)), _parents(recording)
     if lspci.links is None:
         raise UnknownError("lspci shows no capabilities: only root sees them, see `nodectl sudoers`")
+    if not text.endswith("\n\n"):  # as each of its devices does
+        raise ParseError("lspci's output is cut: no blank line ends its last device")
+    if untold := parents.keys() - {address.lower() for address in lspci.devices}:
+        raise ParseError(
+            f"lspci's output is cut: it lacks {counted(len(untold), 'device')} of sysfs, {min(untold)} first"
+        )
     bridges = [
         PcieBridge(bridge.bus_id.lower(), bridge.name, bridge.acs_enabled, bridge.flags)
         for bridge in lspci.bridges
         if bridge.acs_enabled is not None
     ]
-    return Pcie(tuple(bridges), tuple(map(_link, lspci.links)), _parents(recording), _virtual(recording))
+    return Pcie(
+        tuple(bridges), tuple(map(_link, lspci.links)), parents, _virtual(recording), gone=tuple(map(_link, lspci.gone))
+    )
 
 
 def _link(link: PciLink) -> PcieLink:
@@ -115,7 +125,8 @@ def _virtual(recording: Recording) -> bool | None:
 
 def _words(pcie: Pcie) -> str:
     on = sum(bridge.redirects for bridge in pcie.bridges)
-    return f"{counted(len(pcie.links), 'link')}, access control on at {on} of {len(pcie.bridges)} bridges"
+    gone = f"; gone: {', '.join(link.address for link in pcie.gone)}" if pcie.gone else ""
+    return f"{counted(len(pcie.links), 'link')}, access control on at {on} of {len(pcie.bridges)} bridges{gone}"
 
 
 FACT = Fact("pcie", _COMMANDS, _read, _words, row=700)

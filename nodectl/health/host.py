@@ -23,6 +23,7 @@ from nodectl.facts.base import Fact, Occasion
 from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import commands_for, facts_for, read_facts
 from nodectl.facts.lab import Lab
+from nodectl.facts.limits import SessionLimits
 from nodectl.health.policy import VARIABLE, Policy, policy_of, refuse_unknown
 from nodectl.health.site import SiteCheck, commands_on
 from nodectl.model.finding import Finding
@@ -170,6 +171,7 @@ def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:
         boot_id=boot_id,
         time=answer.time or time.time(),
         thresholds=order.policy.thresholds,
+        session=session if isinstance(session := facts.get("limits"), SessionLimits) else None,
     )
     findings = (*wanted.findings, *judge(subject, order.judgements))
     group = wanted.resolved.names["hardware"] if wanted.resolved else ""

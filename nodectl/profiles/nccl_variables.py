@@ -11,6 +11,8 @@ from nodectl.common.spelling import misspelt
 
 # a slip of a letter or two, and not another variable of a newer NCCL
 _NEAR = 0.9
+# of short words, beside which plug-ins have names of their own
+_SLIP = 0.75
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*\Z")
 _INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)\Z")
 _FUNCTIONS = "AllGather|AllReduce|AlltoAll|Broadcast|Gather|Recv|Reduce|ReduceScatter|Scatter|Send|SendRecv"
@@ -86,6 +88,8 @@ def _fits(value: str, kind: str) -> bool:
         return all(_is_word(word.lstrip("^"), rest) for word in value.split(","))
     if form == "any":
         return all(_is_word(word, rest) for word in value.split("|"))
+    if form == "name" and not misspelt(value.lower(), rest.lower().split("|"), _SLIP):
+        return True
     return _is_word(value, rest)
 
 
@@ -110,5 +114,10 @@ def _words(kind: str) -> str:
     if kind == "int":
         return "a whole number"
     words = ", ".join(rest.removeprefix("=").split("|"))
-    many = {"list": "a list, apart by commas, of", "any": "one or more, apart by |, of", "functions": "a list of"}
+    many = {
+        "list": "a list, apart by commas, of",
+        "any": "one or more, apart by |, of",
+        "functions": "a list of",
+        "name": "a plug-in's name, or one of",
+    }
     return f"{many.get(form, 'one of')} {words}" + (", in capitals" if rest.startswith("=") else "")

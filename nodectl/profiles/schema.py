@@ -45,6 +45,14 @@ SysctlValue = Annotated[str, AfterValidator(_sysctl_value)]
 Limit = Annotated[str, _matching(r"unlimited|[1-9][0-9]*", ": a limit is a positive whole number or 'unlimited'")]
 # sshd, systemd and a shell need some of each; below it a login fails, and with it the way back
 _LEAST = {"nofile": 1024, "memlock": 64}
+# the kernel takes no greater fs.nr_open, and no number of KiB beyond the address space
+_MOST = {"nofile": 1073741816, "memlock": 2**54}
+# settings that are numbers in every kernel; of these three an ascending triple
+_NUMERIC = re.compile(
+    r"vm\..+|fs\.(?!binfmt_misc).+|net\.core\.(?!default_qdisc).+"
+    r"|net\.ipv4\.(?:tcp|udp)_(?!congestion_control|(?:available|allowed)_|fastopen_key).+"
+)
+_TRIPLE = re.compile(r"net\.ipv4\.(?:tcp_mem|udp_mem|tcp_[rw]mem)")
 RequirementName = Annotated[str, _matching(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", " is no package name")]
 # Debian policy 5.6.7 and 5.6.12
 AptName = Annotated[str, _matching(r"[a-z0-9][a-z0-9+.-]+", " is no Debian package name")]
@@ -344,6 +352,19 @@ class Tuning(Strict):
                 )
             if setting.value.isdecimal() and int(setting.value) < least:
                 raise ValueError(f"limits.{name} is {setting.value}, and with less than {least} logins fail: raise it")
+            if setting.value.isdecimal() and int(setting.value) > _MOST[name]:
+                raise ValueError(f"limits.{name} is {setting.value}, and no kernel takes more than {_MOST[name]}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_kernel_takes_the_values(self) -> Tuning:
+        for key, setting in sorted(self.sysctl.items()):
+            dotted, words = key.replace("/", "."), setting.value.split()
+            numbers = [int(word) for word in words if re.fullmatch(r"-?[0-9]{1,20}", word)]
+            if _NUMERIC.fullmatch(dotted) and len(numbers) < len(words):
+                raise ValueError(f"sysctl {key} takes whole numbers, and its value is {setting.value!r}")
+            if _TRIPLE.fullmatch(dotted) and (len(numbers) != 3 or numbers != sorted(numbers) or numbers[0] < 0):
+                raise ValueError(f"sysctl {key} takes three ascending numbers, and its value is {setting.value!r}")
         return self
 
     @model_validator(mode="after")

@@ -34,6 +34,15 @@ def tuned(**gpu_settings: object) -> Resolved:
     return resolve("dgx-a100", "cu128", "stock", overrides={"gpu": gpu_settings})
 
 
+def on_bus(number: int, *displays: str) -> dict[str, object]:
+    """NVIDIA's GPUs on PCI, and old cards for a display."""
+    kind, name = "3D controller", "NVIDIA Corporation GA100 [A100 SXM4 80GB] (rev a1)"
+    old = "NVIDIA Corporation GK208 [GeForce GT 710]"
+    gpus = [PcieLink(f"0000:{16 * n + 7:02x}:00.0", kind, name, 16.0, 16.0, 16, 16) for n in range(number)]
+    others = [PcieLink(at.lower(), "VGA compatible controller", old, 8.0, 8.0, 8, 8) for at in displays]
+    return {"pcie": Pcie((), (*gpus, *others))}
+
+
 COUNT = [
     Case("gpus", "ok", count(8), dgx()),
     Case("gpus", "failed", count(7), dgx(), action="reboot"),
@@ -44,6 +53,11 @@ COUNT = [
     Case("gpus", "unknown", {"gpus": DENIED}, dgx()),
     Case("gpus", "unknown", count(5, disputed="the header of nvidia-smi -q says 8"), dgx(), action="none"),
     Case("gpus", "nothing", count(8)),
+    # without a profile PCI says how many there are
+    Case("gpus", "failed", {**count(7), **on_bus(8)}, plain(), action="reboot"),
+    Case("gpus", "failed", {**count(7), **on_bus(8)}),
+    Case("gpus", "warning", {**count(7), **on_bus(7, "0000:F1:00.0")}, plain(), action="none"),
+    Case("gpus", "nothing", {**count(8), **on_bus(8)}, plain()),
     Case("gpus", "nothing", {"gpus": NONE}, plain(gpus=0)),
     Case("gpus", "warning", count(8), plain(gpus=0)),
     Case("gpu_report", "ok", eight()),

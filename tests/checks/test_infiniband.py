@@ -6,8 +6,11 @@ import pytest
 
 from nodectl.checks.network import infiniband
 from nodectl.facts.gids import Gid
+from nodectl.facts.host_files import HostFiles, Variable
 from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.libraries import Libraries, Library
 from nodectl.facts.nccl_files import NcclFiles
+from nodectl.facts.nics import Nic
 from nodectl.facts.soft_roce import SoftRoce
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 
@@ -53,6 +56,10 @@ V2 = tuple(Gid(f"mlx5_{n}", 1, 3, "::ffff:10.0.0.1", "v2", f"ens{n}", "10.0.0.1"
 NOT_TOLD: dict[str, object] = {"ib_ports": UNREAD}
 DOWN: dict[str, Any] = {"state": "DOWN", "physical_state": "Polling", "rate_gbit_s": 10.0, "width": 1, "lid": 0}
 BY_IB: dict[str, object] = {"nccl_files": NcclFiles(None, "NCCL_NET=IB\n")}
+NICS: dict[str, object] = {"nics": {name: Nic(name, "up", 1500, None, ()) for name in ("lo", "eth0", "eth1")}}
+NO_PLUGIN: dict[str, object] = {"libraries": Libraries(())}
+PLUGIN: dict[str, object] = {"libraries": Libraries((Library("libnccl-net.so", "/usr/lib/libnccl-net.so"),))}
+SESSION = Variable("/etc/environment", "NCCL_SOCKET_IFNAME", "ib7")
 CASES = [
     Case("ib_count", "ok", ports(), dgx()),
     Case("ib_count", "failed", ports(7), dgx()),
@@ -108,6 +115,37 @@ SETUP = [
     Case("nccl_network", "failed", {"ib_ports": ABSENT, **BY_IB}, dgx()),
     Case("nccl_network", "failed", {"ib_ports": ABSENT, **BY_IB}, plain()),
     Case("nccl_network", "unknown", {**NOT_TOLD, **BY_IB}, dgx()),
+    *(
+        Case(
+            "nccl_network",
+            status,
+            {**ports(2), **NICS, **NO_PLUGIN, "nccl_files": NcclFiles(f"{line}\n", None)},
+            plain(),
+        )
+        for status, line in (
+            ("ok", "NCCL_SOCKET_IFNAME=eth"),
+            ("ok", "NCCL_SOCKET_IFNAME=eth99,eth0"),
+            ("ok", "NCCL_SOCKET_IFNAME=^lo,docker"),
+            ("ok", "NCCL_SOCKET_IFNAME==eth0"),
+            ("failed", "NCCL_SOCKET_IFNAME=eth99"),
+            ("failed", "NCCL_SOCKET_IFNAME==eth"),
+            ("failed", "NCCL_SOCKET_IFNAME=^lo,eth"),
+            ("failed", "NCCL_OOB_NET_IFNAME=bond7"),
+            ("ok", "NCCL_IB_HCA=mlx5_1:1"),
+            ("ok", "NCCL_IB_HCA=^mlx5_0"),
+            ("failed", "NCCL_IB_HCA=mlx5_9"),
+            ("failed", "NCCL_IB_HCA=^mlx5"),
+            ("nothing", "NCCL_IB_HCA=mlx5_9\nNCCL_IB_DISABLE=1"),
+            ("failed", "NCCL_NET=IBB"),
+            ("failed", "NCCL_NET=Sockets"),
+            ("warning", "NCCL_NET=FasTrak"),
+            ("nothing", "NCCL_NET=FasTrak\nNCCL_NET_PLUGIN=/opt/libnccl-net.so"),
+        )
+    ),
+    Case("nccl_network", "warning", {"ib_ports": ABSENT, "nccl_files": NcclFiles("NCCL_IB_HCA=mlx5\n", None)}, plain()),
+    Case("nccl_network", "ok", {**PLUGIN, "nccl_files": NcclFiles("NCCL_NET=AWS Libfabric\n", None)}, plain()),
+    Case("nccl_network", "warning", {"host_files": HostFiles(None, {}, (), ("/etc/topo.xml",))}, plain()),
+    Case("nccl_network", "failed", {**NICS, "host_files": HostFiles(None, {}, (SESSION,))}, plain()),
     Case("nccl_network", "nothing", {"ib_ports": ABSENT, "nccl_files": NcclFiles("NCCL_NET=Socket\n", None)}, dgx()),
     Case("gid_v2", "ok", roce(*V2), ROCE),
     Case("gid_v2", "failed", roce(V2[0]), ROCE, subject="mlx5_1/1"),

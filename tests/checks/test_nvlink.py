@@ -28,6 +28,11 @@ PCIE = resolve("rtx4090-3", "cu128", "stock")
 NAMES = tuple(f"GPU{index}" for index in range(4))
 
 
+def fabric_with(field: str, word: object) -> dict[str, object]:
+    changes: dict[str, Any] = {field: word}
+    return eight(**changes)
+
+
 def links(*changes: dict[str, Any] | None, gpus: int = 4, **rest: Any) -> dict[str, object]:
     """GPUs of twelve links; the last GPU's first links are changed, None for what is not told of it at all."""
     made = []
@@ -169,6 +174,27 @@ MANAGER = [
     Case("gpu_fabric", "ok", eight(), dgx()),
     Case("gpu_fabric", "failed", eight(fabric_state="In Progress"), dgx(), action="reset GPU"),
     Case("gpu_fabric", "failed", eight(fabric_status="Insufficient Resources"), dgx()),
+    *(
+        Case("gpu_fabric", "failed", fabric_with(f"fabric_{name}", word), dgx(), subject="GPU 7 (0000:77:00.0)")
+        for name, word in (
+            ("state", "Not Started"),
+            ("status", "Some New Word"),
+            ("health", "Limited Capacity"),
+            ("bandwidth", "Degraded"),
+            ("route_recovery", "True"),
+            ("route_unhealthy", "True"),
+            ("configuration", "Incorrect SysGUID"),
+            ("clique_id", 7),
+            ("cluster_uuid", "b2daed23-0000-0000-0000-000000000000"),
+        )
+    ),
+    # words that other values of nvidia-smi are refused with
+    *(
+        Case("gpu_fabric", "failed", eight(refused={"fabric_status": word}), dgx())
+        for word in ("Insufficient Resources", "In use by another client", "Unknown Error", "Timeout")
+    ),
+    Case("gpu_fabric", "failed", eight(fabric_state="In Progress"), plain()),
+    Case("gpu_fabric", "unknown", eight(refused={"fabric_state": "N/A"}), dgx()),
     Case("gpu_fabric", "unknown", eight(refused={"fabric_state": "Unknown Error"}), dgx()),
     Case("gpu_fabric", "skipped", all_with(refused={"fabric_state": "N/A"}), dgx()),
     Case("gpu_fabric", "nothing", eight(fabric_state="Not Started"), PCIE),

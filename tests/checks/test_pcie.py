@@ -22,6 +22,7 @@ ROOT, SWITCH, GPU0, GPU1, CARD, ONBOARD = (
     "0000:e2:00.0",
 )
 TREE = {SWITCH: ROOT, GPU0: SWITCH, GPU1: SWITCH, CARD: SWITCH, ONBOARD: "0000:e0:01.1"}
+FALLEN = PcieLink(GPU0, "3D controller", "NVIDIA Corporation GA100 (rev ff)", None, None, None, None)
 PORTS = {"ib_ports": (IbPort("mlx5_0", 1, pci_address=CARD),)}
 
 
@@ -64,6 +65,10 @@ CASES = [
     Case("access_control", "nothing", {**bridges(), "pcie": ABSENT}, dgx()),
     Case("access_control", "nothing", {"pcie": bridges(SWITCH)["pcie"]}, plain()),
     Case("access_control", "nothing", {**bridges(SWITCH), "lab": Lab("lab", ("sys",))}, dgx()),
+    Case("pcie_gone", "ok", card()),
+    Case("pcie_gone", "failed", {"pcie": Pcie((), (), gone=(FALLEN,))}, subject=GPU0, action="reboot"),
+    Case("pcie_gone", "unknown", {**bridges(), "pcie": UNREAD}),
+    Case("pcie_gone", "nothing", {"pcie": UNREAD}),
     Case("nic_pcie_width", "ok", card()),
     Case("nic_pcie_width", "failed", card(width=8), subject=CARD, action="replace"),
     Case("nic_pcie_width", "warning", card(ONBOARD, "Ethernet controller", width=1), subject=ONBOARD),

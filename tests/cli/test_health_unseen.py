@@ -1,6 +1,7 @@
 """`health --one-line --unknown ok`, as a prolog asks: what nobody can see of what the profile promises is no 0."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -67,3 +68,23 @@ def test_what_only_the_logins_rights_hide_is_excused(nodectl: Cli, tmp_path: Pat
     assert nodectl(*ask, check=False).returncode == 3
     assert nodectl(*ask, "--unknown", "ok", check=False).returncode == 0
     assert nodectl(*ask, "--unknown", "fail", check=False).returncode == 1
+
+
+def test_what_is_denied_to_root_is_no_matter_of_rights(nodectl: Cli, tmp_path: Path) -> None:
+    refused = "dmesg: read kernel buffer failed: Operation not permitted\n"
+    folder = spoiled(tmp_path, status=1, stderr=refused, dmesg="")
+    done = nodectl("--replay", str(folder), "health", "--one-line", "--unknown", "ok", check=False)
+    assert done.returncode == 1 and "kernel_log" in done.stdout
+
+
+@pytest.mark.parametrize(("login", "exit_status"), [("", 0), ("root\n", 3)])
+def test_what_nvidia_smi_denies_to_root_is_no_matter_of_rights(
+    nodectl: Cli, tmp_path: Path, login: str, exit_status: int
+) -> None:
+    node = recordings_dir() / "h100-8" / "node01"
+    report = (node / "nvidia-smi-q.out").read_text(encoding="utf-8")
+    denied = re.sub(r"(ECC Mode\n +Current +: )\S+", r"\1Insufficient Permissions", report, count=1)
+    session = (node / "session-limits.out").read_text(encoding="utf-8") + login
+    folder = spoiled(tmp_path, nvidia_smi_q=denied, session_limits=session)
+    done = nodectl("--replay", str(folder), "health", "--one-line", "--unknown", "ok", check=False)
+    assert done.returncode == exit_status, done.stdout

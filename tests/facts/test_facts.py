@@ -178,7 +178,7 @@ def test_what_is_garbled_is_unknown() -> None:
 @pytest.mark.parametrize("number", ["9" * 5000, "²", "--5", "1e9", ""])
 def test_no_number_of_a_host_is_an_exception(number: str) -> None:
     assert whole(number) is None
-    text = f"mlx5_0/ports/1/state:4: ACTIVE\nmlx5_0/ports/1/counters/symbol_error:{number}\n"
+    text = f"mlx5_0/ports/1/state:4: ACTIVE\nmlx5_0/ports/1/counters/symbol_error:{number}\nmlx5_0/pci:\n"
     found = facts(ib_sysfs=text, session_limits=f"{number} 1 1 1 1 1\ncap 0\n", memory_errors=f"mc0\tce={number}\n")
     assert found["limits"].kind == "unknown"
     assert [port.counters for port in found["ib_ports"]] == [{}]

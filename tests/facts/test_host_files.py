@@ -20,11 +20,13 @@ MY_NCCL_NET=IB
 
 def test_only_assignments_of_the_named_variables_leave_the_host(tmp_path: Path) -> None:
     (tmp_path / ".bashrc").write_text(BASHRC)
+    (tmp_path / ".nccl.conf").write_text(f"NCCL_TOPO_FILE={tmp_path}/.bashrc\nNCCL_TOPO_FILE=/no/topo.xml\n")
     (tmp_path / ".profile").write_text("NCCL_NET=Socket\n")
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     argv = FACT.commands_on(Host("gpu01", "gpu01"))[0].argv
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=env, stdin=subprocess.DEVNULL)
     assert PRIVATE not in done.stdout and done.stderr == ""
+    assert fact("host_files", host_files=done.stdout).missing == ("/no/topo.xml",)
     own = [each for each in fact("host_files", host_files=done.stdout).variables if each.file.startswith("~")]
     assert own == [
         Variable("~/.profile", "NCCL_NET", "Socket"),

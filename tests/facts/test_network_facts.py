@@ -49,6 +49,7 @@ mlx5_2/ports/1/gids/10:fe80:0000:0000:0000:0000:0000:0000:0001
 mlx5_2/ports/1/gid_attrs/types/3:RoCE v2
 mlx5_2/ports/1/gid_attrs/types/10:IB/RoCE v1
 mlx5_2/ports/1/gid_attrs/ndevs/3:ens1
+mlx5_2/pci:../../../0000:0d:00.0
 mlx5_2/net/ens1:0
 """
 IBSTAT = """CA 'mlx5_0'
@@ -77,6 +78,11 @@ def test_an_interface_with_all_that_the_kernel_tells() -> None:
     assert (nic.counters["rx_crc_errors"], nic.counters["tx_errors"], nic.counters["tx_carrier_changes"]) == (5, 6, 9)
     assert (nics["bond0"].kind, nics["bond0"].bond_mode, nics["bond0"].carrier) == ("bond", "802.3ad", False)
     assert fact("nics", ip_address=IP)["ens1"].speed_mbit is None
+
+
+def test_sysfs_that_is_cut_is_no_observation() -> None:
+    cut = fact("ib_ports", ib_sysfs=PORTS[: PORTS.rindex("mlx5_2/pci")])
+    assert isinstance(cut, Unread) and "it does not tell all of mlx5_2" in cut.reason
 
 
 def test_ports_in_the_order_of_their_numbers() -> None:

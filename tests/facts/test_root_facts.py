@@ -3,7 +3,6 @@
 from nodectl.facts.catalogue import root_commands
 from nodectl.facts.pcie import PcieBridge
 from nodectl.model.facts import Unread
-from nodectl.parsers.linux.dmesg import Dmesg
 from tests.facts.recorded import fact
 
 LSPCI = """\
@@ -23,6 +22,7 @@ LSPCI = """\
 \tCapabilities: [60] Express (v2) Endpoint, MSI 00
 \t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported
 \t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x8 (downgraded)
+
 """
 TREE = """\
 ../../../devices/pci0000:00/0000:00:01.1
@@ -30,6 +30,26 @@ TREE = """\
 ../../../devices/pci0000:00/0000:00:01.1/0000:02:00.0/0000:03:00.0
 """
 XID = "[ 123.4] NVRM: Xid (PCI:0000:41:00): 79, pid=1234, GPU has fallen off the bus."
+
+
+FALLEN = """\
+0000:0f:00.0 3D controller: NVIDIA Corporation GA100 [A100 SXM4 80GB] (rev ff) (prog-if ff)
+\t!!! Unknown header type 7f
+\tKernel driver in use: nvidia
+
+"""
+
+
+def test_a_device_that_has_fallen_off_the_bus_is_gone() -> None:
+    found = fact("pcie", lspci_acs=LSPCI + FALLEN)
+    assert [(link.address, link.kind) for link in found.gone] == [("0000:0f:00.0", "3D controller")]
+    assert len(found.links) == 3
+
+
+def test_lspci_that_is_cut_is_no_observation() -> None:
+    for end in (len(LSPCI) - 1, LSPCI.index("\t\tACSCtl:\tSrcValid-"), LSPCI.index("0000:03:00.0")):
+        cut = fact("pcie", lspci_acs=LSPCI[:end], pci_tree=TREE)
+        assert isinstance(cut, Unread) and cut.garbled and "is cut" in cut.reason
 
 
 def test_bridges_links_and_the_tree() -> None:
@@ -57,7 +77,8 @@ def test_bridges_links_and_the_tree() -> None:
 def test_events_of_the_log() -> None:
     (event,) = fact("kernel_events", dmesg=f"[ 1.0] boot\n{XID}\n").events
     assert (event.kind, event.code, event.pid) == ("xid", 79, 1234)
-    assert fact("kernel_events", dmesg="") == Dmesg(())
+    empty = fact("kernel_events", dmesg="")
+    assert isinstance(empty, Unread) and empty.garbled and "the kernel's log is empty" in empty.reason
 
 
 def test_a_refusal_names_the_line_and_a_missing_tool_is_absent() -> None:

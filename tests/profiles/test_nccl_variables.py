@@ -14,7 +14,7 @@ from nodectl.profiles.nccl_variables import is_debug_variable, variable, variabl
 from nodectl.profiles.resolve import resolve
 
 KINDS = re.compile(
-    r"(text|int|\d+\.\.\d*|((list|any|functions) )?=?[\w:]+(\|[\w:]+)*)( or (int|\d+\.\.\d*))?\Z", re.ASCII
+    r"(text|int|\d+\.\.\d*|((list|any|functions|name) )?=?[\w:]+(\|[\w:]+)*)( or (int|\d+\.\.\d*))?\Z", re.ASCII
 )
 
 
@@ -75,6 +75,9 @@ def test_a_slip_is_refused_with_the_name_that_is_meant(name: str, near: str) -> 
         ("NCCL_CTA_POLICY", ["ZERO|EFFICIENCY", "2"], ["3", "FAST"]),
         ("OFI_NCCL_PROTOCOL", ["RDMA", "sendrecv"], ["TCP"]),
         ("NCCL_SOCKET_IFNAME", ["=eth1"], []),
+        ("NCCL_NET", ["IB", "socket", "AWS Libfabric", "FasTrak", "IBext_v8", "UCX"], ["IBB", "Sockets", "I B"]),
+        ("NCCL_IB_TC", ["106", "0", "255"], ["256", "-1", "high"]),
+        ("NCCL_IB_SL", ["0", "15"], ["16"]),
     ],
 )
 def test_the_values_that_nccl_takes(name: str, right: list[str], wrong: list[str]) -> None:
@@ -137,6 +140,21 @@ def test_unlimited_files_are_refused_and_unlimited_memory_is_not() -> None:
     with pytest.raises(ProfileError, match=r"limits\.nofile is unlimited: above every fs\.nr_open"):
         resolve("lab-cpu", "cpu", "stock", overrides={"limits": {"nofile": "unlimited"}})
     resolve("lab-cpu", "cpu", "stock", overrides={"limits": {"memlock": "unlimited"}})
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value", "reason"),
+    [
+        ("limits", "nofile", 2**40, "no kernel takes more"),
+        ("sysctl", "net.core.rmem_max", "plenty", "takes whole numbers"),
+        ("sysctl", "vm.swappiness", "10 %", "takes whole numbers"),
+        ("sysctl", "net/ipv4/tcp_rmem", "4096 131072", "three ascending numbers"),
+        ("sysctl", "net.ipv4.tcp_wmem", "16777216 65536 4096", "three ascending numbers"),
+    ],
+)
+def test_values_that_no_kernel_takes_are_refused(group: str, name: str, value: object, reason: str) -> None:
+    with pytest.raises(ProfileError, match=reason):
+        resolve("lab-cpu", "cpu", "stock", overrides={group: {name: value}})
 
 
 def test_a_row_says_where_it_is_from() -> None:

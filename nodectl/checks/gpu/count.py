@@ -9,7 +9,7 @@ from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judge
 from nodectl.checks.gpu.rules import REPORT, gpus_of, is_failure, of_gpu
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.pcie import Pcie
+from nodectl.facts.pcie import Pcie, PcieLink
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -35,6 +35,8 @@ def count(host: Subject) -> Iterator[Finding]:
     if wanted == 0 and isinstance(gpus, Gpus) and gpus.count:
         remedy = "name the hardware profile that fits (nodectl_hardware): `nodectl init --from` proposes it"
         yield host.finding(GPUS, Status.WARNING, expected="no GPU", actual=str(gpus.count), remedy=remedy)
+    if wanted is None and isinstance(gpus, Gpus):
+        yield from _not_taken(host, gpus)
     if not wanted:
         return
     expected = counted(wanted, "GPU")
@@ -60,11 +62,34 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
     return host.finding(GPUS, status, expected=expected, actual=told, action=action)
 
 
+def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
+    """Without a profile PCI says how many there are; one of another kind may be a display's, which no driver wants."""
+    shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices}
+    missing = [link for link in _links(host) if link.address not in shown] if shown and "" not in shown else []
+    kinds = {_kind(link) for link in _links(host) if link.address in shown}
+    if not missing or gpus.disputed:
+        return
+    is_sibling = any(_kind(link) in kinds for link in missing)
+    status, action = (Status.FAILED, "reboot") if is_sibling else (Status.WARNING, "none")
+    expected = f"{counted(len(_links(host)), 'GPU')}, as PCI has"
+    actual = f"{gpus.count}; the driver has not taken {', '.join(link.address for link in missing)}"
+    remedy = f"{GPUS.remedy}; if it belongs to a virtual machine, name a hardware profile (nodectl_hardware)"
+    yield host.finding(GPUS, status, expected=expected, actual=actual, remedy=remedy, action=action)
+
+
+def _kind(link: PcieLink) -> str:
+    return link.name.partition(" (rev ")[0]
+
+
 def _on_bus(host: Subject) -> int:
     """How many of NVIDIA's display controllers lspci shows; 0 where it could not be read."""
+    return len(_links(host))
+
+
+def _links(host: Subject) -> list[PcieLink]:
     pcie = host.fact("pcie", Pcie)
-    links = pcie.links if pcie else ()
-    return sum("NVIDIA" in link.name and link.kind in _DISPLAYS for link in links)
+    links = (*pcie.links, *pcie.gone) if pcie else ()
+    return [link for link in links if "NVIDIA" in link.name and link.kind in _DISPLAYS]
 
 
 GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut", expected="nvidia-smi -q")

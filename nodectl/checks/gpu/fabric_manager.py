@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact
 from nodectl.checks.gpu.nvidia_codes import sxid_codes
-from nodectl.checks.gpu.rules import Fault, gpu_check
+from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
 from nodectl.common.counting import counted
 from nodectl.facts.fabric_manager import FabricManager
 from nodectl.facts.gpus import Gpu
@@ -193,24 +194,54 @@ def _version(host: Subject, version: str) -> Finding:
     return host.finding(FABRIC_MANAGER_VERSION, status, expected=driver, actual=version, remedy=remedy)
 
 
+# what each value of a GPU that has joined its fabric is; no other word is
+_JOINED = {
+    "state": "completed",
+    "status": "success",
+    "health": "healthy",
+    "bandwidth": "full",
+    "route_recovery": "false",
+    "route_unhealthy": "false",
+    "access_timeout": "false",
+    "configuration": "none",
+}
+
+
+def _may_have_fabric(host: Subject) -> bool:
+    """The profile has NVSwitch, or tells of no GPUs at all."""
+    return host.gpus is None or _has_nvswitch(host)
+
+
 @gpu_check(
     "gpu_fabric",
     "fabric_state",
     looks_at="nvidia-smi -q, of GPUs on NVSwitch from Hopper on",
-    fires="not registered with NVSwitch",
-    expected="Completed, Success",
+    fires="not registered with NVSwitch, not healthy there, or in another clique or cluster than its siblings",
+    expected="Completed, Success, Healthy; one clique and one cluster",
     remedy=f"{_START}; then reset the GPUs",
     action="reset GPU",
-    only_if=_has_nvswitch,
+    only_if=_may_have_fabric,
 )
 def fabric(host: Subject, gpu: Gpu) -> Fault | None:
-    """`Completed` is the end of the registration with NVSwitch; a status says how it ended.
+    """`Completed` is the end of the registration with NVSwitch; a status says how it ended, and its health how it is.
 
     A GPU that is not registered fails with `system not yet initialized`.
     """
-    state, status = (gpu.fabric_state or "").strip(), (gpu.fabric_status or "").strip()
-    if state.lower() != "completed":
-        return Fault(Status.FAILED, state or "no state")
-    if status.lower() not in ("", "n/a", "success"):
-        return Fault(Status.FAILED, f"completed with {status}")
-    return None
+    printed = {name: str(getattr(gpu, f"fabric_{name}") or "") for name in _JOINED}
+    refused = {name: gpu.unavailable.get(f"fabric_{name}", "") for name in _JOINED}
+    words = {name: (printed[name] or refused[name]).strip() for name in _JOINED}
+    # while it registers its status is not there yet
+    wrong = {name: word for name, word in words.items() if word.lower() not in ("", "n/a", _JOINED[name])}
+    if wrong:
+        return Fault(Status.FAILED, ", ".join(f"{name.replace('_', ' ')}: {word}" for name, word in wrong.items()))
+    siblings = Counter(_member(other) for other in gpus_of(host) if other.fabric_state and other.name == gpu.name)
+    most, many = siblings.most_common(1)[0]
+    if _member(gpu) == most:
+        return None
+    usual = f"{most}, as on {many} of {counted(siblings.total(), 'GPU')}"
+    return Fault(Status.FAILED, f"{_member(gpu)}; expected: {usual}")
+
+
+def _member(gpu: Gpu) -> str:
+    """Of which clique and cluster it is."""
+    return f"clique {gpu.fabric_clique_id} of cluster {gpu.fabric_cluster_uuid}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -104,10 +104,11 @@ def _each_gpu(
         return
     is_told = [getattr(gpu, field) is not None for gpu in devices]
     telling = is_told.count(True)
+    kinds = {gpu.name for gpu, tells in zip(devices, is_told, strict=True) if tells}
     faults = [
         of_gpu(host, check, gpu, fault.status, fault.actual, remedy=fault.remedy, action=fault.action)
         for gpu, tells in zip(devices, is_told, strict=True)
-        if (fault := fault_of(host, gpu) if tells else _untold(gpu, field, siblings_tell=telling > 0))
+        if (fault := fault_of(host, gpu) if tells else _untold(gpu, field, kinds))
     ]
     if faults or telling:
         actual = f"{telling} of {len(devices)} GPUs" if telling < len(devices) else f"all {len(devices)} GPUs"
@@ -141,10 +142,12 @@ def of_gpu(
     )
 
 
-def _untold(gpu: Gpu, field: str, *, siblings_tell: bool) -> Fault | None:
-    """A value that is refused, or missing where the other GPUs have it; None where the GPU has no such thing."""
+def _untold(gpu: Gpu, field: str, kinds: Collection[str | None]) -> Fault | None:
+    """A value that is refused, or that GPUs of its kind have; None where the GPU has no such thing."""
     refusal = gpu.unavailable.get(field, "")
-    if not is_failure(refusal) and (refusal or not siblings_tell):
+    # what is cut into slices does not tell all that whole ones do
+    siblings_tell = (bool(kinds) and not refusal) or (gpu.name in kinds and not gpu.mig_mode)
+    if not is_failure(refusal) and not siblings_tell:
         return None
     remedy = "run `nvidia-smi -q` there; a GPU that refuses values may need a reset"
     actual = f"nvidia-smi says {refusal!r}" if refusal else "missing from its part of the report"

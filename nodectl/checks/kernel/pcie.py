@@ -73,6 +73,33 @@ def _rdma_addresses(host: Subject) -> set[str]:
     return {port.pci_address.lower() for port in ports_of(host) if port.pci_address}
 
 
+PCIE_GONE = Check(
+    "pcie_gone",
+    looks_at="lspci",
+    fires="a device that is still listed does not answer: all of its registers read as ones",
+    expected="every device answers on the bus",
+    remedy="drain and reboot the node; if it comes back, check the device's power and seat, then have it replaced",
+    action="reboot",
+)
+
+
+@judges(PCIE_GONE, reads=("pcie", "lab", "gpus", "ib_ports"))
+def gone(host: Subject) -> Iterator[Finding]:
+    """A device that has fallen off the bus is in no other list of lspci's."""
+    pcie = host.facts.get("pcie")
+    if host.borrows("sys"):
+        return
+    if _has_peers(host):
+        yield from host.unknown(pcie, PCIE_GONE.expected, PCIE_GONE)
+    if isinstance(pcie, Pcie):
+        actual = "lspci reads ones from all of its registers (rev ff): it has fallen off the bus"
+        faults = (
+            host.finding(PCIE_GONE, Status.FAILED, link.address, actual=actual, evidence=f"{link.kind}: {link.name}")
+            for link in pcie.gone
+        )
+        yield from host.all_of(PCIE_GONE, faults, actual=f"{len(pcie.links)} links")
+
+
 NIC_PCIE_WIDTH = Check(
     "nic_pcie_width",
     looks_at="lspci",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from nodectl.checks.check import (
     LOOK_THERE,
@@ -15,16 +15,20 @@ from nodectl.checks.check import (
     judges_fact,
 )
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.network.nics import training_names
+from nodectl.checks.network.nics import nics_of, training_names
 from nodectl.common.counting import counted
+from nodectl.common.few import few
 from nodectl.facts.gids import Gid
+from nodectl.facts.host_files import HostFiles
 from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.libraries import Libraries
 from nodectl.facts.nccl_files import NcclFiles
 from nodectl.facts.soft_roce import SoftRoce
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.compat import asks_for_ib
+from nodectl.profiles.compat import asks_for_ib, is_set
+from nodectl.profiles.nccl_variables import why_no_value
 from nodectl.profiles.schema import Nic as WantedNic
 
 ORDER = 200
@@ -407,29 +411,94 @@ def _without_gid(host: Subject, port: IbPort) -> Finding:
 
 NCCL_NETWORK = Check(
     "nccl_network",
-    looks_at="NCCL_NET in `/etc/nccl.conf`, `~/.nccl.conf` and the profile, and the RDMA ports",
-    fires="NCCL_NET=IB without an active port that NCCL could use",
-    expected="an active InfiniBand or RoCE port, for NCCL_NET=IB",
-    remedy="take NCCL_NET away: NCCL takes InfiniBand by itself where there is any",
+    looks_at="NCCL's variables in `/etc/nccl.conf`, `~/.nccl.conf`, /etc/environment and the profile, and this host",
+    fires="one names an interface, an adapter, a network or a file that is not there; warning: NCCL does without it",
+    remedy="correct it where it is set, or take it away: NCCL finds interfaces and adapters by itself",
     roles=("nccl_env",),
 )
+_ALONE = "an active InfiniBand or RoCE port, for NCCL_NET=IB"
+_INTERFACES = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 
 
-@judges(NCCL_NETWORK, reads=("nccl_files", "ib_ports"))
+@judges(NCCL_NETWORK, reads=("nccl_files", "ib_ports", "nics", "host_files", "libraries"))
 def nccl_network(host: Subject) -> Iterator[Finding]:
-    """NCCL ends with 'network IB not found' where it may use nothing else and finds none."""
-    files = host.fact("nccl_files", NcclFiles)
+    """What NCCL's variables name is there: else it ends, or silently takes something slower."""
+    env = _nccl_env(host)
+    if asks_for_ib(env):
+        yield from _alone(host)
+    elif env.get("NCCL_NET"):
+        yield from _plugin(host, env)
+    for name in _INTERFACES:
+        yield from _selected(host, env, name, tuple(nics_of(host)), Status.FAILED)
+    yield from _adapters(host, env)
+    files = host.fact("host_files", HostFiles)
+    for path in files.missing if files else ():
+        actual = f"{path} cannot be read: NCCL goes on without it"
+        yield host.finding(
+            NCCL_NETWORK, Status.WARNING, "NCCL_TOPO_FILE", expected="a file that is there", actual=actual
+        )
+
+
+def _nccl_env(host: Subject) -> dict[str, str]:
+    """As NCCL finds them: what a session has goes before the user's file, and that before the machine's."""
+    files, own = host.fact("nccl_files", NcclFiles), host.fact("host_files", HostFiles)
     texts = (files.user or "", files.system or "") if files else ()
-    env = {**(host.wanted.nccl_env if host.wanted else {}), **parse_nccl("\n".join(texts))}
-    if not asks_for_ib(env):
-        return
+    session = {each.name: each.value for each in own.variables if each.file == "/etc/environment"} if own else {}
+    profile = host.wanted.nccl_env if host.wanted else {}
+    return {**profile, **parse_nccl("\n".join(texts)), **session}
+
+
+def _alone(host: Subject) -> Iterator[Finding]:
     ports, unread = host.facts.get("ib_ports"), host.fact("ib_ports", Unread)
     if unread and unread.kind == "unknown":
-        yield from host.unread(NCCL_NETWORK, ports)
+        yield from host.unread(NCCL_NETWORK, ports, _ALONE)
         return
     active = [port.label for port in ports_of(host) if is_active(port) and not port.is_efa]
     actual = f"{counted(len(active), 'port is', 'ports are')} active" if active else "no port of either kind is active"
-    yield host.finding(NCCL_NETWORK, failed_unless(bool(active)), actual=actual)
+    yield host.finding(NCCL_NETWORK, failed_unless(bool(active)), expected=_ALONE, actual=actual)
+
+
+def _plugin(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Another network than NCCL's own two comes from a plug-in, which NCCL loads as libnccl-net.so or by its name."""
+    network, libraries = env["NCCL_NET"], host.fact("libraries", Libraries)
+    if network.lower() == "socket" or libraries is None or env.get("NCCL_NET_PLUGIN"):
+        return
+    found = [each.path for each in libraries.libraries if each.name.startswith("libnccl-net")]
+    # an image, or a folder of LD_LIBRARY_PATH, may bring one; none brings a slip of IB or Socket
+    is_slip = bool(why_no_value("NCCL_NET", network))
+    status = Status.FAILED if is_slip else Status.OK if found else Status.WARNING
+    expected = f"IB, Socket, or the network of a plug-in that is there, for NCCL_NET={network}"
+    actual = f"plug-in {found[0]}" if found else "no libnccl-net.so for the dynamic linker, and no NCCL_NET_PLUGIN"
+    yield host.finding(NCCL_NETWORK, status, "NCCL_NET", expected=expected, actual=actual)
+
+
+def _adapters(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
+    """Where there is none at all NCCL works as without the variable: by sockets."""
+    unread = host.fact("ib_ports", Unread)
+    there = tuple(dict.fromkeys(port.device for port in ports_of(host)))
+    if not is_set(env, "NCCL_IB_DISABLE") and (there or (unread and unread.kind == "absent")):
+        yield from _selected(host, env, "NCCL_IB_HCA", there, Status.FAILED if there else Status.WARNING)
+
+
+def _selected(
+    host: Subject, env: Mapping[str, str], name: str, there: Sequence[str], status: Status
+) -> Iterator[Finding]:
+    """Whether the selection leaves NCCL any; nothing where the host's names are not known."""
+    value = env.get(name)
+    if value and (there or status is Status.WARNING):
+        chosen = _choice(value, there)
+        expected = f"one that {name}={value} selects"
+        actual = few(list(chosen)) if chosen else f"it selects none of {few(list(there)) or 'none'}"
+        yield host.finding(NCCL_NETWORK, Status.OK if chosen else status, name, expected=expected, actual=actual)
+
+
+def _choice(value: str, there: Sequence[str]) -> list[str]:
+    """NCCL's rule: beginnings of names, whole ones after `=`, all others after `^`; a port may follow a colon."""
+    listed = value.removeprefix("^")
+    entries = [each.partition(":")[0] for each in listed.removeprefix("=").split(",") if each]
+    matches = str.__eq__ if listed.startswith("=") else str.startswith
+    named = [each for each in there if any(matches(each, entry) for entry in entries)]
+    return [each for each in there if each not in named] if value.startswith("^") else named
 
 
 SOFT_ROCE = Check(

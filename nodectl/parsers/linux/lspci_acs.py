@@ -33,7 +33,15 @@ _DENIED = "<access denied>"
 _LONGEST_KNOWN = 8192
 _INDENTS = ("\t", " ")
 # `lspci -v` prints `Flags:` and no `Control:`, and nothing of links
-_DETAILS = ("Control:", "LnkCap:", "LnkSta:", "ACSCtl:", "MaxPayload ", f"Capabilities: {_DENIED}")
+_DETAILS = (
+    "Control:",
+    "LnkCap:",
+    "LnkSta:",
+    "ACSCtl:",
+    "MaxPayload ",
+    f"Capabilities: {_DENIED}",
+    "!!! Unknown header type",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +74,16 @@ class PciLink:
 
 @dataclass(frozen=True, slots=True)
 class LspciAcs:
-    """All of one machine, in lspci's order; `links` is None where it denied the capabilities of every device."""
+    """All of one machine, in lspci's order; `links` is None where it denied the capabilities of every device.
+
+    `gone` are devices that have fallen off the bus: each of their registers reads as ones. `devices` is all addresses.
+    """
 
     bridges: tuple[AcsBridge, ...]
     links: tuple[PciLink, ...] | None
     unavailable: Mapping[str, str]
+    gone: tuple[PciLink, ...] = ()
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -80,6 +93,7 @@ class _Device:
     name: str
     is_denied: bool = False
     is_detailed: bool = False
+    is_gone: bool = False
     flags: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
     unavailable: dict[str, str] = field(default_factory=dict)
@@ -100,7 +114,15 @@ def parse_lspci_acs(text: str) -> LspciAcs:
         bridges=tuple(bridge for device in devices if (bridge := device.bridge) is not None),
         links=None if denied else tuple(link for device in devices if (link := device.link) is not None),
         unavailable={"links": _DENIED} if denied else {},
+        gone=tuple(
+            PciLink(device.address, _bus_id(device), device.kind, device.name) for device in devices if _is_gone(device)
+        ),
+        devices=tuple(map(_bus_id, devices)),
     )
+
+
+def _is_gone(device: _Device) -> bool:
+    return device.is_gone or "(rev ff)" in device.name
 
 
 def _alike(text: str) -> list[_Device] | None:
@@ -170,6 +192,8 @@ def _detail(line: Line, device: _Device) -> None:
     elif text.startswith("MaxPayload "):
         if match := _READ_REQUEST.search(text):
             device.values["max_read_bytes"] = int(match[1])
+    elif text.startswith("!!!"):
+        device.is_gone = True
     elif text == f"Capabilities: {_DENIED}":
         device.is_denied = True
 

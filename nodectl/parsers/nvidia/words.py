@@ -20,6 +20,7 @@ _REFUSED = re.compile(
     r"|(?:The operating system|GPU access) (?:has )?blocked[^\]]*)\.?\]?",
     re.IGNORECASE,
 )
+_NEEDS_RESET = re.compile("requires re(?:set|start)|reset required", re.IGNORECASE)
 _LOST = re.compile(
     r"Unable to determine the device handle for (?:the )?GPU ?[0-9]*(?P<rest>.*)"
     r"|(?P<bus>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): GPU is lost.*",
@@ -52,6 +53,16 @@ class LostGpu:
 def refused(value: str) -> bool:
     """nvidia-smi does not give this value: not here, not on this GPU, not to this user, or not any more."""
     return _REFUSED.fullmatch(value) is not None
+
+
+def is_lost(value: str) -> bool:
+    """nvidia-smi's word, in place of a value, for a GPU that it cannot reach any more."""
+    return "gpu is lost" in value.lower()
+
+
+def needs_reset(value: str) -> bool:
+    """nvidia-smi's word, in place of a value, for a GPU that has to be reset first."""
+    return _NEEDS_RESET.search(value) is not None
 
 
 def lost_gpu(text: str) -> LostGpu | None:

@@ -254,6 +254,11 @@ class GpuStatus:
     fabric_state: str | None = _at(TEXT, "fabric/state")
     fabric_status: str | None = _at(TEXT, "fabric/status")
     fabric_health: str | None = _at(TEXT, "fabric/health/summary")
+    fabric_bandwidth: str | None = _at(TEXT, "fabric/health/bandwidth")
+    fabric_route_recovery: str | None = _at(TEXT, "fabric/health/route_recovery_in_progress")
+    fabric_route_unhealthy: str | None = _at(TEXT, "fabric/health/route_unhealthy")
+    fabric_access_timeout: str | None = _at(TEXT, "fabric/health/access_timeout_recovery")
+    fabric_configuration: str | None = _at(TEXT, "fabric/health/incorrect_configuration")
     fabric_clique_id: int | None = _at(COUNT, "fabric/cliqueid|cliqueId")
     fabric_cluster_uuid: str | None = _at(TEXT, "fabric/clusteruuid|clusterUuid")
     processes: tuple[GpuProcess, ...] | None = None

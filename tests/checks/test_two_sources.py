@@ -1,0 +1,71 @@
+"""What tells the same thing twice is held against itself: a sick GPU passes by no door that another one would close."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from nodectl.facts.gpus import Gpus
+from nodectl.model.recording import Recording
+from nodectl.model.status import Status
+from tests.checks.test_cut_reports import ill, recorded, with_text
+from tests.facts.recorded import Said, fact
+from tests.facts.test_gpu_facts import REPORT, TABLE
+
+SECOND = "0000:47:00.0"
+LOST_ROW = "1, [GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost]"
+
+
+def query(change: Callable[[list[str]], list[str]]) -> str:
+    return "".join(f"{row}\n" for row in change(TABLE.splitlines()))
+
+
+@pytest.mark.parametrize(
+    ("report", "table", "lost"),
+    [
+        (REPORT, query(lambda rows: [*rows[:2], LOST_ROW]), SECOND),
+        (REPORT, query(lambda rows: [*rows[:2], rows[2].replace("580.95.05", "[GPU is lost]")]), SECOND),
+        (REPORT.replace(": ERR!", ": GPU is lost"), TABLE, SECOND),
+        (REPORT, (15, query(lambda rows: rows[:2])), "one that nvidia-smi does not name, which ended with 15"),
+        ((15, REPORT), TABLE, "one that nvidia-smi does not name, which ended with 15"),
+    ],
+)
+def test_a_gpu_that_any_command_calls_lost_is_lost(report: Said, table: Said, lost: str) -> None:
+    gpus = fact("gpus", nvidia_smi_q=report, nvidia_smi_query=table)
+    assert isinstance(gpus, Gpus)
+    assert gpus.lost == (lost,)
+    assert SECOND not in [gpu.bus_id for gpu in gpus.devices if lost == SECOND]
+
+
+def test_a_query_that_lists_fewer_than_the_report_is_told() -> None:
+    gpus = fact("gpus", nvidia_smi_q=REPORT, nvidia_smi_query=query(lambda rows: rows[:2]))
+    assert gpus.disputed == "the header of nvidia-smi -q says 3 and nvidia-smi's query lists 1"
+
+
+def test_a_command_that_failed_and_printed_is_told() -> None:
+    order, recording = recorded("h100-8")
+    assert "gpu_report" not in ill(order, recording)
+    for key in ("nvidia-smi-q", "nvidia-smi-query"):
+        failed = replace(recording.entries[key], exit_status=6)
+        found = ill(order, replace(recording, entries={**recording.entries, key: failed}))["gpu_report"]
+        assert (found.status, f"{key} ended with 6" in found.actual) == (Status.UNKNOWN, True)
+
+
+def test_a_corrupted_inforom_is_told_by_the_status_alone() -> None:
+    gpus = fact("gpus", nvidia_smi_q=(14, REPORT), nvidia_smi_query=TABLE)
+    assert [text for text in gpus.warnings if "infoROM" in text]
+
+
+def lost_everywhere(recording: Recording) -> str:
+    """Each value of the last GPU reads `GPU is lost`."""
+    head, _, last = recording.entries["nvidia-smi-q"].stdout.rpartition("\nGPU ")
+    rows = last.splitlines()
+    told = [f"{row.partition(':')[0]}: GPU is lost" if ": " in row else row for row in rows[1:]]
+    return "\n".join([f"{head}\nGPU {rows[0]}", *told, ""])
+
+
+def test_a_gpu_all_of_whose_values_are_lost_has_failed() -> None:
+    order, recording = recorded("h100-8")
+    found = ill(order, with_text(recording, nvidia_smi_q=lost_everywhere(recording)))
+    assert found["gpu_lost"].status is found["gpus"].status is Status.FAILED
+    assert found["gpu_lost"].action == "reboot"
