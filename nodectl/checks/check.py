@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 
 NOT_SETTABLE = "not settable on this host"
 NO_SYSTEMD = f"{NOT_SETTABLE}: systemd is not process 1"
+INSTALL = "install there what is missing, or look why it is not in PATH (`nodectl provision`)"
 LOOK_THERE = "look there at what `nodectl facts` reads"
 _LET_LOOK = "let the login run by sudo there what `nodectl sudoers` prints"
 ACTIONS = ("none", "restart job", "reset GPU", "reboot", "drain", "replace")
+_NOT_INSTALLED = "is not installed"
 _RUN_AS_ROOT = "run as root: "
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 Fact = TypeVar("Fact")
@@ -343,16 +345,19 @@ class Subject:
         findings = list(faults)
         yield from findings or [self.finding(check, Status.OK, expected=expected, actual=actual)]
 
-    def unread(self, check: Check, value: object, expected: str = "", *, promised: bool = False) -> Iterator[Finding]:
+    def unread(
+        self, check: Check, value: object, expected: str = "", *, promised: bool = False, remedy: str = LOOK_THERE
+    ) -> Iterator[Finding]:
         """The finding of a subject that could not be read; nothing where it was never asked for.
 
         What is `promised` (by the profile or the site) and nobody can see has failed. It is unknown where only this
-        login may not look, where the answer was not understood, and where the check `hung` says for all why.
+        login may not look, where the answer was not understood, and where the check `hung` says for all why. `remedy`
+        is a way to look: the check's own is for what was seen.
         """
         if isinstance(value, Unread):
             actual = f"{value.kind}: {value.reason}"
             fails = promised and not self._is_excused(value)
-            remedy = _LET_LOOK if SUDOERS in actual else check.remedy if fails and check.remedy else LOOK_THERE
+            remedy = _LET_LOOK if SUDOERS in actual else INSTALL if _NOT_INSTALLED in actual else remedy
             status = Status.FAILED if fails else Status.UNKNOWN
             yield self.finding(check, status, expected=expected, actual=actual, remedy=remedy)
 

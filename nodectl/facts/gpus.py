@@ -88,7 +88,11 @@ def _read(recording: Recording) -> Gpus:
             continue
         try:
             # the driver is loaded and answers: none is a number here, not a failure
-            return Gpus(0, (), source=key) if _no_devices(recording, key) else _compared(recording, way(recording))
+            return (
+                Gpus(0, (), source=key, confirmed=True)
+                if _no_devices(recording, key)
+                else _compared(recording, way(recording))
+            )
         except (AbsentError, UnknownError, ParseError) as error:
             reasons.append(error)
     lost = next(filter(None, (_named_as_lost(recording, key) for key, _ in ways)), ())

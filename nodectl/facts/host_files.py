@@ -79,8 +79,8 @@ def _parse(text: str) -> HostFiles:
             missing.append(rest)
         elif equals and _NAME.fullmatch(name):
             variables.append(Variable(file, name, _unquoted(value)))
-    names = {name: tuple(each) for name, each in addresses.items()}
-    return HostFiles(machine_id, names, tuple(variables), tuple(missing))
+    known = {name: tuple(each) for name, each in addresses.items()}
+    return HostFiles(machine_id, known, tuple(variables), tuple(missing))
 
 
 def _unquoted(value: str) -> str:

@@ -99,8 +99,11 @@ RECOVERY = [
 MANY = 30_000_000
 MEMORY = [
     Case("gpu_ecc_mode", "ok", eight()),
-    Case("gpu_ecc_mode", "failed", eight(ecc_mode_current=False), subject=GPU7, action="reboot"),
-    Case("gpu_ecc_mode", "ok", all_with(name=FOUR, ecc_mode_current=False)),
+    Case("gpu_ecc_mode", "failed", eight(ecc_mode_current=False, ecc_mode_pending=False), subject=GPU7),
+    # one action for one fault: what waits for a reset is told by the other check
+    Case("gpu_ecc_mode", "skipped", eight(ecc_mode_current=False, ecc_mode_pending=True), subject=GPU7),
+    Case("gpu_ecc_pending", "failed", eight(ecc_mode_current=False), subject=GPU7, action="reset GPU"),
+    Case("gpu_ecc_mode", "ok", all_with(name=FOUR, ecc_mode_current=False, ecc_mode_pending=False)),
     Case("gpu_ecc_mode", "skipped", all_with(refused={"ecc_mode_current": "N/A"})),
     Case("gpu_ecc_pending", "ok", eight()),
     Case("gpu_ecc_pending", "failed", eight(ecc_mode_pending=False), subject=GPU7, action="reset GPU"),
@@ -201,16 +204,29 @@ def slot(width: int) -> Pcie:
 
 PCIE = [
     Case("gpu_pcie_width", "ok", eight()),
-    Case("gpu_pcie_width", "failed", eight(pcie_width_current=8), subject=GPU7, action="replace"),
+    Case("gpu_pcie_width", "failed", eight(pcie_width_current=8), subject=GPU7, action="drain"),
     Case("gpu_pcie_width", "failed", all_with(pcie_width_current=8), subject="GPU 0 (0000:07:00.0)"),
     Case("gpu_pcie_width", "ok", built_x8()),
     Case("gpu_pcie_width", "ok", {**built_x8(), "pcie": slot(8)}),
-    Case("gpu_pcie_width", "failed", {**built_x8(), "pcie": slot(16)}, action="replace"),
+    Case("gpu_pcie_width", "failed", {**built_x8(), "pcie": slot(16)}, action="drain"),
     Case("gpu_pcie_width", "warning", built_x8(pcie_width_current=4)),
     Case("gpu_pcie_gen", "ok", eight()),
     Case("gpu_pcie_gen", "ok", eight(pcie_gen_current=1)),
     Case("gpu_pcie_gen", "failed", eight(pcie_gen_current=1, utilization_gpu_percent=97), subject=GPU7),
     Case("gpu_pcie_gen", "failed", eight(pcie_gen_max=3), subject=GPU7),
+    # Max is the GPU's own there, and its slot has no more
+    Case(
+        "gpu_pcie_gen",
+        "warning",
+        eight(pcie_gen_host_max=3, pcie_gen_current=3, utilization_gpu_percent=97),
+        action="none",
+    ),
+    Case(
+        "gpu_pcie_gen",
+        "failed",
+        eight(pcie_gen_host_max=3, pcie_gen_current=1, utilization_gpu_percent=97),
+        action="drain",
+    ),
     Case("gpu_pcie_gen", "warning", all_with(pcie_gen_max=3, pcie_gen_host_max=3, pcie_gen_current=3)),
     Case("gpu_pcie_replays", "ok", eight()),
     Case("gpu_pcie_replays", "ok", eight(pcie_replay_counter=5000), before={"gpu.GPU-7.pcie_replays": 4999}),

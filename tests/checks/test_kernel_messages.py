@@ -4,6 +4,7 @@ import pytest
 
 from nodectl.checks.check import ACTIONS
 from nodectl.checks.kernel import messages
+from nodectl.facts.pcie import Pcie
 from nodectl.lab.faults import FAULTS
 from nodectl.parsers.linux.dmesg import parse_dmesg
 from nodectl.parsers.linux.kernel_messages import kernel_messages, message_of
@@ -378,3 +379,13 @@ def test_each_entry_says_what_to_do_and_a_fault_shows_it() -> None:
     for name, message in kernel_messages().items():
         assert message.action in ACTIONS and message.remedy and message.source.count(":") >= 1
         assert message.status == "ok" or f"log-{name.replace('_', '-')}" in FAULTS, name
+
+
+def test_the_device_below_a_port_is_named() -> None:
+    told = log("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:41:00.0")
+    (finding,) = found(messages, Case("", "", told))
+    assert "(0000:41:00.0)" in finding.actual
+    shut = log("pcieport 0000:00:01.0: DPC: containment event, status:0x1f01 source:0x0000")
+    tree = {"0000:41:00.0": "0000:00:01.0", "0000:41:00.1": "0000:00:01.0"}
+    (finding,) = found(messages, Case("", "", {**shut, "pcie": Pcie((), (), tree)}))
+    assert "(0000:41:00.0 below 0000:00:01.0)" in finding.actual

@@ -23,6 +23,7 @@ from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, missing
 SWITCH = "detected NVSwitch {} error {} on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33"
 KERNELS = "[ 5.0] nvidia-nvswitch2: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 33 LTSSM Fault Up\n"
 TOPOLOGY = "detected number of NVSwitches don't match with any supported system topology, aborting fabric manager"
+CONFIGURED = "Successfully configured all the available NVSwitches to route GPU NVLink traffic."
 BRIDGED = dgx(link="nvlink-bridge", nvswitch=False)
 PCIE = resolve("rtx4090-3", "cu128", "stock")
 NAMES = tuple(f"GPU{index}" for index in range(4))
@@ -163,10 +164,23 @@ MANAGER = [
     Case("fabric_manager_log", "failed", manager_log("[ERROR] failed to find the GPU handle 5"), dgx()),
     Case("fabric_manager_log", "failed", manager_log(f"[ERROR] {TOPOLOGY}"), dgx(), action="drain"),
     Case("fabric_manager_log", "warning", manager_log("[ERROR] [tid 1] unit 4 gave up"), dgx()),
+    # what it could not do before it started is over
+    Case(
+        "fabric_manager_log",
+        "ok",
+        manager_log(f"[ERROR] {TOPOLOGY}\n[Oct 11 2026 07:54:55] [INFO] {CONFIGURED}"),
+        dgx(),
+    ),
+    Case(
+        "fabric_manager_log",
+        "failed",
+        manager_log(f"[INFO] {CONFIGURED}\n[Oct 11 2026 07:54:55] [ERROR] {TOPOLOGY}"),
+        dgx(),
+    ),
     Case("fabric_manager_log", "unknown", {"fabric_manager_log": UNREAD}, dgx()),
     Case("fabric_manager_log", "nothing", manager_log("[ERROR] [tid 1] unit 4 gave up"), BRIDGED),
     Case("fabric_manager_version", "ok", manager("580.95.05"), dgx()),
-    Case("fabric_manager_version", "failed", manager("580.65.06"), dgx(), action="reboot"),
+    Case("fabric_manager_version", "failed", manager("580.65.06"), dgx(), action="none"),
     Case("fabric_manager_version", "failed", {"fabric_manager": ABSENT}, dgx()),
     Case("fabric_manager_version", "failed", {"fabric_manager": UNREAD}, dgx()),
     Case("fabric_manager_version", "unknown", {"fabric_manager": DENIED}, dgx()),

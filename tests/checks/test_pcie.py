@@ -37,9 +37,11 @@ def card(
     kind: str = "Infiniband controller",
     speed: float | None = 16.0,
     width: int | None = 16,
+    slot: int = 16,
+    slot_speed: float = 16.0,
 ) -> dict[str, object]:
     link = PcieLink(address, kind, "ConnectX-6", speed, 16.0, width, 16)
-    port = PcieLink(SWITCH, "PCI bridge", "PLX", 16.0, 16.0, 8, 16)
+    port = PcieLink(SWITCH, "PCI bridge", "PLX", 16.0, slot_speed, 8, slot)
     return {"pcie": Pcie((), (port, link), TREE, False), **PORTS}
 
 
@@ -70,7 +72,9 @@ CASES = [
     Case("pcie_gone", "unknown", {**bridges(), "pcie": UNREAD}),
     Case("pcie_gone", "nothing", {"pcie": UNREAD}),
     Case("nic_pcie_width", "ok", card()),
-    Case("nic_pcie_width", "failed", card(width=8), subject=CARD, action="replace"),
+    Case("nic_pcie_width", "failed", card(width=8), subject=CARD, action="drain"),
+    Case("nic_pcie_width", "ok", card(width=8, slot=8)),
+    Case("nic_pcie_speed", "ok", card(speed=8.0, slot_speed=8.0)),
     Case("nic_pcie_width", "warning", card(ONBOARD, "Ethernet controller", width=1), subject=ONBOARD),
     Case("nic_pcie_width", "unknown", card(width=None), subject=CARD),
     Case("nic_pcie_width", "unknown", {"pcie": UNREAD, **PORTS}),

@@ -30,6 +30,7 @@ STATE = {"disk": Disk(50_000, 9_000, FOLDER, 20_000)}
 RO = Mount("/srv", "tmpfs", "tmpfs", ("ro",))
 BELOW = Mount(f"{FOLDER}/checkpoints", "srv:/checkpoints", "nfs4", ("ro",))
 DATA = {"mounts": ("/data",)}
+SCRATCH = {"mounts": Mounts((Mount("/scratch", "/dev/nvme1n1", "xfs", ("ro",)),))}
 LOG = FileSystem("/dev/md2", "/var/log", 20_000, 9_000, 99)
 CASES = [
     Case("shared_memory", "ok", shm(1024)),
@@ -51,7 +52,8 @@ CASES = [
     Case("inodes", "warning", {"disk": Disk(50_000, 9_000, "/s", 9_000, 3, 3, 99)}, subject="/home"),
     Case("read_only", "ok", mounts(data="ro")),
     Case("read_only", "failed", mounts(root="ro,errors=remount-ro"), subject="/", action="reboot"),
-    Case("read_only", "failed", mounts(data="ro"), variables=DATA, subject="/data"),
+    Case("read_only", "failed", mounts(data="ro"), variables=DATA, subject="/data", action="none"),
+    Case("read_only", "failed", SCRATCH, variables={"mounts": ("/scratch",)}, subject="/scratch", action="drain"),
     Case("read_only", "unknown", {"mounts": UNREAD}),
     Case("read_only", "ok", {**mounts(), **STATE}),
     Case("read_only", "failed", {"mounts": Mounts((*mounts()["mounts"].mounts, RO)), **STATE}, subject=FOLDER),
@@ -61,7 +63,8 @@ CASES = [
     Case("noexec", "warning", mounts(tmp="rw,noexec"), subject="/tmp"),
     Case("noexec", "unknown", {"mounts": UNREAD}),
     Case("mount", "ok", mounts(data="rw"), variables=DATA),
-    Case("mount", "failed", mounts(), variables=DATA, subject="/data"),
+    Case("mount", "failed", mounts(), variables=DATA, subject="/data", action="none"),
+    Case("read_only", "failed", SCRATCH, variables={"mounts": ("/scratch",)}, subject="/scratch", action="drain"),
     Case("mount", "failed", {"mounts": UNREAD}, variables=DATA),
     Case("mount", "unknown", {"mounts": DENIED}, variables=DATA),
     Case("mount", "nothing", mounts()),

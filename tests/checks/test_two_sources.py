@@ -69,3 +69,14 @@ def test_a_gpu_all_of_whose_values_are_lost_has_failed() -> None:
     found = ill(order, with_text(recording, nvidia_smi_q=lost_everywhere(recording)))
     assert found["gpu_lost"].status is found["gpus"].status is Status.FAILED
     assert found["gpu_lost"].action == "reboot"
+
+
+def test_a_driver_that_has_no_device_is_believed_and_nothing_is_called_cut() -> None:
+    order, recording = recorded("h100-8")
+    keys = [key for key in recording.entries if key.startswith("nvidia-smi")]
+    for said, status in (("No devices were found\n", 6), ("", 127)):
+        answers = {key: replace(recording.entries[key], stdout=said, exit_status=status) for key in keys}
+        found = ill(order, replace(recording, entries={**recording.entries, **answers}))
+        assert found["gpus"].status is Status.FAILED
+        assert not [each for each in found.values() if "cut" in f"{each.actual} {each.remedy}"]
+        assert "reset" not in found["nvlink_active"].remedy

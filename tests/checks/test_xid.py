@@ -267,3 +267,13 @@ def test_a_sites_word_goes_before_the_catalogue_and_adds_to_it() -> None:
 def test_a_sites_typo_is_refused_with_its_path(given: object, said: str) -> None:
     with pytest.raises(ValueError, match=said.replace("[", r"\[")):
         check_site_xid(given)
+
+
+@pytest.mark.parametrize(
+    ("pending", "action"),
+    [({"remap_pending": True}, "reset GPU"), ({"remap_pending": False}, "none"), (None, "reset GPU")],
+)
+def test_a_remapped_row_asks_for_a_reset_where_one_is_pending(pending: dict[str, Any] | None, action: str) -> None:
+    gpu = {} if pending is None else eight(bus_id=f"{PLACE}.0", **pending)
+    (finding,) = [each for each in found(xid, Case("", "", {**gpu, **log(63)})) if each.check == "xid"]
+    assert finding.action == action

@@ -317,3 +317,10 @@ def test_a_crash_that_is_no_segfault(what: str) -> None:
         f"[ 9.5] traps: python3[48120] {what} ip:7f1b2c3d4e5f sp:7ffd1a2b3c40 error:0 in libcuda.so.550[7f00+1000]\n"
     )
     assert (event.kind, event.pid, event.process) == ("segfault", 48120, "python3")
+
+
+def test_lines_below_a_users_record_are_the_users() -> None:
+    xid = "NVRM: Xid (PCI:0000:3f:00): 79, pid=1, GPU has fallen off the bus."
+    kernels = f"<6>[1.0] Linux version 6.1\n<4>[2.0] {xid}\n"
+    assert len(parse_dmesg(f"{kernels}<13>[3.0] my test said:\n {xid}\n{xid}\n<6>[4.0] eth0: link up\n").events) == 2
+    assert len(parse_dmesg(f"{kernels}<4>[3.0] NVRM: a message of two lines\n{xid}\n").events) == 2

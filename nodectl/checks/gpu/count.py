@@ -40,7 +40,7 @@ def count(host: Subject) -> Iterator[Finding]:
     if not wanted:
         return
     expected = counted(wanted, "GPU")
-    yield from host.unread(GPUS, gpus, expected, promised=True)
+    yield from host.unread(GPUS, gpus, expected, promised=True, remedy=GPUS.remedy)
     if isinstance(gpus, Gpus):
         yield _counted(host, gpus, wanted)
 

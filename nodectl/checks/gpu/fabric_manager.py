@@ -49,7 +49,6 @@ FABRIC_MANAGER_VERSION = Check(
     looks_at="nv-fabricmanager",
     fires="not installed, or not of the driver's version",
     expected="the driver's",
-    action="reboot",
     roles=("fabric_manager",),
 )
 FABRIC_MANAGER_HOLD = Check(
@@ -190,7 +189,10 @@ def _version(host: Subject, version: str) -> Finding:
         actual, remedy = f"{version}; the driver's is not known", "look at /proc/driver/nvidia/version there"
         return host.finding(FABRIC_MANAGER_VERSION, Status.UNKNOWN, actual=actual, remedy=remedy)
     status = failed_unless(version == driver)
-    remedy = "install both of one version and hold them: `nodectl provision --tags nvidia_driver,fabric_manager`"
+    remedy = (
+        f"install the fabric manager of version {driver} and hold both (`nodectl provision --tags fabric_manager`), "
+        f"then `systemctl restart {_UNIT}`"
+    )
     return host.finding(FABRIC_MANAGER_VERSION, status, expected=driver, actual=version, remedy=remedy)
 
 

@@ -83,6 +83,8 @@ def ecc_off(host: Subject, gpu: Gpu) -> Fault | None:
     """Cards for desktops come with it off, and lose memory to it: there only a difference counts."""
     if gpu.ecc_mode_current:
         return None
+    if gpu.ecc_mode_pending:
+        return Fault(Status.SKIPPED, "off, and on after the next reset: gpu_ecc_pending says so")
     if not _DESKTOP.search(gpu.name or ""):
         return Fault(Status.FAILED, "off")
     mixed = any(other.ecc_mode_current for other in gpus_of(host) if other.name == gpu.name)

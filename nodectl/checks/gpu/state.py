@@ -293,7 +293,7 @@ def power_limit(host: Subject, gpu: Gpu) -> Fault | None:
     return None if default is None or limit >= default - 1 else Fault(Status.WARNING, f"{limit:g} W of {default:g} W")
 
 
-_SLOT = "reseat the GPU, then its riser or the board; `lspci -vvv -s BUS` shows LnkCap and LnkSta"
+_SLOT = "drain, reseat the GPU, then its riser; if it stays so, have the board looked at (`lspci -vvv -s BUS`: LnkSta)"
 
 
 @gpu_check(
@@ -302,7 +302,7 @@ _SLOT = "reseat the GPU, then its riser or the board; `lspci -vvv -s BUS` shows 
     fires="fewer lanes than its slot has, or than its siblings; warning: fewer than 8, and nothing tells of the slot",
     expected="all lanes that the slot has",
     remedy=_SLOT,
-    action="replace",
+    action="drain",
     reads=("pcie", "lab"),
 )
 def width(host: Subject, gpu: Gpu) -> Fault | None:
@@ -342,21 +342,23 @@ def _slot_width(host: Subject, gpu: Gpu) -> int | None:
     fires="slower than it can while at work, or than its siblings at best; warning: the slot is older than the GPU",
     expected="the best generation at work",
     remedy=_SLOT,
-    action="replace",
+    action="drain",
     thresholds=(GPU_IDLE_PERCENT_LIMIT,),
 )
 def generation(host: Subject, gpu: Gpu) -> Fault | None:
     """An idle GPU lowers its link by itself: only one at work must have it up. Its best is judged at any time."""
     now, top = gpu.pcie_gen_current or 0, gpu.pcie_gen_max
     device, board = gpu.pcie_gen_device_max, gpu.pcie_gen_host_max
+    # the report's Max is the GPU's own with some drivers: the slot may not have it
+    able = min((each for each in (top, device, board) if each is not None), default=0)
     busy = (gpu.utilization_gpu_percent or 0) > host.threshold(GPU_IDLE_PERCENT_LIMIT)
-    if top is not None and busy and now < top:
-        return Fault(Status.FAILED, f"generation {now} of {top} while at work")
+    if busy and now < able:
+        return Fault(Status.FAILED, f"generation {now} of {able} while at work")
+    if device is not None and board is not None and board < device:
+        return Fault(Status.WARNING, f"at most generation {able}: the slot has {board}, the GPU {device}", "none")
     best = max((other.pcie_gen_max or 0 for other in gpus_of(host) if other.name == gpu.name), default=0)
     if top is not None and top < best:
         return Fault(Status.FAILED, f"at most generation {top}, its siblings {best}")
-    if device is not None and board is not None and board < device and top is not None and top < device:
-        return Fault(Status.WARNING, f"at most generation {top}: the slot has {board}, the GPU {device}")
     return None
 
 

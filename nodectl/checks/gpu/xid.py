@@ -128,6 +128,8 @@ def check_site_xid(site: object) -> None:
 
 
 _FALLEN, _RECOVERY = 79, 154
+# a row was remapped or a page retired: in use from the next reset on
+_REMAPPED = (63,)
 _LINK = re.compile(r"\bLink (-?\d{1,3})\b")
 # "changed from 0x0 (None) to 0x1 (GPU Reset Required)"
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{2,4}(?::[0-9a-fA-F]{2}){1,2}|\d+")
@@ -233,6 +235,9 @@ def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked:
     last = errors[-1]
     status, action, remedy = known.severity, known.action, known.remedy
     actual = f"{known.title}, {_times(errors)}"
+    if code in _REMAPPED and asked is None and _is_remapped(host, place):
+        action, remedy = "none", "nothing is pending on it: watch whether its remapped rows grow"
+        actual += "; nvidia-smi has no remapping pending"
     if asked is not None and status is not Status.OK:
         word = _TO.search(asked.text)
         number = int(word[1], 16) if word else -1
@@ -244,6 +249,13 @@ def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked:
     evidence = "; ".join(filter(None, [last.text, _card(host, place)]))
     subject = f"Xid {code} {place}"
     return host.finding(XID, status, subject, actual=actual, remedy=remedy, action=action, evidence=evidence)
+
+
+def _is_remapped(host: Subject, place: str) -> bool:
+    """The GPU itself says that nothing waits for a reset."""
+    gpu = next((gpu for gpu in gpus_of(host) if gpu.bus_id and _place(gpu.bus_id) == place), None)
+    waits = (gpu.remap_pending, gpu.retired_pages_pending) if gpu else ()
+    return False in waits and True not in waits
 
 
 def _judged(host: Subject, code: int, errors: list[KernelEvent]) -> Xid:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
 from nodectl.common.counting import counted
+from nodectl.facts.pcie import Pcie
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
@@ -31,7 +32,7 @@ KERNEL_MESSAGE = Check(
 @judges_fact(
     Dmesg,
     KERNEL_MESSAGE,
-    reads=("kernel_events",),
+    reads=("kernel_events", "pcie"),
     unread="the kernel's log of this boot",
     or_absent=True,
     borrowed="kernel",
@@ -52,7 +53,7 @@ def _messages(host: Subject, log: Dmesg) -> Iterator[Finding]:
 
 
 def _message(host: Subject, message: KernelMessage, events: list[KernelEvent]) -> Finding:
-    parts = Counter(event.device or event.pci for event in events if event.device or event.pci)
+    parts = Counter(_part(host, event.device or event.pci) for event in events if event.device or event.pci)
     last = events[-1]
     when = f", last at {last.time}" if last.time else ""
     actual = f"{message.title}: {counted(len(events), 'line')} since boot{when}{_named(parts)}"
@@ -67,6 +68,13 @@ def _message(host: Subject, message: KernelMessage, events: list[KernelEvent]) -
         action=message.action,
         evidence=f"{last.text[:_SHOWN]} ({message.source})",
     )
+
+
+def _part(host: Subject, name: str | None) -> str | None:
+    """The part; below a PCIe port that has one device, that device: who looks at the port looks at the wrong thing."""
+    pcie = host.fact("pcie", Pcie)
+    below = [device for device, port in pcie.parents.items() if port == (name or "").lower()] if pcie else []
+    return f"{below[0]} below {name}" if len({each.partition(".")[0] for each in below}) == 1 else name
 
 
 def _named(parts: Counter[str | None]) -> str:

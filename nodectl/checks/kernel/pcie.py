@@ -16,7 +16,7 @@ from nodectl.parsers.linux.dmesg import Dmesg
 ORDER = 120
 
 _NIC_KINDS = ("Infiniband controller", "InfiniBand controller", "Ethernet controller", "Network controller")
-_SLOT = "reseat the card or its riser; `lspci -vvv -s ADDRESS` shows LnkCap and LnkSta"
+_SLOT = "drain, reseat the card or its riser; if it stays so, have the card looked at (`lspci -vvv -s ADDRESS`: LnkSta)"
 
 
 ACCESS_CONTROL = Check(
@@ -103,18 +103,18 @@ def gone(host: Subject) -> Iterator[Finding]:
 NIC_PCIE_WIDTH = Check(
     "nic_pcie_width",
     looks_at="lspci",
-    fires="an RDMA card with fewer lanes than it has; warning: another card",
-    expected="all lanes",
+    fires="an RDMA card with fewer lanes than it and its slot have; warning: another card",
+    expected="all lanes that card and slot have",
     remedy=_SLOT,
-    action="replace",
+    action="drain",
 )
 NIC_PCIE_SPEED = Check(
     "nic_pcie_speed",
     looks_at="lspci",
-    fires="an RDMA card slower than it can; warning: another card",
-    expected="full speed",
+    fires="an RDMA card slower than it and its slot can; warning: another card",
+    expected="the speed that card and slot have",
     remedy=_SLOT,
-    action="replace",
+    action="drain",
 )
 
 
@@ -127,7 +127,7 @@ def nic_links(host: Subject) -> Iterator[Finding]:
     if _rdma_addresses(host):
         yield from host.unread(NIC_PCIE_WIDTH, pcie)
     links = [link for link in pcie.links if link.kind in _NIC_KINDS] if isinstance(pcie, Pcie) else []
-    if not links:
+    if not links or not isinstance(pcie, Pcie):
         return
     rows = (
         (NIC_PCIE_WIDTH, "width", "width_max", "x{:g} of x{:g}"),
@@ -137,9 +137,17 @@ def nic_links(host: Subject) -> Iterator[Finding]:
         faults = (
             fault
             for link in links
-            for fault in _short(host, check, link, getattr(link, live), getattr(link, best), text)
+            for fault in _short(host, check, link, getattr(link, live), _able(pcie, link, best), text)
         )
         yield from host.all_of(check, faults, actual=f"{len(links)} cards")
+
+
+def _able(pcie: Pcie, link: PcieLink, best: str) -> float | None:
+    """What the card can in its slot; None where lspci does not tell the card's."""
+    above = pcie.above(link.address)[:1]
+    slot = next((getattr(port, best) for port in pcie.links if port.address in above), None)
+    able: float | None = getattr(link, best)
+    return able if able is None or slot is None else min(able, slot)
 
 
 def _short(

@@ -119,8 +119,12 @@ READ_ONLY = Check(
     looks_at="`/`, `/var`, `/home` …, the state folder's and the site's `mounts`",
     fires="read-only: the kernel gave the disk up",
     expected="writable",
-    remedy="`dmesg` there says why the kernel gave it up; check the disk, then reboot",
-    action="reboot",
+    remedy="`dmesg` there says why the kernel gave it up: unmount it, run fsck on that disk, mount it again; if "
+    "its own errors stand there (`smartctl -a`), have that disk replaced",
+    action="drain",
+)
+_OF_THE_MACHINE = (
+    "`dmesg` there says why the kernel gave it up; reboot, so that it is checked (fsck) before it is mounted"
 )
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - read, never written
 TEMPORARY = Check(
@@ -155,11 +159,7 @@ def _wanted(host: Subject) -> list[str]:
 def read_only(host: Subject, mounts: Mounts) -> Iterator[Finding]:
     """No disk fell to read-only."""
     live = {mount.target: mount for mount in mounts.mounts}
-    fallen = (
-        host.finding(READ_ONLY, Status.FAILED, mount.target, actual=f"read-only ({mount.source}, {mount.kind})")
-        for mount in live.values()
-        if _fell(mount, _wanted(host))
-    )
+    fallen = (_fallen(host, mount) for mount in live.values() if _fell(mount, _wanted(host)))
     yield from host.all_of(
         READ_ONLY, chain(fallen, _state(host, live)), expected="every disk is writable", actual="every disk is writable"
     )
@@ -181,6 +181,17 @@ def mounted(host: Subject, mounts: Mounts) -> Iterator[Finding]:
         actual = f"{there.source}, {there.kind}" if there else "not mounted"
         remedy = f"`mount {target}` there; see /etc/fstab and whether the server answers"
         yield host.finding(MOUNT, failed_unless(there is not None), target, actual=actual, remedy=remedy)
+
+
+def _fallen(host: Subject, mount: Mount) -> Finding:
+    """What the machine stands on cannot be unmounted, and what a server has is no disk of this machine."""
+    remedy, action = "", ""
+    if mount.target == "/":
+        remedy, action = _OF_THE_MACHINE, "reboot"
+    elif file_systems.is_network(mount.kind, mount.source):
+        remedy, action = f"`mount -o remount,rw {mount.target}`; else its server exports it read-only", "none"
+    actual = f"read-only ({mount.source}, {mount.kind})"
+    return host.finding(READ_ONLY, Status.FAILED, mount.target, actual=actual, remedy=remedy, action=action)
 
 
 def _state(host: Subject, live: Mapping[str, Mount]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ driver that stands nowhere is an event, too. A line that begins as an Xid and is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -39,6 +39,8 @@ _BEGINS_AS_XID = re.compile(r"NVRM: Xid|nvidia-nvswitch\d{1,4}: SXid")
 # no line of the kernel is as long
 _LONGEST = 20_000
 _SHOWN = 160
+# and no record has as many lines
+_LONGEST_RECORD = 200
 _SXID_DETAIL = re.compile(r"Data \{|Severity \d")
 _SEVERITY = re.compile(r"\b(?:(Fatal)|(Non-?fatal))\b", re.IGNORECASE)
 # errors of NVLink from Blackwell on: their lines say how bad they are
@@ -120,7 +122,12 @@ def parse_dmesg(text: str) -> Dmesg:
     cut_at = text.count("\n") + 1  # a last line that no newline ends may be cut: this is its number
     header: Line | None = None  # it names the GPU of which the next lines tell
     chosen: KernelEvent | None = None  # whom the kernel is about to kill, until it says that it did
+    rows: list[str] = []
     for line in _unfolded(lines_with(text, (*_WORTH, *message_words()))):
+        if not _is_record(line.text):
+            rows = rows or text.split("\n")
+            if _is_below_a_users(rows[max(0, line.number - _LONGEST_RECORD) : line.number - 1]):
+                continue
         if "NVRM: The NVIDIA GPU" in line.text:
             header = line
         try:
@@ -157,6 +164,17 @@ def _unfolded(lines: Iterable[Line]) -> Iterator[Line]:
         before = first[: len(first) - len(_message_of(first).text)]
         yield Line(line.number, first)
         yield from (Line(line.number, before + other) for other in others)
+
+
+def _is_below_a_users(rows: Sequence[str]) -> bool:
+    """The record that a line without time and level continues is no word of the kernel's."""
+    first = next((row for row in reversed(rows) if _is_record(row)), None)
+    return first is not None and not _message_of(first).is_kernels
+
+
+def _is_record(line: str) -> bool:
+    message = _message_of(line)
+    return message.time is not None or message.level is not None
 
 
 def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:

@@ -14,7 +14,7 @@ _STAMPED = re.compile(
 )
 _JOURNAL = re.compile(
     r"(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh)\[\d{1,10}\]:\s*(?P<text>.*)"
-    r"|systemd\[1\]: (?P<unit>nvidia-fabricmanager\.service: .*)"
+    r"|systemd\[1\]: (?P<unit>(?:nvidia-fabricmanager\.service: |Started .{0,60}[Ff]abric ?[Mm]anager).*)"
 )
 # what it prints before it has a log
 _BARE = re.compile(
@@ -29,6 +29,10 @@ _SWITCH = re.compile(
     r"(?:.*?pci bus id (?P<bus_id>[0-9a-fA-F:.]{7,16}))?(?:.*?\bport (?P<port>\d{1,3}))?"
 )
 _WRONG = re.compile(r"\b(?:fail(?:ed|ure)?|error|fatal|abort\w*|mismatch|don'?t match|non-?fatal|timed? ?out)\b", re.I)
+# it runs: what it could not do before is over, what a switch reported is not
+_STARTED = re.compile(
+    r"Successfully configured all the available .{0,20}NVSwitches|^Started .{0,60}[Ff]abric ?[Mm]anager"
+)
 _WRONG_LEVELS = ("ERROR", "WARNING", "CRITICAL", "FATAL")
 
 
@@ -71,6 +75,8 @@ def parse_fabricmanager_log(text: str) -> FabricManagerLog:
         count += 1
         named = match.groupdict()
         message = (named["text"] or named.get("unit") or "").strip()
+        if _STARTED.search(message):
+            events, versions = [event for event in events if event.sxid is not None], None
         versions = versions or _VERSIONS.search(message)
         level = named.get("level")
         # a line is as grave as its level says: settings, told at INFO, have names like ABORT_CUDA_JOBS_ON_FM_EXIT
