@@ -25,27 +25,34 @@ _LINE = re.compile(r"(\w+)\s+(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Firmware:
-    """`board` are the files of /sys/class/dmi/id; `microcode` each revision once; `disks` the revisions by model."""
+    """`board` are the files of /sys/class/dmi/id; `microcode` each revision once; `disks` the revisions by model.
+
+    `drives` is the model of each NVMe disk.
+    """
 
     board: Mapping[str, str]
     microcode: tuple[str, ...]
     disks: Mapping[str, tuple[str, ...]]
+    drives: tuple[str, ...] = ()
 
 
 def _parse(text: str) -> Firmware:
     board: dict[str, str] = {}
     microcode: list[str] = []
     disks: dict[str, set[str]] = {}
+    drives: list[str] = []
     for match in matches(_LINE, text, "firmware"):
         name, value = match[1], match[2].strip()
         if name == "microcode":
             microcode.append(value)
         elif name == "nvme":
             model, _, revision = value.partition("\t")
+            drives.append(model.strip())
             disks.setdefault(model.strip(), set()).add(revision.strip())
         else:
             board[name] = value
-    return Firmware(board, tuple(sorted(microcode)), {model: tuple(sorted(each)) for model, each in disks.items()})
+    revisions = {model: tuple(sorted(each)) for model, each in disks.items()}
+    return Firmware(board, tuple(sorted(microcode)), revisions, tuple(sorted(drives)))
 
 
 def _words(firmware: Firmware) -> str:

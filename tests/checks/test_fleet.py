@@ -231,6 +231,8 @@ def test_what_a_host_brings() -> None:
         ("fleet_mounts", "/data"): "srv:/d (nfs4: rw,vers=4.2)",
         ("fleet_mounts", "/raid"): "a disk (xfs)",
         ("fleet_services", "slurmd"): "running",
+        ("fleet_services_at_boot", "slurmd"): "enabled",
+        ("fleet_shm", ""): "0 % of the memory",
         ("fleet_modules", ""): "nvidia_peermem nvidia_uvm",
         ("fleet_libraries", "libnccl"): "2.27.5",
         ("fleet_limits", "memlock"): "unlimited",

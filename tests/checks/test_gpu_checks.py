@@ -43,6 +43,7 @@ def on_bus(number: int, *displays: str) -> dict[str, object]:
     return {"pcie": Pcie((), (*gpus, *others))}
 
 
+SLOT3: dict[str, Any] = {"pcie_gen_host_max": 3, "utilization_gpu_percent": 97}
 COUNT = [
     Case("gpus", "ok", count(8), dgx()),
     Case("gpus", "failed", count(7), dgx(), action="reboot"),
@@ -215,18 +216,9 @@ PCIE = [
     Case("gpu_pcie_gen", "failed", eight(pcie_gen_current=1, utilization_gpu_percent=97), subject=GPU7),
     Case("gpu_pcie_gen", "failed", eight(pcie_gen_max=3), subject=GPU7),
     # Max is the GPU's own there, and its slot has no more
-    Case(
-        "gpu_pcie_gen",
-        "warning",
-        eight(pcie_gen_host_max=3, pcie_gen_current=3, utilization_gpu_percent=97),
-        action="none",
-    ),
-    Case(
-        "gpu_pcie_gen",
-        "failed",
-        eight(pcie_gen_host_max=3, pcie_gen_current=1, utilization_gpu_percent=97),
-        action="drain",
-    ),
+    Case("gpu_pcie_gen", "warning", all_with(**SLOT3, pcie_gen_current=3), action="none"),
+    Case("gpu_pcie_gen", "failed", all_with(**SLOT3, pcie_gen_current=1), action="drain"),
+    Case("gpu_pcie_gen", "failed", eight(**SLOT3, pcie_gen_current=3), action="drain", subject=GPU7),
     Case("gpu_pcie_gen", "warning", all_with(pcie_gen_max=3, pcie_gen_host_max=3, pcie_gen_current=3)),
     Case("gpu_pcie_replays", "ok", eight()),
     Case("gpu_pcie_replays", "ok", eight(pcie_replay_counter=5000), before={"gpu.GPU-7.pcie_replays": 4999}),

@@ -73,7 +73,7 @@ def test_firmware_of_board_processors_and_disks() -> None:
     text = (
         "bios_version\t1.25\nmicrocode\t0x830107c\nmicrocode\t0x830107a\nnvme\tM 1\tA2\nnvme\tM 1\tA1\nnvme\tM 1\tA2\n"
     )
-    expected = Firmware({"bios_version": "1.25"}, ("0x830107a", "0x830107c"), {"M 1": ("A1", "A2")})
+    expected = Firmware({"bios_version": "1.25"}, ("0x830107a", "0x830107c"), {"M 1": ("A1", "A2")}, ("M 1",) * 3)
     assert fact("firmware", firmware=text) == expected
 
 

@@ -77,8 +77,9 @@ def test_bridges_links_and_the_tree() -> None:
 def test_events_of_the_log() -> None:
     (event,) = fact("kernel_events", dmesg=f"[ 1.0] boot\n{XID}\n").events
     assert (event.kind, event.code, event.pid) == ("xid", 79, 1234)
-    empty = fact("kernel_events", dmesg="")
-    assert isinstance(empty, Unread) and empty.garbled and "the kernel's log is empty" in empty.reason
+    for text in ("", "\n", f"<13>{XID}\n"):
+        empty = fact("kernel_events", dmesg=text)
+        assert isinstance(empty, Unread) and empty.garbled and "the kernel's log is empty" in empty.reason
 
 
 def test_a_refusal_names_the_line_and_a_missing_tool_is_absent() -> None:

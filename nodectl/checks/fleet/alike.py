@@ -27,6 +27,7 @@ from nodectl.facts.kernel_knobs import KernelKnobs
 from nodectl.facts.libraries import Libraries
 from nodectl.facts.limits import SessionLimits
 from nodectl.facts.mounts import Mount, Mounts
+from nodectl.facts.nic_setup import NicSetup
 from nodectl.facts.nics import Nic
 from nodectl.facts.numa import Numa
 from nodectl.facts.pcie import Pcie
@@ -44,6 +45,11 @@ _BY_SIZE = {
 }
 _MODULES = ("nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "nvidia_fs", "gdrdrv", "ib_uverbs", "rdma_cm", "ib_ipoib")
 _OPTIONS = ("ro", "rw", "hard", "soft", "vers", "rsize", "wsize", "nconnect", "noatime", "proto", "flock", "localflock")
+# words of the kernel's command line that name the host's own disks and boot
+_OF_ONE_HOST = (
+    *("BOOT_IMAGE=", "root=", "resume=", "initrd=", "ip=", "BOOTIF=", "hostname=", "systemd.hostname=", "ostree="),
+    *("ds=", "rd.luks", "rd.lvm", "rd.md", "rd.iscsi", "netroot=", "nfsroot=", "crashkernel="),
+)
 # disks that a site mounts, not what container engines and the boot loader make of them
 _DISKS = file_systems.LOCAL - {"overlay"}
 _NOT_OF_THE_SITE = ("/boot", "/dev", "/proc", "/run", "/snap", "/sys", "/var/lib")
@@ -153,8 +159,22 @@ def _knobs(_: Subject, knobs: KernelKnobs) -> Values:
         "governor": " ".join(sorted(knobs.governors)),
         "huge pages": knobs.transparent_hugepage,
         "SMT": knobs.smt,
+        "huge pages are made": knobs.transparent_hugepage_defrag,
+        "frequency driver": knobs.frequency_driver,
+        "idle driver": knobs.idle_driver,
+        "clock": knobs.clocksource,
+        "tuned's profile": knobs.tuned_profile,
+        "NUMA balancing": _text_or_none(knobs.numa_balancing),
+        "IOMMU": None if knobs.iommu_groups is None else counted(knobs.iommu_groups, "group"),
+        "kernel's command line": " ".join(
+            word for word in (knobs.cmdline or "").split() if not word.startswith(_OF_ONE_HOST)
+        ),
     }
     return {name: value for name, value in values.items() if value}
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def is_own(nic: Nic) -> bool:
@@ -298,6 +318,25 @@ def _running(_: Subject, units: Units) -> Values:
     }
 
 
+def _at_boot(_: Subject, units: Units) -> Values:
+    """Whether the next boot starts each service that is installed."""
+    states = ("enabled", "disabled", "masked")
+    return {name: unit.enabled for name, unit in units.units.items() if unit.enabled in states}
+
+
+def _of_nics(shown: Callable[[Nic], str | None]) -> Callable[[Subject, Mapping[str, Nic]], Values]:
+    """By interface that is a device, what is `shown` of it."""
+    return lambda _, nics: {name: shown(nic) for name, nic in nics.items() if is_device(nic) and shown(nic)}
+
+
+def _rings(_: Subject, setup: NicSetup) -> Values:
+    return {
+        name: ", ".join(f"{way} {size}" for way, size in sorted(each.rings.items()))
+        for name, each in setup.queues.items()
+        if each.rings
+    }
+
+
 def _read_sizes(host: Subject, pcie: Pcie) -> Values:
     addresses = {port.pci_address.lower() for port in host.fact("ib_ports", tuple) or () if port.pci_address}
     return {
@@ -369,6 +408,9 @@ FIELDS: tuple[Field, ...] = (
     gpu_alike("gpu_sm_clock", "each GPU's highest SM clock", _CARD, "sm_clock_max_mhz", "MHz"),
     gpu_alike("gpu_memory_clock", "each GPU's highest memory clock", _CARD, "memory_clock_max_mhz", "MHz"),
     gpu_alike("gpu_power_max", "the most power that each GPU may be given", _CARD, "power_limit_max_w", "W"),
+    gpu_alike("gpu_power_default", "the power that each GPU is given by default", _CARD, "power_limit_default_w", "W"),
+    gpu_alike("gpu_pcie_host", "the PCIe generation that each GPU's slot has", _SLOT, "pcie_gen_host_max",
+              follows=("gpu_pcie_gen",)),
     gpu_alike("gpu_throttled", "for how long heat has slowed each GPU down", _COOLING, _throttled,
               odd=far_above(_THROTTLED_S, _THROTTLED_TIMES, "s")),
     gpu_alike("vbios", "each GPU's VBIOS", _GPU_FIRMWARE, "vbios_version"),
@@ -387,10 +429,18 @@ FIELDS: tuple[Field, ...] = (
           lambda _, it: it.time_zone),
     alike("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`", "sysctl",
           _sysctls),
-    alike("kernel_knobs", "governor, huge pages, SMT", _SET_THERE, "kernel_knobs", _knobs),
+    alike("kernel_knobs", "governor, CPU drivers, huge pages, SMT, IOMMU, clock, the kernel's command line",
+          f"{_SET_THERE} (tuned, the firmware; the command line: GRUB_CMDLINE_LINUX, then reboot)", "kernel_knobs",
+          _knobs),
     alike("nic_firmware", "firmware of each interface, by driver", "update it there, then reboot", "nics",
           _firmware_of_nics, parts="interface"),
     alike("nics", "interfaces that are up, and their rates", "look at `ip link` and `ethtool` there", "nics", _rates),
+    alike("nic_node", "the NUMA node of each interface", _PATHS, "nics",
+          _of_nics(lambda nic: None if nic.numa_node is None else f"NUMA node {nic.numa_node}"), absence=False),
+    alike("nic_queues", "queues of each interface", f"{_SET_THERE} (`ethtool -L`, the driver's options)", "nics",
+          _of_nics(lambda nic: f"{nic.rx_queues} rx, {nic.tx_queues} tx" if nic.rx_queues else None), absence=False),
+    alike("nic_rings", "rings of each interface", f"{_SET_THERE} (`ethtool -G`), or in the tuning", "nic_setup", _rings,
+          absence=False),
     alike("mtu", "MTU, by interface", "set one MTU on all hosts, and on every switch between", "nics", _mtus,
           status=Status.FAILED, absence=False),
     alike("netmask", "length of the networks' prefixes, by interface", _NETWORK, "nics",
@@ -422,6 +472,12 @@ FIELDS: tuple[Field, ...] = (
     alike("board_firmware", "the board's firmware, by product", _REBOOT, "firmware",
           lambda _, it: {it.board.get("product_name", ""): it.board.get("bios_version") or "not told"}, absence=False),
     alike("microcode", "the processors' microcode", _REBOOT, "firmware", lambda _, it: _joined(it.microcode)),
+    alike("nvme_disks", "NVMe disks, by model", "look for a disk that is gone (`nvme list`, `dmesg`) or was exchanged",
+          "firmware", lambda _, it: _counted(it.drives)),
+    alike("huge_pages", "memory that is reserved for huge pages", f"{_SET_THERE} (vm.nr_hugepages)", "memory",
+          lambda _, it: _text_or_none(it.huge_pages_mib and f"{it.huge_pages_mib} MiB")),
+    alike("shm", "the size of /dev/shm against the memory", f"{_SET_THERE} (size= in /etc/fstab)", "memory",
+          lambda _, it: it.shm_mib and f"{100 * it.shm_mib / it.total_mib:.0f} % of the memory", absence=False),
     alike("disk_firmware", "firmware of NVMe disks, by model", "update it (`nvme fw-download`), reboot", "firmware",
           lambda _, it: {model: ", ".join(each) for model, each in it.disks.items()}, absence=False),
     alike("mounts", "mounted network file systems with their options, and disks",
@@ -429,6 +485,8 @@ FIELDS: tuple[Field, ...] = (
     alike("services", "services that run, of those that training depends on",
           "`systemctl status` and `journalctl -u` there say why; `systemctl enable --now` starts it", "units", _running,
           follows=("unit_stopped",)),
+    alike("services_at_boot", "services that a boot starts, of those that training depends on",
+          "`systemctl enable` it there, or disable it on all", "units", _at_boot, absence=False),
     alike("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)", "modules",
           lambda _, it: " ".join(name for name in _MODULES if name in it.loaded) or "none of them", unread=True),
     alike("libraries", "NVIDIA's libraries of the system", "install the others' packages there, or take away its own",

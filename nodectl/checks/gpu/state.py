@@ -347,19 +347,23 @@ def _slot_width(host: Subject, gpu: Gpu) -> int | None:
 )
 def generation(host: Subject, gpu: Gpu) -> Fault | None:
     """An idle GPU lowers its link by itself: only one at work must have it up. Its best is judged at any time."""
-    now, top = gpu.pcie_gen_current or 0, gpu.pcie_gen_max
-    device, board = gpu.pcie_gen_device_max, gpu.pcie_gen_host_max
-    # the report's Max is the GPU's own with some drivers: the slot may not have it
-    able = min((each for each in (top, device, board) if each is not None), default=0)
+    now, able = gpu.pcie_gen_current or 0, _able_gen(gpu)
     busy = (gpu.utilization_gpu_percent or 0) > host.threshold(GPU_IDLE_PERCENT_LIMIT)
     if busy and now < able:
         return Fault(Status.FAILED, f"generation {now} of {able} while at work")
-    if device is not None and board is not None and board < device:
-        return Fault(Status.WARNING, f"at most generation {able}: the slot has {board}, the GPU {device}", "none")
-    best = max((other.pcie_gen_max or 0 for other in gpus_of(host) if other.name == gpu.name), default=0)
-    if top is not None and top < best:
-        return Fault(Status.FAILED, f"at most generation {top}, its siblings {best}")
+    best = max((_able_gen(other) for other in gpus_of(host) if other.name == gpu.name), default=0)
+    if able < best:
+        return Fault(Status.FAILED, f"at most generation {able}, its siblings {best}")
+    if gpu.pcie_gen_device_max is not None and able < gpu.pcie_gen_device_max:
+        actual = f"at most generation {able}: the slot has {gpu.pcie_gen_host_max}, the GPU {gpu.pcie_gen_device_max}"
+        return Fault(Status.WARNING, actual, "none")
     return None
+
+
+def _able_gen(gpu: Gpu) -> int:
+    """What GPU and slot both have: the report's Max is the GPU's own with some drivers."""
+    told = (gpu.pcie_gen_max, gpu.pcie_gen_device_max, gpu.pcie_gen_host_max)
+    return min((each for each in told if each is not None), default=0)
 
 
 GPU_PCIE_REPLAYS_FIRST_LIMIT = Threshold(

@@ -412,9 +412,9 @@ def _message_of(line: str) -> _Message:
 
 
 def _is_kernel_line(line: str) -> bool:
-    """The kernel's own, with a time or as a driver's message begins."""
-    message = _message_of(line)
-    return message.is_kernels and (message.time is not None or _DRIVER.match(message.text) is not None)
+    """It has a time, or begins as a driver's message does."""
+    time, text, *_ = _message_of(line)
+    return time is not None or _DRIVER.match(text) is not None
 
 
 _DOWN = r"(?P<down>down|DOWN|Down)"

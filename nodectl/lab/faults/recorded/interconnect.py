@@ -49,6 +49,16 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _manager("other", "fabric manager complains in words that nobody knows", "[ERROR] [tid 7] unit 4 gave up"),
     recorded(
+        "pci-gone",
+        "a GPU's registers read as ones: lspci lists it, and it does not answer",
+        "pcie_gone",
+        once(
+            "lspci-acs",
+            r"^(\S+ (?:3D|VGA compatible) controller: NVIDIA.*\(rev )\w\w(\).*\n)(?:[ \t].*\n)+",
+            r"\1ff\2\t!!! Unknown header type 7f\n",
+        ),
+    ),
+    recorded(
         "nvlink-report-cut",
         "the report of the NVLinks ends in the middle of a GPU",
         "nvlink_active",
