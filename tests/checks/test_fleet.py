@@ -26,6 +26,7 @@ from nodectl.facts.memory import Memory
 from nodectl.facts.modules import Modules
 from nodectl.facts.mounts import Mount, Mounts
 from nodectl.facts.nccl_files import NcclFiles
+from nodectl.facts.nic_setup import NicQueues, NicSetup
 from nodectl.facts.nics import Nic
 from nodectl.facts.pcie import Pcie, PcieBridge
 from nodectl.facts.pkeys import Pkeys
@@ -124,6 +125,8 @@ GPU = Gpu(
     sm_clock_max_mhz=1410,
     memory_clock_max_mhz=1593,
     power_limit_max_w=400.0,
+    power_limit_default_w=400.0,
+    pcie_gen_host_max=4,
     inforom_version="G500.0200",
     clock_event_counters_us={"sw_thermal_slowdown": 2_000_000, "sw_power_capping": 9_000_000},
 )
@@ -144,6 +147,9 @@ FACTS: dict[str, object] = {
             100_000,
             "mlx5_core",
             firmware="16.3 (MT)",
+            numa_node=3,
+            rx_queues=63,
+            tx_queues=62,
         ),
         "docker0": Nic("docker0", "up", 1500, "m", ("172.17.0.1/16",), kind="bridge"),
     },
@@ -173,7 +179,7 @@ FACTS: dict[str, object] = {
     "host_serial": "S42",
     "pcie": Pcie((PcieBridge("0000:00:01.1", "Root port", redirects=False),), ()),
     "cpu": Cpu("EPYC", "x86_64", 2, 128, 256, 8),
-    "memory": Memory(1_030_000, 1, 0, 1),
+    "memory": Memory(1_030_000, 1, 0, 515_000, huge_pages_mib=64),
     "mounts": Mounts(
         (
             Mount("/data", "srv:/d", "nfs4", ("rw", "vers=4.2", "clientaddr=10.0.0.1")),
@@ -183,7 +189,10 @@ FACTS: dict[str, object] = {
     "modules": Modules(("nvidia_uvm", "nvidia_peermem", "loop")),
     "libraries": Libraries((Library("libnccl.so.2", "/usr/lib/libnccl.so.2", "2.27.5"),)),
     "limits": SessionLimits("unlimited", "1048576", "8192"),
-    "firmware": Firmware({"product_name": "DGX", "bios_version": "1.25"}, ("0x830107c",), {"PM9A3": ("A1",)}),
+    "firmware": Firmware(
+        {"product_name": "DGX", "bios_version": "1.25"}, ("0x830107c",), {"PM9A3": ("A1",)}, ("PM9A3",)
+    ),
+    "nic_setup": NicSetup({"ens1": NicQueues("ens1", "", {"rx": 1024}, {}, {})}, True, False, None),
     "pkeys": Pkeys({"mlx5_0/1": ("0xffff",)}),
     "flow_control": FlowControl({"ens1": InterfaceFlow((3,), (3,), (3,))}),
     "containers": ContainerToolkit("1.17.8"),
@@ -231,8 +240,13 @@ def test_what_a_host_brings() -> None:
         ("fleet_mounts", "/data"): "srv:/d (nfs4: rw,vers=4.2)",
         ("fleet_mounts", "/raid"): "a disk (xfs)",
         ("fleet_services", "slurmd"): "running",
+        ("fleet_huge_pages", ""): "64 MiB",
+        ("fleet_nvme_disks", ""): "1 x PM9A3",
+        ("fleet_nic_node", "ens1"): "NUMA node 3",
+        ("fleet_nic_queues", "ens1"): "63 rx, 62 tx",
+        ("fleet_nic_rings", "ens1"): "rx 1024",
         ("fleet_services_at_boot", "slurmd"): "enabled",
-        ("fleet_shm", ""): "0 % of the memory",
+        ("fleet_shm", ""): "50 % of the memory",
         ("fleet_modules", ""): "nvidia_peermem nvidia_uvm",
         ("fleet_libraries", "libnccl"): "2.27.5",
         ("fleet_limits", "memlock"): "unlimited",
@@ -259,6 +273,8 @@ def test_what_a_host_brings() -> None:
         ("fleet_gpu_sm_clock", "", model): "1410 MHz",
         ("fleet_gpu_memory_clock", "", model): "1593 MHz",
         ("fleet_gpu_power_max", "", model): "400.0 W",
+        ("fleet_gpu_power_default", "", model): "400.0 W",
+        ("fleet_gpu_pcie_host", "", model): "4",
         ("fleet_gpu_throttled", "", model): "2 s",
         ("fleet_inforom", "", model): "G500.0200",
     }
