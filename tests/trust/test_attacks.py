@@ -16,7 +16,6 @@ import pytest
 
 from nodectl.errors import InventoryError, NodectlError, UnreachableError
 from nodectl.jobs import listing, trace_files, traces
-from nodectl.jobs.nodes import Answers
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.trace import RankTrace
@@ -25,14 +24,17 @@ from nodectl.payload.jobs import checkpoint_copy, heartbeat
 from nodectl.payload.jobs.checkpoints import saved
 from nodectl.transport.ssh_options import options_of
 from nodectl.transport.ssh_target import target_of
+from tests.jobs.test_rogue_answers import told
 
 _SECRET = b"of this job"
 _TRACE = {"rank": 0, "attempt": 1, "problem": "cut", "size_bytes": 9, "summary": None}
-_PLAN = {"id": "20261121-040000-ab12"}
 
 
-def _answered(monkeypatch: pytest.MonkeyPatch, module: Any, rows: list[dict[str, Any]]) -> None:
-    monkeypatch.setattr(module, "ask", lambda *_, **__: Answers({"rogue": tuple(rows)}, {}))
+def _answered(monkeypatch: pytest.MonkeyPatch, rows: list[Any]) -> None:
+    def run_payload(_: object, host: Host, *args: Any, **more: Any) -> CommandResult:
+        return CommandResult(host.name, (), Outcome.RAN, 0, encode(rows).decode(), "", 0.1)
+
+    monkeypatch.setattr("nodectl.jobs.nodes.run_payload", run_payload)
 
 
 class TestRogueNode:
@@ -40,8 +42,8 @@ class TestRogueNode:
 
     def test_what_it_calls_its_file_leads_nowhere(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         out = "d/../../victim/authorized_keys"
-        _answered(monkeypatch, traces, [{**_TRACE, "file": out}])
-        found, problems = traces.read_traces(None, (), "job", 1)  # type: ignore[arg-type]
+        _answered(monkeypatch, [{**_TRACE, "file": out}])
+        found, problems = traces.read_traces(None, [Host("rogue", "rogue")], "job", 1)  # type: ignore[arg-type]
         assert not found and "no trace of rank 0" in problems["rogue"]
         (tmp_path / "victim").mkdir()
 
@@ -58,9 +60,9 @@ class TestRogueNode:
 
     @pytest.mark.parametrize("row_id", ["../../.ssh", "20261121-040000-ab13"])
     def test_it_lists_no_job_of_another_name(self, monkeypatch: pytest.MonkeyPatch, row_id: str) -> None:
-        _answered(monkeypatch, listing, [{"id": row_id, "plan": _PLAN, "problem": ""}])
+        _answered(monkeypatch, [{**told(0), "id": row_id}])
         found = listing.read_jobs(None, [Host("rogue", "rogue")], 1)  # type: ignore[arg-type]
-        assert found.jobs == () and "rogue" in found.problems
+        assert found.jobs == () and "whose id is none" in found.unreachable["rogue"]
 
 
 class TestRogueLogin:
