@@ -58,6 +58,7 @@ COUNT = [
     Case("gpus", "failed", {**count(7), **on_bus(8)}, plain(), action="reboot"),
     Case("gpus", "failed", {**count(7), **on_bus(8)}),
     Case("gpus", "warning", {**count(7), **on_bus(7, "0000:F1:00.0")}, plain(), action="none"),
+    Case("gpus", "failed", {**count(0), **on_bus(8)}, plain(), action="reboot"),
     Case("gpus", "nothing", {**count(8), **on_bus(8)}, plain()),
     Case("gpus", "nothing", {"gpus": NONE}, plain(gpus=0)),
     Case("gpus", "warning", count(8), plain(gpus=0)),

@@ -132,7 +132,7 @@ def test_gpus_that_cannot_be_counted_are_not_zero(status: int | None, kind: str,
 
 def test_no_gpu_is_a_number_where_the_driver_answers() -> None:
     entry = Entry("nvidia-smi-query", ("nvidia-smi",), 6, "No devices were found\n", "", 0.1)
-    assert read_facts(Recording("gpu01", {"nvidia-smi-query": entry}))["gpus"] == Gpus(0, ())
+    assert read_facts(Recording("gpu01", {"nvidia-smi-query": entry}))["gpus"] == Gpus(0, (), confirmed=True)
 
 
 def test_a_lost_gpu_is_named_beside_the_others() -> None:

@@ -105,7 +105,9 @@ def test_a_shorter_command_stands_in_for_the_report() -> None:
 
 def test_why_there_are_none() -> None:
     assert fact("gpus", nvidia_smi_q=127, nvidia_smi_query=127) == Unread("absent", "nvidia-smi-q is not installed")
-    assert fact("gpus", nvidia_smi_q=(6, "No devices were found\n")) == Gpus(0, (), source="nvidia-smi-q")
+    assert fact("gpus", nvidia_smi_q=(6, "No devices were found\n")) == Gpus(
+        0, (), source="nvidia-smi-q", confirmed=True
+    )
     mismatch = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"
     found = fact("gpus", nvidia_smi_q=(18, mismatch), nvidia_smi_query=(18, mismatch))
     assert found.kind == "unknown" and "Driver/library version mismatch" in found.reason

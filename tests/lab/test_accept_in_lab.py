@@ -58,7 +58,7 @@ def test_ended_early_it_goes_on_and_its_certificate_holds(nodectl: Cli, lab4: La
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=60)
         assert child.returncode == 130
-        assert "go on with: nodectl accept --resume" in said
+        assert "continue it: nodectl accept --resume" in said
     done = nodectl(*fleet, "accept", "--resume", "-o", str(tmp_path / "out"))
     assert "done are 2 of 3 steps" in done.stderr
     document = json.loads(done.stdout)

@@ -65,11 +65,11 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
 def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
     """Without a profile PCI says how many there are; one of another kind may be a display's, which no driver wants."""
     shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices}
-    missing = [link for link in _links(host) if link.address not in shown] if shown and "" not in shown else []
+    missing = [link for link in _links(host) if link.address not in shown] if "" not in shown else []
     kinds = {_kind(link) for link in _links(host) if link.address in shown}
     if not missing or gpus.disputed:
         return
-    is_sibling = any(_kind(link) in kinds for link in missing)
+    is_sibling = not shown or any(_kind(link) in kinds for link in missing)
     status, action = (Status.FAILED, "reboot") if is_sibling else (Status.WARNING, "none")
     expected = f"{counted(len(_links(host)), 'GPU')}, as PCI has"
     actual = f"{gpus.count}; the driver has not taken {', '.join(link.address for link in missing)}"
