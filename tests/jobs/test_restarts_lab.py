@@ -203,7 +203,7 @@ def test_a_spare_takes_over_for_the_first_host_whose_link_is_cut(hosts: Hosts, t
     finally:
         hosts.nodectl("lab", "heal", "--name", name)
     healed = hosts.job()
-    assert (healed["state"], healed["host_states"][cut]) == ("finished", "resting"), healed
+    assert (healed["state"], healed["host_states"][cut]) == ("finished", "cut off"), healed
 
 
 def test_a_host_that_fails_preflight_is_left_out_and_a_spare_starts_in_its_place(hosts: Hosts) -> None:
