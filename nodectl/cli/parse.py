@@ -19,14 +19,17 @@ def parse(tool: str, file: str) -> None:
     """Read a tool's saved output and print what it says as JSON.
 
     What the tool does not give is null; what it refuses is null too, and stands in `unavailable` as printed.
-    Ends with 1 and the reason where the text cannot be read.
+    Ends with 1 and the reason where the text cannot be read; a text that ends within a line is told on standard error.
     """
-    from nodectl.cli.terminal import emit_json
+    from nodectl.cli.terminal import emit_json, note
     from nodectl.parsers.catalogue import parser_of
     from nodectl.parsers.document import as_document
 
-    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    emit_json(f"parse.{tool}", as_document(parser_of(tool)(_text(data))))
+    text = _text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+    document = as_document(parser_of(tool)(text))
+    if text and not text.endswith("\n"):
+        note(f"the text ends within a line; save what {tool} prints once more if it was cut there")
+    emit_json(f"parse.{tool}", document)
 
 
 def _text(data: bytes) -> str:

@@ -20,3 +20,12 @@ def test_a_file_of_powershell_is_read_whole(tmp_path: Path, encoding: str) -> No
     documents = [CliRunner().invoke(root.cli, ["parse", "ibstat", str(path)]) for path in (plain, saved)]
     assert documents[0].exit_code == 0
     assert documents[1].output == documents[0].output
+
+
+def test_a_text_that_ends_within_a_line_is_told(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.write_text(IBSTAT.read_text())
+    cut.write_text(IBSTAT.read_text().rstrip("\n"))
+    results = [CliRunner().invoke(root.cli, ["parse", "ibstat", str(path)]) for path in (whole, cut)]
+    assert results[0].stdout == results[1].stdout
+    assert ["ends within a line" in result.stderr for result in results] == [False, True]
