@@ -407,7 +407,7 @@ def _behind(first: Failure, known: Calls, words: Sequence[HostWords]) -> Failure
     last = known.begun[rank].get(waiting.group, 0)
     message = (
         f"it came to {waiting.collective} number {last} only{waiting.place}, where others wait in number"
-        f" {waiting.number}\n{_line(first.message)}"
+        f" {waiting.number}\n{first.message}"
     )
     return replace(first, message=message)
 
