@@ -154,10 +154,15 @@ class Fleet:
         """Seconds until `condition` held; one that starts processes is not tried again at once."""
         started = tried = time.monotonic()
         while not condition():
-            assert time.monotonic() - started < timeout_s, "it did not come true"
+            assert time.monotonic() - started < timeout_s, f"it did not come true:\n{self.told()}"
             time.sleep(min(0.5, max(0.05, 2 * (time.monotonic() - tried))))
             tried = time.monotonic()
         return time.monotonic() - started
+
+    def told(self) -> str:
+        """Of every host's jobs, for people: the state, and the end of what its supervisor and its ranks wrote."""
+        files = sorted(self.root.glob("host*/nodectl/jobs/*/*.log")) + sorted(self.root.glob("host*/**/state.json"))
+        return "\n".join(f"--- {path}\n{path.read_text(errors='replace')[-3000:]}" for path in files)
 
     def wait_settled(self, job_id: str, ranks: Sequence[int] | None = None, timeout_s: float = 120.0) -> float:
         """Seconds until the supervisors of `ranks` (all) have left."""

@@ -17,8 +17,7 @@ from .folder import no_space
 from .process import CpuTime, Stat, cpu_time, is_alive, read_environ, read_stat, send
 from .syscalls import process_handle
 
-_SETTLED_S = 3.0  # after this, and so many looks, a process has executed what it will be
-_SETTLED_LOOKS = 15  # on a stalled machine much time passes between a fork and what it executes
+_FIRST_LOOKS, _EVERY_LOOKS = 15, 10  # between a fork and what it executes a stalled machine lets any time pass
 _EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.1, 0.2
 _NO_HANDLE_S, _IDLE_S = 0.2, 60.0
 _TAIL_BYTES = 16 * 1024
@@ -88,7 +87,7 @@ class RankWatch:
         self._expected = expected
         self._ends = select.poll()
         self._ranks: Dict[int, Rank] = {}
-        self._seen: Dict[int, Tuple[float, int]] = {}
+        self._looks: Dict[int, int] = {}
         self._eager_until_s = 0.0
         self._kills: Tuple[Optional[int], Optional[int]] = (None, None)
         self._next_look_s = 0.0
@@ -109,12 +108,10 @@ class RankWatch:
         if len(self._ranks) >= self._expected or now_s < self._next_look_s:
             return
         self._next_look_s = now_s + (_EAGER_LOOK_S if now_s < self._eager_until_s else _LATE_LOOK_S)
-        members = self._members(set(self._ranks))
-        seen, self._seen = self._seen, {}
-        for pid in members:
-            first_s, looks = seen.get(pid, (now_s, 0))
-            self._seen[pid] = (first_s, looks + 1)
-            if pid not in self._ranks and (now_s - first_s < _SETTLED_S or looks < _SETTLED_LOOKS):
+        looks = self._looks
+        self._looks = {pid: looks.get(pid, -1) + 1 for pid in self._members(set(self._ranks))}
+        for pid, look in self._looks.items():
+            if pid not in self._ranks and (look < _FIRST_LOOKS or look % _EVERY_LOOKS == 0):
                 self._take_up(pid)
 
     def _take_up(self, pid: int) -> None:
