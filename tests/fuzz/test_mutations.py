@@ -56,17 +56,17 @@ def test_any_text_is_read_or_refused(tool: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("tool", tools())
-@pytest.mark.parametrize("text", ["", " \n\t\n", "\x1b[0m\r\n", "\x00"])
-def test_nothing_is_refused_as_empty(tool: str, text: str) -> None:
-    with pytest.raises(ParseError, match=r"(?i)empty|nothing"):
-        parser_of(tool)(text)
+def test_nothing_is_refused_as_empty(tool: str) -> None:
+    for text in ("", " \n\t\n", "\x1b[0m\r\n", "\x00"):
+        with pytest.raises(ParseError, match=r"(?i)empty|nothing"):
+            parser_of(tool)(text)
 
 
 @pytest.mark.parametrize("tool", tools())
-@pytest.mark.parametrize("unit", ["a", "9", " ", "[", "\r", "=", "x:", "\x1b["])
-def test_one_very_long_line_takes_no_time(tool: str, unit: str) -> None:
-    check(tool, unit * (300_000 // len(unit)))
-    check(tool, seeds(tool)[0] + unit * (300_000 // len(unit)))
+def test_one_very_long_line_takes_no_time(tool: str) -> None:
+    for unit in ("a", "9", " ", "[", "\r", "=", "x:", "\x1b["):
+        check(tool, unit * (300_000 // len(unit)))
+        check(tool, seeds(tool)[0] + unit * (300_000 // len(unit)))
 
 
 def test_a_parser_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,11 +194,10 @@ class TestCopies:
         assert len(set(numbers)) == 300
 
 
-@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*")) or [None], ids=lambda p: p and p.name)
-def test_real_outputs_keep_their_lines(path: Path | None) -> None:
-    if path is None:
+def test_real_outputs_keep_their_lines() -> None:
+    paths = [path for path in sorted(SAMPLES.glob("*")) if path.is_file()]
+    if not paths:
         pytest.skip("no samples of real outputs here")
-    if path.is_dir():
-        pytest.skip("a folder")
-    text = path.read_text(encoding="utf-8", errors="replace")
-    assert masked(text).count("\n") == text.count("\n")
+    for path in paths:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        assert masked(text).count("\n") == text.count("\n"), path.name

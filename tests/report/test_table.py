@@ -1,6 +1,5 @@
 """Columns, and what becomes of them where the terminal is narrower."""
 
-import pytest
 
 from nodectl.report.table import aligned, fitted
 
@@ -45,8 +44,8 @@ def test_words_without_room_stand_below_their_line() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", range(40, 130))
-def test_no_line_is_wider_and_no_word_is_lost(width: int) -> None:
-    shown = fitted(ROWS, width)
-    assert max(map(len, shown.splitlines())) <= width
-    assert {*" ".join(map(" ".join, ROWS[1:])).split()} <= {*shown.split()}
+def test_no_line_is_wider_and_no_word_is_lost() -> None:
+    for width in range(40, 130):
+        shown = fitted(ROWS, width)
+        assert max(map(len, shown.splitlines())) <= width
+        assert {*" ".join(map(" ".join, ROWS[1:])).split()} <= {*shown.split()}
