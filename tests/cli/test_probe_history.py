@@ -150,6 +150,7 @@ def path_made(path: Path) -> Path:
         pytest.param([signal.SIGINT, signal.SIGTERM], marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_however_it_is_ended_what_was_measured_is_shown_and_kept(
     here: tuple[str, Path, dict[str, str]], cli_env: dict[str, str], tmp_path: Path, numbers: list[signal.Signals]
 ) -> None:

@@ -114,6 +114,7 @@ def test_what_needs_the_package_says_so_and_what_to_do(
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_an_interpreter_comes_by_the_hosts_uv_where_no_controller_has_one(
     controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_why_an_inventory_is_not_read_is_said_with_each_ansible(
 
 @pytest.mark.lab
 @pytest.mark.parametrize("controller", ["newest", pytest.param("oldest", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
 def test_the_playbooks_run_from_any_folder_by_name(
     controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -186,6 +188,7 @@ def test_the_playbooks_run_from_any_folder_by_name(
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_an_example_playbook_tunes_and_takes_it_back(
     artifact: Path, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
 ) -> None:

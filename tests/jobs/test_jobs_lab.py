@@ -178,6 +178,7 @@ def test_a_project_travels_and_its_checkpoint_folders_come_back(
     assert f"{shell.lab.hosts[0]} | answer 42 in code, found {found}\n" in again.stdout, again.stderr
 
 
+@pytest.mark.slow
 def test_the_job_outlives_a_killed_nodectl(shell: Shell) -> None:
     argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP)]
     with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -274,6 +275,7 @@ def test_a_cut_link_ends_the_job_in_seconds_and_names_the_host(shell: Shell) -> 
     assert (healed["first_failure"]["host"], healed["host_states"][cut]) == (cut, "failed")
 
 
+@pytest.mark.slow
 def test_a_frozen_supervisor_ends_the_launch_which_names_its_host(shell: Shell) -> None:
     argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP, "--lease", "5")]
     with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -170,6 +170,7 @@ def test_a_failing_rank_ends_the_job_and_is_named(shell: Shell) -> None:
     assert why.returncode == 0 and why.stdout.startswith(f"job failed: host {host}, rank 3: ValueError: bad number 3")
 
 
+@pytest.mark.slow
 def test_stop_leaves_nothing_of_it_and_a_waiting_job_says_why_it_waits(shell: Shell) -> None:
     started = shell.launch(_SLEEP, "--via", "slurm", "--detach", '--sbatch=--comment=a "b" #c \\ $(touch /pwned) \'d')
     assert started.returncode == 0, started.stderr
@@ -292,6 +293,7 @@ def wait_state(cluster: SlurmCluster, host: str, wanted: str) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_a_failing_check_drains_the_node_with_the_finding_and_its_mending_gives_it_back(
     cluster: SlurmCluster, tool: None
 ) -> None:

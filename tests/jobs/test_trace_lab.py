@@ -112,6 +112,7 @@ def losses(done: subprocess.CompletedProcess[str]) -> list[str]:
     return re.findall(r"loss (\S+)", done.stdout + done.stderr)
 
 
+@pytest.mark.slow
 def test_the_slow_rank_is_named_and_the_losses_stay_bit_for_bit(shell: Shell) -> None:
     words = ("train.py", "--", "1", "loading", "8")
     traced = shell.launch("--trace", "torch", "--trace-skip", "3", "--trace-steps", "3", *words, document=True)

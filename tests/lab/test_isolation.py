@@ -87,9 +87,11 @@ def test_shared_things_are_marked(lab4: LabUnderTest) -> None:
 def test_a_host_can_make_and_kill_a_control_group(lab4: LabUnderTest) -> None:
     if lab4.ssh(lab4.hosts[0], "test -e /sys/fs/cgroup/cgroup.procs || echo none") == "none":
         pytest.skip("this machine has no writable cgroup2 mount")
+    # a busy machine takes its time to start a process, and to end one
     script = (
         "cd /sys/fs/cgroup && mkdir t && sh -c 'echo $$ > t/cgroup.procs; exec setsid sleep 60 >/dev/null 2>&1 &' ;"
-        "sleep 0.1; wc -l < t/cgroup.procs; echo 1 > t/cgroup.kill; sleep 0.1; wc -l < t/cgroup.procs; rmdir t; ls -d t"
+        "until_count() { for i in $(seq 100); do [ $(wc -l < t/cgroup.procs) = $1 ] && break; sleep 0.1; done; };"
+        "until_count 1; wc -l < t/cgroup.procs; echo 1 > t/cgroup.kill; until_count 0; wc -l < t/cgroup.procs; rmdir t"
     )
     assert lab4.ssh(lab4.hosts[0], script).split()[:2] == ["1", "0"]
 

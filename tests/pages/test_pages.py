@@ -12,23 +12,10 @@ from tests.pages.page import ROOT, PageError, pages, read_page
 from tests.pages.run import follow
 
 
-def _is_long(path: Path) -> bool:
-    try:
-        return read_page(path).long
-    except PageError:  # the test of its reading fails
-        return False
-
-
-def _cases() -> list[object]:
-    """A page a case; the gate follows the short ones."""
-    long = (pytest.mark.slow, pytest.mark.timeout(2700))
-    return [
-        pytest.param(path, id=str(path.relative_to(ROOT)), marks=long if _is_long(path) else ()) for path in pages()
-    ]
-
-
 @pytest.mark.lab
-@pytest.mark.parametrize("path", _cases())
+@pytest.mark.slow
+@pytest.mark.timeout(2700)
+@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page_ends_as_it_says(path: Path, tmp_path: Path, cli_env: dict[str, str], lab_machine: None) -> None:
     try:
         follow(read_page(path), tmp_path / "page", given={**os.environ, "XDG_CACHE_HOME": cli_env["XDG_CACHE_HOME"]})

@@ -28,6 +28,7 @@ def run(*args: str, **environment: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_what_the_device_lacks_is_left_out_and_the_rest_is_compared() -> None:
     _, lines = run("--device=cpu", "--rounds=1", "--seconds=0.02", "--precisions=fp32,fp8", "--only=gemm,hbm,nccl")
     document = json.loads(lines[-1])

@@ -388,6 +388,7 @@ def test_a_spare_goes_on_from_the_checkpoint_that_the_second_host_has(fleet: Fle
 
 
 @pytest.mark.parametrize("how", ["its supervisor was killed", "it was rebooted"])
+@pytest.mark.slow
 def test_a_host_that_ends_without_a_word_is_told_by_its_own_end_and_the_job_goes_on_elsewhere(
     fleet: Fleet, how: str
 ) -> None:

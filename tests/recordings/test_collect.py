@@ -117,6 +117,7 @@ class TestCollector:
         assert [found[key].stderr.strip() for key in ("first", "last")] == ["oops", "oops"]
         assert found["loud"].stderr.startswith("complaint\n") and len(found["loud"].stderr) < 3000
 
+    @pytest.mark.slow
     def test_tools_that_hang_are_waited_for_at_the_same_time(self, shell: str, tmp_path: Path) -> None:
         for name in ("a", "b", "c", "d"):
             _tool(tmp_path / f"{name}-tool", "echo begun; sleep 50")
@@ -131,6 +132,7 @@ class TestCollector:
 
     @pytest.mark.parametrize("deadline_s", [10, 20])
     @pytest.mark.parametrize("text", ["exec cat /dev/zero >&2", "trap '' PIPE; cat /dev/zero >&2; sleep 50"])
+    @pytest.mark.slow
     def test_a_tool_that_complains_without_end_or_line_is_ended(
         self, shell: str, tmp_path: Path, text: str, deadline_s: int
     ) -> None:
@@ -247,6 +249,7 @@ def test_what_hangs_among_quick_commands_takes_no_answer_of_theirs() -> None:
     assert found["hangs"].exit_status == 124
 
 
+@pytest.mark.slow
 def test_groups_that_hang_have_one_deadline_together() -> None:
     hang = [Command(key, ("sleep", "50"), waits=key == "b") for key in ("a", "b")]
     quick = [Command(f"quick-{key.key}", ("echo", key.key), waits=key.waits) for key in hang]
@@ -259,6 +262,7 @@ def test_groups_that_hang_have_one_deadline_together() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_lane_alone_is_asked_beside_groups_that_are_asked_again(tmp_path: Path) -> None:
     for name in ("slow", "quick"):
         _tool(tmp_path / f"{name}-tool", f"read -r up _ </proc/uptime; echo $up >>{tmp_path}/{name}; sleep 50")

@@ -1,6 +1,5 @@
 """Columns, and what becomes of them where the terminal is narrower."""
 
-
 from nodectl.report.table import aligned, fitted
 
 ROWS = (

@@ -158,6 +158,7 @@ def test_installed_held_and_then_nothing_left_to_do(
     assert "Unattended upgrades no longer touch ^cuda-drivers" in made.text
 
 
+@pytest.mark.slow
 def test_verify_reads_dpkg_and_apt(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
 ) -> None:
@@ -247,6 +248,7 @@ def test_a_key_of_another_is_not_trusted(
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_kept_driver_and_its_fabric_manager_are_held_together(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
 ) -> None:
@@ -274,6 +276,7 @@ def test_a_kept_driver_and_its_fabric_manager_are_held_together(
     assert gpu_host.ssh(host, "dpkg-query -W") == before
 
 
+@pytest.mark.slow
 def test_nothing_is_changed_under_work_on_a_gpu(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
 ) -> None:
@@ -293,6 +296,7 @@ def test_nothing_is_changed_under_work_on_a_gpu(
     assert state(gpu_host) == before
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]

@@ -89,6 +89,7 @@ def whole() -> subprocess.CompletedProcess[str]:
     return run_torchrun("--steps", 12, "--log-every", 1)
 
 
+@pytest.mark.slow
 def test_the_loss_falls() -> None:
     done = run("--steps", 120, "--log-every", 20)
     told = summary(done)
@@ -136,6 +137,7 @@ def folder(trained: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained[0], tmp_path / "copy"))
 
 
+@pytest.mark.slow
 def test_a_finished_training_has_nothing_to_do(folder: Path, trained: tuple[Path, dict[str, Any]]) -> None:
     again = summary(run("--steps", 4, "--checkpoint-dir", folder))
     assert again["last_loss"] == trained[1]["last_loss"] and again["resumed_from_step"] == again["steps"] == 4
