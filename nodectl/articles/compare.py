@@ -227,7 +227,12 @@ def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
         sides = [list(dict.fromkeys(str(run.course.get(name, "not told")) for run in side)) for side in (before, after)]
         if len({*sides[0], *sides[1]}) > 1:
             told.append(f"{words}: {', '.join(sides[0])} before, {', '.join(sides[1])} after")
-    return (*told, *(f"not told {side}: {', '.join(words)}" for side, words in untold.items() if words))
+    told += [f"not told {side}: {', '.join(words)}" for side, words in untold.items() if words]
+    is_lost = [all(run.last_loss is None for run in side) for side in (before, after)]
+    if is_lost[0] != is_lost[1]:
+        lost = "before" if is_lost[0] else "after"
+        told.append(f"loss at the end: no run {lost} ends with a number, as one that diverges does not")
+    return tuple(told)
 
 
 def _published(column: str) -> dict[str, Figure]:

@@ -142,7 +142,7 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
                 root = _root(path, folder) if folder is not None or not path.is_relative_to(project) else project
                 if folder is None and (why := _why_alone(root)):
                     package = place / module.partition(".")[0]
-                    code = _alone(root, path, package if package.is_dir() else path, why)
+                    code = _alone(root, path, package if package.is_dir() and not _why_alone(package) else path, why)
                 else:
                     code = _code(root, path, limit_mib, is_named=folder is not None)
                 return replace(code, script=module, name=_name(module, place))

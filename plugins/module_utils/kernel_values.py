@@ -71,6 +71,12 @@ _OF_CONFIGURATION = re.compile(
 )
 
 
+def dotted(key: str) -> str:
+    """Return the one spelling of a key that is written, recorded and compared: `a.b/c` for sysctl's `a/b.c`."""
+    first = next((letter for letter in key if letter in "./"), ".")
+    return key.translate(str.maketrans("./", "/.")) if first == "/" else key
+
+
 def proc_path(key: str) -> str:
     """A key's file below /proc/sys; after a first dot, a slash in it stands for a dot in a name, as in sysctl.d."""
     first = next((letter for letter in key if letter in "./"), "/")

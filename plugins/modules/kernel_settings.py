@@ -107,6 +107,8 @@ def plan(settings: list[Setting], held: Held, read: Callable[[str], Live]) -> Pl
     the next boot.
     """
     done = Plan({}, {}, {}, [], [], [])
+    keys = [setting["key"] for setting in settings]
+    done.refusals.extend(f"{key}: it stands twice; leave one" for key in sorted(set(keys)) if keys.count(key) > 1)
     for setting in settings:
         key, wanted = setting["key"], " ".join(str(setting["value"]).split())
         live = read(key)
@@ -225,6 +227,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    for each in module.params["settings"]:
+        each["key"] = kernel_values.dotted(each["key"])
     converge(module, lambda key: read_live(key, module.params["root"]))
 
 

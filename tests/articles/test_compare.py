@@ -142,6 +142,13 @@ def test_without_losses_over_time_no_gain_is_claimed_of_another_training() -> No
     assert "whether it gains anything cannot be told: the runs tell no losses" in text
 
 
+@pytest.mark.parametrize("end", [float("nan"), float("inf"), None])
+def test_a_training_that_lost_its_loss_gains_nothing(end: float | None) -> None:
+    section = compared([summary(2.4, last_loss=0.5)], [summary(0.8, last_loss=end)])
+    assert section.differs == ("loss at the end: no run after ends with a number, as one that diverges does not",)
+    assert "whether it gains anything cannot be told" in " ".join(compare_text([section], 200).split())
+
+
 def test_the_same_training_has_no_such_line() -> None:
     section = compared([learning(2.0, 0.1, options=OPTIONS)], [learning(1.0, 0.1, options=OPTIONS)])
     equal = section.row("equal_loss")

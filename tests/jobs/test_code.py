@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.jobs.code import Code, find_code, find_folder, left_behind, program_of
+from nodectl.jobs.code import Code, find_code, find_folder, find_module, left_behind, program_of
 
 
 @pytest.fixture
@@ -77,6 +77,17 @@ def test_a_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / ".git").mkdir()
     write(tmp_path / "work" / "train.py")
     assert find_code(str(tmp_path / "work" / "train.py")).folder == tmp_path / "work"
+
+
+def test_a_module_that_lies_right_in_a_home_travels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    for name in ("train.py", "notes.txt", ".bashrc", ".ssh/id_rsa", "Documents/run.py", "Documents/tax.pdf"):
+        write(home / name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    assert places(find_module("home.train")) == ["home/train.py"]
+    monkeypatch.chdir(home)
+    assert places(find_module("Documents.run")) == ["Documents/run.py"]
 
 
 def test_the_folder_may_be_named(project: Path) -> None:

@@ -55,6 +55,19 @@ def kernel(tmp_path: Path) -> Kernel:
     return Kernel(tmp_path, DEFAULTS)
 
 
+def test_a_key_is_one_by_either_spelling(kernel: Kernel) -> None:
+    kernel.set("net.ipv4.tcp_fin_timeout", "60")
+    for key, value in (("net/ipv4/tcp_fin_timeout", "31"), ("net.ipv4.tcp_fin_timeout", "32")):
+        assert kernel.run([{"key": key, "value": value}])["changed"]
+        assert kernel.get("net.ipv4.tcp_fin_timeout") == value
+        assert f"net.ipv4.tcp_fin_timeout = {value}" in kernel.file.read_text()
+    twice = [{"key": "net/ipv4/tcp_fin_timeout", "value": "33"}, {"key": "net.ipv4.tcp_fin_timeout", "value": "34"}]
+    refused = kernel.run(twice)
+    assert refused["failed"] and "net.ipv4.tcp_fin_timeout: it stands twice" in refused["msg"]
+    kernel.run([])
+    assert kernel.get("net.ipv4.tcp_fin_timeout") == "60"
+
+
 @pytest.mark.parametrize(
     ("present", "wanted", "never_lower", "effective"),
     [
