@@ -19,15 +19,18 @@ NO_PROJECT = "which is no project,"
 _OPEN = re.compile(
     r"\.(?:gitignore|nodectlignore|(?:git)?keep|project-root|python-version|env\.(?:example|sample|template))"
 )
-_FOLDERS = re.compile(r"secrets|credentials|.*\.git")
+_FOLDERS = re.compile(r"secrets?|credentials?|.*\.git")
 # what a name may end in when it is a copy of another's file
 _COPY = re.compile(
     r"(?:\.(?:bak|old|orig|save|backup|copy|tmp|sw[a-p]|[0-9]+)|[~-]|[-_.](?:prod|dev|local|backup|copy))+$"
 )
 _KEYS = re.compile(
-    r".*\.(?:env|pem|key|p8|p12|pfx|jks|keystore|kdbx|ppk|ovpn|keytab|tfstate|tfvars)"
-    r"|_netrc|krb5cc.*|.*kubeconfig.*|.*sh_history|(?:kaggle\.json|(?:rclone|clearml|wg[0-9]+)\.conf)"
+    r".*\.(?:env(?:\.txt)?|pem|key|p8|p12|pfx|jks|keystore|kdbx|ppk|ovpn|keytab|tfstate|tfvars(?:\.json)?)"
+    r"|_netrc|krb5cc.*|.*kubeconfig.*|(?:.*sh|python|mysql|psql|sqlite|node_repl|rediscli)_history|secring\.gpg"
+    r"|(?:kaggle|logins)\.json|key4\.db|envrc|pgpass(?:\.conf)?|(?:rclone|clearml|wg[0-9]+)\.conf"
 )
+# a key that was packed or sealed is one
+_PACKED = re.compile(r"\.(?:gz|xz|bz2|zst|zip|7z|enc|gpg|asc|age)$")
 # of files; tokens and tokenizers with a suffix are a language model's, and a key that ssh-keygen made has none
 _NAMES = re.compile(r"secret|credential|service[-_]account|^vault(?:[-_.]|$|pass)|^id_[^.]+(?:\.pub)?$")
 _WORDS = re.compile(r"token(?!s\.|i[sz])|passw(?:or)?d")
@@ -38,7 +41,9 @@ _HEAD_BYTES = 64 << 10
 _CONTENT = {
     "a private key": (
         *(rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY", rb"PuTTY-User-Key-File", rb"AGE-SECRET-KEY-"),
-        rb"PrivateKey\s?=\s?[\w/+]{42}",
+        rb"PrivateKey\s{0,20}=\s{0,20}[\w/+]{42}",
+        rb"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY",
+        rb"LS0tLS1CRUdJTiB(?!DRVJ|QVUJ)",  # `-----BEGIN ` in base64, of no certificate and no public key
     ),
     "a token": (
         *(rb"hf_[A-Za-z0-9]{20}", rb"gh[pousr]_[A-Za-z0-9]{30}", rb"github_pat_\w{30}", rb"glpat-[\w-]{20}"),
@@ -50,13 +55,20 @@ _CONTENT = {
             rb"npm_[A-Za-z0-9]{36}",
         ),
         *(rb"sk-[A-Za-z0-9]{40}", rb"sk-(?:proj|ant|or|svcacct)-[\w-]{20}", rb"nvapi-[\w-]{40}", rb"pypi-Ag[\w-]{50}"),
-        *(rb"SECRET_ACCESS_KEY[\"']?\s?[=:]\s?[\"']?[\w/+]{30}", rb"secret_access_key[\"']?\s?[=:]\s?[\"']?[\w/+]{30}"),
-        rb"WANDB_API_KEY[\"']?\s?[=:]\s?[\"']?\w{40}",
+        *(
+            rb"SECRET_ACCESS_KEY[\"']?\s{0,20}[=:]\s{0,20}[\"']?[\w/+]{30}",
+            rb"secret_access_key[\"']?\s{0,20}[=:]\s{0,20}[\"']?[\w/+]{30}",
+        ),
+        rb"SecretAccessKey[\"']?\s{0,20}[=:]\s{0,20}[\"']?[\w/+]{30}",
+        rb"refresh_token[\"']?\s{0,20}[=:]\s{0,20}[\"']?1//[\w-]{10}",
+        *(rb"GOCSPX-[\w-]{20}", rb"k_live_\w{20}", rb"dop_v1_\w{40}"),
+        *(rb"_authToken\s{0,20}=\s{0,20}\S", rb"auth\"\s{0,20}:\s{0,20}\"[\w+/=]{16}"),
+        rb"WANDB_API_KEY[\"']?\s{0,20}[=:]\s{0,20}[\"']?\w{40}",
     ),
     "a password": (
-        rb"://[^/\s:@'\"<>{}$]{1,100}:[^/\s:@'\"<>{}$]{1,200}@",
-        rb"machine\s+\S+\s+login\s",
-        rb"ansible_(?:become_|ssh_|sudo_)?pass(?:word)?[\"']?\s?[=:]\s?[\"']?[^\s\"'{!$]",
+        rb"://[^/\s:@'\"<>{}$]{0,100}:[^/\s:@'\"<>{}$]{1,200}@",
+        *(rb"machine\s+\S+\s+login\s", rb"default\s+login\s+\S+\s+password\s"),
+        rb"ansible_(?:become_|ssh_|sudo_)?pass(?:word)?[\"']?\s{0,20}[=:]\s{0,20}[\"']?[^\s\"'{!$]",
     ),
 }
 _BEGINNING = re.compile(rb"[\w:/ -]+")
@@ -72,8 +84,16 @@ _OF_SHELLS = (
     *(".viminfo", ".lesshst", ".local"),
 )
 _OF_LOGINS = (".ssh", ".gnupg", ".aws", ".kube", ".netrc", ".python_history")
+# each alone may be a project's
+_OF_DESKTOPS = (
+    *(".config", ".cache", ".npm", ".vscode-server", ".cshrc", ".tcshrc", ".login", ".CFUserTextEncoding"),
+    *("Desktop", "Documents", "Downloads", "Library", "NTUSER.DAT", "AppData"),
+)
 # right in a home, what is put there is of everything
-_MIXED = ("bin", "Desktop", "Documents", "Downloads")
+_MIXED = (
+    *("bin", "Desktop", "Documents", "Downloads", "Pictures", "Music", "Videos", "Library", "Mail", "snap"),
+    *("Dropbox", "OneDrive", "Nextcloud", "Google Drive"),
+)
 _SYSTEM = (
     *("/", "/home", "/Users", "/root", "/etc", "/usr", "/usr/local", "/opt", "/srv", "/mnt", "/media", "/run", "/boot"),
     *("/var", "/var/tmp", "/tmp", "/dev/shm"),  # noqa: S108 - nothing is written there
@@ -91,6 +111,7 @@ def is_secret(place: str) -> bool:
     if not name or _OPEN.fullmatch(name):
         return False
     name = _COPY.sub("", name)
+    name = _PACKED.sub("", name) if _KEYS.fullmatch(_PACKED.sub("", name)) or name.startswith("id_") else name
     if name.startswith(".") or _KEYS.fullmatch(name):
         return not re.fullmatch(r"(?:example|sample|template)\.env", name)
     if _PROGRAM.fullmatch(name):
@@ -107,6 +128,8 @@ def secret_in(path: Path) -> str:
     """What secret the first 64 KiB of a file hold (`a private key`); empty for none that has a known form. OSError."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):  # what PowerShell writes
+        head = head.decode("utf-16", errors="ignore").encode(errors="ignore")
     return next((kind for first, pattern, kind in _PATTERNS if first in head and pattern.search(head)), "")
 
 
@@ -115,7 +138,7 @@ def why_no_project(folder: Path) -> str:
     homes = set(_homes(folder))
     if folder in homes or _looks_like_home(folder):
         return HOME
-    if any(home.is_relative_to(folder) for home in homes):
+    if any(home.is_relative_to(folder) for home in homes) or _holds_homes(folder):
         return "a folder in which homes lie"
     if str(folder) in _SYSTEM or folder == Path(tempfile.gettempdir()).resolve() or _is_everybodys(folder):
         return "a folder for everybody's files"
@@ -125,7 +148,7 @@ def why_no_project(folder: Path) -> str:
     hidden = [parts for parts in below if any(part.startswith(".") for part in parts)]
     if any(len(parts) == 1 or not is_marked(folder) for parts in hidden):
         return "a folder of settings"
-    if folder.parent in homes and folder.name in _MIXED and not is_marked(folder):
+    if folder.parent in homes and folder.name in (*_MIXED, *_named_by(folder.parent)) and not is_marked(folder):
         return "a folder for files of all kinds"
     return MOUNT if _is_mounted(folder) else ""
 
@@ -158,10 +181,29 @@ def is_marked(folder: Path) -> bool:
 def _looks_like_home(folder: Path) -> bool:
     """Whatever it is called: by two files that shells have there, or one and another of a login's.
 
-    A project may hold such of logins alone; without the files of a project, two of these are a home, too.
+    A project may hold such of logins alone; without the files of a project, two of any kind are a home, too.
     """
-    shells, more = (sum(os.path.lexists(folder / name) for name in names) for names in (_OF_SHELLS, _OF_LOGINS))
-    return shells > 1 or bool(shells and more) or (more > 1 and not is_marked(folder))
+    shells, logins, desktops = (
+        sum(os.path.lexists(folder / name) for name in names) for names in (_OF_SHELLS, _OF_LOGINS, _OF_DESKTOPS)
+    )
+    return shells > 1 or bool(shells and logins) or (shells + logins + desktops > 1 and not is_marked(folder))
+
+
+def _holds_homes(folder: Path) -> bool:
+    """Return whether homes lie right in it, as copies of them do; a project's own files say that it is one."""
+    with suppress(OSError):
+        return not is_marked(folder) and any(
+            _looks_like_home(each) for each in folder.iterdir() if each.is_dir() and not each.is_symlink()
+        )
+    return False
+
+
+def _named_by(home: Path) -> list[str]:
+    """Return what its desktop calls the folders of `_MIXED` (`XDG_DESKTOP_DIR="$HOME/Schreibtisch"`)."""
+    with suppress(OSError):
+        text = (home / ".config" / "user-dirs.dirs").read_text(errors="replace")
+        return re.findall(r'^XDG_\w+_DIR="\$HOME/([^"/]+)/?"$', text, re.MULTILINE)
+    return []
 
 
 def _is_mounted(folder: Path) -> bool:

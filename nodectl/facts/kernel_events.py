@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import Fact, output_of_root, parse
+from nodectl.facts.base import Fact, is_flood, output_of_root, parse, whole_lines
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 
@@ -15,12 +16,17 @@ _OF_KERNEL = re.compile(r"^(?:<[0-7]>|(?!<\d)\S)", re.MULTILINE)
 
 
 def _read(recording: Recording) -> Dmesg:
-    text = output_of_root(recording, _DMESG)
+    done = recording.entries.get(_DMESG.key)
+    # a recording holds as much as it may: what it has tells of a lost GPU all the same
+    is_part = done is not None and done.cut and done.exit_status is None and not is_flood(done)
+    text = (
+        whole_lines(done.stdout) if done is not None and is_part and done.stdout else output_of_root(recording, _DMESG)
+    )
     if not _OF_KERNEL.search(text):  # nothing was looked at: that is not a log without errors
         raise ParseError(
             "the kernel's log is empty, but for what programs wrote: it was cleared, or is kept from this host"
         )
-    return parse(parse_dmesg, text)
+    return replace(parse(parse_dmesg, text), is_part=is_part)
 
 
 def _words(log: Dmesg) -> str:

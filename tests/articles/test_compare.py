@@ -243,6 +243,8 @@ def test_the_command(nodectl: Cli, tmp_path: Path) -> None:
     (section,) = json.loads(done.stdout)["sections"]
     assert section["runs"] == {"before": 2, "after": 1}
     assert nodectl("bench", "compare", one, three, "--output", "csv").stdout.startswith("what,row,unit,before")
+    twice = nodectl("bench", "compare", f"{one},{one}", three, check=False)
+    assert twice.returncode == 2 and "names one file twice" in twice.stderr
     lost = nodectl("bench", "compare", one, f"{tmp_path}/none", check=False)
     assert lost.returncode == 2 and "no such file" in lost.stderr
     for none in ("lost.log", ""):

@@ -135,6 +135,7 @@ CASES = [
     Case("kernel_log", "failed", {"kernel_events": ABSENT}, dgx()),
     Case("kernel_log", "unknown", {"kernel_events": DENIED}, dgx()),
     Case("kernel_log", "unknown", {"kernel_events": Dmesg((), 1, "line 3: NVRM: Xid (PCI:0000:0f:0")}, dgx()),
+    Case("kernel_log", "unknown", {"kernel_events": Dmesg((), is_part=True)}, dgx()),
 ]  # fmt: skip
 
 

@@ -290,6 +290,7 @@ def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dic
         ([link("RuntimeError", "failed"), link("FileNotFoundError", "y", "context", errno=2)], "data_missing"),
         ([link("ImportError", "no x"), link("FileNotFoundError", "y", "context", errno=2)], "import_error"),
         ([link("OSError", "[Errno 28] No space left on device", errno=28)], "disk_full"),
+        ([link("ValueError", 'unknown policy "No space left on device" in retry_on')], "script_error"),
         ([link("RuntimeError", "[pair.cc] gloo/transport Connection closed by peer")], "communication"),
         ([link("RuntimeError", "save failed"), link("RuntimeError", GLOO, "context")], "communication"),
         ([link("ConnectionResetError", "Connection reset", frames=[["/site-packages/wandb/a.py"]])], "script_error"),

@@ -255,6 +255,8 @@ OTHERS = (
     *(".tsh/keys", ".mc/config.json", ".config/hcloud/cli.toml", ".config/github-copilot/hosts.json", "clearml.conf"),
     *(".comet.config", ".sentryclirc", "wg0.conf", "credentials.csv", "vault.yml", "secrets.bak/x", "prod.env.save"),
     *("Credentials", "sub/.newtool/login", "passwords.txt.1", "rclone.conf.orig", "TLS.KEY~", "my_bash_history"),
+    *("id_rsa.gz", "server.key.gz", "tls.key.enc", "secring.gpg", "pgpass", "pgpass.conf", "envrc", "prod.env.txt"),
+    *("psql_history", "key4.db", "logins.json", "terraform.tfvars.json", "secret/x.yaml"),
 )
 
 
@@ -269,15 +271,35 @@ def test_what_is_hidden_and_copies_of_secrets_stay(tmp_path: Path, place: str) -
     assert place in {each for _, each in find_code(str(tmp_path / "train.py")).files}
 
 
-@pytest.mark.parametrize("text", ["AGE-SECRET-KEY-1QQQ", "PrivateKey = " + "aB3+" * 10 + "abc="])
-def test_keys_of_other_tools_are_known_by_what_they_hold(tmp_path: Path, text: str) -> None:
-    (tmp_path / "notes.txt").write_text(text)
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("AGE-SECRET-KEY-1QQQ", "ascii"),
+        *((f"PrivateKey{blanks}={blanks}" + "aB3+" * 10 + "abc=", "ascii") for blanks in ("", " ", "  ")),
+        ("ansible_become_password:   hunter2", "ascii"),
+        ("-----BEGIN RSA " + "PRIVATE KEY-----", "utf-16"),
+        ("client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJ", "ascii"),
+        ("---- BEGIN SSH2 ENCRYPTED " + "PRIVATE KEY ----", "ascii"),
+        ('{"SecretAccessKey": "' + "aB3/" * 10 + '"}', "ascii"),
+        ('{"refresh_token": "1//0' + "a" * 20 + '"}', "ascii"),
+        ('{"auths": {"x": {"auth": "' + "QUJD" * 5 + '"}}}', "ascii"),
+        ("//registry/:_authToken = 0123", "ascii"),
+        ("redis://:hunter2@host/0", "ascii"),
+        ("default login me password hunter2", "ascii"),
+    ],
+)
+def test_secrets_are_known_by_what_a_file_holds(tmp_path: Path, text: str, encoding: str) -> None:
+    (tmp_path / "notes.txt").write_text(text, encoding=encoding)
     (tmp_path / "train.py").write_text("")
     assert find_code(str(tmp_path / "train.py")).secrets == ("notes.txt",)
 
 
 @pytest.mark.parametrize(
-    "place", [".gitkeep", ".project-root", ".python-version", "pkg/.gitignore", "vault.py", "id.csv"]
+    "place",
+    [
+        *(".gitkeep", ".project-root", ".python-version", "pkg/.gitignore", "vault.py", "id.csv", "train_history"),
+        *("id_mapping.txt", "tokens.txt", "tokenizer.json", "data.tar.gz", "secrets.py"),
+    ],
 )
 def test_what_programs_look_for_travels(tmp_path: Path, place: str) -> None:
     fill(tmp_path, place, "train.py", "pyproject.toml")
@@ -316,15 +338,26 @@ def test_what_is_no_file_and_hard_links_to_others_files_stay(tmp_path: Path) -> 
     assert {place for place, rule in code.stayed if "what is no file" in rule} == {"mine.txt", "pipe", "socket"}
 
 
-@pytest.mark.parametrize("marks", [(".git/HEAD", ".bashrc", ".ssh/x"), (".git/HEAD", ".profile", ".zshrc")])
+@pytest.mark.parametrize(
+    "marks",
+    [
+        *((".git/HEAD", ".bashrc", ".ssh/x"), (".git/HEAD", ".profile", ".zshrc"), (".cshrc", ".tcshrc")),
+        *(("NTUSER.DAT", "AppData/x"), ("Library/x", ".CFUserTextEncoding"), (".ssh/x", ".config/x")),
+        ("alice/.bashrc", "alice/.ssh/x"),
+    ],
+)
 def test_a_home_with_its_dotfiles_in_git_is_one_wherever_its_login_has_another(tmp_path: Path, marks: Any) -> None:
     folder = fill(tmp_path / "data" / "me", *marks, "private.txt")
     (folder / "train.py").write_text("")
     alone(find_code(str(folder / "train.py")), "train.py")
 
 
-@pytest.mark.parametrize("place", ["bin", ".config/x", ".local/share/y/z", "Downloads"])
+@pytest.mark.parametrize(
+    "place", ["bin", ".config/x", ".local/share/y/z", "Downloads", "Pictures", "Google Drive", "Schreibtisch"]
+)
 def test_what_lies_beside_in_folders_of_a_home_that_are_no_project_stays(home: Path, place: str) -> None:
+    (home / ".config").mkdir(exist_ok=True)
+    (home / ".config/user-dirs.dirs").write_text('# by the desktop\nXDG_DESKTOP_DIR="$HOME/Schreibtisch"\n')
     folder = fill(home / place, "private.txt")
     (folder / "train.py").write_text("")
     alone(find_code(str(folder / "train.py")), "train.py")

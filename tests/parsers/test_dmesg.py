@@ -185,6 +185,16 @@ def test_an_xid_that_is_cut_is_no_xid(length: int) -> None:
     assert log.refused_line == f"line 2: {XID[:length].strip()}"
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    ["00.1] ", "3>[ 4000.1] ", "\ufffd\ufffd<3>[ 4000.1] ", "\ufeff", "<6>[ 3999.9] usb 1-1: new <3>[ 4000.1] "],
+)
+@pytest.mark.parametrize("text", [XID, "NVRM: GPU 0000:0f:00.0: GPU has fallen off the bus."])
+def test_an_xid_behind_a_damaged_head_is_read_or_refused(damaged: str, text: str) -> None:
+    log = parse_dmesg(f"<6>[ 5.1] usb 1-1: new device\n{damaged}{text}\n<6>[ 5.2] usb 1-2: new device\n")
+    assert log.refused + len(log.events) == 1
+
+
 @pytest.mark.parametrize("rest", ["46", "46 GPU stopped processing", "46,", "46: text"])
 def test_an_xid_that_says_no_more_than_its_number(rest: str) -> None:
     log = parse_dmesg(f"[  5.1] NVRM: Xid (PCI:0000:3f:00): {rest}\n[  5.2] usb 1-1: new device\n")

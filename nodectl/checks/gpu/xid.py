@@ -200,6 +200,9 @@ def log(host: Subject) -> Iterator[Finding]:
 
 
 def _read_log(host: Subject, log: Dmesg) -> Finding:
+    if log.is_part:
+        actual = f"the log is longer than what was kept of it, which has {counted(len(log.events), 'event')}"
+        return host.finding(KERNEL_LOG, Status.UNKNOWN, actual=actual, remedy="run `dmesg` there: it has the rest")
     if not log.refused:
         return host.finding(KERNEL_LOG, Status.OK, actual=f"{len(log.events)} events in it")
     actual = f"{counted(log.refused, 'line')} of an Xid or SXid cut or garbled; {len(log.events)} events in the others"

@@ -42,6 +42,8 @@ def _runs(app: App, given: str) -> list[Run]:
 
     parts = [given] if given and Path(given).exists() else [part for part in given.split(",") if part]
     lost = [part for part in parts if not Path(part).exists()]
+    if len({Path(part).resolve() for part in parts}) < len(parts):
+        raise UsageError(f"{given} names one file twice, which is one run", "give the file of each run once")
     if parts and not lost:
         return read_paths([Path(part) for part in parts])
     if len(parts) == 1 and "/" not in given:

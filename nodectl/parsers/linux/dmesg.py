@@ -35,7 +35,11 @@ _SXID = re.compile(
     r"nvidia-nvswitch\d{1,4}: SXid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})\): "
     r"(?P<code>\d{1,6})(?:[,:;]?\s|,|$)\s*(?P<rest>.*)"
 )
-_BEGINS_AS_XID = re.compile(r"NVRM: Xid|nvidia-nvswitch\d{1,4}: SXid")
+# also behind what is left of a damaged head, and behind another line's cut beginning
+_BEGINS_AS_XID = re.compile(
+    r"(?:[^A-Za-z]{0,60}|.{0,400}<[0-7]>\[\s{0,12}\d{1,12}\.\d{1,9}\]\s?)"
+    r"(?:NVRM: (?:Xid|.{0,80}fallen off the bus)|nvidia-nvswitch\d{1,4}: SXid)"
+)
 # no line of the kernel is as long
 _LONGEST = 20_000
 _SHOWN = 160
@@ -107,11 +111,13 @@ class Dmesg:
     """What the log tells, in its order.
 
     `refused`: how many lines could not be read though they tell of something; `refused_line` is the last of them.
+    `is_part`: the log is longer than what was kept of it.
     """
 
     events: tuple[KernelEvent, ...]
     refused: int = 0
     refused_line: str = ""
+    is_part: bool = False
 
 
 def parse_dmesg(text: str) -> Dmesg:

@@ -29,6 +29,8 @@ _TIMED_OUT = lazily(
     r"failed to pass monitoredBarrier|wait timeout after \d+ ?ms|application timeout caused pair closure",
     re.IGNORECASE,
 )
+# what a message quotes is somebody else's word
+_QUOTED = lazily(r'"[^"\n]{1,300}"')
 _TORCH_DISTRIBUTED = lazily(r"torch[/\\]distributed[/\\]")
 
 
@@ -482,7 +484,7 @@ def _own(link: Link, full: Sequence[str]) -> str:
         return "data_damaged"
     if by_number:
         return by_number
-    return next((rule.category for rule in _RULES if rule.fits(name, message)), SCRIPT)
+    return next((rule.category for rule in _RULES if rule.fits(name, _QUOTED.sub('""', message))), SCRIPT)
 
 
 def _full_place(full: Sequence[str], message: str = "") -> str:
