@@ -7,7 +7,7 @@ DELAY ?=
 YES ?=
 SECONDS ?= 600
 EVENTS ?=
-# tests wait for hosts more than they compute: three processes on two cores; whole files, since tests of one file share hosts
+# tests wait for hosts more than they compute: five processes on two cores; whole files, since tests of one file share hosts
 PARALLEL ?= -n 5 --dist loadfile --no-loadscope-reorder
 
 # what the tool writes stays inside the checkout: .state (removed by clean) and .cache (wheels, kept)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nodectl.articles.retrieval import Table
     from nodectl.articles.sweep import Sweep
     from nodectl.articles.training import TrainingOptions
-    from nodectl.trials.families import judge_all
 
 
 def read_rates(text: str) -> tuple[int, ...]:
@@ -72,6 +71,7 @@ def network_sweep(
     from nodectl.articles.document import sweep_document, sweep_lines, sweep_table
     from nodectl.articles.sweep import table_for
     from nodectl.articles.training import TrainingOptions
+    from nodectl.trials.families import judge_all
 
     if gradient is not None and len(gradient) != 1:
         raise UsageError("--gradient takes one size, not several", "write 8MiB")
