@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import os
 import pwd
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 HOME, MOUNT = "a home folder", "the root of a mount"
 # why what lies beside a script that travels alone did not
@@ -31,12 +36,28 @@ _KEYS = re.compile(
 )
 # a key that was packed or sealed is one
 _PACKED = re.compile(r"\.(?:gz|xz|bz2|zst|zip|7z|enc|gpg|asc|age)$")
-# of files; tokens and tokenizers with a suffix are a language model's, and a key that ssh-keygen made has none
-_NAMES = re.compile(r"secret|credential|service[-_]account|^vault(?:[-_.]|$|pass)|^id_[^.]+(?:\.pub)?$")
-_WORDS = re.compile(r"token(?!s\.|i[sz])|passw(?:or)?d")
+# of files, whatever they end in: tokens of a language model are many, or say of what (`token_counts.csv`)
+_NAMES = re.compile(
+    r"secret|credential|service[-_]account|^vault(?:[-_.]|$|pass)|^id_[^.]+(?:\.pub)?$"
+    r"|^id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?![a-z])"
+    r"|(?:api|auth|access|private|ssh|deploy)[-_]?(?:keys?|tokens?)(?![a-z])"
+)
+_LAST = re.compile(
+    r"(?<!per[-_])(?<!next[-_])(?<!by[-_])token(?:\.[^.]+)?$|token(?!i[sz])[^.]*$|passw(?:or)?ds?(?:\.[^.]+)?$"
+)
+_WORDS = re.compile(r"passw(?:or)?d")
+# what such a file holds decides
+_SPEAKS = re.compile(r"token(?!i[sz])|passw|pass(?:code|phrase)|(?<![a-z])(?:keys?|auth|logins?|pat)(?![a-z])|apikey")
 _PROGRAM = re.compile(r".*\.(?:pyi?|pyx|ipynb|sh|bash|cc?|cpp|cuh?|hp?p?|rs|go|js)")
-_DATA = re.compile(r".*\.(?:bin|np[yz]|pth?|parquet|arrow|safetensors|model|[ct]sv|jsonl|md)")
+_TENSORS = re.compile(r".*\.(?:bin|np[yz]|pth?|parquet|arrow|safetensors|model)")
+_DATA = re.compile(rf"{_TENSORS.pattern}|.*\.(?:[ct]sv|jsonl|md)")
 _HEAD_BYTES = 64 << 10
+_UNPACKED_BYTES = 4 << 20
+_UNPACKERS: dict[bytes, Callable[[], Any]] = {
+    b"\x1f\x8b": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    b"BZh": bz2.BZ2Decompressor,
+    b"\xfd7zXZ": lambda: lzma.LZMADecompressor(memlimit=128 << 20),
+}
 # each begins with what is looked for first, as it is: most files have none of it
 _CONTENT = {
     "a private key": (
@@ -86,9 +107,11 @@ _OF_SHELLS = (
 _OF_LOGINS = (".ssh", ".gnupg", ".aws", ".kube", ".netrc", ".python_history")
 # each alone may be a project's
 _OF_DESKTOPS = (
-    *(".config", ".cache", ".npm", ".vscode-server", ".cshrc", ".tcshrc", ".login", ".CFUserTextEncoding"),
-    *("Desktop", "Documents", "Downloads", "Library", "NTUSER.DAT", "AppData"),
+    *(".config", ".cache", ".npm", ".vscode-server", ".cshrc", ".tcshrc", ".login"),
+    *("Desktop", "Documents", "Downloads", "Library"),
 )
+# each alone is a home, of what is no project
+_OF_HOMES = (".ssh", ".gnupg", ".CFUserTextEncoding", "NTUSER.DAT", "AppData")
 # right in a home, what is put there is of everything
 _MIXED = (
     *("bin", "Desktop", "Documents", "Downloads", "Pictures", "Music", "Videos", "Library", "Mail", "snap"),
@@ -111,12 +134,14 @@ def is_secret(place: str) -> bool:
     if not name or _OPEN.fullmatch(name):
         return False
     name = _COPY.sub("", name)
-    name = _PACKED.sub("", name) if _KEYS.fullmatch(_PACKED.sub("", name)) or name.startswith("id_") else name
+    packed = _PACKED.sub("", name)
+    name = packed if "." in packed or _KEYS.fullmatch(packed) or name.startswith("id_") else name
     if name.startswith(".") or _KEYS.fullmatch(name):
         return not re.fullmatch(r"(?:example|sample|template)\.env", name)
     if _PROGRAM.fullmatch(name):
         return False
-    return bool(_NAMES.search(name)) or (not _DATA.fullmatch(name) and bool(_WORDS.search(name)))
+    named = _NAMES.search(name) or (not _TENSORS.fullmatch(name) and _LAST.search(name))
+    return bool(named or (not _DATA.fullmatch(name) and _WORDS.search(name)))
 
 
 def is_program(path: Path) -> bool:
@@ -125,18 +150,57 @@ def is_program(path: Path) -> bool:
 
 
 def secret_in(path: Path) -> str:
-    """What secret the first 64 KiB of a file hold (`a private key`); empty for none that has a known form. OSError."""
+    """What secret a file's beginning holds (`a private key`), also a packed one's; empty for none of a known form.
+
+    In a small text whose name speaks of a secret, letters and digits as by chance are one. OSError.
+    """
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):  # what PowerShell writes
-        head = head.decode("utf-16", errors="ignore").encode(errors="ignore")
-    return next((kind for first, pattern, kind in _PATTERNS if first in head and pattern.search(head)), "")
+        text = _unpacked(path, head + file.read(_UNPACKED_BYTES)) if _is_packed(head) else head
+    if text.startswith((b"\xff\xfe", b"\xfe\xff")):  # what PowerShell writes
+        text = text.decode("utf-16", errors="ignore").encode(errors="ignore")
+    if kind := next((kind for first, pattern, kind in _PATTERNS if first in text and pattern.search(text)), ""):
+        return kind
+    speaks = _SPEAKS.search(path.name.lower()) and not is_program(path) and not _TENSORS.fullmatch(path.name.lower())
+    return "what looks like a token" if speaks and len(text) < _HEAD_BYTES and _has_chance(text) else ""
+
+
+def _is_packed(head: bytes) -> bool:
+    return head.startswith((*_UNPACKERS, b"PK\3\4")) or head[257:262] == b"ustar"
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    """Return at most 4 MiB of what is packed; nothing of what is damaged or sealed. A tar's files lie open."""
+    with suppress(
+        zlib.error, lzma.LZMAError, BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ValueError
+    ):
+        if data.startswith(b"PK"):
+            with ZipFile(path) as archive:
+                return b"\n".join(_heads(archive))
+        for magic, unpacker in _UNPACKERS.items():
+            if data.startswith(magic):
+                unpacked: bytes = unpacker().decompress(data, _UNPACKED_BYTES)
+                return unpacked
+        return data
+    return b""
+
+
+def _heads(archive: ZipFile) -> Iterator[bytes]:
+    for info in archive.infolist()[: _UNPACKED_BYTES // _HEAD_BYTES]:
+        with archive.open(info) as member:
+            yield member.read(_HEAD_BYTES)
+
+
+def _has_chance(text: bytes) -> bool:
+    """Whether 20 letters and digits, or more, change from one to the other as no word and no number does; or a UUID."""
+    runs = re.findall(rb"[A-Za-z0-9]{20,}", text.replace(b"-", b""))
+    return any(len(re.findall(rb"[A-Za-z](?=[0-9])", run)) > 2 for run in runs)
 
 
 def why_no_project(folder: Path) -> str:
     """Why nobody's project is this whole folder (`a home folder`); empty where it may be one. `folder` is resolved."""
     homes = set(_homes(folder))
-    if folder in homes or _looks_like_home(folder):
+    if is_home(folder):
         return HOME
     if any(home.is_relative_to(folder) for home in homes) or _holds_homes(folder):
         return "a folder in which homes lie"
@@ -151,6 +215,11 @@ def why_no_project(folder: Path) -> str:
     if folder.parent in homes and folder.name in (*_MIXED, *_named_by(folder.parent)) and not is_marked(folder):
         return "a folder for files of all kinds"
     return MOUNT if _is_mounted(folder) else ""
+
+
+def is_home(folder: Path) -> bool:
+    """Return whether it is somebody's home, or a copy of one."""
+    return folder in _homes(folder) or _looks_like_home(folder)
 
 
 def _homes(folder: Path) -> Iterator[Path]:
@@ -181,12 +250,15 @@ def is_marked(folder: Path) -> bool:
 def _looks_like_home(folder: Path) -> bool:
     """Whatever it is called: by two files that shells have there, or one and another of a login's.
 
-    A project may hold such of logins alone; without the files of a project, two of any kind are a home, too.
+    A project may hold such of logins alone; without its files, two of any kind are a home, too, and one that is sure.
     """
     shells, logins, desktops = (
         sum(os.path.lexists(folder / name) for name in names) for names in (_OF_SHELLS, _OF_LOGINS, _OF_DESKTOPS)
     )
-    return shells > 1 or bool(shells and logins) or (shells + logins + desktops > 1 and not is_marked(folder))
+    if shells > 1 or (shells and logins):
+        return True
+    is_sure = any(os.path.lexists(folder / name) for name in _OF_HOMES)
+    return (is_sure or shells + logins + desktops > 1) and not is_marked(folder)
 
 
 def _holds_homes(folder: Path) -> bool:

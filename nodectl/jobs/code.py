@@ -16,7 +16,17 @@ from typing import NamedTuple
 from pathspec import GitIgnoreSpec
 
 from nodectl.common.counting import counted
-from nodectl.common.private import MARKS, MOUNT, NO_PROJECT, is_marked, is_program, is_secret, secret_in, why_no_project
+from nodectl.common.private import (
+    MARKS,
+    MOUNT,
+    NO_PROJECT,
+    is_home,
+    is_marked,
+    is_program,
+    is_secret,
+    secret_in,
+    why_no_project,
+)
 from nodectl.common.resources import payload_dir
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
@@ -44,6 +54,7 @@ class _Rules(NamedTuple):
     prefix: str
     spec: GitIgnoreSpec
     file: str
+    lines: Sequence[str] = ()
 
 
 _NEVER_SPEC = GitIgnoreSpec.from_lines(_NEVER)
@@ -437,7 +448,7 @@ def _rule_for(path: Path, place: str, rules: Sequence[_Rules], root: Path) -> st
     except OSError:  # it leads nowhere
         return ""
     if path.is_dir():
-        return ""
+        return f"{_OF_SECRETS} (it is a home folder)" if not is_wanted and is_home(path) else ""
     is_others = status.st_nlink > 1 and status.st_uid != root.stat().st_uid
     if not path.is_file() or is_others:
         return _OF_OTHERS
@@ -475,7 +486,7 @@ def _specs_of(folder: Path, place: str) -> Iterator[_Rules]:
         if file.is_file():
             try:
                 lines = file.read_text(encoding="utf-8").splitlines()
-                yield _Rules(place, GitIgnoreSpec.from_lines(lines), f"{place}{name}")
+                yield _Rules(place, GitIgnoreSpec.from_lines(lines), f"{place}{name}", lines)
             except ValueError as error:  # also of text that is none
                 raise UsageError(f"{file}: {error}", "correct the file") from error
 
@@ -489,11 +500,19 @@ def _verdict(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
 
 
 def _is_taken_back(place: str, rules: Sequence[_Rules]) -> bool:
-    """.nodectlignore takes it back by name: not by a pattern that takes back whatever lies there."""
+    """.nodectlignore takes it back by a line that names it, and secret folders above it, without wildcards."""
     own = [each for each in rules if each.file.endswith(_TAKES_BACK)]
-    path = PurePosixPath(place)
-    beside = str(path.with_name("." * path.name.startswith(".") + "\1")) + "/" * place.endswith("/")
-    return _said(place, own)[0] is False and _said(beside, own)[0] is not False
+    return _said(place, own)[0] is False and any(
+        _names(line.strip()[1:], place[len(each.prefix) :]) for each in own for line in each.lines if line[:1] == "!"
+    )
+
+
+def _names(pattern: str, place: str) -> bool:
+    parts = PurePosixPath(place).parts
+    folders = ["/".join(parts[: depth + 1]) + "/" for depth in range(len(parts) - 1)]
+    first = next((depth for depth, folder in enumerate(folders) if is_secret(folder)), len(folders))
+    literal = PurePosixPath(re.sub(r"\\(.)", r"\1", pattern)).parts
+    return literal[first - len(parts) :] == parts[first:] and GitIgnoreSpec.from_lines([pattern]).match_file(place)
 
 
 def _said(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:

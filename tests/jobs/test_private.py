@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +243,8 @@ def test_a_projects_secrets_stay_and_are_counted(project: Path) -> None:
 
 def test_only_a_name_takes_a_secret_back(project: Path) -> None:
     (project / ".gitignore").write_text("*\n!**\n!*.pem\n")
-    for pattern in ("!*", "!*/", "!secrets/", "!deploy/", "!/**"):
+    patterns = ("!*", "!*/", "!secrets/", "!deploy/", "!/**", "!.??*", "!.[a-z]*", "!.e*\n!.ssh/*", "!*.pem", "!id_rs?")
+    for pattern in (*patterns, "!.ssh/known_hosts\n!config\n!.s*/config"):
         (project / ".nodectlignore").write_text(f"{pattern}\n")
         assert MARK.encode() not in carried(find_code(str(project / "train.py"))), pattern
     (project / ".nodectlignore").write_text("!server.pem\n!.env\n!settings.yaml\n!.ssh/config\n")
@@ -256,6 +262,8 @@ OTHERS = (
     *(".comet.config", ".sentryclirc", "wg0.conf", "credentials.csv", "vault.yml", "secrets.bak/x", "prod.env.save"),
     *("Credentials", "sub/.newtool/login", "passwords.txt.1", "rclone.conf.orig", "TLS.KEY~", "my_bash_history"),
     *("id_rsa.gz", "server.key.gz", "tls.key.enc", "secring.gpg", "pgpass", "pgpass.conf", "envrc", "prod.env.txt"),
+    *("hf_token.csv", "api_tokens.yaml", "id_ed25519.json", "id_rsa_work.txt", "access-keys.csv", "passwords.csv"),
+    *("api_key.txt", "HF_TOKEN.md", "auth_token.tsv", "deploy_key", "hf_token.csv.gz"),
     *("psql_history", "key4.db", "logins.json", "terraform.tfvars.json", "secret/x.yaml"),
 )
 
@@ -294,11 +302,91 @@ def test_secrets_are_known_by_what_a_file_holds(tmp_path: Path, text: str, encod
     assert find_code(str(tmp_path / "train.py")).secrets == ("notes.txt",)
 
 
+CHANCE = "x7Jq2mP0vB9tR4cW1nZ8"  # of no known form
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "stays"),
+    [
+        *((name, f"anna,{CHANCE}\n", True) for name in ("tokens.txt", "token_list.json", "keys.csv", "pat.txt")),
+        ("tokens.yaml", "a: 550e8400-e29b-41d4-a716-446655440000\n", True),
+        ("notes.txt", f"anna,{CHANCE}\n", False),
+        ("tokens.txt", "Donaudampfschifffahrtsgesellschaft 12\nsample_0000000000000001 3\n", False),
+        ("token_counts.csv", "the,123456789012345678901234\n", False),
+        ("tokens.txt", f"{CHANCE}\n" * 5000, False),  # a vocabulary, as large as none has secrets
+        ("tokens.npy", CHANCE, False),
+    ],
+)
+def test_what_a_small_file_holds_decides_where_its_name_speaks_of_secrets(
+    tmp_path: Path, name: str, text: str, stays: bool
+) -> None:
+    fill(tmp_path, "train.py", name).joinpath(name).write_text(text)
+    assert find_code(str(tmp_path / "train.py")).secrets == ((name,) if stays else ())
+
+
+def zipped(data: bytes) -> bytes:
+    with zipfile.ZipFile(file := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/first.txt", "nothing")
+        archive.writestr("a/notes.txt", data)
+    return file.getvalue()
+
+
+def tarred(data: bytes) -> bytes:
+    with tarfile.open(fileobj=(file := io.BytesIO()), mode="w") as archive:
+        for name, content in {"first.bin": os.urandom(200_000), "notes.txt": data}.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [gzip.compress, bz2.compress, lzma.compress, zipped, tarred, lambda data: gzip.compress(tarred(data))],
+    ids=["gz", "bz2", "xz", "zip", "tar", "tar.gz"],
+)
+def test_what_is_packed_is_looked_into(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    fill(tmp_path, "train.py")
+    whole = packed(b"-----BEGIN OPENSSH " + b"PRIVATE KEY-----\n" + b"abc" * 400)
+    (tmp_path / "a.dat").write_bytes(whole)
+    (tmp_path / "cut.dat").write_bytes(whole[:16])  # it is damaged, and no error
+    (tmp_path / "b.dat").write_bytes(packed(b"nothing"))
+    assert find_code(str(tmp_path / "train.py")).secrets == ("a.dat",)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "backup/home-anna/.ssh/id_x",
+        "old/C_Users_anna/AppData/x",
+        "a/b/NTUSER.DAT",
+        "me/.bashrc me/.profile",
+        "me/.gnupg/x",
+    ],
+)
+def test_a_home_within_a_project_stays(tmp_path: Path, place: str) -> None:
+    folder = place.split()[0].rpartition("/")[0].split("/.ssh")[0].split("/AppData")[0].split("/.gnupg")[0]
+    project = fill(
+        tmp_path / "p", "train.py", "pyproject.toml", "backup/x.py", *place.split(), f"{folder}/salaries.ods"
+    )
+    for name in ("train.py", "pyproject.toml", "backup/x.py"):
+        (project / name).write_text("")
+    code = find_code(str(project / "train.py"))
+    assert code.secrets == (f"{folder}/",) and MARK.encode() not in carried(code)
+    assert code.left_out() == [f"  stays here: {folder}/ ({dict(code.stayed)[f'{folder}/']})"]
+    assert "it is a home folder" in code.left_out()[0]
+    (project / ".nodectlignore").write_text(f"!{folder}/\n")
+    assert f"{folder}/salaries.ods" in {each for _, each in find_code(str(project / "train.py")).files}
+
+
 @pytest.mark.parametrize(
     "place",
     [
         *(".gitkeep", ".project-root", ".python-version", "pkg/.gitignore", "vault.py", "id.csv", "train_history"),
-        *("id_mapping.txt", "tokens.txt", "tokenizer.json", "data.tar.gz", "secrets.py"),
+        *("id_mapping.txt", "tokens.txt", "tokenizer.json", "data.tar.gz", "secrets.py", "train_history.json"),
+        *("token_counts.csv", "special_tokens_map.json", "added_tokens.json", "loss_per_token.csv", "cls_token.npy"),
+        *("tokenized_data", "detokenize.txt", "token_counts.csv.gz", "train_tokens.xz"),
+        *("key_points.json", "tokenizer_config.json", "token_ids.json", "author.txt", "monkey.csv"),
     ],
 )
 def test_what_programs_look_for_travels(tmp_path: Path, place: str) -> None:
