@@ -14,5 +14,16 @@ FIND_HOME = f"""\
 home={HOME_FOLDER}
 [ -z "$SUDO_USER" ] || home=$(getent passwd "$SUDO_USER" | cut -d: -f6)
 """
+# sets `nccl_conf`, which NCCL reads before /etc/nccl.conf: NCCL_CONF_FILE of this session or of what logins read
+FIND_NCCL_CONF = (
+    FIND_HOME
+    + """\
+nccl_conf=$NCCL_CONF_FILE
+[ -n "$nccl_conf" ] || nccl_conf=$(cat /etc/environment /etc/profile /etc/profile.d/*.sh "$home"/.profile \
+  "$home"/.bash_profile "$home"/.bashrc 2>/dev/null |
+  sed -n 's/^[[:blank:]]*\\(export[[:blank:]][[:blank:]]*\\)*NCCL_CONF_FILE=//p' | tail -n 1 |
+  sed "s/[\\"']//g; s/[[:blank:];].*//; s|^~/|$home/|; s|^\\$HOME/|$home/|; s|^\\${HOME}/|$home/|")
+"""
+)
 # what every host of a lab sees of the operator's machine, read-only: wheels and uv
 LAB_SHARE = "/srv/nodectl"

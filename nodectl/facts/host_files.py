@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.common.counting import counted
-from nodectl.common.node_paths import FIND_HOME
+from nodectl.common.node_paths import FIND_NCCL_CONF
 from nodectl.facts.base import script, text_fact
 
 # FILE TAB TEXT a line; of what logins read only these assignments: what else stands there is nobody's business
 _SHOW = """\
-for file in /etc/nccl.conf "$home"/.nccl.conf; do
+for file in /etc/nccl.conf "${nccl_conf:-$home/.nccl.conf}"; do
   [ -r "$file" ] || continue
   while IFS== read -r name value; do
     [ "$name" != NCCL_TOPO_FILE ] || [ -r "$value" ] || printf 'missing\\t%s\\n' "$value"
   done <"$file"
 done
+[ -z "$nccl_conf" ] || [ -r "$nccl_conf" ] || printf 'missing\\t%s\\n' "$nccl_conf"
 set --
 for file in /etc/machine-id /etc/hosts /etc/environment /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc \\
   /etc/bashrc "$home"/.profile "$home"/.bash_profile "$home"/.bashrc; do
@@ -93,4 +94,4 @@ def _words(files: HostFiles) -> str:
     return f"{names} in /etc/hosts; {variables or 'no variable of NCCL, CUDA or the loader'}"
 
 
-FACT = text_fact("host_files", script("host-files", FIND_HOME + _SHOW), _parse, _words, row=845)
+FACT = text_fact("host_files", script("host-files", FIND_NCCL_CONF + _SHOW), _parse, _words, row=845)

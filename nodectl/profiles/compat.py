@@ -98,7 +98,7 @@ def profile_problems(hardware: Hardware, stack: Stack, tuning: Tuning, matrix: M
     yield from _systems(stack)
     for system in stack.os:
         yield from glibc_problems(system, stack, matrix)
-    yield from nccl_problems(tuning, stack.nccl)
+    yield from nccl_problems(tuning.nccl_env(stack.nccl), stack.nccl)
     yield from _gid_index(hardware, stack, tuning)
     yield from _ib_network(hardware, tuning.nccl_env(stack.nccl))
     yield from _costs(hardware, tuning.nccl_env(stack.nccl))
@@ -172,15 +172,13 @@ def asks_for_ib(env: Mapping[str, str]) -> bool:
 
 
 def _ib_network(hardware: Hardware, env: Mapping[str, str]) -> Iterator[Problem]:
-    if not asks_for_ib(env):
-        return
-    source, without = "NCCL user guide, NCCL_NET", "no NCCL_NET"
-    if hardware.gpus is not None and not any(nic.kind in ("infiniband", "roce") for nic in hardware.nics):
+    if (
+        asks_for_ib(env)
+        and hardware.gpus is not None
+        and not any(nic.kind in ("infiniband", "roce") for nic in hardware.nics)
+    ):
         reason = f"NCCL_NET=IB is set, and the hardware has neither InfiniBand nor RoCE: {_NO_IB}"
-        yield Problem("nccl-net-ib", reason, source, without)
-    if is_set(env, "NCCL_IB_DISABLE"):
-        reason = f"NCCL_NET=IB is set, and NCCL_IB_DISABLE={env['NCCL_IB_DISABLE']} takes that network away"
-        yield Problem("nccl-net-ib-disabled", reason, source, without)
+        yield Problem("nccl-net-ib", reason, "NCCL user guide, NCCL_NET", "no NCCL_NET")
 
 
 def _costs(hardware: Hardware, env: Mapping[str, str]) -> Iterator[Problem]:
@@ -306,11 +304,13 @@ def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
         yield Problem("driver-min-too-old", reason, row.source, choices=choices)
 
 
-def nccl_problems(tuning: Tuning, nccl: str | None) -> Iterator[Problem]:
-    """Yield what this NCCL makes of the tuning's variables; nothing for a stack without NCCL."""
+def nccl_problems(env: Mapping[str, str], nccl: str | None) -> Iterator[Problem]:
+    """Yield what NCCL makes of the variables, in a profile or on a host; without a version what every NCCL does."""
+    if asks_for_ib(env) and is_set(env, "NCCL_IB_DISABLE"):
+        reason = f"NCCL_NET=IB is set, and NCCL_IB_DISABLE={env['NCCL_IB_DISABLE']} takes that network away: {_NO_IB}"
+        yield Problem("nccl-net-ib-disabled", reason, "NCCL user guide, NCCL_NET", "no NCCL_NET")
     if nccl is None:
         return
-    env = tuning.nccl_env(nccl)
     yield from _not_read(env, nccl)
     yield from _algorithm(env.get("NCCL_ALGO", ""), nccl)
     yield from _sockets(env)
@@ -365,7 +365,7 @@ def _algorithm(value: str, nccl: str) -> Iterator[Problem]:
         )
 
 
-def _sockets(env: dict[str, str]) -> Iterator[Problem]:
+def _sockets(env: Mapping[str, str]) -> Iterator[Problem]:
     threads, sockets = env.get("NCCL_SOCKET_NTHREADS", ""), env.get("NCCL_NSOCKS_PERTHREAD", "")
     if threads.isdecimal() and sockets.isdecimal() and int(threads) * int(sockets) > _MAX_SOCKETS:
         lowered = _MAX_SOCKETS // max(int(threads), 1)

@@ -61,6 +61,8 @@ def why_no_name(name: str) -> str:
     """
     if not _NAME.match(name) or not (variable(name) or name.startswith(_OURS)):
         return "neither NCCL nor a plug-in reads a variable of that name"
+    if name == "NCCL_CONF_FILE":
+        return "it names the file that NCCL reads first, so that NCCL takes it from the environment alone"
     near = "" if variable(name) else misspelt(name, variables(), _NEAR)
     return f"no NCCL reads a variable of that name; did you mean {near}?" if near else ""
 

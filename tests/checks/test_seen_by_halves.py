@@ -23,6 +23,8 @@ LINES = [
     Case("nccl_lines", "ok", {"nccl_files": NcclFiles(None, None)}),
     Case("nccl_lines", "warning", {"nccl_files": NcclFiles(GOOD + "NCCL_ALGO= Ring\n", None)}),
     Case("nccl_lines", "warning", {"nccl_files": NcclFiles(GOOD, 'NCCL_ALGO="Ring"')}, subject="~/.nccl.conf line 1"),
+    Case("nccl_lines", "warning", {"nccl_files": NcclFiles(GOOD, "NCCL_ALGO=Foo", "/own")}, subject="/own line 1"),
+    Case("nccl_lines", "warning", {"nccl_files": NcclFiles("NCCL_CONF_FILE=/own", None)}),
     Case("nccl_lines", "unknown", {"nccl_files": UNREAD}),
 ]
 PYTHON = [

@@ -1,6 +1,8 @@
 """What provisioning sets, read from what hosts print: every outcome of the commands that `health` adds."""
 
+import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,10 +63,31 @@ def test_limits_are_the_lower_of_soft_and_hard() -> None:
     assert isinstance(said(limits.FACT, session_limits=(0, done.stdout, "")), SessionLimits)
 
 
+@pytest.mark.parametrize(
+    ("variable", "profile"),
+    [
+        ("{home}/own.conf", ""),
+        ("", "export NCCL_CONF_FILE='{home}/own.conf' # ours\n"),
+        ("", "NCCL_CONF_FILE=~/own.conf\n"),
+    ],
+)
+def test_the_file_that_nccl_conf_file_names_goes_for_the_logins(tmp_path: Path, variable: str, profile: str) -> None:
+    for name, text in ((".nccl.conf", "A=1\n"), ("own.conf", "NCCL_NET=IB\n"), (".profile", profile)):
+        (tmp_path / name).write_text(text.format(home=tmp_path))
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NCCL_CONF_FILE": variable.format(home=tmp_path)}
+    done = subprocess.run(
+        nccl_files.FACT.commands_on(HOST)[1].argv, capture_output=True, text=True, check=True, env=env
+    )
+    found = said(nccl_files.FACT, nccl_conf=(0, "", ""), nccl_conf_user=(0, done.stdout, ""))
+    assert found == NcclFiles("", "NCCL_NET=IB\n", str(tmp_path / "own.conf"))
+
+
 def test_a_missing_nccl_file_is_none_and_an_unreadable_one_is_unknown() -> None:
     missing = (1, "", "cat: /etc/nccl.conf: No such file or directory")
     assert said(nccl_files.FACT, nccl_conf=(0, "A=1\n", ""), nccl_conf_user=missing) == NcclFiles("A=1\n", None)
     denied = (1, "", "cat: /etc/nccl.conf: Permission denied")
+    named = (1, "NCCL_CONF_FILE\t/own\n", "cat: /own: No such file or directory")
+    assert said(nccl_files.FACT, nccl_conf=missing, nccl_conf_user=named) == NcclFiles(None, None, "/own")
     assert isinstance(said(nccl_files.FACT, nccl_conf=denied, nccl_conf_user=missing), Unread)
 
 

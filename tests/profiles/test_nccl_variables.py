@@ -94,7 +94,7 @@ def test_a_wrong_value_is_refused_in_the_hosts_own_variable() -> None:
 def test_what_this_nccl_does_not_read_is_said() -> None:
     env = {"NCCL_GIN_ENABLE": 1, "NCCL_LL_THRESHOLD": 1, "NCCL_OF_A_LATER_ONE": 1, "NCCL_IB_TC": 1}
     resolved = resolve("lab-cpu", "cpu", "stock", nccl_env=env, overrides={"allow_debug_variables": True})
-    told = [problem.reason for problem in nccl_problems(resolved.tuning, "2.21.5")]
+    told = [problem.reason for problem in nccl_problems(resolved.nccl_env, "2.21.5")]
     assert [reason.partition(" is set")[0] for reason in told] == [
         "NCCL_GIN_ENABLE",
         "NCCL_LL_THRESHOLD",

@@ -15,7 +15,7 @@ ORDER = 12
 
 NCCL_LINES = Check(
     "nccl_lines",
-    looks_at="the lines of `/etc/nccl.conf` and `~/.nccl.conf`",
+    looks_at="the lines of `/etc/nccl.conf`, and of `~/.nccl.conf` or the file that NCCL_CONF_FILE names",
     fires="warning: blanks or quotes that NCCL takes literally, a name or a value that NCCL does not know, no `=`",
     expected="NAME=value: NCCL trims nothing and knows no quotes",
     remedy="correct the line; `nodectl provision --tags nccl_env` writes /etc/nccl.conf anew",
@@ -26,8 +26,7 @@ NCCL_LINES = Check(
 @judges_fact(NcclFiles, NCCL_LINES, reads=("nccl_files",), unread="NCCL's files", or_absent=True)
 def nccl_lines(host: Subject, files: NcclFiles) -> Iterator[Finding]:
     """Each line means to NCCL what it looks like."""
-    texts = {"/etc/nccl.conf": files.system or "", "~/.nccl.conf": files.user or ""}
-    misread = chain(*(_wrong(host, path, text) for path, text in texts.items()))
+    misread = chain(*(_wrong(host, path, text) for path, text in sorted(files.texts.items())))
     yield from host.all_of(NCCL_LINES, misread, actual="NCCL reads every line as it is written")
 
 

@@ -131,7 +131,7 @@ def _most_files(host: Subject) -> int | None:
 
 NCCL_FILE = Check(
     "nccl_file",
-    looks_at="`/etc/nccl.conf` and `~/.nccl.conf`",
+    looks_at="`/etc/nccl.conf`, and `~/.nccl.conf` or the file that NCCL_CONF_FILE names",
     fires="missing, other value, not asked for, or overridden",
     expected="no such line",
     roles=("nccl_env",),
@@ -157,8 +157,8 @@ def nccl_file(host: Subject, files: NcclFiles) -> Iterator[Finding]:
         actual = visible(system[name]) if name in system else "not in /etc/nccl.conf"
         yield host.finding(NCCL_FILE, failed_unless(is_held), name, expected=value, actual=actual, remedy=remedy)
         if user.get(name, value) != value:
-            actual = f"{visible(user[name])}, by ~/.nccl.conf, which goes before /etc/nccl.conf"
-            way = f"remove {name} from ~/.nccl.conf there"
+            actual = f"{visible(user[name])}, by {files.user_path}, which goes before /etc/nccl.conf"
+            way = f"remove {name} from {files.user_path} there"
             yield host.finding(NCCL_FILE, Status.WARNING, f"{name} of user", expected=value, actual=actual, remedy=way)
     for name in sorted(set(system) - set(wanted)) if host.wanted else ():
         yield host.finding(NCCL_FILE, Status.WARNING, visible(name), actual=visible(system[name]), remedy=remedy)

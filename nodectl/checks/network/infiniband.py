@@ -27,7 +27,7 @@ from nodectl.facts.soft_roce import SoftRoce
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.compat import asks_for_ib, is_set
+from nodectl.profiles.compat import asks_for_ib, is_set, nccl_problems
 from nodectl.profiles.nccl_variables import why_no_value
 from nodectl.profiles.schema import Nic as WantedNic
 
@@ -411,12 +411,14 @@ def _without_gid(host: Subject, port: IbPort) -> Finding:
 
 NCCL_NETWORK = Check(
     "nccl_network",
-    looks_at="NCCL's variables in `/etc/nccl.conf`, `~/.nccl.conf`, /etc/environment and the profile, and this host",
-    fires="one names an interface, an adapter, a network or a file that is not there; warning: NCCL does without it",
+    looks_at="NCCL's variables in its files, /etc/environment and the profile, and this host",
+    fires="two contradict each other; one names what is not there: an interface, adapter, port, network or file; "
+    "warning: NCCL does without it",
     remedy="correct it where it is set, or take it away: NCCL finds interfaces and adapters by itself",
     roles=("nccl_env",),
 )
 _ALONE = "an active InfiniBand or RoCE port, for NCCL_NET=IB"
+_HCA = "NCCL_IB_HCA"
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 
 
@@ -424,8 +426,13 @@ _INTERFACES = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 def nccl_network(host: Subject) -> Iterator[Finding]:
     """What NCCL's variables name is there: else it ends, or silently takes something slower."""
     env = _nccl_env(host)
+    nccl = host.wanted.stack.nccl if host.wanted else None
+    for problem in nccl_problems(env, nccl):
+        if problem.refuses:
+            subject, expected = problem.reason.partition("=")[0], "variables that go together"
+            yield host.finding(NCCL_NETWORK, Status.FAILED, subject, expected=expected, actual=problem.reason)
     if asks_for_ib(env):
-        yield from _alone(host)
+        yield from _alone(host) if not is_set(env, "NCCL_IB_DISABLE") else ()
     elif env.get("NCCL_NET"):
         yield from _plugin(host, env)
     for name in _INTERFACES:
@@ -433,16 +440,16 @@ def nccl_network(host: Subject) -> Iterator[Finding]:
     yield from _adapters(host, env)
     files = host.fact("host_files", HostFiles)
     for path in files.missing if files else ():
+        read = host.fact("nccl_files", NcclFiles)
+        name = "NCCL_CONF_FILE" if read and read.user_path == path else "NCCL_TOPO_FILE"
         actual = f"{path} cannot be read: NCCL goes on without it"
-        yield host.finding(
-            NCCL_NETWORK, Status.WARNING, "NCCL_TOPO_FILE", expected="a file that is there", actual=actual
-        )
+        yield host.finding(NCCL_NETWORK, Status.WARNING, name, expected="a file that is there", actual=actual)
 
 
 def _nccl_env(host: Subject) -> dict[str, str]:
     """As NCCL finds them: what a session has goes before the user's file, and that before the machine's."""
     files, own = host.fact("nccl_files", NcclFiles), host.fact("host_files", HostFiles)
-    texts = (files.user or "", files.system or "") if files else ()
+    texts = files.texts.values() if files else ()
     session = {each.name: each.value for each in own.variables if each.file == "/etc/environment"} if own else {}
     profile = host.wanted.nccl_env if host.wanted else {}
     return {**profile, **parse_nccl("\n".join(texts)), **session}
@@ -475,9 +482,9 @@ def _plugin(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
 def _adapters(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
     """Where there is none at all NCCL works as without the variable: by sockets."""
     unread = host.fact("ib_ports", Unread)
-    there = tuple(dict.fromkeys(port.device for port in ports_of(host)))
+    there = tuple(f"{port.device}:{port.port}" for port in ports_of(host))
     if not is_set(env, "NCCL_IB_DISABLE") and (there or (unread and unread.kind == "absent")):
-        yield from _selected(host, env, "NCCL_IB_HCA", there, Status.FAILED if there else Status.WARNING)
+        yield from _selected(host, env, _HCA, there, Status.FAILED if there else Status.WARNING)
 
 
 def _selected(
@@ -487,18 +494,32 @@ def _selected(
     value = env.get(name)
     if value and (there or status is Status.WARNING):
         chosen = _choice(value, there)
+        idle = [entry for entry in _entries(value) if not _named(value, entry, there)] if name == _HCA else []
         expected = f"one that {name}={value} selects"
         actual = few(list(chosen)) if chosen else f"it selects none of {few(list(there)) or 'none'}"
-        yield host.finding(NCCL_NETWORK, Status.OK if chosen else status, name, expected=expected, actual=actual)
+        found = Status.OK
+        if chosen and idle:
+            found, expected = Status.WARNING, f"each entry of {name}={value} names one that is there"
+            actual = f"{few(idle)}: none of {few(list(there))}"
+        yield host.finding(NCCL_NETWORK, found if chosen else status, name, expected=expected, actual=actual)
 
 
 def _choice(value: str, there: Sequence[str]) -> list[str]:
-    """NCCL's rule: beginnings of names, whole ones after `=`, all others after `^`; a port may follow a colon."""
-    listed = value.removeprefix("^")
-    entries = [each.partition(":")[0] for each in listed.removeprefix("=").split(",") if each]
-    matches = str.__eq__ if listed.startswith("=") else str.startswith
-    named = [each for each in there if any(matches(each, entry) for entry in entries)]
-    return [each for each in there if each not in named] if value.startswith("^") else named
+    """NCCL's rule: all that an entry names, or all others after `^`."""
+    named = [each for entry in _entries(value) for each in _named(value, entry, there)]
+    return [each for each in there if (each in named) != value.startswith("^")]
+
+
+def _entries(value: str) -> list[str]:
+    return [each for each in value.removeprefix("^").removeprefix("=").split(",") if each]
+
+
+def _named(value: str, entry: str, there: Sequence[str]) -> list[str]:
+    """What begins so, or is called so after `=`; of an adapter the port that stands after a colon."""
+    name, _, port = entry.partition(":")
+    matches = str.__eq__ if value.removeprefix("^").startswith("=") else str.startswith
+    parts = ((each, *each.partition(":")[::2]) for each in there)
+    return [each for each, known, its_port in parts if matches(known, name) and (not port or its_port in ("", port))]
 
 
 SOFT_ROCE = Check(
