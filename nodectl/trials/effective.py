@@ -11,7 +11,7 @@ from nodectl.model.trial import Side
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.trials.space import flag_words, setting_label
-from nodectl.workloads.meaning import OFF, RULES, without_meaning
+from nodectl.workloads.meaning import OFF, RULES, flag, without_meaning
 
 # of each key its value, and whether it can be written at all: in a host that is a namespace many cannot
 _READ = r"""
@@ -110,9 +110,10 @@ def meaningful(sides: Sequence[Side], arguments: Sequence[str]) -> tuple[list[Si
     kept: dict[object, Side] = {}
     reasons: dict[str, None] = {}
     for side in sides:
-        if idle := without_meaning(values_of(flag_words(side.run_with)), others):
+        given = values_of(flag_words(side.run_with))
+        if idle := without_meaning(given, others):
             name, needs = next(iter(idle.items()))
-            why = f"--{name.replace('_', '-')} does nothing there, it goes with {needs}"
+            why = f"{flag(name, given[name])} does nothing there, it goes with {needs}"
             reasons[f"left out: {side.label}: {why}"] = None
             continue
         own = side if "preset" in asked else _changed(side, usual)

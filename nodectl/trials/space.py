@@ -29,6 +29,7 @@ from nodectl.profiles import SETTINGS
 from nodectl.profiles.load import Document, check_document, read_document
 from nodectl.profiles.overrides import OVERRIDES
 from nodectl.profiles.schema import Tuning
+from nodectl.workloads.meaning import flag
 from nodectl.workloads.settings import TUNABLE
 
 AS_IT_IS = "as it is"
@@ -163,8 +164,10 @@ def space_of(document: Mapping[str, Any], where: str) -> Space:
     space = Space(tuple(axes), allowed)
     _refuse_overlaps(space, where)
     for axis in space.axes:
+        # an axis of one setting has its path for its name, and what is wrong is told with it
+        place = f"{where}: {axis.name}" if axis.name.startswith(f"{_TOGETHER}.") else where
         for choice in axis.choices:
-            _check(choice, allowed, f"{where}: {axis.name}")
+            _check(choice, allowed, place)
     return space
 
 
@@ -250,8 +253,7 @@ def _flags(settings: Mapping[str, Any]) -> dict[str, str]:
     """Options as a command line has them; a switch is on or off by its name, and has no value."""
     flags = {}
     for name, value in settings.items():
-        words = name.replace("_", "-")
-        flags[f"--no-{words}" if value is False else f"--{words}"] = "" if isinstance(value, bool) else str(value)
+        flags[flag(name, value)] = "" if isinstance(value, bool) else str(value)
     return flags
 
 
@@ -268,7 +270,8 @@ def _check_run(group: str, values: Mapping[str, Any], where: str) -> None:
         allowed = RUN_WITH[group][key]
         if allowed is not None and value not in allowed:
             raise ProfileError(
-                f"{where}: {group}.{key}: {value!r}", f"{meant(str(value), allowed)}one of: {', '.join(allowed)}"
+                f"{where}: {group}.{key}: {value!r} is none of its values",
+                f"{meant(str(value), allowed)}one of: {', '.join(allowed)}",
             )
         if group == TRAINING and isinstance(value, bool | int | float):
             continue

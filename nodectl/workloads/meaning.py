@@ -14,6 +14,7 @@ OFF: Mapping[str, Any] = {
     "stages": 1,
     "dynamic_batch": False,
     "checkpoint_dir": None,
+    "steps": 0,
 }
 # of `compress`: these leave something out, and may send it later
 LOSSY = ("powersgd", "topk", "threshold")
@@ -36,7 +37,7 @@ class Rule:
 
 _DYNAMIC = ("dynamic_start", "dynamic_min", "dynamic_max", "dynamic_window", "dynamic_lr")
 _BUCKETS = ("bucket_mb", "bucket_view", "static_graph")
-# `strategy` is what --parallel comes to over the ranks there are, `on` the device, cpu or cuda
+# `strategy` is what --parallel comes to over the ranks, `on` the device, cpu or cuda; `read` what the data are
 RULES = (
     Rule(("momentum",), "--optimizer sgd", lambda at: at["optimizer"] == "sgd"),
     Rule(("prefetch",), "--workers, 1 or more", lambda at: at["workers"] > 0),
@@ -54,7 +55,8 @@ RULES = (
     Rule(("pipeline",), "--stages, 2 or more", lambda at: at["stages"] > 1),
     Rule(_DYNAMIC, "--dynamic-batch", lambda at: at["dynamic_batch"]),
     Rule(("batch", "course_batch"), "a batch that stays, without --dynamic-batch", lambda at: not at["dynamic_batch"]),
-    Rule(("checkpoint_every",), "--checkpoint-dir", lambda at: at["checkpoint_dir"] is not None),
+    Rule(("epochs",), "a length by passes, without --steps", lambda at: at["steps"] == 0),
+    Rule(("checkpoint_every", "resume"), "--checkpoint-dir", lambda at: at["checkpoint_dir"] is not None),
 )
 
 
@@ -84,7 +86,10 @@ def refusal(given: Values, others: Values, rules: Iterable[Rule] = RULES) -> str
     idle = without_meaning(given, others, rules)
     if not idle:
         return ""
-    them = "; ".join(
-        f"--{name.replace('_', '-')} does nothing here, it goes with {what}" for name, what in idle.items()
-    )
+    them = "; ".join(f"{flag(name, given[name])} does nothing here, it goes with {what}" for name, what in idle.items())
     return f"{them}: leave it out"
+
+
+def flag(name: str, value: Any) -> str:
+    """Return the option as it is typed (`--no-error-feedback` of `error_feedback`, False), without its value."""
+    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"

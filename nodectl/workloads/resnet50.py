@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from torch import nn
 
     from nodectl.workloads import cifar
+    from nodectl.workloads.meaning import Rule
     from nodectl.workloads.options import start
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Data, Predict, Workload
 else:  # on a node these files lie in one folder, without the package
     import cifar
+    from meaning import Rule
     from options import start
     from pytorch import nn, torch
     from workload import Data, Workload
 
+_PUBLISHED = "CIFAR-10"
 PADDING = 4
 MEAN = (0.4914, 0.4822, 0.4465)
 DEVIATION = (0.2023, 0.1994, 0.2010)
@@ -135,6 +138,7 @@ class ResNet(Workload):
     summary = "Train a ResNet on CIFAR-10, or on synthetic pictures where there is none."
     presets = MappingProxyType({"article-3": {**_ARTICLE, "precision": "fp32"}})
     defaults = MappingProxyType({**_ARTICLE, "samples": 1024})
+    rules = (Rule(("samples",), "synthetic pictures, without CIFAR-10 in --data", lambda at: at["read"] != _PUBLISHED),)
 
     def __init__(self) -> None:
         self._test: Shown | None = None
@@ -163,7 +167,7 @@ class ResNet(Workload):
             published = cifar.read(settings.own.data)
         except ValueError as error:
             raise SystemExit(f"{error}; unpack CIFAR-10 anew, or name another folder by --data") from error
-        words = "CIFAR-10"
+        words = _PUBLISHED
         if published is None:
             published, words = synthetic(settings.samples, settings.seed), "synthetic pictures"
         last = settings.own.channels_last

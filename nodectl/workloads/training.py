@@ -35,6 +35,8 @@ class Training:
         self.precision = pick_precision(settings.precision, group.device)
         self.data = workload.data(settings)
         _agree(group, self.data)
+        if idle := meaning.refusal(settings.asked, {**known, "read": self.data.words}, workload.rules):
+            raise Refused(idle)
         torch.manual_seed(settings.seed)
         self.strategy = parallel.make(self.parallel, workload, settings, group, self.precision)
         # dropout differs between those who have different samples, the weights do not

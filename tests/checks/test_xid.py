@@ -168,6 +168,19 @@ def test_a_switchs_error_names_its_link_or_says_that_it_cannot() -> None:
     assert "NVIDIA's list does not have it" in told("99999, Fatal, Link 3 new")
 
 
+@pytest.mark.parametrize("code", range(144, 151))
+@pytest.mark.parametrize("word", ["Nonfatal", "Fatal", ""])
+@pytest.mark.parametrize("bits", [0x1, 0x3F00001])
+def test_what_is_said_of_a_link_is_what_the_line_names(code: int, word: str, bits: int) -> None:
+    def told(at: str) -> str:
+        line = f"{code}, SAW_MVB {word} XC0 i0 Link {at} (0x{bits:08x} 0x00000001 0x00000000)"
+        (ours,) = [each for each in found(xid, Case("", "", log(line))) if each.check == "xid"]
+        return f"{ours.actual} | {ours.remedy}"
+
+    assert "on link 08" in told("08") and "nvlink -e" not in told("08")
+    assert "names no link" in told("-1") and "that link" not in told("-1") and "names the link" not in told("-1")
+
+
 def test_complaints_of_one_wording_are_one_finding() -> None:
     lines = "".join(f"<4>[ {n}.0] NVRM: GPU{n} bank {n * 7} failed its check\n" for n in range(6))
     facts = {"kernel_events": parse_dmesg(BOOTED + lines)}

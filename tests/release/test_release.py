@@ -94,6 +94,20 @@ def test_the_sdist_has_all_that_the_wheel_has_and_no_more_folders(built: Built, 
     }
 
 
+def test_a_link_to_a_package_elsewhere_in_a_checkout_takes_nothing_out_of_what_is_built(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{ROOT}", str(clone)], check=True)
+    shutil.copy(ROOT / "pyproject.toml", clone)
+    for name in (".state", ".cache", "a"):
+        (clone / name).mkdir()
+        (clone / name / "link").symlink_to("../nodectl")
+    uv("build", "--quiet", "--sdist", "--out-dir", str(tmp_path), str(clone))
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        folders = {name.split("/")[1] for name in archive.getnames()}
+    assert {"nodectl", "roles", "plugins"} <= folders and not folders & {".state", ".cache", "a"}
+
+
 @pytest.mark.parametrize(
     ("python", "collection"),
     [

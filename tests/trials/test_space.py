@@ -187,3 +187,21 @@ def test_options_of_a_workload_vary_as_settings_do() -> None:
 def test_only_what_changes_speed_may_vary(training: Any, words: str) -> None:
     with pytest.raises(ProfileError, match=words):
         space_of({"training": training}, "space")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("sysctl.vm.swappiness", {"value": 1, "bogus": 2}),
+        ("probe.interface", 1),
+        ("launch.rank_order", "none"),
+        ("training.compres", "bf16"),
+    ],
+)
+def test_an_error_names_its_path_once(path: str, value: Any) -> None:
+    group, _, key = path.partition(".")
+    with pytest.raises(ProfileError) as refused:
+        space_of({group: {key: [None, value]}}, "space")
+    assert str(refused.value).startswith(f"space: {path}") and str(refused.value).count(path) == 1
+    with pytest.raises(ProfileError, match=f"space: together.a: {path}"):
+        space_of({"together": {"a": [{}, {group: {key: value}}]}}, "space")

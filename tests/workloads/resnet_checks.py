@@ -68,6 +68,7 @@ def forms() -> dict[str, Any]:
         told[form] = {name: read(place if place.is_dir() else place.parent) for name, place in places.items()}
         told[form]["itself"] = read(FOLDER / form / f"cifar-10-batches-{form}")
         place = FOLDER / form
+        told[form]["samples"] = said(partial(Training, ResNet(), settings(f"--data={place}", "--samples=8"), ALONE))
         batch = next(place.rglob("data_batch_3*"))
         whole = batch.read_bytes()
         batch.write_bytes(whole[:-1])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodectl import workloads
-from nodectl.workloads.meaning import OFF, RULES, without_meaning
+from nodectl.workloads.meaning import OFF, RULES, refusal, without_meaning
 from nodectl.workloads.settings import TUNABLE
 from tests.torch_venv import torch_venv
 
@@ -40,6 +40,11 @@ ALONE = {**OFF, "optimizer": "sgd", "strategy": "single", "on": "cpu", "precisio
         ({"dynamic_start": 8, "dynamic_lr": "sqrt"}, {}, ["dynamic_start", "dynamic_lr"]),
         ({"batch": 8, "dynamic_batch": True}, {}, ["batch"]),
         ({"checkpoint_every": 5}, {}, ["checkpoint_every"]),
+        ({"resume": True}, {}, ["resume"]),
+        ({"resume": False}, {}, []),
+        ({"resume": True}, {"checkpoint_dir": "x"}, []),
+        ({"epochs": 3, "steps": 8}, {}, ["epochs"]),
+        ({"epochs": 3}, {"steps": 0}, []),
         ({"pin_memory": True}, {}, ["pin_memory"]),
         ({"pin_memory": True}, {"on": "cuda"}, []),
         ({"precision": "tf32"}, {}, ["precision"]),
@@ -48,6 +53,11 @@ ALONE = {**OFF, "optimizer": "sgd", "strategy": "single", "on": "cpu", "precisio
 )  # fmt: skip
 def test_the_table(given: Mapping[str, Any], others: Mapping[str, Any], idle: list[str]) -> None:
     assert sorted(without_meaning(given, {**ALONE, **others})) == sorted(idle)
+
+
+def test_an_option_is_refused_by_the_name_that_was_typed() -> None:
+    said = refusal({"error_feedback": False, "prefetch": 4}, ALONE)
+    assert "--no-error-feedback does nothing here" in said and "--prefetch does" in said
 
 
 def test_what_is_not_known_is_taken_to_mean_something() -> None:
@@ -94,6 +104,8 @@ REFUSED = (
     "transformer --pin-memory",
     "transformer --precision=tf32",
     "transformer --checkpoint-every=5",
+    "llm --resume",
+    "llm --epochs=3 --steps=8",
     "llm --hf=some/model --layers=2",
     "transformer --text=/nowhere",
 )

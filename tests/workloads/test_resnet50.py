@@ -43,6 +43,7 @@ def test_a_broken_form_is_refused_by_name_and_is_not_taken_for_none(told: dict[s
     found = told["forms"]
     assert found["none"] is True and "data_batch_3" in found[form]["cut"]
     assert "data_batch_3" in found[form]["missing"] and "is missing" in found[form]["missing"]
+    assert "--samples does nothing here" in found[form]["samples"]
     assert "unpack CIFAR-10 anew, or name another folder by --data" in found[form]["refused"]
     assert "cifar-10-python.tar.gz" in found["torn"] and "a label is 10" in found["label"]
 

@@ -272,24 +272,29 @@ def _judged(host: Subject, code: int, errors: list[KernelEvent]) -> Xid:
 
 def _of_link(known: Xid, event: KernelEvent, driver: int | None) -> Xid:
     """Judge one NVLink error by its bits; by its printed word where NVIDIA's table has no such bits."""
-    link = _LINK.search(event.text)
-    place = f"{known.title} on link {link[1]}" if link and link[1] != "-1" else f"{known.title}; its line names no link"
+    link = (_LINK.search(event.text) or ("", "-1"))[1]
+    place = f"{known.title} on link {link}" if link != "-1" else f"{known.title}; its line names no link"
+    watch = _watch("that GPU", named=link != "-1")
     cases = nvlink_cases(event.code or 0, event.text, driver)
     if cases:
-        return _of_bits(replace(known, title=f"{place}: {cases[0].unit}"), cases[0])
+        return _of_bits(replace(known, title=f"{place}: {cases[0].unit}"), cases[0], watch)
     word = event.severity or "missing"
     known = replace(known, title=place, others=f"NVIDIA's table has no such bits: judged by its word, {word}")
     if word == "fatal":
         return known
-    remedy = "watch that link" if event.severity else "its line does not say whether it is fatal: watch that link"
+    remedy = watch if event.severity else f"its line does not say whether it is fatal: {watch}"
     return replace(known, status="warning", action="none", remedy=remedy)
 
 
-def _of_bits(known: Xid, case: NvlinkCode) -> Xid:
+def _watch(gpus: str, *, named: bool) -> str:
+    return "watch that link" if named else f"look for the link in `nvidia-smi nvlink -e` of {gpus}"
+
+
+def _of_bits(known: Xid, case: NvlinkCode, watch: str) -> Xid:
     """What NVIDIA advises for the case; what it lets pass, and yet wants looked at, is a warning."""
     told = {**_bucket(case.action), "nvidia": f"{case.action} / {case.next}, {case.severity} by its bits", "others": ""}
     if case.action == "IGNORE" and (case.next != "IGNORE" or case.severity != "nonfatal"):
-        told |= {"status": "warning", "remedy": "watch that link; ask NVIDIA's support if it comes again"}
+        told |= {"status": "warning", "remedy": f"{watch}; ask NVIDIA's support if it comes again"}
     return replace(known, **told)
 
 
@@ -325,7 +330,7 @@ def _switch(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]
 
 
 def _sxid(host: Subject, subject: str, errors: list[KernelEvent], listed: SxidCode | None) -> Finding:
-    links = sorted({int(link[1]) for event in errors if (link := _LINK.search(event.text))})
+    links = sorted({int(link[1]) for event in errors if (link := _LINK.search(event.text)) and link[1] != "-1"})
     where = f"on link {', '.join(map(str, links))}" if links else "its lines name no link"
     name = f"{listed.name} ({listed.severity} in NVIDIA's list)" if listed else "NVIDIA's list does not have it"
     printed, grave = {event.severity for event in errors}, listed.severity if listed else ""
@@ -336,7 +341,7 @@ def _sxid(host: Subject, subject: str, errors: list[KernelEvent], listed: SxidCo
     else:
         severity = "not fatal" if "nonfatal" in printed else "its lines do not say whether it is fatal"
         status, action = Status.WARNING, "none"
-        remedy = "watch that link" if links else "look for the link in `nvidia-smi nvlink -e` of all GPUs"
+        remedy = _watch("all GPUs", named=bool(links))
     actual = f"{severity}, {where}: {name}, {_times(errors)}"
     return host.finding(SXID, status, subject, actual=actual, remedy=remedy, action=action, evidence=errors[-1].text)
 
