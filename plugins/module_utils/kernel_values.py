@@ -83,6 +83,17 @@ def proc_path(key: str) -> str:
     return key.translate(str.maketrans("./", "/.")) if first == "." else key
 
 
+def why_no_key(key: str) -> str:
+    """Why no one setting can be called so; empty where one can."""
+    if set(key) & set("*?[]"):
+        return "it is a pattern, and each setting is to be named in full"
+    if set(key) & set("=#;") or key.split() != [key]:
+        return "a name has neither blanks nor =, # or ;"
+    if {"", ".", ".."} & set(proc_path(key).split("/")):
+        return "it is no path below /proc/sys"
+    return ""
+
+
 def raised(present: str, wanted: str, never_lower: bool) -> str:
     """`wanted`; with `never_lower` each of its numbers is at least the one that stands in `present`."""
     old, new = present.split(), wanted.split()

@@ -64,10 +64,11 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
 HEADER = "# Written by nodectl from the host's tuning profile; changes made here are lost.\n"
 READ_ONLY = "read-only"
+NO_KEY = "no key"
 
 
 class Live(NamedTuple):
-    """What the kernel shows of a key; where it cannot be set, `kind` is READ_ONLY or as `absence` has it."""
+    """What the kernel shows of a key; where it cannot be set, `kind` is READ_ONLY, NO_KEY or as `absence` has it."""
 
     value: str
     kind: str = ""
@@ -87,7 +88,9 @@ class Plan(NamedTuple):
 
 def read_live(key: str, root: str) -> Live:
     """The key's value, or why it cannot be set here."""
-    path = Path(sysctl_path(key, root))
+    path, wrong = Path(sysctl_path(key, root)), kernel_values.why_no_key(key)
+    if wrong or path.is_dir():
+        return Live("", NO_KEY, wrong or "it is a folder of settings; name those in it that are meant")
     try:
         value = " ".join(path.read_text().split())
     except FileNotFoundError:
@@ -114,6 +117,8 @@ def plan(settings: list[Setting], held: Held, read: Callable[[str], Live]) -> Pl
         live = read(key)
         if live.kind == kernel_values.UNKNOWN:
             done.refusals.append(f"{key}: {live.reason}; correct its name, or load first what brings it")
+        elif live.kind == NO_KEY:
+            done.refusals.append(f"{key} is no kernel setting: {live.reason}")
         elif live.kind == kernel_values.LATER:
             done.lasting[key] = wanted
             done.report.append(f"{key}: {wanted} is written for the next boot only, because {live.reason}")

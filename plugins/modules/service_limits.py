@@ -76,10 +76,16 @@ def not_settable(limits: Mapping[str, str], most_files: str, hard: Mapping[str, 
     reasons = []
     for name, wanted in sorted(limits.items()):
         if name == "nofile" and most_files and number(wanted) > number(most_files):
-            reasons.append(f"limits_nofile: {wanted} is above fs.nr_open, {most_files}: raise that first")
+            what = f"{wanted} is above fs.nr_open, {most_files}, which is written instead"
+            reasons.append(f"limits_nofile: {what}: raise that first")
         elif not may_raise and number(wanted) > hard[name]:
             reasons.append(f"limits_{name}: {wanted} is above {hard[name]:.0f}, and root here may not raise it")
     return reasons
+
+
+def bounded(name: str, wanted: str, most_files: str) -> str:
+    """Return what is written of a limit: no more files than fs.nr_open, above which logins fail."""
+    return most_files if name == "nofile" and most_files and number(wanted) > number(most_files) else wanted
 
 
 def own_hard(name: str) -> float:
@@ -99,13 +105,13 @@ def main() -> None:
     """From the live difference, so that a run killed after the files were written is finished by the next."""
     text = {"type": "str", "required": True}
     module = AnsibleModule(argument_spec={"memlock": text, "nofile": text}, supports_check_mode=True)
-    stale = []
+    stale, most = [], read_or("/proc/sys/fs/nr_open").strip()
     if Path("/run/systemd/system").is_dir():
-        low = any(is_low(module.run_command, name, module.params[name]) for name in SYSTEMD)
+        low = any(is_low(module.run_command, name, bounded(name, module.params[name], most)) for name in SYSTEMD)
         stale = ["systemd"] * low + ["systemd-logind"] * removes_ipc(module.run_command)
     limits = {name: module.params[name] for name in SYSTEMD}
     hard = {name: own_hard(name) for name in SYSTEMD}
-    warn_not_settable(module, not_settable(limits, read_or("/proc/sys/fs/nr_open").strip(), hard, may_raise()))
+    warn_not_settable(module, not_settable(limits, most, hard, may_raise()))
     if not Path("/run/systemd/system").is_dir():
         warn_not_settable(module, ["limits of services, RemoveIPC: systemd is not process 1"])
     for program in () if module.check_mode else stale:

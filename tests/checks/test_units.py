@@ -9,6 +9,7 @@ from nodectl.checks.system.slurm import gpus_of
 from nodectl.facts.cpu import Cpu
 from nodectl.facts.memory import Memory
 from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.sysctl import Sysctl
 from nodectl.facts.time_service import TimeService
 from nodectl.facts.unit_limits import UnitLimits
 from nodectl.facts.units import Unit, Units
@@ -61,6 +62,13 @@ CASES = [
     Case("unit_limits", "ok", limits(), plain()),
     Case("unit_limits", "warning", limits("8388608"), plain(), subject="memlock"),
     Case("unit_limits", "warning", limits(nofile="1024"), plain(), subject="nofile"),
+    Case(
+        "unit_limits",
+        "skipped",
+        {**limits(nofile="1024"), "sysctl": {"fs.nr_open": Sysctl("fs.nr_open", "65536")}},
+        plain(),
+        subject="nofile",
+    ),
     Case("unit_limits", "unknown", limits(None), plain(), subject="memlock"),
     Case("unit_limits", "nothing", {"unit_limits": ABSENT}, plain()),
     Case("remove_ipc", "ok", limits()),

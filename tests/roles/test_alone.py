@@ -59,6 +59,25 @@ def test_a_repository_of_another_distribution_is_refused_before_its_key_is_fetch
     assert "127.0.0.1:9" not in done.text and "failed=1" in done.text and done.changed == 0
 
 
+@pytest.mark.lab
+def test_more_files_than_the_kernel_gives_are_never_written(
+    lab4: LabUnderTest, ansible_play: Callable[..., Play]
+) -> None:
+    host, file = lab4.hosts[1], "/etc/security/limits.d/90-nodectl.conf"
+    most = int(lab4.ssh(host, "cat /proc/sys/fs/nr_open"))
+    wanted: dict[str, Any] = {"limits_memlock": "unlimited", "limits_nofile": str(2 * most)}
+    later = [{"key": "fs/nr_open", "value": str(2 * most)}]
+    refused = ansible_play(play("limits", **wanted), lab4, host, check=False)
+    assert "logins fail" in refused.text and refused.changed == 0
+    assert lab4.ssh(host, f"cat {file} 2>/dev/null || true") == ""
+    done = ansible_play(play("limits", **wanted), lab4, host, kernel_settings_wanted=later)
+    assert f"{2 * most} is above fs.nr_open, {most}, which is written instead" in done.text, done.text
+    written = lab4.ssh(host, f"cat {file} /etc/systemd/system.conf.d/90-nodectl.conf")
+    assert written.count(f"nofile {most}\n") == 2 and f"DefaultLimitNOFILE={most}" in written
+    assert ansible_play(play("limits", **wanted), lab4, host, kernel_settings_wanted=later).changed == 0
+    lab4.ssh(host, f"rm {file} /etc/systemd/system.conf.d/90-nodectl.conf")
+
+
 def test_who_passes_over_the_first_tasks_is_told_what_they_are_for(cli_env: dict[str, str]) -> None:
     task = "nodectl.fleet.kernel_settings : Set the kernel's values, in the drop-in and live"
     argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "here,", "-c", "local", "--check"]

@@ -69,6 +69,24 @@ def test_a_key_is_one_by_either_spelling(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("net.ipv4.conf.*.rp_filter", "it is a pattern"),
+        ("net/ipv4/conf/eth[01]/rp_filter", "it is a pattern"),
+        ("net.ipv4", "it is a folder of settings"),
+        ("net/../../record", "it is no path below /proc/sys"),
+        ("net.ipv4.", "it is no path below /proc/sys"),
+        ("net.ipv4.a = 1", "a name has neither blanks"),
+    ],
+)
+def test_what_names_no_one_setting_is_refused_before_anything_is_written(kernel: Kernel, key: str, reason: str) -> None:
+    refused = kernel.run([{"key": key, "value": "1"}, *ARTICLE[:2]])
+    assert refused["failed"] and f" is no kernel setting: {reason}" in refused["msg"], refused
+    assert "nothing was changed" in refused["msg"] and not kernel.file.exists()
+    assert {name: kernel.path(name).read_text() for name in DEFAULTS} == DEFAULTS
+
+
+@pytest.mark.parametrize(
     ("present", "wanted", "never_lower", "effective"),
     [
         ("4096 131072 6291456", "4096 87380 16777216", True, "4096 131072 16777216"),

@@ -34,6 +34,20 @@ def test_logind_is_asked_itself(answer: str, status: int, removes: bool) -> None
 
 
 @pytest.mark.parametrize(
+    ("name", "wanted", "most", "written"),
+    [
+        ("nofile", "4194304", "1048576", "1048576"),
+        ("nofile", "unlimited", "1048576", "1048576"),
+        ("nofile", "65536", "1048576", "65536"),
+        ("nofile", "65536", "", "65536"),
+        ("memlock", "unlimited", "1048576", "unlimited"),
+    ],
+)
+def test_no_more_files_are_written_than_the_kernel_gives(name: str, wanted: str, most: str, written: str) -> None:
+    assert service_limits.bounded(name, wanted, most) == written
+
+
+@pytest.mark.parametrize(
     ("limits", "may_raise", "refused"),
     [
         ({"memlock": "unlimited", "nofile": "1048576"}, True, []),

@@ -100,7 +100,7 @@ def _limit(host: Subject, name: str, wanted: str, session: SessionLimits) -> Fin
     login = host.fact("login_limits", LoginLimits)
     own = session.memlock if name == "memlock" else session.nofile
     actual = (login.memlock if name == "memlock" else login.nofile) if login else own
-    most = _most_files(host) if name == "nofile" else None
+    most = most_files(host) if name == "nofile" else None
     if actual is None:
         remedy = "look at PAM: `runuser -l`"
         actual = "a fresh session could not be opened to look at it"
@@ -123,7 +123,7 @@ def _is_enough(actual: str, wanted: str) -> bool:
     return actual == "unlimited" or (wanted != "unlimited" and int(actual) >= int(wanted))
 
 
-def _most_files(host: Subject) -> int | None:
+def most_files(host: Subject) -> int | None:
     """The kernel's own limit for one process, above which nobody can raise it."""
     setting = (host.fact("sysctl", dict) or {}).get("fs.nr_open")
     return whole(setting.value) if setting else None

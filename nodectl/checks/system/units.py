@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodectl.checks.check import Check, Subject, judges_fact, warning_unless
+from nodectl.checks.check import NOT_SETTABLE, Check, Subject, judges_fact, warning_unless
+from nodectl.checks.kernel.settings import most_files
 from nodectl.facts.base import whole
 from nodectl.facts.time_service import TimeService
 from nodectl.facts.unit_limits import UnitLimits
@@ -108,7 +109,7 @@ REMOVE_IPC = Check(
 )
 
 
-@judges_fact(UnitLimits, UNIT_LIMITS, REMOVE_IPC, reads=("unit_limits",), unread="systemd's default limits")
+@judges_fact(UnitLimits, UNIT_LIMITS, REMOVE_IPC, reads=("unit_limits", "sysctl"), unread="systemd's default limits")
 def limits(host: Subject, limits: UnitLimits) -> Iterator[Finding]:
     """What a unit gets by default is what the tuning wants of a session; logind removes nobody's shared memory."""
     wanted = host.wanted.tuning.limits if host.wanted else {}
@@ -117,6 +118,9 @@ def limits(host: Subject, limits: UnitLimits) -> Iterator[Finding]:
         expected, actual = f"{setting.value} for units", given.get(name)
         remedy = f"set Default{_LIMITS[name]} in /etc/systemd/system.conf.d, then `systemctl daemon-reexec`"
         status = Status.UNKNOWN if actual is None else warning_unless(_enough(name, actual, setting.value))
+        most = most_files(host) if name == "nofile" else None
+        if status is Status.WARNING and most is not None and not _enough(name, str(most), setting.value):
+            status, actual = Status.SKIPPED, f"{NOT_SETTABLE}: its fs.nr_open is {most}"
         yield host.finding(UNIT_LIMITS, status, name, expected=expected, actual=actual or "not told", remedy=remedy)
     # a system without logind removes nothing
     actual = {None: "logind does not answer", True: "yes", False: "no"}[limits.remove_ipc]
