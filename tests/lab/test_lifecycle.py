@@ -99,7 +99,10 @@ def test_an_up_that_is_killed_half_way_can_be_taken_down(
     assert machine(tmp_path) == before
 
 
-@pytest.mark.parametrize("point", ["switch.net", "hosts/node09/root", "inventory.yml"])
+@pytest.mark.parametrize(
+    "point",
+    ["hosts/node09/root", *(pytest.param(at, marks=pytest.mark.slow) for at in ("switch.net", "inventory.yml"))],
+)
 def test_an_interrupted_up_cleans_up_by_itself(own: Cli, tmp_path: Path, point: str) -> None:
     before = machine(tmp_path)
     status = end_up_at(own, tmp_path, [], point, signal.SIGINT)
@@ -135,7 +138,7 @@ def test_up_makes_a_whole_lab_of_a_half_made_one(own: Cli, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["no journal", "damaged journal", "no files"])
-@pytest.mark.parametrize("shape", [[], ["--delay", "5ms"]], ids=["veth", "delay"])
+@pytest.mark.parametrize("shape", [pytest.param([], marks=pytest.mark.slow), ["--delay", "5ms"]], ids=["veth", "delay"])
 def test_down_finds_what_the_journal_has_lost(own: Cli, tmp_path: Path, damage: str, shape: list[str]) -> None:
     before = machine(tmp_path)
     own("lab", "up", "-n", "2", *shape)
@@ -233,7 +236,7 @@ def test_nonsense_is_refused_before_anything_is_made(own: Cli, tmp_path: Path, w
     assert traces(tmp_path) == NOTHING
 
 
-@pytest.mark.parametrize("shape", [(), ("--delay", "1ms")])
+@pytest.mark.parametrize("shape", [pytest.param((), marks=pytest.mark.slow), ("--delay", "1ms")])
 def test_two_at_once_in_different_folders_take_different_addresses(
     cli_env: dict[str, str], tmp_path: Path, shape: tuple[str, ...]
 ) -> None:

@@ -279,7 +279,11 @@ if os.environ["NODECTL_ATTEMPT"] == "1":
 
 @pytest.mark.parametrize(
     ("script", "host", "rank", "kind"),
-    [(LEAVE, "host1", 3, "left"), (DIE, "host0", 0, "signal"), (STOP, "host1", 3, "left")],
+    [
+        (LEAVE, "host1", 3, "left"),
+        pytest.param(DIE, "host0", 0, "signal", marks=pytest.mark.slow),
+        pytest.param(STOP, "host1", 3, "left", marks=pytest.mark.slow),
+    ],
 )
 def test_all_hosts_keep_the_cause_of_an_attempt_before_and_not_its_echo(
     fleet: Fleet, script: str, host: str, rank: int, kind: str

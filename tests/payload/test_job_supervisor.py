@@ -125,7 +125,7 @@ def test_a_killed_rank_ends_the_job_everywhere_and_is_named(fleet: Fleet) -> Non
     assert processes_of(job_id) == []
 
 
-@pytest.mark.parametrize("victim", ["rank", "supervisor"])
+@pytest.mark.parametrize("victim", [pytest.param("rank", marks=pytest.mark.slow), "supervisor"])
 def test_shared_memory_of_libraries_goes_and_data_of_the_users_own_stays(fleet: Fleet, victim: str) -> None:
     job_id = fleet.launch(SEGMENTS + STUBBORN)
     fleet.wait_up(job_id, "up", 2)
@@ -279,7 +279,7 @@ def test_a_short_stop_of_everything_ends_nothing(fleet: Fleet) -> None:
     assert left_over(job_id) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 def test_without_its_guard_the_job_ends_and_says_so(fleet: Fleet, number: int) -> None:
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)
