@@ -30,7 +30,7 @@ _COPY = re.compile(
     r"(?:\.(?:bak|old|orig|save|backup|copy|tmp|sw[a-p]|[0-9]+)|[~-]|[-_.](?:prod|dev|local|backup|copy))+$"
 )
 _KEYS = re.compile(
-    r".*\.(?:env(?:\.txt)?|pem|key|p8|p12|pfx|jks|keystore|kdbx|ppk|ovpn|keytab|tfstate|tfvars(?:\.json)?)"
+    r".*\.(?:(?:env|pem|key)(?:\.txt)?|p8|p12|pfx|jks|keystore|kdbx|ppk|ovpn|keytab|tfstate|tfvars(?:\.json)?)"
     r"|_netrc|krb5cc.*|.*kubeconfig.*|(?:.*sh|python|mysql|psql|sqlite|node_repl|rediscli)_history|secring\.gpg"
     r"|(?:kaggle|logins)\.json|key4\.db|envrc|pgpass(?:\.conf)?|(?:rclone|clearml|wg[0-9]+)\.conf"
 )
@@ -43,7 +43,7 @@ _NAMES = re.compile(
     r"|(?:api|auth|access|private|ssh|deploy)[-_]?(?:keys?|tokens?)(?![a-z])"
 )
 _LAST = re.compile(
-    r"(?<!per[-_])(?<!next[-_])(?<!by[-_])token(?:\.[^.]+)?$|token(?!i[sz])[^.]*$|passw(?:or)?ds?(?:\.[^.]+)?$"
+    r"(?<!per[-_])(?<!next[-_])(?<!by[-_])token(?:\.[^.]+)?$|token(?!i[sz])[^.]*$|pass(?:w(?:or)?d|phrase|code)s?(?:\.[^.]+)?$"
 )
 _WORDS = re.compile(r"passw(?:or)?d")
 # what such a file holds decides
@@ -111,7 +111,10 @@ _OF_DESKTOPS = (
     *("Desktop", "Documents", "Downloads", "Library"),
 )
 # each alone is a home, of what is no project
-_OF_HOMES = (".ssh", ".gnupg", ".CFUserTextEncoding", "NTUSER.DAT", "AppData")
+_OF_HOMES = (
+    *(".ssh", ".gnupg", ".bash_history", ".zsh_history", ".python_history", ".viminfo", ".lesshst"),
+    *(".CFUserTextEncoding", "NTUSER.DAT", "ntuser.dat", "AppData"),
+)
 # right in a home, what is put there is of everything
 _MIXED = (
     *("bin", "Desktop", "Documents", "Downloads", "Pictures", "Music", "Videos", "Library", "Mail", "snap"),

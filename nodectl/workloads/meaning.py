@@ -43,6 +43,11 @@ RULES = (
     Rule(("prefetch",), "--workers, 1 or more", lambda at: at["workers"] > 0),
     Rule(("pin_memory",), "a GPU", lambda at: at["on"] == "cuda"),
     Rule(("precision",), "a GPU where it is tf32", lambda at: at["precision"] != "tf32" or at["on"] == "cuda"),
+    Rule(
+        ("parallel",),
+        "GPUs where it is dataparallel",
+        lambda at: at["parallel"] != "dataparallel" or at["on"] == "cuda",
+    ),
     Rule(("compress_ratio",), "--compress topk", lambda at: at["compress"] == "topk"),
     Rule(("compress_threshold",), "--compress threshold", lambda at: at["compress"] == "threshold"),
     Rule(("compress_rank",), "--compress powersgd", lambda at: at["compress"] == "powersgd"),

@@ -263,7 +263,15 @@ OTHERS = (
     *("Credentials", "sub/.newtool/login", "passwords.txt.1", "rclone.conf.orig", "TLS.KEY~", "my_bash_history"),
     *("id_rsa.gz", "server.key.gz", "tls.key.enc", "secring.gpg", "pgpass", "pgpass.conf", "envrc", "prod.env.txt"),
     *("hf_token.csv", "api_tokens.yaml", "id_ed25519.json", "id_rsa_work.txt", "access-keys.csv", "passwords.csv"),
-    *("api_key.txt", "HF_TOKEN.md", "auth_token.tsv", "deploy_key", "hf_token.csv.gz"),
+    *(
+        "api_key.txt",
+        "HF_TOKEN.md",
+        "auth_token.tsv",
+        "deploy_key",
+        "hf_token.csv.gz",
+        "passphrase.txt",
+        "wandb.key.txt",
+    ),
     *("psql_history", "key4.db", "logins.json", "terraform.tfvars.json", "secret/x.yaml"),
 )
 
@@ -362,6 +370,7 @@ def test_what_is_packed_is_looked_into(tmp_path: Path, packed: Callable[[bytes],
         "a/b/NTUSER.DAT",
         "me/.bashrc me/.profile",
         "me/.gnupg/x",
+        "h/.bash_history",
     ],
 )
 def test_a_home_within_a_project_stays(tmp_path: Path, place: str) -> None:

@@ -49,6 +49,9 @@ ALONE = {**OFF, "optimizer": "sgd", "strategy": "single", "on": "cpu", "precisio
         ({"pin_memory": True}, {"on": "cuda"}, []),
         ({"precision": "tf32"}, {}, ["precision"]),
         ({"precision": "bf16"}, {}, []),
+        ({"parallel": "dataparallel"}, {}, ["parallel"]),
+        ({"parallel": "dataparallel"}, {"on": "cuda"}, []),
+        ({"parallel": "single"}, {}, []),
     ],
 )  # fmt: skip
 def test_the_table(given: Mapping[str, Any], others: Mapping[str, Any], idle: list[str]) -> None:
@@ -103,6 +106,7 @@ REFUSED = (
     "transformer --warmup-steps=9 --steps=8",
     "transformer --pin-memory",
     "transformer --precision=tf32",
+    "transformer --parallel=dataparallel",
     "transformer --checkpoint-every=5",
     "llm --resume",
     "llm --epochs=3 --steps=8",
