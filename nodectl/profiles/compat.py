@@ -16,7 +16,7 @@ from nodectl.profiles.addresses import addresses
 from nodectl.profiles.families import families
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
-from nodectl.profiles.nccl_variables import variable
+from nodectl.profiles.nccl_variables import asks_for_ib, is_set, variable, why_not_together
 from nodectl.profiles.schema import Hardware, PythonRange, Stack, Tuning
 
 _THEMSELVES = "the profiles themselves"
@@ -166,11 +166,6 @@ _LINKS = {"nvswitch": "NVSwitches", "nvlink-bridge": "NVLink bridges"}
 _NO_IB = "NCCL ends with 'network IB not found'"
 
 
-def asks_for_ib(env: Mapping[str, str]) -> bool:
-    """NCCL may use InfiniBand or RoCE alone: where it finds neither, it ends with 'network IB not found'."""
-    return env.get("NCCL_NET", "").upper() == "IB"
-
-
 def _ib_network(hardware: Hardware, env: Mapping[str, str]) -> Iterator[Problem]:
     if (
         asks_for_ib(env)
@@ -205,11 +200,6 @@ def _costs(hardware: Hardware, env: Mapping[str, str]) -> Iterator[Problem]:
     if env.get("NCCL_NVLS_ENABLE") == "0" and hardware.gpu and _reduces_in_switch(hardware):
         lost = "NCCL_NVLS_ENABLE=0 takes the reduction in the NVSwitches away: all_reduce moves its data twice"
         yield Problem("nccl-without-nvls", lost, "NCCL user guide, NCCL_NVLS_ENABLE", "no NCCL_NVLS_ENABLE", mild=True)
-
-
-def is_set(env: Mapping[str, str], name: str) -> bool:
-    """A variable that is a switch stands on another number than 0."""
-    return env.get(name, "0") not in ("", "0")
 
 
 def _reduces_in_switch(hardware: Hardware) -> bool:
@@ -306,8 +296,7 @@ def _driver(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
 
 def nccl_problems(env: Mapping[str, str], nccl: str | None) -> Iterator[Problem]:
     """Yield what NCCL makes of the variables, in a profile or on a host; without a version what every NCCL does."""
-    if asks_for_ib(env) and is_set(env, "NCCL_IB_DISABLE"):
-        reason = f"NCCL_NET=IB is set, and NCCL_IB_DISABLE={env['NCCL_IB_DISABLE']} takes that network away: {_NO_IB}"
+    if reason := why_not_together(env):
         yield Problem("nccl-net-ib-disabled", reason, "NCCL user guide, NCCL_NET", "no NCCL_NET")
     if nccl is None:
         return

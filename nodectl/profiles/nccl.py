@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 
-from nodectl.profiles.nccl_variables import why_no_name
+from nodectl.profiles.nccl_variables import why_no_name, why_no_text
 
 # from this version on NCCL finds the GID index of RoCE v2 by itself, and NVIDIA asks not to set it
 FINDS_GID_INDEX = "2.21"
-# NCCL cuts names and values at 1023 characters, trims nothing, and knows no quotes
-MAX_CHARS = 1023
 
 # names and numbers of one node's interfaces; the GID index also depends on the addresses that the node holds
 _HOST_NAME = re.compile(r"(IB_HCA|IB_GID_INDEX|IB_ADDR_RANGE|SOCKET_IFNAME|OOB_NET_IFNAME|OOB_NET_HCA|TOPO_FILE)\Z")
@@ -22,22 +20,15 @@ def is_host_variable(name: str) -> bool:
 
 def check_name(name: str) -> str:
     """`name`, if NCCL or a plug-in could mean anything by it; ValueError if not."""
-    wrong = f"NCCL cuts names at {MAX_CHARS} characters" if len(name) > MAX_CHARS else why_no_name(name)
-    if wrong:
+    if wrong := why_no_name(name):
         raise ValueError(f"{name!r} is no NCCL variable: {wrong}")
     return name
 
 
 def check_value(value: str) -> str:
     """`value`, if NCCL would read the very same from its file; ValueError if not."""
-    if not value or value != value.strip():
-        raise ValueError(f"{value!r}: NCCL trims nothing, so a value may not be empty or begin or end with a space")
-    if not value.isprintable():
-        raise ValueError(f"{value!r}: a value of nccl.conf is one line of printable characters")
-    if value[0] in "\"'" or value[-1] in "\"'":
-        raise ValueError(f"{value!r}: NCCL knows no quotes, they would become part of the value")
-    if len(value) > MAX_CHARS:
-        raise ValueError(f"NCCL cuts values at {MAX_CHARS} characters; this one has {len(value)}")
+    if wrong := why_no_text(value):
+        raise ValueError(wrong)
     return value
 
 

@@ -1,125 +1,20 @@
-"""The variables that NCCL and its plug-ins read: since when, which values each takes, which only debugging may set."""
+"""The judge of NCCL's variables, which the role nccl_env has too, where no nodectl is beside it."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from nodectl.common.resources import data_dir
-from nodectl.common.spelling import misspelt
+from nodectl.common.resources import node_module
 
-# a slip of a letter or two, and not another variable of a newer NCCL
-_NEAR = 0.9
-# of short words, beside which plug-ins have names of their own
-_SLIP = 0.75
-_NAME = re.compile(r"[A-Z][A-Z0-9_]*\Z")
-_INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)\Z")
-_FUNCTIONS = "AllGather|AllReduce|AlltoAll|Broadcast|Gather|Recv|Reduce|ReduceScatter|Scatter|Send|SendRecv"
-_OURS = ("NCCL_", "OFI_NCCL_")
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A row of the table: a `name` that ends with `*` is a family, and an empty `since` or `until` is no bound."""
-
-    name: str
-    since: str
-    until: str
-    debug: bool
-    values: str
-    source: str
-
-
-@lru_cache(maxsize=1)
-def variables() -> dict[str, Variable]:
-    """All rows of the table by their names."""
-    rows = {}
-    for line in (data_dir() / "nccl_variables.tsv").read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            name, since, until, debug, values, source = ("" if cell == "-" else cell for cell in line.split("\t"))
-            rows[name] = Variable(name, since, until, debug == "debug", values, source)
-    return rows
-
-
-def variable(name: str) -> Variable | None:
-    """The row of a variable, or of the family that it belongs to; None where nothing is known of it."""
-    rows = variables()
-    families = (row for row in rows.values() if row.name.endswith("*") and name.startswith(row.name[:-1]))
-    return rows.get(name) or next(families, None)
-
-
-def is_debug_variable(name: str) -> bool:
-    """The guide has it in its category of debugging: not to be used in production nor kept."""
-    return name in variables() and variables()[name].debug
-
-
-def why_no_name(name: str) -> str:
-    """Why no variable of NCCL or of a plug-in can be meant by that name; empty where one can.
-
-    A name that is not in the table and like none there may be a newer NCCL's, or another plug-in's.
-    """
-    if not _NAME.match(name) or not (variable(name) or name.startswith(_OURS)):
-        return "neither NCCL nor a plug-in reads a variable of that name"
-    if name == "NCCL_CONF_FILE":
-        return "it names the file that NCCL reads first, so that NCCL takes it from the environment alone"
-    near = "" if variable(name) else misspelt(name, variables(), _NEAR)
-    return f"no NCCL reads a variable of that name; did you mean {near}?" if near else ""
-
-
-def why_no_value(name: str, value: str) -> str:
-    """Why NCCL would read that value otherwise than it is meant; empty where it would not, or nothing is known."""
-    row = variable(name)
-    if row is None or not row.values or any(_fits(value, kind) for kind in row.values.split(" or ")):
-        return ""
-    return f"{name} takes {' or '.join(_words(kind) for kind in row.values.split(' or '))}"
-
-
-def _fits(value: str, kind: str) -> bool:
-    form, _, rest = kind.rpartition(" ")
-    bounds = re.fullmatch(r"(\d+)\.\.(\d*)", kind)
-    if kind == "text":
-        return True
-    if kind == "int" or bounds:
-        number = int(value, 0 if value.lstrip("+-")[:2].lower() == "0x" else 10) if _INTEGER.match(value) else None
-        low, high = (bounds[1], bounds[2]) if bounds else ("", "")
-        return number is not None and (not low or number >= int(low)) and (not high or number <= int(high))
-    if form == "functions":
-        return all(_is_selection(entry, rest) for entry in value.split(";"))
-    if form == "list":
-        return all(_is_word(word.lstrip("^"), rest) for word in value.split(","))
-    if form == "any":
-        return all(_is_word(word, rest) for word in value.split("|"))
-    if form == "name" and not misspelt(value.lower(), rest.lower().split("|"), _SLIP):
-        return True
-    return _is_word(value, rest)
-
-
-def _is_word(value: str, words: str) -> bool:
-    exact = words.startswith("=")
-    pattern = "|".join(re.escape(word).replace(":n", ":[0-9]+") for word in words.removeprefix("=").split("|"))
-    return re.fullmatch(pattern, value, 0 if exact else re.IGNORECASE) is not None
-
-
-def _is_selection(entry: str, words: str) -> bool:
-    """`[function:][^]name,name…`, as NCCL_ALGO and NCCL_PROTO have it since 2.24."""
-    function, colon, names = entry.rpartition(":")
-    named = not colon or _is_word(function, _FUNCTIONS)
-    return named and all(_is_word(name, words) for name in names.removeprefix("^").split(","))
-
-
-def _words(kind: str) -> str:
-    form, _, rest = kind.rpartition(" ")
-    bounds = re.fullmatch(r"(\d+)\.\.(\d*)", kind)
-    if bounds:
-        return f"a whole number from {bounds[1]} to {bounds[2]}" if bounds[2] else f"a whole number from {bounds[1]} on"
-    if kind == "int":
-        return "a whole number"
-    words = ", ".join(rest.removeprefix("=").split("|"))
-    many = {
-        "list": "a list, apart by commas, of",
-        "any": "one or more, apart by |, of",
-        "functions": "a list of",
-        "name": "a plug-in's name, or one of",
-    }
-    return f"{many.get(form, 'one of')} {words}" + (", in capitals" if rest.startswith("=") else "")
+_SHARED = node_module("nccl_variables")
+MAX_CHARS: int = _SHARED.MAX_CHARS
+variables: Callable[[], dict[str, Any]] = _SHARED.variables
+variable: Callable[[str], Any] = _SHARED.variable
+is_debug_variable: Callable[[str], bool] = _SHARED.is_debug_variable
+why_no_name: Callable[[str], str] = _SHARED.why_no_name
+why_no_text: Callable[[str], str] = _SHARED.why_no_text
+why_no_value: Callable[[str, str], str] = _SHARED.why_no_value
+asks_for_ib: Callable[[Mapping[str, str]], bool] = _SHARED.asks_for_ib
+is_set: Callable[[Mapping[str, str], str], bool] = _SHARED.is_set
+why_not_together: Callable[[Mapping[str, str]], str] = _SHARED.why_not_together

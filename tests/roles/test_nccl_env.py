@@ -1,10 +1,16 @@
 """The nccl_env role alone in somebody else's playbook: a file that is not nodectl's can be put back."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
 
 ROLE = """
@@ -20,6 +26,35 @@ BACK = """
   tasks:
     - nodectl.fleet.node_rollback: {state: undone}
 """
+
+
+WRONG = {
+    "NCCL_ALGO": "Foo",
+    "NCCL_DEBUGG": "INFO",
+    "NCCL_IB_TC": " 106",
+    "NCCL_NET": "IB",
+    "NCCL_IB_DISABLE": 1,
+    "nccl_proto": "LL",
+    "NCCL_CONF_FILE": "/own",
+}
+
+
+def test_the_role_alone_refuses_what_a_profile_refuses(tmp_path: Path, cli_env: dict[str, str]) -> None:
+    (tmp_path / "play.yml").write_text(ROLE.replace('{NCCL_IB_TIMEOUT: "22"}', json.dumps(WRONG)))
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "here,", "-c", "local", "--check"]
+    env = {**os.environ, **cli_env, "ANSIBLE_CONFIG": str(share_dir() / "ansible.cfg")}
+    done = subprocess.run([*argv, str(tmp_path / "play.yml")], capture_output=True, text=True, check=False, env=env)
+    said = done.stdout + done.stderr
+    assert done.returncode == 2 and "changed=0" in said
+    for reason in (
+        "NCCL_ALGO=Foo: NCCL_ALGO takes a list of Ring",
+        "NCCL_DEBUGG=INFO: no NCCL reads a variable of that name; did you mean NCCL_DEBUG?",
+        "NCCL_IB_TC= 106:",
+        "nccl_proto=LL: neither NCCL nor a plug-in reads",
+        "NCCL_CONF_FILE=/own: it names the file that NCCL reads first",
+        "NCCL_IB_DISABLE=1 takes that network away",
+    ):
+        assert reason in said, said
 
 
 @pytest.mark.lab

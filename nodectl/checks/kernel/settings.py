@@ -13,8 +13,8 @@ from nodectl.facts.nccl_files import NcclFiles
 from nodectl.facts.sysctl import Sysctl
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.nccl import MAX_CHARS, version_key
-from nodectl.profiles.nccl_variables import is_debug_variable
+from nodectl.profiles.nccl import version_key
+from nodectl.profiles.nccl_variables import MAX_CHARS, is_debug_variable
 
 ORDER = 10
 

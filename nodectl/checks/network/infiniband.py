@@ -27,8 +27,8 @@ from nodectl.facts.soft_roce import SoftRoce
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.compat import asks_for_ib, is_set, nccl_problems
-from nodectl.profiles.nccl_variables import why_no_value
+from nodectl.profiles.compat import nccl_problems
+from nodectl.profiles.nccl_variables import asks_for_ib, is_set, why_no_value
 from nodectl.profiles.schema import Nic as WantedNic
 
 ORDER = 200

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ansible filter: why variables may not stand in NCCL's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.nodectl.fleet.plugins.module_utils import nccl_variables
+
+
+def nccl_refusals(wanted: Mapping[str, Any]) -> list[str]:
+    """One sentence for each variable, and for those that contradict each other; none where NCCL reads all as meant."""
+    return nccl_variables.refusals(wanted)
+
+
+class FilterModule:
+    """Where Ansible looks for filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """{name of a filter: its function}."""
+        return {"nccl_refusals": nccl_refusals}
