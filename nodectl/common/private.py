@@ -53,6 +53,7 @@ _TENSORS = re.compile(r".*\.(?:bin|np[yz]|pth?|parquet|arrow|safetensors|model)"
 _DATA = re.compile(rf"{_TENSORS.pattern}|.*\.(?:[ct]sv|jsonl|md)")
 _HEAD_BYTES = 64 << 10
 _UNPACKED_BYTES = 4 << 20
+_MOST_STREAMS = 256
 _UNPACKERS: dict[bytes, Callable[[], Any]] = {
     b"\x1f\x8b": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
     b"BZh": bz2.BZ2Decompressor,
@@ -173,25 +174,31 @@ def _is_packed(head: bytes) -> bool:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """Return at most 4 MiB of what is packed; nothing of what is damaged or sealed. A tar's files lie open."""
-    with suppress(
-        zlib.error, lzma.LZMAError, BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ValueError
-    ):
-        if data.startswith(b"PK"):
-            with ZipFile(path) as archive:
-                return b"\n".join(_heads(archive))
-        for magic, unpacker in _UNPACKERS.items():
-            if data.startswith(magic):
-                unpacked: bytes = unpacker().decompress(data, _UNPACKED_BYTES)
-                return unpacked
-        return data
-    return b""
+    """Return at most 4 MiB of what is packed, up to what is damaged or sealed. A tar's files lie open."""
+    parts: list[bytes] = []
+    with suppress(zlib.error, lzma.LZMAError, BadZipFile, OSError, EOFError, RuntimeError, ValueError):
+        parts.extend(_heads(path) if data.startswith(b"PK") else _streams(data))
+    return b"".join(parts) or data
 
 
-def _heads(archive: ZipFile) -> Iterator[bytes]:
-    for info in archive.infolist()[: _UNPACKED_BYTES // _HEAD_BYTES]:
-        with archive.open(info) as member:
-            yield member.read(_HEAD_BYTES)
+def _streams(data: bytes) -> Iterator[bytes]:
+    """One after the other, as programs write them that pack on several processors."""
+    left = _UNPACKED_BYTES
+    for _ in range(_MOST_STREAMS):
+        unpacker = next((make() for magic, make in _UNPACKERS.items() if data.startswith(magic)), None)
+        if unpacker is None or left <= 0:
+            return
+        unpacked: bytes = unpacker.decompress(data, left)
+        yield unpacked
+        left -= len(unpacked)
+        data = unpacker.unused_data
+
+
+def _heads(path: Path) -> Iterator[bytes]:
+    with ZipFile(path) as archive:
+        for info in archive.infolist()[: _UNPACKED_BYTES // _HEAD_BYTES]:
+            with archive.open(info) as member:
+                yield member.read(_HEAD_BYTES)
 
 
 def _has_chance(text: bytes) -> bool:

@@ -350,8 +350,11 @@ def tarred(data: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     "packed",
-    [gzip.compress, bz2.compress, lzma.compress, zipped, tarred, lambda data: gzip.compress(tarred(data))],
-    ids=["gz", "bz2", "xz", "zip", "tar", "tar.gz"],
+    [
+        *(gzip.compress, bz2.compress, lzma.compress, zipped, tarred, lambda data: gzip.compress(tarred(data))),
+        lambda data: b"".join(map(bz2.compress, (b"one", data, b"three"))),
+    ],
+    ids=["gz", "bz2", "xz", "zip", "tar", "tar.gz", "streams"],
 )
 def test_what_is_packed_is_looked_into(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
     fill(tmp_path, "train.py")
