@@ -139,8 +139,11 @@ def text_fact(
     )
 
 
-def entry(recording: Recording, key: str) -> Entry:
-    """The entry of a command that ran to its end; Absent where its tool is not installed, Unknown where it was cut."""
+def entry(recording: Recording, key: str, *, in_part: bool = False) -> Entry:
+    """The entry of a command that ran to its end; Absent where its tool is not installed, Unknown where it was cut.
+
+    ParseError where its output ends within a line, which no tool's does that succeeded; not where it counts `in_part`.
+    """
     output = recording.entries.get(key)
     if output is None:
         raise UnrecordedError(f"{key} is not in the recording")
@@ -154,6 +157,8 @@ def entry(recording: Recording, key: str) -> Entry:
         raise HungError(hung(tool(output), flood=True))
     if output.cut or output.exit_status is None:
         raise UnknownError(f"the output of {tool(output)} was cut")
+    if output.exit_status == 0 and not in_part and ends_within_line(output.stdout):
+        raise ParseError(f"the output of {tool(output)} is cut: it ends within a line")
     return output
 
 
@@ -173,7 +178,7 @@ def output(recording: Recording, key: str, absent: str = "") -> str:
 
 def file_text(recording: Recording, key: str) -> str | None:
     """What `cat` shows of one file; None where there is no such file, Unknown where it cannot be read."""
-    done = entry(recording, key)
+    done = entry(recording, key, in_part=True)  # not each editor ends the last line
     if done.exit_status == 0:
         return done.stdout
     if "No such file" in done.stderr:
@@ -200,9 +205,9 @@ def refused(done: Entry) -> str:
     return f"needs root, and sudo {why}: {SUDOERS}"
 
 
-def parsed(recording: Recording, key: str, parser: Callable[[str], T]) -> T:
+def parsed(recording: Recording, key: str, parser: Callable[[str], T], *, in_part: bool = False) -> T:
     """What `parser` reads of a command's output, and of what it printed before it failed."""
-    done = entry(recording, key)
+    done = entry(recording, key, in_part=in_part)
     # a tool that failed may have printed something before: a lost GPU ends nvidia-smi after the rows of the others
     text = whole_lines(done.stdout if done.stdout.strip() else output(recording, key))
     try:
@@ -216,6 +221,11 @@ def parsed(recording: Recording, key: str, parser: Callable[[str], T]) -> T:
 def whole_lines(text: str) -> str:
     """The text without a last line that no newline ends: a tool that was stopped has left `x1` of `x16` there."""
     return text[: text.rfind("\n") + 1] or text
+
+
+def ends_within_line(text: str) -> bool:
+    """No newline ends what there is."""
+    return text != "" and not text.endswith("\n")
 
 
 def parse(parser: Callable[[str], T], text: str) -> T:

@@ -21,9 +21,12 @@ class Boot:
 def _parse(text: str) -> Boot:
     words = text.split()
     try:
-        boot_id, uptime_s = words[0], float(words[1])
-    except (IndexError, ValueError) as error:
-        raise ParseError(f"boot: {' '.join(words)!r}: a boot's id and the seconds since are missing") from error
+        boot_id, uptime, _ = words
+        uptime_s = float(uptime)
+    except ValueError as error:
+        raise ParseError(
+            f"boot: {' '.join(words)!r}: the output is cut: a boot's id and two numbers of seconds were expected"
+        ) from error
     return Boot(boot_id, uptime_s)
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import counts, text_fact, whole_lines
+from nodectl.facts.base import counts, text_fact
 from nodectl.model.recording import Command
 
 
@@ -38,7 +38,7 @@ def cpu_set(text: str) -> frozenset[int]:
 def parse_lscpu(text: str) -> Cpu:
     """`lscpu` in the C locale; ParseError where the number of CPUs is missing or a count is no number."""
     fields: dict[str, tuple[int, str]] = {}
-    for number, line in enumerate(whole_lines(text).splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         key, colon, value = line.partition(":")
         if colon:
             fields.setdefault(key.strip(), (number, value.strip()))

@@ -115,7 +115,9 @@ def _compared(recording: Recording, gpus: Gpus) -> Gpus:
     # a command that stops at a lost GPU lists those before it
     least = 0 if gpus.lost else gpus.count
     odd = [f"{name} {number}" for name, number in others.items() if not least <= number <= all_of_them]
-    disputed = " and ".join(odd or ([gpus.disputed] if gpus.disputed else [] if gpus.lost else _bad_ends(recording)))
+    # of a lost GPU nobody tells all
+    others_say = [] if gpus.lost else [*_bad_ends(recording), *_other_uuids(recording, gpus)]
+    disputed = " and ".join(odd or ([gpus.disputed] if gpus.disputed else others_say))
     return replace(gpus, disputed=disputed, confirmed=all_of_them in others.values())
 
 
@@ -145,9 +147,34 @@ def _status(recording: Recording, key: str) -> int | None:
 
 
 def _bad_ends(recording: Recording) -> list[str]:
-    """What nvidia-smi itself calls a failure, though it printed its GPUs."""
+    """What nvidia-smi itself calls a failure, though it printed its GPUs; a query that cannot be read."""
     ends = {key: _status(recording, key) for key in (REPORT.key, _TABLE.key)}
-    return [f"{key} ended with {status}" for key, status in ends.items() if status not in (None, 0, *_SAID, *_UNREAD)]
+    bad = [f"{key} ended with {status}" for key, status in ends.items() if status not in (None, 0, *_SAID, *_UNREAD)]
+    try:
+        _from_table(recording)
+    except ParseError as error:
+        bad.append(f"the query cannot be read: {error}")
+    except (AbsentError, UnknownError):
+        pass
+    return bad
+
+
+def _other_uuids(recording: Recording, gpus: Gpus) -> list[str]:
+    """The UUIDs that only one of nvidia-smi -q and its query names."""
+    table = _table(recording)
+    asked = {_text(row, "uuid") for row in table.gpus} if table else set()
+    told = {gpu.uuid for gpu in gpus.devices}
+    odd = sorted(filter(None, asked ^ told))
+    return [f"only one of nvidia-smi -q and its query names {odd[0]}"] if odd and None not in asked | told else []
+
+
+def _single(key: str, gpus: Gpus) -> Gpus:
+    """ParseError where one GPU stands twice: the output is of two runs, or another machine's is among it."""
+    for places in ([gpu.bus_id for gpu in gpus.devices], [gpu.uuid for gpu in gpus.devices]):
+        twice = [place for place, number in Counter(places).items() if place and number > 1]
+        if twice:
+            raise ParseError(f"{key}: {twice[0]} stands in it twice")
+    return gpus
 
 
 def _attached(recording: Recording) -> int | None:
@@ -175,18 +202,20 @@ def _named_as_lost(recording: Recording, key: str) -> tuple[str, ...]:
 
 
 def _no_devices(recording: Recording, key: str) -> bool:
-    done = entry(recording, key)
+    done = entry(recording, key, in_part=True)
     # the whole answer, not one line of a long one
     return "no devices were found" in (done.stdout[:4096] + done.stderr).lower()
 
 
 def _from_report(recording: Recording) -> Gpus:
-    report = parsed(recording, REPORT.key, parse_nvidia_smi_q)
+    report = parsed(recording, REPORT.key, parse_nvidia_smi_q, in_part=True)
+    if len(_ATTACHED.findall(recording.entries[REPORT.key].stdout)) > 1:
+        raise ParseError(f"{REPORT.key}: the report stands twice in its output")
     indexes = _indexes(recording)
     # a part that is cut is no observation of its GPU
     whole = report.gpus[:-1] if report.is_cut else report.gpus
     devices = tuple(_gpu(number, status, indexes) for number, status in enumerate(whole))
-    return Gpus(
+    gpus = Gpus(
         len(devices),
         devices,
         tuple(gpu.bus_id or gpu.text for gpu in report.lost),
@@ -197,6 +226,7 @@ def _from_report(recording: Recording) -> Gpus:
         source=REPORT.key,
         disputed="its last part is cut" if report.is_cut else "",
     )
+    return _single(REPORT.key, gpus)
 
 
 # in the order of its fields, which are the first of Gpu's
@@ -229,7 +259,8 @@ def _from_table(recording: Recording) -> Gpus:
     table = parsed(recording, _TABLE.key, parse_nvidia_smi_query)
     lost = tuple(gpu.bus_id or gpu.text for gpu in table.lost)
     driver = _text(table.gpus[0], "driver_version") if table.gpus else None
-    return Gpus(len(table.gpus), tuple(_row(row) for row in table.gpus), lost, driver_version=driver)
+    gpus = Gpus(len(table.gpus), tuple(_row(row) for row in table.gpus), lost, driver_version=driver)
+    return _single(_TABLE.key, gpus)
 
 
 def _row(row: CsvRow) -> Gpu:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -43,6 +43,7 @@ COMMANDS = (
     Command("rdma-link", ("rdma", "link"), hardware=True),
     Command("show-gids", ("show_gids",), hardware=True, waits=True),
 )
+_PORT_COUNT = re.compile(r"^\s*(?:Number of ports|phys_port_cnt):\s*(\d{1,3})\s*$", re.MULTILINE)
 _Key = tuple[str, int]
 
 
@@ -213,6 +214,20 @@ def _from_sysfs(recording: Recording) -> Iterable[IbPort]:
     return (_port(name, port, device) for name, device in devices.items() for port in device.ports)
 
 
+def _whole(recording: Recording, key: str, name: str) -> Sequence[Any]:
+    """The devices that a tool shows; ParseError where its last one lacks a port, or that port what all have."""
+    shown = parsed_as(recording, key)
+    devices: Sequence[Any] = getattr(shown, name)
+    if shown.error is None:  # else the tool says itself why it ended there
+        *others, last = [port for device in devices for port in device.ports] or [None]
+        untold = [each.name for each in fields(last) if getattr(last, each.name) is None] if last else []
+        needed = {"link_layer"}.union(name for name in untold if others and all(getattr(o, name) for o in others))
+        number = _PORT_COUNT.findall(recording.entries[key].stdout)[-1:]
+        if len(devices[-1].ports) < int(*number) or not devices[-1].ports or needed & {*untold} - {*last.unavailable}:
+            raise ParseError(f"{key}: the output is cut: {devices[-1].name} lacks a part of what each device has")
+    return devices
+
+
 def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
     return (
         IbPort(
@@ -228,7 +243,7 @@ def _from_ibstat(recording: Recording) -> Iterable[IbPort]:
             firmware=adapter.firmware,
             type=adapter.type,
         )
-        for adapter in parsed_as(recording, "ibstat").adapters
+        for adapter in _whole(recording, "ibstat", "adapters")
         for port in adapter.ports
     )
 
@@ -265,7 +280,7 @@ def _from_devinfo(recording: Recording) -> Iterable[IbPort]:
 
 def _verbs_ports(recording: Recording) -> Iterator[tuple[Any, Any]]:
     """What `ibv_devinfo` shows: each port with its device."""
-    for device in parsed_as(recording, "ibv-devinfo").devices:
+    for device in _whole(recording, "ibv-devinfo", "devices"):
         for port in device.ports:
             yield device, port
 

@@ -168,7 +168,7 @@ def job_facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
 
 
 def _read(subject: str, kind: type[Kind], recording: Recording) -> Kind:
-    answer = parsed(recording, KEY, _answer).get(subject)
+    answer = parsed(recording, KEY, _answer, in_part=True).get(subject)
     try:
         (value,) = values_of(kind, [answer])
     except ValueError as error:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import UnknownError, or_unknown, script, text_fact, whole, whole_lines
+from nodectl.facts.base import UnknownError, or_unknown, script, text_fact, whole
 
 # NAME VALUE a line; equal governors of neighbouring CPUs are counted together
 _SHOW = """\
@@ -65,7 +65,7 @@ class KernelKnobs:
 def _parse(text: str) -> KernelKnobs:
     values: dict[str, str] = {}
     governors: dict[str, int] = {}
-    for line in whole_lines(text).splitlines():
+    for line in text.splitlines():
         name, _, value = line.partition("\t")
         if name == "governor":
             governor, _, cpus = value.partition("\t")

@@ -35,7 +35,7 @@ if command -v dpkg-query >/dev/null && [ -e /var/lib/dpkg/status ]; then
 fi
 command -v rpm >/dev/null || exit 3
 rpm -qa --queryformat '{_RPM_FORM}' "$@" {" ".join(f"'{each}'" for each in RPM_FAMILY)}
-[ ! -e {_LOCKS} ] || sed -n '/^[^#!]/s/^/lock\\t/p' {_LOCKS}
+[ ! -e {_LOCKS} ] || awk '/^[^#!]/ {{ print "lock\\t" $0 }}' {_LOCKS}
 exit 0
 """
 

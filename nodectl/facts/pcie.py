@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nodectl.common.counting import counted
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse, script, whole_lines
+from nodectl.facts.base import AbsentError, Fact, UnknownError, output, output_of_root, parse, script
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.linux.lspci_acs import PciLink, parse_lspci_acs
 
@@ -70,22 +70,31 @@ class Pcie:
 
 def _read(recording: Recording) -> Pcie:
     text = output_of_root(recording, _LSPCI)
-    lspci, parents = parse(parse_lspci_acs, whole_lines(text)), _parents(recording)
+    lspci, parents = parse(parse_lspci_acs, text), _parents(recording)
     if lspci.links is None:
         raise UnknownError("lspci shows no capabilities: only root sees them, see `nodectl sudoers`")
     if not text.endswith("\n\n"):  # as each of its devices does
         raise ParseError("lspci's output is cut: no blank line ends its last device")
-    if untold := parents.keys() - {address.lower() for address in lspci.devices}:
-        raise ParseError(
-            f"lspci's output is cut: it lacks {counted(len(untold), 'device')} of sysfs, {min(untold)} first"
-        )
+    listed = {address.lower() for address in lspci.devices}
+    for cut, other, untold in (
+        ("lspci", "sysfs", parents.keys() - listed),
+        ("sysfs", "lspci", listed - parents.keys()),
+    ):
+        if parents and untold:
+            raise ParseError(
+                f"the list of {cut} is cut: it lacks {counted(len(untold), 'device')} of {other}, {min(untold)} first"
+            )
     bridges = [
         PcieBridge(bridge.bus_id.lower(), bridge.name, bridge.acs_enabled, bridge.flags)
         for bridge in lspci.bridges
         if bridge.acs_enabled is not None
     ]
     return Pcie(
-        tuple(bridges), tuple(map(_link, lspci.links)), parents, _virtual(recording), gone=tuple(map(_link, lspci.gone))
+        tuple(bridges),
+        tuple(map(_link, lspci.links)),
+        {address: bridge for address, bridge in parents.items() if bridge},
+        _virtual(recording),
+        gone=tuple(map(_link, lspci.gone)),
     )
 
 
@@ -103,17 +112,17 @@ def _link(link: PciLink) -> PcieLink:
 
 
 def _parents(recording: Recording) -> Mapping[str, str]:
-    """A recording without the tree still has the rest."""
+    """The bridge above each device, empty where none is; a recording without the tree still has the rest."""
     try:
         return parse(_read_tree, output(recording, "pci-tree"))
-    except (AbsentError, UnknownError, ParseError):
+    except (AbsentError, UnknownError):
         return {}
 
 
 def _read_tree(text: str) -> Mapping[str, str]:
     """`…/0000:00:01.0/0000:01:00.0` a line."""
     paths = [_ADDRESS.findall(line) for line in text.splitlines()]
-    return {path[-1]: path[-2] for path in paths if len(path) > 1}
+    return {path[-1]: path[-2] if len(path) > 1 else "" for path in paths if path}
 
 
 def _virtual(recording: Recording) -> bool | None:

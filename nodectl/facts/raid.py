@@ -10,6 +10,7 @@ _COMMAND = script("mdstat", "[ -e /proc/mdstat ] || exit 3; cat /proc/mdstat", h
 _ARRAY = re.compile(r"(?P<name>md\S*) : (?P<state>active|inactive|broken)(?: \((?P<mark>[\w-]+)\))?(?P<rest>.*)")
 _DISK = re.compile(r"(\S+?)\[\d+\]((?:\([A-Z]\))*)")
 _UP = re.compile(r"\[(\d+)/(\d+)\]\s+\[([U_]+)\]")
+_END = re.compile(r"^unused devices:.*\s*\Z", re.MULTILINE)
 _BUSY = re.compile(r"(recovery|resync|reshape|check)\s*=\s*([\d.]+%|\S+)")
 
 
@@ -36,6 +37,8 @@ class Raid:
 def _parse(text: str) -> Raid:
     if not text.startswith("Personalities"):
         raise ParseError(f"mdstat: {text[:80]!r} does not begin as /proc/mdstat does")
+    if not _END.search(text):  # the kernel ends it so, also where it has no array
+        raise ParseError("mdstat: the output is cut: no line of unused devices ends it")
     parts = re.split(r"^(?=md\S* : )", text, flags=re.MULTILINE)[1:]
     return Raid(tuple(_array(part) for part in parts))
 

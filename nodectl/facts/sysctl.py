@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nodectl.common.counting import counted
 from nodectl.common.resources import node_module
-from nodectl.facts.base import Fact, text_fact
-from nodectl.model.recording import Command
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, entry, output
+from nodectl.model.recording import Command, Recording
 
 # KEY FIXED VALUE a line, or KEY absent and whether the folder is there that would hold it; FIXED is why no writing is
 # possible here, - where it is. A file's mode says what the kernel allows, the mount what a container does (the nearest
@@ -79,7 +81,17 @@ def sysctl_fact(keys: Sequence[str] = ()) -> Fact[dict[str, Sysctl]]:
         )
         return {names[row[0]]: _sysctl(names[row[0]], row, first) for row in rows}
 
-    return text_fact("sysctl", Command("sysctl", ("sh", "-c", _SHOW, "sysctl", *names)), parse, _words, row=400)
+    remembered = lru_cache(maxsize=4)(parse)
+
+    def read(recording: Recording) -> dict[str, Sysctl]:
+        settings = remembered(output(recording, "sysctl"))
+        asked = {names.get(path) for path in entry(recording, "sysctl").argv}
+        # everybody may read these, and what is not there has a row, too
+        if untold := [key for key in SYSCTL_KEYS if key in asked and key not in settings]:
+            raise ParseError(f"sysctl: the output is cut: it does not tell {untold[0]}, which was asked for")
+        return settings
+
+    return Fact("sysctl", (Command("sysctl", ("sh", "-c", _SHOW, "sysctl", *names)),), read, _words, row=400)
 
 
 def _sysctl(key: str, row: list[str], first_namespace: bool) -> Sysctl:

@@ -37,8 +37,8 @@ tuned() {{
       [ -e "$at/tuned.conf" ] && break
     done
     printf 'file %s\\n' "$at/tuned.conf"
-    sed -n '/^\\[sysctl\\]/,/^\\[/s/^[[:space:]]*\\([^#;[[:space:]].*\\)/line \\1/p' "$at/tuned.conf"
-    return
+    sed -n '/^\\[sysctl\\]/,/^\\[/s/^[[:space:]]*\\([^#;[[:space:]].*\\)/line \\1/p' "$at/tuned.conf" | grep .
+    return 0
   done
 }}
 for profile in $profiles; do tuned "$profile"; done

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import listed, text_fact, whole_lines
-from nodectl.model.recording import Command
+from nodectl.facts.base import Fact, entry, listed, output, parse
+from nodectl.model.recording import Command, Recording
 
 NO_SYSTEMD = "no systemd runs there"
 # what training depends on, or what comes in its way
@@ -14,6 +14,7 @@ UNITS = (
     *("chrony", "chronyd", "ntpd", "systemd-timesyncd", "ssh", "sshd", "irqbalance", "tuned", "docker", "containerd"),
     "unattended-upgrades",
 )
+_SERVICE = ".service"
 _PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,Result"
 _SHOW = f"""\
 [ -d /run/systemd/system ] || exit 3
@@ -24,7 +25,7 @@ done
 systemctl show --no-pager --property={_PROPERTIES} -- "$@"
 """
 COMMAND = Command(
-    "units", ("sh", "-c", _SHOW, "units", *(f"{name}.service" for name in UNITS)), hardware=True, waits=True
+    "units", ("sh", "-c", _SHOW, "units", *(f"{name}{_SERVICE}" for name in UNITS)), hardware=True, waits=True
 )
 
 
@@ -49,10 +50,18 @@ class Units:
     failed: tuple[str, ...]
 
 
+def _read(recording: Recording) -> Units:
+    units = parse(_parse, output(recording, COMMAND.key, NO_SYSTEMD))
+    *_, last = entry(recording, COMMAND.key).argv
+    if last.endswith(_SERVICE) and last.removesuffix(_SERVICE) not in units.units:
+        raise ParseError(f"units: the output is cut: it lacks {last}, which was asked for last")
+    return units
+
+
 def _parse(text: str) -> Units:
     system, failed, blocks = "", [], []
     block: dict[str, str] = {}
-    for number, line in enumerate(whole_lines(text).splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         word, _, rest = line.partition(" ")
         name, equals, value = line.partition("=")
         if word == "system":
@@ -66,12 +75,16 @@ def _parse(text: str) -> Units:
             block[name] = value
         else:
             raise ParseError(f"units: line {number}: {line[:200]!r}")
-    units = [_unit(block) for block in [*blocks, block] if {"Id", "LoadState", "ActiveState"} <= block.keys()]
+    printed = [each for each in [*blocks, block] if each]
+    needed = {"Id", "LoadState", "ActiveState"}.union(*printed[:-1])
+    if not printed or needed - printed[-1].keys():
+        raise ParseError("units: the output is cut: its last unit lacks what systemctl was asked for")
+    units = [_unit(each) for each in printed]
     return Units(system, {unit.name: unit for unit in units}, tuple(failed))
 
 
 def _unit(block: dict[str, str]) -> Unit:
-    name = block["Id"].removesuffix(".service")
+    name = block["Id"].removesuffix(_SERVICE)
     words = (block.get(key, "") for key in ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result"))
     return Unit(name, *words)
 
@@ -81,4 +94,4 @@ def _words(units: Units) -> str:
     return f"{units.system}; failed: {listed(set(units.failed))}; active: {listed(active)}"
 
 
-FACT = text_fact("units", COMMAND, _parse, _words, absent=NO_SYSTEMD, row=850)
+FACT = Fact("units", (COMMAND,), _read, _words, row=850)

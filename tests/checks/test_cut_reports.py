@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.health.host import REPLAYED, Order, judge_answer, order_of
+from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
@@ -13,6 +15,10 @@ from nodectl.recordings.fleet import open_recording
 from nodectl.recordings.source import replay_source
 
 PLACES = 23
+# a file of the operator's needs no newline, the report of nvidia-smi and the log count in part
+IN_PART = ("nccl-conf", "nccl-conf-user", "lab", "dmesg", "nvidia-smi-q")
+# ask another tool for the same, where the first one cannot be read
+SECOND = ("ibstat", "show-gids", "rdma-link")
 # what tells of the hardware, in blocks of lines that repeat
 KEYS = (
     *("nvidia-smi-q", "nvidia-smi-query", "nvidia-smi-nvlink", "nvidia-smi-topo", "nvidia-smi-p2p", "lspci-acs"),
@@ -75,3 +81,50 @@ def test_a_gpu_less_in_every_source_has_failed() -> None:
     found = ill(order, with_text(recording, nvidia_smi_q=report, nvidia_smi_query="".join(rows)))["gpus"]
     assert (found.status, found.action) == (Status.FAILED, "reboot")
     assert found.actual == "7; PCI has 8: the driver has not taken all of them"
+
+
+def endings(text: str) -> Iterator[str]:
+    """The text cut at the end of a line and within one, at many places, the last line among them."""
+    ends = [at for at, letter in enumerate(text) if letter == "\n"]
+    for end in {*ends[:-1][:: max(1, len(ends) // 60)], *ends[-8:-1]}:
+        yield text[: end + 1]
+        if text[end - 1] != "\n":
+            yield text[:end]
+    yield text[:-1]
+
+
+@pytest.mark.parametrize(
+    ("key", "subject"),
+    [("units", "units"), ("mdstat", "raid"), ("pci-tree", "pcie"), ("boot", "boot"), ("sysctl", "sysctl")],
+)
+def test_an_output_that_ends_too_early_is_not_read_as_whole(key: str, subject: str) -> None:
+    _, recording = recorded("dgx-a100")
+    facts = facts_named(subject)
+    assert not isinstance(read_facts(recording, facts)[subject], Unread)
+    for text in endings(recording.entries[key].stdout):
+        value = read_facts(with_text(recording, **{key: text}), facts)[subject]
+        assert isinstance(value, Unread) and value.kind == "unknown" and "cut" in value.reason, (value, text[-200:])
+
+
+@pytest.mark.parametrize("key", ["ibstat", "ibv-devinfo"])
+def test_ports_that_end_too_early_are_not_read_as_whole(key: str) -> None:
+    """But at the end of a device, where nothing tells of the next one."""
+    _, recording = recorded("dgx-a100")
+    only = replace(recording, entries={key: recording.entries[key]})
+    facts = facts_named("ib_ports")
+    whole = read_facts(only, facts)["ib_ports"]
+    assert isinstance(whole, tuple)
+    for text in endings(recording.entries[key].stdout):
+        value = read_facts(with_text(only, **{key: text}), facts)["ib_ports"]
+        assert isinstance(value, Unread) or value == whole[: len(value)], (value[-1], text[-200:])
+
+
+@pytest.mark.parametrize("key", [key for key in recorded("dgx-a100")[1].entries if key not in (*IN_PART, *SECOND)])
+def test_no_output_that_ends_within_a_line_is_read_as_whole(key: str) -> None:
+    _, recording = recorded("dgx-a100")
+    text = recording.entries[key].stdout
+    if text.endswith("\n"):
+        before = read_facts(recording)
+        after = read_facts(with_text(recording, **{key: text.rstrip()}))
+        changed = [subject for subject in before if before[subject] != after[subject]]
+        assert changed, key

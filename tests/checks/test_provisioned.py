@@ -179,9 +179,9 @@ def test_a_next_kernel_without_the_drivers_modules_is_told_before_the_reboot(
 ) -> None:
     starts = f"next\t{after}\n" if after else ""
     text = f"kernel\t{running}\nmodule\t{modules}\n{starts}{trees}"
-    facts = {"driver_build": fact("driver_build", driver_build=text)}
+    facts = {"driver_build": fact("driver_build", driver_build=f"{text}\n")}
     if packages:
-        facts["packages"] = fact("packages", packages=packages)
+        facts["packages"] = fact("packages", packages=f"{packages}\n")
     findings = judge(Subject("a", facts, A100))
     of_boot = [each for each in findings if (each.check, each.subject) == ("driver_build", "next boot")]
     assert [each.status for each in of_boot] == [status] * bool(status)
@@ -202,7 +202,10 @@ def test_the_build_of_the_installed_driver_counts_not_that_of_one_before(
 ) -> None:
     wanted = resolve("dgx-a100", "cu121", "stock", overrides={"stack": {"driver": {"branch": "535", "min": "525"}}})
     text = "kernel\t6.1.0\ndkms\t535.216.01\t0\t\ndkms\t535.54.03\t5\t\n"
-    facts = {"driver_build": fact("driver_build", driver_build=text), "packages": fact("packages", packages=package)}
+    facts = {
+        "driver_build": fact("driver_build", driver_build=text),
+        "packages": fact("packages", packages=f"{package}\n"),
+    }
     assert found("driver_build", wanted, **facts) == ({"DKMS": (status, actual)} if status else {})
 
 

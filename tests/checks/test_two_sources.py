@@ -80,3 +80,32 @@ def test_a_driver_that_has_no_device_is_believed_and_nothing_is_called_cut() -> 
         assert found["gpus"].status is Status.FAILED
         assert not [each for each in found.values() if "cut" in f"{each.actual} {each.remedy}"]
         assert "reset" not in found["nvlink_active"].remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "words"),
+    [
+        ("nvidia-smi-query", lambda text: "", "the query cannot be read: nvidia-smi-query: the output is empty"),
+        ("nvidia-smi-query", lambda text: text + text.splitlines(keepends=True)[-1], "9"),
+        (
+            "nvidia-smi-query",
+            lambda text: "".join(text.splitlines(keepends=True)[:-1]) + text.splitlines()[1] + "\n",
+            "stands in it twice",
+        ),
+        (
+            "nvidia-smi-query",
+            lambda text: text.replace("GPU-", "GPU-0", 1)[:-1].replace("GPU-00", "GPU-0f") + "\n",
+            "only one of nvidia-smi -q and its query names GPU-0",
+        ),
+        ("nvidia-smi-q", lambda text: text + text, "only nvidia-smi-query was read"),
+    ],
+)
+def test_reports_that_contradict_themselves_or_each_other_are_told(
+    key: str, change: Callable[[str], str], words: str
+) -> None:
+    order, recording = recorded("h100-8")
+    assert not {"gpus", "gpu_report"} & ill(order, recording).keys()
+    found = ill(order, with_text(recording, **{key: change(recording.entries[key].stdout)}))
+    told = [each for check, each in found.items() if check in ("gpus", "gpu_report")]
+    assert told and {each.status for each in told} == {Status.UNKNOWN}
+    assert any(words in each.actual for each in told)

@@ -144,7 +144,7 @@ GPU 1           0                 46                N/A
 
 def test_how_dcgm_s_last_diagnostic_ended() -> None:
     assert fact("dcgm_diag", dcgm_diag=DMON) == DcgmDiag({"memory": 0, "pcie": 46})
-    assert fact("dcgm_diag", dcgm_diag=DMON.splitlines()[0]) == DcgmDiag({})
+    assert fact("dcgm_diag", dcgm_diag=DMON.splitlines(keepends=True)[0]) == DcgmDiag({})
     assert fact("dcgm_diag", dcgm_diag=127).kind == "absent"
 
 

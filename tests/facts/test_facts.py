@@ -22,7 +22,8 @@ from nodectl.model.recording import Entry, Recording
 
 IP = """[{"ifindex":1,"ifname":"lo","operstate":"UNKNOWN","mtu":65536,"address":"00:00:00:00:00:00","addr_info":[]},
 {"ifindex":7,"ifname":"eth0","operstate":"UP","mtu":9000,"address":"02:00:00:00:00:01",
-"addr_info":[{"local":"192.0.2.4","prefixlen":24}]}]"""
+"addr_info":[{"local":"192.0.2.4","prefixlen":24}]}]
+"""
 DF = """Filesystem 1024-blocks Used Available Capacity Mounted on
 overlay 10485760 1 8388608 1% /
 /dev/sdb 20971520 1 4194304 1% /home

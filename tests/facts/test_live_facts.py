@@ -73,7 +73,7 @@ def test_the_lower_of_soft_and_hard_of_a_fresh_login_counts() -> None:
         ("service systemd-timesyn\nchrony \ntimesyncd -1.161ms\n", ("systemd-timesyncd",), -0.001161),
         ("service systemd-timesyn\ntimesyncd +2s\n", ("systemd-timesyncd",), 2.0),
         ("service systemd-timesyn\ntimesyncd \n", ("systemd-timesyncd",), None),
-        (f"service ntpd\nntp {' '.join(NTPQ.split())}", ("ntp",), 0.0025),
+        (f"service ntpd\nntp {' '.join(NTPQ.split())}\n", ("ntp",), 0.0025),
         ("service chronyd\nservice ntpd\n", ("chrony", "ntp"), None),
         ("", (), None),
     ],
@@ -151,7 +151,7 @@ nic\teno1\t-1\t0-63
 
 
 def test_rings_and_interrupts_are_read_by_interface() -> None:
-    setup: NicSetup = fact("nic_setup", nic_queues=QUEUES, nic_boot='active\n{"mtu": 9000}')
+    setup: NicSetup = fact("nic_setup", nic_queues=QUEUES, nic_boot='active\n{"mtu": 9000}\n')
     nic = setup.queues["ens1f0np0"]
     assert (nic.rings_max, nic.rings) == ({"rx": 8192, "tx": 4096}, {"rx": 1024, "tx": 4096})
     assert nic.local_cpus == "0-15,32-47" and nic.interrupts == {"101": "0", "102": "0-63"}

@@ -14,7 +14,8 @@ IP = """[{"ifindex":7,"ifname":"ens1","flags":["BROADCAST","UP","LOWER_UP"],"ope
 "address":"02:00:00:00:00:07","master":"bond0","addr_info":[],
 "stats64":{"rx":{"errors":3,"dropped":4,"crc_errors":5},"tx":{"errors":6,"dropped":0,"carrier_changes":9}}},
 {"ifindex":8,"ifname":"bond0","flags":["UP"],"operstate":"UP","mtu":9000,"address":"02:00:00:00:00:07",
-"linkinfo":{"info_kind":"bond","info_data":{"mode":"802.3ad"}},"addr_info":[]}]"""
+"linkinfo":{"info_kind":"bond","info_data":{"mode":"802.3ad"}},"addr_info":[]}]
+"""
 SYSFS = (
     "ens1\tindex=7\tmac=02:00:00:00:00:07\tspeed=100000\tduplex=full\tdriver=mlx5_core\tpci=0000:c1:00.0\tnuma=-1"
     "\trx_queues=63\ttx_queues=62\tfirmware=16.35.2000 (MT_0000000080)\n"

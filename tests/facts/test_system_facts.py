@@ -279,7 +279,9 @@ def test_the_environment_is_read_from_its_files(tmp_path: Path) -> None:
     assert found.unavailable["nccl_loaded"] == "no library of NCCL there could be loaded"
 
 
-@pytest.mark.parametrize("text", ["nvidia_uvm 4096 2 - Live 0x0\ncat: input/output error\n", "nvid", "\x00\x01 1 0\n"])
+@pytest.mark.parametrize(
+    "text", ["nvidia_uvm 4096 2 - Live 0x0\ncat: input/output error\n", "nvid\n", "\x00\x01 1 0\n"]
+)
 def test_modules_that_cannot_be_read_are_not_taken_for_modules_that_are_not_loaded(text: str) -> None:
     told = fact("modules", modules=text)
     assert isinstance(told, Unread) and told.kind == "unknown" and "/proc/modules line" in told.reason

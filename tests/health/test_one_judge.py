@@ -54,7 +54,7 @@ def queues(rx: int = 8192, irq_cpus: str = "0-15") -> str:
 
 
 def boot(**settings: object) -> str:
-    return "inactive\n" + json.dumps({**BOOT, **settings, "before": {}})
+    return "inactive\n" + json.dumps({**BOOT, **settings, "before": {}}) + "\n"
 
 
 def gpu_report(**values: str) -> str:
@@ -170,7 +170,7 @@ def limit_outputs(name: str, value: str, unit: str) -> dict[str, str]:
 
 def with_mtu(mtu: int) -> str:
     rows = json.loads(bundled("dgx-a100")["ip-address"].stdout)
-    return json.dumps([{**row, "mtu": mtu} if row.get("ifname") == NIC else row for row in rows])
+    return json.dumps([{**row, "mtu": mtu} if row.get("ifname") == NIC else row for row in rows]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Case:
     beside: Mapping[str, Any] = field(default_factory=dict)
 
 
-ZONE = "net/core/rmem_max - 212992\nvm/zone_reclaim_mode - {}\nfs/nr_open - 1048576\n"
+ZONE = bundled("dgx-a100")["sysctl"].stdout.replace("vm/zone_reclaim_mode - 0", "vm/zone_reclaim_mode - {}")
 CASES: dict[tuple[str, str], Case] = {
     ("sysctl", SYSCTL): Case(
         {"value": "0", "never_lower": False},

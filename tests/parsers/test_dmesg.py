@@ -333,4 +333,17 @@ def test_lines_below_a_users_record_are_the_users() -> None:
     xid = "NVRM: Xid (PCI:0000:3f:00): 79, pid=1, GPU has fallen off the bus."
     kernels = f"<6>[1.0] Linux version 6.1\n<4>[2.0] {xid}\n"
     assert len(parse_dmesg(f"{kernels}<13>[3.0] my test said:\n {xid}\n{xid}\n<6>[4.0] eth0: link up\n").events) == 2
-    assert len(parse_dmesg(f"{kernels}<4>[3.0] NVRM: a message of two lines\n{xid}\n").events) == 2
+    below_the_kernels = parse_dmesg(f"{kernels}<4>[3.0] NVRM: a message of two lines\n{xid}\n")
+    assert (len(below_the_kernels.events), below_the_kernels.refused) == (1, 1)
+
+
+def test_a_line_without_the_priority_that_each_record_has_is_not_the_kernels() -> None:
+    kernels = "<6>[1.0] usb 1-1: new device\n<4>[2.0] usb 1-1: new device\n"
+    xid = "NVRM: Xid (PCI:0000:3f:00): 79, pid=1, name=a, GPU has fallen off the bus."
+    whole = parse_dmesg(f"{kernels}<4>[3.0] {xid}\n")
+    assert ([each.kind for each in whole.events], whole.refused) == (["xid"], 0)
+    for line in (xid, f"[3.0] {xid}", f"[3.0] kernel: {xid}"):
+        log = parse_dmesg(f"{kernels}{line}\n")
+        assert (log.events, log.refused) == ((), 1)
+        assert parse_dmesg(f"{kernels}<13>[2.5] a program's\n{line}\n").refused == 0
+    assert [each.kind for each in parse_dmesg(f"[1.0] usb 1-1: new device\n[3.0] {xid}\n").events] == ["xid"]

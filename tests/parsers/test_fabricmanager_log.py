@@ -20,6 +20,7 @@ FATAL = "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 000
         ("[Sep  8 2025 23:21:50] [ERROR] ", "Sep  8 2025 23:21:50", "ERROR"),
         ("n7 nv-fabricmanager[9]: [May 16 2025 15:10:21] [ERROR] [tid 3] ", "May 16 2025 15:10:21", "ERROR"),
         ("Mar 03 18:39:57 node07 nv-fabricmanager[5183]: ", None, None),
+        ("Mar 03 18:39:57 node07 nvidia-fabricmanager-start.sh[5183]: [ERROR] ", None, "ERROR"),
         ("", None, None),
     ],
 )  # fmt: skip

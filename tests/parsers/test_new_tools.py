@@ -49,6 +49,23 @@ _TABLE = """\
 """
 
 
+_ROWS = (
+    "|   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |",
+    "| N/A   37C    P8              5W /  N/A  | Not Supported          |      2%      Default |",
+)
+
+
+def test_a_sick_gpu_is_no_cut_row() -> None:
+    rows = (
+        "|   0  ERR!                           Off |   00000000:19:00.0 Off |                 ERR! |\n"
+        "|ERR!  ERR! ERR!             ERR! / ERR!  |       1MiB /  81559MiB |    ERR!      Default |\n"
+        "|                                         |                        |                 ERR! |"
+    )
+    (gpu,) = parse_nvidia_smi(_TABLE.format(driver="580.126.09", rows=rows)).gpus
+    assert (gpu.index, gpu.bus_id, gpu.temperature_c, gpu.power_draw_w) == (0, "0000:19:00.0", None, None)
+    assert {*gpu.unavailable} >= {"name", "temperature_c", "performance_state", "utilization_percent"}
+
+
 @pytest.mark.parametrize(
     ("rows", "gpu"),
     [
@@ -88,6 +105,8 @@ def test_tables_of_shared_memory_and_of_windows(rows: str, gpu: TableGpu) -> Non
             "the row of a GPU is cut, or has another form",
         ),
         ("|                                         |                        |                  N/A |", "no "),
+        (f"{_ROWS[0]}\n{_ROWS[1]}\n|   1  N\ufffd\ufffd|@@ 0000\n{_ROWS[1]}", "row of a GPU is cut or garbled"),
+        (f"{_ROWS[0]}\n{_ROWS[1]}\n{_ROWS[1]}", "no row with the name of its GPU stands before"),
     ],
 )
 def test_a_table_without_a_gpu_that_can_be_read_is_refused(rows: str, why: str) -> None:

@@ -9,7 +9,7 @@ driver that stands nowhere is an event, too. A line that begins as an Xid and is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -120,6 +120,10 @@ class Dmesg:
     is_part: bool = False
 
 
+_PRIORITY = re.compile(r"^<\d{1,3}>", re.MULTILINE)
+_WRAPPED = 3  # lines after the first of a sentence that drivers wrap
+
+
 def parse_dmesg(text: str) -> Dmesg:
     """ParseError where the text is no kernel log, or says why there is none."""
     text = _newest_boot(plain(text))
@@ -129,21 +133,32 @@ def parse_dmesg(text: str) -> Dmesg:
     header: Line | None = None  # it names the GPU of which the next lines tell
     chosen: KernelEvent | None = None  # whom the kernel is about to kill, until it says that it did
     rows: list[str] = []
+    is_raw = _PRIORITY.search(text) is not None
     for line in _unfolded(lines_with(text, (*_WORTH, *message_words()))):
-        if not _is_record(line.text):
+        is_record = _has_priority if is_raw else _is_record
+        if not is_record(line.text):
             rows = rows or text.split("\n")
-            if _is_below_a_users(rows[max(0, line.number - _LONGEST_RECORD) : line.number - 1]):
+            if _is_below_a_users(rows[max(0, line.number - _LONGEST_RECORD) : line.number - 1], is_record):
                 continue
         if "NVRM: The NVIDIA GPU" in line.text:
             header = line
         try:
             event = _event(line, may_be_cut=line.number == cut_at)
+            # of a wrapped sentence only the first line has a priority
+            is_wrapped = header is not None and line.number - header.number <= _WRAPPED
+            if event is not None and not (is_wrapped or is_record(line.text)) and is_raw:
+                raise unreadable(TOOL, line, "each other record has a priority: anybody can have written this line")
         except ParseError:
             refused.append(line)
             continue
         if event is None:
             continue
-        if event.kind == "gpu_lost" and event.pci is None and header is not None and line.number - header.number <= 3:
+        if (
+            event.kind == "gpu_lost"
+            and event.pci is None
+            and header is not None
+            and line.number - header.number <= _WRAPPED
+        ):
             event = _with_gpu(event, header)
         if event.kind == "oom":
             if "Killed process" in event.text:
@@ -172,15 +187,19 @@ def _unfolded(lines: Iterable[Line]) -> Iterator[Line]:
         yield from (Line(line.number, before + other) for other in others)
 
 
-def _is_below_a_users(rows: Sequence[str]) -> bool:
+def _is_below_a_users(rows: Sequence[str], is_record: Callable[[str], bool]) -> bool:
     """The record that a line without time and level continues is no word of the kernel's."""
-    first = next((row for row in reversed(rows) if _is_record(row)), None)
+    first = next((row for row in reversed(rows) if is_record(row)), None)
     return first is not None and not _message_of(first).is_kernels
 
 
 def _is_record(line: str) -> bool:
     message = _message_of(line)
     return message.time is not None or message.level is not None
+
+
+def _has_priority(line: str) -> bool:
+    return _message_of(line).level is not None
 
 
 def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:

@@ -13,7 +13,7 @@ _STAMPED = re.compile(
     r"\[(?P<time>(?:\w{3} )?\w{3} [ \d]?\d \d{4} [\d:]{8})\]\s*\[(?P<level>[A-Z]+)\]\s*(?:\[tid \d+\]\s*)?(?P<text>.*)"
 )
 _JOURNAL = re.compile(
-    r"(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh)\[\d{1,10}\]:\s*(?P<text>.*)"
+    r"(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh)\[\d{1,10}\]:\s*(?:\[(?P<level>[A-Z]+)\]\s*)?(?P<text>.*)"
     r"|systemd\[1\]: (?P<unit>(?:nvidia-fabricmanager\.service: |Started .{0,60}[Ff]abric ?[Mm]anager).*)"
 )
 # what it prints before it has a log

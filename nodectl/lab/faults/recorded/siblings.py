@@ -167,7 +167,7 @@ def _interface(change: dict[str, object] | None) -> Edit:
             rows.remove(found[-1])
         else:
             found[-1]["addr_info"] = [{**each, **change} for each in found[-1]["addr_info"] if each["family"] == "inet"]
-        return with_text(outputs, "ip-address", json.dumps(rows, separators=(",", ":")))
+        return with_text(outputs, "ip-address", f"{json.dumps(rows)}\n")
 
     return edit
 
