@@ -116,7 +116,7 @@ def test_ports_that_end_too_early_are_not_read_as_whole(key: str) -> None:
     assert isinstance(whole, tuple)
     for text in endings(recording.entries[key].stdout):
         value = read_facts(with_text(only, **{key: text}), facts)["ib_ports"]
-        assert isinstance(value, Unread) or value == whole[: len(value)], (value[-1], text[-200:])
+        assert isinstance(value, Unread) or (isinstance(value, tuple) and value == whole[: len(value)]), text[-200:]
 
 
 @pytest.mark.parametrize("key", [key for key in recorded("dgx-a100")[1].entries if key not in (*IN_PART, *SECOND)])

@@ -1,16 +1,19 @@
 """A fleet against itself: majorities, minorities, ties, and what nobody may have twice."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from nodectl.checks.catalogue import fields
 from nodectl.checks.check import FIXED, Key, Subject
 from nodectl.checks.fleet.compare import Member, claims_of, compare, values_of
+from nodectl.checks.judge import judge
 from nodectl.facts.boot import Boot
+from nodectl.facts.catalogue import read_facts
 from nodectl.facts.containers import ContainerToolkit
 from nodectl.facts.cpu import Cpu
+from nodectl.facts.drives import Drive, Drives
 from nodectl.facts.firmware import Firmware
 from nodectl.facts.flow_control import FlowControl, InterfaceFlow
 from nodectl.facts.gids import Gid
@@ -38,6 +41,7 @@ from nodectl.model.facts import Unread
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.profiles.resolve import Resolved
 from tests.checks.table import dgx
+from tests.checks.test_cut_reports import recorded
 
 DRIVER: Key = ("fleet_driver", "", "")
 SEEN = frozenset(fields())
@@ -131,6 +135,7 @@ GPU = Gpu(
     clock_event_counters_us={"sw_thermal_slowdown": 2_000_000, "sw_power_capping": 9_000_000},
 )
 FACTS: dict[str, object] = {
+    "drives": Drives((Drive("/dev/nvme0"), Drive("/dev/nvme1")), ("/dev/sda",)),
     "versions": Versions("/v", venv_python="3.10.12", torch="2.9.1", cuda="12.8", nccl="2.27.5", driver="580.95.05"),
     "gpus": Gpus(2, (GPU, replace(GPU, index=1, uuid="GPU-1", serial="1321"))),
     "nccl_files": NcclFiles("NCCL_NET=IB\n", "NCCL_IB_SL=3\nNCCL_ALGO=Ring\n"),
@@ -223,6 +228,7 @@ def test_what_a_host_brings() -> None:
         ("fleet_os", ""): "Ubuntu 22.04.5 LTS",
         ("fleet_glibc", ""): "2.35",
         ("fleet_time_zone", ""): "UTC",
+        ("fleet_drives", ""): "2 x NVMe, 1 x SATA or SAS",
         ("fleet_sysctl", "vm.swappiness"): "1",
         ("fleet_kernel_knobs", "governor"): "performance",
         ("fleet_kernel_knobs", "huge pages"): "madvise",
@@ -461,3 +467,42 @@ def test_the_mtu_of_ipoib_counts_without_an_address() -> None:
     ib = Nic("ibp12s0", "up", 4092, "00:00:10:49", (), driver="mlx5_core")
     assert brought({"nics": {"ibp12s0": ib}})["fleet_mtu", "ibp12s0", ""] == {"": "4092"}
     assert ("fleet_mtu", "ibp12s0", "") not in brought({"nics": {"ibp12s0": replace(ib, state="down")}})
+
+
+@pytest.mark.parametrize("kind", ["unknown", "absent"])
+def test_whatever_one_host_of_three_does_not_tell_is_told(kind: Literal["unknown", "absent"]) -> None:
+    _, recording = recorded("dgx-a100")
+    facts, wanted = read_facts(recording), dgx()
+
+    def member(host: str, facts: dict[str, object]) -> Member:
+        return Member(host, "dgx", *values_of(Subject(host, facts, wanted)))
+
+    def of_one(facts: dict[str, object]) -> set[tuple[str, str]]:
+        return {(each.check, each.status.value) for each in judge(Subject("a", facts, wanted))}
+
+    others = [member("b", facts), member("c", facts)]
+    given = {key[0] for key, parts in others[0].values.items() if {*parts.values()} - {"", "none"}}
+    silent = set()
+    for name in given:
+        lacking = {**facts, fields()[name].reads[0]: Unread(kind, "it broke", garbled=True)}
+        of_fleet = [each for each in compare([member("a", lacking), *others]) if each.host == "a"]
+        if not of_fleet and of_one(lacking) == of_one(facts):
+            silent.add(name)
+    # of an interface or a port that another host does not have by this name its absence says nothing
+    assert {name for name in silent if kind == "unknown" or fields()[name].absence} == set()
+
+
+def test_a_drive_less_and_a_module_less_are_told() -> None:
+    _, recording = recorded("dgx-a100")
+    facts = read_facts(recording)
+    drives, modules = facts["drives"], facts["modules"]
+    assert isinstance(drives, Drives) and isinstance(modules, Modules)
+    lacking = {
+        **facts,
+        "drives": replace(drives, drives=drives.drives[:-1]),
+        "modules": Modules(tuple(name for name in modules.loaded if name != "ib_umad")),
+    }
+    members = [
+        Member(h, "dgx", *values_of(Subject(h, f, None))) for h, f in zip("abc", (lacking, facts, facts), strict=True)
+    ]
+    assert {each[:2] for each in told(members)} == {("a", "fleet_drives"), ("a", "fleet_modules")}

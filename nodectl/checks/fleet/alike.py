@@ -43,7 +43,10 @@ _BY_SIZE = {
     *("net.ipv4.tcp_mem", "vm.min_free_kbytes", "kernel.threads-max", "fs.inotify.max_user_watches", "fs.file-max"),
     *("kernel.pid_max", "net.ipv4.udp_mem"),
 }
-_MODULES = ("nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "nvidia_fs", "gdrdrv", "ib_uverbs", "rdma_cm", "ib_ipoib")
+_MODULES = (
+    *("nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "nvidia_fs", "gdrdrv", "ib_uverbs", "rdma_cm", "ib_ipoib"),
+    *("ib_umad", "rdma_ucm", "mlx5_ib"),
+)
 _OPTIONS = ("ro", "rw", "hard", "soft", "vers", "rsize", "wsize", "nconnect", "noatime", "proto", "flock", "localflock")
 # words of the kernel's command line that name the host's own disks and boot
 _OF_ONE_HOST = (
@@ -424,11 +427,11 @@ FIELDS: tuple[Field, ...] = (
           lambda _, it: it.release, unread=True),
     alike("os", "the distribution", "bring the hosts to one release", "kernel", lambda _, it: it.os_name or it.os_id),
     alike("glibc", "the C library", "bring the hosts to one release: what one compiles does not start on the other",
-          "userland", lambda _, it: it.glibc),
+          "userland", lambda _, it: it.glibc, unread=True),
     alike("time_zone", "the time zone", "`timedatectl set-timezone` there: times in logs and names differ", "userland",
-          lambda _, it: it.time_zone),
+          lambda _, it: it.time_zone, unread=True),
     alike("sysctl", "kernel settings that no tuning sets", "set it in the tuning, then `nodectl provision`", "sysctl",
-          _sysctls),
+          _sysctls, unread=True),
     alike("kernel_knobs", "governor, CPU drivers, huge pages, SMT, IOMMU, clock, the kernel's command line",
           f"{_SET_THERE} (tuned, the firmware; the command line: GRUB_CMDLINE_LINUX, then reboot)", "kernel_knobs",
           _knobs),
@@ -457,11 +460,11 @@ FIELDS: tuple[Field, ...] = (
     alike("ib_manager", "the subnet manager's lid, by InfiniBand port", _FABRIC, "ib_ports",
           lambda _, it: {port.label: str(port.sm_lid) for port in _managed(it)}, absence=False, majority=True),
     alike("ib_prefix", "the subnet's prefix, by InfiniBand device", _FABRIC, "gids", _prefixes, absence=False,
-          majority=True),
+          unread=True, majority=True),
     alike("pkeys", "the partitions of InfiniBand ports", "correct the manager's partitions", "pkeys", _partitions,
           status=Status.FAILED),
     alike("flow_control", "PFC and ECN of RoCE interfaces", f"{_SET_THERE}, and on the switch's port", "flow_control",
-          lambda _, it: {name: str(each) for name, each in it.interfaces.items()}, absence=False),
+          lambda _, it: {name: str(each) for name, each in it.interfaces.items()}, absence=False, unread=True),
     alike("read_request", "PCIe MaxReadReq of each RDMA adapter", f"{_SET_THERE} (`setpci`, mlxconfig, firmware)",
           "pcie ib_ports", _read_sizes, parts="adapter"),
     alike("acs", "PCIe access control", "switch it on all bare-metal hosts alike: off for peer traffic", "pcie", _acs,
@@ -471,9 +474,13 @@ FIELDS: tuple[Field, ...] = (
     alike("memory", "installed memory", _LOST_PART, "memory", lambda _, it: f"{it.installed_gib} GiB", unread=True),
     alike("board_firmware", "the board's firmware, by product", _REBOOT, "firmware",
           lambda _, it: {it.board.get("product_name", ""): it.board.get("bios_version") or "not told"}, absence=False),
-    alike("microcode", "the processors' microcode", _REBOOT, "firmware", lambda _, it: _joined(it.microcode)),
+    alike("microcode", "the processors' microcode", _REBOOT, "firmware", lambda _, it: _joined(it.microcode),
+          unread=True),
     alike("nvme_disks", "NVMe disks, by model", "look for a disk that is gone (`nvme list`, `dmesg`) or was exchanged",
-          "firmware", lambda _, it: _counted(it.drives)),
+          "firmware", lambda _, it: _counted(it.drives), unread=True),
+    alike("drives", "drives, NVMe and others", "look for a drive that is gone (`lsblk`, `dmesg`)", "drives",
+          lambda _, it: _counted("NVMe" if "nvme" in name else "SATA or SAS"
+                                 for name in (*(each.name for each in it.drives), *it.silent))),
     alike("huge_pages", "memory that is reserved for huge pages", f"{_SET_THERE} (vm.nr_hugepages)", "memory",
           lambda _, it: _text_or_none(it.huge_pages_mib and f"{it.huge_pages_mib} MiB")),
     alike("shm", "the size of /dev/shm against the memory", f"{_SET_THERE} (size= in /etc/fstab)", "memory",
@@ -490,9 +497,9 @@ FIELDS: tuple[Field, ...] = (
     alike("modules", "modules of GPUs and RDMA", "load the same modules (/etc/modules-load.d)", "modules",
           lambda _, it: " ".join(name for name in _MODULES if name in it.loaded) or "none of them", unread=True),
     alike("libraries", "NVIDIA's libraries of the system", "install the others' packages there, or take away its own",
-          "libraries", _libraries),
+          "libraries", _libraries, unread=True),
     alike("container_toolkit", "NVIDIA's container toolkit", "install the others' version of nvidia-container-toolkit",
-          "containers", lambda _, it: it.version),
+          "containers", lambda _, it: it.version, unread=True),
     alike("limits", "the limits of a session", "set them in the tuning, then `nodectl provision`", "limits", _limits),
     alike("nccl_user", "variables of `~/.nccl.conf`, or of NCCL_CONF_FILE",
           "keep one such file on all hosts, or none", "nccl_files",

@@ -148,6 +148,8 @@ def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
     declared = fields()[key[0]]
     given = {(member.host, part): text for member in group for part, text in _values(member, key, declared).items()}
     known = {unit: text for unit, text in given.items() if text}
+    if not known and _tells(key[0], group):  # what nobody could read there, others have of several
+        yield from (_unknown(key, unit, "what others tell") for unit, text in given.items() if text is None)
     if not any(text != ABSENT for text in known.values()):
         return
     usual, odd = declared.odd(known)
@@ -167,6 +169,12 @@ def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
     for (host, text), parts in alike.items():
         whole = sum(each == host for each, _ in known)
         yield _finding(declared, key, host, _named(parts, whole, noun), declared.status, expected, text)
+
+
+def _tells(check: str, group: Sequence[Member]) -> bool:
+    """One of them has a value of the field, whichever of several it is."""
+    texts = (text for each in group for key, parts in each.values.items() if key[0] == check for text in parts.values())
+    return any(text and text != ABSENT for text in texts)
 
 
 def _values(member: Member, key: Key, declared: Field) -> Mapping[str, str | None]:

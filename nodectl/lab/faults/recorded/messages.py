@@ -334,7 +334,7 @@ _MANY = 60
 def _fault(name: str, about: str, text: str, *, gpu: int | None = None, times: int = 1) -> Fault:
     def line(outputs: Outputs) -> str:
         one = text if gpu is None else text.replace("{bus}", bus_of(outputs, gpu))
-        return "\n".join([one, *(f"[1295000.118204] {one}" for _ in range(times - 1))])
+        return "\n".join([one, *(f"<4>[1295000.118204] {one}" for _ in range(times - 1))])
 
     return recorded(f"log-{name.replace('_', '-')}", about, "kernel_message", logged(line))
 
