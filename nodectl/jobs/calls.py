@@ -11,6 +11,8 @@ from typing import Any
 _DEFAULT = "0"  # torch's name of the group of all ranks
 # of these a rank may hand over as much as it likes
 _UNEVEN = re.compile(r"all_?to_?all|(?:^|:)_?(?:gather|scatter)$|^nccl:_?all_?gather$|coalesced", re.IGNORECASE)
+# these have a root, which the recorder does not hold
+_ROOTED = re.compile(r"(?:broadcast|:_?(?:reduce|gather|scatter)(?:_oop)?$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,13 @@ class Call:
 class Calls:
     """Of ranks whose records are known: in which call each is, the last number that it began by group, and who waits.
 
-    `made` are all calls that are known. `waits` holds, by the rank that is in a call, those of the call's group that
-    are not known to have begun it; `is_whole`: all members of those groups are known.
+    `inside` are ranks that are not known to have ended theirs. `made` are all calls that are known. `waits` holds, by
+    the rank that is in a call, those of the call's group that are not known to have begun it; `is_whole`: all members
+    of those groups are known.
     """
 
     at: Mapping[int, Call]
+    inside: frozenset[int]
     made: frozenset[Call]
     begun: Mapping[int, Mapping[str, int]]
     waits: Mapping[int, frozenset[int]]
@@ -63,8 +67,28 @@ class Calls:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Ranks with records for which others wait, and which wait for nobody themselves."""
-        return tuple(sorted(rank for rank in self.wanted & set(self.begun) if not self.waits.get(rank)))
+        """Ranks with records for which others wait, and which are in no collective themselves."""
+        return tuple(sorted(rank for rank in (self.wanted & set(self.begun)) - self.inside if not self.waits[rank]))
+
+    @property
+    def stuck(self) -> tuple[int, ...]:
+        """Ranks in the first call to which all of its group came, and that is not known to have ended for them."""
+        held = [rank for rank in self.inside if not self.waits[rank]]
+        first = min((self.at[rank].where for rank in held), default=None)
+        return tuple(sorted(rank for rank in held if self.at[rank].where == first))
+
+    @property
+    def stuck_line(self) -> str:
+        """Return that call, who did not go on from it, and why that may be; empty where not all members are known."""
+        if not self.stuck or not self.is_whole:
+            return ""
+        call, ranks = self.at[self.stuck[0]], ", ".join(map(str, self.stuck))
+        root = "their root (src, dst) differs, " if _ROOTED.search(call.collective) else ""
+        return (
+            f"rank {ranks} did not go on from {call.collective} number {call.number}{call.place}, to which all ranks of"
+            f" its group came: perhaps {root}the network between them or a GPU fails, or they waited for something else"
+            " after it; which rank is at fault is not known"
+        )
 
     def may_be_wanted(self, rank: int) -> bool:
         """Return nothing says that nobody waits for it."""
@@ -102,6 +126,7 @@ def read(records: Mapping[int, Mapping[str, Any]]) -> Calls:
     at: dict[int, Call] = {}
     begun: dict[int, Mapping[str, int]] = {}
     made: set[Call] = set()
+    inside: set[int] = set()
     members: dict[str, set[int]] = defaultdict(set)
     for rank, groups in records.items():
         rows = [_call(rank, name, row) for name, row in sorted(groups.items())]
@@ -110,13 +135,14 @@ def read(records: Mapping[int, Mapping[str, Any]]) -> Calls:
         begun[rank] = {call.group: call.number for call in rows}
         pending = [_call(rank, name, {**row, **row["pending"]}) for name, row in groups.items() if row.get("pending")]
         at[rank] = next(iter(pending or rows))
+        inside |= {rank} if pending else set()
         made |= {*rows, *pending}
         made |= {_call(rank, name, call) for name, row in groups.items() for call in row.get("recent") or ()}
         for name, row in groups.items():
             members[name] |= {rank, *map(int, row.get("members") or ())}
     is_whole = bool(at) and all(records[rank][call.group].get("members") for rank, call in at.items())
     waits = {rank: _awaited(call, begun, members[call.group]) for rank, call in at.items()}
-    return Calls(at, frozenset(made), begun, waits, is_whole)
+    return Calls(at, frozenset(inside), frozenset(made), begun, waits, is_whole)
 
 
 def _call(rank: int, group: str, row: Mapping[str, Any]) -> Call:

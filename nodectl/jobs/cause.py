@@ -15,7 +15,7 @@ from nodectl.jobs.calls import Call, Calls
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.classify import FOLLOWED, KINDS, happened_s, severity
-from nodectl.payload.jobs.standing import NO_GROUPS, WAITED, absence, doing, left_early, stayed_away
+from nodectl.payload.jobs.standing import NO_GROUPS, WAITED, absence, doing, left_early, meets, stayed_away
 
 # a rank's end is known a moment after it happened
 _SEEN_S = 0.1
@@ -73,6 +73,10 @@ _MOST_NAMED = 8
 # "Ranks 1, 3 failed to pass monitoredBarrier"
 _NAMED = re.compile(r"Ranks? ([\d, ]{1,9999}) failed to pass monitoredBarrier")
 _BARRIER = re.compile(r"\[Rank \d+\]: Rank (\d{1,9}) (?:failed|reported)")
+# under which gloo's ranks look for each other: "keys: /default_pg/0//cpu//0/2"
+_KEY = re.compile(r"keys: \S{0,200}//cpu//\d{1,9}/(?:rank_)?(\d{1,9})\b")
+# of these calls there is no record
+_UNRECORDED = re.compile(r"distributed_c10d\.py\", line \d+, in (?:(?:send|recv)(?:_object_list)?|monitored_barrier)\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,12 @@ _ECHO_LAG_S = 5.0
 
 
 def _first_words(failures: Sequence[Failure]) -> list[str]:
-    return [f"host {item.host}, rank {item.rank} then: {_line(item.message)}" for item in failures]
+    """Of each, with the place in its script."""
+    places = [next((f" ({line})" for line in item.evidence if line.startswith("at ")), "") for item in failures]
+    return [
+        f"host {item.host}, rank {item.rank} then: {_line(item.message)}{place}"
+        for item, place in zip(failures[:_MOST_NAMED], places, strict=False)
+    ]
 
 
 def _line(text: str) -> str:
@@ -251,11 +260,9 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     if gpu_lines:
         host, line = gpu_lines[0]
         evidence = (f"kernel log: {line}", *_first_words(waiting[:1]))
-        return replace(
-            first, host=host.name, rank=None, kind="exception", category="xid", message=line, evidence=evidence
-        )
+        return replace(_of_nobody(first, line, evidence), host=host.name, kind="exception", category="xid")
     known = _calls(words)
-    if waiting[0].category in WAITED and (never_meet := _never_meet(first, known, words)) is not None:
+    if waiting[0].category in WAITED and (never_meet := _never_meet(first, known, words, waiting)) is not None:
         return never_meet
     broke = {echo.rank for echo in echoes}
     absent = [
@@ -263,8 +270,10 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     ]
     named = _named(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
+    if chosen is None and waiting[0].category == "rendezvous":
+        return _unmet(first, words, waiting)
     if chosen is None or waiting[0].category not in WAITED:
-        first = _behind(first, known, words)
+        first = _behind(first, known, words, waiting)
         return replace(first, evidence=(*first.evidence, *_living_lines(living)))
     host, rank = chosen
     others = sorted(other["rank"] for _, other in absent if other is not rank)
@@ -276,9 +285,37 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     if not known.is_whole:
         lines.append(NO_GROUPS)
     category = "stopped" if rank["state"] in "tT" else category
-    return Failure(
-        host.name, rank["rank"], "communication", message, None, first.time, category, tuple(lines), first.traceback
-    )
+    return Failure(host.name, rank["rank"], "communication", message, None, first.time, category, tuple(lines))
+
+
+# the store knows who asks, or is asked by, these ranks; others have not found it
+_AT_STORE = re.compile(r"waiting for clients|wait timeout after \d+ ?ms, keys:")
+
+
+def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure:
+    """Ranks waited at the store: of those that did not find it, or that are named as missing, the likeliest."""
+    came = {echo.rank for echo in waiting if echo.rank is not None and _AT_STORE.search(echo.message)}
+    living = {int(rank["rank"]): doing(rank) for host in words for rank in host.state.get("living", ()) if meets(rank)}
+    living |= {echo.rank: _line(echo.message) for echo in waiting if echo.rank is not None and echo.rank not in came}
+    named = _named(waiting) - came
+    # rank 0 is where the store usually is: it waits there as well
+    likely = sorted({*named, *living} - came, key=lambda rank: (rank not in named, rank == 0, rank))
+    if not came:
+        return first
+    if not likely:
+        message = f"rank {_numbers(sorted(came))} waited for others; who did not come is not known"
+        return _of_nobody(first, f"{message}\n{_line(first.message)}", _first_words(waiting))
+    rank = likely[0]
+    did = f": {living[rank]}" if rank in living else ""
+    message = f"did not come to the store at which {counted(len(came), 'other rank')} waited{did}"
+    if not any(_knows(host, rank) for host in words):
+        return _of_nobody(first, f"rank {rank} {message}", _first_words(waiting))
+    return replace(_moved(first, rank, words), message=f"it {message}", evidence=tuple(_first_words(waiting)))
+
+
+def _of_nobody(first: Failure, message: str, evidence: Iterable[str]) -> Failure:
+    """A failure of which no rank is known to be the cause."""
+    return replace(first, rank=None, message=message, exit_status=None, evidence=tuple(evidence), traceback="")
 
 
 # "op.preamble.length <= op.nbytes. 6000 vs 4": bytes that came, and that were expected
@@ -303,7 +340,7 @@ def _bytes(call: Call) -> int:
 def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
     """Of ranks that called different things, the one that differs from most, by torch's flight recorder."""
     known = _calls(words)
-    rows = list(known.unlike() or known.at.values())
+    rows = list(known.unlike())
     odd, usual, many = calls.odd_one(rows)
     got = _SIZES.search(cause.message)
     if odd is None and got is not None and cause.rank not in known.at:
@@ -313,6 +350,8 @@ def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
     lines = [f"flight recorder: rank {call.rank} called {call.words}" for call in rows[:_MOST_NAMED]]
     if odd is not None:
         cause = _blamed(cause, odd, usual, many, words)
+    elif lines:
+        lines.append("which of these calls is wrong is not known")
     return replace(cause, evidence=(*cause.evidence, *dict.fromkeys(lines)))
 
 
@@ -337,7 +376,7 @@ def _moved(first: Failure, rank: int, words: Sequence[HostWords]) -> Failure:
 
 
 def _knows(host: HostWords, rank: int) -> bool:
-    told = (*host.state.get("ends", ()), *host.state.get("living", ()))
+    told = (each for name in ("ends", "living", "failures") for each in host.state.get(name, ()))
     return str(rank) in host.state.get("flight", {}) or any(item["rank"] == rank for item in told)
 
 
@@ -348,11 +387,19 @@ def _calls(words: Sequence[HostWords]) -> Calls:
         for item in host.state.get("failures", ()):
             if item["rank"] is not None:
                 said[int(item["rank"])] = _watchdog(str(item["message"]))
-                records[int(item["rank"])] = item.get("flight")
+                records[int(item["rank"])] = _recorded(item)
         for rank, dump in host.state.get("flight", {}).items():
             records[int(rank)] = records.get(int(rank)) or dump.get("groups")
     records = {rank: groups for rank in {*said, *records} if (groups := records.get(rank) or said.get(rank))}
     return calls.read(records)
+
+
+def _recorded(item: Mapping[str, Any]) -> Any:
+    """A failure's record; who failed in a call that is never recorded had ended those that are."""
+    groups = item.get("flight")
+    if groups and _UNRECORDED.search(item.get("traceback", "")):
+        return {name: {key: row[key] for key in row if key != "pending"} for name, row in groups.items()}
+    return groups
 
 
 # as torch's watchdog of NCCL writes
@@ -371,7 +418,7 @@ def _watchdog(message: str) -> dict[str, dict[str, Any]]:
     return {group[1] if group else "": call}
 
 
-def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords]) -> Failure | None:
+def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure | None:
     """Ranks that called different things in one place, or wait for each other in different groups; None for neither."""
     unlike, circle = known.unlike(), known.circle
     if unlike:
@@ -381,33 +428,39 @@ def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords]) -> Fai
         if odd is not None:
             blamed = _blamed(first, odd, usual, many, words)
             return replace(blamed, evidence=(*blamed.evidence, *lines))
-        first = replace(first, evidence=(*first.evidence, *lines))
         both = "; ".join(f"rank {call.rank} called {call.words}" for call in unlike[:_MOST_NAMED])
-        return replace(first, message=f"{both}: these do not fit together\n{_line(first.message)}")
+        message = f"{both}: these do not fit together, and which is wrong is not known\n{_line(first.message)}"
+        return _of_nobody(first, message, (*_first_words(waiting), *lines))
     if not circle:
         return None
     said = "; ".join(known.line(rank) for rank in circle[:_MOST_NAMED])
-    message = f"ranks {_numbers(circle)} wait for each other in different collectives, and none can go on: {said}"
+    message = (
+        f"ranks {_numbers(circle)} wait for each other in different collectives, and none can go on: {said}; which of"
+        " them is out of order is not known"
+    )
     rest = sorted(set(known.waits) - set(circle))
     lines = tuple(f"flight recorder: {known.line(rank)}" for rank in (*circle, *rest)[:_MOST_NAMED])
-    first = _moved(first, circle[0], words)
-    return replace(first, message=message, category="collective_mismatch", evidence=(*first.evidence, *lines))
+    return replace(_of_nobody(first, message, (*_first_words(waiting), *lines)), category="collective_mismatch")
 
 
-def _behind(first: Failure, known: Calls, words: Sequence[HostWords]) -> Failure:
+def _behind(first: Failure, known: Calls, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure:
     """Where nothing else tells: the rank that by the flight recorders began fewer collectives than the others."""
     lines = [f"flight recorder: {known.line(rank)}" for rank in sorted(known.at)][:_MOST_NAMED]
     if known.behind and first.category == "collective_timeout":
         first = _moved(first, known.behind[0], words)
+    elif known.stuck_line and first.category == "collective_timeout":
+        return _of_nobody(first, f"{known.stuck_line}\n{_line(first.message)}", (*_first_words(waiting), *lines))
     first = replace(first, evidence=(*first.evidence, *lines))
     if first.category != "collective_timeout" or not known.behind:
         return first
     rank = known.behind[0]
-    waiting = next(known.at[other] for other in sorted(known.waits) if rank in known.waits[other])
-    last = known.begun[rank].get(waiting.group, 0)
+    late = next(known.at[other] for other in sorted(known.waits) if rank in known.waits[other])
+    last = known.begun[rank].get(late.group, 0)
+    here = (call for call in known.made if (call.rank, call.group, call.number) == (rank, late.group, last))
+    came = next((call.collective for call in here), "collective")
     message = (
-        f"it came to {waiting.collective} number {last} only{waiting.place}, where others wait in number"
-        f" {waiting.number}\n{first.message}"
+        f"it came to {came} number {last} only{late.place}, where others wait in {late.collective} number"
+        f" {late.number}\n{first.message}"
     )
     return replace(first, message=message)
 
@@ -418,7 +471,7 @@ def _named(waiting: Sequence[Failure]) -> set[int]:
     for item in waiting:
         for match in _NAMED.findall(item.message):
             named |= {int(word) for word in match.replace(",", " ").split() if len(word) < 10}
-        named |= {int(word) for word in _BARRIER.findall(item.message)}
+        named |= {int(word) for pattern in (_BARRIER, _KEY) for word in pattern.findall(item.message)}
     return named
 
 

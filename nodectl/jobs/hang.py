@@ -36,7 +36,7 @@ def judge(told: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) ->
     )
     missing = [each for each in ranks if not each.waits and (each.stack or "stopped" in each.doing)]
     known, lines = _flight({host: said.get("flight", {}) for host, said in told.items()})
-    verdict, named = _by_calls(known) or _verdict(ranks, missing, known.behind)
+    verdict, named = _by_calls(known) or _verdict(ranks, missing, known)
     unanswered = _stores(told)
     if unanswered and not missing and not named:
         verdict = f"{verdict}; {unanswered}"
@@ -87,9 +87,7 @@ def _by_calls(known: Calls) -> tuple[str, tuple[int, ...]] | None:
     return None
 
 
-def _verdict(
-    ranks: Sequence[RankNow], missing: Sequence[RankNow], behind: Sequence[int]
-) -> tuple[str, tuple[int, ...]]:
+def _verdict(ranks: Sequence[RankNow], missing: Sequence[RankNow], known: Calls) -> tuple[str, tuple[int, ...]]:
     waiting = [each for each in ranks if each.waits]
     if not ranks:
         return "no rank was found", ()
@@ -97,10 +95,13 @@ def _verdict(
         return "what the ranks do is not known: their Python writes no stacks, and there is no py-spy", ()
     if waiting and missing:
         return _for_the_missing(waiting, missing), tuple(each.rank for each in missing)
-    if waiting and behind:
-        return f"all ranks are in collectives; by torch's flight recorder rank {_numbers(behind)} is behind", tuple(
-            behind
+    if waiting and known.behind:
+        return (
+            f"all ranks are in collectives; by torch's flight recorder rank {_numbers(known.behind)} is behind",
+            known.behind,
         )
+    if waiting and known.stuck_line:
+        return known.stuck_line, ()
     if waiting:
         return _all_waiting(ranks, waiting)
     return "no rank waits in a collective", ()

@@ -39,7 +39,7 @@ CLASSES: dict[str, tuple[str, str]] = {
         "run `nodectl health -l {host}`; compare --nproc-per-node with its GPUs",
     ),
     "collective_timeout": (
-        "ranks waited in a collective for one that did not come",
+        "ranks waited in a collective that did not end",
         "look at what the named rank did; where it does that for long on purpose, raise the process group's timeout",
     ),
     "stopped": ("a rank was stopped by a signal", "find who sent it SIGSTOP; `kill -CONT` lets it go on"),
@@ -88,7 +88,7 @@ CLASSES: dict[str, tuple[str, str]] = {
     ),
     "helper_killed": (
         "a process that the rank had started was killed",
-        "take fewer or smaller data loader workers; see the kernel's log of {host}",
+        "take fewer or smaller data loader workers, none (num_workers=0) to see a crash; look at {host}'s kernel log",
     ),
     "version_mismatch": (
         "libraries, driver or Python do not fit together",
@@ -210,6 +210,10 @@ def remedy_of(failure: Failure) -> str:
         )
     if "called init_process_group with" in failure.message:
         return _NO_NUMBERS
+    if failure.rank is None and failure.category == "collective_timeout":
+        return "compare what the ranks hand over to that call (src, dst, group); try the network: `nodectl probe tcp`"
+    if "did not come to the store" in failure.message:
+        return "compare MASTER_ADDR and MASTER_PORT of the ranks: the script, or what it loads, may set its own"
     if "EOF when reading a line" in failure.message:
         return _NO_INPUT
     if failure.category == "version_mismatch" and (operator := _OPERATOR.search(words)):

@@ -51,6 +51,7 @@ if rank == {rank}:
 
 SHORT_S = 10
 ANY = -1  # all ranks end alike
+NOBODY = (None,)  # which rank is at fault is not known
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Case:
     category: str
     body: str = "pass"
     rank: int = 1
-    blamed: int | tuple[int, ...] | None = 1
+    blamed: int | tuple[int | None, ...] | None = 1
     words: tuple[str, ...] = ()
     after: str = "work()"
     timeout_s: int = 600
@@ -440,6 +441,14 @@ if rank == 0:
 dist.init_process_group('gloo', timeout=timeout)
 """
 )
+_WRONG_PORT = (
+    _BEGIN
+    + """
+if rank == 2:
+    os.environ['MASTER_PORT'] = '18098'
+dist.init_process_group('gloo', timeout=timeout)
+"""
+)
 _OLD_LIBRARY = "raise ImportError('libstdc++.so.6: version `GLIBCXX_3.4.32\\' not found')"
 
 DEATHS = [
@@ -524,6 +533,8 @@ DEATHS = [
         "name_resolution",
         "import socket; socket.create_connection(('no-such-host.invalid', 29872))",
     ),
+    Case("a_wrong_port_of_the_store", "rendezvous", script=_WRONG_PORT, rank=2, blamed=2, words=("the store",)),
+    Case("sys_exit_with_words", "exit", "sys.exit('no shards')", evidence=("its last words: no shards",)),
     Case("an_interface_that_is_not_there", "network_interface", script=_NO_INTERFACE),
     Case("a_port_that_is_taken", "port_in_use", _TWO_STORES),
     Case("another_models_checkpoint", "checkpoint_mismatch", _OTHER_MODEL),
@@ -573,9 +584,17 @@ HANGS = [
         "collective_mismatch",
         after=_GROUPS.format(timeout_s=12),
         timeout_s=12,
-        blamed=(0, 1),
+        blamed=NOBODY,
         evidence=("rank 0", "rank 1"),
         never=("raise the process group's timeout",),
+    ),
+    Case(
+        "another_root",
+        "collective_timeout",
+        after="dist.broadcast(one, 1 if rank == 1 else 0)\nwork()",
+        timeout_s=12,
+        blamed=NOBODY,
+        words=("gloo:broadcast number 2", "root", "not known"),
     ),
     Case(
         "one_of_a_group_of_two_stays_away",

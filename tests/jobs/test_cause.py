@@ -83,11 +83,12 @@ def living(rank: int, *stack: str, state: str = "S") -> dict[str, Any]:
 
 
 def test_the_rank_that_did_not_come_is_named_with_its_place() -> None:
-    late = failure("communication", 100.0, 0, LATE) | {"class": "collective_timeout"}
+    late = failure("communication", 100.0, 0, LATE, traceback="of 0") | {"class": "collective_timeout"}
     elsewhere = host(1, living=[living(1, "/job/code/data.py:33 load", "/job/code/train.py:8 step")])
     first = failures_of([host(0, late), elsewhere, host(2, living=[living(2, *IN_COLLECTIVE)])], [])[0]
     assert (first.host, first.rank, first.category) == ("gpu02", 1, "collective_timeout")
     assert "/job/code/data.py:33 load" in first.message
+    assert first.traceback == ""
     stopped = host(1, living=[living(1, state="T")])
     first = failures_of([host(0, late), stopped], [])[0]
     assert (first.rank, first.category) == (1, "stopped")
@@ -118,7 +119,8 @@ def test_where_all_waited_the_flight_recorder_tells_who_is_behind() -> None:
 
     words = [host(place, timed_out(place, 6 if place == 1 else 7)) for place in range(3)]
     first = failures_of(words, [])[0]
-    assert (first.rank, "number 6 only, where others wait in number 7" in first.message) == (1, True)
+    assert first.rank == 1
+    assert "came to gloo:all_reduce number 6 only, where others wait in gloo:all_reduce number 7" in first.message
 
 
 def called(number: int, *, members: list[int], sizes: str = "[[4]]", pending: bool = True) -> dict[str, Any]:
@@ -134,7 +136,7 @@ def waited(rank: int, **groups: Any) -> dict[str, Any]:
 ALL, PAIR = [0, 1, 2], [0, 1]
 
 
-def test_ranks_that_wait_for_each_other_in_two_groups_are_blamed_and_no_third() -> None:
+def test_ranks_that_wait_for_each_other_in_two_groups_are_named_and_none_is_blamed() -> None:
     done = called(1, members=ALL, pending=False)
     words = [
         host(0, waited(0, g0=done, g1=called(1, members=PAIR))),
@@ -142,14 +144,93 @@ def test_ranks_that_wait_for_each_other_in_two_groups_are_blamed_and_no_third() 
         host(2, waited(2, g0=called(2, members=ALL))),
     ]
     first = failures_of(words, [])[0]
-    assert (first.rank, first.category) == (0, "collective_mismatch")
-    assert first.message.startswith("ranks 0, 1 wait for each other")
+    assert (first.rank, first.category, first.traceback) == (None, "collective_mismatch", "")
+    assert first.message.startswith("ranks 0, 1 wait for each other") and "is not known" in first.message
     assert "in group 1, where it waits for rank 1" in first.message
     assert (
         "rank 2 came to gloo:all_reduce number 2 of sizes [[4]] of type Float, where it waits for rank 0, 1"
         in "\n".join(first.evidence)
     )
     assert "branches" in first.remedy
+
+
+def test_a_ring_of_three_groups_is_told_as_one() -> None:
+    pairs = {"1": [0, 1], "2": [1, 2], "3": [0, 2]}
+    done = called(2, members=ALL, pending=False)
+    words = [
+        host(rank, waited(rank, **{"g0": done, f"g{name}": called(1, members=pair)}))
+        for rank, (name, pair) in enumerate(pairs.items())
+    ]
+    first = failures_of(words, [])[0]
+    assert (first.rank, first.category) == (None, "collective_mismatch")
+    for rank, name in enumerate(pairs):
+        assert f"in group {name}, where it waits for rank {(rank + 1) % 3}" in first.message
+
+
+# as torch 2.10 left it where one rank broadcast from another root: 0 and 2 came to broadcast 6, and 1 went on from it
+BROADCAST = {**called(6, members=ALL)["pending"], "collective": "gloo:broadcast"}
+IN_BROADCAST = {**BROADCAST, "members": ALL, "pending": BROADCAST}
+
+
+def test_of_a_call_to_which_all_came_and_that_did_not_end_no_rank_is_blamed() -> None:
+    gone_on = {**called(7, members=ALL), "recent": [BROADCAST]}
+    words = [host(rank, waited(rank, g0=gone_on if rank == 1 else IN_BROADCAST)) for rank in ALL]
+    first = failures_of(words, [])[0]
+    assert (first.rank, first.category, first.traceback) == (None, "collective_timeout", "")
+    assert first.message.startswith("rank 0, 2 did not go on from gloo:broadcast number 6, to which all ranks")
+    assert "root (src, dst)" in first.message and "which rank is at fault is not known" in first.message
+    assert "all_reduce 6" not in first.message and "named rank" not in first.remedy
+    alone = failures_of([host(rank, waited(rank, g0=called(3, members=PAIR))) for rank in PAIR], [])[0]
+    assert alone.rank is None and "root" not in alone.message
+
+
+def test_a_rank_in_a_call_without_a_record_is_behind() -> None:
+    trace = '  File "/v/torch/distributed/distributed_c10d.py", line 2799, in recv\n    work.wait()\n'
+    words = [host(rank, waited(rank, g0=called(4 - (rank == 1), members=ALL))) for rank in ALL]
+    words[1].state["failures"][0]["traceback"] = trace
+    first = failures_of(words, [])[0]
+    assert (first.rank, first.traceback) == (1, trace)
+    assert "came to gloo:all_reduce number 3 only, where others wait in gloo:all_reduce number 4" in first.message
+
+
+# as torch 2.10 says it of ranks of which one looks for the store at another port
+CLIENTS = "torch.distributed.DistStoreError: Timed out after 9 seconds waiting for clients. 2/3 clients joined."
+ASKS = "DistNetworkError: The client socket has timed out after 8000ms while trying to connect to (127.0.0.1, 29999)."
+MEETS = ["/v/site-packages/torch/distributed/rendezvous.py:189 _create_c10d_store", "/job/code/train.py:5 <module>"]
+
+
+def unmet(rank: int, message: str) -> dict[str, Any]:
+    return failure("communication", 100.0 + rank, rank, message, traceback=f"of {rank}") | {"class": "rendezvous"}
+
+
+def keys(of: int) -> str:
+    return f"torch.distributed.DistStoreError: wait timeout after 8000ms, keys: /default_pg/0//cpu//0/{of}"
+
+
+@pytest.mark.parametrize(
+    ("messages", "living_two", "says"),
+    [
+        ([keys(2), keys(2)], None, "did not come to the store"),
+        ([keys(2), keys(2)], MEETS, "it is at /job/code/train.py:5"),
+        ([CLIENTS, keys(0)], MEETS, "did not come to the store"),
+        ([CLIENTS, keys(0), ASKS], None, "trying to connect to (127.0.0.1, 29999)"),
+    ],
+)
+def test_who_looked_for_the_store_elsewhere_is_named(messages: list[str], living_two: Any, says: str) -> None:
+    words = [host(rank, unmet(rank, message)) for rank, message in enumerate(messages)]
+    if len(messages) == 2:
+        words.append(host(2, living=[living(2, *living_two)] if living_two else [], ends=[{"rank": 2, "code": 143}]))
+    first = failures_of(words, [])[0]
+    assert (first.host, first.rank, first.category) == ("gpu03", 2, "rendezvous")
+    assert says in first.message and "MASTER_PORT" in first.remedy
+    assert first.traceback == ("of 2" if len(messages) == 3 else "")
+
+
+def test_where_none_is_known_to_have_stayed_away_from_the_store_none_is_blamed() -> None:
+    words = [host(0, unmet(0, CLIENTS)), host(1, unmet(1, keys(0))), host(2)]
+    first = failures_of(words, [])[0]
+    assert first.rank is None and "who did not come is not known" in first.message
+    assert first.message.startswith("rank 0, 1 waited for others")
 
 
 def test_an_idle_rank_for_which_nobody_waits_is_not_blamed() -> None:
@@ -278,6 +359,14 @@ def test_an_xid_explains_ranks_that_waited_in_vain() -> None:
 READER = ["/v/site-packages/torch/serialization.py", 807, "__init__"]
 
 
+# as Python 3.11 left it of a rank whose DataLoader's worker crashed while a batch was handed over
+HELPER = [
+    ["/v/site-packages/torch/multiprocessing/reductions.py", 541, "rebuild_storage_fd"],
+    ["/usr/lib/python3.11/multiprocessing/resource_sharer.py", 57, "detach"],
+    ["/usr/lib/python3.11/multiprocessing/connection.py", 399, "_recv"],
+]
+
+
 def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dict[str, Any]:
     return {"type": kind, "message": f"{kind}: {message}", "role": role, **more}
 
@@ -304,6 +393,17 @@ def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dic
         ([link("RuntimeError", "op.preamble.length <= op.nbytes. 8 vs 4, gloo/transport")], "collective_mismatch"),
         ([link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Killed.")], "helper_killed"),
         ([link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Bus error.")], "shared_memory_full"),
+        ([link("EOFError", frames=HELPER)], "helper_killed"),
+        ([link("ConnectionResetError", "[Errno 104] Connection reset by peer", errno=104, frames=HELPER)],
+         "helper_killed"),
+        ([link("FileNotFoundError", "[Errno 2] No such file or directory", errno=2, frames=HELPER)], "helper_killed"),
+        ([link("EOFError", frames=[*HELPER, ["/job/code/data.py", 3, "load"], ["/job/code/a.py", 4, "read"]])],
+         "data_damaged"),
+        ([link("RuntimeError", "ProcessGroupGloo::allgather: invalid tensor size at index 0 (expected (6), got (4))")],
+         "collective_mismatch"),
+        ([link("ValueError", "output tensor size must be equal to world_size times input tensor size")],
+         "collective_mismatch"),
+        ([link("RuntimeError", "ProcessGroupGloo::broadcast: invalid root rank: 7")], "script_error"),
         ([link("ImportError", "libcudnn.so: undefined symbol: x")], "version_mismatch"),
         ([link("RuntimeError", "The NVIDIA driver on your system is too old")], "version_mismatch"),
         ([link("ModuleNotFoundError", "No module named 'x'")], "import_error"),
@@ -470,6 +570,28 @@ def test_a_crash_is_told_with_the_place_in_the_users_code() -> None:
     verdict = judge(Evidence(code=-11, stack=FATAL))
     assert "at /home/me/train.py:8 in step" in verdict.evidence
     assert verdict.traceback == FATAL
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "",
+        "[rank1]:[W1125 12:44:16.251552103 Utils.hpp:137] Warning: x is deprecated (function operator())\n",
+        "/usr/lib/python3.11/multiprocessing/resource_tracker.py:254: UserWarning: 1 leaked\n  warnings.warn('x')\n",
+    ],
+)
+def test_the_message_of_sys_exit_is_quoted_whatever_libraries_add_to_it(after: str) -> None:
+    log = f"{HANDLED}no shards below /data: give --data\n{after}"
+    verdict = judge(Evidence(code=1, log=log, watched=True, left=True))
+    assert verdict.message == "exit status 1"
+    assert "its last words: no shards below /data: give --data (log text only)" in verdict.evidence
+    assert any("a traceback that it handled: ValueError: handled" in line for line in verdict.evidence)
+
+
+def test_a_worker_that_crashed_is_quoted() -> None:
+    log = "ERROR: Unexpected segmentation fault encountered in worker.\n"
+    told = judge(Evidence(code=1, log=log, note={"chain": [link("EOFError", frames=HELPER)]}))
+    assert told.category == "helper_killed" and any("segmentation fault" in line for line in told.evidence)
 
 
 @pytest.mark.parametrize("code", [1, -6])

@@ -160,8 +160,10 @@ class _Rank:
         import contextlib
 
         self._give_spare()
-        with contextlib.suppress(Exception):
-            _note(value, self.error, self.started, self.say)
+        for _ in range(2):  # the handler of a signal may raise in the midst, as that of torch's DataLoader does
+            with contextlib.suppress(Exception):
+                _note(value, self.error, self.started, self.say)
+                return
 
 
 def _file_of(handle: int) -> Tuple[int, int]:
@@ -345,8 +347,8 @@ def _flight_recorder() -> Optional[Any]:
 def _process_groups() -> List[Dict[str, str]]:
     """Torch's process groups by their names, with their ranks, which the recorder has for NCCL's alone."""
     world = sys.modules["torch.distributed.distributed_c10d"]._world
-    ranks = world.pg_group_ranks
-    return [{"name": str(world.pg_names[group]), "ranks": str(sorted(ranks[group]))} for group in ranks]
+    ranks, names = world.pg_group_ranks, world.pg_names  # of groups of which this rank is no member there is no name
+    return [{"name": str(names[group]), "ranks": str(sorted(ranks[group]))} for group in ranks if group in names]
 
 
 def _write(path: str, document: Dict[str, Any]) -> None:
