@@ -129,12 +129,15 @@ _IN_COMMUNICATION = (
         words=(
             r"op\.preamble\.length",
             "Detected mismatch between collectives",
+            r"ProcessGroupGloo::\w+: invalid tensor (?:size|type)",
+            "output tensor size must be equal to world_size times input tensor size",
             "expects same model across all ranks",
             "params? .{0,80}inconsistent",
             "collective mismatch",
             "ranks? .{0,40}different collective",
         ),
     ),
+    _rule(SCRIPT, words=(r"ProcessGroupGloo::\w+: ",)),  # what a rank itself hands over is refused
 )
 
 _RULES = (
@@ -431,6 +434,10 @@ _WRITE_FAILED = lazily(
     r"|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+",
     re.I,
 )
+# what a process of multiprocessing meets where the other one has gone
+_HELPER_GONE = lazily(r"EOFError|BrokenPipeError|FileNotFoundError|Connection(?:Reset|Refused|Aborted)Error")
+_HELPER = lazily(r"[/\\]multiprocessing[/\\](?:connection|managers|resource_sharer|reductions?)\.py")
+_NEWEST = 2
 _CHECKPOINT_READER = lazily(r"torch[/\\]serialization\.py .*(?:__init__|_open_zipfile_reader|load)")
 
 Link = Dict[str, Any]
@@ -476,6 +483,8 @@ def _own(link: Link, full: Sequence[str]) -> str:
             return rule.category
     if _WRITE_FAILED.search(message):
         return _full_place(full) if full else "hardware_io"
+    if _HELPER_GONE.fullmatch(name) and _talks_to_helper(link):
+        return "helper_killed"
     number = link.get("errno")
     by_number = _ERRNO.get(number, "") if isinstance(number, int) else ""
     if number == errno.ENOSPC:
@@ -497,6 +506,11 @@ def _reads_checkpoint(link: Link) -> bool:
     """Of a file that was cut off torch's reader tells no more than 'Invalid argument'."""
     place = next((f"{frame[0]} {frame[2]}" for frame in reversed(link.get("frames") or ())), "")
     return bool(_CHECKPOINT_READER.search(place))
+
+
+def _talks_to_helper(link: Link) -> bool:
+    """It was raised on the way to another process of the rank, as to a DataLoader's worker."""
+    return any(_HELPER.search(str(frame[0])) for frame in (link.get("frames") or ())[-_NEWEST:])
 
 
 def _is_echo(link: Link) -> bool:

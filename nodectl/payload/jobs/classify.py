@@ -198,6 +198,8 @@ def judge(known: Evidence) -> Verdict:
         lines += known.memory_killer or (() if verdict.category == "host_out_of_memory" else (known.other_kills,))
     if verdict.category in _OF_LIMITS:
         lines += known.forks
+    if verdict.category == "helper_killed":
+        lines += [f"its log holds: {said} ({LOG_ONLY})" for said in _WORKER.findall(known.log)[-1:]]
     if verdict.kind == "communication":
         lines.append(known.aside)
     lines += [f"no space left for {place}" for place in known.full]
@@ -221,6 +223,9 @@ def _of_forks(verdict: Verdict, known: Evidence) -> Verdict:
 
 # as libgomp, OpenBLAS, libuv and shells print it
 _REFUSED = lazily(r"thread creation failed|pthread_create|fork: .*temporarily unavailable|create[_ ]thread", re.I)
+
+# as torch's DataLoader prints it of a worker that crashes
+_WORKER = lazily(r"ERROR: Unexpected [^\n]{1,60} encountered in worker")
 
 # the classes of ends to which counts of control groups belong
 _OF_MEMORY = ("host_out_of_memory", "helper_killed")
@@ -402,7 +407,11 @@ def _last_line(known: Evidence) -> Tuple[str, ...]:
 
 def _last_words(log: str) -> str:
     lines = (_TAG.sub("", line).strip() for line in reversed(log.splitlines()))
-    return next((line for line in lines if line), "")[:300]
+    return next((line for line in lines if line and not _NOT_ITS_OWN.match(line)), "")[:300]
+
+
+# what libraries write after it: logs of torch, and warnings as Python ends
+_NOT_ITS_OWN = lazily(r"\[?[EWIF]\d{3,4}[ :]|\S+:\d+: \w*Warning: |warnings\.warn\(")
 
 
 def _by_abort(words: str, known: Evidence) -> Verdict:
@@ -452,7 +461,8 @@ def _by_status(known: Evidence) -> Verdict:
     if printed and categories.is_echo(categories.of_text(printed)):
         words = f"{ended} after {_first_line(printed)}"
         return Verdict("communication", categories.of_text(printed), words, (f"{whose} ({LOG_ONLY})",))
-    hint = (f"its log holds {whose}: {_first_line(printed)} ({LOG_ONLY})",) if printed else _last_line(known)
+    hint = () if printed and _last_words(known.log) == _first_line(printed) else _last_line(known)
+    hint = (f"its log holds {whose}: {_first_line(printed)} ({LOG_ONLY})", *hint) if printed else hint
     if known.code is not None and known.code > 128 and signal_name(known.code - 128).startswith("SIG"):
         return _by_child(known, ended, hint)
     if known.full:
