@@ -270,8 +270,8 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     ]
     named = _named(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
-    if chosen is None and waiting[0].category == "rendezvous":
-        return _unmet(first, words, waiting)
+    if chosen is None and waiting[0].category == "rendezvous" and (unmet := _unmet(first, words, waiting)) is not None:
+        return unmet
     if chosen is None or waiting[0].category not in WAITED:
         first = _behind(first, known, words, waiting)
         return replace(first, evidence=(*first.evidence, *_living_lines(living)))
@@ -292,8 +292,8 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
 _AT_STORE = re.compile(r"waiting for clients|wait timeout after \d+ ?ms, keys:")
 
 
-def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure:
-    """Ranks waited at the store: of those that did not find it, or that are named as missing, the likeliest."""
+def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure | None:
+    """Of the ranks that did not find the store, or are named as missing, the likeliest; None where none found it."""
     came = {echo.rank for echo in waiting if echo.rank is not None and _AT_STORE.search(echo.message)}
     living = {int(rank["rank"]): doing(rank) for host in words for rank in host.state.get("living", ()) if meets(rank)}
     living |= {echo.rank: _line(echo.message) for echo in waiting if echo.rank is not None and echo.rank not in came}
@@ -301,7 +301,7 @@ def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure
     # rank 0 is where the store usually is: it waits there as well
     likely = sorted({*named, *living} - came, key=lambda rank: (rank not in named, rank == 0, rank))
     if not came:
-        return first
+        return None
     if not likely:
         message = f"rank {_numbers(sorted(came))} waited for others; who did not come is not known"
         return _of_nobody(first, f"{message}\n{_line(first.message)}", _first_words(waiting))

@@ -450,3 +450,36 @@ def test_who_listens_on_a_port_is_told_of_a_failure_that_names_it() -> None:
     other = {"class": "script_error", "message": f"port: {port}"}
     listeners.explain(other)
     assert "evidence" not in other
+
+
+# torch's registry on a rank that is a member of groups 0 and 1, and has no name for one of others
+GROUPS = """
+import sys, types
+library = types.ModuleType("torch._C._distributed_c10d")
+library._dump_fr_trace_json = lambda: '{"entries": []}'
+world = types.ModuleType("torch.distributed.distributed_c10d")
+ranks = {"all": {0: 0, 1: 1, 2: 2}, "pair": {2: 0, 0: 1}, -100: {0: 0, 1: 1}}
+world._world = types.SimpleNamespace(pg_group_ranks=ranks, pg_names={"all": "0", "pair": "1"})
+sys.modules |= {module.__name__: module for module in (library, world)}
+raise ValueError("late")
+"""
+
+
+def test_members_of_groups_are_kept_beside_a_group_of_others(run: Any, tmp_path: Path) -> None:
+    run(GROUPS).communicate(timeout=60)
+    note = notes.read_error(str(tmp_path), 3)
+    assert note is not None
+    told = note["flight"]["pg_config"].values()
+    assert [(group["name"], group["ranks"]) for group in told] == [("0", "[0, 1, 2]"), ("1", "[0, 2]")]
+
+
+def test_a_handler_that_raises_while_the_exception_is_written_does_not_lose_it(run: Any, tmp_path: Path) -> None:
+    script = (
+        "import json, os, signal\ndef handler(*_): raise RuntimeError('worker is killed')\n"
+        "signal.signal(signal.SIGCHLD, handler)\nwrites = json.dump\n"
+        "def dump(*args):\n    json.dump = writes\n    os.kill(os.getpid(), signal.SIGCHLD)\n    writes(*args)\n"
+        "json.dump = dump\nraise EOFError('of a worker')"
+    )
+    run(script).communicate(timeout=60)
+    note = notes.read_error(str(tmp_path), 3)
+    assert note is not None and note["chain"][0]["message"] == "EOFError: of a worker"
