@@ -282,11 +282,38 @@ def test_what_somebody_put_into_a_big_folder_of_ours_is_kept_and_named(node: Nod
     done = node.undo("start")
     kept = node.state / "undone" / "r1" / "conflicts"
     assert {name: Path(f"{kept}{node.etc}/{name}").read_text() for name in theirs} == theirs
-    named = {line.split(" did not make ")[1].partition(":")[0] for line in done["rollback"]["warnings"]}
+    named = {line.split(" did not make ")[1].partition(" as it is:")[0] for line in done["rollback"]["warnings"]}
     tops = ("first/data", "first/bin/my.sh", "own", "notes.txt")
     modules = (f"{packages}/mine.py", f"{packages}/torch/patched.py")
     assert named == {f"{trees}/{name}" for name in tops} | {f"{node.etc}/{name}" for name in modules}
     assert looked == done["rollback"]["warnings"] and node.all() == before
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_links_and_edited_files_of_an_environment_are_kept_too(node: Node, noted: bool) -> None:
+    node.begin("r1", trees=[str(node.etc / "venvs")])
+    packages, first = "lib/python3.11/site-packages", node.etc / "venvs" / "first"
+    note = ["nodectl-environment.json"] if noted else []
+    ours = ["pyvenv.cfg", "bin/activate", "bin/python3.11", f"{packages}/torch/__init__.py", *note]
+    for name in ours:
+        node.write(f"venvs/first/{name}", "ours")
+    node.write(f"venvs/first/{packages}/torch-2.dist-info/RECORD", "torch/__init__.py,sha256=x,4\n")
+    (first / "lib64").symlink_to("lib")
+    (first / "bin" / "python").symlink_to("python3.11")
+    for path in (*first.rglob("*"), first):
+        os.utime(path, (1e9, 1e9), follow_symlinks=False)
+    node.settle("r1")
+    edited = ["bin/activate", f"{packages}/torch/__init__.py"] if noted else []
+    for name in edited:
+        (first / name).write_text("edited")
+    (first / "bin" / "mine").symlink_to("/opt/mine")
+    (first / "data").symlink_to("/scratch")
+    node.undo("start")
+    kept = Path(f"{node.state / 'undone' / 'r1' / 'conflicts'}{first}")
+    found = {str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_symlink() or path.is_file()}
+    assert found == {*edited, "bin/mine", "data"} and not first.exists()
+    assert all((kept / name).read_text() == "edited" for name in edited)
+    assert (kept / "data").readlink() == Path("/scratch")
 
 
 def test_a_run_that_was_cut_off_before_it_changed_anything_is_not_listed_and_not_taken_back(node: Node) -> None:

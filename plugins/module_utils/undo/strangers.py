@@ -16,9 +16,12 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 # what uv, venv and nodectl put into an environment beside its packages
 _SKELETON = re.compile(
     r"(\.gitignore|\.lock|CACHEDIR\.TAG|pyvenv\.cfg|installed|nodectl-[\w.-]+)\Z"
-    r"|bin/(activate[\w.]*|deactivate\.bat|pydoc\.bat|python[\d.]*)\Z"
+    r"|lib64\Z|bin/(activate[\w.]*|deactivate\.bat|pydoc\.bat|python[\d.]*)\Z"
     r"|lib/python[\d.]+/site-packages/_virtualenv\.(py|pth)\Z"
 )
+# nodectl writes it last; what is changed later was changed by somebody, but for what uv and nodectl touch in use
+_FINISHED = "nodectl-environment.json"
+_IN_USE = re.compile(r"(\.lock|installed|nodectl-[\w.-]+)\Z")
 
 
 def strangers(folder: str, names: Collection[str] | None, homes: Collection[int] = ()) -> list[str]:
@@ -43,8 +46,9 @@ def strangers(folder: str, names: Collection[str] | None, homes: Collection[int]
 
 
 def _in_environment(folder: str) -> list[str]:
-    """Return what no package of the environment brought; links and Python's caches do not count."""
-    brought = _brought(folder)
+    """Return what no package of the environment brought, or somebody changed since; Python's caches do not count."""
+    brought, note = _brought(folder), os.path.join(folder, _FINISHED)
+    finished = os.lstat(note).st_mtime if os.path.exists(note) else None
     above = {os.path.dirname(path) for path in brought}
     for path in list(above):
         while path:
@@ -55,16 +59,27 @@ def _in_environment(folder: str) -> list[str]:
         here = os.path.relpath(place, folder)
         here = "" if here == "." else here + "/"
         for name in sorted(folders):
-            known = here + name in above or here + name in ("bin", "lib", "include") or name == "__pycache__"
-            if not known and not os.path.islink(os.path.join(place, name)):
-                found.append(os.path.join(place, name))
+            path, kept = os.path.join(place, name), here + name
+            known = kept in above or kept in ("bin", "lib", "include") or name == "__pycache__"
+            if not _is_ours(path, kept, brought, finished) if os.path.islink(path) else not known:
+                found.append(path)
             if not known or name == "__pycache__":
                 folders.remove(name)
         for name in sorted(names):
             path, kept = os.path.join(place, name), here + name
-            if kept not in brought and not _SKELETON.match(kept) and not os.path.islink(path):
+            if not _is_ours(path, kept, brought, finished):
                 found.append(path)
     return found
+
+
+def _is_ours(path: str, kept: str, brought: Collection[str], finished: float | None) -> bool:
+    """Return whether nodectl left the file or link so; it links packages of another environment."""
+    if _IN_USE.match(kept):
+        return True
+    named = kept in brought or _SKELETON.match(kept) is not None
+    if finished is None:
+        return named
+    return (named or os.path.islink(path)) and os.lstat(path).st_mtime <= finished
 
 
 def _brought(folder: str) -> set[str]:
