@@ -238,6 +238,7 @@ def test_what_cannot_be_is_refused_once_before_anything_changes(
 
 
 @pytest.mark.lab
+@pytest.mark.slow
 def test_what_no_repository_and_no_index_has_is_refused_before_anything_changes(
     provision: Provision, fleet: Callable[..., str], lab4: Any
 ) -> None:

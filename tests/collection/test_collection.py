@@ -72,6 +72,7 @@ def test_what_is_promised_is_what_is_tried() -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("controller", ["oldest", pytest.param("newest", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
 def test_roles_alone_set_in_somebody_elses_play(
     controller: Controller, one_host: LabUnderTest, on_host: Callable[[str], str], tmp_path: Path
 ) -> None:

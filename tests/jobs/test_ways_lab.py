@@ -158,6 +158,7 @@ def test_code_that_the_hosts_have_is_not_copied_and_must_be_on_all(shell: Shell,
         shell.everywhere("rm -rf '/srv/my project' /data")
 
 
+@pytest.mark.slow
 def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Shell) -> None:
     text = 'printf "%s\\n" "rank $RANK of $WORLD_SIZE, $LOCAL_RANK on $NODE_RANK, to $MASTER_ADDR: $*"'
     argv = ("--engine", "command", "--venv", "", "--nproc-per-node", "2")
@@ -216,6 +217,7 @@ def losses(text: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"loss'?:? '?(\d+\.\d+)", text)]
 
 
+@pytest.mark.slow
 def test_a_repository_with_settings_in_files_and_its_data_elsewhere(
     shell: Shell, torch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

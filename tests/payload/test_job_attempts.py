@@ -332,6 +332,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.slow
 def test_a_host_that_is_gone_while_the_job_is_stopped_does_not_make_it_failed(fleet: Fleet) -> None:
     job_id = fleet.launch(DEAF, lease_s=2.0, grace_s=6.0)
     fleet.wait_up(job_id, "deaf", 2)
@@ -421,6 +422,7 @@ def test_a_host_that_ends_without_a_word_is_told_by_its_own_end_and_the_job_goes
     assert processes_of(job_id) == []
 
 
+@pytest.mark.slow
 def test_a_spare_takes_the_place_of_a_host_that_somebody_ends_in_good_order(fleet: Fleet) -> None:
     job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=60.0)  # nobody waits for its silence
     fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))

@@ -292,6 +292,7 @@ def test_without_its_guard_the_job_ends_and_says_so(fleet: Fleet, number: int) -
     assert left_over(job_id) == []
 
 
+@pytest.mark.slow
 def test_stop_does_not_wait_for_a_deaf_supervisor(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP, lease_s=60.0)
     fleet.wait_up(job_id, "up", 2)
@@ -328,6 +329,7 @@ def test_a_taken_port_is_said_at_the_start(fleet: Fleet) -> None:
     assert b"Address already in use" in refused.stderr
 
 
+@pytest.mark.slow
 def test_two_jobs_do_not_touch_each_other(fleet: Fleet) -> None:
     kept, stopped = fleet.launch(SLEEP), fleet.launch(SLEEP)
     fleet.wait_up(kept, "up", 2)

@@ -18,11 +18,14 @@ from jinja2 import Environment, StrictUndefined
 
 from nodectl.common.resources import share_dir
 from nodectl.profiles.host import of_variables
-from plugins.filter.nvidia import FilterModule
+from plugins.filter import nccl, nvidia
 from tests.profiles.combinations import LOOK
 
 PLUGINS = share_dir() / "plugins"
-FILTERS: Mapping[str, Callable[..., Any]] = FilterModule().filters()
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    **nccl.FilterModule().filters(),
+    **nvidia.FilterModule().filters(),
+}
 MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("*.py"))
 LOOKUPS = sorted(path.stem for path in (PLUGINS / "lookup").glob("*.py"))
 ROLES = sorted(path.parent.parent.name for path in share_dir().glob("roles/*/meta/argument_specs.yml"))

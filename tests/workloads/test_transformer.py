@@ -144,6 +144,7 @@ def test_a_finished_training_has_nothing_to_do(folder: Path, trained: tuple[Path
     assert again["median_step_ms"] is None
 
 
+@pytest.mark.slow
 def test_a_broken_checkpoint_gives_way_to_the_one_before(folder: Path) -> None:
     newest = folder / "step-00000004.pt"
     newest.write_bytes(newest.read_bytes()[:-1000])
