@@ -113,13 +113,15 @@ def commands(checkout: Checkout) -> Iterator[tuple[str, ...]]:
     yield from helps(checkout)
 
 
-def helps(checkout: Checkout, *path: str) -> Iterator[tuple[str, ...]]:
-    """`--help` of a command and of all below it."""
-    yield (*path, "--help")
+def helps(checkout: Checkout, *path: str, above: str = "") -> Iterator[tuple[str, ...]]:
+    """Yield `--help` of a command and of all below it; a word that shows the help above it is no command."""
     text = checkout.nodectl(*path, "--help").stdout
+    if text == above:
+        return
+    yield (*path, "--help")
     # of options, examples and sentences no line begins with a name between blanks
     for name in re.findall(r"^  ([a-z][\w-]*)  +\S", text, re.MULTILINE):
-        yield from helps(checkout, *path, name)
+        yield from helps(checkout, *path, name, above=text)
 
 
 def file_name(args: Sequence[str]) -> str:
