@@ -52,22 +52,17 @@ def health_tables() -> Tables:
 
 
 def probe_tables() -> Tables:
-    """Every fact by its file's first line, and every probe."""
+    """Return the tables of every fact and every probe."""
     return {
         "facts": [
             ["subject", "what it is", "asked"],
-            *([f"`{fact.subject}`", _fact_docs(fact.subject), fact.occasion] for fact in registered()),
+            *([f"`{fact.subject}`", fact.description, fact.occasion] for fact in registered()),
         ],
         "probes": [
             ["probe", "what", "unit", "usual", "a host or round", "options of its own", "groups"],
             *map(_probe_row, listed()),
         ],
     }
-
-
-def _fact_docs(subject: str) -> str:
-    """What the subject's module says of itself."""
-    return (importlib.import_module(f"nodectl.facts.{subject}").__doc__ or "").strip().partition("\n")[0]
 
 
 def _probe_row(probe: AnyProbe) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from nodectl.common.few import few
 from nodectl.errors import UsageError
-from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.lab import Lab
-from nodectl.facts.nics import Nic, nics_in
+from nodectl.facts.kernel import Boot
+from nodectl.facts.look import Lab
+from nodectl.facts.network import Nic, nics_in
 from nodectl.model.acceptance import Part, PartKind
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host

@@ -15,8 +15,8 @@ from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.training import TrainingOptions, run_training
 from nodectl.common.counting import counted
 from nodectl.errors import LabError, UsageError
-from nodectl.facts import nics
 from nodectl.facts.base import read_fact
+from nodectl.facts.network import NICS_FACT
 from nodectl.lab.reshape import described, lab_of, shaping
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -196,9 +196,9 @@ def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOpt
 
 
 def _speed_mbit(transport: Transport, endpoint: Endpoint) -> int | None:
-    recording = collect(transport, endpoint.host, nics.FACT.commands_on(endpoint.host))
+    recording = collect(transport, endpoint.host, NICS_FACT.commands_on(endpoint.host))
     if not isinstance(recording, Recording):
         return None
-    interfaces = read_fact(nics.FACT, recording)
+    interfaces = read_fact(NICS_FACT, recording)
     nic = interfaces.get(endpoint.interface) if isinstance(interfaces, dict) else None
     return nic.speed_mbit if nic else None

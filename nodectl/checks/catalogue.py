@@ -17,6 +17,7 @@ from nodectl.common.declarations import load, names_below
 from nodectl.common.resources import share_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import DeclarationError
+from nodectl.facts import catalogue as facts
 
 # checks of a job's hosts before it starts are asked by preflight only
 _LAUNCH = "nodectl.checks.launch."
@@ -46,7 +47,7 @@ def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
 
 def _refuse_unknown_facts(ordered: Sequence[ModuleType]) -> None:
     """A fact that is not there is never read, so that a check that looks at it would say nothing, for ever."""
-    known = [name.rpartition(".")[2] for name in names_below("nodectl.facts")]
+    known = list(facts.modules())
     for module in ordered:
         judges = [value for value in vars(module).values() if isinstance(value, Judgement)]
         readers: Iterator[Judgement[Any] | Field] = chain(judges, _fields(module))

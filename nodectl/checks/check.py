@@ -21,8 +21,8 @@ from nodectl.checks.counters import NOTHING_YET, Growth, Previous, growth
 from nodectl.checks.majority import odd_ones
 from nodectl.errors import DeclarationError
 from nodectl.facts.base import AS_ROOT, SUDOERS, is_denied
-from nodectl.facts.lab import Lab
-from nodectl.facts.limits import SessionLimits
+from nodectl.facts.look import Lab
+from nodectl.facts.settings import SessionLimits
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

@@ -10,7 +10,7 @@ from typing import Any
 from nodectl.checks.check import ACTIONS, Check, Subject, judges
 from nodectl.common import bounded_json
 from nodectl.common.few import clipped, few
-from nodectl.facts.site import Site, SiteRun
+from nodectl.facts.look import Site, SiteRun
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 

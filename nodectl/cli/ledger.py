@@ -200,7 +200,7 @@ def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[tuple[
     """
     from nodectl.common.nodeset import unfolded
     from nodectl.facts.catalogue import commands_for, read_facts
-    from nodectl.facts.lab import Lab
+    from nodectl.facts.look import Lab
     from nodectl.ledger.parts import facts_needed, parts_of, told_apart
     from nodectl.ledger.store import LAB
     from nodectl.model.recording import Recording

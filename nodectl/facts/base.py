@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_type_hints
 
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped
@@ -66,11 +66,12 @@ class HungError(UnknownError):
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[T]):
-    """One subject. A module of this folder registers its fact by the name FACT; the module is called as the subject.
+    """One subject, registered by standing in a module of this folder under any name.
 
     `commands` is a tuple, or a function of the host where they depend on its variables. `words` is the line of
     `nodectl facts`, equal for hosts that an operator would call equal. `row` orders the lines, hundreds being groups
-    of subjects. Where `quiet`, an absent subject has no line. `occasion` says who collects it.
+    of subjects. Where `quiet`, an absent subject has no line. `occasion` says who collects it. `about` describes it
+    in the documents: where empty, the value's class does by its docstring (`reader` is annotated with it).
     """
 
     subject: str
@@ -80,6 +81,16 @@ class Fact(Generic[T]):
     row: int = 900
     quiet: bool = False
     occasion: Occasion = "always"
+    about: str = ""
+    reader: Callable[..., T] | None = None
+
+    @property
+    def description(self) -> str:
+        """Return the sentence that the documents have for it."""
+        if self.about:
+            return self.about
+        kind = get_type_hints(self.reader or self.read).get("return")
+        return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
 
     def commands_on(self, host: Host) -> tuple[Command, ...]:
         """What the collector runs on `host`."""
@@ -124,6 +135,7 @@ def text_fact(
     absent: str = "",
     row: int = 900,
     occasion: Occasion = "always",
+    about: str = "",
 ) -> Fact[T]:
     """What `parse` makes of one command's output; Absent with `absent` where its script exits with NOT_THERE."""
 
@@ -136,6 +148,8 @@ def text_fact(
         words,
         row,
         occasion=occasion,
+        about=about,
+        reader=parse,
     )
 
 

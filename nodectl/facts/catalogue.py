@@ -1,11 +1,13 @@
-"""Which facts there are: one for each module of this folder that has a FACT; and a host's facts from its recording."""
+"""Knows which facts there are: those that stand in the modules of this folder; reads a host's from its recording."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
-from types import ModuleType
+from pathlib import Path
 from typing import Any
 
-from nodectl.common.declarations import load, modules_below
+import nodectl.facts
+from nodectl.common.declarations import load
 from nodectl.common.patience import patience
 from nodectl.errors import DeclarationError
 from nodectl.facts.base import Fact, Occasion, read_fact
@@ -13,24 +15,32 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
 _ANY = Host("", "")
+_DECLARED = re.compile(r"\b(?:Fact|text_fact)\(\s*[\"']([a-z][a-z0-9_]*)[\"']")
+
+
+@cache
+def modules() -> Mapping[str, str]:
+    """Return the module of each subject: the files of this folder are searched for their facts, and not imported."""
+    homes: dict[str, str] = {}
+    for path in sorted(path for folder in map(Path, nodectl.facts.__path__) for path in folder.glob("*.py")):
+        for subject in dict.fromkeys(_DECLARED.findall(path.read_text(encoding="utf-8"))):
+            module = f"nodectl.facts.{path.stem}"
+            if homes.setdefault(subject, module) != module:
+                raise DeclarationError(f"there are two facts called {subject!r}: in {homes[subject]} and in {module}")
+    return homes
+
+
+def _facts_in(module: str) -> Mapping[str, Fact[Any]]:
+    """Return the facts of a module by their subjects."""
+    return {value.subject: value for value in vars(load(module)).values() if isinstance(value, Fact)}
 
 
 @cache
 def registered() -> tuple[Fact[Any], ...]:
-    """Every fact of this folder, in the order of their lines; DeclarationError where one cannot be."""
-    facts = [_fact(module) for module in modules_below("nodectl.facts", "FACT")]
+    """Return every fact of this folder, in the order of their lines; DeclarationError where one cannot be."""
+    facts = facts_named(*modules())
     _refuse_doubles(facts)
-    return tuple(sorted(facts, key=lambda fact: (fact.row, fact.subject)))
-
-
-def _fact(module: ModuleType) -> Fact[Any]:
-    """The module's fact, which is called as the module."""
-    fact, subject = module.FACT, module.__name__.rpartition(".")[2]
-    if not isinstance(fact, Fact):
-        raise DeclarationError(f"{module.__name__}: FACT is no nodectl.facts.base.Fact")
-    if fact.subject != subject:
-        raise DeclarationError(f"{module.__name__}: its fact is called {fact.subject!r}; it is found as {subject!r}")
-    return fact
+    return facts
 
 
 def _refuse_doubles(facts: Sequence[Fact[Any]]) -> None:
@@ -42,8 +52,7 @@ def _refuse_doubles(facts: Sequence[Fact[Any]]) -> None:
             # one fact may ask for more keys or files than another does, by the same program
             if other is not fact and argv[:3] != command.argv[:3]:
                 raise DeclarationError(
-                    f"nodectl.facts.{fact.subject}: another command is called {command.key!r}, by"
-                    f" nodectl.facts.{other.subject}"
+                    f"the fact {fact.subject!r}: another command is called {command.key!r}, by {other.subject!r}"
                 )
 
 
@@ -54,8 +63,8 @@ def all_facts() -> tuple[Fact[Any], ...]:
 
 
 def facts_named(*subjects: str) -> tuple[Fact[Any], ...]:
-    """These, in the order of their lines; no other fact is imported for it."""
-    facts = (_fact(load(f"nodectl.facts.{subject}")) for subject in subjects)
+    """Return these, in the order of their lines; no other module is imported for it."""
+    facts = (_facts_in(modules()[subject])[subject] for subject in subjects)
     return tuple(sorted(facts, key=lambda fact: (fact.row, fact.subject)))
 
 
@@ -63,11 +72,10 @@ def facts_for(
     sysctl_keys: Sequence[str] = (), *, root: bool = True, occasions: Sequence[Occasion] = ("always",)
 ) -> tuple[Fact[Any], ...]:
     """The facts of these occasions; the kernel settings with those that a tuning sets, `root`: those that need it."""
-    from nodectl.facts.sysctl import FACT as SYSCTL
-    from nodectl.facts.sysctl import sysctl_fact
+    from nodectl.facts.settings import sysctl_fact
 
     return tuple(
-        sysctl_fact(sysctl_keys) if fact is SYSCTL and sysctl_keys else fact
+        sysctl_fact(sysctl_keys) if fact.subject == "sysctl" and sysctl_keys else fact
         for fact in registered()
         if fact.occasion in occasions
         if root or not any(command.root or command.sudo for command in fact.commands_on(_ANY))

@@ -1,11 +1,15 @@
-"""The GPUs that the loaded driver shows, all that `nvidia-smi -q` tells of each, and those that are lost."""
+"""The GPUs that the driver shows, all that `nvidia-smi -q` tells, lost ones, links."""
+
+from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
+from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.facts.base import (
     DEADLINE,
@@ -15,8 +19,10 @@ from nodectl.facts.base import (
     UnknownError,
     UnrecordedError,
     entry,
+    output,
     parsed,
     parsed_as,
+    tally,
 )
 from nodectl.model.recording import Command, Recording
 from nodectl.parsers.nvidia.smi_q.fields import GpuStatus
@@ -25,12 +31,17 @@ from nodectl.parsers.nvidia.smi_query import CsvRow, NvidiaSmiQuery, parse_nvidi
 from nodectl.parsers.nvidia.words import is_lost, lost_gpu, needs_reset
 from nodectl.parsers.text import bus_id
 
+if TYPE_CHECKING:
+    from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
+
+
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"
 REPORT = Command("nvidia-smi-q", ("nvidia-smi", "-q"), deadline_s=20, hardware=True)
 _TABLE = Command(
     "nvidia-smi-query", ("nvidia-smi", f"--query-gpu={_COLUMNS}", "--format=csv"), deadline_s=20, hardware=True
 )
-COMMANDS = (REPORT, _TABLE)
+GPUS_COMMANDS = (REPORT, _TABLE)
 _LIST = "nvidia-smi-list"
 # nvidia-smi's exit statuses: a GPU is out of reach, an InfoROM is corrupted
 _LOST, _CORRUPTED = 15, 14
@@ -56,7 +67,9 @@ class Gpu(GpuStatus):
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """The GPUs that the driver shows; `lost` are those that it names but cannot reach.
+    """The GPUs that the loaded driver shows, all that `nvidia-smi -q` tells of each, and those that are lost.
+
+    The GPUs that the driver shows; `lost` are those that it names but cannot reach.
 
     `source` is the command that told: all but nvidia-smi-q leave most values None. `warnings` are nvidia-smi's own.
     `disputed` says what tells of another number than these and the lost ones, or of no good end; `confirmed`: another
@@ -75,7 +88,7 @@ class Gpus:
     confirmed: bool = False
 
 
-def _read(recording: Recording) -> Gpus:
+def _read_gpus(recording: Recording) -> Gpus:
     """From the first command that tells; where none does what they name as lost, else the first one's reason."""
     ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
         (REPORT.key, _from_report),
@@ -289,10 +302,102 @@ def _from_list(recording: Recording) -> Gpus:
     return Gpus(len(listed), tuple(Gpu(index=gpu.index, name=gpu.name, uuid=gpu.uuid) for gpu in listed), source=_LIST)
 
 
-def _words(gpus: Gpus) -> str:
+def _gpus_words(gpus: Gpus) -> str:
     names = Counter(gpu.name or "?" for gpu in gpus.devices)
     shown = ", ".join(f"{number} x {name}" for name, number in names.items()) or "none"
     return shown + (f"; lost: {', '.join(gpus.lost)}" if gpus.lost else "")
 
 
-FACT = Fact("gpus", COMMANDS, _read, _words, row=600)
+GPUS_FACT = Fact("gpus", GPUS_COMMANDS, _read_gpus, _gpus_words, row=600)
+
+
+_GPU_TOPOLOGY_KEY = "nvidia-smi-topo"
+
+
+def _gpu_topology_words(matrix: NvidiaSmiTopo) -> str:
+    pairs = Counter(
+        link
+        for number, gpu in enumerate(matrix.gpus)
+        for other, link in matrix.links.get(gpu, {}).items()
+        if other in matrix.gpus[number + 1 :]
+    )
+    nics = f", {counted(len(matrix.nics), 'NIC')}" if matrix.nics else ""
+    return (tally(pairs) or f"{len(matrix.gpus)} GPU alone") + nics
+
+
+GPU_TOPOLOGY_FACT: Fact[NvidiaSmiTopo] = Fact(
+    "gpu_topology",
+    (Command(_GPU_TOPOLOGY_KEY, ("nvidia-smi", "topo", "-m"), deadline_s=20, hardware=True),),
+    lambda recording: parsed_as(recording, _GPU_TOPOLOGY_KEY),
+    _gpu_topology_words,
+    row=610,
+    about="The matrix of links between GPUs and NICs (`nvidia-smi topo -m`), with CPU and NUMA affinity.",
+)
+
+
+_P2P_KEY = "nvidia-smi-p2p"
+
+
+P2P_FACT: Fact[NvidiaSmiP2p] = Fact(
+    "p2p",
+    (Command(_P2P_KEY, ("nvidia-smi", "topo", "-p2p", "r"), deadline_s=20, hardware=True),),
+    lambda recording: parsed_as(recording, _P2P_KEY),
+    lambda matrix: tally(Counter(word for row in matrix.status.values() for word in row.values())) or "one GPU alone",
+    row=620,
+    about="Between which GPUs the driver allows reads from peer to peer.",
+)
+
+
+_STATE = Command("nvidia-smi-nvlink", ("nvidia-smi", "nvlink", "-s"), deadline_s=20, hardware=True)
+_ERRORS = Command("nvidia-smi-nvlink-errors", ("nvidia-smi", "nvlink", "-e"), deadline_s=20, hardware=True)
+
+
+def _read_nvlink(recording: Recording) -> NvidiaSmiNvlink:
+    """Each link's state, and its error counters where those could be read too."""
+    if not output(recording, _STATE.key).strip():
+        # some GPUs without NVLink print nothing at all, others that they have none
+        raise AbsentError("the GPUs have no NVLink")
+    state: NvidiaSmiNvlink = parsed_as(recording, _STATE.key)
+    if all(gpu.links == () for gpu in state.gpus):
+        raise AbsentError("the GPUs have no NVLink")
+    try:
+        counters: NvidiaSmiNvlink = parsed_as(recording, _STATE.key, _ERRORS.key)
+    except (AbsentError, UnknownError, ParseError):
+        return state
+    counted = {(gpu.index, link.link): link for gpu in counters.gpus for link in gpu.links or ()}
+    gpus = []
+    for gpu in state.gpus:
+        links = (_counted(link, counted.get((gpu.index, link.link))) for link in gpu.links or ())
+        gpus.append(gpu if gpu.links is None else replace(gpu, links=tuple(links)))
+    return replace(state, gpus=tuple(gpus))
+
+
+def _counted(link: NvLink, counters: NvLink | None) -> NvLink:
+    if counters is None:
+        return link
+    # not by replace, which looks at every field: a host has a hundred links
+    return type(counters)(
+        counters.link,
+        link.active,
+        link.speed_gb_s,
+        counters.replay_errors,
+        counters.recovery_errors,
+        counters.crc_errors,
+        counters.errors,
+        link.unavailable,
+    )
+
+
+def _nvlink_words(nvlink: NvidiaSmiNvlink) -> str:
+    active = Counter(sum(1 for link in gpu.links or () if link.active) for gpu in nvlink.gpus)
+    return ", ".join(f"{gpus} x {counted(links, 'link')} active" for links, gpus in active.most_common())
+
+
+NVLINK_FACT = Fact(
+    "nvlink",
+    (_STATE, _ERRORS),
+    _read_nvlink,
+    _nvlink_words,
+    row=630,
+    about="The GPUs' NVLinks: state, rate and error counters of each.",
+)

@@ -1,4 +1,4 @@
-"""What a host's own files say: its machine-id, the names in /etc/hosts, and variables of NCCL, CUDA and the loader."""
+"""Files that a host's jobs and logins read: machine-id, /etc/hosts, variables of NCCL, CUDA and the loader."""
 
 import re
 from collections.abc import Mapping
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from nodectl.common.counting import counted
 from nodectl.common.node_paths import FIND_NCCL_CONF
-from nodectl.facts.base import script, text_fact
+from nodectl.facts.base import Fact, entry, file_text, listed, script, text_fact
+from nodectl.model.recording import Command, Recording
 
 # FILE TAB TEXT a line; of what logins read only these assignments: what else stands there is nobody's business
-_SHOW = """\
+_HOST_FILES_SHOW = """\
 for file in /etc/nccl.conf "${nccl_conf:-$home/.nccl.conf}"; do
   [ -r "$file" ] || continue
   while IFS== read -r name value; do
@@ -52,9 +53,10 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class HostFiles:
-    """`addresses` are those of each name in /etc/hosts; `machine_id` is None where the host has none.
+    """A host's own files: machine-id, names in /etc/hosts, and variables of NCCL, CUDA and the loader.
 
-    `missing` are files that NCCL's files name, and that cannot be read.
+    `addresses` are those of each name in /etc/hosts; `machine_id` is None where the host has none. `missing` are files
+    that NCCL's files name, and that cannot be read.
     """
 
     machine_id: str | None
@@ -63,7 +65,7 @@ class HostFiles:
     missing: tuple[str, ...] = ()
 
 
-def _parse(text: str) -> HostFiles:
+def _parse_host_files(text: str) -> HostFiles:
     machine_id = None
     addresses: dict[str, list[str]] = {}
     variables, missing = [], []
@@ -88,10 +90,60 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 
-def _words(files: HostFiles) -> str:
+def _host_files_words(files: HostFiles) -> str:
     variables = ", ".join(f"{each.name}={each.value} ({each.file})" for each in files.variables)
     names = counted(len(files.addresses), "name")
     return f"{names} in /etc/hosts; {variables or 'no variable of NCCL, CUDA or the loader'}"
 
 
-FACT = text_fact("host_files", script("host-files", FIND_NCCL_CONF + _SHOW), _parse, _words, row=845)
+HOST_FILES_FACT = text_fact(
+    "host_files", script("host-files", FIND_NCCL_CONF + _HOST_FILES_SHOW), _parse_host_files, _host_files_words, row=845
+)
+
+
+SYSTEM, HOME = "/etc/nccl.conf", "~/.nccl.conf"
+_SYSTEM = Command("nccl-conf", ("cat", SYSTEM))
+# no line of NCCL's begins so
+_NAMED = "NCCL_CONF_FILE\t"
+_OF_LOGIN = """\
+[ -z "$nccl_conf" ] || printf 'NCCL_CONF_FILE\\t%s\\n' "$nccl_conf"
+file=${nccl_conf:-$home/.nccl.conf}
+[ ! -e "$file" ] && [ ! -L "$file" ] || exec cat "$file"
+printf 'cat: %s: No such file or directory\\n' "$file" >&2
+exit 1
+"""
+_USER = script("nccl-conf-user", FIND_NCCL_CONF + _OF_LOGIN, waits=True)
+
+
+@dataclass(frozen=True, slots=True)
+class NcclFiles:
+    """NCCL's files: /etc/nccl.conf, and the one that NCCL_CONF_FILE names or the login's ~/.nccl.conf.
+
+    NCCL's files; None where there is none. The user's, at `user_path`, goes before the system's.
+    """
+
+    system: str | None
+    user: str | None
+    user_path: str = HOME
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The text of each file that is there, the first that NCCL reads first."""
+        texts = {self.user_path: self.user, SYSTEM: self.system}
+        return {path: text for path, text in texts.items() if text is not None}
+
+
+def _read_nccl_files(recording: Recording) -> NcclFiles:
+    system, user = file_text(recording, _SYSTEM.key), file_text(recording, _USER.key)
+    shown = entry(recording, _USER.key).stdout
+    if not shown.startswith(_NAMED):
+        return NcclFiles(system, user)
+    path, _, rest = shown.removeprefix(_NAMED).partition("\n")
+    return NcclFiles(system, None if user is None else rest, path)
+
+
+def _nccl_files_words(files: NcclFiles) -> str:
+    return listed(sorted(files.texts), "no file")
+
+
+NCCL_FILES_FACT = Fact("nccl_files", (_SYSTEM, _USER), _read_nccl_files, _nccl_files_words, row=840)

@@ -1,12 +1,33 @@
-"""The running kernel and its distribution."""
+"""The kernel: release, boot, modules, what its log tells of hardware, settings that are no sysctl, open files."""
 
+import re
 import shlex
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output
+from nodectl.facts.base import (
+    AbsentError,
+    Fact,
+    UnknownError,
+    ends_within_line,
+    entry,
+    is_flood,
+    listed,
+    or_unknown,
+    output,
+    output_of_root,
+    parse,
+    script,
+    text_fact,
+    whole,
+    whole_lines,
+)
 from nodectl.model.recording import Command, Recording
+from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 
 _UNAME = Command("uname", ("uname", "-srm"), hardware=True)
 _OS_RELEASE = Command("os-release", ("cat", "/etc/os-release"), hardware=True)
@@ -14,7 +35,7 @@ _OS_RELEASE = Command("os-release", ("cat", "/etc/os-release"), hardware=True)
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The running kernel and the distribution above it."""
+    """The running kernel and its distribution."""
 
     name: str
     release: str
@@ -42,7 +63,7 @@ def parse_os_release(text: str) -> dict[str, str]:
     return values
 
 
-def _read(recording: Recording) -> Kernel:
+def _read_kernel(recording: Recording) -> Kernel:
     words = output(recording, "uname").split()
     if len(words) != 3:
         raise ParseError(f"uname line 1: {' '.join(words)!r}")
@@ -54,8 +75,239 @@ def _read(recording: Recording) -> Kernel:
     return Kernel(name, version, architecture, release.get("ID"), release.get("VERSION_ID"), release.get("PRETTY_NAME"))
 
 
-def _words(kernel: Kernel) -> str:
+def _kernel_words(kernel: Kernel) -> str:
     return f"{kernel.os_name or kernel.os_id or 'no os-release'}, {kernel.name} {kernel.release}"
 
 
-FACT = Fact("kernel", (_UNAME, _OS_RELEASE), _read, _words, row=300)
+KERNEL_FACT = Fact("kernel", (_UNAME, _OS_RELEASE), _read_kernel, _kernel_words, row=300)
+
+
+_BOOT_COMMAND = Command("boot", ("cat", "/proc/sys/kernel/random/boot_id", "/proc/uptime"), hardware=True)
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """The running boot: its id, by which two readings are known to be of the same one, and the uptime."""
+
+    boot_id: str
+    uptime_s: float
+
+
+def _parse_boot(text: str) -> Boot:
+    words = text.split()
+    try:
+        boot_id, uptime, _ = words
+        uptime_s = float(uptime)
+    except ValueError as error:
+        raise ParseError(
+            f"boot: {' '.join(words)!r}: the output is cut: a boot's id and two numbers of seconds were expected"
+        ) from error
+    return Boot(boot_id, uptime_s)
+
+
+def _boot_words(boot: Boot) -> str:
+    return f"up {boot.uptime_s / _HOUR_S:.0f} h"
+
+
+BOOT_FACT = text_fact("boot", _BOOT_COMMAND, _parse_boot, _boot_words, row=310)
+
+
+_OF_TRAINING = {"nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "mlx5_ib", "ib_uverbs", "rdma_rxe", "gdrdrv"}
+
+# its name, its bytes, and how many use it (a dash where the kernel cannot unload modules)
+_ROW = re.compile(r"([\w-]+) \d+ (?:\d+|-)(?: |$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """The kernel's loaded modules by name."""
+
+    loaded: tuple[str, ...]
+
+
+def _parse_modules(text: str) -> Modules:
+    names = [_name(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    return Modules(tuple(sorted(names)))
+
+
+def _name(number: int, line: str) -> str:
+    match = _ROW.match(line)
+    if match is None:
+        # a module that stands in no line counts as not loaded
+        raise ParseError(f"/proc/modules line {number}: {line[:120]!r}")
+    return match[1].replace("-", "_")
+
+
+def _modules_words(modules: Modules) -> str:
+    return f"{len(modules.loaded)} loaded, of these: {listed(_OF_TRAINING.intersection(modules.loaded))}"
+
+
+MODULES_FACT = text_fact(
+    "modules", Command("modules", ("cat", "/proc/modules"), hardware=True), _parse_modules, _modules_words, row=330
+)
+
+
+# raw: only so does a line say whether the kernel wrote it, or a program
+_DMESG = Command("dmesg", ("dmesg", "-r"), deadline_s=20, hardware=True, root=True, newest=True)
+# programs write with another facility than the kernel's 0
+_OF_KERNEL = re.compile(r"^<[0-7]>|\A(?!(?s:.*)^<\d)(?s:.*?)^\S", re.MULTILINE)
+
+
+def _read_kernel_events(recording: Recording) -> Dmesg:
+    done = recording.entries.get(_DMESG.key)
+    # a recording holds as much as it may: what it has tells of a lost GPU all the same
+    is_part = done is not None and (
+        (done.cut and done.exit_status is None and not is_flood(done))
+        or (done.exit_status == 0 and ends_within_line(done.stdout))
+    )
+    text = (
+        whole_lines(done.stdout) if done is not None and is_part and done.stdout else output_of_root(recording, _DMESG)
+    )
+    if not _OF_KERNEL.search(text):  # nothing was looked at: that is not a log without errors
+        raise ParseError(
+            "the kernel's log is empty, but for what programs wrote: it was cleared, or is kept from this host"
+        )
+    return replace(parse(parse_dmesg, text), is_part=is_part)
+
+
+def _kernel_events_words(log: Dmesg) -> str:
+    kinds = Counter(event.kind for event in log.events)
+    return ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())) or "no event of note"
+
+
+KERNEL_EVENTS_FACT = Fact(
+    "kernel_events",
+    (_DMESG,),
+    _read_kernel_events,
+    _kernel_events_words,
+    row=710,
+    about="The kernel's log of this boot: errors of GPUs, links and memory.",
+)
+
+
+# NAME VALUE a line; equal governors of neighbouring CPUs are counted together
+_KERNEL_KNOBS_SHOW = """\
+show() { value=; read -r value 2>/dev/null <"$2" || [ -n "$value" ] || return 0; printf '%s\\t%s\\n' "$1" "$value"; }
+cpu=/sys/devices/system/cpu
+show cmdline /proc/cmdline
+show transparent_hugepage /sys/kernel/mm/transparent_hugepage/enabled
+show transparent_hugepage_defrag /sys/kernel/mm/transparent_hugepage/defrag
+# a setting is given only to who takes it at once, and the shell takes byte by byte
+settings=$(grep -sH '' /proc/sys/kernel/numa_balancing /proc/sys/kernel/tainted)
+case $settings in */numa_balancing:*) balancing=${settings#*:} ;; *) balancing= ;; esac
+case $settings in */tainted:*) taint=${settings##*:} ;; *) taint= ;; esac
+printf 'numa_balancing\\t%s\\ntaint\\t%s\\n' "${balancing%%[!0-9]*}" "$taint"
+show smt $cpu/smt/control
+show frequency_driver $cpu/cpu0/cpufreq/scaling_driver
+show idle_driver $cpu/cpuidle/current_driver
+show clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+show tuned_profile /etc/tuned/active_profile
+last= many=0
+for file in $cpu/cpu[0-9]*/cpufreq/scaling_governor; do
+  read -r value 2>/dev/null <"$file" || continue
+  if [ "$value" != "$last" ]; then
+    [ "$many" -eq 0 ] || printf 'governor\\t%s\\t%s\\n' "$last" "$many"
+    last=$value many=0
+  fi
+  many=$((many + 1))
+done
+[ "$many" -eq 0 ] || printf 'governor\\t%s\\t%s\\n' "$last" "$many"
+if [ -d /sys/kernel/iommu_groups ]; then
+  set -- /sys/kernel/iommu_groups/*
+  [ -e "$1" ] || set --
+  printf 'iommu_groups\\t%s\\n' "$#"
+fi
+"""
+_COUNTS = {"numa_balancing", "iommu_groups", "taint"}
+_CHOICES = {"transparent_hugepage", "transparent_hugepage_defrag"}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKnobs:
+    """Settings of the kernel that are no sysctl: huge pages, governors, SMT, IOMMU, taint, command line.
+
+    `governors` counts the CPUs of each frequency governor.
+    """
+
+    cmdline: str | None = None
+    transparent_hugepage: str | None = None
+    transparent_hugepage_defrag: str | None = None
+    governors: Mapping[str, int] = field(default_factory=dict)
+    frequency_driver: str | None = None
+    numa_balancing: int | None = None
+    smt: str | None = None
+    idle_driver: str | None = None
+    clocksource: str | None = None
+    iommu_groups: int | None = None
+    taint: int | None = None
+    tuned_profile: str | None = None
+
+
+def _parse_kernel_knobs(text: str) -> KernelKnobs:
+    values: dict[str, str] = {}
+    governors: dict[str, int] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("\t")
+        if name == "governor":
+            governor, _, cpus = value.partition("\t")
+            if not cpus.isdigit():
+                raise ParseError(f"kernel-knobs: {line!r} counts no CPUs")
+            governors[governor] = governors.get(governor, 0) + int(cpus)
+        else:
+            values[name] = value.strip()
+    if not values:
+        raise UnknownError("kernel-knobs: nothing was shown")
+    typed: dict[str, Any] = {name: values[name] for name in values.keys() & set(KernelKnobs.__slots__)}
+    typed |= {name: whole(typed[name]) for name in typed.keys() & _COUNTS}
+    typed |= {name: _chosen(typed[name]) for name in typed.keys() & _CHOICES}
+    return KernelKnobs(governors=governors, **typed)
+
+
+def _chosen(text: str) -> str:
+    """`always [madvise] never` is madvise."""
+    return text.partition("[")[2].partition("]")[0] or text
+
+
+def _kernel_knobs_words(knobs: KernelKnobs) -> str:
+    governors = ", ".join(sorted(knobs.governors)) or "no governor"
+    pages = f"huge pages {knobs.transparent_hugepage or '?'}"
+    return f"{governors}, {pages}, NUMA balancing {or_unknown(knobs.numa_balancing)}"
+
+
+KERNEL_KNOBS_FACT = text_fact(
+    "kernel_knobs",
+    script("kernel-knobs", _KERNEL_KNOBS_SHOW, hardware=True),
+    _parse_kernel_knobs,
+    _kernel_knobs_words,
+    row=320,
+)
+
+
+_OPEN_FILES_COMMAND = Command("file-nr", ("cat", "/proc/sys/fs/file-nr"), hardware=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFiles:
+    """Files that are open on the whole host, and how many may be.
+
+    Of the whole kernel, not of one process.
+    """
+
+    open: int
+    most: int
+
+
+def _parse_open_files(text: str) -> OpenFiles:
+    cells = [whole(word) for word in text.split()]
+    if len(cells) != 3 or cells[0] is None or cells[1] is None or cells[2] is None:
+        raise ParseError(f"file-nr: {text[:80]!r} are not three numbers")
+    return OpenFiles(cells[0] - cells[1], cells[2])
+
+
+def _open_files_words(files: OpenFiles) -> str:
+    # the number changes all the time: hosts that have room are alike
+    return "room for more" if files.open < files.most / 2 else f"{files.open} of {files.most}"
+
+
+OPEN_FILES_FACT = text_fact("open_files", _OPEN_FILES_COMMAND, _parse_open_files, _open_files_words, row=805)

@@ -1,12 +1,14 @@
-"""Packages of NVIDIA and of RDMA that are installed, by dpkg or rpm, with what keeps them at their version."""
+"""Packages of the distribution, NVIDIA's repository, what DKMS built, and the files of nodectl's roles."""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from nodectl.common import node_paths
-from nodectl.facts.base import text_fact
+from nodectl.common.counting import counted
+from nodectl.facts.base import script, text_fact
 from nodectl.model.recording import Command
 
 _PATTERNS = (
@@ -27,7 +29,7 @@ DRIVER_VERSION = r"^[3-9][0-9][0-9]\.[0-9][0-9]"
 _LOCKS = "/etc/dnf/plugins/versionlock.list"
 _RPM_FORM = "%{NAME}\\t%{EPOCHNUM}\\t%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 # dpkg-query ends badly where a pattern fits nothing, and says so; rpm's lines are those with tabs
-_SHOW = f"""\
+_PACKAGES_SHOW = f"""\
 [ -d {node_paths.ROOT} ] || exit 3
 if command -v dpkg-query >/dev/null && [ -e /var/lib/dpkg/status ]; then
   dpkg-query -W -f '${{Package}} ${{Version}} ${{db:Status-Abbrev}}\\n' "$@" 2>/dev/null
@@ -58,7 +60,10 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """Hold those that are wholly installed, by name."""
+    """Packages of NVIDIA and of RDMA that are installed, by dpkg or rpm, with what keeps them at their version.
+
+    Hold those that are wholly installed, by name.
+    """
 
     installed: Mapping[str, Package]
 
@@ -67,13 +72,13 @@ def _fits(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _words(packages: Packages) -> str:
+def _packages_words(packages: Packages) -> str:
     """Return it without the many parts of a driver."""
     named = [package for package in packages.installed.values() if _fits(package.name, _PATTERNS)]
     return ", ".join(f"{package.name} {package.version}" for package in named) or "none"
 
 
-def _parse(text: str) -> Packages:
+def _parse_packages(text: str) -> Packages:
     rows = [line.split() for line in text.splitlines()]
     if "\t" in text:
         return Packages(dict(_of_rpm(text)))
@@ -99,12 +104,290 @@ def _locks(lock: str, name: str, versions: tuple[str, ...], arch: str) -> bool:
     return lock != name and any(fnmatchcase(text, lock) for each in spelled for text in (each, f"{each}.{arch}"))
 
 
-FACT = text_fact(
+PACKAGES_FACT = text_fact(
     "packages",
-    Command("packages", ("sh", "-c", _SHOW, "sh", *_PATTERNS, *DRIVER_FAMILY, *DRIVER_MODULES)),
-    _parse,
-    _words,
+    Command("packages", ("sh", "-c", _PACKAGES_SHOW, "sh", *_PATTERNS, *DRIVER_FAMILY, *DRIVER_MODULES)),
+    _parse_packages,
+    _packages_words,
     absent=f"no {node_paths.ROOT} there, or neither dpkg nor rpm",
     row=508,
+    occasion="live",
+)
+
+
+# Of dnf only the sources are told: versions are kept by versionlock, and a driver's branch by its module stream.
+# one repository a line: its file and its address, of enabled entries in either of apt's two forms
+_ONE_LINE = '$1 == "deb" { for (i = 2; i <= NF; i++) if ($i ~ "^[a-z+]+:/") { print "source\\t" file "\\t" $i; next } }'
+_DEB822 = """\
+tolower($0) !~ /(^|\\n)enabled: *(no|false|0) *(\\n|$)/ && tolower($0) ~ /(^|\\n)types:[^\\n]*deb( |\\n|$)/ {
+  for (i = 1; i <= split($0, lines, "\\n"); i++)
+    if (tolower(lines[i]) ~ /^uris:/)
+      for (j = split(lines[i], words, " "); j > 1; j--) print "source\\t" file "\\t" words[j]
+}"""
+_POLICY = """\
+/^[^ ]/ { name = substr($1, 1, length($1) - 1) }
+/^  Candidate:/ { print "candidate\\t" name "\\t" $2 }
+/^( \\*\\*\\*|    ) [^ ]/ { print "offered\\t" name "\\t" ($1 == "***" ? $2 : $1) }"""
+_SOURCES = f"""\
+for file in sources.list sources.list.d/*.list; do
+  [ ! -e "$file" ] || awk -v file="/etc/apt/$file" '{_ONE_LINE}' "$file"
+done
+for file in sources.list.d/*.sources; do
+  [ ! -e "$file" ] || awk -v RS= -v file="/etc/apt/$file" '{_DEB822}' "$file"
+done
+"""
+# one repository a line, of enabled sections; of those without a check of signatures another line
+_REPO_FILES = """\
+function tell() {
+  gsub(/\\$basearch/, arch, url); gsub(/\\$releasever/, release, url)
+  if (on && url != "") { print "source\\t" file "\\t" url; if (!checked) print "unchecked\\t" file "\\t" url }
+}
+/^\\[/ { tell(); url = ""; on = 1; checked = 1 }
+/^[a-z_]+ *=/ { name = $0; sub(/ *=.*/, "", name); value = $0; sub(/^[^=]*= */, "", value); sub(/ +$/, "", value) }
+/^baseurl *=/ { url = value }
+/^enabled *=/ { on = (tolower(value) !~ /^(0|no|false)$/) }
+/^gpgcheck *=/ { checked = (tolower(value) !~ /^(0|no|false)$/) }
+END { tell() }"""
+_DNF = f"""\
+command -v dnf >/dev/null && cd /etc/yum.repos.d || exit 3
+echo dnf
+release=$(. /etc/os-release; echo "${{VERSION_ID%%.*}}") arch=$(uname -m)
+for file in *.repo; do
+  [ ! -e "$file" ] || awk -v file="/etc/yum.repos.d/$file" -v arch="$arch" -v release="$release" '{_REPO_FILES}' "$file"
+done
+exit 0
+"""
+# without such a source there is nothing more to tell, and a second of apt's time is saved
+_NVIDIA_REPOSITORY_SHOW = f"""\
+if [ ! -e /var/lib/dpkg/status ] || ! command -v apt-cache >/dev/null; then
+{_DNF}
+fi
+cd /etc/apt || exit 3
+sources=$({_SOURCES})
+[ -z "$sources" ] || printf '%s\\n' "$sources"
+case $sources in *nvidia* | *cuda*) ;; *) exit 0 ;; esac
+ls /var/lib/apt/lists | sed -n 's/.*Release$/list\\t&/p'
+for prefix in cuda-toolkit- libcudnn libnccl; do apt-cache pkgnames "$prefix"; done |
+  LC_ALL=C xargs -r apt-cache policy | awk '{_POLICY}'
+apt-config dump Unattended-Upgrade::Package-Blacklist | sed -n 's/^[^"]*"\\(..*\\)";$/frozen\\t\\1/p'
+command -v gpg >/dev/null || printf 'blind\\tgpg is not installed\\n'
+# gpg makes files in its home, wherever that is
+home=$(mktemp -d) && trap 'rm -rf "$home"' EXIT
+for file in trusted.gpg trusted.gpg.d/*; do
+  [ ! -e "$file" ] || gpg --homedir "$home" --no-options --no-keyring --show-keys --with-colons "$file" 2>/dev/null |
+    awk -F: -v file="/etc/apt/$file" '$1 == "fpr" {{ print "key\\t" file "\\t" $10 }}'
+done
+exit 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaRepository:
+    """NVIDIA's repository: sources, lists, candidates, what upgrades leave alone, trusted keys; of dnf the sources.
+
+    `sources` are pairs of a file and an address, `keys` of a keyring that is trusted for all and a fingerprint.
+
+    `unchecked` are sources of dnf whose packages it takes without a signature. `lists` are the Release files that apt
+    has read; `blind` is why the keyrings could not be read, else empty.
+    """
+
+    sources: tuple[tuple[str, str], ...]
+    lists: tuple[str, ...]
+    candidates: Mapping[str, str]
+    offered: Mapping[str, tuple[str, ...]]
+    frozen: frozenset[str]
+    keys: tuple[tuple[str, str], ...]
+    blind: str = ""
+    manager: Literal["apt", "dnf"] = "apt"
+    unchecked: tuple[tuple[str, str], ...] = ()
+
+
+def _parse_nvidia_repository(text: str) -> NvidiaRepository:
+    rows: dict[str, list[list[str]]] = {}
+    for line in text.splitlines():
+        kind, *cells = line.split("\t")
+        rows.setdefault(kind, []).append(cells)
+    offered: dict[str, tuple[str, ...]] = {}
+    for name, version in rows.get("offered", ()):
+        offered[name] = (*offered.get(name, ()), version)
+    return NvidiaRepository(
+        sources=tuple((file, address) for file, address in rows.get("source", ())),
+        lists=tuple(name for (name,) in rows.get("list", ())),
+        candidates=dict(rows.get("candidate", ())),
+        offered=offered,
+        frozen=frozenset(name for (name,) in rows.get("frozen", ())),
+        keys=tuple((file, fingerprint) for file, fingerprint in rows.get("key", ())),
+        manager="dnf" if "dnf" in rows else "apt",
+        unchecked=tuple((file, address) for file, address in rows.get("unchecked", ())),
+        blind="".join(reason for (reason,) in rows.get("blind", ())),
+    )
+
+
+def _nvidia_repository_words(repository: NvidiaRepository) -> str:
+    return f"{counted(len(repository.sources), 'source')}, {counted(len(repository.candidates), 'candidate')}"
+
+
+NVIDIA_REPOSITORY_FACT = text_fact(
+    "nvidia_repository",
+    script("nvidia-repository", _NVIDIA_REPOSITORY_SHOW),
+    _parse_nvidia_repository,
+    _nvidia_repository_words,
+    absent="neither apt nor dnf there",
+    row=509,
+    occasion="verify",
+)
+
+
+_EFI = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# each tree of DKMS; the log of a build that failed is quoted by its last words. modules.dep is what modprobe goes by,
+# whoever built the modules; a boot starts the newest kernel, as GRUB takes it
+_DRIVER_BUILD_SHOW = f"""\
+dkms=/var/lib/dkms/nvidia
+set -- "$dkms"/[0-9]*
+with=$(grep -lE '/nvidia(-current|-tesla[0-9-]*)?[.]ko' /lib/modules/*/modules.dep 2>/dev/null)
+[ ! -d "$1" ] && [ ! -e {_EFI} ] && [ -z "$with" ] && exit 3
+read -r kernel </proc/sys/kernel/osrelease || kernel=$(uname -r)
+printf 'kernel\\t%s\\n' "$kernel"
+[ ! -e {_EFI} ] || printf 'secure_boot\\t%s\\n' "$(tail -c 1 {_EFI} | od -An -tu1 | tr -d ' ')"
+for dep in $with; do
+  dep=${{dep%/modules.dep}}
+  printf 'module\t%s\n' "${{dep##*/}}"
+done
+[ -z "$with" ] || for image in $(printf '%s\n' /boot/vmlinuz-[1-9]* | sort -V); do
+  [ ! -e "$image" ] || [ "$image" != "${{image%.old}}" ] || printf 'next\\t%s\\n' "${{image#/boot/vmlinuz-}}"
+done
+for tree in "$dkms"/[0-9]*; do
+  [ -d "$tree" ] || continue
+  set -- "$tree/$kernel"/*/module/*.ko*
+  [ -e "$1" ] || set --
+  end=
+  for log in "$tree/build/make.log" "$tree/$kernel"/*/log/make.log; do
+    [ $# -gt 0 ] || [ -n "$end" ] || [ ! -s "$log" ] ||
+      end="$log ends: $(grep -v '^ *$' "$log" | tail -n 3 | tr '\\n\\t' '  ')"
+  done
+  printf 'dkms\\t%s\\t%s\\t%s\\n' "${{tree##*/}}" "$#" "$end"
+done
+exit 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A driver's `version` that DKMS builds, and how many `modules` it built for the running kernel.
+
+    `log` is the end of a build that failed.
+    """
+
+    version: str
+    modules: int
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverBuild:
+    """What keeps an installed NVIDIA driver from being loaded, now or after a reboot.
+
+    The running `kernel`, and what DKMS has of the driver: a tree for each version, also of drivers before.
+
+    `with_module` are the kernels that have a module of the driver, whoever built it; `next_kernel` is the one that the
+    next boot starts, empty where /boot has none (a container's kernel is its host's).
+    """
+
+    kernel: str
+    trees: tuple[Tree, ...]
+    secure_boot: bool
+    with_module: tuple[str, ...] = ()
+    next_kernel: str = ""
+
+
+def _parse_driver_build(text: str) -> DriverBuild:
+    rows = [line.split("\t") for line in text.splitlines()]
+    values = {row[0]: row[1] for row in rows if len(row) == 2}
+    trees = tuple(Tree(row[1], int(row[2]), row[3]) for row in rows if len(row) == 4 and row[0] == "dkms")
+    with_module = tuple(row[1] for row in rows if len(row) == 2 and row[0] == "module")
+    return DriverBuild(values["kernel"], trees, values.get("secure_boot") == "1", with_module, values.get("next", ""))
+
+
+def _driver_build_words(build: DriverBuild) -> str:
+    trees = ", ".join(f"DKMS {tree.version} with {tree.modules} modules" for tree in build.trees)
+    after = f"; modules for {', '.join(build.with_module)}; the next boot starts {build.next_kernel}"
+    return f"{trees or 'DKMS none'} for {build.kernel}{after if build.with_module and build.next_kernel else ''}"
+
+
+DRIVER_BUILD_FACT = text_fact(
+    "driver_build",
+    script("driver-build", _DRIVER_BUILD_SHOW, hardware=True),
+    _parse_driver_build,
+    _driver_build_words,
+    absent="neither DKMS nor EFI has anything to tell, and no kernel has a module of the driver",
+    row=604,
+    occasion="live",
+)
+
+
+RECORDS = "/var/lib/nodectl"
+LIMITS = (
+    "/etc/security/limits.d/90-nodectl.conf",
+    "/etc/systemd/system.conf.d/90-nodectl.conf",
+    "/etc/systemd/user.conf.d/90-nodectl.conf",
+    "/etc/systemd/logind.conf.d/90-nodectl.conf",
+)
+NIC = "/etc/nodectl/nic.json"
+GPU = "/etc/nodectl/gpu.json"
+# {file: the role's own record of what it holds}; the service of a role, and the program that it runs
+SERVICES = {
+    NIC: ("/etc/systemd/system/nodectl-nic.service", "/opt/nodectl/lib/nic_hw.py"),
+    GPU: ("/etc/systemd/system/nodectl-gpu.service", "/opt/nodectl/lib/gpu_hw.py"),
+}
+GPU_RECORD = f"{RECORDS}/gpu_settings.json"
+_PATHS = (f"{RECORDS}/runs", GPU_RECORD, *LIMITS, *SERVICES, *(path for paths in SERVICES.values() for path in paths))
+# a run that stands is a folder in `runs`: after a rollback or a trial there is none. Other logins than root cannot look
+# into it; most file systems count the folders in one as names of it
+_ROLE_FILES_SHOW = f"""\
+[ -d {RECORDS}/runs ] || exit 3
+if [ -r {RECORDS}/runs ]; then
+  set -- {RECORDS}/runs/*/
+  [ -d "$1" ] || exit 3
+elif [ "$(stat -c %h {RECORDS}/runs 2>/dev/null)" = 2 ]; then
+  exit 3
+fi
+[ -d /run/systemd/system ] && echo systemd
+for path in {" ".join(_PATHS)}; do [ -e "$path" ] && printf '%s\\n' "$path"; done
+for link in /etc/systemd/system/*.wants/nodectl-*.service; do
+  [ -L "$link" ] && printf 'enabled %s\\n' "${{link##*/}}"
+done
+exit 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFiles:
+    """Which of the files by which roles of nodectl have a boot set things again are still there.
+
+    The paths that are there, the services that a boot starts, and whether systemd runs.
+    """
+
+    present: frozenset[str]
+    enabled: frozenset[str]
+    systemd: bool
+
+
+def _parse_role_files(text: str) -> RoleFiles:
+    lines = text.splitlines()
+    enabled = frozenset(line.partition(" ")[2] for line in lines if line.startswith("enabled "))
+    return RoleFiles(frozenset(line for line in lines if line.startswith("/")), enabled, "systemd" in lines)
+
+
+def _role_files_words(files: RoleFiles) -> str:
+    return f"{counted(len(files.present), 'file')} of nodectl's roles"
+
+
+ROLE_FILES_FACT = text_fact(
+    "role_files",
+    script("role-files", _ROLE_FILES_SHOW),
+    _parse_role_files,
+    _role_files_words,
+    absent=f"no run in {RECORDS}/runs there",
+    row=511,
     occasion="live",
 )

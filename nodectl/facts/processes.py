@@ -1,4 +1,4 @@
-"""The host's load, and processes that hang in the kernel or are zombies."""
+"""Processes: load, what hangs in the kernel, and what belongs to a job."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from nodectl.errors import ParseError
 from nodectl.facts.base import counts, script, text_fact
 
 # the load; then the hanging processes as ps shows them, and how many there are; mostly none hangs, and ps is dear
-_SHOW = """\
+_PROCESSES_SHOW = """\
 read -r load </proc/loadavg && printf 'load %s\\n' "$load"
 many=$(awk 'BEGIN {
   for (at = 1; at < ARGC; at++) {
@@ -35,7 +35,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Load, and processes in states that only trouble keeps them in."""
+    """The host's load, and processes that hang in the kernel or are zombies."""
 
     load_1: float
     load_5: float
@@ -45,7 +45,7 @@ class Processes:
     count: int
 
 
-def _parse(text: str) -> Processes:
+def _parse_processes(text: str) -> Processes:
     load: list[str] = []
     hanging: list[Process] = []
     zombies = count = 0
@@ -74,9 +74,65 @@ def _parse(text: str) -> Processes:
     return Processes(one, five, fifteen, tuple(hanging), zombies, count)
 
 
-def _words(processes: Processes) -> str:
+def _processes_words(processes: Processes) -> str:
     stuck = len(processes.uninterruptible)
     return f"load {processes.load_1:.1f}, {stuck} stuck, {counts(zombie=processes.zombies)}"
 
 
-FACT = text_fact("processes", script("processes", _SHOW), _parse, _words, row=870)
+PROCESSES_FACT = text_fact(
+    "processes", script("processes", _PROCESSES_SHOW), _parse_processes, _processes_words, row=870
+)
+
+
+# another login's environment is not readable: its jobs are then known by their control group alone
+_JOB_PROCESSES_SHOW = """\
+# most hosts have none: one look tells that
+grep -sqaE '^[0-9]+:[^:]*:.*/(slurmstepd\\.scope|slurm|nodectl)/|(^|[^A-Z_])NODECTL_JOB_ID=' \\
+  /proc/[0-9]*/cgroup /proc/[0-9]*/environ || exit 0
+of_jobs=
+if grep -sqE '/(slurmstepd\\.scope|slurm|nodectl)/' /proc/[0-9]*/cgroup; then
+  grep -slE '/(slurmstepd\\.scope|slurm)/' /proc/[0-9]*/cgroup | sed 's|/proc/|slurm |; s|/cgroup||'
+  of_jobs=$(grep -slE '/nodectl/' /proc/[0-9]*/cgroup)
+fi
+marked=$(grep -slaE '(^|[^A-Z_])NODECTL_JOB_ID=' /proc/[0-9]*/environ)
+[ -z "$of_jobs$marked" ] ||
+  printf '%s\\n' $of_jobs $marked | sed 's|/proc/|nodectl |; s|/[a-z]*$||' | sort -u
+exit 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JobProcesses:
+    """Processes that belong to a job: of Slurm by their control group, of nodectl by that or by the job's mark."""
+
+    slurm: frozenset[int]
+    nodectl: frozenset[int]
+
+    @property
+    def all(self) -> frozenset[int]:
+        """Of any job."""
+        return self.slurm | self.nodectl
+
+
+def _parse_job_processes(text: str) -> JobProcesses:
+    owners: dict[str, set[int]] = {"slurm": set(), "nodectl": set()}
+    for number, line in enumerate(text.splitlines(), start=1):
+        owner, _, pid = line.partition(" ")
+        if owner not in owners or not pid.isdigit() or len(pid) > 10:
+            raise ParseError(f"job-processes: line {number}: {line[:200]!r}")
+        owners[owner].add(int(pid))
+    return JobProcesses(frozenset(owners["slurm"]), frozenset(owners["nodectl"]))
+
+
+def _job_processes_words(processes: JobProcesses) -> str:
+    return counts(slurm=len(processes.slurm), nodectl=len(processes.nodectl))
+
+
+JOB_PROCESSES_FACT = text_fact(
+    "job_processes",
+    script("job-processes", _JOB_PROCESSES_SHOW),
+    _parse_job_processes,
+    _job_processes_words,
+    row=875,
+    occasion="live",
+)

@@ -1,4 +1,4 @@
-"""Versions as a job would load them: from the venv's files and the loaded driver, never by importing torch."""
+"""Versions of what a job would load: environment, driver, libraries of the system, container toolkit."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,8 +6,19 @@ from dataclasses import dataclass, field
 
 from nodectl.common import node_paths
 from nodectl.errors import ParseError
-from nodectl.facts import gpus
-from nodectl.facts.base import AbsentError, Fact, UnknownError, entry, output, variable
+from nodectl.facts.base import (
+    AbsentError,
+    Fact,
+    UnknownError,
+    entry,
+    listed,
+    matches,
+    output,
+    script,
+    text_fact,
+    variable,
+)
+from nodectl.facts.gpus import GPUS_COMMANDS, GPUS_FACT
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 
@@ -41,7 +52,9 @@ if ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(number)) == 0:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Versions as a job would load them; why one is None stands in `unavailable`.
+    """Versions as a job would load them: from the venv's files and the loaded driver, never by importing torch.
+
+    Why one is None stands in `unavailable`.
 
     `torch`, `cuda`, `cudnn` and `nccl` are those of the launcher's `venv`, read from its files; `nccl_loaded` is what
     the library there answers when it is loaded. `driver` is the loaded module, `driver_installed` the one on disk,
@@ -79,11 +92,11 @@ def _commands(host: Host) -> tuple[Command, ...]:
         Command("proc-driver-nvidia", ("cat", "/proc/driver/nvidia/version"), hardware=True),
         Command("driver-installed", ("modinfo", "-F", "version", "nvidia"), hardware=True),
         Command("iperf3-version", ("iperf3", "--version")),
-        *gpus.COMMANDS,
+        *GPUS_COMMANDS,
     )
 
 
-def _read(recording: Recording) -> Versions:
+def _read_versions(recording: Recording) -> Versions:
     venv, wheels, reason = _venv(recording)
     unavailable: dict[str, str] = {}
 
@@ -160,7 +173,7 @@ def _driver(recording: Recording) -> str | None:
         loaded = None
     if loaded is not None and loaded.exit_status == 0:
         return _after(loaded.stdout, r"Kernel Module(?: for \S+)?\s+(\d[\d.]*)\s")
-    return gpus.FACT.read(recording).driver_version
+    return GPUS_FACT.read(recording).driver_version
 
 
 def _flavour(recording: Recording) -> str | None:
@@ -184,10 +197,10 @@ def _smi(recording: Recording, component: str) -> str | None:
 def _driver_cuda(recording: Recording) -> str | None:
     """Return it as `nvidia-smi --version` says; older ones do not know the option, and their report has it."""
     version = _after(entry(recording, "nvidia-smi-version").stdout, r"CUDA Version\s*:\s*(\d[\d.]*)")
-    return gpus.FACT.read(recording).cuda_version if version is None else version
+    return GPUS_FACT.read(recording).cuda_version if version is None else version
 
 
-def _words(versions: Versions) -> str:
+def _versions_words(versions: Versions) -> str:
     shown = {
         "python": versions.python3,
         "torch": versions.torch,
@@ -199,4 +212,131 @@ def _words(versions: Versions) -> str:
     return ", ".join(f"{name} {version or '-'}" for name, version in shown.items())
 
 
-FACT = Fact("versions", _commands, _read, _words, row=500)
+VERSIONS_FACT = Fact("versions", _commands, _read_versions, _versions_words, row=500)
+
+
+# as sed writes alternatives
+_NAMES = r"\|".join(
+    rf"lib{name}\.so" for name in ("nccl", "nccl-net", "cudnn", "cudart", "cuda", "nvidia-ml", "ibverbs")
+)
+# PATH, where its link leads to: the file's name carries the version
+_LIBRARIES_SHOW = f"""\
+set -f
+IFS='
+'
+set -- $(ldconfig -p | sed -n 's/^[[:space:]]*\\({_NAMES}\\).* (libc6,.*=> //p')
+[ $# -gt 0 ] || exit 0
+if reals=$(realpath "$@" 2>/dev/null); then # one process for all of them
+  for real in $reals; do printf '%s\\t%s\\n' "$1" "$real"; shift; done
+else
+  for path; do printf '%s\\t%s\\n' "$path" "$(readlink -f "$path")"; done
+fi
+"""
+_LINE = re.compile(r"(?P<path>(?:[^\t]*/)?(?P<name>[^\t/]*))\t(?P<real>.*)")
+_LIBRARIES_VERSION = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library that the dynamic linker would load, with the version that its file's name carries."""
+
+    name: str
+    path: str
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Libraries:
+    """NVIDIA's libraries of the system: what a program finds that brings none of its own."""
+
+    libraries: tuple[Library, ...]
+
+
+def _parse_libraries(text: str) -> Libraries:
+    libraries = []
+    for match in matches(_LINE, text, "loaded-libraries"):
+        version = _LIBRARIES_VERSION.search(match["real"])
+        libraries.append(Library(match["name"], match["path"], version[1] if version else None))
+    return Libraries(tuple(libraries))
+
+
+def _libraries_words(value: Libraries) -> str:
+    return listed({f"{library.name} {library.version or ''}".strip() for library in value.libraries})
+
+
+LIBRARIES_FACT = text_fact(
+    "libraries", script("loaded-libraries", _LIBRARIES_SHOW, hardware=True), _parse_libraries, _libraries_words, row=510
+)
+
+
+_CONTAINERS_SHOW = """\
+command -v nvidia-ctk >/dev/null 2>&1 && exec nvidia-ctk --version
+command -v nvidia-container-cli >/dev/null 2>&1 || exit 3
+exec nvidia-container-cli --version
+"""
+_CONTAINERS_VERSION = re.compile(r"(?:version |cli-version: )v?(\d+(?:\.\d+){1,3})")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerToolkit:
+    """NVIDIA's container toolkit: what brings the GPUs into containers."""
+
+    version: str
+
+
+def _parse_containers(text: str) -> ContainerToolkit:
+    match = _CONTAINERS_VERSION.search(text)
+    if match is None:
+        raise ParseError(f"container-toolkit: {text[:120]!r} names no version")
+    return ContainerToolkit(match[1])
+
+
+def _containers_words(toolkit: ContainerToolkit) -> str:
+    return toolkit.version
+
+
+CONTAINERS_FACT = text_fact(
+    "containers",
+    script("container-toolkit", _CONTAINERS_SHOW, hardware=True),
+    _parse_containers,
+    _containers_words,
+    absent="NVIDIA's container toolkit is not installed",
+    row=525,
+)
+
+
+# a container image may lack getconf's value (musl), and a minimal one /etc/localtime
+_USERLAND_SHOW = """\
+printf 'glibc %s\\n' "$(getconf GNU_LIBC_VERSION 2>/dev/null | sed 's/^glibc //')"
+printf 'zone %s\\n' "$(readlink -f /etc/localtime 2>/dev/null | sed -n 's|.*/zoneinfo/||p')"
+printf 'offset %s\\n' "$(date +%z)"
+"""
+_USERLAND_COMMAND = script("userland", _USERLAND_SHOW, hardware=True)
+_LINES = re.compile(r"glibc (?P<glibc>[\d.]*)\nzone (?P<zone>\S*)\noffset (?P<offset>[+-]\d{4})\n?")
+
+
+@dataclass(frozen=True, slots=True)
+class Userland:
+    """What the distribution gives to programs beside the kernel: the C library and the time zone.
+
+    `glibc` is None where the C library is another one; `time_zone` a name of the tz database, else the offset.
+    """
+
+    glibc: str | None
+    time_zone: str
+
+
+def _parse_userland(text: str) -> Userland:
+    match = _LINES.fullmatch(text)
+    if match is None:
+        raise ParseError(f"userland: {text[:200]!r} does not name the C library and the time zone")
+    # the posix and right trees hold the same zones, and some images link Etc/UTC, others UTC
+    zone = re.sub(r"^(posix/|right/|Etc/)", "", match["zone"])
+    return Userland(match["glibc"] or None, zone or f"UTC{match['offset']}".replace("UTC+0000", "UTC"))
+
+
+def _userland_words(userland: Userland) -> str:
+    return f"glibc {userland.glibc or 'not there'}, time zone {userland.time_zone}"
+
+
+USERLAND_FACT = text_fact("userland", _USERLAND_COMMAND, _parse_userland, _userland_words, row=305)

@@ -20,10 +20,10 @@ from nodectl.checks.site import ASKED
 from nodectl.common.few import clipped
 from nodectl.errors import ProfileError
 from nodectl.facts.base import Fact, Occasion
-from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import commands_for, facts_for, read_facts
-from nodectl.facts.lab import Lab
-from nodectl.facts.limits import SessionLimits
+from nodectl.facts.kernel import Boot
+from nodectl.facts.look import Lab
+from nodectl.facts.settings import SessionLimits
 from nodectl.health.policy import VARIABLE, Policy, policy_of, refuse_unknown
 from nodectl.health.site import SiteCheck, commands_on
 from nodectl.model.finding import Finding

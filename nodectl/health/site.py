@@ -14,7 +14,7 @@ from nodectl.common.natural import natural
 from nodectl.common.ownership import refuse_open
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
-from nodectl.facts.site import site_command
+from nodectl.facts.look import site_command
 from nodectl.model.host import Host
 from nodectl.model.recording import DEADLINE_S, SITE, Command
 from nodectl.recordings.collect import BUDGET_S

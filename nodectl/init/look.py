@@ -12,7 +12,7 @@ from nodectl.facts.base import Fact, script
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.kernel import Kernel
-from nodectl.facts.lab import Lab
+from nodectl.facts.look import Lab
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host

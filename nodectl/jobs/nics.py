@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from nodectl.common.few import few
 from nodectl.common.nodeset import fold
 from nodectl.errors import JobError
-from nodectl.facts.ib_ports import IbPort, ports_in
+from nodectl.facts.rdma import IbPort, ports_in
 from nodectl.jobs.plan import GPU, NONE, PlanHost, Surroundings
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host

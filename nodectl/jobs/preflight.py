@@ -19,7 +19,7 @@ from nodectl.errors import ParseError
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.job import KEY, KINDS, RdmaDevices, job_facts
-from nodectl.facts.nics import Nic, nics_in
+from nodectl.facts.network import Nic, nics_in
 from nodectl.jobs.rows import ListenRow
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding

@@ -13,8 +13,8 @@ from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import facts_named
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.host_files import HostFiles
-from nodectl.facts.ib_ports import ports_in
-from nodectl.facts.lab import Lab
+from nodectl.facts.look import Lab
+from nodectl.facts.rdma import ports_in
 from nodectl.model.acceptance import Part, PartKind
 from nodectl.model.finding import Finding
 

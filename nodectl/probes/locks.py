@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 
 from nodectl.common.operator import operator
 from nodectl.common.started import controller, has_ended
-from nodectl.facts import gpus, slurm
 from nodectl.facts.base import read_fact
-from nodectl.facts.gpus import Gpus
-from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.gpus import GPUS_FACT, REPORT, Gpus
+from nodectl.facts.services import SLURM_FACT, SlurmNode
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -136,7 +135,7 @@ class _Taker:
 def _refusals(taker: _Taker) -> list[Finding]:
     """Findings for jobs and processes on the host, asked while the lock is taken, and for a lock that another holds."""
     host = taker.host
-    recording = collect(taker.transport, host, [gpus.REPORT, *slurm.FACT.commands_on(host)])
+    recording = collect(taker.transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
     findings = taker.refusal()
     events = taker.last.events
     jobs = [job for event in events.of("held") + events.of("busy") for job in event["jobs"]]
@@ -179,7 +178,7 @@ def _job(host: str, job: dict[str, str]) -> Finding:
 
 
 def _gpu_processes(recording: Recording) -> Iterator[Finding]:
-    gpus_read = read_fact(gpus.FACT, recording)
+    gpus_read = read_fact(GPUS_FACT, recording)
     if isinstance(gpus_read, Unread) and gpus_read.kind == "unknown":
         reason = f"whether its GPUs are in use cannot be told: {gpus_read.reason}"
         yield _refusal(recording.host, "gpu", reason, Status.UNKNOWN)
@@ -199,7 +198,7 @@ def _gpu_processes(recording: Recording) -> Iterator[Finding]:
 
 
 def _allocation(recording: Recording) -> Iterator[Finding]:
-    node = read_fact(slurm.FACT, recording)
+    node = read_fact(SLURM_FACT, recording)
     if isinstance(node, Unread) and node.kind == "unknown":
         reason = f"whether Slurm has given it to a job cannot be told: {node.reason}"
         yield _refusal(recording.host, "slurm", reason, Status.UNKNOWN)

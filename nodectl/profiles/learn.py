@@ -10,12 +10,11 @@ from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.errors import ProfileError
-from nodectl.facts.cpu import Cpu
-from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.ib_ports import ports_in
-from nodectl.facts.memory import Memory
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
+from nodectl.facts.processors import Cpu, Memory
+from nodectl.facts.rdma import ports_in
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
-from nodectl.facts.site import FOLDER, lacks_program, not_sent, program_of
+from nodectl.facts.look import FOLDER, lacks_program, not_sent, program_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome

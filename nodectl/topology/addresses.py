@@ -14,7 +14,7 @@ from ipaddress import (
     ip_interface,
 )
 
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
 
 Network = IPv4Network | IPv6Network
 

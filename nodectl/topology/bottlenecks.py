@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from nodectl.common.few import few
-from nodectl.facts.ib_ports import ports_in
-from nodectl.facts.pcie import Pcie
+from nodectl.facts.board import Pcie
+from nodectl.facts.rdma import ports_in
 from nodectl.model.finding import Finding
 from nodectl.model.links import FAR_SOCKET, NEAR, between, closeness, meaning
 from nodectl.model.status import Status

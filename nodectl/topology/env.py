@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from nodectl.common.few import few
-from nodectl.facts.gids import Gid
-from nodectl.facts.ib_ports import IbPort, ports_in
-from nodectl.facts.nics import nics_in
+from nodectl.facts.network import nics_in
+from nodectl.facts.rdma import Gid, IbPort, ports_in
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from nodectl.errors import ProfileError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
-from nodectl.facts.ib_ports import ports_in
-from nodectl.facts.lab import Lab
+from nodectl.facts.look import Lab
+from nodectl.facts.rdma import ports_in
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

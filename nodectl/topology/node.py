@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.ib_ports import IbPort, ports_in
-from nodectl.facts.mounts import Mounts
-from nodectl.facts.nics import nics_in
+from nodectl.facts.network import nics_in
+from nodectl.facts.rdma import IbPort, ports_in
+from nodectl.facts.storage import Mounts
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.links import NEAR, between, closeness, meaning

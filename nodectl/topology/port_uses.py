@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_interface
 
 from nodectl.common import file_systems
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
+from nodectl.facts.rdma import IbPort
 from nodectl.model.links import NEAR, between
 from nodectl.topology.addresses import carries, reaches
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nodectl.common.interfaces import VIRTUAL
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
 from nodectl.model.host import Host
 from nodectl.topology.addresses import Network, carries, interfaces_of, networks_of
 

@@ -8,13 +8,11 @@ import pytest
 from nodectl.checks.gpu import dcgm
 from nodectl.checks.network import pkeys
 from nodectl.checks.system import bmc, drives, open_files
-from nodectl.facts.bmc_log import BmcEvent, BmcLog
-from nodectl.facts.dcgm_diag import DcgmDiag
-from nodectl.facts.dcgm_health import DcgmHealth
-from nodectl.facts.drives import Drive, Drives
-from nodectl.facts.open_files import OpenFiles
-from nodectl.facts.pkeys import Pkeys
-from nodectl.facts.raid import Array, Raid
+from nodectl.facts.board import BmcEvent, BmcLog
+from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
+from nodectl.facts.kernel import OpenFiles
+from nodectl.facts.rdma import Pkeys
+from nodectl.facts.storage import Array, Drive, Drives, Raid
 from tests.checks.table import UNREAD, Case, missing, verify
 from tests.lab.recorded_host import findings
 

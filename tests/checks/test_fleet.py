@@ -9,34 +9,19 @@ from nodectl.checks.catalogue import fields
 from nodectl.checks.check import FIXED, Key, Subject
 from nodectl.checks.fleet.compare import Member, claims_of, compare, values_of
 from nodectl.checks.judge import judge
-from nodectl.facts.boot import Boot
+from nodectl.facts.board import Firmware, Pcie, PcieBridge
 from nodectl.facts.catalogue import read_facts
-from nodectl.facts.containers import ContainerToolkit
-from nodectl.facts.cpu import Cpu
-from nodectl.facts.drives import Drive, Drives
-from nodectl.facts.firmware import Firmware
-from nodectl.facts.flow_control import FlowControl, InterfaceFlow
-from nodectl.facts.gids import Gid
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.host_files import HostFiles, Variable
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.kernel import Kernel
-from nodectl.facts.kernel_knobs import KernelKnobs
-from nodectl.facts.lab import Lab
-from nodectl.facts.libraries import Libraries, Library
-from nodectl.facts.limits import SessionLimits
-from nodectl.facts.memory import Memory
-from nodectl.facts.modules import Modules
-from nodectl.facts.mounts import Mount, Mounts
-from nodectl.facts.nccl_files import NcclFiles
-from nodectl.facts.nic_setup import NicQueues, NicSetup
-from nodectl.facts.nics import Nic
-from nodectl.facts.pcie import Pcie, PcieBridge
-from nodectl.facts.pkeys import Pkeys
-from nodectl.facts.sysctl import Sysctl
-from nodectl.facts.units import Unit, Units
-from nodectl.facts.userland import Userland
-from nodectl.facts.versions import Versions
+from nodectl.facts.host_files import HostFiles, NcclFiles, Variable
+from nodectl.facts.kernel import Boot, Kernel, KernelKnobs, Modules
+from nodectl.facts.look import Lab
+from nodectl.facts.network import FlowControl, InterfaceFlow, Nic, NicQueues, NicSetup
+from nodectl.facts.processors import Cpu, Memory
+from nodectl.facts.rdma import Gid, IbPort, Pkeys
+from nodectl.facts.services import Unit, Units
+from nodectl.facts.settings import SessionLimits, Sysctl
+from nodectl.facts.storage import Drive, Drives, Mount, Mounts
+from nodectl.facts.versions import ContainerToolkit, Libraries, Library, Userland, Versions
 from nodectl.model.facts import Unread
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.profiles.resolve import Resolved

@@ -10,10 +10,10 @@ from nodectl.checks.gpu import memory as gpu_memory
 from nodectl.checks.gpu import processes as gpu_processes
 from nodectl.checks.gpu import state as gpu_state
 from nodectl.checks.gpu.rules import GpuJudgement
+from nodectl.facts.board import Pcie, PcieLink
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.job_processes import JobProcesses
-from nodectl.facts.pcie import Pcie, PcieLink
-from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.processes import JobProcesses
+from nodectl.facts.services import SlurmNode
 from nodectl.model.facts import Unread
 from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.profiles.resolve import Resolved, resolve

@@ -9,18 +9,15 @@ from nodectl.checks.catalogue import checks
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.facts.clock_sync import ClockSync
-from nodectl.facts.disk import Disk
+from nodectl.facts.board import Pcie, PcieBridge
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.lab import Lab
-from nodectl.facts.limits import SessionLimits
-from nodectl.facts.login_limits import LoginLimits
-from nodectl.facts.memory import Memory
-from nodectl.facts.nccl_files import NcclFiles
-from nodectl.facts.nics import Nic
-from nodectl.facts.pcie import Pcie, PcieBridge
-from nodectl.facts.sysctl import Sysctl
-from nodectl.facts.time import Clock
+from nodectl.facts.host_files import NcclFiles
+from nodectl.facts.look import Lab
+from nodectl.facts.network import Nic
+from nodectl.facts.processors import Memory
+from nodectl.facts.services import Clock, ClockSync
+from nodectl.facts.settings import LoginLimits, SessionLimits, Sysctl
+from nodectl.facts.storage import Disk
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg

@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from nodectl.checks.network import infiniband
-from nodectl.facts.gids import Gid
-from nodectl.facts.host_files import HostFiles, Variable
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.libraries import Libraries, Library
-from nodectl.facts.nccl_files import NcclFiles
-from nodectl.facts.nics import Nic
-from nodectl.facts.soft_roce import SoftRoce
+from nodectl.facts.host_files import HostFiles, NcclFiles, Variable
+from nodectl.facts.network import Nic
+from nodectl.facts.rdma import Gid, IbPort, SoftRoce
+from nodectl.facts.versions import Libraries, Library
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 
 ROCE = plain(nics=[{"count": 2, "rate_gbit": 100, "kind": "roce"}])

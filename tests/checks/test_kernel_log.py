@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.checks.kernel import log as kernel_log
-from nodectl.facts.lab import Lab
+from nodectl.facts.look import Lab
 from nodectl.parsers.linux.dmesg import parse_dmesg
 from tests.checks.table import UNREAD, Case, found, missing, verify
 

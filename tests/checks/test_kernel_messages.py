@@ -4,7 +4,7 @@ import pytest
 
 from nodectl.checks.check import ACTIONS
 from nodectl.checks.kernel import messages
-from nodectl.facts.pcie import Pcie
+from nodectl.facts.board import Pcie
 from nodectl.lab.faults import FAULTS
 from nodectl.parsers.linux.dmesg import parse_dmesg
 from nodectl.parsers.linux.kernel_messages import kernel_messages, message_of

@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from nodectl.checks.kernel import state as kernel_state
-from nodectl.facts.cpu import Cpu
-from nodectl.facts.kernel_knobs import KernelKnobs
-from nodectl.facts.lab import Lab
-from nodectl.facts.memory_errors import MemoryController, MemoryErrors
-from nodectl.facts.numa import Numa, NumaNode
+from nodectl.facts.kernel import KernelKnobs
+from nodectl.facts.look import Lab
 from nodectl.facts.processes import Process, Processes
+from nodectl.facts.processors import Cpu, MemoryController, MemoryErrors, Numa, NumaNode
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, verify
 
 CPU = Cpu("x", "x86_64", 2, 8, 16, 2)

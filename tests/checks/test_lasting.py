@@ -10,10 +10,9 @@ import pytest
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
 from nodectl.checks.kernel import lasting
-from nodectl.facts import role_files, sysctl_files
-from nodectl.facts.role_files import GPU, GPU_RECORD, LIMITS, NIC, SERVICES, RoleFiles
-from nodectl.facts.sysctl import Sysctl
-from nodectl.facts.sysctl_files import BootValue, SysctlFiles
+from nodectl.facts import packages, settings
+from nodectl.facts.packages import GPU, GPU_RECORD, LIMITS, NIC, SERVICES, RoleFiles
+from nodectl.facts.settings import BootValue, Sysctl, SysctlFiles
 from nodectl.profiles.resolve import resolve
 from tests.checks.table import UNREAD, Case, missing, verify
 
@@ -89,14 +88,14 @@ def boot_values(tmp_path: Path, files: dict[str, str]) -> SysctlFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     places = ("/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", " /lib/")
-    shown = sysctl_files._SHOW
+    shown = settings._SYSCTL_FILES_SHOW
     for place in places:
         shown = shown.replace(f" {place.strip()}", f" {tmp_path}{place.strip()}").replace(
             f"<{place}", f"<{tmp_path}{place}"
         )
     shown = shown.replace('"/etc/', f'"{tmp_path}/etc/').replace('"/usr/', f'"{tmp_path}/usr/')
     done = subprocess.run(["sh", "-c", shown], capture_output=True, text=True, check=True)
-    return sysctl_files._parse(done.stdout.replace(str(tmp_path), ""))
+    return settings._parse_sysctl_files(done.stdout.replace(str(tmp_path), ""))
 
 
 PLACES: list[tuple[dict[str, str], str]] = [
@@ -130,5 +129,5 @@ def test_the_order_in_which_a_boot_reads_them(tmp_path: Path, files: dict[str, s
 
 def test_the_roles_files_as_they_are_listed() -> None:
     text = f"systemd\n/var/lib/nodectl/runs\n{NIC}\nenabled nodectl-nic.service\n"
-    parsed: Any = role_files._parse(text)
+    parsed: Any = packages._parse_role_files(text)
     assert parsed == RoleFiles(frozenset(["/var/lib/nodectl/runs", NIC]), frozenset(["nodectl-nic.service"]), True)

@@ -8,7 +8,7 @@ from nodectl.checks.check import Subject
 from nodectl.checks.fleet.compare import Member, compare
 from nodectl.checks.fleet.names import Named, named_by
 from nodectl.facts.host_files import HostFiles
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
 
 RIGHT = {"n1": ("10.0.0.1",), "n2": ("10.0.0.2",), "n3": ("10.0.0.3",), "n4": ("10.0.0.4",), "localhost": ("::1",)}
 Book = Mapping[str, tuple[str, ...]]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodectl.checks.network import nics
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
 from tests.checks.table import UNREAD, Case, found, missing, plain, verify
 
 TWO = {"nodectl_nics": ["ens1", "ens2"]}

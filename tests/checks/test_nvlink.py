@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nodectl.checks.gpu import fabric_manager, nvlink
-from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.packages import Package, Packages
-from nodectl.facts.units import Unit, Units
+from nodectl.facts.services import Unit, Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.parsers.linux.dmesg import parse_dmesg

@@ -3,10 +3,10 @@
 import pytest
 
 from nodectl.checks.kernel import pcie
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.lab import Lab
-from nodectl.facts.nics import Nic
-from nodectl.facts.pcie import Pcie, PcieBridge, PcieLink
+from nodectl.facts.board import Pcie, PcieBridge, PcieLink
+from nodectl.facts.look import Lab
+from nodectl.facts.network import Nic
+from nodectl.facts.rdma import IbPort
 from nodectl.parsers.linux.dmesg import parse_dmesg
 from nodectl.profiles.resolve import resolve
 from tests.checks.gpus import count

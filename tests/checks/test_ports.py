@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.checks.network import ports
-from nodectl.facts.listening import Listening
+from nodectl.facts.network import Listening
 from tests.checks.table import ABSENT, UNREAD, Case, missing, verify
 
 

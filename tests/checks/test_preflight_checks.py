@@ -28,8 +28,8 @@ from nodectl.facts.job import (
     RunningJobs,
     SharedMemory,
 )
-from nodectl.facts.limits import SessionLimits
-from nodectl.facts.time import Clock
+from nodectl.facts.services import Clock
+from nodectl.facts.settings import SessionLimits
 from nodectl.jobs.preflight import judge
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding

@@ -10,9 +10,9 @@ from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
 from nodectl.checks.stack.provisioned import FROZEN, REVOKED_KEYS
 from nodectl.common.resources import share_dir
-from nodectl.facts.libraries import Libraries, Library
-from nodectl.facts.modules import Modules
-from nodectl.facts.torch_import import Imported
+from nodectl.facts.environment import Imported
+from nodectl.facts.kernel import Modules
+from nodectl.facts.versions import Libraries, Library
 from nodectl.model.facts import Unread
 from nodectl.profiles.families import family_of
 from nodectl.profiles.resolve import Resolved, resolve

@@ -10,9 +10,9 @@ from nodectl.checks.fleet.compare import Member, compare, values_of
 from nodectl.checks.kernel import nccl_lines
 from nodectl.checks.kernel.nccl_lines import why_misread
 from nodectl.checks.system import python3
-from nodectl.facts.disk import FACT as DISK
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.nccl_files import NcclFiles
+from nodectl.facts.host_files import NcclFiles
+from nodectl.facts.storage import DISK_FACT as DISK
 from nodectl.facts.versions import Versions
 from nodectl.model.recording import Entry, Recording
 from tests.checks.table import UNREAD, Case, missing, verify

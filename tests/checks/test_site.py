@@ -13,7 +13,7 @@ from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
 from nodectl.checks.site import ASKED, read_answers
 from nodectl.facts.catalogue import read_facts
-from nodectl.facts.site import Site, site_command
+from nodectl.facts.look import Site, site_command
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.recording import SITE, Entry, Recording

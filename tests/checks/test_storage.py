@@ -3,9 +3,8 @@
 import pytest
 
 from nodectl.checks.system import storage
-from nodectl.facts.disk import Disk, FileSystem
-from nodectl.facts.memory import Memory
-from nodectl.facts.mounts import Mount, Mounts
+from nodectl.facts.processors import Memory
+from nodectl.facts.storage import Disk, FileSystem, Mount, Mounts
 from tests.checks.table import DENIED, UNREAD, Case, missing, verify
 
 

@@ -3,10 +3,8 @@
 import pytest
 
 from nodectl.checks.system import hardware as system
-from nodectl.facts.cpu import Cpu, cpu_set
-from nodectl.facts.lab import Lab
-from nodectl.facts.memory import Memory
-from nodectl.facts.numa import Numa, NumaNode
+from nodectl.facts.look import Lab
+from nodectl.facts.processors import Cpu, Memory, Numa, NumaNode, cpu_set
 from tests.checks.table import ABSENT, UNREAD, Case, found, missing, plain, verify
 
 WANTED = plain(cpu={"model": "EPYC 7742", "sockets": 2, "cores": 128, "threads": 256}, memory_gb=1024)

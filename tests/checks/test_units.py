@@ -6,13 +6,9 @@ import pytest
 
 from nodectl.checks.system import slurm, units
 from nodectl.checks.system.slurm import gpus_of
-from nodectl.facts.cpu import Cpu
-from nodectl.facts.memory import Memory
-from nodectl.facts.slurm import SlurmNode
-from nodectl.facts.sysctl import Sysctl
-from nodectl.facts.time_service import TimeService
-from nodectl.facts.unit_limits import UnitLimits
-from nodectl.facts.units import Unit, Units
+from nodectl.facts.processors import Cpu, Memory
+from nodectl.facts.services import SlurmNode, TimeService, Unit, Units
+from nodectl.facts.settings import Sysctl, UnitLimits
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
 
 CPU = Cpu("x", "x86_64", 2, 128, 256, 8)

@@ -7,8 +7,8 @@ import pytest
 from nodectl.checks.stack import versions
 from nodectl.checks.stack.versions import numbers, same
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.lab import Lab
-from nodectl.facts.modules import Modules
+from nodectl.facts.kernel import Modules
+from nodectl.facts.look import Lab
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from tests.checks.gpus import eight

@@ -10,7 +10,7 @@ import yaml
 
 from nodectl.cli.root import run
 from nodectl.common import node_paths
-from nodectl.facts import nccl_files
+from nodectl.facts import host_files
 from nodectl.payload.jobs import nics
 from nodectl.payload.jobs.folder import state_root
 
@@ -50,7 +50,7 @@ def test_without_a_home_it_is_that_of_the_password_database(home: str | None, mo
     monkeypatch.setenv("HOME", "") if home == "" else monkeypatch.delenv("HOME")
     of_login = pwd.getpwuid(os.geteuid()).pw_dir
     assert of_shell(node_paths.STATE_FOLDER) == state_root() == f"{of_login}/.local/state/nodectl"
-    shell = subprocess.run(nccl_files._USER.argv, capture_output=True, text=True, check=False)
+    shell = subprocess.run(host_files._USER.argv, capture_output=True, text=True, check=False)
     assert f"{of_login}/.nccl.conf" in shell.stderr or shell.returncode == 0
     files: list[str] = []
     monkeypatch.setattr("nodectl.payload.jobs.nics._names_it", files.append)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from nodectl.facts.drives import FACT, Drive, Drives
+from nodectl.facts.storage import DRIVES_FACT, Drive, Drives
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from tests.facts.recorded import fact
@@ -63,7 +63,7 @@ def run(tmp_path: Path, *tools: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "bin" / tool).write_text('#!/bin/sh\necho "{\\"asked\\": \\"${0##*/} $*\\"}"\n')
         (tmp_path / "bin" / tool).chmod(0o755)
     shell = "/bin/sh"
-    text = FACT.commands_on(Host("gpu01", "gpu01"))[0].argv[-1].replace("/dev/nvme", f"{tmp_path}/nvme")
+    text = DRIVES_FACT.commands_on(Host("gpu01", "gpu01"))[0].argv[-1].replace("/dev/nvme", f"{tmp_path}/nvme")
     text = text.replace("/dev/sd", f"{tmp_path}/sd")
     env = {**os.environ, "PATH": f"{tmp_path}/bin"}
     return subprocess.run([shell, "-c", text], capture_output=True, text=True, check=False, env=env)
@@ -74,7 +74,7 @@ def test_smartctl_is_asked_of_each_drive_with_what_sudoers_allows(tmp_path: Path
     options = "smartctl -j -n standby -H -A"
     expected = [f'{{"asked": "{options} {tmp_path}/{name}"}}' for name in ("nvme0", "sda")]
     assert [line for line in done.stdout.splitlines() if line.startswith("{")] == expected
-    (command,) = FACT.commands_on(Host("gpu01", "gpu01"))
+    (command,) = DRIVES_FACT.commands_on(Host("gpu01", "gpu01"))
     assert {" ".join(argv[:-1]) for argv in command.sudo} == {options, "nvme smart-log -o json"}
 
 

@@ -2,14 +2,12 @@
 
 import pytest
 
-from nodectl.facts.bmc_log import BmcEvent
-from nodectl.facts.containers import ContainerToolkit
-from nodectl.facts.dcgm_diag import DcgmDiag
-from nodectl.facts.dcgm_health import DcgmHealth
-from nodectl.facts.firmware import Firmware
-from nodectl.facts.flow_control import InterfaceFlow
-from nodectl.facts.open_files import OpenFiles
-from nodectl.facts.raid import Array
+from nodectl.facts.board import BmcEvent, Firmware
+from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
+from nodectl.facts.kernel import OpenFiles
+from nodectl.facts.network import InterfaceFlow
+from nodectl.facts.storage import Array
+from nodectl.facts.versions import ContainerToolkit
 from nodectl.model.facts import Unread
 from tests.facts.recorded import fact
 

@@ -9,6 +9,7 @@ import pytest
 
 import nodectl.facts
 from nodectl.errors import DeclarationError
+from nodectl.facts import catalogue
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import registered
 
@@ -25,24 +26,25 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     def with_file(text: str) -> object:
         (tmp_path / "odd_one.py").write_text(text)
         sys.modules.pop("nodectl.facts.odd_one", None)
+        catalogue.modules.cache_clear()
         importlib.invalidate_caches()
         return registered.__wrapped__()
 
     yield with_file
+    catalogue.modules.cache_clear()
     sys.modules.pop("nodectl.facts.odd_one", None)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD.replace("'odd_one'", "'cpu'"), "nodectl.facts.odd_one: its fact is called 'cpu'"),
-        ("FACT = 7\n", "nodectl.facts.odd_one: FACT is no nodectl.facts.base.Fact"),
+        (GOOD.replace("'odd_one'", "'cpu'"), "two facts called 'cpu': in nodectl.facts.odd_one and in nodectl.facts.p"),
         (
             (
                 "from nodectl.facts.base import script, text_fact\n"
                 "FACT = text_fact('odd_one', script('lscpu', 'true'), str, str)\n"
             ),
-            "nodectl.facts.odd_one: another command is called 'lscpu', by nodectl.facts.cpu",
+            "'odd_one': another command is called 'lscpu', by 'cpu'",
         ),
         (GOOD + "def\n", "odd_one.py, line 3: SyntaxError"),
         (GOOD + "import no_such_library\n", "odd_one.py, line 3: ModuleNotFoundError: .*no_such_library"),

@@ -7,14 +7,13 @@ import pytest
 from nodectl.common.node_paths import VENV
 from nodectl.facts.base import whole
 from nodectl.facts.catalogue import all_facts, commands_for, read_facts
-from nodectl.facts.cpu import Cpu
-from nodectl.facts.disk import Disk
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.kernel import Kernel
-from nodectl.facts.lab import Lab
-from nodectl.facts.memory import Memory
-from nodectl.facts.nics import Nic
-from nodectl.facts.time import Clock
+from nodectl.facts.look import Lab
+from nodectl.facts.network import Nic
+from nodectl.facts.processors import Cpu, Memory
+from nodectl.facts.services import Clock
+from nodectl.facts.storage import Disk
 from nodectl.facts.versions import Versions, venv_of
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread
 from nodectl.parsers.nvidia.smi_q.fields import GpuProcess

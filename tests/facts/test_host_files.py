@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from nodectl.facts.host_files import FACT, HostFiles, Variable
+from nodectl.facts.host_files import HOST_FILES_FACT, HostFiles, Variable
 from nodectl.model.host import Host
 from tests.facts.recorded import fact
 
@@ -23,7 +23,7 @@ def test_only_assignments_of_the_named_variables_leave_the_host(tmp_path: Path) 
     (tmp_path / ".nccl.conf").write_text(f"NCCL_TOPO_FILE={tmp_path}/.bashrc\nNCCL_TOPO_FILE=/no/topo.xml\n")
     (tmp_path / ".profile").write_text("NCCL_NET=Socket\n")
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    argv = FACT.commands_on(Host("gpu01", "gpu01"))[0].argv
+    argv = HOST_FILES_FACT.commands_on(Host("gpu01", "gpu01"))[0].argv
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=env, stdin=subprocess.DEVNULL)
     assert PRIVATE not in done.stdout and done.stderr == ""
     assert fact("host_files", host_files=done.stdout).missing == ("/no/topo.xml",)
@@ -48,6 +48,6 @@ def test_every_part() -> None:
     variables = (Variable("/etc/environment", "CUDA_VISIBLE_DEVICES", ""),)
     expected = HostFiles("0123456789abcdef0123456789abcdef", names, variables)
     assert fact("host_files", host_files=text) == expected
-    assert FACT.words(expected) == "3 names in /etc/hosts; CUDA_VISIBLE_DEVICES= (/etc/environment)"
+    assert HOST_FILES_FACT.words(expected) == "3 names in /etc/hosts; CUDA_VISIBLE_DEVICES= (/etc/environment)"
     assert fact("host_files", host_files="") == HostFiles(None, {}, ())
     assert fact("host_files", host_files=2).kind == "unknown"

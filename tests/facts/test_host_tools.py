@@ -5,11 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.facts.cpu import Cpu, parse_lscpu
-from nodectl.facts.disk import FileSystem, parse_df
 from nodectl.facts.kernel import parse_os_release
-from nodectl.facts.memory import parse_meminfo
-from nodectl.facts.nics import Interface, Nic, parse_ip_address
+from nodectl.facts.network import Interface, Nic, parse_ip_address
+from nodectl.facts.processors import Cpu, parse_lscpu, parse_meminfo
+from nodectl.facts.storage import FileSystem, parse_df
 
 LSCPU = """\
 Architecture:            x86_64

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from nodectl.facts.job_processes import FACT, JobProcesses
+from nodectl.facts.processes import JOB_PROCESSES_FACT, JobProcesses
 from tests.facts.recorded import fact
 
 
@@ -16,7 +16,7 @@ def test_processes_by_owner() -> None:
 
 
 def test_a_process_with_a_job_s_mark_is_found() -> None:
-    (command,) = FACT.commands if isinstance(FACT.commands, tuple) else ()
+    (command,) = JOB_PROCESSES_FACT.commands if isinstance(JOB_PROCESSES_FACT.commands, tuple) else ()
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "NODECTL_JOB_ID": "20260304-1"}) as job:
         try:
             done = subprocess.run(command.argv, capture_output=True, text=True, check=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from nodectl.facts.catalogue import all_facts, commands_for, facts_named, registered
-from nodectl.facts.driver_build import Tree
-from nodectl.facts.login_limits import LoginLimits
-from nodectl.facts.nic_setup import NicSetup
-from nodectl.facts.time_service import TimeService
+from nodectl.facts.network import NicSetup
+from nodectl.facts.packages import Tree
+from nodectl.facts.services import TimeService
+from nodectl.facts.settings import LoginLimits
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from tests.facts.recorded import fact

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.facts.gids import Gid
-from nodectl.facts.ib_ports import SCRIPT
+from nodectl.facts.rdma import SCRIPT, Gid
 from nodectl.model.facts import Unread
 from tests.facts.recorded import fact
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.facts.role_files import FACT, RECORDS
+from nodectl.facts.packages import RECORDS, ROLE_FILES_FACT
 from nodectl.model.host import Host
 
 ABSENT = 3
@@ -13,7 +13,7 @@ ABSENT = 3
 
 def looked(records: Path) -> subprocess.CompletedProcess[str]:
     """The collected script, with the folder of the records elsewhere."""
-    (command,) = FACT.commands_on(Host("gpu01", "gpu01"))
+    (command,) = ROLE_FILES_FACT.commands_on(Host("gpu01", "gpu01"))
     words = [word.replace(RECORDS, str(records)) for word in command.argv]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 

@@ -1,9 +1,9 @@
 """What only root sees: the kernel's log and PCI Express, and what it means that it was refused."""
 
 from nodectl.facts.base import read_fact
+from nodectl.facts.board import PcieBridge
 from nodectl.facts.catalogue import root_commands
-from nodectl.facts.kernel_events import FACT
-from nodectl.facts.pcie import PcieBridge
+from nodectl.facts.kernel import KERNEL_EVENTS_FACT
 from nodectl.model.facts import Unread
 from nodectl.model.recording import Entry, Recording
 from nodectl.parsers.linux.dmesg import Dmesg
@@ -89,7 +89,7 @@ def test_events_of_the_log() -> None:
 def test_of_a_log_that_is_longer_than_what_is_kept_the_part_is_read() -> None:
     text = f"<6>[ 1.0] boot\n<3>{XID}\n<6>[ 124.0] cut wit"
     entries = {"dmesg": Entry("dmesg", ("dmesg", "-r"), None, text, "", 0.1, cut=True)}
-    found = read_fact(FACT, Recording("node01", entries))
+    found = read_fact(KERNEL_EVENTS_FACT, Recording("node01", entries))
     assert isinstance(found, Dmesg) and found.is_part and [event.code for event in found.events] == [79]
 
 

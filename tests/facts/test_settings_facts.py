@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.facts import clock_sync, limits, nccl_files, sysctl
 from nodectl.facts.base import Fact, read_fact
-from nodectl.facts.clock_sync import ClockSync
-from nodectl.facts.limits import SessionLimits
-from nodectl.facts.nccl_files import NcclFiles
-from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.host_files import NCCL_FILES_FACT, NcclFiles
+from nodectl.facts.services import CLOCK_SYNC_FACT, ClockSync
+from nodectl.facts.settings import LIMITS_FACT, SYSCTL_FACT, SessionLimits, Sysctl, proc_path, sysctl_fact
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
@@ -28,7 +26,7 @@ def said(fact: Fact[Any], **outputs: tuple[int, str, str]) -> object:
 
 
 def test_the_kernel_of_this_machine_is_read_by_the_real_command() -> None:
-    fact = sysctl.sysctl_fact(["net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype"])
+    fact = sysctl_fact(["net.ipv4.tcp_rmem", "net.ipv4.no_such_thing", "kernel.ostype"])
     argv = fact.commands_on(HOST)[0].argv
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     found = said(fact, sysctl=(0, done.stdout, ""))
@@ -41,26 +39,26 @@ def test_the_kernel_of_this_machine_is_read_by_the_real_command() -> None:
 
 
 def test_a_recording_of_an_earlier_version_said_only_that_a_key_is_absent() -> None:
-    found = said(sysctl.FACT, sysctl=(0, "vm/swappiness absent \n", ""))
+    found = said(SYSCTL_FACT, sysctl=(0, "vm/swappiness absent \n", ""))
     assert isinstance(found, dict) and found["vm.swappiness"] == Sysctl(
         "vm.swappiness", None, "absent from this kernel view"
     )
 
 
 def test_a_slash_in_a_key_is_a_dot_of_a_name() -> None:
-    assert sysctl.proc_path("net.ipv4.conf.eth0/1.forwarding") == "net/ipv4/conf/eth0.1/forwarding"
+    assert proc_path("net.ipv4.conf.eth0/1.forwarding") == "net/ipv4/conf/eth0.1/forwarding"
 
 
 def test_limits_are_the_lower_of_soft_and_hard() -> None:
     text = "8192\nunlimited\n1024\n4096\n8191\nunlimited\ncap "
     container, machine = "00000000fcecbfff\n", "000001ffffffffff\n"
     wanted = ("8192", "1024", "8191")
-    assert said(limits.FACT, session_limits=(0, text + machine, "")) == SessionLimits(*wanted, True)
-    assert said(limits.FACT, session_limits=(0, text + container, "")) == SessionLimits(*wanted, False)
-    assert isinstance(said(limits.FACT, session_limits=(0, text, "")), Unread)
-    assert isinstance(said(limits.FACT, session_limits=(0, "8192\n", "")), Unread)
-    done = subprocess.run(limits.FACT.commands_on(HOST)[0].argv, capture_output=True, text=True, check=True)
-    assert isinstance(said(limits.FACT, session_limits=(0, done.stdout, "")), SessionLimits)
+    assert said(LIMITS_FACT, session_limits=(0, text + machine, "")) == SessionLimits(*wanted, True)
+    assert said(LIMITS_FACT, session_limits=(0, text + container, "")) == SessionLimits(*wanted, False)
+    assert isinstance(said(LIMITS_FACT, session_limits=(0, text, "")), Unread)
+    assert isinstance(said(LIMITS_FACT, session_limits=(0, "8192\n", "")), Unread)
+    done = subprocess.run(LIMITS_FACT.commands_on(HOST)[0].argv, capture_output=True, text=True, check=True)
+    assert isinstance(said(LIMITS_FACT, session_limits=(0, done.stdout, "")), SessionLimits)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +74,19 @@ def test_the_file_that_nccl_conf_file_names_goes_for_the_logins(tmp_path: Path, 
         (tmp_path / name).write_text(text.format(home=tmp_path))
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NCCL_CONF_FILE": variable.format(home=tmp_path)}
     done = subprocess.run(
-        nccl_files.FACT.commands_on(HOST)[1].argv, capture_output=True, text=True, check=True, env=env
+        NCCL_FILES_FACT.commands_on(HOST)[1].argv, capture_output=True, text=True, check=True, env=env
     )
-    found = said(nccl_files.FACT, nccl_conf=(0, "", ""), nccl_conf_user=(0, done.stdout, ""))
+    found = said(NCCL_FILES_FACT, nccl_conf=(0, "", ""), nccl_conf_user=(0, done.stdout, ""))
     assert found == NcclFiles("", "NCCL_NET=IB\n", str(tmp_path / "own.conf"))
 
 
 def test_a_missing_nccl_file_is_none_and_an_unreadable_one_is_unknown() -> None:
     missing = (1, "", "cat: /etc/nccl.conf: No such file or directory")
-    assert said(nccl_files.FACT, nccl_conf=(0, "A=1\n", ""), nccl_conf_user=missing) == NcclFiles("A=1\n", None)
+    assert said(NCCL_FILES_FACT, nccl_conf=(0, "A=1\n", ""), nccl_conf_user=missing) == NcclFiles("A=1\n", None)
     denied = (1, "", "cat: /etc/nccl.conf: Permission denied")
     named = (1, "NCCL_CONF_FILE\t/own\n", "cat: /own: No such file or directory")
-    assert said(nccl_files.FACT, nccl_conf=missing, nccl_conf_user=named) == NcclFiles(None, None, "/own")
-    assert isinstance(said(nccl_files.FACT, nccl_conf=denied, nccl_conf_user=missing), Unread)
+    assert said(NCCL_FILES_FACT, nccl_conf=missing, nccl_conf_user=named) == NcclFiles(None, None, "/own")
+    assert isinstance(said(NCCL_FILES_FACT, nccl_conf=denied, nccl_conf_user=missing), Unread)
 
 
 @pytest.mark.parametrize(
@@ -101,4 +99,4 @@ def test_a_missing_nccl_file_is_none_and_an_unreadable_one_is_unknown() -> None:
     ],
 )
 def test_who_keeps_the_clock(answer: tuple[int, str, str], found: object) -> None:
-    assert said(clock_sync.FACT, clock_sync=answer) == found
+    assert said(CLOCK_SYNC_FACT, clock_sync=answer) == found

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.facts import slurm
 from nodectl.facts.base import read_fact
-from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.services import SLURM_FACT, SlurmNode
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
@@ -42,7 +41,7 @@ def look(folder: Path, node: str = "", complaint: str = "", configuration: str =
     (folder / "scontrol").chmod(0o755)
     (folder / "slurm.conf").write_text(configuration)
     told = {"NODE": node, "COMPLAINT": complaint, "SLURMD_NODENAME": "here", "SLURM_CONF": f"{folder}/slurm.conf"}
-    (command,) = slurm.FACT.commands_on(Host("here", "192.0.2.1"))
+    (command,) = SLURM_FACT.commands_on(Host("here", "192.0.2.1"))
     daemon = subprocess.Popen(["sleep", "60"], executable=_named_slurmd(folder)) if slurmd else None
     try:
         env = {**os.environ, **told, "PATH": f"{folder}:{os.environ['PATH']}"}
@@ -53,7 +52,7 @@ def look(folder: Path, node: str = "", complaint: str = "", configuration: str =
             daemon.wait()
     key = command.key
     return read_fact(
-        slurm.FACT, Recording("here", {key: Entry(key, command.argv, done.returncode, done.stdout, done.stderr, 0.1)})
+        SLURM_FACT, Recording("here", {key: Entry(key, command.argv, done.returncode, done.stdout, done.stderr, 0.1)})
     )
 
 

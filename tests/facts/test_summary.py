@@ -4,17 +4,15 @@ from typing import Any
 
 import pytest
 
-from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import all_facts, read_facts, words_of
-from nodectl.facts.gids import Gid
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.lab import Lab
-from nodectl.facts.memory_errors import MemoryController, MemoryErrors
-from nodectl.facts.mounts import Mount, Mounts
-from nodectl.facts.nics import Nic
-from nodectl.facts.slurm import SlurmNode
-from nodectl.facts.time import Clock
-from nodectl.facts.unit_limits import UnitLimits
+from nodectl.facts.kernel import Boot
+from nodectl.facts.look import Lab
+from nodectl.facts.network import Nic
+from nodectl.facts.processors import MemoryController, MemoryErrors
+from nodectl.facts.rdma import Gid, IbPort
+from nodectl.facts.services import Clock, SlurmNode
+from nodectl.facts.settings import UnitLimits
+from nodectl.facts.storage import Mount, Mounts
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.recording import Recording

@@ -7,20 +7,16 @@ from typing import Any
 
 import pytest
 
-from nodectl.facts.boot import Boot
 from nodectl.facts.catalogue import all_facts, commands_for
-from nodectl.facts.kernel_knobs import KernelKnobs
-from nodectl.facts.libraries import Libraries, Library
-from nodectl.facts.listening import Listening
-from nodectl.facts.memory_errors import MemoryController, MemoryErrors
-from nodectl.facts.modules import Modules
-from nodectl.facts.mounts import Mount, Mounts
-from nodectl.facts.numa import NumaNode
+from nodectl.facts.kernel import Boot, KernelKnobs, Modules
+from nodectl.facts.network import Listening
 from nodectl.facts.processes import Process, Processes
-from nodectl.facts.slurm import SlurmNode
-from nodectl.facts.unit_limits import UnitLimits
-from nodectl.facts.units import Unit, Units
-from nodectl.facts.versions import FACT as VERSIONS
+from nodectl.facts.processors import MemoryController, MemoryErrors, NumaNode
+from nodectl.facts.services import SlurmNode, Unit, Units
+from nodectl.facts.settings import UnitLimits
+from nodectl.facts.storage import Mount, Mounts
+from nodectl.facts.versions import VERSIONS_FACT as VERSIONS
+from nodectl.facts.versions import Libraries, Library
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from tests.facts.recorded import fact

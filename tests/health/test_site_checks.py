@@ -13,7 +13,7 @@ import pytest
 
 from nodectl.errors import InventoryError, UsageError
 from nodectl.facts.catalogue import read_facts
-from nodectl.facts.site import Site, SiteRun
+from nodectl.facts.look import Site, SiteRun
 from nodectl.health.policy import policy_of, refuse_unknown
 from nodectl.health.site import commands_on, for_nobody, listed_as, site_checks
 from nodectl.inventory import read_inventory

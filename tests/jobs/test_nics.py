@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import JobError
-from nodectl.facts.ib_ports import IbPort, ports_in
+from nodectl.facts.rdma import IbPort, ports_in
 from nodectl.jobs import nics
 from nodectl.jobs.plan import PlanHost, Surroundings
 from nodectl.model.host import Host

@@ -17,8 +17,8 @@ import pytest
 
 from nodectl.checks.launch.candidate import Candidate
 from nodectl.facts.job import JobAddress, Names, RdmaDevices
-from nodectl.facts.nics import Nic
-from nodectl.facts.time import Clock
+from nodectl.facts.network import Nic
+from nodectl.facts.services import Clock
 from nodectl.inventory.read import Inventory
 from nodectl.jobs.preflight import JobNeeds, PreflightReport, _try_way, run_preflight, with_best_interface
 from nodectl.model.finding import Finding

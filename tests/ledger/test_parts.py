@@ -8,7 +8,7 @@ import pytest
 
 from nodectl.common.resources import recordings_dir
 from nodectl.facts.catalogue import commands_for, read_facts
-from nodectl.facts.lab import Lab
+from nodectl.facts.look import Lab
 from nodectl.ledger.parts import concerned, facts_needed, identity_kind, named, parts_of, told_apart
 from nodectl.model.acceptance import Part, PartKind
 from nodectl.model.host import Host

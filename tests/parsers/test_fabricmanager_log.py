@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.facts import fabric_manager_log
+from nodectl.facts.gpu_services import FABRIC_MANAGER_LOG_FACT
 from nodectl.parsers.nvidia.fabricmanager_log import FabricManagerEvent, parse_fabricmanager_log
 
 FATAL = "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33"
@@ -59,7 +59,7 @@ def test_of_the_file_only_lines_since_the_boot_are_sent(tmp_path: Path) -> None:
     log.write_text(old + new)
     uptime.write_text("#!/bin/sh\necho 2026-10-11 07:00:00\n")
     uptime.chmod(0o755)
-    (command,) = fabric_manager_log.FACT.commands  # type: ignore[misc]  # it is a tuple: the fact asks for one command
+    (command,) = FABRIC_MANAGER_LOG_FACT.commands  # type: ignore[misc]  # it is a tuple: the fact asks for one command
     shell = command.argv[2].replace("/var/log/fabricmanager.log", str(log))
     done = subprocess.run(
         ["sh", "-c", shell], capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}

@@ -4,8 +4,8 @@ import pytest
 
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
+from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from nodectl.errors import ProfileError
-from nodectl.facts.cpu import Cpu
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.memory import Memory
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
+from nodectl.facts.processors import Cpu, Memory
+from nodectl.facts.rdma import IbPort
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement

@@ -1,12 +1,11 @@
 """Facts as a table and as JSON."""
 
 from nodectl.facts.catalogue import words_of
-from nodectl.facts.cpu import Cpu
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.lab import Lab
-from nodectl.facts.memory import Memory
-from nodectl.facts.nics import Nic
-from nodectl.facts.time import Clock
+from nodectl.facts.look import Lab
+from nodectl.facts.network import Nic
+from nodectl.facts.processors import Cpu, Memory
+from nodectl.facts.services import Clock
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.report.facts import as_document, facts_table

@@ -13,8 +13,7 @@ import yaml
 
 from nodectl.checks.check import Subject
 from nodectl.checks.stack.imports import deepspeed, ranks
-from nodectl.facts.deepspeed import DeepSpeed
-from nodectl.facts.torch_import import Imported
+from nodectl.facts.environment import DeepSpeed, Imported
 from nodectl.profiles.resolve import resolve
 from tests.roles.rendering import render
 from tests.training_venv import training_venv

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.facts.gids import Gid
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
+from nodectl.facts.rdma import Gid, IbPort
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host

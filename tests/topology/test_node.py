@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodectl.facts.board import Pcie, PcieLink
 from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.pcie import Pcie, PcieLink
+from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.links import closeness

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
+from nodectl.facts.rdma import IbPort
 from nodectl.topology.port_uses import TRAINING, Surroundings, servers_of, uses
 
 

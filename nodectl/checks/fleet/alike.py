@@ -18,23 +18,17 @@ from nodectl.checks.network.nics import training_names
 from nodectl.common import file_systems
 from nodectl.common.counting import counted
 from nodectl.common.interfaces import VIRTUAL
-from nodectl.facts.cpu import Cpu
-from nodectl.facts.gids import Gid
+from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.kernel_knobs import KernelKnobs
-from nodectl.facts.libraries import Libraries
-from nodectl.facts.limits import SessionLimits
-from nodectl.facts.mounts import Mount, Mounts
-from nodectl.facts.nic_setup import NicSetup
-from nodectl.facts.nics import Nic
-from nodectl.facts.numa import Numa
-from nodectl.facts.pcie import Pcie
-from nodectl.facts.pkeys import Pkeys
-from nodectl.facts.sysctl import Sysctl
-from nodectl.facts.units import Units
-from nodectl.facts.versions import Versions
+from nodectl.facts.kernel import KernelKnobs
+from nodectl.facts.network import Nic, NicSetup
+from nodectl.facts.processors import Cpu, Numa
+from nodectl.facts.rdma import Gid, IbPort, Pkeys
+from nodectl.facts.services import Units
+from nodectl.facts.settings import SessionLimits, Sysctl
+from nodectl.facts.storage import Mount, Mounts
+from nodectl.facts.versions import Libraries, Versions
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 

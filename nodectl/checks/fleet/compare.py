@@ -14,11 +14,11 @@ from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import nics_of
 from nodectl.common.counting import counted
 from nodectl.common.few import few
-from nodectl.facts.boot import Boot
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.host_files import HostFiles
-from nodectl.facts.lab import Lab
-from nodectl.facts.nics import Nic
+from nodectl.facts.kernel import Boot
+from nodectl.facts.look import Lab
+from nodectl.facts.network import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

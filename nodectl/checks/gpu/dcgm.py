@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
-from nodectl.facts.dcgm_diag import DcgmDiag
-from nodectl.facts.dcgm_health import DcgmHealth
+from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

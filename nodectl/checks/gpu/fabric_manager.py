@@ -12,10 +12,10 @@ from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_f
 from nodectl.checks.gpu.nvidia_codes import sxid_codes
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
 from nodectl.common.counting import counted
-from nodectl.facts.fabric_manager import FabricManager
+from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpu
 from nodectl.facts.packages import Packages
-from nodectl.facts.units import Units
+from nodectl.facts.services import Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding

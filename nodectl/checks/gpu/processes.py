@@ -9,8 +9,8 @@ from nodectl.checks.gpu.rules import gpus_of, of_gpu
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpu
-from nodectl.facts.job_processes import JobProcesses
-from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.processes import JobProcesses
+from nodectl.facts.services import SlurmNode
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_q.fields import GpuProcess

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from nodectl.checks.check import Subject, Threshold
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
+from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu
-from nodectl.facts.pcie import Pcie
 from nodectl.model.status import Status
 
 ORDER = 70

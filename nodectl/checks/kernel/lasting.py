@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Subject, judges, judges_fact, provision, warning_unless
 from nodectl.checks.kernel.settings import is_held
 from nodectl.checks.network.nics import training_names
-from nodectl.facts.role_files import GPU, GPU_RECORD, LIMITS, NIC, SERVICES, RoleFiles
-from nodectl.facts.sysctl_files import SysctlFiles
+from nodectl.facts.packages import GPU, GPU_RECORD, LIMITS, NIC, SERVICES, RoleFiles
+from nodectl.facts.settings import SysctlFiles
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
 from nodectl.common.counting import counted
-from nodectl.facts.pcie import Pcie
+from nodectl.facts.board import Pcie
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent

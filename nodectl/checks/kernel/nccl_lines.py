@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from nodectl.checks.check import Check, Subject, judges_fact
-from nodectl.facts.nccl_files import NcclFiles
+from nodectl.facts.host_files import NcclFiles
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.nccl_variables import why_no_name, why_no_value

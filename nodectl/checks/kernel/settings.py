@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from nodectl.checks.check import NOT_SETTABLE, Check, Subject, failed_unless, judges_fact, provision, warning_unless
 from nodectl.common.resources import node_module
 from nodectl.facts.base import whole
-from nodectl.facts.limits import SessionLimits
-from nodectl.facts.login_limits import LoginLimits
-from nodectl.facts.nccl_files import NcclFiles
-from nodectl.facts.sysctl import Sysctl
+from nodectl.facts.host_files import NcclFiles
+from nodectl.facts.settings import LoginLimits, SessionLimits, Sysctl
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.nccl import version_key

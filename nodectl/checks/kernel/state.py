@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, judges_fact, warning_unless
 from nodectl.common.counting import counted
-from nodectl.facts.cpu import Cpu
-from nodectl.facts.kernel_knobs import KernelKnobs
-from nodectl.facts.memory_errors import MemoryErrors
-from nodectl.facts.numa import Numa
+from nodectl.facts.kernel import KernelKnobs
 from nodectl.facts.processes import Process, Processes
+from nodectl.facts.processors import Cpu, MemoryErrors, Numa
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -24,7 +24,7 @@ from nodectl.facts.job import (
     RunningJobs,
     SharedMemory,
 )
-from nodectl.facts.limits import SessionLimits
+from nodectl.facts.settings import SessionLimits
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -13,7 +13,7 @@ from nodectl.checks.majority import odd_ones
 from nodectl.checks.system.clock import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
 from nodectl.common.few import few
 from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names
-from nodectl.facts.time import Clock
+from nodectl.facts.services import Clock
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -18,12 +18,9 @@ from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.network.nics import nics_of, training_names
 from nodectl.common.counting import counted
 from nodectl.common.few import few
-from nodectl.facts.gids import Gid
-from nodectl.facts.host_files import HostFiles
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.libraries import Libraries
-from nodectl.facts.nccl_files import NcclFiles
-from nodectl.facts.soft_roce import SoftRoce
+from nodectl.facts.host_files import HostFiles, NcclFiles
+from nodectl.facts.rdma import Gid, IbPort, SoftRoce
+from nodectl.facts.versions import Libraries
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

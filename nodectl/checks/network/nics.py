@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.checks.counters import Growth
 from nodectl.common.counting import counted
-from nodectl.facts.nics import Nic
+from nodectl.facts.network import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

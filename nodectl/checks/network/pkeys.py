@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
 from nodectl.common.counting import counted
-from nodectl.facts.pkeys import Pkeys
+from nodectl.facts.rdma import Pkeys
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
-from nodectl.facts.listening import Listening
+from nodectl.facts.network import Listening
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import NO_SYSTEMD, NOT_SETTABLE, Check, Subject, failed_unless, judges, provision
 from nodectl.checks.network.nics import NO_SUCH_NIC, nics_of, training_names
-from nodectl.facts.cpu import cpu_set
-from nodectl.facts.nic_setup import NicQueues, NicSetup
+from nodectl.facts.network import NicQueues, NicSetup
+from nodectl.facts.processors import cpu_set
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Subject, failed_unless, judges, provision, warning_unless
 from nodectl.checks.stack.versions import agree, numbers
 from nodectl.common import bounded_json
-from nodectl.facts.deepspeed import DeepSpeed
-from nodectl.facts.libraries import Libraries
-from nodectl.facts.torch_import import Imported
+from nodectl.facts.environment import DeepSpeed, Imported
+from nodectl.facts.versions import Libraries
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.workloads.ds_config import batch_of

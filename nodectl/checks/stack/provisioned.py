@@ -10,13 +10,9 @@ from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_f
 from nodectl.checks.network.infiniband import rdma_of_profile
 from nodectl.checks.stack.versions import agree, numbers
 from nodectl.common import node_paths
-from nodectl.facts.driver_build import DriverBuild, Tree
-from nodectl.facts.kernel import Kernel
-from nodectl.facts.launcher import Launcher
-from nodectl.facts.modules import Modules
-from nodectl.facts.nccl_tests import NcclTests, NcclTestsBuild
-from nodectl.facts.nvidia_repository import NvidiaRepository
-from nodectl.facts.packages import Packages
+from nodectl.facts.environment import Launcher, NcclTests, NcclTestsBuild
+from nodectl.facts.kernel import Kernel, Modules
+from nodectl.facts.packages import DriverBuild, NvidiaRepository, Packages, Tree
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.addresses import addresses

@@ -9,7 +9,7 @@ from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_f
 from nodectl.checks.network.infiniband import rdma_of_profile
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.modules import Modules
+from nodectl.facts.kernel import Modules
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding

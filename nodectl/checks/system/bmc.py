@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from nodectl.checks.check import Check, Subject, Threshold, judges_fact
-from nodectl.facts.bmc_log import BmcEvent, BmcLog
+from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

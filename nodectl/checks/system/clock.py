@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nodectl.checks.check import Check, Subject, Threshold, judges, warning_unless
-from nodectl.facts.clock_sync import ClockSync
-from nodectl.facts.time import Clock
-from nodectl.facts.time_service import TimeService
+from nodectl.facts.services import Clock, ClockSync, TimeService
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from nodectl.checks.check import Check, Subject, Threshold, judges_fact
-from nodectl.facts.drives import Drive, Drives
-from nodectl.facts.raid import Array, Raid
+from nodectl.facts.storage import Array, Drive, Drives, Raid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges_fact, warning_unless
-from nodectl.facts.cpu import Cpu, cpu_set
-from nodectl.facts.memory import Memory
-from nodectl.facts.numa import Numa
+from nodectl.facts.processors import Cpu, Memory, Numa, cpu_set
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.check import NO_SYSTEMD, Check, Subject, Threshold, failed_unless, judges, provision
-from nodectl.facts.health_timer import TIMER, HealthTimer
+from nodectl.facts.services import TIMER, HealthTimer
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import Check, Subject, judges
 from nodectl.facts.base import NO_TIME, hung
-from nodectl.facts.hung import Hung
+from nodectl.facts.look import Hung
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, judges_fact, warning_unless
-from nodectl.facts.open_files import OpenFiles
+from nodectl.facts.kernel import OpenFiles
 from nodectl.model.finding import Finding
 
 ORDER = 167

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact, warning_unless
-from nodectl.facts.cpu import Cpu
-from nodectl.facts.memory import Memory
-from nodectl.facts.slurm import SlurmNode
+from nodectl.facts.processors import Cpu, Memory
+from nodectl.facts.services import SlurmNode
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

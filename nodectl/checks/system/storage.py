@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.common import file_systems
-from nodectl.facts.disk import Disk
-from nodectl.facts.memory import Memory
-from nodectl.facts.mounts import Mount, Mounts
+from nodectl.facts.processors import Memory
+from nodectl.facts.storage import Disk, Mount, Mounts
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

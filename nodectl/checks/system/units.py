@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from nodectl.checks.check import NOT_SETTABLE, Check, Subject, judges_fact, warning_unless
 from nodectl.checks.kernel.settings import most_files
 from nodectl.facts.base import whole
-from nodectl.facts.time_service import TimeService
-from nodectl.facts.unit_limits import UnitLimits
-from nodectl.facts.units import Unit, Units
+from nodectl.facts.services import TimeService, Unit, Units
+from nodectl.facts.settings import UnitLimits
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
-from nodectl.facts.ib_ports import IbPort
-from nodectl.facts.nics import nics_in
+from nodectl.facts.network import nics_in
+from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.links import NEAR, between

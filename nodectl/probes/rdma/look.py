@@ -6,8 +6,7 @@ import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodectl.facts.gids import Gid
-from nodectl.facts.ib_ports import IbPort
+from nodectl.facts.rdma import Gid, IbPort
 from nodectl.model.finding import Finding
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.endpoints import Endpoint, Look, ask_all

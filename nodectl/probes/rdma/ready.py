@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os.path import commonpath
 
 from nodectl.common.natural import natural
-from nodectl.facts.gids import Gid
+from nodectl.facts.rdma import Gid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.probes.base import host_finding

@@ -1,4 +1,4 @@
-"""How the site's own checks ended; what their answers say is judged by `checks/site.py`."""
+"""The look itself: whether the host is one of a lab, which tools hung, how the site's own checks ended."""
 
 from __future__ import annotations
 
@@ -10,10 +10,94 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from nodectl.common import bounded_json
 from nodectl.common.counting import counted
 from nodectl.common.node_paths import STATE_FOLDER
-from nodectl.facts.base import DEADLINE, NO_TIME, AbsentError, Fact, UnknownError
+from nodectl.errors import ParseError
+from nodectl.facts.base import DEADLINE, NO_TIME, AbsentError, Fact, UnknownError, entry, is_flood, tool
 from nodectl.model.recording import DEADLINE_S, SITE, Command, Entry, Recording
+
+_MARK = "/etc/nodectl-lab"
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """Whether the host is one of a lab, and what it then shares with the machine.
+
+    A host of a lab: what it shares with the machine, so that no value of those is taken for its own. `recorded` names
+    the recording that answers for its hardware; empty where it is not dressed in one.
+    """
+
+    lab: str
+    shared: tuple[str, ...]
+    recorded: str = ""
+
+
+def _read_lab(recording: Recording) -> Lab:
+    done = entry(recording, "lab", in_part=True)
+    if done.exit_status != 0:
+        raise AbsentError("not a lab host")
+    try:
+        mark = bounded_json.loads(done.stdout)
+        return Lab(str(mark["lab"]), tuple(map(str, mark["shared"])), str(mark.get("recorded") or ""))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParseError(f"{_MARK}: {done.stdout[:80]!r}: {error!r}") from error
+
+
+def _lab_words(lab: Lab) -> str:
+    recorded = f"; hardware recorded: {lab.recorded}" if lab.recorded else ""
+    return f"{lab.lab}; the machine's, shared by all its hosts: {', '.join(lab.shared)}{recorded}"
+
+
+LAB_FACT = Fact("lab", (Command("lab", ("cat", _MARK)),), _read_lab, _lab_words, row=1000, quiet=True)
+
+
+_NOT_ASKED = "not asked: "
+
+
+@dataclass(frozen=True, slots=True)
+class Hung:
+    """The tools that did not end in time or printed without end, and the commands that were not run for it.
+
+    `tools`: each with how long it was waited for and the keys of its commands; `no_time`: keys for want of time.
+    `floods`: the names among them that printed without end.
+    """
+
+    tools: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
+    no_time: tuple[str, ...] = ()
+    floods: frozenset[str] = frozenset()
+
+
+def _read_hung(recording: Recording) -> Hung:
+    if not recording.entries:
+        raise UnknownError("no command is in the recording")
+    # a site's own checks say so under their own ids
+    ours = [done for done in recording.entries.values() if not done.key.startswith(SITE)]
+    late = [done for done in ours if done.exit_status == DEADLINE or is_flood(done)]
+    if not late:
+        raise AbsentError("all ended in time")
+    no_time = tuple(done.key for done in late if NO_TIME in done.stderr)
+    by_tool: dict[str, list[Entry]] = {}
+    for done in late:
+        if done.key not in no_time:
+            by_tool.setdefault(tool(done), []).append(done)
+    floods = frozenset(name for name, entries in by_tool.items() if all(is_flood(done) for done in entries))
+    return Hung(tuple(_hung(name, entries) for name, entries in by_tool.items()), no_time, floods)
+
+
+def _hung(name: str, entries: list[Entry]) -> tuple[str, float, tuple[str, ...]]:
+    waited = [done.duration_s for done in entries if _NOT_ASKED not in done.stderr]
+    return name, max(waited, default=0.0), tuple(done.key for done in entries)
+
+
+def _hung_words(hung: Hung) -> str:
+    left = [f"{NO_TIME} for {len(hung.no_time)} commands"] if hung.no_time else []
+    return "; ".join([*(name for name, *_ in hung.tools), *left])
+
+
+# no command of its own: it is read from those of all others
+HUNG_FACT = Fact("hung", (), _read_hung, _hung_words, row=990, quiet=True)
+
 
 # the folder of the login on a node, private to it, in which each file is called by its hash
 FOLDER = f"{STATE_FOLDER}/checks"
@@ -69,7 +153,7 @@ class SiteRun:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The runs by the checks' ids."""
+    """How the site's own checks ended; what their answers say is judged by `checks/site.py`."""
 
     runs: Mapping[str, SiteRun] = field(hash=False)
 
@@ -101,7 +185,7 @@ def not_sent(reason: str) -> str:
     return f"{_NOT_HERE}: {reason}"
 
 
-def _read(recording: Recording) -> Site:
+def _read_site(recording: Recording) -> Site:
     keys = sorted(key for key in recording.entries if _KEY.fullmatch(key))
     runs = {key: _run(recording.entries[key]) for key in keys}
     if not recording.entries:
@@ -149,9 +233,9 @@ def _ended(status: int, complaint: str) -> str:
     return f"{text}{meaning}{': ' if complaint else ''}{complaint}"
 
 
-def _words(site: Site) -> str:
+def _site_words(site: Site) -> str:
     return counted(len(site.runs), "check")
 
 
 # its commands are those of the folder beside the inventory, and a recording brings its own
-FACT = Fact("site", (), _read, _words, row=995, quiet=True)
+SITE_FACT = Fact("site", (), _read_site, _site_words, row=995, quiet=True)

@@ -1,4 +1,4 @@
-"""RDMA ports: state, rate, link layer, GUID, firmware, interface, PCI address, NUMA node, MTU, counters."""
+"""RDMA: ports with state, rate and counters, their GID and partition tables, software devices."""
 
 import re
 from collections import Counter
@@ -6,12 +6,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from ipaddress import IPv6Address
 from operator import attrgetter
 from typing import Any
 
 from nodectl.common.natural import natural
 from nodectl.errors import ParseError
-from nodectl.facts.base import AbsentError, Fact, UnknownError, output, parse, parsed_as, script, tally, whole
+from nodectl.facts.base import (
+    AbsentError,
+    Fact,
+    UnknownError,
+    listed,
+    matches,
+    output,
+    parse,
+    parsed_as,
+    script,
+    tally,
+    text_fact,
+    whole,
+)
 from nodectl.model.recording import Command, Recording
 
 _NO_DEVICE = "the kernel has no RDMA device"
@@ -34,9 +48,9 @@ for device; do
 done
 exit 0
 """
-_LINE = re.compile(r"([^/:]+)/(?:ports/(\d+)/)?([^:]+):(.*)")
+_IB_PORTS_LINE = re.compile(r"([^/:]+)/(?:ports/(\d+)/)?([^:]+):(.*)")
 _RATE = re.compile(r"([\d.]+)\s*Gb/sec(?:\s*\((\d+)X)?")
-COMMANDS = (
+IB_PORTS_COMMANDS = (
     script("ib-sysfs", SCRIPT, hardware=True),
     Command("ibstat", ("ibstat",), hardware=True, waits=True),
     Command("ibv-devinfo", ("ibv_devinfo", "-v"), hardware=True, waits=True),
@@ -101,7 +115,7 @@ class Device:
 @lru_cache(maxsize=8192)
 def _row(line: str) -> tuple[str, int | None, str, str] | None:
     """(device, port, file, value); None for what is no such line. Hosts of one kind print most lines alike."""
-    match = _LINE.fullmatch(line)
+    match = _IB_PORTS_LINE.fullmatch(line)
     if match is None:
         return None
     name, port, file, value = match.groups()
@@ -182,7 +196,7 @@ def _lid(text: str | None) -> int | None:
     return int(text, 16) if text and re.fullmatch(r"0x[0-9a-fA-F]+", text) else whole(text)
 
 
-def _read(recording: Recording) -> tuple[IbPort, ...]:
+def _read_ib_ports(recording: Recording) -> tuple[IbPort, ...]:
     ports = {(port.device, port.port): port for port in _first(recording)}
     for fill in (_with_mtus, _with_netdevs):
         with suppress(AbsentError, UnknownError, ParseError):
@@ -310,9 +324,167 @@ def _with_netdevs(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_K
     return {**{key: IbPort(*key) for key in by_key.keys() - ports.keys()}, **named}
 
 
-def _words(ports: tuple[IbPort, ...]) -> str:
+def _ib_ports_words(ports: tuple[IbPort, ...]) -> str:
     shown = (f"{port.state or '?'} {port.rate_gbit_s or 0:g} Gbit/s {port.link_layer or ''}" for port in ports)
     return tally(Counter(words.strip() for words in shown)) or "none"
 
 
-FACT = Fact("ib_ports", COMMANDS, _read, _words, row=210)
+IB_PORTS_FACT = Fact(
+    "ib_ports",
+    IB_PORTS_COMMANDS,
+    _read_ib_ports,
+    _ib_ports_words,
+    row=210,
+    about="RDMA ports: state, rate, link layer, GUID, firmware, interface, PCI address, MTU, counters.",
+)
+
+
+_MAPPED = re.compile(r"(?:0000:){5}ffff:([0-9a-f]{4}):([0-9a-f]{4})")
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """One entry of a port's GID table; `version` is v1 or v2 on RoCE, None on InfiniBand."""
+
+    device: str
+    port: int
+    index: int
+    gid: str
+    version: str | None = None
+    netdev: str | None = None
+    ipv4: str | None = None
+
+
+def _read_gids(recording: Recording) -> tuple[Gid, ...]:
+    try:
+        devices = sysfs_devices(recording)
+    except UnknownError:
+        shown = parsed_as(recording, "show-gids").gids
+        return tuple(Gid(g.device, g.port, g.index, g.gid, g.version, g.netdev, g.ipv4) for g in shown)
+    return tuple(
+        _gid(name, port, index, files)
+        for name in sorted(devices, key=natural)
+        for port, files in sorted(devices[name].ports.items())
+        for index in _indexes(files)
+    )
+
+
+def _indexes(files: dict[str, str]) -> list[int]:
+    return sorted(int(path[5:]) for path in files if path.startswith("gids/") and path[5:].isdigit())
+
+
+def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
+    gid, netdev = files[f"gids/{index}"], files.get(f"gid_attrs/ndevs/{index}")
+    kind = files.get(f"gid_attrs/types/{index}", "")
+    version = None if files.get("link_layer") == "InfiniBand" else "v2" if kind == "RoCE v2" else "v1" if kind else None
+    return Gid(name, port, index, gid, version, netdev, _ipv4(gid))
+
+
+def _ipv4(gid: str) -> str | None:
+    """The IPv4 address that a GID carries in its last four bytes; None where it carries none."""
+    if "ffff" not in gid.lower():  # as before every such address: to read one is dear
+        return None
+    if (match := _MAPPED.fullmatch(gid)) is not None:  # as the kernel prints it
+        high, low = int(match[1], 16), int(match[2], 16)
+        return f"{high >> 8}.{high & 255}.{low >> 8}.{low & 255}"
+    try:
+        address = IPv6Address(gid).ipv4_mapped
+    except ValueError:
+        return None
+    return None if address is None else str(address)
+
+
+def _gids_words(gids: tuple[Gid, ...]) -> str:
+    versions = Counter(gid.version or "InfiniBand" for gid in gids)
+    return ", ".join(f"{number} {version}" for version, number in sorted(versions.items())) or "none"
+
+
+GIDS_FACT = Fact(
+    "gids",
+    IB_PORTS_COMMANDS,
+    _read_gids,
+    _gids_words,
+    row=220,
+    about="The GID tables of RDMA ports: RoCE version, interface and IPv4 address of each entry.",
+)
+
+
+_PKEYS_SHOW = """\
+cd /sys/class/infiniband 2>/dev/null || exit 3
+set -- */ports/*/pkeys
+[ -d "$1" ] || exit 3
+grep -sH '' */ports/*/pkeys/* | grep -v ':0x0000$'
+exit 0
+"""
+_PKEYS_LINE = re.compile(r"([^/:]+)/ports/(\d+)/pkeys/(\d+):(0x[0-9a-fA-F]{4})")
+_FULL = 0x8000
+
+
+@dataclass(frozen=True, slots=True)
+class Pkeys:
+    """The partitions (P_Keys) that each InfiniBand port is a member of.
+
+    Keys by port (`mlx5_0/1`) in the order of its table: what is `0x8000` or more is full membership.
+    """
+
+    ports: Mapping[str, tuple[str, ...]]
+
+    def limited(self, port: str) -> bool:
+        """Its first key, which programs take that name none, is a limited membership."""
+        keys = self.ports[port]
+        return bool(keys) and not int(keys[0], 16) & _FULL
+
+
+def _parse_pkeys(text: str) -> Pkeys:
+    rows: dict[str, dict[int, str]] = {}
+    for match in matches(_PKEYS_LINE, text, "pkeys"):
+        rows.setdefault(f"{match[1]}/{match[2]}", {})[int(match[3])] = match[4].lower()
+    return Pkeys({port: tuple(keys[index] for index in sorted(keys)) for port, keys in sorted(rows.items())})
+
+
+def _pkeys_words(pkeys: Pkeys) -> str:
+    return listed({key for keys in pkeys.ports.values() for key in keys})
+
+
+PKEYS_FACT = text_fact(
+    "pkeys",
+    script("pkeys", _PKEYS_SHOW, hardware=True),
+    _parse_pkeys,
+    _pkeys_words,
+    absent="the kernel has no RDMA device",
+    row=232,
+)
+
+
+_SOFT_ROCE_SHOW = """\
+for each in /sys/class/infiniband/rxe_*; do [ ! -e "$each" ] || printf 'device %s\\n' "${each##*/}"; done
+[ -d /sys/module/rdma_rxe ] || modinfo rdma_rxe >/dev/null 2>&1 || echo 'cannot its kernel has no module rdma_rxe'
+[ -d /run/systemd/system ] || echo 'cannot no systemd to bring it up at boot'
+exit 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SoftRoce:
+    """Software RDMA devices, which tests use, and whether this host could have one.
+
+    The devices' names, rxe_INTERFACE; `cannot` is why the host can have none, empty where it can.
+    """
+
+    devices: tuple[str, ...]
+    cannot: str
+
+
+def _parse_soft_roce(text: str) -> SoftRoce:
+    rows = [line.split(" ", 1) for line in text.splitlines()]
+    cannot = [text for kind, text in rows if kind == "cannot"]
+    return SoftRoce(tuple(text for kind, text in rows if kind == "device"), cannot[0] if cannot else "")
+
+
+def _soft_roce_words(soft: SoftRoce) -> str:
+    return ", ".join(soft.devices) or "none"
+
+
+SOFT_ROCE_FACT = text_fact(
+    "soft_roce", script("soft-roce", _SOFT_ROCE_SHOW), _parse_soft_roce, _soft_roce_words, row=215, occasion="live"
+)

@@ -1,0 +1,254 @@
+"""The launcher's environment at work: torch and DeepSpeed as they import, the launcher, nccl-tests' programs."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodectl.common import bounded_json, node_paths
+from nodectl.common.counting import counted
+from nodectl.common.resources import payload_dir
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, entry, file_text, output, variable
+from nodectl.facts.versions import venv_of
+from nodectl.model.host import Host
+from nodectl.model.recording import Command, Recording
+
+_DEADLINE_S = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A package as it was imported; `error` is why it could not be, and then there is no version.
+
+    `libraries` are versions by name (cuda, cudnn, nccl), `files` where they were loaded from; `own` are the folders of
+    the environment's packages, `shadowing` those of LD_LIBRARY_PATH that hold libraries which torch brings itself;
+    `distributions` is all that is installed beside it, {canonical name: version}, `python` the interpreter.
+    """
+
+    version: str | None
+    error: str
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    shadowing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    distributions: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
+
+
+def import_command(name: str, host: Host) -> Command:
+    """Imports the package in the launcher's environment."""
+    text = (payload_dir() / "facts" / "torch_import.py").read_text(encoding="utf-8")
+    return Command(f"{name}-import", (f"{venv_of(host)}/bin/python", "-c", text, name), deadline_s=_DEADLINE_S)
+
+
+def read_import(recording: Recording, name: str) -> Imported:
+    """The answer among what the package prints; a process that died tells by its last line."""
+    done = entry(recording, f"{name}-import")
+    match = re.search(r"^NODECTL (.+)$", done.stdout, re.MULTILINE)
+    if match is None:
+        lines = done.stderr.strip().splitlines()
+        return Imported(None, lines[-1] if lines else f"ended with {done.exit_status}")
+    try:
+        answer: dict[str, Any] = bounded_json.loads(match[1])
+        libraries = {library: str(answer[library]) for library in ("cuda", "cudnn", "nccl") if answer.get(library)}
+        files = {name: str(answer[f"{name}_path"]) for name in ("cudnn", "nccl") if answer.get(f"{name}_path")}
+        shadowing = {folder: tuple(names) for folder, names in answer["shadowing"].items()}
+        own, distributions = tuple(answer["own"]), dict(answer["distributions"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParseError(f"{name}-import: {match[1][:200]!r}") from error
+    reason, python = str(answer.get("error", "")), str(answer.get("python", ""))
+    return Imported(answer.get("version"), reason, libraries, files, own, shadowing, distributions, python)
+
+
+TORCH_IMPORT_FACT = Fact(
+    "torch_import",
+    lambda host: (import_command("torch", host),),
+    lambda recording: read_import(recording, "torch"),
+    lambda value: value.error or f"torch {value.version}",
+    row=505,
+    occasion="verify",
+    about="What PyTorch is when a job imports it: versions and files of the libraries that it really loads.",
+)
+
+
+_CONFIG = Command("deepspeed-config", ("cat", f"{node_paths.ROOT}/etc/ds_config.json"))
+_HOSTFILE = Command("deepspeed-hostfile", ("cat", f"{node_paths.ROOT}/etc/hostfile"))
+
+
+@dataclass(frozen=True, slots=True)
+class DeepSpeed:
+    """What DeepSpeed is when a job imports it, and the two files that it reads.
+
+    The package as imported, and the texts of its files; None where there is none.
+    """
+
+    package: Imported
+    config: str | None
+    hostfile: str | None
+
+
+def _read_deepspeed(recording: Recording) -> DeepSpeed:
+    package = read_import(recording, "deepspeed")
+    return DeepSpeed(package, file_text(recording, _CONFIG.key), file_text(recording, _HOSTFILE.key))
+
+
+DEEPSPEED_FACT = Fact(
+    "deepspeed",
+    lambda host: (import_command("deepspeed", host), _CONFIG, _HOSTFILE),
+    _read_deepspeed,
+    lambda value: value.package.error or f"deepspeed {value.package.version}",
+    row=506,
+    occasion="verify",
+)
+
+
+# it reads NCCL's files and prints what a job would get
+_LAUNCHER_SHOW = f"""\
+[ -d {node_paths.ROOT} ] || exit 3
+if [ -x "$1" ]; then
+  said=$("$1" --print-env 2>&1 >/dev/null)
+  printf 'launcher %s %s\\n' "$?" "$(printf '%s' "$said" | tail -n 1)"
+else
+  echo 'launcher 127 no such program, or not executable'
+fi
+[ -x "$2" ] && echo 'torchrun 0 executable' || echo 'torchrun 127 not there, or not executable'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Whether the launcher that nodectl deployed runs, and has the torchrun that it starts.
+
+    Why the launcher does not run, and why torchrun cannot be started; empty where they do.
+    """
+
+    error: str
+    torchrun_error: str
+
+
+def _read_launcher(recording: Recording) -> Launcher:
+    text = output(recording, "launcher", f"no {node_paths.ROOT} there")
+    answers = {}
+    for line in text.splitlines():
+        name, status, message = (line + "  ").split(" ", 2)
+        reason = message.strip() if status == "127" else f"exit status {status}: {message.strip()}"
+        answers[name] = "" if status == "0" else reason
+    return Launcher(answers["launcher"], answers["torchrun"])
+
+
+def _launcher_words(launcher: Launcher) -> str:
+    return launcher.error or launcher.torchrun_error or "runs"
+
+
+LAUNCHER_FACT = Fact(
+    "launcher",
+    lambda host: (
+        Command("launcher", ("sh", "-c", _LAUNCHER_SHOW, "sh", node_paths.LAUNCHER, f"{venv_of(host)}/bin/torchrun")),
+    ),
+    _read_launcher,
+    _launcher_words,
+    row=507,
+    occasion="live",
+)
+
+
+# FOLDER VENV CUDA_HOME: one build for each version of the source; the one that `nodectl provision` made last counts
+_NCCL_TESTS_SHOW = r"""for each in "$3" /usr/local/cuda-*; do
+  [ -x "$each/bin/nvcc" ] || continue
+  printf 'cuda %s\n' "$("$each/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+done
+own=
+for each in "$2"/lib/python3*/site-packages/nvidia/nccl; do [ ! -e "$each/lib/libnccl.so.2" ] || own=$each; done
+[ -z "$own" ] || printf 'own %s\n' "$(readlink -f "$own/lib/libnccl.so.2")"
+sed -n 's/^#define NCCL_\(MAJOR\|MINOR\|PATCH\) *\([0-9]*\).*/\2/p' "${own:-/usr}/include/nccl.h" 2>/dev/null |
+  tr '\n' '.' | sed 's/^/headers /; s/\.$//'
+echo
+for note in "$1"/v*/nodectl-build.json; do
+  [ -e "$note" ] || continue
+  program=${note%/*}/all_reduce_perf
+  [ -x "$program" ] || continue
+  printf 'program %s\nnote %s\n' "$program" "$(tr -d '\n' <"$note")"
+  printf 'library %s\n' "$(readlink -f "$(ldd "$program" | sed -n 's/.*libnccl\.so[^ ]* => \(\/[^ ]*\).*/\1/p')")"
+  [ -e /dev/nvidia0 ] || continue
+  said=$("$program" -b 8 -e 8 -g 1 -n 1 -w 1 2>&1)
+  printf 'run %s %s\n' "$?" "$(printf '%s' "$said" | tr '\n' ' ')"
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NcclTestsBuild:
+    """One build: from what it was made (`note`), the libnccl that it loads, and how a run of it ended where it could.
+
+    `run_error` is empty where the run ended well, None where there was no GPU to run on.
+    """
+
+    program: str
+    note: Mapping[str, str]
+    library: str
+    run_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NcclTests:
+    """The programs of nccl-tests: from what they were built, which NCCL they load, and whether they run.
+
+    `cuda` are the releases of nvcc, `headers` the NCCL that a build would take, `own_library` the environment's.
+    """
+
+    cuda: frozenset[str]
+    headers: str
+    own_library: str
+    builds: tuple[NcclTestsBuild, ...]
+
+
+def _commands(host: Host) -> tuple[Command, ...]:
+    cuda = variable(host, "nccl_tests_cuda_home", "/usr/local/cuda")
+    argv = ("sh", "-c", _NCCL_TESTS_SHOW, "sh", node_paths.NCCL_TESTS, venv_of(host), cuda)
+    return (Command("nccl-tests", argv, deadline_s=60),)
+
+
+def _read_nccl_tests(recording: Recording) -> NcclTests:
+    single: dict[str, str] = {}
+    builds: list[dict[str, str]] = []
+    cuda: set[str] = set()
+    for line in output(recording, "nccl-tests").splitlines():
+        name, _, text = line.partition(" ")
+        if name == "cuda" and text:
+            cuda.add(text)
+        if name == "program":
+            builds.append({})
+        (builds[-1] if builds else single)[name] = text.strip()
+    headers, own = single.get("headers", ""), single.get("own", "")
+    return NcclTests(frozenset(cuda), headers, own, tuple(map(_build, builds)))
+
+
+def _build(lines: Mapping[str, str]) -> NcclTestsBuild:
+    try:
+        note = {str(key): str(value) for key, value in bounded_json.loads(lines["note"]).items()}
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ParseError(f"nccl-tests: {lines}") from error
+    run = lines.get("run")
+    return NcclTestsBuild(
+        lines["program"], note, lines.get("library", ""), None if run is None else _run_error(*run.partition(" ")[::2])
+    )
+
+
+def _run_error(status: str, text: str) -> str:
+    """It ended well, without a wrong value, and headers and library are of one version."""
+    wrong = re.search(r"Out of bounds values\s*:\s*(\d+)", text)
+    words = [re.search(rf"nccl-{name}=\s*(\d+)", text) for name in ("headers", "library")]
+    versions = {word[1] for word in words if word}
+    if status != "0":
+        return f"ended with {status}: {text[-200:].strip()}"
+    if wrong and wrong[1] != "0":
+        return counted(int(wrong[1]), "wrong value")
+    return "headers and library are of two versions" if len(versions) > 1 else ""
+
+
+def _nccl_tests_words(tests: NcclTests) -> str:
+    return ", ".join(build.program for build in tests.builds) or "not built"
+
+
+NCCL_TESTS_FACT = Fact("nccl_tests", _commands, _read_nccl_tests, _nccl_tests_words, row=509, occasion="verify")

@@ -1,0 +1,385 @@
+"""The network: interfaces with state, rate and counters, their rings and interrupts, flow control, listening ports."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nodectl.common import bounded_json
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, UnknownError, matches, output, rows, script, text_fact, whole
+from nodectl.model.recording import Command, Recording
+
+# NAME, then name=value between tabs; only a device of its own has a driver, and only that costs processes
+_LIST = """\
+cd /sys/class/net || exit
+for name in *; do
+  read -r index <"$name/ifindex" || continue
+  mac= speed= duplex= driver= firmware= numa= pci=
+  read -r mac <"$name/address"
+  read -r speed <"$name/speed"
+  read -r duplex <"$name/duplex"
+  if [ -e "$name/device/driver" ]; then
+    # readlink would be a process
+    cd -P "/sys/class/net/$name/device/driver" && driver=${PWD##*/}
+    cd -P "/sys/class/net/$name/device" && pci=${PWD##*/}
+    cd /sys/class/net || exit
+    read -r numa <"$name/device/numa_node"
+    while IFS=: read -r key value; do
+      [ "$key" != firmware-version ] || firmware=${value# }
+    done <<EOF
+$(ethtool -i "$name")
+EOF
+  fi
+  set -- "$name"/queues/rx-*; rx=$#
+  set -- "$name"/queues/tx-*; tx=$#
+  printf '%s\\tindex=%s\\tmac=%s\\tspeed=%s\\tduplex=%s\\tdriver=%s\\tpci=%s\\tnuma=%s\\trx_queues=%s\\ttx_queues=%s' \\
+    "$name" "$index" "$mac" "$speed" "$duplex" "$driver" "$pci" "$numa" "$rx" "$tx"
+  printf '\\tfirmware=%s\\n' "$firmware"
+done 2>/dev/null
+"""
+_NICS_COMMANDS = (
+    # twice -s: the counters of carrier and checksums too
+    Command("ip-address", ("ip", "-json", "-s", "-s", "-d", "address", "show")),
+    script("nics-sysfs", _LIST),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """One network interface; `addresses` are `address/prefix`; speed and driver None where the kernel names none.
+
+    `kind` is what the kernel calls a made one (veth, bond, vlan, bridge, …), None for a device of its own; `counters`
+    are those of the kernel since boot.
+    """
+
+    name: str
+    state: str
+    mtu: int
+    mac: str | None
+    addresses: tuple[str, ...]
+    speed_mbit: int | None = None
+    driver: str | None = None
+    kind: str | None = None
+    carrier: bool | None = None
+    master: str | None = None
+    duplex: str | None = None
+    firmware: str | None = None
+    pci_address: str | None = None
+    numa_node: int | None = None
+    rx_queues: int | None = None
+    tx_queues: int | None = None
+    mtu_max: int | None = None
+    bond_mode: str | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+def nics_in(facts: Mapping[str, object]) -> dict[str, Nic]:
+    """A host's network interfaces among its facts, by name; empty where they could not be read."""
+    value = facts.get("nics")
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """An interface and its index in its own network namespace."""
+
+    index: int
+    nic: Nic
+
+
+def parse_ip_address(text: str) -> tuple[Interface, ...]:
+    """`ip -json [-s -s] [-d] address show`: all interfaces, the loopback too; ParseError for what is no such list."""
+    try:
+        rows = bounded_json.loads(text)
+    except ValueError as error:
+        raise ParseError(f"ip: {error}") from error
+    if not isinstance(rows, list):
+        raise ParseError(f"ip: {text[:80]!r} is no list")
+    return tuple(_interface(row) for row in rows if row)  # ip prints {} for what a filter left out
+
+
+def _interface(row: Any) -> Interface:
+    try:
+        addresses = tuple(f"{info['local']}/{info['prefixlen']}" for info in row["addr_info"] if "local" in info)
+        # "eth0@if7" is how ip names the near end of a veth pair
+        name = row["ifname"].partition("@")[0]
+        link = row.get("linkinfo") or {}
+        nic = Nic(
+            name,
+            row["operstate"].lower(),
+            row["mtu"],
+            row.get("address"),
+            addresses,
+            kind=link.get("info_kind"),
+            carrier="LOWER_UP" in row["flags"] if "flags" in row else None,
+            master=row.get("master"),
+            mtu_max=row.get("max_mtu") or None,
+            bond_mode=(link.get("info_data") or {}).get("mode") if link.get("info_kind") == "bond" else None,
+            counters=_counters(row.get("stats64") or row.get("stats") or {}),
+        )
+        return Interface(row["ifindex"], nic)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ParseError(f"ip: interface {str(row)[:200]!r}: {error!r}") from error
+
+
+def _counters(stats: Any) -> dict[str, int]:
+    """`rx_errors`, `tx_dropped`: both directions in one mapping."""
+    return {
+        f"{way}_{name}": value
+        for way in ("rx", "tx")
+        for name, value in stats.get(way, {}).items()
+        if isinstance(value, int)
+    }
+
+
+def _read_nics(recording: Recording) -> dict[str, Nic]:
+    interfaces = parse_ip_address(output(recording, "ip-address"))
+    try:
+        sysfs = {cells[0]: named for cells, named in rows(output(recording, "nics-sysfs")) if cells}
+    except UnknownError:
+        sysfs = {}
+    return {link.nic.name: _completed(link, sysfs.get(link.nic.name)) for link in interfaces if link.nic.name != "lo"}
+
+
+def _completed(interface: Interface, sysfs: dict[str, str] | None) -> Nic:
+    # in a container /sys may be the machine's: a same-named interface there is another one
+    if sysfs is None or (sysfs.get("index"), sysfs.get("mac")) != (str(interface.index), interface.nic.mac):
+        return interface.nic
+    speed_mbit, numa = whole(sysfs.get("speed")), whole(sysfs.get("numa"))
+    duplex = sysfs.get("duplex")
+    return replace(
+        interface.nic,
+        # a link that is down says -1, and so do devices without a speed
+        speed_mbit=speed_mbit if speed_mbit and speed_mbit > 0 else None,
+        driver=sysfs.get("driver"),
+        duplex=None if duplex == "unknown" else duplex,
+        firmware=sysfs.get("firmware"),
+        pci_address=sysfs.get("pci"),
+        numa_node=numa if numa is not None and numa >= 0 else None,
+        rx_queues=whole(sysfs.get("rx_queues")),
+        tx_queues=whole(sysfs.get("tx_queues")),
+    )
+
+
+def _nics_words(nics: dict[str, Nic]) -> str:
+    return "; ".join(map(_nic_words, nics.values())) or "none but the loopback"
+
+
+def _nic_words(nic: Nic) -> str:
+    extra = [f"{nic.speed_mbit} Mbit/s" if nic.speed_mbit else "", nic.driver or nic.kind or ""]
+    return " ".join([nic.name, nic.state, f"mtu {nic.mtu}", *filter(None, extra)])
+
+
+NICS_FACT = Fact(
+    "nics",
+    _NICS_COMMANDS,
+    _read_nics,
+    _nics_words,
+    row=200,
+    about="The host's network interfaces: state, MTU, addresses, speed, driver, firmware, queues, counters.",
+)
+
+
+_RINGS = {"RX": "rx", "RX Mini": "rx-mini", "RX Jumbo": "rx-jumbo", "TX": "tx"}
+# NAME NUMA CPUS a line, then lines of it: irq N CPUS, and `ethtool -g` as it is; last how the settings are kept
+_NIC_SETUP_SHOW = """\
+cd /sys/class/net || exit
+for name in *; do
+  cd -P "/sys/class/net/$name/device/subsystem" && bus=$PWD || bus= # readlink would be a process
+  cd /sys/class/net || exit
+  [ "$bus" = /sys/bus/pci ] || continue
+  numa= cpus=
+  read -r numa <"$name/device/numa_node"
+  read -r cpus <"$name/device/local_cpulist"
+  printf 'nic\\t%s\\t%s\\t%s\\n' "$name" "$numa" "$cpus"
+  for each in "$name"/device/msi_irqs/*; do
+    irq=${each##*/} affinity=
+    read -r affinity <"/proc/irq/$irq/smp_affinity_list" || continue
+    printf 'irq\\t%s\\t%s\\n' "$irq" "$affinity"
+  done
+  printf 'qos\\t%s\\n' "$(dcb pfc show dev "$name" && dcb app show dev "$name" | tr '\\n' ' ')" | tr -s ' \\n' ' '
+  echo
+  ethtool -g "$name"
+done 2>/dev/null
+"""
+_BOOT = "[ -d /run/systemd/system ] || exit 3; systemctl is-active irqbalance; grep '' /etc/nodectl/nic.json; exit 0"
+
+
+@dataclass(frozen=True, slots=True)
+class NicQueues:
+    """Ring sizes by ethtool's names, now and the device's maximum, None where it has none; CPUs by interrupt.
+
+    `local_cpus` are those of its NUMA node, empty where it has none; lists of CPUs as the kernel writes them: 0-7,64.
+    `qos` is what dcb shows of priority flow control and trust, empty where it shows none.
+    """
+
+    name: str
+    local_cpus: str
+    rings: Mapping[str, int]
+    rings_max: Mapping[str, int]
+    interrupts: Mapping[str, str]
+    qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NicSetup:
+    """Ring sizes and interrupts of the interfaces that are devices on the PCI bus, and what is set again at boot.
+
+    The interfaces' queues; whether irqbalance moves interrupts; the settings that a boot applies, None without any.
+    `systemd` is false where no systemd runs, so that nothing can be set again at boot.
+    """
+
+    queues: Mapping[str, NicQueues]
+    systemd: bool
+    balanced: bool
+    boot: Mapping[str, Any] | None
+
+
+def _read_nic_setup(recording: Recording) -> NicSetup:
+    queues = {}
+    for part in re.split(r"^nic\t", output(recording, "nic-queues"), flags=re.MULTILINE)[1:]:
+        head, _, rest = part.partition("\n")
+        name, numa, cpus = head.split("\t")
+        node = whole(numa)
+        irqs = dict(re.findall(r"^irq\t(\d+)\t(\S+)$", rest, re.MULTILINE))
+        most, _, now = rest.partition("Current hardware settings:")
+        qos = re.search(r"^qos\t(.*)$", rest, re.MULTILINE)
+        local = cpus if node is not None and node >= 0 else ""
+        words = qos[1].strip() if qos else ""
+        queues[name] = NicQueues(name, local, _sizes(now), _sizes(most), irqs, words)
+    systemd = recording.entries["nic-boot"].exit_status != 3
+    state, _, text = output(recording, "nic-boot").partition("\n") if systemd else ("", "", "")
+    try:
+        boot = bounded_json.loads(text) if text.strip() else None
+    except ValueError as error:
+        raise ParseError(f"nic.json: {error}") from error
+    return NicSetup(queues, systemd, state == "active", boot)
+
+
+def _sizes(text: str) -> dict[str, int]:
+    pairs = re.findall(r"^(\w[\w ]*):\s+(\d+)$", text, re.MULTILINE)
+    return {_RINGS[name]: int(size) for name, size in pairs if name in _RINGS and int(size)}
+
+
+def _nic_setup_words(setup: NicSetup) -> str:
+    return "; ".join(f"{nic.name}: {len(nic.interrupts)} interrupts" for nic in setup.queues.values()) or "none"
+
+
+NIC_SETUP_FACT = Fact(
+    "nic_setup",
+    (script("nic-queues", _NIC_SETUP_SHOW, hardware=True), script("nic-boot", _BOOT, waits=True)),
+    _read_nic_setup,
+    _nic_setup_words,
+    row=201,
+    occasion="live",
+)
+
+
+# NAME KIND VALUE a line, of interfaces that a RDMA device has
+_FLOW_CONTROL_SHOW = """\
+cd /sys/class/infiniband 2>/dev/null || exit 3
+set -- */device/net/*
+[ -d "$1" ] || exit 3
+for each; do
+  name=${each##*/} on=
+  [ "$(cat "/sys/class/net/$name/type" 2>/dev/null)" = 1 ] || continue
+  if command -v dcb >/dev/null 2>&1; then
+    pfc=$(dcb pfc show dev "$name" prio-pfc 2>/dev/null | tr -s ' \\n' ' ') && printf '%s\\tpfc\\t%s\\n' "$name" "$pfc"
+  fi
+  for side in roce_np roce_rp; do
+    set -- "/sys/class/net/$name/ecn/$side/enable/"*
+    [ -e "$1" ] && printf '%s\\t%s\\t%s\\n' "$name" "$side" "$(cat "$@" 2>/dev/null | tr -d '\\n')"
+  done
+done
+exit 0
+"""
+_FLOW_CONTROL_LINE = re.compile(r"(\S+)\t(pfc|roce_np|roce_rp)\t(.*)")
+_ON = re.compile(r"\b([0-7]):on\b")
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceFlow:
+    """Priorities with PFC; those with ECN as the one who is told (`notifies`) and the one who slows down (`reacts`).
+
+    None where neither driver nor tool tells.
+    """
+
+    pfc: tuple[int, ...] | None = None
+    notifies: tuple[int, ...] | None = None
+    reacts: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        named = (("PFC", self.pfc), ("ECN notified", self.notifies), ("ECN reacting", self.reacts))
+        return ", ".join(f"{name} {_numbers(values)}" for name, values in named if values is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowControl:
+    """What keeps RoCE from losing packets: priorities with pause frames (PFC), congestion marks (ECN).
+
+    The Ethernet interfaces of RDMA devices by name.
+    """
+
+    interfaces: Mapping[str, InterfaceFlow]
+
+
+def _numbers(values: tuple[int, ...]) -> str:
+    return ",".join(map(str, values)) or "off"
+
+
+def _parse_flow_control(text: str) -> FlowControl:
+    rows: dict[str, dict[str, tuple[int, ...]]] = {}
+    for match in matches(_FLOW_CONTROL_LINE, text, "flow-control"):
+        name, kind, value = match.groups()
+        if kind == "pfc":
+            on = tuple(int(number) for number in _ON.findall(value))
+        else:
+            on = tuple(number for number, bit in enumerate(value.strip()) if bit == "1")
+        rows.setdefault(name, {})[kind] = on
+    return FlowControl(
+        {
+            name: InterfaceFlow(row.get("pfc"), row.get("roce_np"), row.get("roce_rp"))
+            for name, row in sorted(rows.items())
+        }
+    )
+
+
+def _flow_control_words(flow: FlowControl) -> str:
+    return "; ".join(f"{name} {each}" for name, each in flow.interfaces.items()) or "no RoCE interface tells"
+
+
+FLOW_CONTROL_FACT = text_fact(
+    "flow_control",
+    script("flow-control", _FLOW_CONTROL_SHOW, hardware=True),
+    _parse_flow_control,
+    _flow_control_words,
+    absent="no RDMA device has an interface",
+    row=233,
+)
+
+
+_LISTENING_LINE = re.compile(r"\s*(?:\S+\s+){3}(?:(?P<address>\S*):)?(?P<port>\d+)\s+\S.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """TCP ports on which something listens, with the addresses taken."""
+
+    ports: Mapping[int, tuple[str, ...]]
+
+
+def _parse_listening(text: str) -> Listening:
+    ports: dict[int, list[str]] = {}
+    for match in matches(_LISTENING_LINE, text, "ss"):
+        ports.setdefault(int(match["port"]), []).append(match["address"] or "")
+    return Listening({port: tuple(sorted(set(ports[port]))) for port in sorted(ports)})
+
+
+def _listening_words(listening: Listening) -> str:
+    return f"TCP {', '.join(map(str, listening.ports)) or 'none'}"
+
+
+LISTENING_FACT = text_fact(
+    "listening", Command("listening", ("ss", "-ltnH")), _parse_listening, _listening_words, row=880
+)

@@ -1,0 +1,400 @@
+"""Services: systemd's units, the clock and what keeps it right, the health timer, Slurm."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nodectl.errors import ParseError
+from nodectl.facts.base import (
+    AbsentError,
+    Fact,
+    UnknownError,
+    entry,
+    listed,
+    output,
+    parse,
+    script,
+    text_fact,
+    variable,
+    whole,
+)
+from nodectl.model.host import Host
+from nodectl.model.recording import Command, Recording
+
+NO_SYSTEMD = "no systemd runs there"
+# what training depends on, or what comes in its way
+UNITS = (
+    *("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nvidia-imex", "openibd", "slurmd", "munge"),
+    *("chrony", "chronyd", "ntpd", "systemd-timesyncd", "ssh", "sshd", "irqbalance", "tuned", "docker", "containerd"),
+    "unattended-upgrades",
+)
+_SERVICE = ".service"
+_PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,Result"
+_UNITS_SHOW = f"""\
+[ -d /run/systemd/system ] || exit 3
+printf 'system %s\\n' "$(systemctl is-system-running)"
+systemctl list-units --state=failed --plain --no-legend --no-pager | while read -r unit _; do
+  printf 'failed %s\\n' "$unit"
+done
+systemctl show --no-pager --property={_PROPERTIES} -- "$@"
+"""
+UNITS_COMMAND = Command(
+    "units", ("sh", "-c", _UNITS_SHOW, "units", *(f"{name}{_SERVICE}" for name in UNITS)), hardware=True, waits=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A systemd unit: load, active, sub and enabled state, and how it last ended."""
+
+    name: str
+    load: str
+    active: str
+    sub: str
+    enabled: str = ""
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """systemd's units that training depends on, and all that failed.
+
+    `system` is systemd's word on the whole.
+    """
+
+    system: str
+    units: Mapping[str, Unit]
+    failed: tuple[str, ...]
+
+
+def _read_units(recording: Recording) -> Units:
+    units = parse(_parse_units, output(recording, UNITS_COMMAND.key, NO_SYSTEMD))
+    *_, last = entry(recording, UNITS_COMMAND.key).argv
+    if last.endswith(_SERVICE) and last.removesuffix(_SERVICE) not in units.units:
+        raise ParseError(f"units: the output is cut: it lacks {last}, which was asked for last")
+    return units
+
+
+def _parse_units(text: str) -> Units:
+    system, failed, blocks = "", [], []
+    block: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        word, _, rest = line.partition(" ")
+        name, equals, value = line.partition("=")
+        if word == "system":
+            system = rest
+        elif word == "failed":
+            failed.append(rest)
+        elif not line.strip():
+            blocks.append(block)
+            block = {}
+        elif equals:
+            block[name] = value
+        else:
+            raise ParseError(f"units: line {number}: {line[:200]!r}")
+    printed = [each for each in [*blocks, block] if each]
+    needed = {"Id", "LoadState", "ActiveState"}.union(*printed[:-1])
+    if not printed or needed - printed[-1].keys():
+        raise ParseError("units: the output is cut: its last unit lacks what systemctl was asked for")
+    units = [_unit(each) for each in printed]
+    return Units(system, {unit.name: unit for unit in units}, tuple(failed))
+
+
+def _unit(block: dict[str, str]) -> Unit:
+    name = block["Id"].removesuffix(_SERVICE)
+    words = (block.get(key, "") for key in ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result"))
+    return Unit(name, *words)
+
+
+def _units_words(units: Units) -> str:
+    active = {name for name, unit in units.units.items() if unit.active == "active"}
+    return f"{units.system}; failed: {listed(set(units.failed))}; active: {listed(active)}"
+
+
+UNITS_FACT = Fact("units", (UNITS_COMMAND,), _read_units, _units_words, row=850)
+
+
+# below this the offset that a round trip can show is its own delay
+_CLOSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The host's clock against ours.
+
+    Host's clock minus ours; the true offset is within `error_s` above `offset_s`.
+    """
+
+    offset_s: float
+    error_s: float
+
+
+def _read_time(recording: Recording) -> Clock:
+    if recording.clock_offset_s is None or recording.clock_error_s is None:
+        raise UnknownError("nobody compared the clocks")
+    return Clock(round(recording.clock_offset_s, 4), round(recording.clock_error_s, 4))
+
+
+def _time_words(clock: Clock) -> str:
+    close = abs(clock.offset_s) < _CLOSE_S
+    return f"within {_CLOSE_S:g} s of ours" if close else f"{clock.offset_s:+.1f} s off ours"
+
+
+# every round trip compares the clocks: it needs no command
+TIME_FACT = Fact("time", (), _read_time, _time_words, row=820)
+
+
+_CLOCK_SYNC_SHOW = """\
+if command -v chronyc >/dev/null && told=$(chronyc -n tracking 2>/dev/null); then
+  printf 'chrony %s\\n' "$(printf '%s' "$told" | sed -n 's/^Leap status *: *//p')"
+elif [ -d /run/systemd/system ] && told=$(timedatectl show --property=NTPSynchronized --value 2>/dev/null); then
+  printf 'systemd %s\\n' "$told"
+else
+  exit 3
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSync:
+    """Whether a daemon keeps the clock right.
+
+    Hold whether something keeps the clock right, in the words of the program that was asked.
+    """
+
+    synchronised: bool
+    told: str
+
+
+def _read_clock_sync(recording: Recording) -> ClockSync:
+    done = entry(recording, "clock-sync")
+    if done.exit_status != 0:
+        raise UnknownError("neither chronyc nor timedatectl answers")
+    daemon, _, state = done.stdout.strip().partition(" ")
+    return ClockSync((daemon, state) in (("chrony", "Normal"), ("systemd", "yes")), f"{daemon}: {state}")
+
+
+CLOCK_SYNC_FACT = Fact(
+    "clock_sync",
+    (script("clock-sync", _CLOCK_SYNC_SHOW, waits=True),),
+    _read_clock_sync,
+    lambda sync: sync.told,
+    row=830,
+)
+
+
+# process names, as the kernel cuts them at 15 characters
+_PROGRAMS = {
+    "chronyd": "chrony",
+    "systemd-timesyn": "systemd-timesyncd",
+    "ntpd": "ntp",
+    "ptp4l": "linuxptp",
+    "phc2sys": "linuxptp",
+}
+# Who lives in another than the first PID namespace shares a machine's clock. The first is told by the kernel's own
+# process 2, and where processes of others are hidden by its inode (PROC_PID_INIT_INO), for which readlink is a process.
+_TIME_SERVICE_SHOW = f"""\
+first= second=
+read -r first 2>/dev/null </proc/1/comm
+read -r second 2>/dev/null </proc/2/comm
+if [ -n "$first" ]; then
+  [ "$second" = kthreadd ] && echo own || echo shared
+else
+  [ "$(readlink /proc/self/ns/pid)" = 'pid:[{0xEFFFFFFC}]' ] && echo own || echo shared
+fi
+found=' ' chrony= timesyncd= ntp=
+for each in /proc/[0-9]*/comm; do
+  read -r name 2>/dev/null <"$each" || continue
+  case $name in {" | ".join(_PROGRAMS)}) found="$found$name " ;; esac
+done
+for name in {" ".join(sorted(_PROGRAMS))}; do
+  case $found in *" $name "*) printf 'service %s\\n' "$name" ;; esac
+done
+! command -v chronyc >/dev/null || chrony=$(chronyc -n -c tracking 2>/dev/null)
+[ ! -d /run/systemd/system ] || timesyncd=$(timedatectl timesync-status 2>/dev/null | sed -n 's/^ *Offset: //p')
+! command -v ntpq >/dev/null || ntp=$(ntpq -c rv 2>/dev/null | tr '\\n' ' ')
+printf 'chrony %s\\ntimesyncd %s\\nntp %s\\n' "$chrony" "$timesyncd" "$ntp"
+"""
+_UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeService:
+    """Which programs keep the clock, and how far off the one that runs says it is.
+
+    The time services that run, and how many seconds off they say the clock is, None where none says. `own_clock` is
+    false in a container, which has its machine's clock.
+    """
+
+    services: tuple[str, ...]
+    offset_s: float | None
+    own_clock: bool
+
+
+def _chrony(text: str) -> float | None:
+    fields = text.split(",")
+    return None if len(fields) < 14 or fields[13] == "Not synchronised" else float(fields[4])
+
+
+def _timesyncd(text: str) -> float | None:
+    match = re.fullmatch(r"([+-]?[\d.]+)(\S+)", text)
+    return float(match[1]) * _UNITS_S[match[2]] if match and match[2] in _UNITS_S else None
+
+
+def _ntp(text: str) -> float | None:
+    match = re.search(r"\boffset=([+-]?[\d.]+)", text)
+    return float(match[1]) / 1000 if match else None
+
+
+_READERS: dict[str, tuple[str, Callable[[str], float | None]]] = {
+    "chrony": ("chrony", _chrony),
+    "systemd-timesyncd": ("timesyncd", _timesyncd),
+    "ntp": ("ntp", _ntp),
+}
+
+
+def _parse_time_service(text: str) -> TimeService:
+    first, *lines = text.splitlines()
+    services = sorted({_PROGRAMS[line.split()[1]] for line in lines if line.startswith("service ")})
+    answers = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("service "))
+    readers = [_READERS[name] for name in services if name in _READERS]
+    offsets = (read(answers.get(program, "").strip()) for program, read in readers)
+    return TimeService(
+        tuple(services), next((offset_s for offset_s in offsets if offset_s is not None), None), first == "own"
+    )
+
+
+def _time_service_words(service: TimeService) -> str:
+    return ", ".join(service.services) or "none"
+
+
+TIME_SERVICE_FACT = text_fact(
+    "time_service",
+    script("time-service", _TIME_SERVICE_SHOW, waits=True),
+    _parse_time_service,
+    _time_service_words,
+    row=831,
+    occasion="live",
+)
+
+
+TIMER = "nodectl-health.timer"
+_FOLDER = "/var/lib/node_exporter/textfile_collector"
+_HEALTH_TIMER_SHOW = f"""\
+[ -d /run/systemd/system ] || {{ echo none; exit 0; }}
+[ -e /etc/systemd/system/{TIMER} ] || exit 3
+echo systemd
+systemctl is-active {TIMER} 2>/dev/null || echo
+[ ! -e "$1" ] || echo "$(($(date +%s) - $(stat -c %Y "$1")))"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthTimer:
+    """The timer by which a node looks at its own health, and how old its file is.
+
+    `state` as systemctl says it, empty where no systemd runs; `age_s` of the file, None where there is none.
+    """
+
+    state: str
+    path: str
+    age_s: int | None
+    systemd: bool
+
+
+def _commands(host: Host) -> tuple[Command, ...]:
+    path = f"{variable(host, 'health_timer_folder', _FOLDER)}/nodectl.prom"
+    return (Command("health-timer", ("sh", "-c", _HEALTH_TIMER_SHOW, "sh", path), waits=True),)
+
+
+def _read_health_timer(recording: Recording) -> HealthTimer:
+    text = output(recording, "health-timer", f"no {TIMER} there")
+    lines = [*text.splitlines(), "", "", ""]
+    path = recording.entries["health-timer"].argv[-1]
+    return HealthTimer(lines[1].strip(), path, whole(lines[2].strip() or None), lines[0] == "systemd")
+
+
+HEALTH_TIMER_FACT = Fact(
+    "health_timer",
+    _commands,
+    _read_health_timer,
+    lambda timer: f"{timer.state}, file {timer.age_s} s old",
+    row=832,
+    occasion="live",
+)
+
+
+# A host belongs to Slurm where slurmd runs or a configuration names it; a client that is installed is no sign.
+# Without slurmd the controller is asked for a few seconds only, since an old client looks a minute for its file.
+_SLURM_SHOW = """\
+command -v scontrol >/dev/null || exit 127
+name=$(uname -n)
+name=${SLURMD_NODENAME:-${name%%.*}}
+! grep -sqx slurmd /proc/[0-9]*/comm || exec scontrol --oneliner show node "$name"
+exec 3>&1
+complaint=$(timeout 5 scontrol --oneliner show node "$name" 2>&1 >&3) && exit
+status=$?
+printf '%s\\n' "$complaint" >&2
+case $complaint in
+*'establish a configuration source'* | *'unable to status file'*) exit 3 ;;
+esac
+for file in "$SLURM_CONF" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf; do
+    [ ! -r "$file" ] || break
+done
+grep -isq '^ *include' "$file" && exit $status
+nodes=$(sed -n 's/^ *[Nn]ode[Nn]ame=\\([^ ]*\\).*/\\1/p' "$file" 2>/dev/null | grep -vix default | paste -sd, -)
+names=$(timeout 5 scontrol show hostnames "$nodes" 2>/dev/null) && [ -n "$names" ] || exit $status
+printf '%s\\n' "$names" | grep -qxF "$name" || exit 3
+exit $status
+"""
+_ABSENT = "a client of Slurm is installed, but no slurmd runs here, and no configuration of Slurm names this host"
+_FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z]+)=(.*?)(?=\s+[A-Za-z]+=|\s*$)")
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """What Slurm's controller says of the node: states, reason, resources.
+
+    `states` are the parts of the node's state, without marks such as `*`.
+    """
+
+    name: str
+    states: tuple[str, ...]
+    responding: bool
+    reason: str | None = None
+    cpus: int | None = None
+    memory_mib: int | None = None
+    gres: str | None = None
+    version: str | None = None
+
+
+def _read_slurm(recording: Recording) -> SlurmNode:
+    done = entry(recording, "slurm-node")
+    answer = (done.stdout + done.stderr).strip()
+    if done.exit_status == 1 and "not found" in answer:
+        raise AbsentError(f"Slurm's controller does not know this node: {answer.splitlines()[0]}")
+    text = output(recording, "slurm-node", _ABSENT)
+    fields = {match[1]: match[2].strip() for match in _FIELD.finditer(" ".join(text.split()))}
+    if "NodeName" not in fields or "State" not in fields:
+        raise ParseError(f"scontrol: {text[:200]!r} names no node with a state")
+    parts = fields["State"].split("+")
+    states = tuple(part.rstrip("*~#!%$@^-") for part in parts)
+    return SlurmNode(
+        name=fields["NodeName"],
+        states=states,
+        responding=not any("*" in part for part in parts) and "NOT_RESPONDING" not in states,
+        reason=fields.get("Reason") or None,
+        cpus=whole(fields.get("CPUTot")),
+        memory_mib=whole(fields.get("RealMemory")),
+        gres=None if fields.get("Gres") in (None, "(null)") else fields["Gres"],
+        version=fields.get("Version") or None,
+    )
+
+
+def _slurm_words(node: SlurmNode) -> str:
+    return "+".join(node.states) + (f", {node.reason}" if node.reason else "")
+
+
+SLURM_FACT = Fact(
+    "slurm", (script("slurm-node", _SLURM_SHOW, hardware=True, waits=True),), _read_slurm, _slurm_words, row=860
+)

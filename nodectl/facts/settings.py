@@ -1,0 +1,393 @@
+"""Settings that the tuning makes: sysctls now and at the next boot, limits of sessions, of logins and of units."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from nodectl.common.counting import counted
+from nodectl.common.resources import node_module
+from nodectl.errors import ParseError
+from nodectl.facts.base import Fact, UnknownError, entry, or_unknown, output, script, text_fact, whole
+from nodectl.facts.services import NO_SYSTEMD
+from nodectl.model.recording import Command, Recording
+
+# KEY FIXED VALUE a line, or KEY absent and whether the folder is there that would hold it; FIXED is why no writing is
+# possible here, - where it is. A file's mode says what the kernel allows, the mount what a container does (the nearest
+# mount above the file decides); neither depends on who asks.
+# awk reads, because the kernel gives a setting only to who takes it at once, and shells take byte by byte.
+_SYSCTL_SHOW = """\
+cd /proc/sys || exit 3
+for key; do
+  [ -e "$key" ] && continue
+  if [ -d "${key%/*}" ]; then printf '%s absent folder\\n' "$key"; else printf '%s absent nothing\\n' "$key"; fi
+done
+stat -c '%n %A' -- "$@" 2>/dev/null | awk 'BEGIN {
+  while ((getline < "/proc/self/mountinfo") > 0)
+    if (($5 == "/proc" || index($5, "/proc/sys") == 1) && mounts[$5] != "ro")
+      mounts[$5] = ("," $6 "," $NF ",") ~ /,ro,/ ? "ro" : "rw"
+  while ((getline < "-") > 0) if ($2 ~ /^..w/) fixed[$1] = "-"
+  for (number = 1; number < ARGC; number++) {
+    key = ARGV[number]
+    why = key in fixed ? "-" : "read-only"
+    for (at = "/proc/sys/" key; at != "" && !(at in mounts); ) sub(/\\/[^\\/]*$/, "", at)
+    if (at != "" && mounts[at] == "ro") why = "read-only"
+    while ((getline value < key) > 0) print key, why, value
+    close(key)
+  }
+}' "$@"
+"""
+# what a training node's network and memory depend on: always looked at, so that hosts can be compared
+SYSCTL_KEYS = (
+    *("net.core.rmem_max", "net.core.wmem_max", "net.core.rmem_default", "net.core.wmem_default"),
+    *("net.core.netdev_max_backlog", "net.core.somaxconn", "net.core.default_qdisc", "net.core.busy_poll"),
+    *("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_mem", "net.ipv4.tcp_congestion_control"),
+    *("net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_window_scaling"),
+    *("net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_timestamps", "net.ipv4.tcp_sack"),
+    *("net.ipv4.ip_local_port_range", "net.ipv4.conf.all.rp_filter", "net.ipv4.conf.all.arp_ignore"),
+    *(f"net.ipv4.neigh.default.gc_thresh{n}" for n in (1, 2, 3)),
+    *("vm.swappiness", "vm.zone_reclaim_mode", "vm.overcommit_memory", "vm.max_map_count", "vm.min_free_kbytes"),
+    *("vm.dirty_ratio", "vm.dirty_background_ratio", "vm.nr_hugepages"),
+    *("kernel.numa_balancing", "kernel.pid_max", "kernel.threads-max", "kernel.shmmax", "kernel.panic_on_oops"),
+    *("fs.file-max", "fs.nr_open", "fs.inotify.max_user_watches", "fs.inotify.max_user_instances", "fs.aio-max-nr"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sysctl:
+    """One kernel setting; `value` None where this kernel view has none, `fixed` says why it cannot be set here.
+
+    `unknown`: no kernel of this version has it, so far as can be told.
+    """
+
+    key: str
+    value: str | None
+    fixed: str = ""
+    unknown: bool = False
+
+
+def proc_path(key: str) -> str:
+    """A kernel setting's file below /proc/sys."""
+    return str(node_module("kernel_values").proc_path(key))
+
+
+def sysctl_fact(keys: Sequence[str] = ()) -> Fact[dict[str, Sysctl]]:
+    """{key: Sysctl} of these keys, and of those that are always looked at."""
+    names = {proc_path(key): key for key in (*keys, *SYSCTL_KEYS)}
+
+    def parse(text: str) -> dict[str, Sysctl]:
+        rows = [line.split(None, 2) for line in text.splitlines()]
+        rows = [row for row in rows if len(row) > 1 and row[0] in names]
+        first = any(
+            names[row[0]] == node_module("kernel_values").FIRST_NAMESPACE and row[1] != "absent" for row in rows
+        )
+        return {names[row[0]]: _sysctl(names[row[0]], row, first) for row in rows}
+
+    remembered = lru_cache(maxsize=4)(parse)
+
+    def read(recording: Recording) -> dict[str, Sysctl]:
+        settings = remembered(output(recording, "sysctl"))
+        asked = {names.get(path) for path in entry(recording, "sysctl").argv}
+        # everybody may read these, and what is not there has a row, too
+        if untold := [key for key in SYSCTL_KEYS if key in asked and key not in settings]:
+            raise ParseError(f"sysctl: the output is cut: it does not tell {untold[0]}, which was asked for")
+        return settings
+
+    return Fact(
+        "sysctl",
+        (Command("sysctl", ("sh", "-c", _SYSCTL_SHOW, "sysctl", *names)),),
+        read,
+        _sysctl_words,
+        row=400,
+        about="Kernel settings as the live kernel has them, and whether they can be set here.",
+    )
+
+
+def _sysctl(key: str, row: list[str], first_namespace: bool) -> Sysctl:
+    if row[1] == "absent" and len(row) > 2:
+        values = node_module("kernel_values")
+        kind, reason = values.absence(key, row[2].strip() == "folder", first_namespace)
+        return Sysctl(key, None, reason, kind == values.UNKNOWN)
+    if row[1] == "absent":  # a recording of an earlier version, which did not say more
+        return Sysctl(key, None, "absent from this kernel view")
+    value = " ".join(row[2].split()) if len(row) > 2 else ""
+    return Sysctl(key, value, "" if row[1] == "-" else f"{row[1]} in this kernel view, at {value}")
+
+
+def _sysctl_words(settings: dict[str, Sysctl]) -> str:
+    return f"{counted(sum(1 for setting in settings.values() if setting.value is not None), 'setting')} read"
+
+
+SYSCTL_FACT = sysctl_fact()
+
+
+_VALUES = node_module("kernel_values")
+# tuned applies sysctl's files again after its own, unless it is told not to
+_SYSCTL_FILES_SHOW = f"""\
+for file in {" ".join(f"{folder}/*.conf" for folder in _VALUES.FOLDERS)} {_VALUES.LAST}; do
+  [ -e "$file" ] && set -- "$@" "$file"
+done
+awk 'BEGIN {{
+  for (at = 1; at < ARGC; at++) {{
+    print "file " ARGV[at]
+    while ((getline row < ARGV[at]) > 0) {{
+      sub(/^[ \\t\\r\\v\\f]+/, "", row)
+      if (row ~ /^[^#;]/) print "line " row
+    }}
+    close(ARGV[at])
+  }}
+}}' "$@"
+read -r profiles </etc/tuned/active_profile && ! grep -q '^[[:space:]]*reapply_sysctl *= *\\(1\\|[Tt]rue\\)' \\
+  /etc/tuned/tuned-main.conf && grep -q '^[[:space:]]*reapply_sysctl' /etc/tuned/tuned-main.conf || exit 0
+seen=
+tuned() {{
+  case " $seen " in *" $1 "*) return ;; esac
+  seen="$seen $1"
+  for at in "/etc/tuned/profiles/$1" "/etc/tuned/$1" "/usr/lib/tuned/profiles/$1" "/usr/lib/tuned/$1"; do
+    [ -e "$at/tuned.conf" ] || continue
+    for base in $(sed -n 's/^include *= *//p' "$at/tuned.conf" | tr ',' ' '); do tuned "$base"; done
+    for at in "/etc/tuned/profiles/$1" "/etc/tuned/$1" "/usr/lib/tuned/profiles/$1" "/usr/lib/tuned/$1"; do
+      [ -e "$at/tuned.conf" ] && break
+    done
+    printf 'file %s\\n' "$at/tuned.conf"
+    sed -n '/^\\[sysctl\\]/,/^\\[/s/^[[:space:]]*\\([^#;[[:space:]].*\\)/line \\1/p' "$at/tuned.conf" | grep .
+    return 0
+  done
+}}
+for profile in $profiles; do tuned "$profile"; done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BootValue:
+    """Hold what a boot sets a kernel setting to, and the file that has the last word."""
+
+    value: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class SysctlFiles:
+    """What the next boot sets of the kernel: sysctl's files in the order in which they are read, and tuned's.
+
+    The last word on each kernel setting that a file names in full, by its path below /proc/sys.
+    """
+
+    values: Mapping[str, BootValue]
+
+    def of(self, key: str) -> BootValue | None:
+        """Of a setting by any of its spellings; None where no file names it."""
+        return self.values.get(proc_path(key))
+
+
+def _parse_sysctl_files(text: str) -> SysctlFiles:
+    lines: dict[str, list[str]] = {}
+    file = ""
+    for row in text.splitlines():
+        kind, _, rest = row.partition(" ")
+        if kind == "file":
+            file = rest
+            lines[file] = []
+        elif kind == "line" and file:
+            lines[file].append(rest)
+    if not lines and text.strip():
+        raise UnknownError(f"sysctl-files: {text[:100]!r}")
+    return SysctlFiles({path: BootValue(*said) for path, said in _VALUES.boot_values(lines).items()})
+
+
+def _sysctl_files_words(files: SysctlFiles) -> str:
+    return f"{counted(len(files.values), 'setting')} in files"
+
+
+SYSCTL_FILES_FACT = text_fact(
+    "sysctl_files",
+    script("sysctl-files", _SYSCTL_FILES_SHOW),
+    _parse_sysctl_files,
+    _sysctl_files_words,
+    row=402,
+    occasion="live",
+)
+
+
+# process 1's bounding set says what root can ever do here, and everybody may read it
+_LIMITS_SHOW = """\
+for each in l n s; do ulimit -S$each; ulimit -H$each; done
+while read -r name value; do
+  [ "$name" != CapBnd: ] || { printf 'cap %s\\n' "$value"; break; }
+done </proc/1/status
+[ ! -O /proc/1 ] || echo root
+"""
+_CAP_SYS_RESOURCE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """The limits that a session gets: locked memory, open files, stack.
+
+    The lower of soft and hard: numbers in limits.conf's units, or unlimited. `raisable` is false where not even root
+    here may raise a limit, as in a container. `is_root`: it is root's session.
+    """
+
+    memlock: str
+    nofile: str
+    stack: str
+    raisable: bool = True
+    is_root: bool = False
+
+
+def _parse_limits(text: str) -> SessionLimits:
+    words, _, rest = text.partition("cap ")
+    limits = read_limits(words.split())
+    bounding, _, user = rest.strip().partition("\n")
+    if not re.fullmatch(r"[0-9a-f]+", bounding.strip()):
+        raise ParseError(f"CapBnd: {bounding.strip()!r}")
+    raisable = bool(int(bounding, 16) >> _CAP_SYS_RESOURCE & 1)
+    return SessionLimits(*limits, raisable, user == "root")
+
+
+def read_limits(words: Sequence[str]) -> tuple[str, str, str]:
+    """(memlock, nofile, stack) of soft and hard of each: the lower of both, the soft stack; else ParseError."""
+    if len(words) != 6 or not all(word == "unlimited" or whole(word) is not None for word in words):
+        raise ParseError(f"ulimit: {' '.join(words)!r}")
+    memlock, nofile = (min(words[i : i + 2], key=_number) for i in (0, 2))
+    return memlock, nofile, words[4]
+
+
+def _number(text: str) -> float:
+    return float("inf") if text == "unlimited" else float(text)
+
+
+def _limits_words(limits: SessionLimits) -> str:
+    return f"session: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
+
+
+LIMITS_FACT = text_fact("limits", script("session-limits", _LIMITS_SHOW), _parse_limits, _limits_words, row=410)
+
+
+# `sshd: /usr/sbin/sshd -D [listener] …` is how a listening sshd shows its command line, on which its settings depend
+_LOGIN_LIMITS_SHOW = """\
+# the shell reads: id would be a process, twice
+while read -r name _ uid _; do [ "$name" != Uid: ] || break; done </proc/self/status
+[ "$uid" = 0 ] && command -v runuser >/dev/null || exit 3
+user=$SUDO_USER
+[ -n "$user" ] || while IFS=: read -r name _ uid _; do
+  [ "$uid" != 0 ] || { user=$name; break; }
+done </etc/passwd
+all='for each in l n s; do ulimit -S$each; ulimit -H$each; done'
+set -f
+# with -l, which is no other in PAM's limits, each look would be a session for logind and run the user's profile
+set -- $(runuser -u "$user" -- /bin/sh -c "$all")
+while [ $# -gt 6 ]; do shift; done
+login="$* "
+set -- $(eval "$all")
+session="$* "
+printf 'user %s\\nlogin %s\\nsession %s\\n' "$user" "$login" "$session"
+[ "$login" != "$session" ] || exit 0
+pid=$$
+while [ "$pid" -gt 1 ]; do
+  name= title=
+  read -r name <"/proc/$pid/comm"
+  [ "$name" != sshd ] || title=$(tr '\\0' ' ' <"/proc/$pid/cmdline")
+  case $title in 'sshd: /'*'[listener]'*) title=${title#sshd: } title=${title%%[*} ;; /*/sshd' '*) ;; *) title= ;; esac
+  [ -z "$title" ] || break
+  read -r stat <"/proc/$pid/stat" && set -- ${stat##*) } && pid=$2
+done
+set -- $title
+[ $# -gt 0 ] || exit 0
+sshd=$1 options=
+shift
+for word; do case $word in -D | -e) ;; *) options="$options $word" ;; esac; done
+printf 'pam %s\\n' "$("$sshd" -T $options | sed -n 's/^usepam //p')"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginLimits:
+    """The limits that a fresh login gets, read by root: an older session's say nothing of the files.
+
+    The lower of soft and hard of `user`'s fresh login, and of the session that asked, in limits.conf's units.
+    `uses_pam` is that of the SSH server of the session, None where it could not be asked, or where both are alike.
+    """
+
+    user: str
+    memlock: str | None
+    nofile: str | None
+    stack: str | None
+    session_memlock: str
+    session_nofile: str
+    uses_pam: bool | None
+
+
+def _parse_login_limits(text: str) -> LoginLimits:
+    lines = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+    if not lines.get("user"):
+        raise ParseError(f"login-limits: {text[:200]!r}")
+    memlock, nofile, stack = read_limits(lines["login"].split()) if lines.get("login", "").strip() else (None,) * 3
+    session = read_limits(lines.get("session", "").split())
+    pam = {"yes": True, "no": False}.get(lines.get("pam", "").strip())
+    return LoginLimits(lines["user"], memlock, nofile, stack, session[0], session[1], pam)
+
+
+def _login_limits_words(limits: LoginLimits) -> str:
+    return f"login of {limits.user}: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
+
+
+LOGIN_LIMITS_FACT = text_fact(
+    "login_limits",
+    script("login-limits", _LOGIN_LIMITS_SHOW, waits=True),
+    _parse_login_limits,
+    _login_limits_words,
+    absent="not asked by root, or no runuser",
+    row=411,
+    occasion="live",
+)
+
+
+_NAMES = ("MEMLOCK", "NOFILE", "STACK", "NPROC")
+_DEFAULTS = ",".join([*(f"DefaultLimit{name}Soft" for name in _NAMES), "DefaultTasksMax"])
+_LOGIND = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager RemoveIPC"
+_UNIT_LIMITS_SHOW = f"""\
+[ -d /run/systemd/system ] || exit 3
+systemctl show --no-pager --property={_DEFAULTS}
+printf 'RemoveIPC=%s\\n' "$(busctl get-property {_LOGIND} 2>/dev/null)"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLimits:
+    """The limits that systemd gives a unit by default, and logind's RemoveIPC.
+
+    Hold what systemd gives a unit by default, in bytes and files or `infinity`; `remove_ipc` is logind's.
+    """
+
+    memlock: str | None = None
+    nofile: str | None = None
+    stack: str | None = None
+    nproc: str | None = None
+    tasks_max: str | None = None
+    remove_ipc: bool | None = None
+
+
+def _parse_unit_limits(text: str) -> UnitLimits:
+    values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    memlock, nofile, stack, nproc = (values.get(f"DefaultLimit{name}Soft") or None for name in _NAMES)
+    if memlock is None and nofile is None:
+        raise UnknownError("unit-limits: systemd names no limit")
+    remove_ipc = {"b true": True, "b false": False}.get(values.get("RemoveIPC", ""))
+    return UnitLimits(memlock, nofile, stack, nproc, values.get("DefaultTasksMax") or None, remove_ipc)
+
+
+def _unit_limits_words(limits: UnitLimits) -> str:
+    values = {"memlock": limits.memlock, "nofile": limits.nofile, "stack": limits.stack}
+    shown = ", ".join(f"{name} {or_unknown(value)}" for name, value in values.items())
+    return f"unit: {shown}{', RemoveIPC on' if limits.remove_ipc else ''}"
+
+
+UNIT_LIMITS_FACT = text_fact(
+    "unit_limits",
+    script("unit-limits", _UNIT_LIMITS_SHOW, hardware=True, waits=True),
+    _parse_unit_limits,
+    _unit_limits_words,
+    absent=NO_SYSTEMD,
+    row=420,
+)
