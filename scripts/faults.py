@@ -25,7 +25,10 @@ from nodectl.common.nodeset import fold
 from nodectl.common.resources import recordings_dir
 from nodectl.lab.faults import FAULTS, Fault, break_host, heal_hosts
 from nodectl.lab.state import LabFolder, locked
+from tests.lab.recorded_faults import RECORDED_FAULTS, RecordedFault, say_faults
 
+# recorded kinds are a table of the tests; the two that `lab fault` has, too, are tried as it makes them
+_KINDS: dict[str, Fault | RecordedFault] = {**RECORDED_FAULTS, **FAULTS}
 _LAB = "faults"
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
 _TABLE = "<!-- table: scripts/faults.py --write-docs -->"
@@ -40,7 +43,7 @@ _RUN_S = 600
 class Row:
     """What became of one kind: the checks that saw it on its host, and who else was said to be wrong."""
 
-    fault: Fault
+    fault: Fault | RecordedFault
     host: str
     seen: tuple[tuple[str, str, str], ...]
     others: tuple[tuple[str, str], ...]
@@ -63,15 +66,15 @@ def main() -> None:
         parser.error(f"--at-once leaves half of the {options.hosts} hosts without a fault: 1 to {options.hosts // 2}")
     if os.geteuid() != 0:
         parser.error("a lab needs root: run it with sudo")
-    unknown = sorted(set(options.kinds) - set(FAULTS))
+    unknown = sorted(set(options.kinds) - set(_KINDS))
     if unknown:
-        parser.error(f"no fault {', '.join(unknown)}; `nodectl lab fault --list` shows the kinds")
+        parser.error(f"no fault {', '.join(unknown)}; see `nodectl lab fault --list` and tests/lab/recorded_faults.yml")
     began = time.monotonic()
     alarms = _healthy_recordings()
     rows: list[Row] = []
     with _lab(options.hosts, options.recording) as (inventory, hosts):
         alarms += _healthy(inventory, "before the first fault")
-        for faults in _batches([FAULTS[kind] for kind in options.kinds or FAULTS], options.at_once):
+        for faults in _batches([_KINDS[kind] for kind in options.kinds or _KINDS], options.at_once):
             # each look begins with the next host
             places = hosts[len(rows) % len(hosts) :] + hosts[: len(rows) % len(hosts)]
             tried = _try(dict(zip(places, faults, strict=False)), inventory)
@@ -99,33 +102,41 @@ def _lab(count: int, recording: str) -> Iterator[tuple[str, list[str]]]:
         _nodectl("lab", "down", "--name", _LAB)
 
 
-def _batches(faults: Sequence[Fault], at_once: int) -> Iterator[Sequence[Fault]]:
-    """What is tried in one look: alone what is real, needs load or names a second host."""
-    together: list[Fault] = []
+def _batches(faults: Sequence[Fault | RecordedFault], at_once: int) -> Iterator[Sequence[Fault | RecordedFault]]:
+    """Yield what is tried in one look: alone what is real, needs load or names a second host."""
+    together: list[Fault | RecordedFault] = []
     for fault in faults:
-        if not fault.recorded or fault.load or fault.takes_two:
+        if isinstance(fault, Fault) or fault.takes_two:
             yield [fault]
         else:
             together.append(fault)
     yield from (together[at : at + at_once] for at in range(0, len(together), at_once))
 
 
-def _try(faults: Mapping[str, Fault], inventory: str) -> list[Row]:
-    """Each host's fault: broken, looked at, healed."""
+def _try(faults: Mapping[str, Fault | RecordedFault], inventory: str) -> list[Row]:
+    """Break each host in its way, look at the fleet, heal it; return a row for each."""
     folder = LabFolder.named(_LAB)
     try:
         with locked():
             for host, fault in faults.items():
-                break_host(folder, fault.name, host)
+                if isinstance(fault, Fault):
+                    break_host(folder, fault.name, host)
+                else:
+                    say_faults(inventory, host, [fault.name])
         first = next(iter(faults.values()))
         findings = _probed(inventory, first) if first.load else _judged(inventory)
     finally:
         with locked():
             heal_hosts(folder, None)
+            for host, fault in faults.items():
+                if isinstance(fault, RecordedFault):
+                    say_faults(inventory, host, [])
     return [_row_of(fault, host, findings, set(faults) - {host}) for host, fault in faults.items()]
 
 
-def _row_of(fault: Fault, host: str, findings: Sequence[Mapping[str, Any]], beside: Collection[str]) -> Row:
+def _row_of(
+    fault: Fault | RecordedFault, host: str, findings: Sequence[Mapping[str, Any]], beside: Collection[str]
+) -> Row:
     """What became of the kind on its host; the hosts `beside` it have kinds of their own."""
     own = {(finding["check"], finding["status"], finding["action"]) for finding in findings if finding["host"] == host}
     others = tuple(
@@ -141,7 +152,7 @@ def _judged(inventory: str) -> list[Mapping[str, Any]]:
     return _findings(_nodectl("-i", inventory, "--output", "json", "health", check=False))
 
 
-def _probed(inventory: str, fault: Fault) -> list[Mapping[str, Any]]:
+def _probed(inventory: str, fault: Fault | RecordedFault) -> list[Mapping[str, Any]]:
     """What the probe says that the kind needs: which host it blames, not which paths fail because of it."""
     findings: list[Mapping[str, Any]] = []
     for probe in fault.checks:
@@ -203,19 +214,19 @@ def _row(row: Row) -> str:
     return f"{row_head(row.fault)} {by} | {verdict} | {also} |"
 
 
-def row_head(fault: Fault) -> str:
+def row_head(fault: Fault | RecordedFault) -> str:
     """The part of a row that comes from the declaration."""
     return f"| `{fault.name}` | {fault.about} | {fault.way} |"
 
 
 def _write_docs(rows: Sequence[Row]) -> None:
-    """Put these rows into the page, in place of those that it has for the same kinds."""
+    """Put the rows of kinds that `lab fault` has into the page, in place of those that it has for the same kinds."""
     head, _, table = _DOCS.read_text(encoding="utf-8").partition(_TABLE)
     lines = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
-    lines |= {row.fault.name: _row(row) for row in rows}
+    lines |= {row.fault.name: _row(row) for row in rows if row.fault.name in FAULTS}
     known = "\n".join(lines[kind] for kind in FAULTS if kind in lines)
     last = table.strip().splitlines()[-1]
-    if len(rows) == len(FAULTS):
+    if len(rows) == len(_KINDS):
         found, wrong = sum(row.found for row in rows), sum(len(row.others) for row in rows)
         last = f"{len(rows)} kinds on {fold(sorted({row.host for row in rows}))}, {found} found, {wrong} false alarms."
     _DOCS.write_text(f"{head}{_TABLE}\n\n{_HEAD}\n{known}\n\n{last}\n", encoding="utf-8")

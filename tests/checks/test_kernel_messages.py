@@ -5,10 +5,10 @@ import pytest
 from nodectl.checks.check import ACTIONS
 from nodectl.checks.kernel import messages
 from nodectl.facts.board import Pcie
-from nodectl.lab.faults import FAULTS
 from nodectl.parsers.linux.dmesg import parse_dmesg
 from nodectl.parsers.linux.kernel_messages import kernel_messages, message_of
 from tests.checks.table import UNREAD, Case, found, missing, verify
+from tests.lab.recorded_faults import RECORDED_FAULTS
 
 BOOT = "[    0.000000] Linux version 5.15.0-91-generic (buildd@x)\n"
 RESET = "nvme nvme1: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff"
@@ -378,7 +378,7 @@ def test_hosts_side_by_side_are_all_read() -> None:
 def test_each_entry_says_what_to_do_and_a_fault_shows_it() -> None:
     for name, message in kernel_messages().items():
         assert message.action in ACTIONS and message.remedy and message.source.count(":") >= 1
-        assert message.status == "ok" or f"log-{name.replace('_', '-')}" in FAULTS, name
+        assert message.status == "ok" or f"log-{name.replace('_', '-')}" in RECORDED_FAULTS, name
 
 
 def test_the_device_below_a_port_is_named() -> None:

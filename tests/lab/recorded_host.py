@@ -13,13 +13,12 @@ from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
 from nodectl.common.resources import recordings_dir
 from nodectl.health.host import REPLAYED, Order, judge_answer, order_of
-from nodectl.lab.faults import spoiled
-from nodectl.lab.faults.base import Output
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
 from nodectl.model.status import Status
 from nodectl.recordings.mask import Template
+from tests.lab.recorded_faults import Output, spoiled
 
 _HOSTS = ("node01", "node02", "node03", "node04")
 _NOW = 1_800_000_000.0

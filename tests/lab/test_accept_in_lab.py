@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodectl.lab.faults import FAULTS
 from tests.conftest import Cli, LabUnderTest
+from tests.lab.recorded_faults import say_faults
 from tests.torch_venv import torch_venv
 
 pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab_machine")]
@@ -83,6 +85,7 @@ class Fleet:
     cli: Cli
     name: str
     inventory: str
+    recorded: list[str] = field(default_factory=list)
 
     def accept(self, *args: str) -> tuple[int, dict[str, Any]]:
         done = self.cli(*self.argv(*args), check=False, timeout=_TIMEOUT_S)
@@ -92,10 +95,16 @@ class Fleet:
         return ("-i", self.inventory, "-e", "pytorch_venv=/srv/nodectl/venv", "--output", "json", *_QUICK, *args)
 
     def fault(self, kind: str, host: str) -> None:
-        self.cli("lab", "fault", "--name", self.name, kind, host)
+        if kind in FAULTS:
+            self.cli("lab", "fault", "--name", self.name, kind, host)
+        else:
+            say_faults(self.inventory, host, [kind])
+            self.recorded.append(host)
 
     def heal(self) -> None:
         self.cli("lab", "heal", "--name", self.name)
+        while self.recorded:
+            say_faults(self.inventory, self.recorded.pop(), [])
 
 
 @pytest.fixture(scope="module", params=["plain", "dgx-a100"])

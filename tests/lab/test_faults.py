@@ -81,10 +81,10 @@ def test_a_second_fault_of_the_same_kind_changes_nothing(cli: Cli, disks: LabUnd
     ("words", "named"),
     [
         (("no-such", "node01"), "fault --list"),
-        (("xid79", "node01"), "did you mean xid-79?"),
+        (("remapfailure", "node01"), "did you mean remap-failure?"),
         (("link-down",), "HOST"),
         (("link-down", "node99"), "node01 to node02"),
-        (("xid-79", "node01"), "lab up --as"),
+        (("remap-failure", "node01"), "lab up --as"),
     ],
 )
 def test_unknown_words_are_refused_with_the_known_ones(

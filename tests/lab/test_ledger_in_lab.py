@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import Cli
+from tests.lab.recorded_faults import say_faults
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("lab_machine")]
 _NAME = f"ledger-{os.getpid()}"
@@ -30,7 +31,7 @@ def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str) -> None:
     fleet = ("-i", inventory)
     # no torch there: it cannot tell of them, and knows their parts
     nodectl(*fleet, "accept", "--level", "quick", check=False, timeout=200)
-    nodectl("lab", "fault", "gpu-lost", "node02", "--name", _NAME)
+    say_faults(inventory, "node02", ["gpu-lost"])
     done = nodectl(*fleet, "accept", "--level", "quick", "--cordon", check=False, timeout=200)
     assert done.returncode == 1 and "cordoned: node02: gpus: 7; lost: 0000:4E:00.0" in done.stderr
 
@@ -45,7 +46,7 @@ def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str) -> None:
     assert plan.returncode == 0 and "left out: node02 is cordoned since" in plan.stderr
     looked = nodectl(*fleet, "health", check=False)
     assert "in the ledger: node02 is cordoned since" in looked.stderr
-    nodectl("lab", "heal", "node02", "--name", _NAME)
+    say_faults(inventory, "node02", [])
     early = nodectl(*fleet, "ledger", "return", "node02", check=False)
     assert early.returncode == 1 and "no acceptance of it since" in early.stderr
     again = nodectl(*fleet, "-l", "node02", "accept", "--level", "quick", "--include-cordoned", timeout=200)

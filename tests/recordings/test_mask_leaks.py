@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import NodectlError
-from nodectl.lab.faults import FAULTS
 from nodectl.model.recording import Entry, Recording
 from nodectl.parsers.catalogue import parser_of
 from nodectl.recordings.fleet import bundled
 from nodectl.recordings.mask import Masker
 from nodectl.recordings.vocabulary import plain, vocabulary
 from tests.conftest import Cli
+from tests.lab.recorded_faults import RECORDED_FAULTS
 from tests.lab.recorded_host import host_findings
 from tests.parsers.tool_outputs import TOOLS
 from tests.recordings.test_mask import shape
@@ -239,8 +239,7 @@ def test_a_masked_healthy_host_is_judged_the_same(name: str) -> None:
 
 
 # a clone needs another host to be one of
-_OF_TWO = {kind for kind in FAULTS if kind.startswith("clone-")} | {"twice"}
-KINDS = sorted(kind for kind, fault in FAULTS.items() if fault.recorded and kind not in _OF_TWO)
+KINDS = sorted(kind for kind, fault in RECORDED_FAULTS.items() if not fault.takes_two)
 
 
 # a masked host is judged in 0.2 s, most of which all kinds have in common: every fourth runs in the gate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _ACT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Hold where a fault happens; `state` is how the lab is to be afterwards, with the faults that then stand."""
+    """The place of a fault; `state` is how the lab is to be afterwards, with the faults that then stand."""
 
     folder: LabFolder
     state: LabState
@@ -25,18 +25,18 @@ class Scene:
 
     @property
     def pid(self) -> int:
-        """The host's PID 1, as the machine sees it."""
+        """Return the host's PID 1, as the machine sees it; LabError where the host is not up."""
         if self.host.process is None or not self.host.up:
             raise LabError(f"{self.host.name} is not up", "run `nodectl lab down`, then `nodectl lab up`")
         return self.host.process.pid
 
     @property
     def root(self) -> Path:
-        """The host's file system, reached through its PID 1."""
+        """Return the host's file system, reached through its PID 1."""
         return Path(f"/proc/{self.pid}/root")
 
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of the faults that stand on this host, in the order in which they came."""
+        """Return the kinds of the faults that stand on this host, in the order in which they came."""
         return tuple(fault.kind for fault in self.state.faults if fault.host == self.host.name)
 
     def run(self, argv: Sequence[str]) -> str:
@@ -51,40 +51,28 @@ class Scene:
         return done.stdout
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Hold what a recorded command printed, and how it ended; None where it was cut."""
-
-    stdout: str
-    stderr: str = ""
-    exit_status: int | None = 0
-
-
-Outputs = Mapping[str, Output]
-# from the outputs of a recording to those that are others with the fault
-Edit = Callable[[Outputs], dict[str, Output]]
 # what is done on a host; the text is the one that `remember` returned
 Act = Callable[[Scene, str], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind. A real one `happens`; `remember` returns, before that, the text from which `heal` undoes it. A recorded
-    one is an `edit` of what the host's recording says.
+    """One kind: it `happens`; `remember` returns, before that, the text from which `heal` undoes it.
 
     `heal` does no harm where the fault never happened. `checks` are ids of which at least one has to find it; `load`:
-    it shows only under load, to a probe; `takes_two`: the other host that has the same is named, too.
+    it shows only under load, to a probe; `takes_two`: the other host that has the same is named, too; `dressed`: it
+    needs a lab that is dressed in a recording.
     """
 
     name: str
     about: str
     checks: tuple[str, ...]
-    edit: Edit | None = None
     happens: Act = lambda scene, undo: None
     heal: Act = lambda scene, undo: None
     remember: Callable[[Scene], str] = lambda scene: ""
     load: bool = False
     takes_two: bool = False
+    dressed: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z][a-z0-9-]*", self.name):
@@ -93,11 +81,6 @@ class Fault:
             raise DeclarationError(f"fault {self.name}: checks is no tuple of ids: {self.checks!r}")
 
     @property
-    def recorded(self) -> bool:
-        """It needs a lab that is dressed in a recording."""
-        return self.edit is not None
-
-    @property
     def way(self) -> str:
-        """How it comes about, and when it shows: `real`, `recorded`, `real, load`."""
-        return f"{'recorded' if self.recorded else 'real'}{', load' if self.load else ''}"
+        """Return how it comes about, and when it shows: `real`, `recorded`, `real, load`."""
+        return f"{'recorded' if self.dressed else 'real'}{', load' if self.load else ''}"

@@ -47,21 +47,24 @@ def _write_sysctl(scene: Scene, value: str) -> None:
 
 
 def _file(name: str, about: str, check: str, path: str, change: Callable[[str], str], mode: int = 0o644) -> Fault:
-    """A file of the host says what `change` makes of its text; one that was not there goes again."""
-    return file_fault(name, about, check, path, lambda _, text: change(text), mode)
+    """Return a fault by which a file of the host says what `change` makes of its text."""
+    return file_fault(name, about, (check,), path, lambda _, text: change(text), mode)
 
 
 def file_fault(
     name: str,
     about: str,
-    check: str,
+    checks: tuple[str, ...],
     path: str,
     change: Callable[[Scene, str], str],
     mode: int = 0o644,
     *,
     takes_two: bool = False,
+    dressed: bool = False,
 ) -> Fault:
-    """Return it as `_file`, where the lab's other hosts matter, too."""
+    """Return a fault by which a file says what `change` makes of the scene and its text; a file that was not there goes
+    again with it.
+    """
 
     def remember(scene: Scene) -> str:
         file = scene.root / path
@@ -76,7 +79,8 @@ def file_fault(
         else:
             (scene.root / path).unlink(missing_ok=True)
 
-    return Fault(name, about, (check,), happens=happens, heal=heal, remember=remember, takes_two=takes_two)
+    kinds = {"takes_two": takes_two, "dressed": dressed}
+    return Fault(name, about, checks, happens=happens, heal=heal, remember=remember, **kinds)
 
 
 def _put(scene: Scene, path: str, text: str, mode: int) -> None:
