@@ -24,7 +24,7 @@ _ALLOWED_WRONG = 0.03
 def one(task: tuple[str, int, int | None, int]) -> tuple[str, bool, bool, int, str]:
     """(kind, right, false blame, rounds, description) of one scenario."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from tests.blame.simulated import scenario
+    from tests.probes.blame.simulated import scenario
 
     kind, hosts, rounds, seed = task
     case = scenario(kind, hosts, rounds, seed)
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from tests.blame.simulated import KINDS
+    from tests.probes.blame.simulated import KINDS
 
     tasks = []
     for seed in range(options.seed, options.seed + options.scenarios):

@@ -8,7 +8,7 @@ from typing import Any
 
 from nodectl.errors import ParseError
 from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
-from nodectl.predict.collectives import bandwidth, ranks_of
+from nodectl.probes.nccl.models import bandwidth, ranks_of
 
 # a text without its program's name is told by its file's
 _NAMED = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoall", "reduce-old": "reduce"}

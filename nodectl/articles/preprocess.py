@@ -26,8 +26,7 @@ from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, 
 from nodectl.probes.budget import fit, given_up, marked
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
-from nodectl.probes.pace import Pace
-from nodectl.probes.schedule import by_machine, turns
+from nodectl.probes.schedule import Pace, by_machine, turns
 from nodectl.report.table import aligned, broken
 from nodectl.transport.base import Transport
 

@@ -21,7 +21,6 @@ from nodectl.transport.fanout import FORKS
 if TYPE_CHECKING:
     from nodectl.health.site import SiteCheck
     from nodectl.history.store import History
-    from nodectl.inventory.apart import InventoryApart
     from nodectl.inventory.read import Inventory
     from nodectl.jobs.slurm.login import Login
     from nodectl.ledger.store import Ledger
@@ -56,7 +55,6 @@ class App:
     # what options and NODECTL_* said, which no settings overrule; of these, what was typed
     given: set[str] = field(default_factory=set)
     typed: set[str] = field(default_factory=set)
-    _apart: InventoryApart | None = field(default=None, init=False)
 
     @classmethod
     def create(
@@ -140,19 +138,11 @@ class App:
             result(text)
 
     @cached_property
-    def inventory(self) -> Inventory | InventoryApart:
+    def inventory(self) -> Inventory:
         """The inventory, read once."""
         from nodectl.inventory import read_inventory
 
-        return self._apart or read_inventory(self.inventory_sources, self.access)
-
-    def read_ahead(self) -> None:
-        """Have the inventory read beside what the command loads; not where that asks for something."""
-        from nodectl.inventory.apart import InventoryApart
-
-        asks = self.access.ask_pass or self.access.ask_vault_pass or self.access.vault_id
-        if self.replay is None and not asks:
-            self._apart = InventoryApart(self.inventory_sources, self.access, self.limit)
+        return read_inventory(self.inventory_sources, self.access)
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -236,9 +226,7 @@ class App:
         return find_login(self.transport, self.inventory.hosts(None), self.hosts, submits=submits)
 
     def close(self) -> None:
-        """Close the transport, where one was opened; nothing reads the inventory any more."""
-        if self._apart is not None:
-            self._apart.close()
+        """Close the transport, where one was opened."""
         if "transport" in self.__dict__:
             self.transport.close()
 

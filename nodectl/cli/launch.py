@@ -284,8 +284,6 @@ def launch(
     without secrets and what .gitignore and .nodectlignore name; a script right in your home travels alone.
     `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
-    if via == "ssh":
-        app.read_ahead()
     from nodectl.jobs.code import left_behind
     from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
     from nodectl.jobs.package import collect_variables, describe_parcels, pack
@@ -355,8 +353,6 @@ def launch(
         raise click.exceptions.Exit(slurm.launch_via_slurm(app, batch, env, detach=detach, dry_run=dry_run))
     if sbatch_options:
         raise click.UsageError("--sbatch needs --via slurm")
-    import nodectl.transport.ssh  # noqa: F401 - while the inventory is still being read
-
     hosts: Sequence[Host] = in_rank_order(app.hosts, fabric_from)
     connect_ahead(app.transport, hosts, app.forks)
     request = LaunchRequest(

@@ -37,10 +37,7 @@ def _ansible() -> Iterator[None]:
 
     # Ansible makes a folder for temporary files as soon as it is imported: in our state, not in ~/.ansible
     os.environ.setdefault("ANSIBLE_LOCAL_TEMP", str(state_dir() / "ansible"))
-    from nodectl.inventory.shipped_yaml import keep_parsed
-
     try:
-        keep_parsed()
         yield
     except Exception as error:
         # Ansible reads its settings when it is imported

@@ -364,11 +364,6 @@ class HostVariables(Mapping[str, object]):
             self._rendered[key] = _plain(rendered)
         return self._rendered[key]
 
-    def known(self) -> dict[str, object]:
-        """Return those that need not be rendered, or were."""
-        plain = (key for key, value in self._raw.items() if key in self._rendered or not _needs_rendering(value))
-        return {key: self[key] for key in plain}
-
     def vaulted(self) -> frozenset[str]:
         """Names of those that are encrypted one by one."""
         return frozenset(key for key, value in self._raw.items() if type(value).__name__ in _ENCRYPTED)

@@ -1,14 +1,17 @@
-"""What measurements are held against: hosts' hardware profiles, and the link class found between their GPUs."""
+"""What measurements are held against: hosts' hardware profiles, the links between GPUs, else the fleet's own median."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
+from nodectl.common.counting import counted
 from nodectl.common.spelling import meant, misspelt
+from nodectl.common.statistics import QUORUM, robust_deviation
 from nodectl.common.units import format_value, parse_size
 from nodectl.errors import ProfileError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
@@ -18,7 +21,6 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.fleet import with_fleet
 from nodectl.probes.registry import declarations, kind_of, listed
 from nodectl.profiles.host import hardware_name, hardware_of
 from nodectl.profiles.learn import link_between_gpus
@@ -26,6 +28,40 @@ from nodectl.profiles.schema import Floor, GpuLink, Hardware
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
+
+
+def with_fleet(measurements: Sequence[Measurement], hardware: Mapping[str, str]) -> tuple[Measurement, ...]:
+    """Measurements without a floor say what the others of their kind reach; `hardware` is each host's profile, by name.
+
+    Fewer than three of a kind tell nothing of what is usual. Who stands out is the probe's own finding.
+    """
+    groups: dict[Hashable, list[Measurement]] = defaultdict(list)
+    for measurement in measurements:
+        if measurement.expected is None:
+            groups[_alike(measurement, hardware)].append(measurement)
+    said = {kind: _fleet_reference(group) for kind, group in groups.items() if len(group) >= QUORUM}
+    return tuple(_with(measurement, said.get(_alike(measurement, hardware))) for measurement in measurements)
+
+
+def _with(measurement: Measurement, reference: str | None) -> Measurement:
+    if reference is None or measurement.expected is not None:
+        return measurement
+    return measurement.with_conditions(reference=reference)
+
+
+def _alike(measurement: Measurement, hardware: Mapping[str, str]) -> Hashable:
+    """Return what two measurements must share to be compared: the probe's own conditions, but for the place."""
+    what = kind_of(measurement.probe).what(measurement.conditions)
+    profiles = tuple(sorted({hardware.get(name, "") for name in measurement.hosts}))
+    return measurement.probe, measurement.unit, profiles, tuple(sorted(what.items()))
+
+
+def _fleet_reference(group: Sequence[Measurement]) -> str:
+    values = [measurement.value for measurement in group]
+    usual = median(values)
+    spread = f", standard deviation {robust_deviation(values, usual) / usual:.1%}" if usual else ""
+    return f"the fleet's own median: {format_value(usual, group[0].unit)} of {counted(len(group), 'value')}{spread}"
+
 
 _SAME_UNIT = {"tflop/s": "tflops", "\u00b5s": "us", "\u03bcs": "us"}
 # rates and times in another multiple are the same; bits and bytes are not

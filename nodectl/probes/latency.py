@@ -8,8 +8,6 @@ from functools import partial
 from statistics import median
 from time import monotonic
 
-from nodectl.blame.inquiry import Blamed, Inquiry, Verdict
-from nodectl.blame.model import HostPair, Reading, Suspect
 from nodectl.common.counting import counted
 from nodectl.common.units import format_value, time_text
 from nodectl.model.finding import Finding
@@ -18,6 +16,8 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
+from nodectl.probes.blame.fit import HostPair, Reading, Suspect
+from nodectl.probes.blame.inquiry import Blamed, Inquiry, Verdict
 from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, connection_remedy, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints, on_one_machine

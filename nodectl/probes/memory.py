@@ -16,8 +16,7 @@ from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_by_host
-from nodectl.probes.pace import Pace
-from nodectl.probes.schedule import at_once, by_machine, turns
+from nodectl.probes.schedule import Pace, at_once, by_machine, turns
 from nodectl.transport.base import Transport
 
 _NAME = "memory"

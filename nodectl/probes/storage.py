@@ -22,8 +22,7 @@ from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.options import Text, option
 from nodectl.probes.outliers import Comparison, of_itself, slow_finding, worst_by_host
-from nodectl.probes.pace import Pace
-from nodectl.probes.schedule import by_machine, turns
+from nodectl.probes.schedule import Pace, by_machine, turns
 from nodectl.transport.base import Transport
 
 NAME = "storage"

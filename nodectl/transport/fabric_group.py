@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-import invoke
-import paramiko.config
 from fabric import Config, Connection, Group
 from fabric.exceptions import GroupException
 from fabric.group import GroupResult
@@ -22,8 +20,6 @@ from nodectl.transport.ssh_client import SshClient
 from nodectl.transport.ssh_target import password_of, target_of
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# for Fabric's reader of ssh_config, also where lean_paramiko came first
-paramiko.config.invoke = invoke  # type: ignore[attr-defined]
 
 
 class QuotingRemote(Remote):  # type: ignore[misc]  # fabric ships no types

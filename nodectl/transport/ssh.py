@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
 
+import paramiko
+
 from nodectl.errors import NodectlError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import Call, CallTransport
-from nodectl.transport.lean_paramiko import paramiko
 from nodectl.transport.lifeline import BEFORE_INPUT, FOR_START_FILES, command_line
 from nodectl.transport.output import Output
 from nodectl.transport.ssh_client import CONNECT_S, SharedConnection, SshClient

@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 
+import paramiko
+
 from nodectl.errors import NodectlError, UnreachableError
 from nodectl.transport.known_hosts import Standing, fingerprint, known_hosts
-from nodectl.transport.lean_paramiko import paramiko
 from nodectl.transport.ssh_target import Target
 
 CONNECT_S = 10.0

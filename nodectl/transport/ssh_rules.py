@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nodectl.errors import UnreachableError
 
 if TYPE_CHECKING:
-    from nodectl.transport.lean_paramiko import paramiko
+    import paramiko
 
 _KRL = b"SSHKRL\n\0"  # OpenSSH's binary form of a list of revoked keys, which ssh-keygen reads
 _KEYGEN_S = 10.0

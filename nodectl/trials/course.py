@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 from nodectl.common.counting import counted
 from nodectl.model.trial import Ranked, Side
-from nodectl.probes.pace import Pace
+from nodectl.probes.schedule import Pace
 from nodectl.trials.halving import halve
 from nodectl.trials.series import Taken, Turn, schedule, series_of
 from nodectl.trials.turns import Turns

@@ -14,7 +14,7 @@ from nodectl.errors import UsageError
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import AnyProbe, listed
-from nodectl.probes.tcp.probe import TcpOptions
+from nodectl.probes.tcp import TcpOptions
 
 INVENTORY = "all: {hosts: {a: {ansible_host: 192.0.2.1}, b: {ansible_host: 192.0.2.2}}}\n"
 Asked = Callable[..., dict[str, Any]]

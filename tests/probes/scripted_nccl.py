@@ -8,8 +8,8 @@ import pytest
 from nodectl.common.units import MIB
 from nodectl.model.host import Host
 from nodectl.probes.base import ProbeResult
+from nodectl.probes.nccl.fleet import Route
 from nodectl.probes.nccl.probe import run_nccl
-from nodectl.probes.nccl.routes import Route
 from nodectl.probes.nccl.run import NcclOptions
 from nodectl.probes.options import Sizes
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, Fleet, play

@@ -136,10 +136,10 @@ def as_before() -> Any:
         ("PROBE = print\n", "nodectl.probes.added_by_a_test: PROBE is no nodectl.probes.base.Probe"),
         (
             (
-                "import dataclasses\nfrom nodectl.probes.tcp.probe import PROBE as TCP\n"
+                "import dataclasses\nfrom nodectl.probes.tcp import PROBE as TCP\n"
                 "PROBE = dataclasses.replace(TCP, summary='Another.')\n"
             ),
-            "two probes tcp: nodectl.probes.tcp.probe, nodectl.probes.added_by_a_test",
+            "two probes tcp: nodectl.probes.tcp, nodectl.probes.added_by_a_test",
         ),
     ],
 )

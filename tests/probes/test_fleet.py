@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from nodectl.model.measurement import Measurement
-from nodectl.probes.fleet import with_fleet
+from nodectl.probes.floors import with_fleet
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_text
 

@@ -10,8 +10,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.lost import Watched
-from nodectl.probes.pace import Pace
-from nodectl.probes.schedule import by_machine, flowing, in_rounds
+from nodectl.probes.schedule import Pace, by_machine, flowing, in_rounds
 from nodectl.probes.series import RunInterrupt, run_probes
 from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS

@@ -9,10 +9,9 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.nccl.groups import Group, Part
-from nodectl.probes.nccl.hosts import Ready
-from nodectl.probes.nccl.programs import measure, read
-from nodectl.probes.nccl.routes import Route
+from nodectl.probes.nccl.engines import measure_by_programs as measure
+from nodectl.probes.nccl.engines import read
+from nodectl.probes.nccl.fleet import Group, Part, Ready, Route
 from nodectl.probes.nccl.run import NcclOptions, Run
 from nodectl.probes.options import Sizes
 from nodectl.transport.local import LocalTransport

@@ -7,8 +7,8 @@ import pytest
 
 from nodectl.common.units import MIB
 from nodectl.model.status import Status
+from nodectl.probes.nccl.fleet import Route
 from nodectl.probes.nccl.proof import choice, conditions, host_log_of, judged, sockets_judged
-from nodectl.probes.nccl.routes import Route
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_table

@@ -12,10 +12,8 @@ from nodectl.model.recording import Recording
 from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.nccl.groups import Group, Part
-from nodectl.probes.nccl.hosts import Ready
+from nodectl.probes.nccl.fleet import WANTED, Group, Part, Ready, Route, routes_of
 from nodectl.probes.nccl.models import ceiling
-from nodectl.probes.nccl.routes import WANTED, Route, routes_of
 from nodectl.recordings.fleet import open_recording
 from nodectl.recordings.source import replay_source
 from tests.topology.test_node import topo

@@ -11,7 +11,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.nccl.routes import Route
+from nodectl.probes.nccl.fleet import Route
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer
 from tests.probes.scripted_nccl import (
     LOOK,

@@ -13,7 +13,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.floors import Reference, held_against
-from nodectl.probes.nccl.routes import Route
+from nodectl.probes.nccl.fleet import Route
 from nodectl.probes.nccl.run import NcclOptions
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import kind_of

@@ -9,9 +9,8 @@ import pytest
 
 from nodectl.common.units import time_text
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.nccl.forecast import Forecast
-from nodectl.probes.pace import Pace
-from nodectl.probes.schedule import in_rounds
+from nodectl.probes.nccl.probe import Forecast
+from nodectl.probes.schedule import Pace, in_rounds
 
 
 class Clock:

@@ -15,7 +15,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.floors import Reference, held_against
-from nodectl.probes.rdma.options import RdmaOptions
+from nodectl.probes.rdma.argv import RdmaOptions
 from nodectl.probes.rdma.probe import run_rdma
 from nodectl.profiles.schema import Floor, Hardware
 from tests.probes.scripted import HOSTS, Answer, Fleet

@@ -9,9 +9,8 @@ import pytest
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.endpoints import Endpoint
-from nodectl.probes.rdma.look import Site, site_of
-from nodectl.probes.rdma.options import RdmaOptions
-from nodectl.probes.rdma.ready import Nic, rails_of, ready
+from nodectl.probes.rdma.argv import RdmaOptions
+from nodectl.probes.rdma.ready import Nic, Site, rails_of, ready, site_of
 from tests.probes.scripted_rdma import gid, look, port
 
 CUDA = {"ib_write_bw": {"version": "24.01", "options": ["--use_cuda", "--use_cuda_dmabuf"]}}

@@ -13,7 +13,7 @@ from nodectl.history.identity import identity_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.rdma.options import RdmaOptions
+from nodectl.probes.rdma.argv import RdmaOptions
 from nodectl.probes.rdma.probe import run_rdma
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, Fleet

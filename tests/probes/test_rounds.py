@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.blame.inquiry import packed
 from nodectl.model.host import Host
+from nodectl.probes.blame.inquiry import packed
 from nodectl.probes.rounds import all_pairs, near_before_far, resolved, ring, rounds_for, sample, sampled, switch_names
 
 counts = st.integers(min_value=2, max_value=60)

@@ -14,7 +14,7 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
-from nodectl.probes.tcp.probe import TcpOptions, run_tcp
+from nodectl.probes.tcp import TcpOptions, run_tcp
 from nodectl.transport.local import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
 

@@ -9,7 +9,7 @@ from nodectl.model.status import Status
 from nodectl.parsers.linux.iperf3 import Iperf3
 from nodectl.probes.duet import Played
 from nodectl.probes.events import Events
-from nodectl.probes.tcp.buffers import Window, buffer_hint, window_of
+from nodectl.probes.tcp import Window, buffer_hint, window_of
 
 MIB = 1 << 20
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.fleet import with_fleet
+from nodectl.probes.floors import with_fleet
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_text
 

@@ -21,8 +21,7 @@ from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, of_itself, slow_finding, worst_of
-from nodectl.probes.pace import Pace
-from nodectl.probes.schedule import by_machine, turns
+from nodectl.probes.schedule import Pace, by_machine, turns
 from nodectl.transport.base import Transport
 
 _LOOK_S = 120.0

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeResult, host_finding
-from nodectl.probes.inquire import inquire
-from nodectl.probes.nccl.hosts import NAME
+from nodectl.probes.blame.findings import inquire
+from nodectl.probes.blame.fit import HostPair
+from nodectl.probes.nccl.fleet import NAME
 
 MeasurePairs = Callable[[Sequence[HostPair], str, int], ProbeResult]
 

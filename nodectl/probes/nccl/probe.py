@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, median
 
-from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
 from nodectl.common.units import format_size, parse_size, time_text
@@ -16,23 +16,30 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, MeasurementKind, Unit
 from nodectl.model.status import Status
-from nodectl.predict.collectives import COLLECTIVES
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
+from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, left_s, marked
-from nodectl.probes.nccl import programs as nccl_programs
-from nodectl.probes.nccl import torch_engine as nccl_torch
+from nodectl.probes.events import Event
 from nodectl.probes.nccl.blame import blamed, settled
-from nodectl.probes.nccl.forecast import Forecast
-from nodectl.probes.nccl.groups import Group, group_of, node_groups, rail_groups
-from nodectl.probes.nccl.hosts import NAME, Fleet, Ready, find_fleet
-from nodectl.probes.nccl.models import fit_lines, fits
-from nodectl.probes.nccl.routes import Route, find_routes
+from nodectl.probes.nccl.engines import measure_by_programs, measure_by_torch
+from nodectl.probes.nccl.fleet import (
+    NAME,
+    Fleet,
+    Group,
+    Ready,
+    Route,
+    find_fleet,
+    find_routes,
+    group_of,
+    node_groups,
+    rail_groups,
+)
+from nodectl.probes.nccl.models import COLLECTIVES, fit_lines, fits
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
-from nodectl.probes.pace import Pace
 from nodectl.probes.rounds import planned_rounds, switch_names
-from nodectl.probes.schedule import at_once, by_machine, together, turns
+from nodectl.probes.schedule import Pace, at_once, by_machine, together, turns
 from nodectl.profiles.host import hardware_of
 from nodectl.profiles.schema import Floor
 from nodectl.transport.base import Transport
@@ -231,7 +238,7 @@ def _rounds(fleet: Fleet, run: Run, switches: dict[str, str]) -> tuple[str, Roun
 
 def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) -> ProbeResult:
     def one(group: Group) -> ProbeResult:
-        engine = nccl_torch.measure if run.engine == "torch" else nccl_programs.measure
+        engine = measure_by_torch if run.engine == "torch" else measure_by_programs
         return engine(transport, group, run)
 
     if run.options.by_itself:
@@ -274,7 +281,7 @@ def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: Pro
         only = replace(run.options, collectives=case[:1], sizes=Sizes(case[1:]), repetitions=1)
         once = replace(run, options=only, timeout_s=_SMALLER_S)
         members = [group_of([by_host[name] for name in names], fleet.backend) for names in groups]
-        return at_once(transport, members, lambda group: nccl_torch.measure(transport, group, once))
+        return at_once(transport, members, lambda group: measure_by_torch(transport, group, once))
 
     if not has_time(run.options, _SMALLER_S):
         return result
@@ -335,3 +342,81 @@ PROBE = Probe(
     floors=("gpus", "nvls", "over", "nodes", "ranks_per_host"),
     feels=("sysctl", "limits", "nic", "gpu", "nccl"),
 )
+
+
+Case = tuple[str, int]
+# operations of a case beside those that are timed: warmed up, tried once, checked
+_BESIDE = 3
+# filling and checking the buffers, until enough was measured to tell
+_USUAL_FACTOR, _ENOUGH_S = 1.2, 2.0
+# smaller sizes take what it takes to start, and say nothing of larger ones
+_TELLING = 256 << 10
+
+
+class Forecast:
+    """Told the events of a group's ranks as they arrive; `pace` says what is news.
+
+    What would end after `ends_at` (of the monotonic clock) is not measured, and takes no longer.
+    """
+
+    def __init__(
+        self, cases: Sequence[Case], repetitions: int, duration_s: float, pace: Pace, ends_at: float | None = None
+    ) -> None:
+        self._left = dict.fromkeys(cases)
+        self._repetitions, self._duration_s, self._pace = repetitions, duration_s, pace
+        self._ends_at = ends_at
+        # seconds of one operation
+        self._known: dict[Case, float] = {}
+        self._began_s = 0.0
+
+    def add(self, event: Event) -> None:
+        """Events of rank 0 count: the others say the same."""
+        kind = event["event"]
+        if kind == "ready" and event.get("rank") == 0:
+            self._began_s = self._pace.took_s()
+        elif kind == "left":
+            self._left.pop((str(event.get("collective")), int(event.get("asked_bytes", 0))), None)
+        elif kind in ("cut", "unsupported"):
+            self._left = {case: None for case in self._left if case[0] != event.get("collective")}
+        elif kind == "times" and event.get("rank") == 0 and event["seconds"]:
+            case = str(event["collective"]), int(event["asked_bytes"])
+            self._known[case] = median(event["seconds"])
+            self._left.pop(case, None)
+            self._say()
+
+    def _say(self) -> None:
+        if not self._left or not self._can_tell():
+            return
+        took_s = self._pace.took_s()
+        measured_s = sum(map(self._cost_s, self._known.values()))
+        enough = measured_s > _ENOUGH_S
+        factor = (took_s - self._began_s) / measured_s if enough else _USUAL_FACTOR
+        more_s = factor * sum(self._cost_s(self._operation_s(case)) for case in self._left)
+        room_s = left_s(self._ends_at)
+        self._pace.expect(took_s, more_s if room_s is None else max(0.0, min(more_s, room_s)))
+
+    def _can_tell(self) -> bool:
+        """The first collective tells of the others; of one alone, its sizes tell of larger ones."""
+        largest = max(size for _, size in self._known)
+        others = len({name for name, _ in (*self._left, *self._known)}) > 1
+        return largest >= max(size for _, size in self._left) or (largest >= _TELLING and not others)
+
+    def _cost_s(self, operation_s: float) -> float:
+        timed = self._repetitions * max(self._duration_s, operation_s)
+        return timed + _BESIDE * operation_s
+
+    def _operation_s(self, case: Case) -> float:
+        """As long as the other collectives took at this size; else by the size nearest to it, of its own if it can."""
+        collective, size = case
+        same_size = [took for (_, other), took in self._known.items() if other == size]
+        if same_size:
+            return fmean(same_size)
+        own = {other: took for (name, other), took in self._known.items() if name == collective}
+        times = own or {other: took for (_, other), took in self._known.items()}
+        *smaller, largest = sorted(times)
+        nearest = min(times, key=lambda other: abs(other - size))
+        if size < largest:
+            return times[nearest]
+        # what it takes to start shows in the difference of two sizes
+        grown = (times[largest] - times[smaller[-1]]) / (largest - smaller[-1]) if smaller else times[largest] / largest
+        return times[largest] + max(0.0, grown) * (size - largest)

@@ -11,8 +11,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.parsers.nccl.nccl_log import NcclChoice, NcclLog, NcclNet, NcclPaths, parse_nccl_log, parse_nccl_paths
 from nodectl.probes.base import host_finding
-from nodectl.probes.nccl.hosts import NAME, common
-from nodectl.probes.nccl.routes import Route
+from nodectl.probes.nccl.fleet import NAME, Route, common
 
 # what leaves a host without a network: NVLink between nodes, and reductions in the switches
 _NO_NETWORK = ("P2P/MNNVL", "COLLNET")

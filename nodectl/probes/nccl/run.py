@@ -11,14 +11,11 @@ from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.parsers.nccl.nccl_log import NcclChoice
-from nodectl.predict.collectives import COLLECTIVES, bandwidth
 from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
 from nodectl.probes.events import Event
-from nodectl.probes.nccl.groups import Group
-from nodectl.probes.nccl.hosts import NAME, common
-from nodectl.probes.nccl.models import ceiling
+from nodectl.probes.nccl.fleet import NAME, Group, Route, common
+from nodectl.probes.nccl.models import COLLECTIVES, bandwidth, ceiling
 from nodectl.probes.nccl.proof import HostLog, conditions
-from nodectl.probes.nccl.routes import Route
 from nodectl.probes.options import Choice, Sizes, Text, names, option, sweep
 
 # a repetition of small operations holds as many as fit into its time

@@ -17,15 +17,12 @@ from nodectl.probes.base import Note, ProbeResult, host_finding
 from nodectl.probes.events import failure, run_program
 from nodectl.probes.nominal import all_short
 from nodectl.probes.outliers import Comparison, Slow, SlowOne, better, slow, slow_finding
-from nodectl.probes.pace import Pace
-from nodectl.probes.rdma.argv import NAME, is_latency
-from nodectl.probes.rdma.look import Port, Site
-from nodectl.probes.rdma.options import RdmaOptions
+from nodectl.probes.rdma.argv import NAME, RdmaOptions, is_latency
 from nodectl.probes.rdma.plan import NIC_TO_NIC, USUAL, deadline_s, plan_alone, steps_of
-from nodectl.probes.rdma.ready import Nic
+from nodectl.probes.rdma.ready import Nic, Port, Site
 from nodectl.probes.rdma.result import result_of
 from nodectl.probes.rounds import Rounds, merged, ring
-from nodectl.probes.schedule import by_machine, turns
+from nodectl.probes.schedule import Pace, by_machine, turns
 from nodectl.transport.base import Transport
 
 _ALIKE = ("operation", "memory", "way", "link_layer", "rate_gbit_s")

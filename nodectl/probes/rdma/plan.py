@@ -10,10 +10,18 @@ from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import UsageError
 from nodectl.probes.base import Amount
-from nodectl.probes.rdma.argv import LATENCY_BYTES, PROGRAMS, Size, command, is_latency
-from nodectl.probes.rdma.look import Program
-from nodectl.probes.rdma.options import DEFAULT, DEFAULT_ALONE, SCOPES, RdmaOptions
-from nodectl.probes.rdma.ready import Nic
+from nodectl.probes.rdma.argv import (
+    DEFAULT,
+    DEFAULT_ALONE,
+    LATENCY_BYTES,
+    PROGRAMS,
+    SCOPES,
+    RdmaOptions,
+    Size,
+    command,
+    is_latency,
+)
+from nodectl.probes.rdma.ready import Nic, Program
 
 USUAL = Amount(repetitions=3, duration_s=1.0)
 MESSAGE_BYTES = MIB

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
 from nodectl.common.units import format_size, format_value, time_text
 from nodectl.model.finding import Finding
@@ -16,16 +15,15 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeResult, host_finding
+from nodectl.probes.blame.findings import inquire
+from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, play
 from nodectl.probes.endpoints import find_endpoints
-from nodectl.probes.inquire import inquire
 from nodectl.probes.nominal import all_short
-from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency
+from nodectl.probes.rdma.argv import NAME, PROGRAMS, RdmaOptions, is_latency
 from nodectl.probes.rdma.errors import failed_finding
-from nodectl.probes.rdma.look import Site, find_sites
 from nodectl.probes.rdma.node import Course, Node, run_nodes
-from nodectl.probes.rdma.options import RdmaOptions
 from nodectl.probes.rdma.plan import (
     USUAL,
     cases_of,
@@ -36,7 +34,7 @@ from nodectl.probes.rdma.plan import (
     plan_of,
     size_of,
 )
-from nodectl.probes.rdma.ready import Nic, ready
+from nodectl.probes.rdma.ready import Nic, Site, find_sites, ready
 from nodectl.probes.rdma.result import result_of
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
 from nodectl.probes.schedule import in_rounds, together, turns

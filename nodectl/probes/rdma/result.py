@@ -16,9 +16,8 @@ from nodectl.probes.base import ProbeResult, spread
 from nodectl.probes.events import Event
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency
 from nodectl.probes.rdma.errors import KINDS, Failure, Run, classify, failed_finding
-from nodectl.probes.rdma.look import Program
 from nodectl.probes.rdma.plan import LOOPBACK, Case
-from nodectl.probes.rdma.ready import Nic
+from nodectl.probes.rdma.ready import Nic, Program
 
 _EVIDENCE_CHARS = 4000
 _NO_LOOPBACK = "the NIC does not even reach itself, for which no cable is needed: reset it, then change it"

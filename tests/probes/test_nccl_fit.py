@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.predict.alpha_beta import fit_alpha_beta
+from nodectl.probes.nccl.models import fit_alpha_beta
 
 SIZES = [1 << power for power in range(10, 27, 2)]
 ALPHA_S, BETA_S = 25e-6, 1 / 12.5e9

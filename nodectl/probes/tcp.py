@@ -1,13 +1,13 @@
-"""The tcp probe: iperf3 between pairs of hosts, both directions."""
+"""The tcp probe: iperf3 between pairs of hosts, both directions; and whether socket buffers hold a flow back."""
+
+from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from nodectl.blame.findings import blame
-from nodectl.blame.model import HostPair
 from nodectl.common.counting import counted
 from nodectl.common.units import time_text
 from nodectl.errors import ParseError
@@ -17,29 +17,125 @@ from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, 
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.linux.iperf3 import Iperf3, parse_iperf3
-from nodectl.probes.base import (
-    Amount,
-    Need,
-    Note,
-    Probe,
-    ProbeOptions,
-    ProbeResult,
-    host_finding,
-    path_finding,
-    spread,
-)
+from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
+from nodectl.probes.blame.findings import blame, inquire
+from nodectl.probes.blame.fit import HostPair
 from nodectl.probes.budget import fit, given_up, has_time, marked
 from nodectl.probes.duet import Duet, Pair, Played, no_server_finding, play
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.probes.events import Event
-from nodectl.probes.inquire import inquire
 from nodectl.probes.nominal import all_short, least_effect, link_rate_gbit_s
 from nodectl.probes.options import Whole, option
-from nodectl.probes.pace import Pace
 from nodectl.probes.rounds import planned_rounds, require_two, switch_names
-from nodectl.probes.schedule import flowing, together
-from nodectl.probes.tcp.buffers import buffer_hint, window_of
+from nodectl.probes.schedule import Pace, flowing, together
 from nodectl.transport.base import Transport
+
+
+def bdp_bytes(rate_bit_s: float, rtt_s: float) -> float:
+    """Return what is on its way on a link that is full."""
+    return rate_bit_s * rtt_s / 8
+
+
+_MIB = 1 << 20
+# a window that has grown to this part of the buffer grows no further: the kernel keeps the rest for its bookkeeping
+_GROWN = 0.4
+# a flow that has this part of the window on its way waits for it; of the send buffer less holds data
+_FULL_WINDOW, _FULL_SEND = 0.9, 0.75
+_BUFFER_REMEDY = (
+    "raise the third value of net.ipv4.tcp_rmem and net.ipv4.tcp_wmem; `nodectl tune trial` shows what that gains, "
+    "and more --streams share the path meanwhile"
+)
+Buffers = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A pair's idle round trip, both ends' (receive, send) buffers, and the share of a buffer that became window."""
+
+    rtt_ms: float | None
+    client: Buffers
+    server: Buffers
+    window_bytes: int | None
+    share: float | None
+
+    def conditions(self, rate_gbit_s: float, streams: int, *, reverse: bool) -> dict[str, object]:
+        """Return what the path's length and the buffers allow: at best, or as measured where the window has grown."""
+        receive, send = (self.client[0], self.server[1]) if reverse else (self.server[0], self.client[1])
+        known: dict[str, object] = {
+            "rtt_ms": self.rtt_ms,
+            "receive_buffer_bytes": receive,
+            "send_buffer_bytes": send,
+            "buffer_bytes": min(receive, send) if receive and send else None,
+            "window_bytes": None if reverse else self.window_bytes,
+        }
+        if not (self.rtt_ms and receive and send):
+            return {**known, "model_bit_s": None, "limited_by": None}
+        window = receive * streams * (self.share or 1.0)
+        in_flight = bdp_bytes(rate_gbit_s * 1e9, self.rtt_ms / 1000)
+        model = 8000 * min(window, float(send * streams)) / self.rtt_ms
+        limited = None
+        if in_flight >= _FULL_SEND * send * streams:
+            limited = "send buffer"
+        elif self.share and in_flight >= _FULL_WINDOW * window:
+            limited = "receive buffer"
+        return {**known, "model_bit_s": model, "limited_by": limited}
+
+
+def window_of(played: Played, forward: Sequence[Iperf3], streams: int) -> Window:
+    """By what both ends said; the share only where the window has grown as far as the buffer lets it."""
+    paths = played.events.of("path")
+    path = paths[0] if paths else {}
+    client, server = _buffers(path), _buffers(played.listening)
+    window = max((run.window_bytes for run in forward if run.window_bytes), default=None)
+    share = window / (server[0] * streams) if window and server[0] else None
+    grown = share if share is not None and _GROWN <= share <= 1 else None
+    return Window(path.get("rtt_ms"), client, server, window, grown)
+
+
+def buffer_hint(measurements: Sequence[Measurement]) -> tuple[Finding, ...]:
+    """One warning for all flows that fill their buffers, by the one that reaches least."""
+    held = [measurement for measurement in measurements if measurement.conditions.get("limited_by")]
+    if not held:
+        return ()
+    least = min(held, key=lambda measurement: measurement.value)
+    others = f"; as in {len(held) - 1} more of {len(measurements)} directions" if len(held) > 1 else ""
+    return (
+        Finding(
+            least.hosts[0],
+            least.probe,
+            Status.WARNING,
+            subject=f"{least.direction}: {least.conditions['limited_by']}",
+            actual=_told(least) + others,
+            remedy=_BUFFER_REMEDY,
+            hosts=least.hosts,
+        ),
+    )
+
+
+def _told(measurement: Measurement) -> str:
+    given = measurement.conditions
+    rtt_ms, rate_bit_s = _number(given, "rtt_ms"), measurement.value * 1e9
+    side = "send" if given["limited_by"] == "send buffer" else "receive"
+    size, streams = _number(given, f"{side}_buffer_bytes"), _number(given, "streams")
+    in_flight = bdp_bytes(rate_bit_s, rtt_ms / 1000)
+    share = min(1.0, in_flight / (size * streams))
+    covered_ms = 1000 * 8 * share * size * streams / 1e10
+    needed = math.ceil(bdp_bytes(1e10, rtt_ms / 1000) / share) / _MIB
+    return (
+        f"the {side} buffer of {size / _MIB:.3g} MiB is full at {measurement.value:.3g} Gbit/s over {rtt_ms:.3g} ms; "
+        f"at 10 Gbit/s it covers {covered_ms:.2g} ms, and this path would take {needed:.3g} MiB"
+    )
+
+
+def _buffers(event: Mapping[str, object]) -> Buffers:
+    sizes = event.get("buffers")
+    return (sizes[0], sizes[1]) if isinstance(sizes, list) and len(sizes) == 2 else (None, None)
+
+
+def _number(conditions: Mapping[str, object], name: str) -> float:
+    value = conditions[name]
+    return float(value) if isinstance(value, int | float) else 0.0
+
 
 _NAME = "tcp"
 _USUAL = Amount(repetitions=3, duration_s=3.0)
@@ -150,19 +246,19 @@ def _result(pair: Pair, played: Played, options: TcpOptions, wall_s: float) -> P
             # the time is the pair's, both directions and all that belongs to it
             measurements.append(measurement.with_conditions(wall_s=round(wall_s, 3), **path))
         if reason:
-            findings.append(path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, _remedy(reason)))
+            findings.append(path_finding(_NAME, ends[0].host.name, ends[1].host.name, reason, _path_remedy(reason)))
     if done is not None and done.outcome is not Outcome.RAN:
         findings.append(host_finding(_NAME, client.host.name, Status.UNKNOWN, *played.reason))
     elif done is not None and not done.ok and not findings:
         reason, remedy = played.reason
-        findings.append(path_finding(_NAME, client.host.name, server.host.name, reason, remedy or _remedy(reason)))
+        findings.append(path_finding(_NAME, client.host.name, server.host.name, reason, remedy or _path_remedy(reason)))
     return ProbeResult(tuple(measurements), tuple(findings))
 
 
 def _passing(result: ProbeResult) -> str:
     """Why a path failed, where a busy host may be all of it: a connection that broke, and nothing that stays so."""
     reasons = [finding.actual for finding in result.findings if finding.kind == "path"]
-    return reasons[0] if reasons and not any(map(_remedy, reasons)) else ""
+    return reasons[0] if reasons and not any(map(_path_remedy, reasons)) else ""
 
 
 def _asked_again(first: ProbeResult, second: ProbeResult, reason: str) -> ProbeResult:
@@ -221,7 +317,7 @@ def _retransmits(runs: Sequence[Iperf3]) -> int | None:
     return sum(counted) if counted else None
 
 
-def _remedy(reason: str) -> str:
+def _path_remedy(reason: str) -> str:
     if "refused" in reason:
         return "is a firewall between them? try --port with one that it lets through"
     if any(word in reason for word in ("No route", "unreachable", "did not end", "timed out")):

@@ -7,7 +7,7 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
-from nodectl.predict.collectives import BUS_FACTORS, COLLECTIVES, NodeLinks, bandwidth, expected_busbw, ranks_of
+from nodectl.probes.nccl.models import BUS_FACTORS, COLLECTIVES, NodeLinks, bandwidth, expected_busbw, ranks_of
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 NODE = NodeLinks(8, 450.0, (50.0,) * 8)

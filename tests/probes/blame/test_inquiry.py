@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from nodectl.blame.inquiry import STAGES, Inquiry
-from nodectl.blame.model import Cause, Reading
+from nodectl.probes.blame.fit import Cause, Reading
+from nodectl.probes.blame.inquiry import STAGES, Inquiry
 from nodectl.probes.rounds import all_pairs, ring, sampled
-from tests.blame.simulated import KINDS, Fleet, investigate, scenario
+from tests.probes.blame.simulated import KINDS, Fleet, investigate, scenario
 
 NAMES = tuple(f"n{number:02}" for number in range(8))
 _MOST_AGAIN = 8

@@ -6,8 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from nodectl.blame.fit import fit
-from nodectl.blame.model import Cause, Entry, HostPair
+from nodectl.probes.blame.fit import Cause, Entry, HostPair, fit
 
 Shares = Callable[[str, str], float]
 WOBBLE = (0.0, 0.02, -0.015, 0.01, -0.02)

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from nodectl.blame.findings import slow_findings, two_hosts
-from nodectl.blame.model import Cause
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
+from nodectl.probes.blame.findings import slow_findings, two_hosts
+from nodectl.probes.blame.fit import Cause
 from nodectl.probes.rounds import all_pairs
-from tests.blame.simulated import Fleet, investigate
+from tests.probes.blame.simulated import Fleet, investigate
 
 NAMES = tuple(f"gpu{number:02}" for number in range(1, 9))
 

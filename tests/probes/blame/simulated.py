@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from nodectl.blame.inquiry import Inquiry, Verdict
-from nodectl.blame.model import Cause, HostPair, Reading
+from nodectl.probes.blame.fit import Cause, HostPair, Reading
+from nodectl.probes.blame.inquiry import Inquiry, Verdict
 from nodectl.probes.rounds import all_pairs, sampled
 
 KINDS = ("none", "host", "host out", "host in", "path", "direction", "two")

@@ -11,8 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist, median
 
-from nodectl.blame.fit import MEDIAN_ERROR, Fit, fit, strictness
-from nodectl.blame.model import Cause, Entry, HostPair, Reading, Suspect, entries_of
+from nodectl.probes.blame.fit import (
+    MEDIAN_ERROR,
+    Cause,
+    Entry,
+    Fit,
+    HostPair,
+    Reading,
+    Suspect,
+    entries_of,
+    fit,
+    strictness,
+)
 
 # measured again, a cause has to be below the usual by so many standard errors, and by so much (10 %)
 BLAME_SCORE, BLAME_EFFECT = 5.0, 0.105

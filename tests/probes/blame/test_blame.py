@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from nodectl.blame.findings import blame
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import path_finding
+from nodectl.probes.blame.findings import blame
 
 HOSTS = ("a", "b", "c", "d")
 RING = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]

@@ -1,0 +1,367 @@
+"""Who takes part in a collective: the hosts that can, the way that NCCL should go on each, and the groups of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from nodectl.common.natural import natural
+from nodectl.common.node_paths import NCCL_TESTS
+from nodectl.errors import UsageError
+from nodectl.facts.catalogue import commands_for, facts_named, read_facts
+from nodectl.facts.network import nics_in
+from nodectl.facts.rdma import IbPort
+from nodectl.facts.versions import venv_of
+from nodectl.model.facts import Unread
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.links import NEAR, between
+from nodectl.model.recording import Recording
+from nodectl.model.status import Status
+from nodectl.model.topology import GpuNic, NodeTopology
+from nodectl.probes.base import ProbeOptions, host_finding
+from nodectl.probes.endpoints import Endpoint, Look, ask_all, find_endpoints
+from nodectl.probes.events import Event
+from nodectl.recordings.source import LiveSource
+from nodectl.topology.env import training_ports
+from nodectl.topology.node import SUBJECTS, node_topology
+from nodectl.topology.socket_interface import choose
+from nodectl.transport.base import Transport
+
+NAME = "nccl"
+_DEADLINE_S = 60.0
+_PROVISION = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A host that takes part; `speed_mbit` is of its interface, where that is a real device."""
+
+    endpoint: Endpoint
+    machine: str
+    numa_nodes: int = 1
+    bus_ids: tuple[str, ...] = ()
+    speed_mbit: int | None = None
+    programs: str = ""
+    with_mpi: bool = False
+    mpirun: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the host."""
+        return self.endpoint.host.name
+
+    @property
+    def host(self) -> Host:
+        """The host of the inventory."""
+        return self.endpoint.host
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Hold who takes part, by which engine and backend, and why others do not."""
+
+    ready: tuple[Ready, ...]
+    engine: str
+    backend: str
+    findings: tuple[Finding, ...]
+
+
+def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, engine: str) -> Fleet:
+    """Ask all hosts; one engine for all, as figures of two say nothing of each other."""
+    endpoints, findings = find_endpoints(transport, hosts, NAME, options)
+    by_host = {endpoint.host: endpoint for endpoint in endpoints}
+    look = Look("probes.nccl.probe", lambda host: _look_args(by_host[host]), "look", _DEADLINE_S)
+    able, silent = ask_all(
+        transport, list(by_host), NAME, look, lambda host, answer: _ready(by_host[host], answer), options.forks
+    )
+    engine = _engine(able, engine)
+    has_engine = {host.name: bool(host.endpoint.torch if engine == "torch" else host.programs) for host in able}
+    ready = [host for host in able if has_engine[host.name]]
+    lacking = [_without(host, engine) for host in able if not has_engine[host.name]]
+    backend = "nccl" if engine != "torch" or all(map(_uses_gpus, ready)) else "gloo"
+    if backend == "gloo":
+        lacking += _without_gpus(ready)
+    return Fleet(tuple(ready), engine, backend, (*findings, *silent, *lacking))
+
+
+def _look_args(endpoint: Endpoint) -> list[str]:
+    # where the role nccl_tests builds them; the host variable of this name says otherwise
+    folder = endpoint.host.variables.get("nccl_tests_folder")
+    known = folder if isinstance(folder, str) and "{{" not in folder else NCCL_TESTS
+    return ["look", f"--folder={known}", f"--interface={endpoint.interface}"]
+
+
+def _ready(endpoint: Endpoint, answer: Event) -> Ready:
+    return Ready(
+        endpoint,
+        machine=str(answer["machine"]) or endpoint.host.name,
+        numa_nodes=int(answer["numa_nodes"]),
+        bus_ids=tuple(map(str, answer["bus_ids"])),
+        speed_mbit=answer["speed_mbit"],
+        programs=str(answer["programs"]),
+        with_mpi=bool(answer["with_mpi"]),
+        mpirun=answer["mpirun"],
+    )
+
+
+def _engine(ready: Sequence[Ready], wish: str) -> str:
+    """`auto`: torch, which needs no MPI; nccl-tests where some host has only these."""
+    if wish != "auto":
+        return wish
+    programs = bool(ready) and all(host.programs and host.endpoint.gpus for host in ready)
+    return "nccl-tests" if programs and not all(host.endpoint.torch for host in ready) else "torch"
+
+
+def _uses_gpus(ready: Ready) -> bool:
+    """The host has GPUs and a torch that is not built for CPUs."""
+    return bool(ready.endpoint.gpus) and "+cpu" not in (ready.endpoint.torch or "")
+
+
+def _without_gpus(ready: Sequence[Ready]) -> list[Finding]:
+    """Return those for whose sake the others' GPUs were not measured: never silently."""
+    lacking = [host for host in ready if not _uses_gpus(host)]
+    if len(lacking) == len(ready):
+        return []
+    remedy = "leave it out with --limit, or look at its driver (`nodectl facts`) and at its torch"
+    reasons = {True: "its torch is built for CPUs", False: "it has no GPU"}
+    return [
+        host_finding(
+            NAME,
+            host.name,
+            Status.WARNING,
+            f"all are measured over gloo and without GPUs, because {reasons[bool(host.endpoint.gpus)]}",
+            remedy,
+        )
+        for host in lacking
+    ]
+
+
+def _without(ready: Ready, engine: str) -> Finding:
+    if engine == "torch":
+        return host_finding(NAME, ready.name, Status.UNKNOWN, f"no torch in {venv_of(ready.host)}", _PROVISION)
+    remedy = "run `nodectl provision --tags nccl_tests` for it, or name their folder with nccl_tests_folder"
+    return host_finding(NAME, ready.name, Status.UNKNOWN, f"no nccl-tests below {NCCL_TESTS} or on the path", remedy)
+
+
+def common(values: Mapping[str, object]) -> object:
+    """The value that all hosts have; by host where they differ."""
+    distinct = {str(value) for value in values.values()}
+    return next(iter(values.values()), None) if len(distinct) < 2 else dict(values)
+
+
+WANTED = frozenset({*SUBJECTS, "nvlink", "nics", "mounts", "gids", "versions"})
+# GB/s each way of an NVLink: of the first generation, of the second to fourth, of the fifth. nvidia-smi shows this, or
+# the signalling rate, which is up to 6 % more (26.562 on an H100)
+_NVLINK_GB_S = (20.0, 25.0, 50.0)
+# GB/s each way of a lane, by generation: PCI-SIG's rates less the coding
+_PCIE_LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+# cards of this make cannot hand their memory to a NIC
+_NO_GPU_DIRECT = "GeForce"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One host; `unknown` says why nothing is known of it, and nothing else counts then."""
+
+    adapters: tuple[str, ...] = ()
+    rates_gb_s: Mapping[str, float] = field(default_factory=dict)
+    socket: str = ""
+    gpu_nic: Mapping[int, GpuNic] = field(default_factory=dict)
+    gpu_direct: bool = False
+    nvlink: bool = False
+    link_class: str | None = None
+    inside_gb_s: float | None = None
+    unknown: str = ""
+
+    @property
+    def rdma(self) -> bool:
+        """Data should leave the host by RDMA."""
+        return bool(self.adapters)
+
+
+def find_routes(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Route]:
+    """Ask all hosts once; by name."""
+    facts = facts_named(*WANTED)
+    facts_of: dict[str, Mapping[str, object]] = {}
+    unknown: dict[str, str] = {}
+    source = LiveSource(tuple(hosts), transport, forks)
+    for host, answer in source.recordings(lambda host: commands_for(host, facts)):
+        if isinstance(answer, Recording):
+            facts_of[host.name] = read_facts(answer, facts)
+        else:
+            unknown[host.name] = answer.error or str(answer.outcome)
+    known = routes_of([(host, facts_of[host.name]) for host in hosts if host.name in facts_of])
+    return {**known, **{name: Route(unknown=reason) for name, reason in unknown.items()}}
+
+
+def routes_of(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, Route]:
+    """From facts; together, because the socket interface must reach all."""
+    ports = {host.name: training_ports(host, facts) for host, facts in hosts}
+    sockets = choose([(host, nics_in(facts)) for host, facts in hosts], rdma=all(ports.values()))
+    return {host.name: _route(host, facts, ports[host.name], sockets[host.name].interface) for host, facts in hosts}
+
+
+def _route(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], socket: str) -> Route:
+    read_ports = facts.get("ib_ports")
+    if isinstance(read_ports, Unread) and read_ports.kind == "unknown":
+        return Route(unknown=f"RDMA ports could not be read: {read_ports.reason}")
+    node = node_topology(host, facts)
+    rates = {port.device: port.rate_gbit_s / 8 for port in ports if port.rate_gbit_s}
+    adapters = tuple(dict.fromkeys(port.device for port in ports))
+    if isinstance(node, Unread):
+        return Route(adapters=adapters, rates_gb_s=rates, socket=socket)
+    by_index = {int(name[3:]): nic for name, nic in node.gpu_nic.items() if name[3:].isdigit()}
+    near = all(nic.link in NEAR for nic in by_index.values()) and bool(by_index)
+    able = all(_NO_GPU_DIRECT not in (gpu.model or _NO_GPU_DIRECT) for gpu in node.gpus)
+    link_class = _link_class(node)
+    return Route(
+        adapters=adapters,
+        rates_gb_s=rates,
+        socket=socket,
+        gpu_nic=by_index,
+        gpu_direct=near and able,
+        nvlink=link_class == "nvswitch" or (link_class == "nvlink-bridge" and len(node.gpus) == 2),
+        link_class=link_class,
+        inside_gb_s=_inside_gb_s(node, facts, link_class),
+    )
+
+
+def _link_class(node: NodeTopology) -> str | None:
+    """Return it as hardware profiles name it; None for one GPU, or where a link is not told.
+
+    All GPUs joined by NVLink behave as behind one switch; only some of them, in pairs, by bridges.
+    """
+    names = [gpu.name for gpu in node.gpus]
+    links = [between(node.links, a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
+    if not links or not all(links):
+        return None
+    joined = [link.startswith("NV") for link in links]
+    if all(joined):
+        return "nvswitch" if len(names) > 2 else "nvlink-bridge"
+    return "pcie"
+
+
+def _inside_gb_s(node: NodeTopology, facts: Mapping[str, object], link_class: str | None) -> float | None:
+    """Return what a GPU's links to the others carry each way; of the GPU that has least."""
+    if link_class in ("nvswitch", "nvlink-bridge"):
+        return _nvlink_gb_s(facts.get("nvlink"))
+    rates = [
+        _PCIE_LANE_GB_S[gpu.pcie_gen] * gpu.pcie_width
+        for gpu in node.gpus
+        if gpu.pcie_gen in _PCIE_LANE_GB_S and gpu.pcie_width
+    ]
+    return min(rates) if len(rates) == len(node.gpus) and rates else None
+
+
+def _nvlink_gb_s(nvlink: object) -> float | None:
+    from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
+
+    if not isinstance(nvlink, NvidiaSmiNvlink):
+        return None
+    sums = [sum(_data_gb_s(link.speed_gb_s or 0.0) for link in gpu.links or () if link.active) for gpu in nvlink.gpus]
+    return min(sums) if sums and min(sums) > 0 else None
+
+
+def _data_gb_s(shown: float) -> float:
+    return max((rate for rate in _NVLINK_GB_S if rate <= shown), default=shown)
+
+
+# without GPUs a node has so many ranks, or one for each of its NUMA nodes
+_RANKS_ALONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A host's ranks in a group: on these GPUs, or so many on its processors; over `interface` or `adapter` only."""
+
+    ready: Ready
+    ranks: int
+    devices: tuple[int, ...] = ()
+    interface: str = ""
+    adapter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that run one collective together."""
+
+    parts: tuple[Part, ...]
+    rail: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks of all hosts of the group."""
+        return sum(part.ranks for part in self.parts)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the group's hosts, in the order of their ranks."""
+        return tuple(part.ready.name for part in self.parts)
+
+    @property
+    def machine(self) -> str:
+        """The machine of the first host; that of a group of one host."""
+        return self.parts[0].ready.machine
+
+
+def part_of(ready: Ready, backend: str, *, alone: bool = False) -> Part:
+    """All GPUs of a host; without, one rank, or several where no other host takes part."""
+    if backend == "nccl":
+        gpus = ready.endpoint.gpus
+        return Part(ready, gpus, tuple(range(gpus)), ready.endpoint.interface)
+    return Part(ready, max(_RANKS_ALONE, ready.numa_nodes) if alone else 1, (), ready.endpoint.interface)
+
+
+def group_of(ready: Sequence[Ready], backend: str) -> Group:
+    """One group of all ranks of these hosts."""
+    return Group(tuple(part_of(host, backend) for host in ready))
+
+
+def node_groups(fleet: Fleet) -> list[Group]:
+    """A group for each host, of its own ranks only."""
+    return [Group((part_of(host, fleet.backend, alone=True),)) for host in fleet.ready]
+
+
+def rail_groups(fleet: Fleet, routes: Mapping[str, Route]) -> list[Group]:
+    """The GPUs beside the NICs of one rail on all hosts, or the interfaces that nodectl_rail puts on it.
+
+    UsageError where nobody says what a rail is.
+    """
+    rails: dict[str, list[Part]] = {}
+    for host in fleet.ready:
+        parts = _rails_by_gpu(host, routes[host.name]) if fleet.backend == "nccl" else _rails_by_interface(host)
+        for rail, part in parts.items():
+            rails.setdefault(rail, []).append(part)
+    if not rails:
+        remedy = "set nodectl_rail: {eth1: rail0, eth2: rail1} on each host, with its own interfaces or RDMA devices"
+        unknown = next((f"{name}: {way.unknown}" for name, way in routes.items() if way.unknown), "")
+        raise UsageError(f"no rail is known: {unknown or 'the hosts have no NICs on one'}", remedy)
+    return [Group(tuple(rails[rail]), rail) for rail in sorted(rails, key=natural)]
+
+
+def _rails_by_gpu(ready: Ready, route: Route) -> dict[str, Part]:
+    """By the NIC that topology gives each GPU; NICs are on rails by the inventory, else by their order."""
+    named = _named(ready)
+    order = sorted({nic.device for nic in route.gpu_nic.values() if nic.device}, key=natural)
+    rails: dict[str, Part] = {}
+    for gpu, nic in sorted(route.gpu_nic.items()):
+        if nic.device is None or gpu >= ready.endpoint.gpus:
+            continue
+        rail = named.get(nic.device) or f"rail{order.index(nic.device)}"
+        part = rails.get(rail) or Part(ready, 0, (), ready.endpoint.interface)
+        adapters = ",".join(dict.fromkeys([*filter(None, part.adapter.split(",")), nic.device]))
+        rails[rail] = replace(part, ranks=part.ranks + 1, devices=(*part.devices, gpu), adapter=adapters)
+    return rails
+
+
+def _rails_by_interface(ready: Ready) -> dict[str, Part]:
+    return {rail: Part(ready, 1, (), interface) for interface, rail in _named(ready).items()}
+
+
+def _named(ready: Ready) -> dict[str, str]:
+    """NIC → rail; a single rail is that of the interface by which the host is reached."""
+    rails = ready.host.variables.get("nodectl_rail")
+    if isinstance(rails, Mapping):
+        return {str(nic): str(rail) for nic, rail in rails.items()}
+    return {ready.endpoint.interface: str(rails)} if isinstance(rails, str | int) and rails != "" else {}

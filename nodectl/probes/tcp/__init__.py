@@ -1,1 +1,0 @@
-"""The tcp probe: iperf3 between pairs."""
