@@ -54,12 +54,15 @@ def distributions(path: Path) -> dict[str, str]:
 
 
 def lacking(requirements: Iterable[str], present: dict[str, str]) -> list[str]:
-    """Requirements that are not met; a pin without a local part (`+cpu`) is met by any."""
+    """Return requirements that are not met; a pin without a local part (`+cpu`) is met by any, a range by any version.
+
+    One with a marker (`; python_version < "3.12"`) is left to uv.
+    """
     missing = []
-    for requirement in requirements:
-        name, _unused, wanted = requirement.partition("==")
-        version = present.get(canonical(name), "")
-        if wanted not in (version, version.partition("+")[0]):
+    for requirement in (text for text in requirements if ";" not in text):
+        name, exact, wanted = requirement.partition("==")
+        version = present.get(canonical(re.split(r"[\s<>=!~\[]", name)[0]), "")
+        if not version or (exact and wanted not in (version, version.partition("+")[0])):
             missing.append(requirement)
     return missing
 

@@ -22,7 +22,11 @@ options:
   python_version: {description: What it will be where it is not there yet., type: str, default: ""}
   python_min: {description: Oldest version allowed., type: str, required: true}
   python_max: {description: Newest version allowed., type: str, required: true}
-  requirements: {description: Pins as name==version., type: list, elements: str, required: true}
+  requirements:
+    description: Pins as name==version; what a wheel requires may also be a range.
+    type: list
+    elements: str
+    required: true
   constraints: {description: Pins for what they need., type: list, elements: str, default: []}
   locked:
     description:
@@ -39,6 +43,8 @@ options:
     elements: str
     default: []
   wheelhouse: {description: Folder or address instead of the indexes., type: str, default: ""}
+  wheel: {description: A wheel on the node that is installed beside what it requires., type: path, default: ""}
+  wheel_digest: {description: Its checksum; another wheel gets another environment., type: str, default: ""}
   build_environment: {description: Variables for packages that are built from source., type: dict, default: {}}
   state: {description: "Only look, or make it so.", type: str, choices: [look, present], default: present}
 """
@@ -105,8 +111,10 @@ def name_of(wanted: dict[str, Any], version: str) -> str:
     """Name of the environment in the store; whatever decides its content is in it."""
     torch = next((pin.partition("==")[2] for pin in wanted["requirements"] if pin.startswith("torch==")), "none")
     python = f"{wanted['python']} {'.'.join(version.split('.')[:2])}"
-    digest = python_env.requirement_digest(wanted["requirements"], wanted["constraints"], python, wanted["index"])
-    return f"torch-{torch.replace('+', '-')}-{digest}"
+    wheel = [wanted["wheel_digest"]] if wanted["wheel"] else []
+    decides = [*wanted["constraints"], *wheel]
+    digest = python_env.requirement_digest(wanted["requirements"], decides, python, wanted["index"])
+    return f"nodectl-{digest}" if wheel else f"torch-{torch.replace('+', '-')}-{digest}"
 
 
 def look(module: AnsibleModule) -> dict[str, Any]:
@@ -134,7 +142,7 @@ def ready_beside(module: AnsibleModule, version: str) -> Path | None:
     """A complete environment beside the wheelhouse, for this interpreter."""
     house = module.params["wheelhouse"]
     ready = Path(house.rstrip("/")).parent / "venv"
-    if not house.startswith("/") or holds(ready, module.params, version):
+    if not house.startswith("/") or module.params["wheel"] or holds(ready, module.params, version):
         return None
     present = python_env.distributions(ready)
     known = [pin for pin in module.params["constraints"] if python_env.canonical(pin.partition("==")[0]) in present]
@@ -159,23 +167,30 @@ def fill(module: AnsibleModule, aside: Path, cache: Path) -> None:
     python_lock.fill(run, aside / "bin" / "python", cache, wanted)
 
 
+def by_uv(module: AnsibleModule, *words: str) -> None:
+    """Run uv with its own settings left out; the module fails with what it says."""
+    argv = [module.params["uv"], *words, "--no-config"]
+    status, out, err = module.run_command(argv, environ_update={"UV_PYTHON_DOWNLOADS": "never"})
+    if status != 0:
+        module.fail_json(msg=f"{' '.join(argv)} ended with {status}:\n{(out + err).strip()}")
+
+
 def build(module: AnsibleModule, state: dict[str, Any]) -> Path:
     """A new environment in the store, made aside and renamed when whole."""
     wanted, store = module.params, Path(module.params["store"])
     os.umask(0o022)  # for everybody who trains here, whatever root's own habit
     if not state["uv_present"]:
         module.fail_json(
-            msg=f"no uv at {wanted['uv']} on this host; set pytorch_uv (in nodectl's inventory: nodectl_uv) "
+            msg=f"no uv at {wanted['uv']} on this host; `nodectl provision --tags python` brings it, or set nodectl_uv "
             "to where it is"
         )
     final = store_of.next_generation(store, state["name"])
     aside, cache = store / f"{store_of.PARTIAL}{final.name}", store / f"{store_of.PARTIAL}cache"
     cache.mkdir(exist_ok=True)
     # programs find their interpreter from their own place, so the folder may be renamed
-    made = [wanted["uv"], "venv", "--no-config", "--relocatable", "--python", wanted["python"], str(aside)]
-    status, out, err = module.run_command(made, environ_update={"UV_PYTHON_DOWNLOADS": "never"})
-    if status != 0:
-        module.fail_json(msg=f"uv could not make {aside}:\n{(out + err).strip()}")
+    by_uv(module, "venv", "--relocatable", "--python", wanted["python"], str(aside))
+    if wanted["wheel"]:
+        by_uv(module, "pip", "install", "--no-deps", "--python", str(aside / "bin" / "python"), wanted["wheel"])
     ready = ready_beside(module, state["interpreter"])
     if ready:
         store_of.link_packages(ready, aside, final)
@@ -234,6 +249,8 @@ def main() -> None:
             "index": text,
             "index_packages": {"type": "list", "elements": "str", "default": []},
             "wheelhouse": {"type": "str", "default": ""},
+            "wheel": {"type": "path", "default": ""},
+            "wheel_digest": {"type": "str", "default": ""},
             "build_environment": {"type": "dict", "default": {}},
             "state": {"type": "str", "choices": ["look", "present"], "default": "present"},
         },

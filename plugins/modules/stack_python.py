@@ -21,6 +21,10 @@ options:
   mirror: {description: Folder or address of uv's builds; empty for uv's own., type: str, default: ""}
   downloads: {description: What uv could bring as uv python list says., type: list, elements: dict}
   catalogue: {description: Another list of builds for uv., type: str, default: ""}
+  bring:
+    description: Without it only one that is there is looked for; path is empty where none is.
+    type: bool
+    default: true
   state: {description: "Only look, or make it so.", type: str, choices: [look, present], default: present}
 """
 EXAMPLES = r"""
@@ -115,8 +119,10 @@ def installed(module: AnsibleModule) -> tuple[str, str]:
     low, high = wanted["min"], wanted["max"]
     own = sorted(Path(wanted["folder"]).glob("cpython-*/bin/python3.[0-9]*"), reverse=True)
     managed = [str(path) for minor in minors(low, high) for path in own if path.name == f"python{minor}"]
-    names = ["/usr/bin/python3", *(f"/usr/bin/python{minor}" for minor in minors(low, high)), *managed]
-    for path in names:
+    # whoever brings none takes whatever serves
+    places = ["/usr/bin"] if wanted["bring"] else ["/usr/local/bin", "/usr/bin"]
+    others = [f"{place}/python{minor}" for place in places for minor in minors(low, high)]
+    for path in filter(os.path.exists, ["/usr/bin/python3", *others, *managed]):
         version = python_env.version_of(runner(module), path)
         if python_env.serves(version, low, high):
             return path, version
@@ -138,6 +144,8 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     path, version = installed(module)
     if path:
         return {"path": path, "version": version, "how": "present", **host}
+    if not wanted["bring"]:
+        return {"path": "", "version": python_env.version_of(runner(module), "/usr/bin/python3"), "how": "none", **host}
     packages = [f"python{minor}" for minor in minors(low, high)]
     manager, offered = of_distribution(module, packages)
     for package in packages:
@@ -219,6 +227,7 @@ def main() -> None:
             "mirror": text,
             "downloads": {"type": "list", "elements": "dict"},
             "catalogue": text,
+            "bring": {"type": "bool", "default": True},
             "state": {"type": "str", "choices": ["look", "present"], "default": "present"},
         },
         supports_check_mode=True,

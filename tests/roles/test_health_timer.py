@@ -1,6 +1,5 @@
 """The health timer: its units as systemd itself checks them, its refusal, and nodectl's own wheel."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -8,27 +7,19 @@ import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jinja2
 import pytest
 from uv import find_uv_bin
 
-from ansible_collections.nodectl.fleet.plugins.module_utils import python_env
 from nodectl.common.resources import share_dir
 from nodectl.provision.self_wheel import COLLECTION_PARTS, build
-from tests.conftest import Cli, LabUnderTest
+from tests.conftest import LabUnderTest
 from tests.roles.run_module import run_module
 from tests.roles.wheels import locked_line, wheel
 
-MODULE = "plugins/modules/tool_timer.py"
 UNITS = share_dir() / "roles" / "health_timer" / "templates" / "etc" / "systemd" / "system"
-
-
-@pytest.fixture
-def timer(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
-    return role_module("health_timer", "tool_timer")
 
 
 def test_systemd_itself_has_no_word_against_the_units(tmp_path: Path) -> None:
@@ -62,106 +53,36 @@ def test_systemd_itself_has_no_word_against_the_units(tmp_path: Path) -> None:
     assert "nodectl-broken" in shown.stderr, "systemd-analyze would have told"
 
 
-@pytest.mark.parametrize(
-    ("versions", "found"),
-    [
-        ({"/usr/bin/python3": "3.8"}, ("", "/usr/bin/python3 is 3.8")),
-        ({"/usr/bin/python3": "3.10", "/usr/bin/python3.12": "3.12"}, ("/usr/bin/python3.12", "")),
-        ({"/usr/bin/python3": "3.11"}, ("/usr/bin/python3", "")),
-        ({"/usr/bin/python3-config": "3.12"}, ("", "none")),
-        ({}, ("", "none")),
-    ],
-)
-def test_an_interpreter_that_is_new_enough(
-    timer: ModuleType, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], found: tuple[str, str]
-) -> None:
-    def there(pattern: str) -> list[str]:
-        return list(versions) if pattern.startswith("/usr/bin") else []
-
-    monkeypatch.setattr(timer.glob, "glob", there)
-
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        return 0, versions[argv[0]] + "\n", ""
-
-    assert timer.interpreter(run) == found
-    reason = timer.refusal(run)
-    assert reason == "" if found[0] else "needs Python 3.11 or newer" in reason and found[1] in reason
-
-
-def test_taken_away_the_tool_leaves_the_environment_that_a_rollback_links_to(tmp_path: Path) -> None:
-    store, link, wheels = tmp_path / "tools", tmp_path / "tool", tmp_path / "lib"
-    for age, name in enumerate(["newest", "older", "oldest"]):
-        (store / name).mkdir(parents=True)
-        os.utime(store / name, (1e9 - age, 1e9 - age))
-    (store / ".partial-cut").mkdir()
-    link.symlink_to(store / "newest")
-    wheels.mkdir()
-    for name in ("nodectl-1-py3-none-any.whl", "nodectl-2-py3-none-any.whl", "nic_hw.py"):
-        (wheels / name).touch()
-    arguments = {
-        "state": "absent",
-        "store": str(store),
-        "link": str(link),
-        "wheel_folder": str(wheels),
-        "folder": str(tmp_path),
-        "files": {str(tmp_path / "none.timer"): ""},
-    }
-    for check in (True, False):
-        assert run_module(MODULE, arguments, folder=tmp_path, check=check)["changed"] is True
-        assert link.is_symlink() == check
-    assert [path.name for path in store.iterdir()] == ["newest"]
-    assert [path.name for path in wheels.iterdir()] == ["nic_hw.py"]
-    assert run_module(MODULE, arguments, folder=tmp_path)["changed"] is False
-
-
-def test_a_node_without_uv_is_told_how_to_get_it(timer: ModuleType, tmp_path: Path) -> None:
-    class FailedError(Exception):
-        pass
-
-    def fail_json(msg: str) -> None:
-        raise FailedError(msg)
-
-    module = SimpleNamespace(params={"uv": str(tmp_path / "uv")}, fail_json=fail_json)
-    with pytest.raises(FailedError, match=r"there is no uv at .*/uv; `nodectl provision --tags python` brings it"):
-        timer.make(module, None, "/usr/bin/python3", tmp_path / "aside")
-
-
-def test_what_root_runs_there_has_the_locks_digests_and_nothing_more(timer: ModuleType, tmp_path: Path) -> None:
+def test_what_root_runs_there_has_the_locks_digests_and_nothing_more(tmp_path: Path) -> None:
     """A rogue sibling's lock: one more package, or another file under a good name."""
     house = tmp_path / "wheels"
-    own = wheel(tmp_path, "nodectl", "1.0", needs=("click>=8",))
+    tool = wheel(tmp_path, "nodectl", "1.0", needs=("click>=8",))
     wheel(house, "click", "8.1")
     wheel(house, "evil", "1.0")
     good, evil = locked_line(house, "click", "8.1"), locked_line(house, "evil", "1.0")
+    version = ".".join(map(str, sys.version_info[:2]))
 
-    class FailedError(Exception):
-        pass
-
-    def fail_json(msg: str) -> None:
-        raise FailedError(msg)
-
-    def run_command(argv: list[str], environ_update: dict[str, str] | None = None) -> tuple[int, str, str]:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, check=False, env={**os.environ, **(environ_update or {})}
-        )
-        return done.returncode, done.stdout, done.stderr
-
-    def make(folder: Path, locked: list[str]) -> set[str]:
-        params: dict[str, Any] = {
+    def made(digest: str, *locked: str) -> dict[str, Any]:
+        wanted: dict[str, Any] = {
+            "path": tmp_path / "tool",
+            "store": tmp_path / "tools",
+            "keep": 1,
             "uv": find_uv_bin(),
-            "wheel": str(own),
-            "wheel_digest": "1",
-            "wheelhouse": str(house),
-            "index": "",
         }
-        params |= {"requirements": ["click>=8"], "locked": locked}
-        module = SimpleNamespace(params=params, fail_json=fail_json, run_command=run_command)
-        timer.make(module, run_command, sys.executable, folder)
-        return set(python_env.distributions(folder))
+        wanted |= {"python": sys.executable, "python_min": version, "python_max": version, "index": ""}
+        wanted |= {"requirements": ["click>=8"], "locked": locked, "wheelhouse": house}
+        wanted |= {"wheel": tool, "wheel_digest": digest, "constraints": [line.partition(" ")[0] for line in locked]}
+        plain = {key: str(value) if isinstance(value, Path) else value for key, value in wanted.items()}
+        return run_module("plugins/modules/python_venv.py", plain, folder=tmp_path)
 
-    assert make(tmp_path / "one", [good, evil]) == {"nodectl", "click"}
-    with pytest.raises(FailedError, match="nodectl's own packages"):
-        make(tmp_path / "two", [good.rpartition(":")[0] + ":" + "0" * 64])
+    first = made("one", good, evil)
+    assert first["changed"] and set(first["found"]) == {"nodectl", "click"}, first
+    assert not made("one", good, evil)["changed"]
+    other = made("two", good, evil)
+    assert other["changed"] and other["environment"] != first["environment"], "another wheel, another environment"
+    refused = made("three", good.rpartition(":")[0] + ":" + "0" * 64)
+    assert refused["failed"] and "install" in refused["msg"]
+    assert (tmp_path / "tool").resolve() == Path(other["environment"])
 
 
 def test_the_wheel_is_one_and_the_same_for_the_same_files(tmp_path: Path) -> None:
@@ -209,13 +130,28 @@ PLAY = """
     - ansible.builtin.import_role: {name: nodectl.fleet.health_timer, tasks_from: verify}
     - ansible.builtin.debug: {msg: "{{ health_timer_verified.findings | map(attribute='actual') }}"}
 """
+AWAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.import_role: {name: nodectl.fleet.health_timer}
+    - ansible.builtin.import_role: {name: nodectl.fleet.health_timer}
+"""
 
 
 @pytest.mark.lab
-def test_without_systemd_nothing_is_installed_and_it_is_said(
-    nodectl: Cli, lab4: LabUnderTest, ansible_play: Callable[..., Any]
+def test_without_systemd_nothing_is_installed_and_what_is_there_can_be_taken_away(
+    lab4: LabUnderTest, ansible_play: Callable[..., Any]
 ) -> None:
-    done = ansible_play(PLAY, lab4, lab4.hosts[3])
+    host, places = lab4.hosts[3], "/etc/nodectl/health /opt/nodectl/tool /opt/nodectl/tools"
+    done = ansible_play(PLAY, lab4, host)
     assert done.changed == 0 and "not settable on this host: systemd is not process 1" in done.text
-    left = lab4.ssh(lab4.hosts[3], "ls -d /etc/nodectl/health /opt/nodectl/tool /opt/nodectl/tools")
-    assert left.count("No such file") == 3
+    assert lab4.ssh(host, f"ls -d {places}").count("No such file") == 3
+    lab4.ssh(host, "mkdir -p /opt/nodectl/tools/one /opt/nodectl/wheels /etc/nodectl/health")
+    lab4.ssh(host, "ln -s tools/one /opt/nodectl/tool; touch /opt/nodectl/wheels/nodectl-1-py3-none-any.whl")
+    lab4.ssh(host, "touch /etc/nodectl/health/inventory.json")
+    assert ansible_play(AWAY, lab4, host).changed == 1, "the second time there is nothing to do"
+    left = lab4.ssh(host, "ls -d /opt/nodectl/tools/one /opt/nodectl/tool /opt/nodectl/wheels/* /etc/nodectl/health/*")
+    assert "/opt/nodectl/tools/one\n" in f"{left}\n"
+    assert left.count("No such file") == 3, "a rollback links to the environment again"
+    lab4.ssh(host, "rm -r /opt/nodectl/tools /opt/nodectl/wheels /etc/nodectl/health")

@@ -49,6 +49,13 @@ def test_versions_are_tried_from_the_newest(stack: ModuleType) -> None:
     assert not stack.python_env.serves("", "3.7", "3.10")
 
 
+def test_who_brings_none_has_what_is_there_or_nothing(tmp_path: Path) -> None:
+    there = run(tmp_path, min="3.6", max="3.19", bring=False)
+    assert there["how"] == "present" and there["path"].startswith(("/usr/bin/python3", "/usr/local/bin/python3"))
+    none = run(tmp_path, min="3.18", max="3.19", bring=False)
+    assert (none["how"], none["path"]) == ("none", "") and none["version"].startswith("3.")
+
+
 def test_a_candidate_of_apt_before_its_release_is_none(stack: ModuleType) -> None:
     assert stack.candidates(POLICY) == {"python3.10": "3.10.12-1~22.04.11"}
     assert stack.candidates("") == {}

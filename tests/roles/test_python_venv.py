@@ -119,7 +119,7 @@ def test_links_give_the_packages_and_programs_of_their_own(tmp_path: Path) -> No
 
 
 def test_whatever_decides_the_content_is_in_the_name(venv: ModuleType, settings: dict[str, Any]) -> None:
-    wanted = {**settings, "constraints": []}
+    wanted = {**settings, "constraints": [], "wheel": ""}
     names = {
         venv.name_of({**wanted, **change}, version)
         for change, version in (
