@@ -1,4 +1,4 @@
-"""What should be: hardware, stack and tuning profiles, and the one place where they are merged and validated."""
+"""Profiles of hardware, stack and tuning: what should be, and the one place where they are merged and validated."""
 
 KINDS = ("hardware", "stack", "tuning")
 # the groups of settings that a tuning has

@@ -38,11 +38,11 @@ class Addresses(Strict):
     nccl_tests: NcclTests
 
     def index(self, name: str) -> str:
-        """The full address of an index: PyTorch's folder of that name, or the address itself."""
+        """Return the full address of an index: PyTorch's folder of that name, or the address itself."""
         return name if "://" in name else f"{self.pytorch}/{name}"
 
 
 @cache
 def addresses() -> Addresses:
-    """The shipped addresses, read once."""
+    """Return the shipped addresses, read once."""
     return shipped(Addresses, "stack/_addresses.yml")

@@ -1,4 +1,4 @@
-"""Which hardware, stack and tuning cannot work together, why, and what would; the rows behind it are in compat.yml.
+"""Hardware, stack and tuning that cannot work together: why, and what would; the rows behind it are in compat.yml.
 
 First hardware with stack, then NCCL variables with NCCL's version, then PyTorch with the builds that there are.
 """
@@ -116,7 +116,10 @@ def _architecture(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
 
 
 def gpu_problems(capability: str, stack: Stack, matrix: Matrix, architecture: str | None = None) -> Iterator[Problem]:
-    """What stands between GPUs of a compute capability and the stack's CUDA, torch and driver; None: of any machine."""
+    """Yield the problems of GPUs of a compute capability with the stack's CUDA, torch and driver.
+
+    None: of any machine.
+    """
     if stack.cuda is None:
         return
     row = matrix.gpu(capability)
@@ -135,7 +138,7 @@ def gpu_problems(capability: str, stack: Stack, matrix: Matrix, architecture: st
 
 
 def _kernels(capability: str, stack: Stack, matrix: Matrix, architecture: str | None) -> Iterator[Problem]:
-    """The build of torch holds no code for the GPU, on any machine that it could be."""
+    """Yield a problem where the build of torch holds no code for the GPU, on any machine that it could be."""
     machines = (architecture,) if architecture else stack.architectures or ("x86_64",)
     rows = [matrix.kernel_row(stack, machine) for machine in machines]
     known = [row for row in rows if row is not None]
@@ -338,7 +341,7 @@ def _not_read(env: Mapping[str, str], nccl: str) -> Iterator[Problem]:
 
 
 def _algorithm(value: str, nccl: str) -> Iterator[Problem]:
-    """A bare list is meant for all collectives; only Ring can do them all."""
+    """Yield a problem where a bare list, which is meant for all collectives, lacks Ring: only Ring can do them all."""
     if version_key(nccl) < version_key(_STRICT_ALGORITHMS) or not value or value[0] == "^":
         return
     everywhere = [part for part in value.lower().split(";") if ":" not in part]
@@ -418,7 +421,10 @@ def _build(stack: Stack, row: TorchRow) -> Iterator[Problem]:
 
 
 def _names(stack: Stack, row: TorchRow) -> Iterator[Problem]:
-    """The index and the version's own + name the build too, and uv goes by those; an index of a site may be any."""
+    """Yield problems where the index or the version's + names another build; uv goes by those.
+
+    A site's index may be any.
+    """
     index = (stack.index or "").rstrip("/").removeprefix(f"{addresses().pytorch}/")
     named = {"index": index, "torch": (stack.torch or "").partition("+")[2]}
     for field, name in named.items():
@@ -442,7 +448,7 @@ def _builds_text(builds: tuple[TorchRow, ...]) -> str:
 
 
 def build_choice(stack: Stack, row: TorchRow) -> Choice:
-    """The stack with another build of its torch, and what that build loads."""
+    """Return the stack with another build of its torch, and what that build loads."""
     local = "+" in (stack.torch or "")
     torch = f"{(stack.torch or '').partition('+')[0]}" + (f"+{row.index}" if local else "")
     index = stack.index if "://" in (stack.index or "") else row.index
@@ -498,7 +504,7 @@ def _python_choice(stack: Stack, wanted: PythonRange, there: PythonRange) -> Cho
 
 
 def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
-    """The stack claims a kind of machine that the build has no wheels for."""
+    """Yield a problem where the stack claims a kind of machine that the build has no wheels for."""
     lacking = [machine for machine in stack.architectures if machine not in row.architectures]
     if lacking:
         there = tuple(machine for machine in stack.architectures if machine in row.architectures) or row.architectures
@@ -509,7 +515,7 @@ def _machines(stack: Stack, row: TorchRow) -> Iterator[Problem]:
 
 
 def _numpy(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    """numpy stands in a stack's packages: it must have wheels for the stack's Python, and torch must know it."""
+    """Yield problems of a stack's numpy: it must have wheels for the stack's Python, and torch must know it."""
     numpy = _package(stack, "numpy")
     row = matrix.numpy_row(numpy) if numpy else None
     if row is None or stack.torch is None or stack.python is None:
@@ -548,7 +554,7 @@ def _systems(stack: Stack) -> Iterator[Problem]:
 
 
 def _meant(name: str, version: str) -> str:
-    """A system as stacks name it, of this name or one like it; empty where none is like it."""
+    """Return a system as stacks name it, of this name or one like it; empty where none is like it."""
     by_name = {system: family for family in families() for system in family.systems}
     known = name if name in by_name else misspelt(name, by_name)
     if not known:
@@ -559,7 +565,7 @@ def _meant(name: str, version: str) -> str:
 
 
 def glibc_problems(system: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    """The wheels of the stack's torch are built for a newer glibc than the system has."""
+    """Yield a problem where the wheels of the stack's torch are built for a newer glibc than the system has."""
     row = matrix.system(system)
     for machine in stack.architectures or ("x86_64",):
         least = matrix.glibc_row(stack, machine) if stack.torch else None
@@ -581,7 +587,7 @@ def _deepspeed(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
 
 
 def _torchvision(stack: Stack, matrix: Matrix) -> Iterator[Problem]:
-    """torchvision stands in a stack's packages, and each is built for one torch: no environment can hold another."""
+    """Yield a problem of a stack's torchvision: each is built for one torch, and no environment can hold another."""
     torchvision, rows = _package(stack, "torchvision"), matrix.torchvision
     if torchvision and stack.torch and rows.serves(torchvision, stack.torch) is False:
         fitting = rows.of(stack.torch)
@@ -600,7 +606,7 @@ def with_nearest(
     others: Callable[[], Iterable[Sequence[Choice]]],
     judge: Callable[[Stack], frozenset[str]],
 ) -> tuple[Problem, ...]:
-    """The problems with their ways out: each change of the stack is named only where the same rules accept it.
+    """Return the problems with their ways out: a change of the stack is named only where the same rules accept it.
 
     `judge` says which problems refuse a stack; `others` are whole stacks, the first group with a working one counts,
     and they are read only where another stack may be the way out.
@@ -623,7 +629,9 @@ def _nearest_of(
 
 
 def _naming(problem: Problem, current: Stack, whole: str | None, judge: Callable[[Stack], frozenset[str]]) -> Problem:
-    """The problem with what works in its place: another stack, then the nearest change after which nothing refuses.
+    """Return the problem with what works in its place.
+
+    Another stack, then the nearest change after which nothing refuses.
 
     Where none does, changes that take this problem away and bring no other: the rest has choices of its own.
     """

@@ -26,7 +26,7 @@ def values(profile: Hardware | Stack | Tuning) -> Iterator[tuple[str, dict[str, 
 
 
 def _note(notes: Mapping[str, str], path: str) -> str:
-    """The note on the path, else on the nearest field that it is a part of; empty where there is none."""
+    """Return the note on the path, else on the nearest field that it is a part of; empty where there is none."""
     names = [name for name in notes if path == name or path.startswith((f"{name}.", f"{name}["))]
     return notes[max(names, key=len)] if names else ""
 
@@ -80,7 +80,7 @@ def own_warnings(profile: Hardware | Stack | Tuning) -> tuple[str, ...]:
 
 
 def problem_row(problem: Problem) -> dict[str, Any]:
-    """A problem as plain data for JSON, with whether it refuses."""
+    """Return a problem as plain data for JSON, with whether it refuses."""
     return {
         "code": problem.code,
         "reason": problem.reason,

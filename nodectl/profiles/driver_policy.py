@@ -1,4 +1,7 @@
-"""Whether a GPU driver is nodectl's to manage, or kept as it is: decided once, for validation and the roles."""
+"""The decision whether a GPU driver is nodectl's to manage, or kept as it is.
+
+Made once, for validation and the roles.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def driver_stream(branch: str, flavour: str) -> str:
 
 
 def precompiled_driver(wanted: Mapping[str, Any], row: Mapping[str, Any] | None, system: str) -> dict[str, Any]:
-    """The stack's driver with modules that somebody else has built, or `refused` with why there are none.
+    """Return the stack's driver with modules that somebody else has built, or `refused` with why there are none.
 
     `row` is the family's (families.yml); names, origin, stream, beside, module, others and enrolled come from it, the
     module's name with {kernel} or {plain} left in it.

@@ -1,4 +1,4 @@
-"""What each family of distributions calls a thing; the names stand in families.yml and nowhere else."""
+"""Families of distributions, and what each calls a thing; the names stand in families.yml and nowhere else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Remedies(Strict):
 
 
 class Precompiled(Strict):
-    """Who builds the driver's kernel modules for which systems; names have {branch}, {open} and {kernel} in them."""
+    """The builder of the driver's kernel modules for some systems; names have {branch}, {open} and {kernel} in them."""
 
     systems: tuple[str, ...]
     # whose driver they belong to
@@ -80,7 +80,7 @@ class Family(Strict):
         return SystemLibrary.model_construct(packages={**versions, **dotted})
 
     def stack(self, stack: Stack) -> Stack:
-        """The stack with this family's names and versions of the system's packages."""
+        """Return the stack with this family's names and versions of the system's packages."""
         if not self.packages:
             return stack
         system = stack.system.model_copy(
@@ -97,7 +97,7 @@ class Family(Strict):
         return next((row for row in self.precompiled if system in row.systems), None)
 
     def key(self, key: str) -> str:
-        """A system such as rocky-9 as stacks name it."""
+        """Return a system such as rocky-9 as stacks name it."""
         system, dash, version = key.partition("-")
         return f"{self.alike or system}{dash}{version}"
 
@@ -113,6 +113,6 @@ def families() -> tuple[Family, ...]:
 
 
 def family_of(system: str | None) -> Family:
-    """By os-release's ID; Debian's where it is not known, which a stack's `os` then refuses."""
+    """Return the family of an os-release ID; Debian's where it is not known, which a stack's `os` then refuses."""
     known: Mapping[str, Family] = {name: family for family in families() for name in family.systems}
     return known.get(system or "", known[DEBIAN])

@@ -1,4 +1,4 @@
-"""Which hardware profile and which stack fit what was found on a host."""
+"""The hardware profile and the stack that fit what was found on a host."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Seen:
 
 
 def fitting_hardware(seen: Seen, extra_dirs: Sequence[Path] = ()) -> tuple[str, ...]:
-    """The hardware profiles that fit best, several where nothing tells them apart; empty where none fits."""
+    """Return the hardware profiles that fit best, several where nothing tells them apart; empty where none fits."""
     scores: dict[str, int] = {}
     for name in find_profiles("hardware", extra_dirs):
         with suppress(ProfileError):  # a malformed one is refused where it is used
@@ -81,8 +81,10 @@ def _alike(hardware: Hardware, seen: Seen) -> int:
 def fitting_stacks(
     hardware: Hardware, look: HostLook, extra_dirs: Sequence[Path] = (), *, installed: Sequence[str | None] = ()
 ) -> tuple[str, ...]:
-    """The stacks that the host can have, the best first: what is `installed` (torch, its CUDA), then what nothing warns
-    of, then the newest."""
+    """Return the stacks that the host can have, the best first.
+
+    First come those of what is `installed` (torch, its CUDA), then what nothing warns of, then the newest.
+    """
     torch, cuda = (*installed, None, None)[:2]
 
     def rank(name: str) -> tuple[bool, bool, tuple[int, ...], tuple[int, ...]]:
@@ -100,7 +102,7 @@ def fitting_stacks(
 
 
 def fitting(look: HostLook, extra_dirs: Sequence[Path] = ()) -> tuple[tuple[str, ...], str]:
-    """The hardware profiles and the best stack of a host that was looked at; empty where none fits."""
+    """Return the hardware profiles and the best stack of a host that was looked at; empty where none fits."""
     devices = tuple(str(gpu.get("device", "")) for gpu in look.node.gpus)
     kinds = tuple(dict.fromkeys(device for device in devices if device))
     names = fitting_hardware(Seen(len(devices), devices=kinds, nvswitch=look.node.nvswitch), extra_dirs)

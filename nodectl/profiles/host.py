@@ -1,4 +1,4 @@
-"""From a host's variables to what it should be: the one way for health, tune, probes, launch and Ansible's lookup."""
+"""The one way from a host's variables to what it should be: for health, tune, probes, launch and Ansible's lookup."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ DEFAULTS = {"hardware": "unknown", "stack": "(nodectl_stack is not set)", "tunin
 
 
 def of_host(host: Host, *, names: Mapping[str, str] | None = None, extra_dirs: Sequence[Path] = ()) -> Resolved | None:
-    """What the host should be; None where neither its variables nor `names`, which go before them, name a profile.
+    """Return what the host should be.
+
+    None where neither its variables nor `names`, which win over them, name a profile.
 
     Without a stack no version is expected of it. ProfileError for an unknown name and malformed variables, its child
     IncompatibleError for profiles that cannot work together.
@@ -47,7 +49,10 @@ def of_variables(
     extra_dirs: Sequence[Path] = (),
     look: HostLook | None = None,
 ) -> Resolved:
-    """As `of_host`, where a stack is needed: to be installed, or tried. `look` is what was found on the host."""
+    """Resolve as `of_host` does, where a stack is needed: to be installed, or tried.
+
+    `look` is what was found on the host.
+    """
     chosen = _names(variables, names)
     hardware, stack, tuning = (chosen[kind] or DEFAULTS[kind] for kind in KINDS)
     own = own_values(variables)
@@ -69,7 +74,7 @@ def of_variables(
 
 
 def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> Problem:
-    """Of profiles that are another machine's: those that fit this one, and the way out for who means it."""
+    """Return the problem of another machine's profiles with those that fit this one, and the way out."""
     if not problem.misfit:
         return problem
     from nodectl.profiles.fit import fitting
@@ -81,12 +86,12 @@ def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> P
 
 
 def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, str]:
-    """The profile names by kind; empty where none is named."""
+    """Return the profile names by kind; empty where none is named."""
     return {kind: str((names or {}).get(kind) or variables.get(f"nodectl_{kind}") or "") for kind in KINDS}
 
 
 def hardware_of(host: Host, extra_dirs: Sequence[Path] = ()) -> Hardware | None:
-    """The host's hardware alone, with its overrides; None where none is named. ProfileError as `of_host`.
+    """Return the host's hardware alone, with its overrides; None where none is named. ProfileError as `of_host`.
 
     For who measures: what a tuning or a stack says plays no part in what hardware reaches.
     """
@@ -100,7 +105,7 @@ def hardware_of(host: Host, extra_dirs: Sequence[Path] = ()) -> Hardware | None:
 
 
 def hardware_name(host: Host) -> str:
-    """The name of the host's hardware profile; empty where none is named."""
+    """Return the name of the host's hardware profile; empty where none is named."""
     return str(host.variables.get("nodectl_hardware") or "")
 
 
@@ -111,7 +116,10 @@ def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
 
 
 def own_values(variables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a host's variables say over its profiles, as `resolve` takes it; ProfileError where one is malformed."""
+    """Return what a host's variables say over its profiles, as `resolve` takes it.
+
+    ProfileError where one is malformed.
+    """
     overrides, nccl_env = (plain_value(variables.get(name) or {}) for name in (OVERRIDES, NCCL_ENV))
     return {
         "overrides": checked_overrides(overrides),

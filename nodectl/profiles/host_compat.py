@@ -1,4 +1,4 @@
-"""What the profiles say against what a host is: its system, GPUs and driver, as node_look found them."""
+"""Profiles against what a host is: its system, GPUs and driver, as node_look found them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class HostLook:
 
     @classmethod
     def create(cls, node: Mapping[str, Any], driver: Any = None) -> HostLook:
-        """A look from node_look's document; ProfileError where it, or nodectl_driver, is malformed."""
+        """Make a look of node_look's document; ProfileError where it, or nodectl_driver, is malformed."""
         if driver not in ("keep", "manage", None, ""):
             raise ProfileError(f"nodectl_driver is {driver!r}", "make it keep or manage, or leave it away")
         try:

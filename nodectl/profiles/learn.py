@@ -75,7 +75,7 @@ def learn(
 
 
 def accepted_in(acceptance: Acceptance, named: Sequence[str] = ()) -> tuple[str, ...]:
-    """The hosts of an acceptance that may be learned from: those `named`, else all that it accepts.
+    """Return the hosts of an acceptance that may be learned from: those `named`, else all that it accepts.
 
     ProfileError where it has not ended, accepts none, or one that is named is not among them.
     """
@@ -119,7 +119,7 @@ class _UnreadError(Exception):
 
 
 def _value(facts: Facts, subject: str) -> object:
-    """The fact; None where there is no such thing there."""
+    """Return the fact; None where there is no such thing there."""
     value = facts.get(subject)
     if isinstance(value, Unread):
         if value.kind == "unknown":
@@ -171,7 +171,7 @@ def _gpu(facts: Facts) -> dict[str, Any] | None:
 
 
 def link_between_gpus(facts: Facts) -> GpuLink | None:
-    """The link class that is found between all GPUs; None for fewer than two, and where it cannot be told."""
+    """Return the link class that is found between all GPUs; None for fewer than two, and where it cannot be told."""
     try:
         return _link(facts)
     except _UnreadError:
@@ -211,7 +211,7 @@ def _nics(facts: Facts) -> list[dict[str, Any]]:
 
 
 def ports_of(facts: Facts) -> tuple[tuple[int, float, str], ...] | None:
-    """The network ports by kind, as (count, Gbit/s, kind of a profile's NIC); None where nobody could look."""
+    """Return the ports by kind as (count, Gbit/s, kind of a profile's NIC); None where nobody could look."""
     try:
         return tuple((nic["count"], float(nic["rate_gbit"]), nic["kind"]) for nic in _nics(facts))
     except _UnreadError:
@@ -264,12 +264,12 @@ def _complete_gpu(document: Document, capability: str | None, notes: list[str]) 
 
 
 def capability_of(model: str) -> str | None:
-    """The compute capability of a GPU by its name, as far as the matrix has such."""
+    """Return the compute capability of a GPU by its name, as far as the matrix has such."""
     return next((row.compute_capability for row in matrix().devices if row.is_model(model)), None)
 
 
 def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], whence: str) -> Iterator[dict[str, Any]]:
-    """The worst of what was measured under the same conditions, where all that took part are among the hosts."""
+    """Yield the worst of what was measured under the same conditions, where all that took part are among the hosts."""
     groups: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
         if measurement.hosts and hosts.issuperset(measurement.hosts) and measurement.value > 0:

@@ -1,4 +1,4 @@
-"""Where profiles lie and how their YAML is read: nodectl's own, then the fleet's `profiles/` beside the inventory."""
+"""Places of profiles, and how their YAML is read: nodectl's own, then the fleet's `profiles/` beside the inventory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Loader(_UniqueKeys, yaml.SafeLoader):
 
 
 def profile_dirs(inventory_sources: Iterable[str]) -> tuple[Path, ...]:
-    """The `profiles/` folders beside (or in) the inventories, in their order; those that exist."""
+    """Return the `profiles/` folders beside (or in) the inventories, in their order; those that exist."""
     folders: dict[Path, None] = {}
     for source in inventory_sources:
         path = Path(source)
@@ -59,7 +59,7 @@ def find_profiles(kind: str, extra_dirs: Sequence[Path] = ()) -> dict[str, Path]
 
 
 def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple[Document, Path]:
-    """The raw document of a profile and its file; ProfileError naming the known ones where there is none."""
+    """Return the raw document of a profile and its file; ProfileError naming the known ones where there is none."""
     known = find_profiles(kind, extra_dirs)
     if name not in known:
         _refuse_other_suffix(kind, name, extra_dirs)
@@ -76,7 +76,7 @@ def _refuse_other_suffix(kind: str, name: str, extra_dirs: Sequence[Path] = ()) 
 
 
 def read_document(path: Path) -> Document:
-    """A YAML file as a mapping; ProfileError with its line where it is none."""
+    """Read a YAML file as a mapping; ProfileError with its line where it is none."""
     try:
         document = bounded_yaml.load(bounded_yaml.read_bytes(path), _FastLoader, _Loader)
     except (yaml.YAMLError, ValueError, OSError) as error:
@@ -87,7 +87,7 @@ def read_document(path: Path) -> Document:
 
 
 def check_document(model: type[Model], document: object, where: str) -> Model:
-    """The document as its model; ProfileError naming `where` and the path of the first wrong field."""
+    """Return the document as its model; ProfileError naming `where` and the path of the first wrong field."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -96,7 +96,7 @@ def check_document(model: type[Model], document: object, where: str) -> Model:
 
 
 def shipped(model: type[Model], name: str) -> Model:
-    """The file of this name in nodectl's own folder of profiles as its model."""
+    """Return the file of this name in nodectl's own folder of profiles as its model."""
     path = profiles_dir() / name
     return check_document(model, read_document(path), str(path))
 
@@ -111,7 +111,7 @@ def _reason(item: Any, model: type[BaseModel]) -> str:
 
 
 def _fields_beside(model: type[BaseModel], place: Sequence[object]) -> Iterable[str]:
-    """The fields that the model has where one is that it has not; none below what is no model."""
+    """Return the fields that the model has where one is that it has not; none below what is no model."""
     for part in place[:-1]:
         field = model.model_fields.get(str(part))
         if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):

@@ -74,7 +74,7 @@ class CudaRow(Strict):
 
 
 class FlavourRow(Strict):
-    """Which GPUs a flavour of the driver's kernel modules is for."""
+    """The GPUs that a flavour of the driver's kernel modules is for."""
 
     flavour: Flavour
     from_capability: Version | None = None
@@ -117,7 +117,7 @@ class KernelRow(Strict):
     source: str = ""
 
     def holds(self, stack: Stack, architecture: str) -> bool:
-        """This row is about the stack's torch on such a machine."""
+        """Return whether this row is about the stack's torch on such a machine."""
         if stack.torch is None or (self.cuda, self.architecture) != (_minor(stack.cuda), architecture):
             return False
         torch = version_key(stack.torch.partition("+")[0])
@@ -155,11 +155,14 @@ class TorchvisionRows(Strict):
         return version_key(known[-1]) <= _release(torch) if known else None
 
     def of(self, torch: str) -> str | None:
-        """The oldest torchvision for a torch; None where none is known."""
+        """Return the oldest torchvision for a torch; None where none is known."""
         return next((name for name in (*self.torch, *self.later) if self.serves(name, torch)), None)
 
     def along(self, packages: Mapping[str, str], torch: str) -> dict[str, str]:
-        """Packages of a stack whose torch became this one: torchvision goes along, or goes where none is known."""
+        """Return a stack's packages when its torch became this one.
+
+        Torchvision goes along, or goes where none is known.
+        """
         before = packages.get("torchvision")
         if before is None or self.serves(before, torch):
             return dict(packages)
@@ -184,7 +187,7 @@ class Releases(Strict):
         return _release(self.first) <= _release(torch) <= _release(self.last) and _release(torch) not in known
 
     def nearest(self, torch: str) -> tuple[str, ...]:
-        """The highest release below it, then the lowest above it."""
+        """Return the highest release below it, then the lowest above it."""
         below = [version for version in self.versions if _release(version) < _release(torch)]
         above = [version for version in self.versions if _release(version) > _release(torch)]
         return (*below[-1:], *above[:1])
@@ -200,7 +203,7 @@ class GlibcRow(Strict):
     source: str
 
     def holds(self, stack: Stack, architecture: str) -> bool:
-        """This row is about the stack's torch on such a machine."""
+        """Return whether this row is about the stack's torch on such a machine."""
         torch = version_key((stack.torch or "0").partition("+")[0])
         cuda = self.cuda is None or self.cuda == _minor(stack.cuda)
         return version_key(self.torch_from) <= torch and cuda and self.architecture in (None, architecture)
@@ -241,19 +244,19 @@ class Matrix(Strict):
     numpy: tuple[NumpyRow, ...]
 
     def gpu(self, compute_capability: str | None) -> GpuRow | None:
-        """The row of a compute capability; None where the matrix does not know it."""
+        """Return the row of a compute capability; None where the matrix does not know it."""
         return next((row for row in self.gpus if row.compute_capability == compute_capability), None)
 
     def device(self, identity: str) -> DeviceRow | None:
-        """The row of a PCI device id; None where the matrix does not know it."""
+        """Return the row of a PCI device id; None where the matrix does not know it."""
         return next((row for row in self.devices if identity in row.ids), None)
 
     def cuda_row(self, cuda: str | None) -> CudaRow | None:
-        """The row of a CUDA version's major; None where the matrix does not know it."""
+        """Return the row of a CUDA version's major; None where the matrix does not know it."""
         return next((row for row in self.cuda if cuda and row.major == version_key(cuda)[0]), None)
 
     def torch_row(self, stack: Stack) -> TorchRow | None:
-        """The row of the stack's torch with the stack's CUDA; None where the matrix does not know it."""
+        """Return the row of the stack's torch with the stack's CUDA; None where the matrix does not know it."""
         return next((row for row in self.torch_rows(stack.torch) if row.cuda == _minor(stack.cuda)), None)
 
     def torch_rows(self, torch: str | None) -> tuple[TorchRow, ...]:
@@ -266,22 +269,22 @@ class Matrix(Strict):
         return next((row for row in self.kernels if row.holds(stack, architecture)), None)
 
     def glibc_row(self, stack: Stack, architecture: str) -> GlibcRow | None:
-        """The least glibc of the stack's torch on such a machine; None where the matrix does not know it."""
+        """Return the least glibc of the stack's torch on such a machine; None where the matrix does not know it."""
         return next((row for row in self.glibc if row.holds(stack, architecture)), None)
 
     def system(self, os: str) -> SystemRow | None:
-        """The row of a system; None where the matrix does not know it."""
+        """Return the row of a system; None where the matrix does not know it."""
         return next((row for row in self.systems if row.os == os), None)
 
     def numpy_row(self, numpy: str) -> NumpyRow | None:
-        """The row of a numpy; None where it is older than what the matrix knows."""
+        """Return the row of a numpy; None where it is older than what the matrix knows."""
         older = [row for row in self.numpy if version_key(row.numpy_from) <= version_key(numpy)]
         return max(older, key=lambda row: version_key(row.numpy_from), default=None)
 
 
 @cache
 def matrix() -> Matrix:
-    """The shipped matrix, read once."""
+    """Return the shipped matrix, read once."""
     return shipped(Matrix, "compat.yml")
 
 

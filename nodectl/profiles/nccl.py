@@ -1,4 +1,4 @@
-"""What may stand in /etc/nccl.conf: how NCCL reads a line."""
+"""The file /etc/nccl.conf: how NCCL reads a line of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOST_NAME = re.compile(r"(IB_HCA|IB_GID_INDEX|IB_ADDR_RANGE|SOCKET_IFNAME|OOB_N
 
 
 def is_host_variable(name: str) -> bool:
-    """The value of `name` belongs to one node: a profile for many may not hold it."""
+    """Return whether the value of `name` belongs to one node: a profile for many may not hold it."""
     return _HOST_NAME.match(name.removeprefix("NCCL_")) is not None
 
 
@@ -40,5 +40,5 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def finds_gid_index(version: str | None) -> bool:
-    """This NCCL finds the GID index of RoCE v2 by itself, or there is no NCCL to do so."""
+    """Return whether this NCCL finds the GID index of RoCE v2 by itself, or there is no NCCL to do so."""
     return version is None or version_key(version) >= version_key(FINDS_GID_INDEX)

@@ -1,4 +1,4 @@
-"""What a host's own variables add to its profiles: nodectl_overrides, and the reasons for what is not supported."""
+"""Additions of a host's own variables to its profiles: nodectl_overrides, and reasons for what is not supported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIELDS = ("hardware", "stack")
 
 
 def checked_reasons(reasons: Any) -> tuple[str, ...]:
-    """The reasons given for what is not supported; ProfileError where they are no list of sentences."""
+    """Return the reasons given for what is not supported; ProfileError where they are no list of sentences."""
     if not isinstance(reasons, list | tuple) or not all(
         isinstance(reason, str) and reason.strip() for reason in reasons
     ):
@@ -34,7 +34,7 @@ def misfit_allowed(value: Any) -> bool:
 
 
 def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:
-    """The overrides, if each field exists and holds a mapping; ProfileError if not."""
+    """Return the overrides; ProfileError unless each field exists and holds a mapping."""
     if overrides is None:
         return {}
     known = {*SETTINGS, *_FIELDS, "allow_debug_variables"}
@@ -53,7 +53,7 @@ def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:
 
 
 def checked_nccl_env(nccl_env: Any) -> Document:
-    """The host's own variables of NCCL, if it is a mapping; ProfileError if not."""
+    """Return the host's own variables of NCCL; ProfileError unless they are a mapping."""
     if nccl_env is None:
         return {}
     if not isinstance(nccl_env, Mapping):

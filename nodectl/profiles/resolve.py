@@ -160,7 +160,7 @@ def _merged(
     roles: Mapping[str, Any] | None,
     extra_dirs: Sequence[Path],
 ) -> Resolved:
-    """The profiles of these names with the host's own values on top, each held against its schema; not yet judged."""
+    """Return the profiles of these names with the host's values on top, held against their schemas, not yet judged."""
     changes, own = checked_overrides(overrides), checked_nccl_env(nccl_env)
     checked: dict[str, Any] = {"stack": Stack.model_construct(description="not named", torch=None)}
     for kind, name in names.items():
@@ -186,7 +186,7 @@ def _change(document: Document, changes: Mapping[str, Any]) -> None:
 def _own_tuning(
     name: str, document: Document, changes: Document, nccl_env: Document, roles: Mapping[str, Any]
 ) -> Tuning:
-    """The tuning with the host's own values; ProfileError naming the variable of the host that holds the wrong one."""
+    """Return the tuning with the host's values; ProfileError naming the host's variable that holds a wrong one."""
 
     def checked(variable: str) -> Tuning:
         return check_document(Tuning, document, f"tuning {name} with {variable}")
@@ -273,7 +273,7 @@ def _load(kind: str, name: str, extra_dirs: Sequence[Path]) -> Document:
 
 
 def _with_origin(document: Document, origin: str) -> Document:
-    """The document with its origin in each setting; malformed settings are left for the schema to refuse."""
+    """Return the document with its origin in each setting; malformed settings are left for the schema to refuse."""
     marked = dict(document)
     for group in SETTINGS:
         settings = document.get(group)

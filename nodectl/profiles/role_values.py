@@ -62,7 +62,7 @@ PROFILES: Mapping[str, str] = {
 
 
 def role_values(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables of a host that say what a tuning says, as plain data."""
+    """Return the variables of a host that say what a tuning says, as plain data."""
     return {name: plain_value(variables[name]) for name in TUNING if name in variables}
 
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def _matching(pattern: str, complaint: str) -> AfterValidator:
-    """A validator of texts that the whole pattern matches; its ValueError is the text and the complaint."""
+    """Return a validator of texts that the whole pattern matches; its ValueError is the text and the complaint."""
 
     def checked(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -129,7 +129,7 @@ class Floor(Strict):
 
 
 class Hardware(Sourced):
-    """What a node is made of; `gpus` None means unknown: measured, without a reference to hold it against."""
+    """Hardware of a node; `gpus` None means unknown: measured, without a reference to hold it against."""
 
     description: str
     # of the processors; None where both kinds are sold
@@ -189,7 +189,7 @@ class SystemLibrary(Strict):
 
 
 class SystemLibraries(Strict):
-    """What C++ builds and nccl-tests find; none of it is what torch loads."""
+    """Libraries that C++ builds and nccl-tests find; none of it is what torch loads."""
 
     toolkit: Toolkit | None = None
     cudnn: SystemLibrary | None = None
@@ -197,7 +197,7 @@ class SystemLibraries(Strict):
 
 
 class Stack(Sourced):
-    """What is installed; `cuda`, `cudnn` and `nccl` are those that torch's wheel loads, None where it has none.
+    """Software of a node; `cuda`, `cudnn` and `nccl` are those that torch's wheel loads, None where it has none.
 
     Without `torch` no environment is made and none expected: whoever trains brings its own, in containers for one.
     """
@@ -240,7 +240,7 @@ class Stack(Sourced):
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """What is installed into the environment, as pinned requirements with torch first; nothing without torch."""
+        """Return what is installed into the environment, as pins with torch first; nothing without torch."""
         if self.torch is None:
             return ()
         extra = {**self.packages, **({"deepspeed": self.deepspeed} if self.deepspeed else {})}
@@ -291,7 +291,7 @@ class NcclSetting(Setting):
         return self
 
     def render(self, nccl_version: str | None) -> str:
-        """The value for this NCCL; None means a stack without NCCL, which gets the newest form."""
+        """Return the value for this NCCL; None means a stack without NCCL, which gets the newest form."""
         for form in self.forms:
             if form.below is None or (nccl_version and version_key(nccl_version) < version_key(form.below)):
                 return form.value
@@ -299,7 +299,7 @@ class NcclSetting(Setting):
 
 
 class NicSettings(Strict):
-    """What is set on the training interfaces; None leaves it alone."""
+    """Settings of the training interfaces; None leaves one alone."""
 
     # bytes of a frame's payload
     mtu: ValueSetting[Annotated[int, Field(ge=1280, le=9978)]] | None = None
@@ -310,7 +310,7 @@ class NicSettings(Strict):
 
 
 class GpuSettings(Strict):
-    """What is set on the GPUs and their bridges; None leaves it alone."""
+    """Settings of the GPUs and their bridges; None leaves one alone."""
 
     # whether the driver stays loaded without a client
     persistence: ValueSetting[bool] | None = None
@@ -323,7 +323,7 @@ class GpuSettings(Strict):
 
 
 class Tuning(Strict):
-    """What is set on top of a stock system."""
+    """Settings on top of a stock system."""
 
     description: str = ""
     allow_debug_variables: bool = False
@@ -335,7 +335,7 @@ class Tuning(Strict):
 
     @property
     def debug_variables(self) -> tuple[str, ...]:
-        """Those of its NCCL variables that NVIDIA calls debugging ones."""
+        """Return its NCCL variables that NVIDIA calls debugging ones."""
         return tuple(name for name in sorted(self.nccl) if is_debug_variable(name))
 
     def nccl_env(self, nccl: str | None) -> dict[str, str]:

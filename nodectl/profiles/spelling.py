@@ -55,7 +55,7 @@ def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:
 
 
 def role_variables(role: Path) -> frozenset[str]:
-    """The names that a role takes: its arguments, defaults and variables."""
+    """Return the names that a role takes: its arguments, defaults and variables."""
     names: set[str] = set()
     for path in (*role.glob("defaults/*.yml"), *role.glob("vars/*.yml")):
         names |= set(_read(path))

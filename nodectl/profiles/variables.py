@@ -1,4 +1,4 @@
-"""What Ansible is told of a host's profiles: plain data, under the names that plays and roles rely on."""
+"""Profiles of a host as Ansible is told them: plain data, under the names that plays and roles rely on."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ ANSWER_KEYS = ("findings", "rollback")
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """What became of one task on one host: ok, changed, failed, unreachable, skipped, its start, or a diff."""
+    """The outcome of one task on one host: ok, changed, failed, unreachable, skipped, its start, or a diff."""
 
     host: str
     task: str
@@ -152,7 +152,10 @@ class Listener:
     lines: list[str] = field(default_factory=list)
 
     def hear(self, raw: Mapping[str, Any]) -> bool:
-        """False: ansible-runner need not keep the event as a file; its text is in the run's stdout."""
+        """Keep what the summary shows.
+
+        False: ansible-runner need not keep the event, its text is in the run's stdout.
+        """
         data = raw.get("event_data") or {}
         self.lines = [*self.lines, *str(raw.get("stdout", "")).splitlines()][-_LAST_LINES:]
         if raw["event"] == "playbook_on_stats":
@@ -170,12 +173,12 @@ class Listener:
         return False
 
     def tail(self) -> str:
-        """The last lines that Ansible printed."""
+        """Return the last lines that Ansible printed."""
         return "\n".join(line for line in self.lines if line.strip())
 
 
 def read_tallies(stats: Mapping[str, Any]) -> dict[str, HostTally]:
-    """The hosts' tallies of Ansible's closing event."""
+    """Return the hosts' tallies of Ansible's closing event."""
     names = sorted({host for key in ("processed", "dark", "failures", "ok") for host in stats.get(key, {})})
     fields = ("ok", "changed", "failures", "dark")
     return {name: HostTally(*(int(stats.get(key, {}).get(name, 0)) for key in fields)) for name in names}
@@ -205,7 +208,7 @@ def read_event(kind: str, data: Mapping[str, Any], shown: str) -> TaskEvent | No
 
 
 def report_text(action: str, result: Mapping[str, Any]) -> str:
-    """What a debug task says; empty for all other tasks."""
+    """Return what a debug task says; empty for all other tasks."""
     message = result.get("msg", "") if action.rpartition(".")[2] == "debug" else ""
     return "\n".join(map(str, message)) if isinstance(message, list) else str(message)
 
@@ -228,13 +231,13 @@ def failure_text(result: Mapping[str, Any]) -> str:
 
 
 def _without_trace(text: str) -> str:
-    """What failed, without the lines of Python's trace that mitogen puts behind it."""
+    """Return what failed, without the lines of Python's trace that mitogen puts behind it."""
     head = _TRACE.split(text, maxsplit=1)[0].rstrip()
     return head or text
 
 
 def findings_of(answers: Iterable[Answer]) -> tuple[Finding, ...]:
-    """The findings of all hosts' verify tasks, in the order in which they were made; a later task replaces its own."""
+    """Return the findings of all verify tasks in the order in which they were made; a later task replaces its own."""
     last: dict[tuple[str, str, str], list[Finding]] = {}
     for answer in answers:
         findings: dict[tuple[str, str, str], list[Finding]] = {}

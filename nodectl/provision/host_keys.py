@@ -35,7 +35,7 @@ _JUMP = re.compile(r"(^|[\s'\"])-\w*[JF]|(?i:proxyjump)")
 
 @cache
 def first() -> tuple[str, ...]:
-    """The options that stand before all others: with them a host key that nobody accepted is refused."""
+    """Return the options that stand before all others: with them a host key that nobody accepted is refused."""
     argv = ["ssh", "-G", "-F", "none", "-o", _FIRST_IF_KNOWN, "localhost"]
     try:
         is_known = subprocess.run(argv, capture_output=True, check=False).returncode == 0
@@ -45,7 +45,7 @@ def first() -> tuple[str, ...]:
 
 
 def check_keys() -> None:
-    """From now on the connections of this process, and of those that it forks, check host keys; idempotent."""
+    """Have the connections of this process, and of those that it forks, check host keys; idempotent."""
     from ansible.plugins.connection.ssh import Connection
 
     build = Connection._build_command
@@ -89,8 +89,10 @@ def _judge_each_connection() -> None:
 
 
 def _socket(connection: Any, built: list[bytes]) -> str:
-    """Return where the run alone shares this connection, else `none`: who opened another one, and what it checked, is
-    unknown."""
+    """Return the socket by which the run alone shares this connection, else `none`.
+
+    Who opened another one, and what it checked, is unknown.
+    """
     if not connection._persistence_controls(built)[0]:
         return "none"
     path: str = connection._create_control_path(connection.host, connection.port, connection.user)
@@ -99,7 +101,7 @@ def _socket(connection: Any, built: list[bytes]) -> str:
 
 @cache
 def _sockets() -> str:
-    """The run's own folder, with a path short enough for a socket: provision's, else one that goes with the process."""
+    """Return the run's folder for sockets, with a short path: provision's, else one that goes with the process."""
     folder = os.environ.get("ANSIBLE_SSH_CONTROL_PATH_DIR")
     if "NODECTL_RUN" in os.environ and folder:
         return folder
@@ -132,7 +134,7 @@ def _program() -> str:
 
 
 def check_keys_of_mitogen() -> None:
-    """The same for mitogen's connections; idempotent."""
+    """Have mitogen's connections check host keys; idempotent."""
     from ansible_mitogen.connection import CONNECTION_METHOD
 
     method = CONNECTION_METHOD["ssh"]
@@ -153,8 +155,10 @@ def check_keys_of_mitogen() -> None:
 
 
 def why_unchecked(name: str, variables: Mapping[str, Any], connection: Any) -> str:
-    """Why a task does not reach host `name`: its connection, or a rendered variable that asks for keys not to be
-    checked."""
+    """Return why a task does not reach host `name`.
+
+    Its connection, or a variable that asks for keys not to be checked.
+    """
     way = str(connection.transport)
     if way not in _TRANSPORTS:
         return f"host {name}: ansible_connection is {way}: playbooks check host keys by ssh alone; set it to ssh"

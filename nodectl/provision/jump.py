@@ -23,7 +23,7 @@ _OF_THE_HOST = frozenset({
 
 
 def install(folder: Path) -> Path:
-    """A program below `folder` that is called as ssh is."""
+    """Put a program below `folder` that is called as ssh is; its path."""
     program = folder / "ssh"
     program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", __file__])} "$@"\n')
     program.chmod(0o700)
@@ -31,8 +31,10 @@ def install(folder: Path) -> Path:
 
 
 def rewritten(words: Sequence[str], configured: Callable[[Sequence[str]], str]) -> list[str]:
-    """ssh's arguments with a ProxyJump, theirs or the one that ssh_config has for them (`configured`), as a
-    ProxyCommand; as they are where there is none."""
+    """Return ssh's arguments with their ProxyJump as a ProxyCommand; as they are where there is none.
+
+    `configured` says which one ssh_config has for them.
+    """
     jump, proxied, handed, kept = "", False, list[str](), list[str]()
     for option, value, own in _options(words):
         key, _, text = value.strip().replace(" ", "=", 1).partition("=") if option == "-o" else ("", "", value)
@@ -49,7 +51,7 @@ def rewritten(words: Sequence[str], configured: Callable[[Sequence[str]], str]) 
 
 
 def of_config(words: Sequence[str]) -> str:
-    """The jump host that ssh_config has for ssh's arguments; empty where it has none, or ssh cannot tell."""
+    """Return the jump host that ssh_config has for ssh's arguments; empty where it has none, or ssh cannot tell."""
     done = subprocess.run(["ssh", "-G", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     named = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("proxyjump ")]
     return next((name for name in named if name != "none"), "")

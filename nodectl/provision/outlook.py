@@ -1,4 +1,4 @@
-"""What can be said about a run before it: which hosts get which profiles by which roles, and who may be rebooted."""
+"""Outlook on a run before it begins: which hosts get which profiles by which roles, and who may be rebooted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def described(hosts: Sequence[Host], roles: Sequence[str], allow_reboot: bool) -
 
 
 def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
-    """The roles of the changing plays that Ansible's tags leave; UsageError for a tag that no role has."""
+    """Return the roles of the changing plays that Ansible's tags leave; UsageError for a tag that no role has."""
     wanted, unwanted = _words(tags), _words(skip_tags)
     known = list(dict.fromkeys(tag for _, own in _roles() for tag in own))
     strange = sorted((wanted | unwanted) - {*known, *_ANSIBLE_TAGS})

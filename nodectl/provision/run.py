@@ -32,7 +32,7 @@ RUN_NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z-[A-Za-z0-9._-]{1,80}|start")
 
 @dataclass(frozen=True, slots=True)
 class ProvisionRequest:
-    """What to run on which hosts; passwords of `access` are handed over on Ansible's prompts and written nowhere."""
+    """A playbook and its hosts; passwords of `access` are handed over on Ansible's prompts and written nowhere."""
 
     playbook: str
     inventory: tuple[str, ...]
@@ -47,7 +47,7 @@ class ProvisionRequest:
 
 
 def command_line(request: ProvisionRequest) -> str:
-    """The request as options of ansible-playbook, quoted for a shell."""
+    """Return the request as options of ansible-playbook, quoted for a shell."""
     words = [word for source in request.inventory for word in ("-i", source)]
     words += ["--check"] * request.check + ["--diff"] * request.diff
     for option, tags in (("--tags", request.tags), ("--skip-tags", request.skip_tags)):
@@ -134,7 +134,7 @@ def _end_left_over(run: str) -> None:
 
 @contextmanager
 def _control_sockets() -> Iterator[Path]:
-    """A folder with a path short enough for a socket; the connections that ssh keeps there end with the run."""
+    """Make a folder with a path short enough for a socket; the connections that ssh keeps there end with the run."""
     folder = Path(tempfile.mkdtemp(prefix="nodectl-"))
     try:
         yield folder

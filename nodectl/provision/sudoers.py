@@ -1,4 +1,4 @@
-"""What an unprivileged login needs of sudo: exactly the commands that `health` runs as root, and a choice beyond."""
+"""The drop-in that a login needs of sudo: exactly the commands that `health` runs as root, and a choice beyond."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHOICES = {"none": "", "password": "{name} ALL=(root) PASSWD: ALL\n", "nopasswd
 
 
 def sudoers(name: str, provisioning: str = "none") -> str:
-    """A drop-in that visudo accepts; `provisioning` is none, password or nopasswd."""
+    """Return a drop-in that visudo accepts; `provisioning` is none, password or nopasswd."""
     if not _NAME.match(name):
         raise UsageError(f"{name!r} is not the name of a login or %group", "give a name of letters, digits and ._-")
     # sudoers reads it as everybody, and a word of capitals as an alias that may stand for anybody

@@ -32,7 +32,9 @@ Note = Callable[[str], None]
 
 
 def ensure_lab_share(note: Note, others: Iterable[Sequence[str]] = ()) -> Path:
-    """The filled share; downloads what is missing, says what and how much, and keeps it for the next run.
+    """Fill the share, and return it.
+
+    Downloads what is missing, says what and how much, and keeps it for the next run.
 
     `others`: requirements of hosts whose stack is not the lab's own; their wheels come too, where there are any.
     """
@@ -106,7 +108,10 @@ def _add_wheels(wheels: Path, stack: Stack, requirements: Sequence[str], python:
 def _downloaded(
     wheels: Path, stack: Stack, requirements: Sequence[str], beside: Sequence[str], python: str, note: Note
 ) -> Path:
-    """A folder beside `wheels` with wheels of these requirements and all that they need; ProvisionError without."""
+    """Return a folder beside `wheels` with wheels of these requirements and all that they need.
+
+    ProvisionError without.
+    """
     pip = [*_pip(), "--disable-pip-version-check"]
     # --target is needed beside --python-version, and nothing is put there
     tags = ["--only-binary", ":all:", "--python-version", python, *beside]
@@ -133,7 +138,7 @@ def _downloaded(
 
 
 def _pip() -> list[str]:
-    """A pip to download with: this environment's, else the distribution's, else uv's."""
+    """Return a pip to download with: this environment's, else the distribution's, else uv's."""
     for python in (sys.executable, HOST_PYTHON):
         if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
             return [python, "-m", "pip"]
@@ -155,7 +160,7 @@ def _answers(index: str) -> bool:
 
 
 def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[str]) -> dict[str, Any] | None:
-    """pip's report of what it would download; None where it finds no answer."""
+    """Return pip's report of what it would download; None where it finds no answer."""
     command = [*pip, "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-"]
     done = subprocess.run(
         [*command, "--target", os.devnull + ".none", *options, *requirements],
@@ -171,7 +176,7 @@ def _dry_run(pip: Sequence[str], options: Sequence[str], requirements: Sequence[
 
 
 def _refuse_cuda(packages: dict[str, str], source: Sequence[str]) -> None:
-    """The lab has no GPU: a CUDA build would be several GB for nothing."""
+    """Raise ProvisionError for a CUDA build: several GB for nothing, since the lab has no GPU."""
     cuda = sorted(name for name in packages if name.startswith(("nvidia-", "triton", "cuda-")))
     if cuda and "--index-url" not in source and not os.environ.get("NODECTL_ALLOW_CUDA_WHEELS"):
         raise ProvisionError(

@@ -1,4 +1,4 @@
-"""What was applied, by which run: a proposal read back, and the note by which `tune rollback` finds its run again."""
+"""Proposals that were applied: one read back, and the note by which `tune rollback` finds its run again."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def remember(applied: Applied) -> None:
 
 
 def last_applied(inventory: Sequence[str]) -> Applied:
-    """The last run of `tune apply` on this inventory."""
+    """Return the last run of `tune apply` on this inventory."""
     for applied in reversed(_all()):
         if applied.inventory == tuple(inventory):
             return applied

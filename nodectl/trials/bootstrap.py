@@ -22,7 +22,7 @@ _NORMAL = NormalDist()
 
 
 def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """The 95 % interval of the values' mean; the same for the same values and seed."""
+    """Return the 95 % interval of the values' mean; the same for the same values and seed."""
     tail = expanded_tail(len(values))
     if len(values) <= _EXACT:
         means = _all_means(values)
@@ -33,7 +33,7 @@ def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
 
 
 def resampled_means(values: Sequence[float], chance: random.Random) -> list[float]:
-    """The means of RESAMPLES draws with replacement, ascending."""
+    """Return the means of RESAMPLES draws with replacement, ascending."""
     count = len(values)
     drawn = chance.choices(values, k=count * RESAMPLES)
     return sorted(sum(drawn[start : start + count]) / count for start in range(0, len(drawn), count))

@@ -53,7 +53,7 @@ class Course:
     varied: Collection[str] = ()
 
     def interleave(self, pairs: int, has_time: Callable[[float], bool]) -> Ending:
-        """A B B A for each candidate in turn, until each has its pairs or the time is over.
+        """Take A B B A for each candidate in turn, until each has its pairs or the time is over.
 
         In blocks, so that all candidates meet the same hour, and settings are put on once in two turns.
         """
@@ -103,7 +103,10 @@ class Course:
                 took_s = max(took_s, self.turns.clock() - started)
 
     def _lost_by_chance(self, number: int, pairs: int) -> bool:
-        """Whether something that both sides measured once has too few pairs; what a side never could is no chance."""
+        """Return whether something that both sides measured once has too few pairs.
+
+        What a side never could is no chance.
+        """
         return any(
             len(series.complete) < pairs
             and any(pair.baseline is not None for pair in series.pairs)
@@ -133,7 +136,7 @@ class Course:
         return taken
 
     def _gain(self, number: int) -> float | None:
-        """The gain of one more pair; of a second one where only the baseline could not be measured in the first."""
+        """Return the gain of one more pair, or of a second one where only the baseline failed in the first."""
         for _ in range(2):
             pair = self._pair(number)
             if all(taken.measurements for taken in pair if not taken.turn.candidate):
@@ -148,7 +151,7 @@ class Course:
         return [self._take(number, Turn(pair, candidate), label) for candidate in order]
 
     def _fresh(self, number: int, pairs: int) -> Fresh:
-        """The candidate's last pairs, numbered as a trial of their own."""
+        """Return the candidate's last pairs, numbered as a trial of their own."""
         last = self.taken[number][-2 * pairs :]
         first = min(row.turn.pair for row in last)
         return number, tuple(replace(row, turn=replace(row.turn, pair=row.turn.pair - first)) for row in last)
@@ -172,7 +175,7 @@ def _ranked(label: str, taken: Sequence[Taken], varied: Collection[str]) -> Rank
 
 
 def _objective(pair: Sequence[Taken], varied: Collection[str]) -> float | None:
-    """The mean over the probes of their mean gains, as a logarithm; None where anything could not be measured."""
+    """Return the mean of the probes' mean gains, as a logarithm; None where anything could not be measured."""
     gains: dict[str, list[float]] = {}
     for series in series_of("", "", pair, varied):
         sign = -1 if lower_is_better(series) else 1

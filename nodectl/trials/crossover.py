@@ -1,4 +1,4 @@
-"""Where one choice overtakes another as messages grow, with its interval; and all that the series of a trial say."""
+"""Sizes of messages at which one choice overtakes another, with their interval; and all that a trial's series say."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAIL = 0.025
 
 
 def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
-    """The crossover of one candidate against one baseline over sizes; None where not each wins somewhere.
+    """Return the crossover of one candidate against one baseline over sizes; None where not each wins somewhere.
 
     Each side needs a verdict of its own, the one at smaller sizes than the other: noise never makes a crossover.
     """
@@ -47,7 +47,7 @@ def crossover(many: Sequence[Series], seed: int = 0) -> Crossover | None:
 
 
 def crossovers(many: Iterable[Series], seed: int = 0) -> tuple[Crossover, ...]:
-    """The crossovers among series of the same thing at several sizes."""
+    """Return the crossovers among series of the same thing at several sizes."""
     groups: dict[tuple[str, ...], list[Series]] = defaultdict(list)
     for series in many:
         if series.size_bytes is not None:
@@ -65,7 +65,10 @@ def _by_size(many: Sequence[Series]) -> list[Series]:
 
 
 def _crossing(sizes: Sequence[float], gains: Sequence[float]) -> float:
-    """The size (log2) at which gains fall below 0: at the split that fits best, by a straight line between its two."""
+    """Return the size (log2) at which gains fall below 0.
+
+    At the best split, by a straight line between its two sizes.
+    """
     splits = range(len(sizes) + 1)
     best = max(splits, key=lambda split: sum(gains[:split]) - sum(gains[split:]))
     if best in (0, len(sizes)):

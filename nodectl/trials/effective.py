@@ -1,4 +1,4 @@
-"""What of a space changes anything: a value that the hosts keep, or an option that does nothing, is not tried."""
+"""Choices of a space that change something: a value that hosts keep, or an option that does nothing, is not tried."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Holds = Callable[[str, str, bool], bool]
 
 
 def keys_of(sides: Sequence[Side]) -> tuple[str, ...]:
-    """The kernel settings that any of these sides tries."""
+    """Return the kernel settings that any of these sides tries."""
     return tuple(dict.fromkeys(key for side in sides for key in (side.overrides or {}).get("sysctl", {})))
 
 
@@ -54,7 +54,7 @@ def read_live(transport: Transport, hosts: Sequence[Host], keys: Sequence[str], 
 def effective(
     sides: Sequence[Side], in_force: Collection[str], live: Mapping[str, Live], holds: Holds
 ) -> tuple[list[Side], list[str]]:
-    """The sides without kernel settings that no host would take, and why they lost them; without those left empty.
+    """Return the sides without kernel settings that no host would take, and why; those left empty are out.
 
     `in_force` are the kernel settings that the baseline sets: a trial can lower those again.
     """
@@ -102,7 +102,7 @@ def _without(side: Side, idle: Mapping[str, str]) -> Side:
 
 
 def meaningful(sides: Sequence[Side], arguments: Sequence[str]) -> tuple[list[Side], list[str]]:
-    """The sides whose options of a workload do something beside `arguments` and each other, and why others do not."""
+    """Return the sides whose workload options do something beside `arguments` and each other, and why others do not."""
     asked = values_of(arguments)
     # a preset may set any of them
     others = asked if "preset" in asked else {**OFF, **asked}
@@ -139,13 +139,13 @@ def _changed(side: Side, usual: Mapping[str, Any]) -> Side:
 
 
 def _label(label: str, stays: Callable[[str], bool]) -> str:
-    """The label of a point of a space without some of its settings."""
+    """Return the label of a point of a space without some of its settings."""
     parts = [", ".join(each for each in part.split(", ") if stays(each)) for part in label.split("; ")]
     return "; ".join(part for part in parts if part)
 
 
 def values_of(words: Sequence[str]) -> dict[str, Any]:
-    """The options of a command line by their destinations: --x=1, --x 1, --x and --no-x."""
+    """Return the options of a command line by their destinations: --x=1, --x 1, --x and --no-x."""
     found: dict[str, Any] = {}
     for word, following in zip(words, [*words[1:], "--"], strict=False):
         if not word.startswith("--"):

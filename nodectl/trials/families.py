@@ -26,7 +26,7 @@ _NO_PAIR = Pair(1.0, 1.0)
 
 
 def judge_all(many: Sequence[Series], seed: int = 0) -> tuple[Verdict, ...]:
-    """The verdicts on the series of a trial, in their order."""
+    """Return the verdicts on the series of a trial, in their order."""
     verdicts = [judge(series, seed) for series in many]
     for places in _families(many):
         for place, verdict in zip(places, _corrected([(many[at], verdicts[at]) for at in places]), strict=True):
@@ -36,7 +36,7 @@ def judge_all(many: Sequence[Series], seed: int = 0) -> tuple[Verdict, ...]:
 
 
 def _families(many: Sequence[Series]) -> list[list[int]]:
-    """The places of what leads, and of what is single, of each candidate."""
+    """Return the places of what leads, and of what is single, of each candidate."""
     means = {series.kind for series in many if series.is_mean}
     return _grouped(range(len(many)), lambda at: (many[at].profile, not many[at].is_mean and many[at].kind in means))
 
@@ -49,7 +49,10 @@ def _grouped(places: Iterable[int], key: Callable[[int], Hashable]) -> list[list
 
 
 def _corrected(family: Sequence[tuple[Series, Verdict]]) -> list[Verdict]:
-    """The family's verdicts; noise where the corrected p-value says that one of so many comes out so by chance."""
+    """Return the family's verdicts.
+
+    Noise where the corrected p-value says that one of so many comes out so by chance.
+    """
     known = [place for place, (_, verdict) in enumerate(family) if verdict.verdict is not Outcome.UNKNOWN]
     p_values = dict(zip(known, holm(_p_values([family[place][0] for place in known])), strict=True))
     return [_settled(verdict, p_values.get(place), len(known)) for place, (_, verdict) in enumerate(family)]
@@ -83,7 +86,7 @@ def _p_values(many: Sequence[Series]) -> list[float]:
 
 
 def _mean_of_median(middle: float, degrees: int) -> float:
-    """The variance whose estimates have this median (Wilson and Hilferty 1931)."""
+    """Return the variance whose estimates have this median (Wilson and Hilferty 1931)."""
     return middle / (1 - 2 / (9 * degrees)) ** 3
 
 
@@ -94,7 +97,7 @@ def _p_value(values: Sequence[float], spread: float, degrees: int) -> float:
 
 
 def _failing(many: Sequence[Series]) -> set[int]:
-    """The places of those whose candidate fails more often than chance allows, corrected for their number."""
+    """Return the places of those whose candidate fails more often than chance allows, corrected for their number."""
     p_values = _failure_p_values(many)
     failing = set()
     for places in _families(many):

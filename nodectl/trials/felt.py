@@ -1,4 +1,4 @@
-"""Which settings of a candidate the measurements of a trial can feel: of the others its verdict says nothing."""
+"""Settings of a candidate that the measurements of a trial can feel: of the others its verdict says nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def named(settings: Iterable[Setting]) -> str:
 
 
 def as_overrides(settings: Mapping[Setting, Any]) -> dict[str, dict[str, Any]]:
-    """The settings as `nodectl_overrides` has them."""
+    """Return the settings as `nodectl_overrides` has them."""
     overrides: dict[str, dict[str, Any]] = {}
     for (group, key), value in settings.items():
         overrides.setdefault(group, {})[key] = value
@@ -71,7 +71,7 @@ def _covers(part: str, setting: Setting) -> bool:
 
 
 def _bare(setting: Any) -> Any:
-    """The setting without where it came from, which is no part of its value."""
+    """Return the setting without where it came from, which is no part of its value."""
     if not isinstance(setting, Mapping):
         return setting
     return {key: value for key, value in setting.items() if key != "origin" and value is not None}

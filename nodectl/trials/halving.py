@@ -65,7 +65,10 @@ def halve(
 
 
 def _rungs(count: int, *, deep: bool) -> Iterator[tuple[int, int]]:
-    """The rungs after a first pair of each: (how many are kept, how many more pairs each gets; one if not deep)."""
+    """Yield the rungs after a first pair of each: (how many are kept, how many more pairs each gets).
+
+    A search that is not deep gives each one pair more.
+    """
     more = KEEP_ONE_IN if deep else 1
     if 1 < count <= KEEP_ONE_IN:
         yield count, more

@@ -55,7 +55,7 @@ class Learning:
         return {"workload": self.program, "arguments": list(self.arguments), "loss_steps": self.steps}
 
     def time(self, transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, _: Note) -> ProbeResult:
-        """A short run; its conditions have the loss."""
+        """Measure a short run; its conditions have the loss."""
         course = (f"--steps={_TIMED_STEPS}", "--held-out=0", f"--log-every={_TIMED_STEPS}")
         outcome, result = self._run(transport, hosts, options, course)
         if outcome is None or outcome.summary is None:
@@ -72,7 +72,7 @@ class Learning:
         sides: Sequence[Side],
         left_s: Callable[[], float | None],
     ) -> tuple[list[Side], list[Finding]]:
-        """The sides whose held-out loss is at most 1 % above the baseline's, and why the others are left out.
+        """Return the sides whose held-out loss is at most 1 % above the baseline's, and why the others are left out.
 
         Each choice is trained once with the baseline's samples, before anything is changed on a host: in half of the
         time that is left, in the order of the sides. All are left out where the baseline itself cannot be trained.
@@ -151,7 +151,7 @@ class Learning:
 
 
 def _finding(chosen: Chosen, outcome: Outcome | None) -> Finding:
-    """The program has said why it does not run so."""
+    """Return a finding with the program's own reason why it does not run so."""
     why = outcome.why if outcome else "not run"
     return Finding("", NAME, Status.FAILED, _named(chosen), actual=why)
 
@@ -161,4 +161,4 @@ def _named(chosen: Chosen) -> str:
 
 
 def _silent(_: str) -> None:
-    """A turn has a line of its own."""
+    """Say nothing: a turn has a line of its own."""

@@ -38,7 +38,7 @@ class Ledger:
         self._save(self._trial(complete=False, reason=_UNDER_WAY))
 
     def close(self, reason: str) -> Trial:
-        """The whole of it, judged, on disk and returned; complete where there is no reason why it ended early."""
+        """Judge the whole of it, put it on disk and return it; complete where no reason says why it ended early."""
         trial = self._trial(complete=not reason, reason=reason)
         verdicts, summaries, crossings = judged(trial.series)
         trial = replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
@@ -46,7 +46,7 @@ class Ledger:
         return replace(trial, findings=tuple(self.findings))
 
     def _save(self, trial: Trial) -> None:
-        """A full disk costs the record, not the trial."""
+        """Save it; a full disk costs the record, not the trial."""
         try:
             save(trial)
         except OSError as error:
@@ -97,5 +97,5 @@ class Ledger:
 
 
 def now() -> str:
-    """The time now in UTC as ISO 8601, to the second."""
+    """Return the time now in UTC as ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""What a turn measures: the chosen probes, short, one after the other, as the side is to be run."""
+"""Measurements of a turn: the chosen probes, short, one after the other, as the side is to be run."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
 
 
 def comparable(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyProbe]:
-    """The probes whose values compare by a factor; UsageError for one of the others that was asked for by name."""
+    """Return the probes whose values compare by a factor; UsageError for another one that was asked for by name."""
     kept = []
     for probe in probes:
         counts = [unit.name for unit in probe.results.units if unit.is_count]
@@ -150,10 +150,13 @@ def comparable(probes: Sequence[AnyProbe], named: Collection[str]) -> list[AnyPr
 
 
 def trial_defaults(field: str) -> dict[str, object]:
-    """What each probe takes for one of its options in a trial, by the probe's name; not those that leave it open."""
+    """Return what each probe takes for one of its options in a trial, by the probe's name.
+
+    Not those that leave it open.
+    """
     values = {probe.name: getattr(probe.trial_options, field, None) for probe in declarations().values()}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _silent(_: str) -> None:
-    """A turn has a line of its own."""
+    """Say nothing: a turn has a line of its own."""

@@ -106,7 +106,10 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
 
 
 def inventory_yaml(proposal: Proposal, beside: str) -> str:
-    """An inventory with nothing but the proposal: for a group, or host by host where hosts differ or none is named."""
+    """Return an inventory with nothing but the proposal.
+
+    For a group, or host by host where hosts differ or none is named.
+    """
     if not proposal.hosts:
         raise UsageError("a proposal needs hosts, but the trial names none", "name the hosts that were measured")
     variables = {host: _variables(proposal, present) for host, present in proposal.hosts.items()}
@@ -182,7 +185,7 @@ def write_proposal(path: Path, text: str) -> None:
 
 
 def proposal_of(trial: Trial, profile: str | None, group: str = "", folders: Sequence[Path] = ()) -> Proposal:
-    """The proposal of the named candidate, or of the only one that is better; NodectlError where none is.
+    """Return the proposal of the named candidate, or of the only one that is better; NodectlError where none is.
 
     Of its settings those that something in the trial could feel: a profile with others is proposed as overrides.
     """
@@ -215,7 +218,7 @@ def proposal_of(trial: Trial, profile: str | None, group: str = "", folders: Seq
 
 
 def _without(side: Side, baseline: Side, settings: Mapping[Setting, Any], unmeasured: Sequence[Setting]) -> Side:
-    """The side as what it changes of the baseline, less what nothing felt."""
+    """Return the side as what it changes of the baseline, less what nothing felt."""
     kept = {setting: value for setting, value in settings.items() if setting not in unmeasured}
     return replace(side, profile=baseline.profile, overrides=as_overrides(kept))
 

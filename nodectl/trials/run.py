@@ -58,7 +58,7 @@ class TrialRun:
         self._ledger = Ledger(self.head, self.search)
 
     def run(self) -> Trial:
-        """The trial as it is kept; its findings say what could not be done."""
+        """Run the trial and return it as it is kept; its findings say what could not be done."""
         self._warm_up()
         if lost := self.measuring.lost():
             reasons = "; ".join(f"{host}: {reason}" for host, reason in sorted(lost.items()))
@@ -158,7 +158,7 @@ class TrialRun:
 
 
 def failed(trial: Trial) -> int:
-    """The exit status: 1 where something failed, 3 where it ended early or anything is undecided, else 0."""
+    """Return the exit status: 1 where something failed, 3 where it ended early or anything is undecided, else 0."""
     statuses = {finding.status for finding in trial.findings}
     if Status.FAILED in statuses:
         return 1

@@ -33,14 +33,14 @@ class Taken:
 
 
 def schedule(pairs: int) -> Iterator[Turn]:
-    """A B, B A, A B, …: what drifts steadily helps each of the two as often as it harms it."""
+    """Yield A B, B A, A B, …: what drifts steadily helps each of the two as often as it harms it."""
     for pair in range(pairs):
         yield Turn(pair, candidate=pair % 2 == 1)
         yield Turn(pair, candidate=pair % 2 == 0)
 
 
 def series_of(profile: str, baseline: str, taken: Sequence[Taken], varied: Collection[str] = ()) -> tuple[Series, ...]:
-    """A series for each thing that was measured, in the order in which they were first seen.
+    """Return a series for each thing that was measured, in the order in which they were first seen.
 
     `varied` are conditions that the trial itself changes: they do not part a series. Where more than two paths (or
     hosts) are measured alike, their geometric mean is a series of its own, before theirs.
@@ -64,7 +64,7 @@ def series_of(profile: str, baseline: str, taken: Sequence[Taken], varied: Colle
 
 
 def _same(measurement: Measurement, varied: Collection[str]) -> Identity:
-    """The measurement's identity without the conditions that the trial changes, and whatever the order of ranks."""
+    """Return its identity without the conditions that the trial changes, and whatever the order of ranks."""
     conditions = {key: value for key, value in measurement.conditions.items() if key not in varied}
     hosts = measurement.hosts if measurement.direction else tuple(sorted(measurement.hosts))
     return identity_of(replace(measurement, hosts=hosts, conditions=conditions))
@@ -73,7 +73,7 @@ def _same(measurement: Measurement, varied: Collection[str]) -> Identity:
 def _together(
     members: Sequence[Identity], values: Mapping[Identity, Mapping[Turn, float]], turns: Sequence[Turn]
 ) -> list[tuple[str, dict[Turn, float]]]:
-    """The geometric mean of those that were measured in every turn; nothing where two at most are."""
+    """Return the geometric mean of those that were measured in every turn; nothing where two at most are."""
     steady = [values[member] for member in members if all(values[member].get(turn, 0) > 0 for turn in turns)]
     if len(members) < _MANY or len(steady) < _MANY:
         return []

@@ -23,7 +23,7 @@ OWN = "own"
 
 
 def sides_of_profiles(names: Sequence[str], baseline: str | None) -> tuple[Side, tuple[Side, ...]]:
-    """The baseline (the first, unless one is named) and the candidates; a profile against itself is a fair question."""
+    """Return the baseline (the first, unless one is named) and the candidates; a profile may stand against itself."""
     wanted = [name for name in (text.strip() for text in names) if name]
     if not wanted:
         raise UsageError("--profiles names no profile", "give --profiles stock,NAME")
@@ -38,7 +38,7 @@ def sides_of_profiles(names: Sequence[str], baseline: str | None) -> tuple[Side,
 
 
 def side_of(name: str) -> Side:
-    """A profile's side; `own` is what each host's inventory says."""
+    """Return a profile's side; `own` is what each host's inventory says."""
     return Side(name, None if name == OWN else name)
 
 
@@ -79,7 +79,7 @@ def overruled(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> lis
 
 
 def kernel_keys(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> frozenset[str]:
-    """The kernel settings that the side sets on any of the hosts."""
+    """Return the kernel settings that the side sets on any of the hosts."""
     return frozenset(
         key for host in hosts for key in _resolved(side, host, folders, host.variables.get(NCCL_ENV)).tuning.sysctl
     )
@@ -99,7 +99,7 @@ def _pinned(side: Side, host: Host, folders: Sequence[Path]) -> list[str]:
 
 
 def _resolved(side: Side, host: Host, folders: Sequence[Path], pins: Any) -> Resolved:
-    """What the host would be with the side's settings, and with `pins` in the place of its `nodectl_nccl_env`."""
+    """Return what the host would be with the side's settings, and with `pins` as its `nodectl_nccl_env`."""
     variables = {**host.variables, OVERRIDES: overrides_for(host, side.overrides or {}), NCCL_ENV: pins}
     return of_variables(variables, names={"tuning": side.profile} if side.profile else {}, extra_dirs=folders)
 
@@ -121,7 +121,7 @@ def possible(sides: Sequence[Side], hosts: Sequence[Host], folders: Sequence[Pat
 
 
 def varied_by(sides: Iterable[Side]) -> frozenset[str]:
-    """The conditions of measurements that these sides change themselves."""
+    """Return the conditions of measurements that these sides change themselves."""
     by = {name for side in sides for name in side.run_with}
     of_training = CHOSEN if any(name.startswith("--") for name in by) else ()
     return frozenset({*({"interfaces"} & {f"{name}s" for name in by}), *of_training})

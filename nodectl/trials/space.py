@@ -101,7 +101,10 @@ class Space:
                 yield candidate
 
     def sample(self, count: int, seed: int = 0) -> tuple[Candidate, ...]:
-        """At most `count` different candidates, the same for the same seed; a space of millions is not walked."""
+        """Return at most `count` different candidates, the same for the same seed.
+
+        A space of millions is not walked.
+        """
         if self.combinations <= count + 1:
             return tuple(self)[:count]
         chance = random.Random(seed)  # noqa: S311  # chance, not secrets
@@ -114,7 +117,7 @@ class Space:
         return tuple(drawn.values())
 
     def in_turn(self, count: int, seed: int = 0) -> tuple[Candidate, ...]:
-        """A sample in the order of trying: those that change least first, among them by chance.
+        """Return a sample in the order of trying: those that change least first, among them by chance.
 
         What a budget has no room for is then what changes most, and nobody's order decides the rest.
         """
@@ -123,7 +126,7 @@ class Space:
         return tuple(sorted(drawn, key=lambda candidate: candidate.moved))
 
     def candidate(self, number: int) -> Candidate:
-        """The combination of that number; the last axis varies fastest."""
+        """Return the combination of that number; the last axis varies fastest."""
         chosen: list[Choice] = []
         for axis in reversed(self.axes):
             number, place = divmod(number, len(axis.choices))
@@ -143,12 +146,12 @@ class Space:
 
 
 def read_space(path: Path) -> Space:
-    """The space of a file; ProfileError with the path of what is wrong."""
+    """Read the space of a file; ProfileError with the path of what is wrong."""
     return space_of(read_document(path), str(path))
 
 
 def space_of(document: Mapping[str, Any], where: str) -> Space:
-    """A space from plain data, each value held against the schema of a tuning."""
+    """Make a space of plain data, each value held against the schema of a tuning."""
     for name in document:
         if name not in _FIELDS:
             remedy = f"{meant(str(name), _FIELDS)}known: {', '.join(_FIELDS)}"
@@ -172,7 +175,7 @@ def space_of(document: Mapping[str, Any], where: str) -> Space:
 
 
 def _axes(document: Mapping[str, Any], where: str) -> Iterator[Axis]:
-    """An axis for each setting of a group, then one for each bundle of settings that vary together."""
+    """Yield an axis for each setting of a group, then one for each bundle of settings that vary together."""
     for group in (*_GROUPS, _TOGETHER):
         kind, form = ("settings", "{…}, {…}") if group == _TOGETHER else ("values", "value, value")
         axes = document.get(group, {})
@@ -216,6 +219,7 @@ def _label(overrides: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def setting_label(key: str, value: Any) -> str:
+    """Return `key=value`, with the setting's other fields behind it."""
     if not isinstance(value, Mapping):
         return f"{key}={value}"
     own = sorted(name for name in value if name not in ("value", "why", "source"))
@@ -245,7 +249,7 @@ def _check(choice: Choice, allowed: bool, where: str) -> None:
 
 
 def _fields(value: Any) -> Mapping[str, Any]:
-    """A bare value, or one with fields of its own: {value: …, never_lower: true}."""
+    """Return a bare value, or one with fields of its own: {value: …, never_lower: true}."""
     return value if isinstance(value, Mapping) else {"value": value}
 
 

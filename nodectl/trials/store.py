@@ -27,14 +27,14 @@ _JUDGED = ("series", "verdicts", "summaries", "crossovers")
 
 
 def folder() -> Path:
-    """The folder of the trials' files, one a trial; made on first use."""
+    """Return the folder of the trials' files, one a trial; made on first use."""
     path = state_dir() / "trials"
     path.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
 def document_of(trial: Trial) -> dict[str, object]:
-    """The trial as plain data for JSON, without the schema; the verdicts stand in `trials`."""
+    """Return the trial as plain data for JSON, without the schema; the verdicts stand in `trials`."""
     whole = asdict(trial)
     verdicts, summaries = whole.pop("verdicts"), whole.pop("summaries")
     head = {key: whole.pop(key) for key in ("id", "started", "ended", "complete", "reason")}
@@ -50,7 +50,7 @@ def document_of(trial: Trial) -> dict[str, object]:
 
 
 def save(trial: Trial) -> Path:
-    """The whole document or the one before it, whatever happens in between."""
+    """Write the whole document, or leave the one before it, whatever happens in between."""
     path = folder() / f"{trial.id}.json"
     text = json.dumps({"schema": SCHEMA, **document_of(trial)}, indent=1, default=str)
     replace_file(path, text + "\n", sync=True)
@@ -65,7 +65,7 @@ def prune() -> None:
 
 
 def trials() -> Iterator[Trial | str]:
-    """The trials that are kept, latest first, with their summaries as saved; a text for one that cannot be read."""
+    """Yield the kept trials, latest first, with their summaries as saved; a text for one that cannot be read."""
     for path in sorted(folder().glob("[0-9]*.json"), reverse=True):
         try:
             yield read(path, anew=False)
@@ -74,7 +74,7 @@ def trials() -> Iterator[Trial | str]:
 
 
 def find(text: str) -> Trial:
-    """The trial of an id, of the only one that begins so, of a file, or the latest: `last`."""
+    """Find the trial of an id, of the only one that begins so, of a file, or the latest: `last`."""
     if text == "last" and (kept := sorted(folder().glob("[0-9]*.json"))):
         return read(kept[-1])
     if _ID.fullmatch(text):
@@ -91,7 +91,7 @@ def find(text: str) -> Trial:
 
 
 def read(path: Path, *, anew: bool = True) -> Trial:
-    """A trial from its file, judged anew from its series, or as it was summed up; UsageError where it holds none."""
+    """Read a trial from its file, judged anew, or as it was summed up; UsageError where it holds none."""
     document = _document(path, "trial", SCHEMA)
     series = _series(document, path)
     try:
@@ -107,7 +107,7 @@ def read(path: Path, *, anew: bool = True) -> Trial:
 
 
 def series_in(path: Path) -> tuple[Series, ...]:
-    """The series of a file of series, or of a trial; UsageError where it holds none."""
+    """Read the series of a file of series, or of a trial; UsageError where it holds none."""
     series = _series(_document(path, "series of pairs", SERIES_SCHEMA, SCHEMA), path)
     if not series:
         raise UsageError(f"{path}: no series of pairs in it: the list is empty", _REMEDY)

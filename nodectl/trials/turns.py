@@ -35,7 +35,7 @@ class TurnFindings:
             self._labels.setdefault(key, []).append(label)
 
     def mark_settled(self, label: str) -> None:
-        """The settings of this side could be put on, if not always."""
+        """Note that the settings of this side could be put on, if not always."""
         self._settled.add(label)
 
     def add_measured(self, label: str, findings: Iterable[Finding]) -> None:
@@ -94,7 +94,7 @@ class Turns:
         return self._refused.get(number, 0) >= _REFUSALS
 
     def take(self, number: int, side: Side, what: str) -> tuple[Measurement, ...]:
-        """What the hosts measure with the settings of a side; nothing where it failed; TrialEndError where all ends."""
+        """Measure with the settings of a side; nothing where that failed, TrialEndError where all ends."""
         self._end_if_lost()
         measurements = self._measured(side) if self._is_on(number, side) else ()
         # before it counts: a host that went away in the middle has measured nothing that can be compared
@@ -143,19 +143,19 @@ class Turns:
 
 
 def _differ_in_the_launch_alone(one: Side, other: Side) -> bool:
-    """What is on the hosts is the other's as well; a side against itself is put on all the same, to feel that."""
+    """Return whether the hosts hold the other's settings as well; a side against itself is put on all the same."""
     same = (one.profile, one.overrides or {}) == (other.profile, other.overrides or {})
     return same and one.run_with != other.run_with
 
 
 def _brief(measurements: tuple[Measurement, ...]) -> str:
-    """The first value of each probe."""
+    """Return the first value of each probe."""
     first = {measurement.probe: measurement for measurement in reversed(measurements)}
     return ", ".join(f"{row.probe} {format_value(row.value, row.unit)}" for row in reversed(first.values()))
 
 
 def _first(findings: Sequence[Finding]) -> str:
-    """The worst of them in a few words."""
+    """Return the worst of them in a few words."""
     if not findings:
         return "the probes do not say why"
     worst = min(findings, key=lambda finding: finding.status.rank)

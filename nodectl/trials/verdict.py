@@ -78,7 +78,7 @@ def _drawn_in(values: Sequence[float], middle: float, deviation: float, most: in
 
 
 def judge(series: Series, seed: int = 0) -> Verdict:
-    """The verdict on one series; unknown, with the reason, where fewer than five pairs are complete."""
+    """Return the verdict on one series; unknown, with the reason, where fewer than five pairs are complete."""
     count = len(series.complete)
     unknown = Verdict(
         profile=series.profile,
@@ -113,7 +113,10 @@ def judge(series: Series, seed: int = 0) -> Verdict:
 
 
 def logarithms(series: Series) -> Logs:
-    """The complete pairs as logarithms; UsageError for a unit of which it is not known whether more is better."""
+    """Return the complete pairs as logarithms.
+
+    UsageError for a unit of which it is not known whether more is better.
+    """
     lower = lower_is_better(series)
     if lower is None:
         raise UsageError(
@@ -140,7 +143,7 @@ def lower_is_better(series: Series) -> bool | None:
 
 
 def percent(series: Series, gain: float) -> float:
-    """A gain of logarithms in percent of the baseline: more of a rate, less of a time."""
+    """Return a gain of logarithms in percent of the baseline: more of a rate, less of a time."""
     return -100 * math.expm1(-gain) if lower_is_better(series) else 100 * math.expm1(gain)
 
 

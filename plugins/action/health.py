@@ -46,7 +46,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """`findings`, the lines `told`, and `failed` with those of the checks that failed."""
+        """Return `findings`, the lines `told`, and `failed` with those of the checks that failed."""
         if self._task.args.get("compare"):
             return self._compared(task_vars or {})
         try:

@@ -12,7 +12,10 @@ from ansible.plugins.action import ActionBase
 
 
 def has_ended(controller: Mapping[str, Any]) -> bool:
-    """The run was started on this machine, and its process is no more; nobody can tell without nodectl."""
+    """Return whether the run was started on this machine and its process is no more.
+
+    Nobody can tell without nodectl.
+    """
     try:
         from nodectl.common import started
     except ImportError:
@@ -21,7 +24,7 @@ def has_ended(controller: Mapping[str, Any]) -> bool:
 
 
 def this_run() -> dict[str, Any]:
-    """By what `has_ended` knows this run: a task is run by a child of ansible-playbook."""
+    """Return what `has_ended` knows this run by: a task is run by a child of ansible-playbook."""
     pid = os.getppid()
     try:
         from nodectl.common import started

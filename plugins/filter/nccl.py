@@ -15,7 +15,7 @@ def nccl_refusals(wanted: Mapping[str, Any]) -> list[str]:
 
 
 class FilterModule:
-    """Where Ansible looks for filters."""
+    """The class in which Ansible looks for filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """{name of a filter: its function}."""

@@ -21,7 +21,7 @@ DEBIAN: Mapping[str, Any] = {
 def wanted_driver(
     wanted: Mapping[str, Any] | None, node: Look, modules: str = "dkms", family: Mapping[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """The stack's driver as it comes to this host: with the modules that DKMS builds, or with precompiled ones."""
+    """Return the stack's driver as this host gets it: with modules that DKMS builds, or with precompiled ones."""
     from nodectl.profiles import driver_policy as policy  # here: roles take the other filters without nodectl
 
     if not wanted or modules != "precompiled":
@@ -39,7 +39,7 @@ def driver_packages(wanted: Mapping[str, Any] | None) -> list[str]:
 
 
 def driver_stream(wanted: Mapping[str, Any] | None, mode: str) -> str:
-    """The module stream of a managed driver, where dnf has it; empty where none is managed."""
+    """Return the module stream of a managed driver, where dnf has it; empty where none is managed."""
     from nodectl.profiles import driver_policy as policy
 
     if not wanted or mode != "manage":
@@ -60,7 +60,7 @@ def driver_beside(wanted: Mapping[str, Any] | None, node: Look, driver: str = "@
 
 
 def _next_kernel(node: Look) -> str:
-    """The kernel that the next boot starts; empty in a container, whose kernel is its host's."""
+    """Return the kernel that the next boot starts; empty in a container, whose kernel is its host's."""
     return "" if node.get("container") else (node.get("boot") or {}).get("kernel") or node["kernel"]
 
 
@@ -107,14 +107,14 @@ def driver_objection(node: Look, mode: str, wanted: Mapping[str, Any] | None = N
 
 
 def gpu_work(node: Look) -> str:
-    """Processes on a GPU, as one line, without the driver's own services."""
+    """Return processes on a GPU, as one line, without the driver's own services."""
     own = ("nvidia-persiste", "nv-hostengine", "nv-fabricmanage", "nvidia-smi")
     users = [f"{user['name']} (pid {user['pid']})" for user in node.get("gpu_users", ()) if user["name"] not in own]
     return f"a GPU is in use by {', '.join(users)}: stop them first" if users else ""
 
 
 def nvidia_pins(stack: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The packages of a stack whose version is fixed; only NCCL's pin may give way to its nearest."""
+    """Return the packages of a stack whose version is fixed; only NCCL's pin may give way to its nearest."""
     pins = []
     toolkit = stack.get("toolkit") or {}
     if toolkit.get("version"):
@@ -131,7 +131,7 @@ def wanted_package(name: str, version: str | None = None, nearest: bool = False)
 
 
 def wanted_packages(versions: Mapping[str, str], nearest: bool = False) -> list[dict[str, Any]]:
-    """Packages and their versions as the module pinned_packages takes them."""
+    """Return packages and their versions as the module pinned_packages takes them."""
     return [wanted_package(name, version, nearest) for name, version in sorted(versions.items())]
 
 
@@ -187,7 +187,7 @@ def asked_packages(
 
 
 def driver_headers(node: Look, family: Mapping[str, Any] | None = None) -> list[str]:
-    """Packages of headers that a module needs: for the kernel that the next boot starts, where it has none."""
+    """Return the packages of headers that a module needs: for the kernel of the next boot, where it has none."""
     # a container's kernel is its host's
     boot = {} if node.get("container") else node.get("boot") or {}
     kernel = boot.get("kernel")
@@ -275,7 +275,7 @@ def _installed(node: Look, wanted: Mapping[str, Any]) -> bool:
 
 
 class FilterModule:
-    """Where Ansible looks for filters."""
+    """The class in which Ansible looks for filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """{name of a filter: its function}."""

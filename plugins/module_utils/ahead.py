@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether repositories have what a run will ask for, found before it changes anything on the node."""
+"""A look ahead: whether repositories have what a run will ask for, before it changes anything on the node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ MOST_NAMED = 6
 
 
 def lacking(repository: Repository, wanted: list[Wanted]) -> tuple[list[str], str]:
-    """(what no repository has, one reason each; the driver's version); NVIDIA's is read aside where lists lack it."""
+    """Return (what no repository has, one reason each; the driver's version).
+
+    NVIDIA's is read aside where lists lack it.
+    """
     there = {name: package["version"] for name, package in repository.system.packages().items() if _whole(package)}
     found, driver = judged(wanted, {}, there)
     if not found:

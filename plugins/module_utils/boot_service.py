@@ -29,7 +29,7 @@ ARGUMENTS = {
 
 
 def runner(module: AnsibleModule) -> Run:
-    """Runs a program; one that is not installed is status 127, not the end of the module."""
+    """Return what runs a program; one that is not installed is status 127, not the end of the module."""
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         try:
@@ -49,7 +49,7 @@ def set_all(
     commands: Callable[[list[Change]], Commands],
     execute: Callable[[list[str]], str],
 ) -> list[Change]:
-    """The files, then the live values: a run killed between them is finished by the next; what changed.
+    """Put the files, then the live values; what changed. A run killed between them is finished by the next.
 
     `commands` says what has to be run after these changes of files, `execute` runs one and says why it failed.
     """

@@ -56,7 +56,7 @@ def clean(store: Path, link: Path) -> None:
 
 
 def current(link: Path) -> Path | None:
-    """The environment that the link names; None where there is no link or it leads nowhere."""
+    """Return the environment that the link names; None where there is no link or it leads nowhere."""
     if not link.is_symlink():
         return None
     target = Path(os.path.normpath(link.parent / os.readlink(link)))  # nodes have Python 3.8
@@ -74,7 +74,7 @@ def generations(store: Path, name: str) -> list[Path]:
 
 
 def next_generation(store: Path, name: str) -> Path:
-    """A place for one more of this name."""
+    """Return a place for one more of this name."""
     taken = generations(store, name)
     if not taken:
         return store / name
@@ -147,7 +147,7 @@ def prune(store: Path, link: Path, keep: int) -> list[str]:
 
 
 def in_use(path: Path) -> bool:
-    """A process was started from the environment or has a library of it mapped."""
+    """Return whether a process was started from the environment or has a library of it mapped."""
     wanted = f"{path}/"
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -51,7 +51,7 @@ def look(path: str) -> Entry:
 
 
 def look_tree(path: str) -> Entry:
-    """A big folder by the names in it; its inode tells it again where it was moved."""
+    """Return a big folder by the names in it; its inode tells it again where it was moved."""
     entry = look(path)
     if entry["kind"] == "dir":
         entry.update(names=sorted(os.listdir(path)), inode=os.lstat(path).st_ino)
@@ -68,7 +68,7 @@ def checksum(path: str) -> str:
 
 
 def with_surroundings(path: str) -> Iterator[str]:
-    """The path, what lies below it where it is a folder, and the folders above it as `above` gives them."""
+    """Yield the path, what lies below it where it is a folder, and the folders above it as `above` gives them."""
     yield path
     if os.path.isdir(path) and not os.path.islink(path):
         count = 0
@@ -103,7 +103,7 @@ def sync_folder(path: str) -> None:
 def write_whole(
     path: str, fill: Callable[[Any], object], *, mode: int, uid: int | None = None, gid: int | None = None
 ) -> None:
-    """A new file in one step: written beside its place, synced, renamed; nothing half-written is ever seen.
+    """Write a new file in one step: beside its place, synced, renamed; nothing half-written is ever seen.
 
     Without `uid` and `gid` it belongs to who runs this.
     """
@@ -126,13 +126,13 @@ def write_whole(
 
 
 def write_text(path: str, text: str, mode: int = 0o644) -> None:
-    """A whole file with this text, and the folders above it."""
+    """Write a whole file with this text, and make the folders above it."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     write_whole(path, lambda stream: stream.write(text.encode()), mode=mode)
 
 
 def write_json(path: str, document: Any, mode: int = 0o600) -> None:
-    """A document as a whole file."""
+    """Write a document as a whole file."""
     write_text(path, json.dumps(document, indent=1, sort_keys=True) + "\n", mode)
 
 
@@ -148,7 +148,7 @@ def relabel(path: str, *, below: bool = False) -> None:
 
 
 def read_text(path: str) -> str:
-    """The file's text; empty where there is none."""
+    """Return the file's text; empty where there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
@@ -157,7 +157,7 @@ def read_text(path: str) -> str:
 
 
 def read_or(path: str, default: str = "") -> str:
-    """The text of a small file; `default` where it cannot be read, for whatever reason."""
+    """Return the text of a small file; `default` where it cannot be read, for whatever reason."""
     try:
         return read_text(path) if os.path.exists(path) else default
     except OSError:
@@ -170,7 +170,7 @@ def difference(name: str, before: str, after: str) -> dict[str, str]:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """A document; {} where there is none or it cannot be read."""
+    """Return a document; {} where there is none or it cannot be read."""
     try:
         document = json.loads(read_or(path))
     except ValueError:

@@ -66,7 +66,7 @@ def bridges(run: Run) -> dict[str, str] | None:
 
 
 def parse_bridges(text: str) -> dict[str, str]:
-    """The ACSCtl line of each PCI bridge in `lspci -vvv`."""
+    """Return the ACSCtl line of each PCI bridge in `lspci -vvv`."""
     controls, device = {}, ""
     for line in text.splitlines():
         head = _DEVICE.match(line)
@@ -78,18 +78,18 @@ def parse_bridges(text: str) -> dict[str, str]:
 
 
 def redirected(control: str) -> bool:
-    """This access control sends traffic between devices through the root complex."""
+    """Return whether this access control sends traffic between devices through the root complex."""
     return any(flag in control.split() for flag in ACS_FLAGS)
 
 
 def virtual(cpuinfo: str = "/proc/cpuinfo") -> bool:
-    """A virtual machine, whose host relies on access control: it stays on."""
+    """Return whether this is a virtual machine, whose host relies on access control: it stays on."""
     flags = re.search(r"^flags\s*:(.*)$", Path(cpuinfo).read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     return bool(flags and "hypervisor" in flags.group(1).split())
 
 
 def settings(gpu: Mapping[str, str]) -> dict[str, str]:
-    """A GPU's settings that can be changed, each as nvidia-smi prints it and takes it."""
+    """Return a GPU's settings that can be changed, each as nvidia-smi prints it and takes it."""
     return {
         "persistence": gpu["persistence"],
         "power": gpu["power"],
@@ -176,7 +176,7 @@ def execute(run: Run, command: list[str]) -> str:
 
 
 def main(path: str) -> int:
-    """At boot: apply the settings of this file; 1 where something could not be set."""
+    """Apply the settings of this file at a boot; 1 where something could not be set."""
     wanted = json.loads(Path(path).read_text(encoding="utf-8"))
     failures = [reason for reason in (execute(_run, command) for command in commands(_run, wanted)) if reason]
     sys.stderr.write("".join(line + "\n" for line in failures))

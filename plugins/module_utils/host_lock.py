@@ -62,7 +62,7 @@ def host_name() -> str:
 
 
 def lock_path(folders: tuple[str, ...] = ()) -> str | None:
-    """The same for every login; None where there is no folder for it."""
+    """Return the lock's path, the same for every login; None where there is no folder for it."""
     for folder in folders or COMMON_FOLDERS:
         if os.path.isdir(folder) and os.stat(folder).st_mode & 0o1002 == 0o1002:
             return os.path.join(folder, "nodectl-%s.lock" % host_name())
@@ -188,7 +188,7 @@ def started(pid: int) -> str:
 
 
 def connection() -> tuple[int, str]:
-    """The nearest process above us that is a login's sshd, or Ansible's own, and when it started; (0, "") for none."""
+    """Return the nearest process above us that is a login's sshd, or Ansible's own, and its start; (0, "") for none."""
     pid, found = os.getppid(), (0, "")
     while pid > 1:
         try:

@@ -78,7 +78,10 @@ def dotted(key: str) -> str:
 
 
 def proc_path(key: str) -> str:
-    """A key's file below /proc/sys; after a first dot, a slash in it stands for a dot in a name, as in sysctl.d."""
+    """Return a key's file below /proc/sys.
+
+    After a first dot, a slash in it stands for a dot in a name, as in sysctl.d.
+    """
     first = next((letter for letter in key if letter in "./"), "/")
     return key.translate(str.maketrans("./", "/.")) if first == "." else key
 

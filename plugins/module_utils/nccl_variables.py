@@ -50,14 +50,14 @@ def variables() -> dict[str, Variable]:
 
 
 def variable(name: str) -> Variable | None:
-    """The row of a variable, or of the family that it belongs to; None where nothing is known of it."""
+    """Return the row of a variable, or of the family that it belongs to; None where nothing is known of it."""
     rows = variables()
     families = (row for row in rows.values() if row.name.endswith("*") and name.startswith(row.name[:-1]))
     return rows.get(name) or next(families, None)
 
 
 def is_debug_variable(name: str) -> bool:
-    """The guide has it in its category of debugging: not to be used in production nor kept."""
+    """Return whether the guide has it in its category of debugging: not to be used in production nor kept."""
     return name in variables() and variables()[name].debug
 
 
@@ -93,7 +93,7 @@ def asks_for_ib(env: Mapping[str, str]) -> bool:
 
 
 def is_set(env: Mapping[str, str], name: str) -> bool:
-    """A variable that is a switch stands on another number than 0."""
+    """Return whether a variable that is a switch stands on another number than 0."""
     return env.get(name, "0") not in ("", "0")
 
 

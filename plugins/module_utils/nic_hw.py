@@ -40,12 +40,12 @@ def links(run: Run) -> dict[str, Look]:
 
 
 def on_pci(name: str, sys_root: str = SYS) -> bool:
-    """It is a device on the PCI bus, neither virtual nor USB."""
+    """Return whether it is a device on the PCI bus, neither virtual nor USB."""
     return Path(f"{sys_root}/class/net/{name}/device/subsystem").resolve().name == "pci"
 
 
 def session_interface(run: Run, local_address: str) -> str:
-    """The interface that holds this address, through which an operator's session comes; empty where none does."""
+    """Return the interface with this address, through which an operator's session comes; empty where none has it."""
     status, out, _unused = run(["ip", "-json", "address", "show"])
     for row in json.loads(out) if status == 0 and local_address else []:
         if any(address.get("local") == local_address for address in row.get("addr_info", ())):
@@ -54,7 +54,7 @@ def session_interface(run: Run, local_address: str) -> str:
 
 
 def session_address(proc_root: str = PROC) -> str:
-    """This host's own address in SSH_CONNECTION, of this process or of one that it comes from: sudo drops it."""
+    """Return this host's address in SSH_CONNECTION, of this process or one that it comes from: sudo drops it."""
     pid = os.getpid()
     while pid > 1:
         try:
@@ -108,7 +108,7 @@ def _text(path: str) -> str:
 
 
 def cpu_set(text: str) -> frozenset[int]:
-    """The CPUs of a list as the kernel writes it, such as `0-2,8`."""
+    """Return the CPUs of a list as the kernel writes it, such as `0-2,8`."""
     cpus: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _unused, last = part.partition("-")
@@ -134,7 +134,7 @@ def commands(run: Run, name: str, wanted: Mapping[str, Any], link: Look) -> list
 
 
 def mtu_fits(link: Look, mtu: int) -> bool:
-    """The device can do it, as far as it says."""
+    """Return whether the device can do it, as far as it says."""
     return link["min_mtu"] <= mtu and (not link["max_mtu"] or mtu <= link["max_mtu"])
 
 
@@ -159,7 +159,7 @@ def _run(argv: list[str]) -> tuple[int, str, str]:
 
 
 def main(path: str) -> int:
-    """At boot: apply the settings of this file to the interfaces that it names; 1 where one does not hold them."""
+    """Apply the settings of this file at a boot to the interfaces that it names; 1 where one does not hold them."""
     wanted = json.loads(Path(path).read_text(encoding="utf-8"))
     there, failures = links(_run), []
     for name in wanted["interfaces"]:

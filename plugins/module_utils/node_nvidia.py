@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node's own files say of NVIDIA hardware and its driver; nvidia-smi is not needed, and nothing is loaded."""
+"""NVIDIA hardware and driver of a node, by its own files; nvidia-smi is not needed, and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def in_lab(root: str = "/") -> bool:
 
 
 def recorded_hardware(root: str = "/") -> dict[str, Any]:
-    """What a recording says of a lab host's GPUs, NVSwitches and driver; empty where none answers for its hardware."""
+    """Return a recorded lab host's GPUs, NVSwitches and driver; empty where no recording answers for its hardware."""
     folder = os.path.join(root, _RECORDED)
     if not os.path.exists(os.path.join(folder, "name")):
         return {}
@@ -90,7 +90,7 @@ def _identities(report: str) -> dict[str, str]:
 
 
 def nvlink5_bridge(root: str = "/") -> bool:
-    """An InfiniBand device that manages NVSwitches of NVLink 5 (HGX B200); fabric manager's script asks the same."""
+    """Return whether an InfiniBand device manages NVSwitches of NVLink 5 (HGX B200); fabric manager asks the same."""
     for path in glob.glob(os.path.join(root, "sys/class/infiniband/*/device/vpd")):
         with contextlib.suppress(OSError), open(path, "rb") as vpd:
             if b"SW_MNG" in vpd.read(MOST_VPD):
@@ -99,12 +99,12 @@ def nvlink5_bridge(root: str = "/") -> bool:
 
 
 def packages(root: str = "/") -> list[dict[str, str]]:
-    """The driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
+    """Return the driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
     return sorted(node_packages.driver_parts(root), key=lambda package: package["name"])
 
 
 def driver(root: str = "/") -> dict[str, Any]:
-    """The loaded driver (version, flavour), and where the installed one came from.
+    """Return the loaded driver (version, flavour), and where the installed one came from.
 
     origin: none, apt (or dnf; with `from`), run (NVIDIA's own installer), dgx (a DGX release owns it), or foreign.
     """
@@ -142,7 +142,7 @@ def _origin(root: str, loaded: bool, origins: Collection[str]) -> str:
 
 
 def users(root: str = "/") -> list[dict[str, Any]]:
-    """Processes that hold a GPU open: [{pid, name}], at most MOST_USERS of them."""
+    """Return processes that hold a GPU open: [{pid, name}], at most MOST_USERS of them."""
     if not os.path.exists(os.path.join(root, "dev/nvidiactl")):
         return []
     proc, processes = os.path.join(root, "proc"), []

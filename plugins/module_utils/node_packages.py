@@ -1,6 +1,6 @@
 # GNU General Public License v3.0 or later: it imports Ansible
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which package manager a node has: dpkg and apt, or rpm and dnf; what both answer, in one form."""
+"""The package manager of a node: dpkg and apt, or rpm and dnf; what both answer, in one form."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def manager(module: AnsibleModule, root: str = "/") -> Manager:
 
 
 def is_driver(key: str, version: str) -> bool:
-    """The node's package of this key in this version is a part of a GPU driver."""
+    """Return whether the node's package of this key in this version is a part of a GPU driver."""
     return dnf_packages.is_driver(key, version) if has_dnf() else apt_packages.is_driver(key, version)
 
 
 def put_back(run: Run, changes: list[dict[str, Any]]) -> list[str]:
-    """Packages and holds as they were before; the reasons for what could not be."""
+    """Put packages and holds back as they were; the reasons for what could not be."""
     return dnf_back.put_back(run, changes) if has_dnf() else apt_back.put_back(run, changes)
 
 
 def driver_parts(root: str = "/") -> Iterator[dict[str, str]]:
-    """The driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
+    """Yield the driver's installed packages: name, version, and whose they are (nvidia, distribution, other)."""
     return dnf_packages.driver_rows(root) if has_dnf(root) else apt_packages.driver_parts(root)
 
 
 def held(root: str, wanted: Pattern[str]) -> list[str]:
-    """Packages that are kept at their version and whose name begins so."""
+    """Return packages that are kept at their version and whose name begins so."""
     packages = dnf_packages.installed_now(root) if has_dnf(root) else None
     names = apt_packages.held(root)
     if packages is not None:
@@ -63,5 +63,5 @@ def held(root: str, wanted: Pattern[str]) -> list[str]:
 
 
 def installed_now(root: str = "/") -> Packages:
-    """The node's packages: version, selection (`hold` where kept at it), state, auto."""
+    """Return the node's packages: version, selection (`hold` where kept at it), state, auto."""
     return dnf_packages.installed_now(root) if has_dnf(root) else apt_packages.installed_now()

@@ -25,7 +25,7 @@ IN_INVENTORY = "(in nodectl's inventory: nvidia_repo_baseurl, nvidia_repo_keyrin
 
 
 class Repository:
-    """What should be, from the parameters; what is, from the package manager's files. Its kinds say how they look."""
+    """NVIDIA's repository as it should be, by the parameters, and as it is, by the package manager's files."""
 
     # the file that names the repository, and the one of its key
     SOURCE = KEYRING = ""
@@ -39,7 +39,7 @@ class Repository:
         self.uri = "/".join(parts) + "/"
 
     def others(self) -> list[Source]:
-        """Sources of NVIDIA's packages that stand in files other than our own."""
+        """Return sources of NVIDIA's packages that stand in files other than our own."""
         raise NotImplementedError
 
     def contradiction(self, other: Source) -> str:
@@ -47,15 +47,15 @@ class Repository:
         raise NotImplementedError
 
     def key_name(self) -> str:
-        """The file of the key in the repository."""
+        """Return the file of the key in the repository."""
         raise NotImplementedError
 
     def at(self, path: str) -> Path:
-        """The path below the root."""
+        """Return the path below the root."""
         return self.root / path.lstrip("/")
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None where there is none."""
+        """Return a file's content; None where there is none."""
         try:
             return self.at(path).read_bytes()
         except OSError:
@@ -71,7 +71,7 @@ class Repository:
         return {self.params["fingerprint"]}
 
     def parsed(self, data: bytes, where: str) -> list[tuple[str, bytes]]:
-        """The keys in it; ends the module where it holds none."""
+        """Return the keys in it; the module ends where it holds none."""
         try:
             keys: list[tuple[str, bytes]] = openpgp.keys(data)
         except openpgp.BadKeyError as error:
@@ -81,7 +81,7 @@ class Repository:
         return keys
 
     def adopted(self) -> str:
-        """The file of another's source for the same repository and key; ends the module where it contradicts ours."""
+        """Return another's source of the same repository and key; the module ends where it contradicts ours."""
         others = self.others()
         for other in others:
             problem = self.contradiction(other)
@@ -94,7 +94,7 @@ class Repository:
         return str(others[0]["file"]) if others else ""
 
     def key(self) -> bytes:
-        """The keyring as it should stand: nothing but the trusted keys."""
+        """Return the keyring as it should stand: nothing but the trusted keys."""
         if self.params["keyring"]:
             given = self.parsed(base64.b64decode(self.params["keyring"]), "nvidia_repository_keyring")
             return b"".join(data for _unused, data in given)

@@ -23,7 +23,7 @@ class BadKeyError(ValueError):
 
 
 def dearmor(data: bytes) -> bytes:
-    """The binary form; what is binary already stays as it is."""
+    """Return the binary form; what is binary already stays as it is."""
     text = data.strip()
     if not text.startswith(ARMOUR):
         return data
@@ -45,7 +45,7 @@ def dearmor(data: bytes) -> bytes:
 
 
 def armored(data: bytes) -> bytes:
-    """The text form, as rpm wants it; what is text already stays as it is."""
+    """Return the text form, as rpm wants it; what is text already stays as it is."""
     if data.strip().startswith(ARMOUR):
         return data
     text = base64.b64encode(data)
@@ -55,7 +55,7 @@ def armored(data: bytes) -> bytes:
 
 
 def crc24(data: bytes) -> int:
-    """The checksum of an armour."""
+    """Return the checksum of an armour."""
     crc = 0xB704CE
     for byte in data:
         crc ^= byte << 16
@@ -113,7 +113,7 @@ def keys(data: bytes) -> list[Key]:
 
 
 def fingerprint(body: bytes) -> str:
-    """Of a version 4 key, as `gpg` prints it without spaces."""
+    """Return the fingerprint of a version 4 key, as `gpg` prints it without spaces."""
     if not body or body[0] != 4:
         raise BadKeyError(f"a key of version {body[0] if body else 'none'}, where apt's repositories use 4")
     return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper()  # noqa: S324  the format says so

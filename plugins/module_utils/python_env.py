@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Python environment of a node holds, read from its own files; nothing here imports or runs a package."""
+"""A Python environment of a node, read from its own files; nothing here imports or runs a package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 
 
 def canonical(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
+    """Return a distribution's name as PEP 503 compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -28,7 +28,7 @@ def key(version: str) -> tuple[int, ...]:
 
 
 def serves(version: str, low: str, high: str) -> bool:
-    """The version lies between two of major and minor, both included."""
+    """Return whether the version lies between two of major and minor, both included."""
     return bool(version) and key(low)[:2] <= key(version)[:2] <= key(high)[:2]
 
 
@@ -39,7 +39,7 @@ def version_of(run: Callable[[list[str]], tuple[int, str, str]], path: str) -> s
 
 
 def site_packages(path: Path) -> Path | None:
-    """The site-packages folder of an environment."""
+    """Return the site-packages folder of an environment."""
     return next(iter(sorted(path.glob("lib/python3*/site-packages"))), None)
 
 

@@ -48,8 +48,10 @@ def pins(locked: Mapping[str, str]) -> list[str]:
 
 
 def judge(lines: Iterable[str], requirements: Iterable[str], constraints: Iterable[str] = ()) -> dict[str, str]:
-    """Read a lock and make sure that it has each requirement, keeps to the versions that constraints name, and names
-    no more packages than requirements bring; LockError otherwise."""
+    """Read a lock that has each requirement and no more than they bring; LockError otherwise.
+
+    It also has to keep to the versions that constraints name.
+    """
     locked, wanted = read(lines), list(requirements)
     if len(locked) > _MOST_EACH * len(wanted):
         raise LockError(
@@ -81,7 +83,7 @@ def _project(requirements: Iterable[str], index: str, index_packages: Iterable[s
 
 
 class Source:
-    """Where packages come from: a wheelhouse, else an index, which some packages alone may come from."""
+    """The source of packages: a wheelhouse, else an index, which some packages alone may come from."""
 
     def __init__(self, wanted: Mapping[str, Any]) -> None:
         self.house = str(wanted.get("wheelhouse") or "")

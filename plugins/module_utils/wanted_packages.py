@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which version of a package is meant, and what a plan may not do besides; of any package manager."""
+"""Versions of packages that are meant, and what a plan may not do besides; of any package manager."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class NoVersionError(ValueError):
 
 
 def matches(version: str, pattern: str | None) -> bool:
-    """The version is the wanted one; none wanted: any will do."""
+    """Return whether the version is the wanted one; none wanted: any will do."""
     return bool(version) and (pattern is None or fnmatch.fnmatchcase(version, pattern))
 
 
 def numbers(version: str) -> list[int]:
-    """The upstream numbers, for telling which of two NVIDIA versions is nearer."""
+    """Return the upstream numbers, for telling which of two NVIDIA versions is nearer."""
     upstream = version.rpartition(":")[2].partition("-")[0].partition("+")[0]
     return [int(part) for part in re.findall(r"\d+", upstream)]
 
@@ -37,7 +37,7 @@ def cuda_of(version: str) -> str:
 
 
 def nearest(wanted: str, offered: Iterable[str]) -> str | None:
-    """Of the versions for the same CUDA: the lowest above the wanted one, else the highest below it."""
+    """Return, of the versions for the same CUDA, the lowest above the wanted one, else the highest below it."""
     same = sorted((version for version in offered if cuda_of(version) == cuda_of(wanted)), key=numbers)
     above = [version for version in same if numbers(version) >= numbers(wanted)]
     return above[0] if above else (same[-1] if same else None)
@@ -65,7 +65,7 @@ def choose(wanted: Wanted, offers: Offers) -> tuple[str, str]:
 def objections(
     steps: Steps, own: set[str], gone: Iterable[str], may_come: Callable[[str, str], bool], held: set[str]
 ) -> list[str]:
-    """What must not happen besides what was asked for: removals, forbidden packages, changes of what others hold."""
+    """Return what must not happen besides: removals, forbidden packages, changes of what others hold."""
     may_go, reasons = set(gone), []
     for step in steps:
         name = step["name"].partition(":")[0]

@@ -68,7 +68,7 @@ NO_KEY = "no key"
 
 
 class Live(NamedTuple):
-    """What the kernel shows of a key; where it cannot be set, `kind` is READ_ONLY, NO_KEY or as `absence` has it."""
+    """A key as the kernel shows it; where it cannot be set, `kind` is READ_ONLY, NO_KEY or as `absence` has it."""
 
     value: str
     kind: str = ""
@@ -87,7 +87,7 @@ class Plan(NamedTuple):
 
 
 def read_live(key: str, root: str) -> Live:
-    """The key's value, or why it cannot be set here."""
+    """Return the key's value, or why it cannot be set here."""
     path, wrong = Path(sysctl_path(key, root)), kernel_values.why_no_key(key)
     if wrong or path.is_dir():
         return Live("", NO_KEY, wrong or "it is a folder of settings; name those in it that are meant")
@@ -145,7 +145,7 @@ def _set(done: Plan, key: str, wanted: str, never_lower: bool, live: str, before
 
 
 def drop_in(values: dict[str, str]) -> str:
-    """The file's text; empty where there is nothing to set."""
+    """Return the file's text; empty where there is nothing to set."""
     return HEADER + as_lines(values) if values else ""
 
 
@@ -188,8 +188,10 @@ def overruled(file: str, text: str, settings: list[Setting]) -> list[str]:
 
 
 def converge(module: AnsibleModule, read: Callable[[str], Live]) -> None:
-    """Record first, then the kernel, then the file, which never has what the kernel refuses: a run killed between them
-    is finished by the next."""
+    """Record, then set the kernel, then write the file; a run killed between them is finished by the next.
+
+    The file never has what the kernel refuses.
+    """
     path, held = module.params["file"], Held(module.params["record"])
     changes, entries, lasting, report, warnings, refusals = plan(module.params["settings"], held, read)
     if refusals:

@@ -86,7 +86,7 @@ def plan(module: AnsibleModule) -> dict[str, Any]:
 
 
 def is_built(target: Path, note: dict[str, Any]) -> bool:
-    """The programs are there, built from this."""
+    """Return whether the programs are there, built from this."""
     try:
         return bool(json.loads((target / NOTE).read_text()) == note) and os.access(target / PROGRAM, os.X_OK)
     except (OSError, ValueError):

@@ -94,7 +94,7 @@ class Interfaces:
         return reasons
 
     def not_settable(self, stop_balancer: bool) -> list[str]:
-        """`SETTING: why` of what was asked for and cannot be set here."""
+        """Return `SETTING: why` of what was asked for and cannot be set here."""
         if self.asked and not self.names:
             return ["nic: no interface on the PCI bus is up, but for the session's: name one in nic_interfaces"]
         reasons = []
@@ -146,7 +146,7 @@ class Interfaces:
         return str(link["mtu"]) if link else None
 
     def given_back(self, entries: dict[str, Any]) -> list[list[str]]:
-        """The commands that take back what is no longer wanted, where nobody else has changed it since."""
+        """Return the commands that take back what is no longer wanted, where nobody else has changed it since."""
         todo = []
         for key, value in self.held.unwanted(entries, self.now).items():
             kind, _unused, name = key.partition(" ")
@@ -158,7 +158,7 @@ class Interfaces:
 
 
 def mtu_key(name: str) -> str:
-    """The kernel's file of an interface's MTU."""
+    """Return the kernel's file of an interface's MTU."""
     return f"/sys/class/net/{name}/mtu"
 
 

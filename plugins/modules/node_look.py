@@ -76,7 +76,7 @@ def operating_system(root: str) -> dict[str, str]:
 
 
 def pythons(root: str) -> list[dict[str, str]]:
-    """The interpreters python3 and python3.X, each file once, with the version that its own name or link tells."""
+    """Return the interpreters python3 and python3.X, each file once, with the version that its name or link tells."""
     interpreters = {}
     for folder in ("usr/bin", "usr/local/bin"):
         path = os.path.join(root, folder)
@@ -101,7 +101,7 @@ def rdma_devices(root: str) -> list[str]:
 
 
 def container(root: str) -> str | None:
-    """The kind of container, or None; /run/host is systemd's and podman's way to tell."""
+    """Return the kind of container, or None; /run/host is systemd's and podman's way to tell."""
     kind = read_or(os.path.join(root, "run/host/container-manager")) or read_or(
         os.path.join(root, "run/systemd/container")
     )
@@ -114,7 +114,7 @@ def container(root: str) -> str | None:
 
 
 def virtual(root: str) -> str | None:
-    """What the DMI tables call the hypervisor, `hypervisor` where only the CPU tells of one, or None on bare metal."""
+    """Return the DMI tables' name of the hypervisor, `hypervisor` where only the CPU tells of one, else None."""
     names = [read_or(os.path.join(root, "sys/class/dmi/id", name)) for name in ("sys_vendor", "product_name")]
     for kind in _VIRTUAL:
         if kind.lower() in " ".join(names).lower():
@@ -124,7 +124,7 @@ def virtual(root: str) -> str | None:
 
 
 def secure_boot(root: str) -> bool | None:
-    """True, False, or None where the firmware has no such thing."""
+    """Return True, False, or None where the firmware has no such thing."""
     try:
         with open(os.path.join(root, _SECURE_BOOT), "rb") as handle:
             return handle.read()[-1:] == b"\x01"
@@ -133,7 +133,10 @@ def secure_boot(root: str) -> bool | None:
 
 
 def boot(root: str, running: str) -> dict[str, Any]:
-    """What the next boot starts: the newest kernel, as GRUB takes it; its headers, /boot's room, and what is held."""
+    """Return what the next boot starts: the newest kernel, as GRUB takes it.
+
+    Its headers, /boot's room, what is held.
+    """
     folder = os.path.join(root, "boot")
     files = os.listdir(folder) if os.path.isdir(folder) else []
     found = (name[len("vmlinuz-") :] for name in files if name.startswith("vmlinuz-"))
@@ -157,7 +160,7 @@ def _in_order(release: str) -> list[tuple[int, str]]:
 
 
 def booted_at(root: str) -> int:
-    """When process 1 began, in seconds since 1970, or 0; the kernel's boot would be the machine's in a container."""
+    """Return when process 1 began, in seconds since 1970, or 0; the kernel's boot is the machine's in a container."""
     since_boot = re.search(r"^btime (\d+)$", read_or(os.path.join(root, "proc/stat")), re.MULTILINE)
     fields = read_or(os.path.join(root, "proc/1/stat")).rpartition(")")[2].split()
     if not since_boot or len(fields) < 20:
@@ -194,7 +197,7 @@ def look(root: str) -> dict[str, Any]:
 
 
 def with_recorded(looked: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
-    """`looked` with recorded values over it, and their keys named, so that nobody takes them for live ones."""
+    """Return `looked` with recorded values over it, and their keys named, so that nobody takes them for live ones."""
     merged = dict(looked)
     for key, value in recorded.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)

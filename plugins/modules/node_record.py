@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def is_foreign(path: str) -> bool:
-    """A file that nodectl did not write: it says so in its first lines, or lies in a folder of nodectl's own."""
+    """Return whether nodectl did not write the file: its first lines say so, or it lies in a folder of nodectl's."""
     folder, name = os.path.split(path)
     # a keyring has no lines
     if not os.path.isfile(path) or "nodectl" in folder.split("/") or (name.startswith("nodectl-") and ".gpg" in name):
@@ -107,7 +107,7 @@ def is_foreign(path: str) -> bool:
 
 
 def opened(store: Store, paths: list[str]) -> str:
-    """The run that is under way, or was not finished, where it has noted none of these files in another state."""
+    """Return the open or unfinished run, where it has noted none of these files in another state."""
     for name in reversed(store.names() if Path(store.runs).is_dir() else []):
         record = store.load(name)
         if not record["settled"]:

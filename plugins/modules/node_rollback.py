@@ -57,7 +57,7 @@ def listed(store: Store, run: Run) -> list[dict[str, Any]]:
 
 
 def idle(store: Store, run: Run) -> list[str]:
-    """Runs that were not finished, and changed nothing so far."""
+    """Return runs that were not finished, and changed nothing so far."""
     records = {name: store.load(name) for name in store.names()}
     return [name for name, record in records.items() if not record["settled"] and not counted(run, record)["changed"]]
 
@@ -70,7 +70,7 @@ def counted(run: Run, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(way: Restore) -> dict[str, Any]:
-    """The plan for people and programs."""
+    """Return the plan for people and programs."""
     packages, kept = way.package_changes()
     values, warnings = way.value_changes()
     warnings += way.path_warnings()
@@ -91,7 +91,7 @@ def shown(way: Restore) -> dict[str, Any]:
 
 
 def text_of(path: str) -> str:
-    """A small text file's content for a diff."""
+    """Return a small text file's content for a diff."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(DIFF_BYTES + 1)

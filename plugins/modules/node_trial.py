@@ -106,7 +106,7 @@ def take_off(trial: Trial, store: Store) -> bool:
 
 
 def arm(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The folder, then the guard; nothing was changed yet, so a cut anywhere leaves nothing to put back."""
+    """Make the folder, then start the guard; nothing was changed yet, so a cut anywhere leaves nothing to put back."""
     trial = trials.trial(wanted["trial"])
     others = [other for other in trials.all() if other.state().get("state") != RESTORED]
     if others:

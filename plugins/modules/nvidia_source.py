@@ -143,7 +143,7 @@ def put(path: Path, content: bytes | None) -> None:
 
 
 def shown(content: bytes | None) -> str:
-    """A file for a diff: a keyring by its checksum."""
+    """Return a file for a diff: a keyring by its checksum."""
     if content is None:
         return ""
     try:

@@ -116,12 +116,12 @@ class Pinned:
         self.settled: set[str] = set()
 
     def version(self, name: str) -> str:
-        """The installed version; empty where it is not wholly there."""
+        """Return the installed version; empty where it is not wholly there."""
         package = self.packages.get(name, {})
         return str(package["version"]) if package.get("state") == "installed" else ""
 
     def present(self, wanted: Wanted) -> str:
-        """The one of the names that is there in the wanted version; empty where none is."""
+        """Return the one of the names that is there in the wanted version; empty where none is."""
         fits = (name for name in wanted["names"] if wanted_packages.matches(self.version(name), wanted["version"]))
         return next(fits, "")
 
@@ -131,7 +131,7 @@ class Pinned:
         return {name: self.version(name) for name in names if self.version(name)}
 
     def of_driver(self, name: str) -> bool:
-        """It is installed, and a part of a GPU driver."""
+        """Return whether it is installed, and a part of a GPU driver."""
         return bool(self.system.is_driver(name, self.version(name)))
 
     def is_held(self, name: str) -> bool:
@@ -220,11 +220,14 @@ class Pinned:
         return steps
 
     def no_driver(self, name: str, version: str) -> bool:
-        """It is no part of a GPU driver."""
+        """Return whether it is no part of a GPU driver."""
         return not self.system.is_driver(name, version)
 
     def unheld(self, plan: Steps) -> list[str]:
-        """What is to be held and is not; of a driver all its parts, since one newer than the others breaks them."""
+        """Return what is to be held and is not.
+
+        Of a driver all its parts, since one newer than the others breaks them.
+        """
         names = set(self.settled)
         if self.params["driver"] or self.params["hold_driver"]:
             there = {name: self.version(name) for name in self.packages}
@@ -244,14 +247,14 @@ class Pinned:
             self.module.fail_json(msg=f"{self.system.name} ended well, but not as wanted are: {' '.join(lacking)}")
 
     def shown(self) -> str:
-        """The wanted packages and those that must go, as lines."""
+        """Return the wanted packages and those that must go, as lines."""
         names = {name for wanted in self.params["packages"] for name in wanted["names"]} | set(self.params["absent"])
         return wanted_packages.as_lines(
             {name: self.version(name) for name in names}, {name for name in names if self.is_held(name)}
         )
 
     def foreseen(self, plan: list[dict[str, str]], unknown: dict[str, str], hold: list[str]) -> str:
-        """The lines as they will be."""
+        """Return the lines as they will be."""
         versions = {**self.installed(), **unknown}
         versions.update({step["name"]: step["after"] for step in plan if step["action"] == "install"})
         for step in plan:

@@ -100,7 +100,7 @@ def interpreter_version(module: AnsibleModule) -> str:
 
 
 def holds(path: Path, wanted: dict[str, Any], version: str) -> list[str]:
-    """Requirements that an environment lacks; all where its interpreter is gone or another."""
+    """Return requirements that an environment lacks; all where its interpreter is gone or another."""
     made_with = python_env.venv_python(path)
     if python_env.key(made_with)[:2] != python_env.key(version)[:2]:
         return list(wanted["requirements"])
@@ -139,7 +139,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
 
 
 def ready_beside(module: AnsibleModule, version: str) -> Path | None:
-    """A complete environment beside the wheelhouse, for this interpreter."""
+    """Return a complete environment beside the wheelhouse, for this interpreter."""
     house = module.params["wheelhouse"]
     ready = Path(house.rstrip("/")).parent / "venv"
     if not house.startswith("/") or module.params["wheel"] or holds(ready, module.params, version):
@@ -176,7 +176,7 @@ def by_uv(module: AnsibleModule, *words: str) -> None:
 
 
 def build(module: AnsibleModule, state: dict[str, Any]) -> Path:
-    """A new environment in the store, made aside and renamed when whole."""
+    """Make a new environment in the store, aside, and rename it when it is whole."""
     wanted, store = module.params, Path(module.params["store"])
     os.umask(0o022)  # for everybody who trains here, whatever root's own habit
     if not state["uv_present"]:
@@ -226,7 +226,7 @@ def make(module: AnsibleModule) -> list[str]:
 
 
 def pins(held: dict[str, str]) -> str:
-    """The distributions as requirements, one name==version a line."""
+    """Return the distributions as requirements, one name==version a line."""
     return "".join(f"{name}=={held[name]}\n" for name in sorted(held))
 
 

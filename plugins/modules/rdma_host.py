@@ -48,7 +48,7 @@ DRIVER = "proc/driver/nvidia/version"
 
 
 def text_of(path: Path) -> str:
-    """A file's text without space around it; empty where it cannot be read."""
+    """Return a file's text without space around it; empty where it cannot be read."""
     return read_or(str(path)).strip()
 
 
@@ -79,7 +79,7 @@ def kernel_version(text: str) -> tuple[int, int]:
 
 
 def gpudirect(root: Path, kernel: str) -> dict[str, Any]:
-    """By which path GPU memory can reach the NIC, and whether nvidia-peermem is what would open one."""
+    """Return the path by which GPU memory reaches the NIC, and whether nvidia-peermem is what would open one."""
     driver = text_of(root / DRIVER)
     loaded = (root / "sys/module/nvidia_peermem").is_dir()
     dmabuf = "Open Kernel Module" in driver and kernel_version(kernel) >= DMABUF_KERNEL
@@ -88,7 +88,7 @@ def gpudirect(root: Path, kernel: str) -> dict[str, Any]:
 
 
 def has_module(root: Path, kernel: str, name: str) -> bool:
-    """The running kernel has the module, loaded, built in or on the disk."""
+    """Return whether the running kernel has the module, loaded, built in or on the disk."""
     known = re.sub("[-_]", "[-_]", name)
     folder = root / "lib/modules" / kernel
     texts = (text_of(folder / file) for file in ("modules.dep", "modules.builtin"))

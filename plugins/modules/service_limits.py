@@ -49,19 +49,19 @@ RELOAD = {
 
 
 def number(text: str) -> float:
-    """A limit as a number; unlimited is above all numbers."""
+    """Return a limit as a number; unlimited is above all numbers."""
     return float("inf") if text in ("unlimited", "infinity") else float(text)
 
 
 def is_low(run: Run, name: str, wanted: str) -> bool:
-    """systemd gives its services less."""
+    """Return whether systemd gives its services less."""
     field, unit = SYSTEMD[name]
     status, out, _unused = run(["systemctl", "show", "--value", "--property", field])
     return status == 0 and number(out.strip()) < number(wanted) * unit
 
 
 def removes_ipc(run: Run) -> bool:
-    """logind runs, and removes shared memory of users who logged out."""
+    """Return whether logind runs, and removes shared memory of users who logged out."""
     if run(["systemctl", "is-active", "--quiet", "systemd-logind.service"])[0] != 0:
         return False
     status, out, _unused = run(["busctl", "get-property", *LOGIND])
@@ -102,7 +102,7 @@ def may_raise() -> bool:
 
 
 def main() -> None:
-    """From the live difference, so that a run killed after the files were written is finished by the next."""
+    """Reload by the live difference, so that a run killed after the files were written is finished by the next."""
     text = {"type": "str", "required": True}
     module = AnsibleModule(argument_spec={"memlock": text, "nofile": text}, supports_check_mode=True)
     stale, most = [], read_or("/proc/sys/fs/nr_open").strip()

@@ -79,7 +79,7 @@ def candidates(policy: str) -> dict[str, str]:
 
 
 def best_download(downloads: list[dict[str, Any]], machine: str, low: str, high: str) -> dict[str, Any] | None:
-    """The newest CPython build for this kind of machine that the wheels exist for."""
+    """Return the newest CPython build for this kind of machine that the wheels exist for."""
     fits = [
         item
         for item in downloads
@@ -130,7 +130,7 @@ def installed(module: AnsibleModule) -> tuple[str, str]:
 
 
 def look(module: AnsibleModule) -> dict[str, Any]:
-    """The interpreter and how to have it; fails where none can be had."""
+    """Return the interpreter and how to have it; fails where none can be had."""
     wanted = module.params
     low, high, chosen = wanted["min"], wanted["max"], wanted["interpreter"]
     host = {"uv_present": os.access(wanted["uv"], os.X_OK), "machine": platform.machine()}
@@ -163,7 +163,7 @@ def of_distribution(module: AnsibleModule, packages: list[str]) -> tuple[str, Co
 
 
 def by_uv(module: AnsibleModule) -> dict[str, Any]:
-    """The build that uv would bring; with `downloads` it is made sure that it can be had."""
+    """Return the build that uv would bring; with `downloads` it is made sure that it can be had."""
     wanted = module.params
     low, high = wanted["min"], wanted["max"]
     plan = {"version": high, "how": "uv"}

@@ -38,8 +38,6 @@ CHOICES = ("auto", "mitogen", "linear")
 # what both were run together with; mitogen hooks into parts of ansible-core that change between its releases
 TESTED_CORE = ("2.19", "2.20", "2.21")
 TESTED_MITOGEN = (0, 3, 54)
-# whose way to start a pipelined module is known
-TESTED_WHOLE = ("2.19",)
 BECOME_METHODS = ("sudo", "su", "doas")
 # a host that goes silent is given up after a minute, by both kinds of connection (ansible.cfg has it for ssh's own)
 CONNECTION_DEFAULTS: Mapping[str, Any] = {
@@ -52,7 +50,7 @@ _display = Display()
 
 
 def chosen(environment: Mapping[str, str]) -> str:
-    """The operator's choice; AnsibleError for a word that is none."""
+    """Return the operator's choice; AnsibleError for a word that is none."""
     choice = environment.get("NODECTL_STRATEGY") or "auto"
     if choice not in CHOICES:
         raise AnsibleError(f"NODECTL_STRATEGY is {choice!r}: set it to one of {', '.join(CHOICES)}, or unset it")
@@ -92,7 +90,7 @@ def _mitogen() -> tuple[type | None, str]:
 
 
 def _base() -> tuple[type, str]:
-    """(what StrategyModule is made of, why mitogen is not in it)."""
+    """Return (what StrategyModule is made of, why mitogen is not in it)."""
     choice = chosen(os.environ)
     if choice == "linear":
         return LinearStrategy, ""
@@ -151,16 +149,6 @@ def _warm() -> None:
     gc.freeze()
 
 
-def _read_whole() -> None:
-    """Where each task starts Python anew, it reads its program in one piece."""
-    if ".".join(core_version.split(".")[:2]) not in TESTED_WHOLE:
-        return
-    with contextlib.suppress(ImportError):  # the play's first task says where Ansible's Python has no nodectl
-        from nodectl.provision.pipelining import read_whole
-
-        read_whole()
-
-
 def _check_keys(is_mitogen: bool) -> None:
     """Have all connections check host keys."""
     try:
@@ -192,8 +180,6 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         if reason and chosen(os.environ) == "mitogen":
             raise AnsibleError(f"NODECTL_STRATEGY is mitogen: {reason}")
         self._carried = not (reason or is_linear or _BASE is LinearStrategy)
-        if not self._carried:
-            _read_whole()
         _say(reason)
         run = super().run if self._carried else lambda *rest: LinearStrategy.run(self, *rest)
         return run(iterator, play_context)

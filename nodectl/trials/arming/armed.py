@@ -174,7 +174,7 @@ def _logins(transport: Transport, hosts: Sequence[Host]) -> tuple[dict[str, int]
 
 
 def _uid(result: CommandResult) -> int | str:
-    """The user id that a host answered; else why there is none."""
+    """Return the user id that a host answered; else why there is none."""
     if not result.ok:
         return f"`id -u` ended with {result.exit_status}: {result.stderr.strip()}"
     try:

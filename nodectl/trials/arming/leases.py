@@ -43,7 +43,7 @@ class _Lease:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def due(self, now: float) -> int:
-        """The last beat that a guard has had the time to see."""
+        """Return the last beat that a guard has had the time to see."""
         return max((beat for beat, sent in self.sent if now - sent > SLOW_S), default=0)
 
 
@@ -105,7 +105,7 @@ class Leases:
 
 
 def _guard_state(result: CommandResult) -> Mapping[str, Any] | None:
-    """The document `state` of the guard; None where none came."""
+    """Return the document `state` of the guard; None where none came."""
     if not result.ok:
         return None
     try:
@@ -139,7 +139,7 @@ def _loss(document: Mapping[str, Any], due: int) -> str:
 
 
 def moment(seconds: object) -> str:
-    """A host's time, in seconds since 1970, for people."""
+    """Return a host's time, in seconds since 1970, for people."""
     if not isinstance(seconds, int | float) or not 0 < seconds < 1e11:
         return "an unknown time"
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -93,7 +93,7 @@ class TrialPlaybooks:
 
 
 def _ignored(event: TaskEvent) -> None:
-    """Shows nothing while the playbook runs: its end holds all that matters."""
+    """Show nothing while the playbook runs: its end holds all that matters."""
 
 
 def _answers(run: ProvisionRun) -> dict[str, Mapping[str, Any]]:
@@ -108,7 +108,7 @@ def _answers(run: ProvisionRun) -> dict[str, Mapping[str, Any]]:
 
 
 def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Finding]:
-    """A finding for each host on which a task failed or that was not reached."""
+    """Return a finding for each host on which a task failed or that was not reached."""
     findings: dict[str, Finding] = {}
     for event in run.problems:
         status = Status.FAILED if event.outcome == "failed" else Status.UNKNOWN
@@ -122,5 +122,5 @@ def _findings(run: ProvisionRun, hosts: Sequence[Host], subject: str) -> list[Fi
 
 
 def trial_finding(host: str, status: Status, subject: str, actual: str, remedy: str = "") -> Finding:
-    """A finding of the check `trial` on one host."""
+    """Return a finding of the check `trial` on one host."""
     return Finding(host, CHECK, status, subject, actual=actual, remedy=remedy, kind="host", hosts=(host,))

@@ -60,7 +60,7 @@ def merged_overrides(present: Mapping[str, Any], overrides: Mapping[str, Any]) -
 
 
 def plain(value: Any) -> Any:
-    """The value as YAML's own types; Ansible would take braces for a template and run it."""
+    """Return the value as YAML's own types; Ansible would take braces for a template and run it."""
     if isinstance(value, Mapping):
         return {plain(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0 or later: it imports Ansible
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a repository offers that is no source of this node yet, or was not read: apt below a folder of its own."""
+"""Offers of a repository that is no source of this node yet, or was not read: apt below a folder of its own."""
 
 from __future__ import annotations
 

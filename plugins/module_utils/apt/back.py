@@ -46,7 +46,7 @@ def failure(run: Run, argv: list[str], name: str) -> str:
 
 
 def ended(name: str, status: int, out: str, err: str) -> str:
-    """A program's status with its last lines."""
+    """Return a program's status with its last lines."""
     return "%s ended with %d: %s" % (name, status, " ".join((err or out).strip().splitlines()[-3:]))
 
 
@@ -83,7 +83,7 @@ def extra_removals(run: Run, words: list[str], changes: list[Change]) -> str:
 
 
 def marks(run: Run, changes: list[Change]) -> list[str]:
-    """Holds and manual marks as they were."""
+    """Return holds and manual marks as they were."""
     errors = []
     present = packages.installed_now()
     todo: dict[str, list[str]] = {}

@@ -46,11 +46,11 @@ class Repository(nvidia_repository.Repository):
         self.system = Apt(module, self.params["root"])
 
     def others(self) -> list[dict[str, str]]:
-        """Sources of NVIDIA's packages that stand in files other than our own."""
+        """Return sources of NVIDIA's packages that stand in files other than our own."""
         return sources.others(sources.read(str(self.root)), self.uri, SOURCE)
 
     def key_name(self) -> str:
-        """The file of the key in the repository."""
+        """Return the file of the key in the repository."""
         return self.params["fingerprint"][-8:].lower() + ".pub"
 
     def contradiction(self, other: dict[str, str]) -> str:
@@ -70,7 +70,7 @@ class Repository(nvidia_repository.Repository):
         return "" if names & self.trusted() else f"signed by {other['signed_by']}, which holds another key"
 
     def keyed(self, adopted: str) -> Contents:
-        """The repository's own key, and no revoked one that is trusted for everything; what upgrades leave alone."""
+        """Return the files of the key, of what upgrades leave alone, and of trusted keyrings without revoked keys."""
         contents: Contents = {UNATTENDED: unattended(self.params["frozen"]).encode()}
         contents[KEYRING] = None if adopted else self.key()
         contents.update({path: data or None for path, data in self.revoked().items()})
@@ -109,7 +109,7 @@ class Repository(nvidia_repository.Repository):
         self.system.run("apt-get", "update", "--quiet", *only, doing=f"read {self.uri} (named in {source})")
 
     def resolved(self, source: str, fresh: bool) -> Pins:
-        """The pins in versions that the repository has; it is read again where one is not there."""
+        """Return the pins in versions that the repository has; it is read again where one is not there."""
         names, there = [pin["name"] for pin in self.params["pins"]], self.lists()
         exact = self.preferences(self.params["pins"])
         if there[0] and not fresh and self.read(PREFERENCES) == exact.encode():
@@ -125,11 +125,14 @@ class Repository(nvidia_repository.Repository):
         return self.settled() if there[0] else list(self.params["pins"])
 
     def read_aside(self, names: list[str]) -> Offers:
-        """What NVIDIA's repository offers now, read below a folder of its own: the node's apt is left as it is."""
+        """Return what NVIDIA's repository offers now, read below a folder of its own.
+
+        The node's apt is left as it is.
+        """
         return aside.offers_of(self.module, f"deb [signed-by={{key}}] {self.uri} /", self.key_in_use(), names)
 
     def key_in_use(self) -> bytes:
-        """The repository's key, or the keyring of the source that is adopted."""
+        """Return the repository's key, or the keyring of the source that is adopted."""
         file = self.adopted()
         for source in sources.read(str(self.root)) if file else ():
             if source["file"] == file and sources.same(source["uri"], self.uri):
@@ -137,18 +140,18 @@ class Repository(nvidia_repository.Repository):
         return self.key()
 
     def preferences(self, pins: Pins) -> str:
-        """The text of the preferences for these pins and the profile's driver branch."""
+        """Return the text of the preferences for these pins and the profile's driver branch."""
         return preferences(pins, self.params["driver_branch"])
 
     def version(self, pin: dict[str, Any], offered: list[str]) -> str:
-        """The pin's version, or its nearest where it is not to be had."""
+        """Return the pin's version, or its nearest where it is not to be had."""
         wanted = str(pin["version"])
         if wanted in offered or not pin.get("nearest"):
             return wanted
         return wanted_packages.nearest(wanted, offered) or wanted
 
     def settled(self) -> Pins:
-        """The pins as the lists that apt has would resolve them; nothing is read anew."""
+        """Return the pins as the lists that apt has would resolve them; nothing is read anew."""
         offers = self.system.offers([pin["name"] for pin in self.params["pins"]])
         return [
             {"name": pin["name"], "version": self.version(pin, offers.get(pin["name"], []))}
@@ -165,7 +168,10 @@ def preferences(pins: Iterable[dict[str, Any]], driver_branch: str) -> str:
 
 
 def driver_records(branch: str) -> list[str]:
-    """The first record that fits a version decides: no driver at all, others' drivers, the branch's, other drivers."""
+    """Return the driver's records, of which the first that fits decides.
+
+    None, others' drivers, the branch's, the rest.
+    """
     modules, family = " ".join(packages.DRIVER_MODULES), " ".join(packages.DRIVER_FAMILY)
     no_driver = record(family, f"version /{packages.OTHER_VERSION}/", ALIKE)
     if not branch:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dpkg and apt know of a node's packages, read from their own files, and which of them may go."""
+"""Packages of a node as dpkg and apt know them, read from their own files, and which of them may go."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _DISTRIBUTION = re.compile(r"@(lists\.)?(ubuntu|debian|canonical)\.(com|org)|@al
 
 
 def is_driver(key: str, version: str) -> bool:
-    """The package of this key (`name` or `name:architecture`) in this version is a part of a GPU driver."""
+    """Return whether this version of a package (`name` or `name:architecture`) is a part of a GPU driver."""
     name = key.partition(":")[0]
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in DRIVER_MODULES):
         return True
@@ -124,7 +124,7 @@ def parse(status: str, marks: str) -> tuple[Packages, dict[str, dict[str, str]]]
 
 
 def installed_now() -> Packages:
-    """The node's packages, without asking a program."""
+    """Return the node's packages, without asking a program."""
     return parse(read_text(STATUS), read_text(MARKS))[0]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What apt offers and what it would do, read from its own words."""
+"""Offers and plans of apt, read from its own words."""
 
 from __future__ import annotations
 

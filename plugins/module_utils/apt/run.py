@@ -50,7 +50,7 @@ class Apt:
         return self.module.run_command([program, *self.options, *args], environ_update=ENVIRONMENT)
 
     def run(self, program: str, *args: str, doing: str) -> str:
-        """The output; ends the module with apt's last words where it fails."""
+        """Return the output; the module ends with apt's last words where it fails."""
         status, out, err = self.call(program, *args)
         if status:
             lines = [line for line in (out + err).strip().splitlines() if line.strip()]
@@ -97,7 +97,7 @@ class Apt:
         return packages.parse(read_text(str(Path(self.root, packages.STATUS.lstrip("/")))), "")[0]
 
     def interrupted(self, present: Packages) -> list[str]:
-        """Packages that an earlier run, killed in the middle, left half done; `(journal)` for dpkg's own."""
+        """Return packages that an earlier run, killed in the middle, left half done; `(journal)` for dpkg's own."""
         journal = Path(self.root, "var/lib/dpkg/updates")
         left = ["(journal)"] if journal.is_dir() and any(journal.iterdir()) else []
         return left + sorted(name for name in present if present[name]["state"] in packages.BROKEN)
@@ -117,7 +117,7 @@ class Apt:
 
     @staticmethod
     def is_driver(name: str, version: str) -> bool:
-        """The package is a part of a GPU driver."""
+        """Return whether the package is a part of a GPU driver."""
         return packages.is_driver(name, version)
 
     def came(self, name: str, _package: dict[str, Any]) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which repositories apt's own files name, in either of their two forms."""
+"""Repositories that apt's own files name, in either of their two forms."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def same(left: str, right: str) -> bool:
 
 
 def others(entries: list[Source], uri: str, own: str) -> list[Source]:
-    """Sources of NVIDIA's packages that stand in files other than our own."""
+    """Return sources of NVIDIA's packages that stand in files other than our own."""
     return [
         source
         for source in entries

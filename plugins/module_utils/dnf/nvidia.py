@@ -40,7 +40,7 @@ class Repository(nvidia_repository.Repository):
         self.system = Dnf(module, self.params["root"])
 
     def others(self) -> list[Source]:
-        """Sources of NVIDIA's packages that stand in files other than our own."""
+        """Return sources of NVIDIA's packages that stand in files other than our own."""
         own = (SOURCE, self.uri)
         return [
             source
@@ -76,17 +76,20 @@ class Repository(nvidia_repository.Repository):
         return "" if called and called.group(1).upper() in names else f"with the key {other['key'] or '(none)'}"
 
     def key_name(self) -> str:
-        """The file of the key in the repository."""
+        """Return the file of the key in the repository."""
         return self.params["fingerprint"][-8:].upper() + ".pub"
 
     def keyed(self, adopted: str) -> Contents:
-        """The key and the source, or none of them beside one that is adopted."""
+        """Return the files of key and source, or none of them beside one that is adopted."""
         if adopted:
             return {KEYRING: None, SOURCE: None}
         return {KEYRING: openpgp.armored(self.key()), SOURCE: repo_file(self.uri, self.params["distribution"]).encode()}
 
     def pinned(self, adopted: str) -> Contents:
-        """The module stream of the driver's branch; without a branch none, unless the host's owner has chosen one."""
+        """Return the driver's module stream as a file.
+
+        Without a branch none, unless the host's owner has chosen one.
+        """
         present = (self.read(STREAM) or b"").decode(errors="replace")
         stream = self.params["driver_stream"]
         if not stream and "state=enabled" in present.replace(" ", ""):
@@ -95,7 +98,10 @@ class Repository(nvidia_repository.Repository):
         return {} if settings(present) == settings(wanted) else {STREAM: wanted.encode()}
 
     def read_aside(self, names: list[str]) -> Offers:
-        """What NVIDIA's repository offers now of all streams, with a cache of its own: the node's is left as it is."""
+        """Return what NVIDIA's repository offers of all streams, with a cache of its own.
+
+        The node's is left as it is.
+        """
         with tempfile.TemporaryDirectory(prefix="nodectl-dnf-") as folder:
             dnf = Dnf(self.module, self.params["root"])
             dnf.options += [f"--repofrompath=aside,{self.uri}", "--repo=aside", f"--setopt=cachedir={folder}"]
@@ -124,7 +130,7 @@ def read_sources(file: str, text: str) -> list[Source]:
 
 
 def repo_file(uri: str, distribution: str) -> str:
-    """The text of nodectl's own source; each package's signature is checked."""
+    """Return the text of nodectl's own source; each package's signature is checked."""
     lines = (f"[{NAME}]", f"name=NVIDIA CUDA for {distribution}", f"baseurl={uri}", "enabled=1", "gpgcheck=1")
     return HEADER + "\n".join((*lines, f"gpgkey=file://{KEYRING}")) + "\n"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rpm knows of a node's packages, which of them dnf's versionlock keeps, and which are a GPU driver's."""
+"""Packages of a node as rpm knows them, which of them dnf's versionlock keeps, and which are a GPU driver's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DISTRIBUTION = re.compile(r"Red Hat|Rocky|AlmaLinux|CentOS|Oracle", re.I)
 
 
 def is_driver(key: str, version: str) -> bool:
-    """The package of this name in this version is a part of a GPU driver."""
+    """Return whether the package of this name in this version is a part of a GPU driver."""
     named = any(fnmatch.fnmatchcase(key, pattern) for pattern in DRIVER_FAMILY)
     return named and re.search(DRIVER_VERSION, version) is not None
 
@@ -86,13 +86,13 @@ def parse(found: Iterable[dict[str, str]], patterns: Iterable[str]) -> Packages:
 
 
 def locks(text: str) -> list[str]:
-    """The locks of versionlock's file; its excludes (`!`) keep nothing at a version."""
+    """Return the locks of versionlock's file; its excludes (`!`) keep nothing at a version."""
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line and line[0] not in "#!"]
 
 
 def fits(pattern: str, name: str, package: Package) -> bool:
-    """A lock is for the package in just this version; a lock of a name alone is for any."""
+    """Return whether a lock is for the package in just this version; a lock of a name alone is for any."""
     upstream = package["version"].rpartition("-")[0]
     versions = [package["version"], upstream]
     versions += ["%s:%s" % (package["epoch"], version) for version in versions]
@@ -107,14 +107,14 @@ def lock_line(key: str, package: Package) -> str:
 
 
 def without(text: str, names: Iterable[str]) -> str:
-    """The file's text without the locks of these names, whatever their version."""
+    """Return the file's text without the locks of these names, whatever their version."""
     gone = [re.compile(r"%s-(\d+:)?\d" % re.escape(name)) for name in names]
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if line[:1] in "#!" or not any(name.match(line) for name in gone))
 
 
 def installed_now(root: str = "/") -> Packages:
-    """The node's packages, by rpm and the file of versionlock."""
+    """Return the node's packages, by rpm and the file of versionlock."""
     return parse(rows(root), locks(read_text(os.path.join(root, LOCKS.lstrip("/")))))
 
 
@@ -126,7 +126,7 @@ def owner(row: dict[str, str]) -> str:
 
 
 def driver_rows(root: str = "/") -> Iterator[dict[str, str]]:
-    """The driver's installed packages: name, version, and whose they are."""
+    """Yield the driver's installed packages: name, version, and whose they are."""
     for row in rows(root):
         version = "%s-%s" % (row["upstream"], row["release"])
         if is_driver(row["name"], version):
@@ -134,7 +134,10 @@ def driver_rows(root: str = "/") -> Iterator[dict[str, str]]:
 
 
 def in_order(version: str) -> list[tuple[int, int, str]]:
-    """A key that sorts versions as rpm does: numbers before letters, the longer one newer, `~` older than nothing."""
+    """Return a key that sorts versions as rpm does.
+
+    Numbers before letters, longer ones newer, `~` older than nothing.
+    """
     ranks = []
     for part in re.findall(r"~|\d+|[A-Za-z]+", version):
         ranks.append((-1, 0, "") if part == "~" else (2, int(part), "") if part.isdigit() else (1, 0, part))

@@ -67,7 +67,7 @@ class Dnf:
 
     @staticmethod
     def is_driver(name: str, version: str) -> bool:
-        """The package is a part of a GPU driver."""
+        """Return whether the package is a part of a GPU driver."""
         return packages.is_driver(name, version)
 
     def call(self, *argv: str) -> tuple[int, str, str]:
@@ -75,7 +75,7 @@ class Dnf:
         return self.module.run_command(list(argv), environ_update=ENVIRONMENT)
 
     def run(self, *argv: str, doing: str) -> str:
-        """The output; ends the module with dnf's last words where it fails."""
+        """Return the output; the module ends with dnf's last words where it fails."""
         status, out, err = self.call(*argv)
         if status:
             lines = [line.strip() for line in (out + err).splitlines() if line.strip()]
@@ -96,11 +96,11 @@ class Dnf:
         return ""
 
     def interrupted(self, present: Packages) -> list[str]:
-        """Packages that a transaction, killed in the middle, left in two versions."""
+        """Return packages that a transaction, killed in the middle, left in two versions."""
         return sorted(name for name in present if present[name]["state"] == "unpacked")
 
     def repair(self) -> None:
-        """Only the newest of each is left."""
+        """Leave only the newest of each."""
         self.run("dnf", *self.options, "remove", "--duplicates", doing="repair an interrupted installation")
 
     @staticmethod
@@ -110,7 +110,10 @@ class Dnf:
 
     @staticmethod
     def holds(name: str) -> bool:
-        """Whether the package is one to lock: a lock of one kernel's headers would keep those of all others away."""
+        """Return whether the package is one to lock.
+
+        A lock of one kernel's headers would keep those of all others away.
+        """
         return not packages.SIDE_BY_SIDE.match(name)
 
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
@@ -119,7 +122,10 @@ class Dnf:
         return parse_plan(self.run(*plan_argv(self.words(choice, gone)), doing=doing))
 
     def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
-        """dnf's arguments for both at once; a lock of an earlier version is nodectl's own, and the plan is judged."""
+        """Return dnf's arguments for both at once.
+
+        A lock of an earlier version is nodectl's own, and the plan is judged.
+        """
         specs = [spec(name, version) for name, version in sorted(choice.items())]
         options = [*self.options, "--disableplugin=versionlock"]
         if specs:
@@ -146,7 +152,7 @@ class Dnf:
 
 
 def plan_argv(words: list[str]) -> list[str]:
-    """The command that prints what dnf would do with these arguments."""
+    """Return the command that prints what dnf would do with these arguments."""
     return [next(path for path in PYTHONS if os.access(path, os.X_OK)), "-c", PLAN, *words]
 
 

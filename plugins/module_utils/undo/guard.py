@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def watch(trial: Trial, lease_s: float) -> bool:
-    """True once nobody has renewed for so long; False where the trial was taken off.
+    """Return True once nobody has renewed for so long; False where the trial was taken off.
 
     What counts is that the lease's text changes, measured by a clock that no operator sets.
     """
@@ -141,7 +141,7 @@ def put_back(store: Store, trial: str, early: bool = False) -> tuple[bool, list[
 
 
 def way_back(store: Store, trial: str, early: bool) -> Restore:
-    """The trial's record against what stands now."""
+    """Return the trial's record against what stands now."""
     way = Restore(store, run, [trial])
     if early:
         way.before["live"] = {}
@@ -191,7 +191,7 @@ def end_marked(trial: str) -> int:
 
 
 def marked(trial: str) -> set[int]:
-    """Processes that were started through the trial's own Python, and their children."""
+    """Return processes that were started through the trial's own Python, and their children."""
     mark, pids = ("%s=%s" % (trials.MARK, trial)).encode(), set()
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
@@ -202,7 +202,7 @@ def marked(trial: str) -> set[int]:
 
 
 def run(argv: list[str], **_unused: Any) -> tuple[int, str, str]:
-    """A program with nothing of ours around it; one that is missing, or hangs, is a status and not the end."""
+    """Run a program with nothing of ours around it; one that is missing, or hangs, is a status and not the end."""
     environment = {"PATH": trials.PATH, "LC_ALL": "C"}
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function
@@ -216,7 +216,7 @@ def run(argv: list[str], **_unused: Any) -> tuple[int, str, str]:
 
 
 def boot_is_over() -> bool:
-    """systemd has started what it starts by itself, or there is no systemd."""
+    """Return whether systemd has started what it starts by itself, or there is no systemd."""
     if not live.systemd_runs():
         return True
     return run(["systemctl", "is-system-running"])[1].strip() not in ("initializing", "starting", "")

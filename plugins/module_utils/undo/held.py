@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a role holds on a node between runs: each value that it set, and what stood there before it did.
+"""Values that a role holds on a node between runs: each that it set, and what stood there before it did.
 
 One file a role in the store, {key: {"before": value, "after": value}}. A key is a sysctl's name, a kernel file's path,
 `rings INTERFACE` or `gpu UUID FIELD`. What is no longer wanted is given back, unless somebody else has set it since.
@@ -36,7 +36,7 @@ class Held:
         }
 
     def before(self, key: str, now: Any) -> Any:
-        """What stood there before the role; a value that the role did not put there is the host's own, also later."""
+        """Return what stood there before the role; a value that it did not put there is the host's own, also later."""
         entry = self.entries.get(key)
         return entry["before"] if entry and entry["after"] == now else now
 

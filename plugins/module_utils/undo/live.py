@@ -1,6 +1,6 @@
 # GNU General Public License v3.0 or later: it imports Ansible
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node holds beside its files: units of systemd, kernel values, and what only a program reads and sets."""
+"""Things that a node holds beside its files: units, kernel values, and what only a program reads and sets."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def warn_not_settable(module: AnsibleModule, reasons: Iterable[str]) -> None:
 
 
 def systemd_runs() -> bool:
-    """systemd is process 1 here."""
+    """Return whether systemd is process 1 here."""
     return os.path.isdir("/run/systemd/system")
 
 
 def look_units(run: Run, names: list[str]) -> dict[str, State]:
-    """Enabled and active state of each unit; without a running systemd only what the unit files say."""
+    """Return enabled and active state of each unit; without a running systemd only what the unit files say."""
     if not names or not shutil.which("systemctl"):
         return {}
     if not systemd_runs():
@@ -55,7 +55,7 @@ def look_units(run: Run, names: list[str]) -> dict[str, State]:
 
 
 def sysctl_path(key: str, root: str = "/proc/sys") -> str:
-    """The kernel's file for a key."""
+    """Return the kernel's file for a key."""
     return os.path.join(root, kernel_values.proc_path(key))
 
 
@@ -69,7 +69,7 @@ def look_values(patterns: list[str]) -> dict[str, str | None]:
 
 
 def read_value(path: str) -> str | None:
-    """A kernel file's value, with single spaces."""
+    """Return a kernel file's value, with single spaces."""
     try:
         with open(path, encoding="utf-8") as stream:
             return " ".join(stream.read().split())
@@ -90,7 +90,10 @@ def write_value(path: str, value: str) -> str:
 
 
 def by_netlink(path: str, value: str) -> bool:
-    """An interface's MTU, where its file in a container is read-only, is still the container's to set."""
+    """Set an interface's MTU by netlink.
+
+    Where its file in a container is read-only, it is still the container's to set.
+    """
     match = re.match(r"/sys/class/net/([^/]+)/mtu$", path)
     argv = ["ip", "link", "set", "dev", match.group(1), "mtu", value] if match else []
     done = bool(argv) and subprocess.run(argv, capture_output=True, check=False)  # pylint: disable=ansible-bad-function
@@ -98,12 +101,15 @@ def by_netlink(path: str, value: str) -> bool:
 
 
 def live_key(item: dict[str, str]) -> str:
-    """The item's key in a record: `rings eth0`, `gpu`."""
+    """Return the item's key in a record: `rings eth0`, `gpu`."""
     return " ".join([item["kind"], *(str(item[name]) for name in sorted(item) if name != "kind")])
 
 
 def look_live(run: Run, item: dict[str, str]) -> State:
-    """A value that only a program reads: `rings` of an interface, settings of the GPUs; empty where there is none."""
+    """Return a value that only a program reads: `rings` of an interface, settings of the GPUs.
+
+    Empty where there is none.
+    """
     if item["kind"] == "rings" and shutil.which("ethtool"):
         status, out, _unused = run(["ethtool", "-g", item["interface"]])
         current = out.partition("Current hardware settings:")[2] if status == 0 else ""

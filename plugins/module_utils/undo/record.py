@@ -142,7 +142,7 @@ def settle(store: Store, run: Run, name: str) -> bool:
 
 
 def closed(run: Run, record: Record) -> Record:
-    """The record as it is settled: only what differs, before and after."""
+    """Return the record as it is settled: only what differs, before and after."""
     if record["settled"]:
         return record
     before, now = record["before"], look_again(run, record["before"])
@@ -157,7 +157,7 @@ def closed(run: Run, record: Record) -> Record:
 
 
 def plain(entry: Record) -> Record:
-    """A recorded path's entry as one that is looked at."""
+    """Return a recorded path's entry as one that is looked at."""
     return {name: entry[name] for name in entry if name != "whole"}
 
 

@@ -46,7 +46,9 @@ class RestoreError(Exception):
 
 
 def chosen(store: Store, to: str, driver_too: bool, idle: Container[str] = ()) -> list[str]:
-    """The runs to take back, oldest first: the last that changed something, those after a run, or all of them.
+    """Return the runs to take back, oldest first.
+
+    The last that changed something, those after a run, or all of them.
 
     `idle`: runs that were not finished and changed nothing.
     """
@@ -117,7 +119,10 @@ class Restore:
         )
 
     def stays(self, path: str) -> bool:
-        """Where nothing stood is by now what nodectl did not make and nobody can remove: a mount, or read-only."""
+        """Return whether nodectl did not make what stands where nothing stood, and nobody can remove it.
+
+        A mount, read-only.
+        """
         now = self.now["paths"].get(path, files.ABSENT)
         if self.before["paths"].get(path, {}).get("kind") != "absent" or now["kind"] == "absent":
             return False
@@ -126,7 +131,7 @@ class Restore:
         return read_only(os.path.dirname(path)) and not alike(now, self.after["paths"].get(path, {}))
 
     def path_warnings(self) -> list[str]:
-        """Of what `stays`."""
+        """Return a line on each path that `stays`."""
         return [
             "%s lies on a mount or a read-only file system by now: it stays" % path
             for path in sorted(self.before["paths"])
@@ -134,7 +139,7 @@ class Restore:
         ]
 
     def goes(self, path: str) -> bool:
-        """The folder is removed, as one of ours or because it gets empty."""
+        """Return whether the folder is removed, as one of ours or because it gets empty."""
         return path in self.before["trees"] or os.path.islink(path) or self.empties(path)
 
     def tree_changes(self) -> list[Change]:
@@ -155,7 +160,7 @@ class Restore:
         return sorted(changes, key=lambda change: change["action"] == "remove")
 
     def tree_removal(self, path: str, whole: bool = False) -> Change:
-        """The path goes; `theirs` is what of it nodectl did not make: all of it where `whole`."""
+        """Return the removal of a path; `theirs` is what of it nodectl did not make: all of it where `whole`."""
         names = self.after["trees"].get(path, {}).get("names")
         homes = [entry["inode"] for entry in self.before["trees"].values() if "inode" in entry]
         theirs = [path] if whole else strangers(path, names, homes)
@@ -197,7 +202,7 @@ class Restore:
         return changes
 
     def package_changes(self) -> tuple[list[Change], dict[str, str]]:
-        """(packages to remove, install or mark, {package that stays: why})."""
+        """Return (packages to remove, install or mark, {package that stays: why})."""
         before, now = self.before["packages"], self.now["packages"]
         going = {key for key in before if packages.there(now.get(key)) and not packages.there(before[key])}
         changed = [key for key in before if moved(before[key], now.get(key))]
@@ -260,7 +265,7 @@ class Restore:
                 self.errors.append("%s ended with %d: %s" % (" ".join(argv), status, (err or out).strip()))
 
     def keep_theirs(self, change: Change) -> None:
-        """What somebody put or changed there after us goes beside the record, before ours takes its place or goes."""
+        """Keep beside the record what somebody put or changed there after us, before ours takes its place or goes."""
         if change.get("conflict"):
             shutil.copy2(change["subject"], self.conflict(change["subject"]), follow_symlinks=False)
         for path in change.get("theirs", ()):
@@ -268,7 +273,7 @@ class Restore:
                 shutil.move(path, self.conflict(path))
 
     def conflict(self, path: str) -> str:
-        """A free place below the record's `conflicts/` for a path, and the folders above it."""
+        """Make a free place below the record's `conflicts/` for a path, with the folders above it."""
         target = os.path.join(self.store.folder(self.runs[-1]), "conflicts") + path
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         files.remove(target)
@@ -297,7 +302,7 @@ class Restore:
 
     @contextmanager
     def noting(self, path: str) -> Iterator[None]:
-        """What cannot be put back here ends nothing else."""
+        """Note what cannot be put back here as an error, which ends nothing else."""
         try:
             yield
         except OSError as error:
@@ -360,7 +365,7 @@ class Restore:
             self.warnings.append("%s: takes effect at the next boot" % ", ".join(sorted(late)))
 
     def close(self, kept: dict[str, str]) -> None:
-        """The runs are taken back, newest first; one whose packages had to stay keeps those in its record."""
+        """Close the runs, newest first, as taken back; one whose packages had to stay keeps those in its record."""
         for name in reversed(self.runs):
             record = self.records[name]
             rest = {key: record["before"]["packages"][key] for key in kept if key in record["before"]["packages"]}
@@ -373,19 +378,19 @@ class Restore:
 
 
 def moved(before: dict[str, Any] | None, now: dict[str, Any] | None) -> bool:
-    """It came, went or has another version; a hold alone moves nothing."""
+    """Return whether it came, went or has another version; a hold alone moves nothing."""
     if before is None or now is None:
         return before is not now
     return any(before[field] != now[field] for field in ("version", "state"))
 
 
 def of_driver(key: str, package: dict[str, Any] | None) -> bool:
-    """The package as it was or is, None where it was not there, is a part of a GPU driver."""
+    """Return whether the package as it was or is, None where it was not there, is a part of a GPU driver."""
     return package is not None and bool(node_packages.is_driver(key, package["version"]))
 
 
 def read_only(path: str) -> bool:
-    """The file system there lets nobody write."""
+    """Return whether the file system there lets nobody write."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
@@ -393,5 +398,5 @@ def read_only(path: str) -> bool:
 
 
 def alike(one: Record, other: Record) -> bool:
-    """The same content or target; who owns it may differ."""
+    """Return whether the same content or target; who owns it may differ."""
     return all(one.get(name) == other.get(name) for name in ("kind", "sha256", "target"))

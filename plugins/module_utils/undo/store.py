@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a node keeps what stood before: one folder a run, written completely before the first change.
+"""The store of what stood on a node before: one folder a run, written completely before the first change.
 
 Below `/var/lib/nodectl`: `runs/` and `undone/` (root's alone), `roles/` (`held.py`), `trials/` (`trials.py`).
 """
@@ -47,7 +47,7 @@ class Store:
             yield
 
     def folder(self, run: str) -> str:
-        """The folder of a run's record, which need not be there."""
+        """Return the folder of a run's record, which need not be there."""
         return os.path.join(self.runs, run)
 
     def names(self) -> list[str]:
@@ -59,7 +59,7 @@ class Store:
         return []
 
     def load(self, run: str) -> Record:
-        """A run's record; one that cannot be read is an error, never an empty record."""
+        """Load a run's record; one that cannot be read is an error, never an empty record."""
         with open(os.path.join(self.folder(run), "record.json"), encoding="utf-8") as stream:
             record: Record = json.load(stream)
         return record
@@ -69,11 +69,11 @@ class Store:
         return files.read_json(os.path.join(self.folder(run), "run.json"))
 
     def exists(self, run: str) -> bool:
-        """The run has a complete record."""
+        """Return whether the run has a complete record."""
         return os.path.exists(os.path.join(self.folder(run), "record.json"))
 
     def create(self, run: str, about: Record, record: Record, contents: dict[str, str]) -> None:
-        """A new run's folder, made beside its place and renamed when it is complete."""
+        """Create a run's folder, made beside its place and renamed when it is complete."""
         staged = os.path.join(self.runs, ".new-" + run)
         for folder in (staged, os.path.join(staged, "files")):
             os.mkdir(folder, 0o700)
@@ -111,7 +111,7 @@ class Store:
         shutil.rmtree(dying)
 
     def move_to_undone(self, run: str) -> None:
-        """The run is taken back; its record stays to be read."""
+        """Move the record of a run that was taken back aside, where it stays to be read."""
         target = os.path.join(self.undone, run)
         if os.path.lexists(target):
             shutil.rmtree(target)
@@ -148,7 +148,7 @@ class Store:
 
 
 def empty() -> Record:
-    """A record's before or after in which nothing is noted."""
+    """Return a record's before or after in which nothing is noted."""
     return {section: {} for section in SECTIONS}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies in a role's big folder and is not nodectl's: a rollback that removes the folder keeps it."""
+"""Strangers in a role's big folder, which are not nodectl's: a rollback that removes the folder keeps them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IN_USE = re.compile(r"(\.lock|installed|nodectl-[\w.-]+)\Z")
 
 
 def strangers(folder: str, names: Collection[str] | None, homes: Collection[int] = ()) -> list[str]:
-    """The topmost paths below a folder that nodectl did not make.
+    """Return the topmost paths below a folder that nodectl did not make.
 
     `names` is what a run left in it, None if unknown; folders of these inodes go back to where they came from.
     """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's arming for a trial: one folder a trial, who holds it, its lease, its guard's state, and how that is kept
-running: by systemd, which also starts it at a boot, or as a process of its own.
+"""A node's arming for a trial: one folder a trial, its holder, its lease, its guard's state.
+
+systemd keeps the guard running, and starts it at a boot; without systemd it is a process of its own.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Trials:
             os.close(lock)
 
     def lock(self) -> int:
-        """The lock's file, held; one that went with its folder while we waited for it is none."""
+        """Return the lock's file, held; one that went with its folder while we waited for it is none."""
         path = os.path.join(self.folder, ".lock")
         while True:
             os.makedirs(self.root, mode=0o755, exist_ok=True)
@@ -119,7 +120,7 @@ class Trials:
         return []
 
     def trial(self, name: str) -> Trial:
-        """The trial of that name, which need not be there."""
+        """Return the trial of that name, which need not be there."""
         return Trial(os.path.join(self.folder, name), self.root)
 
 
@@ -130,15 +131,15 @@ class Trial:
         self.folder, self.root, self.name = folder, root, os.path.basename(folder)
 
     def path(self, name: str) -> str:
-        """A file of the folder."""
+        """Return a file of the folder."""
         return os.path.join(self.folder, name)
 
     def there(self) -> bool:
-        """It was armed here, and nobody has cleared that."""
+        """Return whether it was armed here, and nobody has cleared that."""
         return os.path.isdir(self.folder)
 
     def create(self, about: Mapping[str, Any], python: str, uid: int) -> None:
-        """The whole folder, made beside its place and renamed when it is complete; `uid` renews the lease."""
+        """Create the whole folder, made beside its place and renamed when complete; `uid` renews the lease."""
         staged = os.path.join(os.path.dirname(self.folder), ".new-" + self.name)
         os.mkdir(staged, 0o711)
         os.chmod(staged, 0o711)  # noqa: S103 - the same
@@ -189,7 +190,7 @@ class Trial:
                 os.unlink(self.path(name))
 
     def hold(self) -> int | None:
-        """The guard's own lock, kept as long as it lives; None where another guard has it."""
+        """Take the guard's own lock, kept as long as it lives; None where another guard has it."""
         file = os.open(self.path("guard.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,7 +202,7 @@ class Trial:
         return file
 
     def guard(self) -> int | None:
-        """The process that watches; None where there is none."""
+        """Return the process that watches; None where there is none."""
         try:
             file = os.open(self.path("guard.lock"), os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -229,7 +230,7 @@ class Trial:
         return ""
 
     def end_guard(self, run: Run) -> None:
-        """The process goes, and changes nothing while it does; its unit first, or systemd would start it again."""
+        """End the process, which changes nothing on its way; its unit first, or systemd would start it again."""
         if live.systemd_runs() and os.path.lexists(UNIT_PATH):
             run(["systemctl", "stop", UNIT])
             run(["systemctl", "reset-failed", UNIT])
@@ -278,7 +279,7 @@ def library() -> dict[str, str]:
 
 
 def remove_unit(run: Run) -> None:
-    """The unit is no longer started at a boot; a guard that runs as one goes on to its own end."""
+    """Remove the unit, so that no boot starts it; a guard that runs as one goes on to its own end."""
     if os.path.lexists(UNIT_PATH):
         run(["systemctl", "disable", "--quiet", UNIT])
         with contextlib.suppress(FileNotFoundError):
@@ -288,7 +289,7 @@ def remove_unit(run: Run) -> None:
 
 
 def detach(argv: list[str]) -> None:
-    """A process that nobody waits for, in a session of its own, with nothing of ours open."""
+    """Start a process that nobody waits for, in a session of its own, with nothing of ours open."""
     pid = os.fork()
     if pid:
         os.waitpid(pid, 0)
