@@ -189,10 +189,10 @@ def metric_tables() -> Tables:
 PAGES: dict[str, Callable[[], Tables]] = {
     "accept.md": accept_tables,
     "health.md": health_tables,
-    "parsers.md": parser_tables,
+    "recordings.md": parser_tables,
     "probes.md": probe_tables,
     "profiles.md": profile_tables,
-    "prometheus.md": metric_tables,
+    "report.md": metric_tables,
 }
 
 

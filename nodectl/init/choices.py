@@ -14,7 +14,7 @@ _TUNING = (
     " prove a tuning."
 )
 _TUNING_CHOSEN = "Kernel, NCCL, NIC and GPU settings: `nodectl profile show {}` gives each with its reason."
-_DRIVER = "Whether nodectl may install and replace the NVIDIA driver (docs/nvidia.md)."
+_DRIVER = "Whether nodectl may install and replace the NVIDIA driver (docs/provision.md)."
 _REBOOT = (
     "A new driver may need a reboot. With true, or `nodectl provision --allow-reboot`, hosts reboot one at a time."
 )

@@ -1,7 +1,7 @@
 """Better, noise or worse: the paired gain with its 95 % interval, against the noise of the baseline itself.
 
 Gains are taken as logarithms of ratios within a pair, so that what drifts over the trial falls out, and twice as fast
-is as far from nothing as half as fast. `docs/verdicts.md` has the figures of false verdicts and power.
+is as far from nothing as half as fast. `docs/tuning.md` has the figures of false verdicts and power.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ What the code declares, written out when this site is built, so that it says wha
 - [Xids](xids.md): what the driver's error numbers mean, and what to do
 
 The other pages of this part say how things work, and have tables of their own: [facts and probes](../probes.md),
-[faults of the lab](../faults.md#the-matrix), [metrics and alerts](../prometheus.md),
-[steps of an acceptance](../accept.md), [outputs that can be read](../parsers.md).
+[faults of the lab](../faults.md#the-matrix), [metrics and alerts](../report.md),
+[steps of an acceptance](../accept.md), [outputs that can be read](../recordings.md).
 """
 
 
