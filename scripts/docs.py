@@ -5,7 +5,6 @@ A table stands between the lines `<!-- NAME -->` and `<!-- end of NAME -->` of i
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +12,8 @@ from pathlib import Path
 import yaml
 
 from nodectl.accept.steps import STEPS, Level
-from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.common.declarations import ended
 from nodectl.common.resources import data_dir
-from nodectl.facts.catalogue import registered
-from nodectl.parsers.catalogue import families
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import declared
 from nodectl.probes.registry import AnyProbe, listed
@@ -26,38 +22,15 @@ from nodectl.profiles.load import find_profiles
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.resolve import load_profile, load_stacks
 from nodectl.profiles.schema import Hardware, Stack, Tuning
-from nodectl.report.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # rows of cells by the name of the table, the first the heading
 Tables = dict[str, list[list[str]]]
 
 
-def health_tables() -> Tables:
-    """Every check, and every number that a site may change."""
-    return {
-        "checks": [
-            ["check", "looks at", "not ok when"],
-            *([f"`{check.id}`", check.looks_at, check.fires] for check in checks().values()),
-        ],
-        "launch checks": [
-            ["check", "looks at", "not ok when"],
-            *([f"`{check.id}`", check.looks_at, check.fires] for check in launch_checks().values()),
-        ],
-        "thresholds": [
-            ["threshold", "default", "why"],
-            *([f"`{limit.name}`", f"{limit.value:g}", limit.why] for limit in thresholds().values()),
-        ],
-    }
-
-
 def probe_tables() -> Tables:
-    """Return the tables of every fact and every probe."""
+    """Return every probe."""
     return {
-        "facts": [
-            ["subject", "what it is", "asked"],
-            *([f"`{fact.subject}`", fact.description, fact.occasion] for fact in registered()),
-        ],
         "probes": [
             ["probe", "what", "unit", "usual", "a host or round", "options of its own", "groups"],
             *map(_probe_row, listed()),
@@ -80,7 +53,7 @@ def _probe_row(probe: AnyProbe) -> list[str]:
 
 
 def accept_tables() -> Tables:
-    """The steps of an acceptance, in their order."""
+    """Return the steps of an acceptance, in their order."""
     levels = [level for level in Level if level is not Level.GATE]
     rows = [
         [
@@ -94,32 +67,12 @@ def accept_tables() -> Tables:
     return {"accept steps": [["step", "what", "measured by", *map(str, levels)], *rows]}
 
 
-def parser_tables() -> Tables:
-    """Every tool whose saved output can be read."""
-    tools = sorted((tool, module) for family in families().values() for tool, module in family.items())
-    docs = ((tool, importlib.import_module(module).__doc__ or "") for tool, module in tools)
-    rows = [[f"`{tool}`", doc.partition("\n")[0].removeprefix("Reads ").replace("|", "\\|")] for tool, doc in docs]
-    return {"tools": [["TOOL", "reads"], *rows]}
-
-
 def profile_tables() -> Tables:
-    """The profiles by kind, and which hardware a stack fits."""
+    """Return which hardware a stack fits."""
     stacks = load_stacks()
     loaded = {name: load_profile("hardware", name) for name in find_profiles("hardware")}
     hardware = {name: profile for name, profile in loaded.items() if isinstance(profile, Hardware)}
     return {
-        "stacks": [
-            ["stack", "torch", "CUDA", "cuDNN", "NCCL", "Python", "driver", "systems", "architectures"],
-            *(_stack_row(name, stack) for name, stack in stacks.items()),
-        ],
-        "hardware": [
-            ["profile", "GPUs", "model", "link", "floors"],
-            *(_hardware_row(name, profile) for name, profile in hardware.items()),
-        ],
-        "tunings": [
-            ["profile", "what it is for"],
-            *([f"`{name}`", load_profile("tuning", name).description] for name in find_profiles("tuning")),
-        ],
         "compatibility": [
             ["", *(f"`{name}`" for name in stacks)],
             *(
@@ -128,26 +81,6 @@ def profile_tables() -> Tables:
             ),
         ],
     }
-
-
-def _stack_row(name: str, stack: Stack) -> list[str]:
-    return [
-        f"`{name}`",
-        stack.torch or "-",
-        stack.cuda or "-",
-        stack.cudnn or "-",
-        stack.nccl or "-",
-        f"{stack.python.min}-{stack.python.max}" if stack.python else "-",
-        f"{stack.driver.branch}, from {stack.driver.min}" if stack.driver else "-",
-        ", ".join(stack.os) or "any",
-        ", ".join(stack.architectures) or "any",
-    ]
-
-
-def _hardware_row(name: str, hardware: Hardware) -> list[str]:
-    gpus = "?" if hardware.gpus is None else str(hardware.gpus)
-    model = hardware.gpu.model if hardware.gpu else "-"
-    return [f"`{name}`", gpus, model, hardware.link or "-", str(len(hardware.floors))]
 
 
 def _verdict(hardware: Hardware, stack: Stack) -> str:
@@ -159,17 +92,10 @@ def _verdict(hardware: Hardware, stack: Stack) -> str:
     return ", ".join(refusals) or ("yes, warns" if problems else "yes")
 
 
-def metric_tables() -> Tables:
-    """Every metric, and every alert with when it fires."""
+def alert_tables() -> Tables:
+    """Return every alert with when it fires."""
     groups = yaml.safe_load((data_dir() / "prometheus" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
     return {
-        "metrics": [
-            ["metric", "type", "labels", "says"],
-            *(
-                [f"`{metric.name}`", metric.kind, ", ".join(metric.labels) or "-", metric.about]
-                for metric in METRICS.values()
-            ),
-        ],
         "alerts": [
             ["alert", "severity", "for", "when"],
             *(
@@ -188,11 +114,9 @@ def metric_tables() -> Tables:
 
 PAGES: dict[str, Callable[[], Tables]] = {
     "accept.md": accept_tables,
-    "health.md": health_tables,
-    "recordings.md": parser_tables,
     "probes.md": probe_tables,
     "profiles.md": profile_tables,
-    "report.md": metric_tables,
+    "report.md": alert_tables,
 }
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from click.testing import CliRunner, Result
 import nodectl.checks.system
 from nodectl.checks import catalogue
 from nodectl.cli.root import cli
+from scripts.site.reference.judgements import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "extending.md"
@@ -53,9 +53,9 @@ def test_one_file_is_a_check_everywhere(run: Callable[..., Result]) -> None:
     assert {(each["status"], each["actual"]) for each in findings if each["check"] == NAME} == {("ok", "15 days")}
     assert f'<testcase classname="node01.{NAME}"' in run(*replayed, "--output", "junit").stdout
     assert f'check="{NAME}",status="ok"' in run(*replayed, "--output", "prometheus").stdout
-    tables = runpy.run_path(str(ROOT / "scripts" / "docs.py"))["health_tables"]()
-    assert [f"`{NAME}`", "/proc/uptime", "warning: not booted for longer than the threshold"] in tables["checks"]
-    assert [f"`{NAME}_days`", "180", "the kernel's security updates take effect with a boot"] in tables["thresholds"]
+    page = pages()["checks/system.md"]
+    assert f"## `{NAME}`\n\n- **Looks at** /proc/uptime\n- **Not ok when** warning: not booted for longer" in page
+    assert f"- **Threshold** `{NAME}_days`, 180: the kernel's security updates take effect with a boot" in page
 
 
 def test_it_is_gone_with_its_file() -> None:

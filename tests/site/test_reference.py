@@ -9,8 +9,11 @@ from nodectl.checks.gpu.xid import catalogue
 from nodectl.cli.options import global_options
 from nodectl.cli.root import cli, commands
 from nodectl.common.resources import share_dir
+from nodectl.facts.catalogue import registered
+from nodectl.parsers.catalogue import families
 from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles
+from nodectl.report.metrics import METRICS
 from scripts.site.reference import command_line, pages
 
 PAGES = pages()
@@ -46,6 +49,13 @@ def test_every_check_stands_with_its_threshold() -> None:
     assert set().union(*map(headings, groups)) == {*checks(), *launch_checks()}
     everything = "\n".join([PAGES["reference/checks/index.md"], *groups])
     assert [name for name in thresholds() if not re.search(rf"`{name}`(,| \|) [0-9]", everything)] == []
+
+
+def test_every_fact_tool_and_metric_stands() -> None:
+    assert [fact.subject for fact in registered() if f"| `{fact.subject}` | " not in PAGES["reference/facts.md"]] == []
+    named = {tool for family in families().values() for tool in family}
+    assert [tool for tool in named if f"| `{tool}` | " not in PAGES["reference/tools.md"]] == []
+    assert [name for name in METRICS if f"| `{name}` | " not in PAGES["reference/metrics.md"]] == []
 
 
 def test_every_xid_stands_with_what_to_do() -> None:

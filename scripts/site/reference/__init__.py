@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.site.reference import command_line, documents, judgements, profiles, roles, statuses
+from scripts.site.reference import command_line, documents, judgements, lists, profiles, roles, statuses
 
 Pages = dict[str, str]
 
@@ -17,16 +17,18 @@ What the code declares, written out when this site is built, so that it says wha
 - [Roles](roles/index.md): every variable of the Ansible roles
 - [Checks](checks/index.md): what `nodectl health` and the look before a job judge, and what to do
 - [Xids](xids.md): what the driver's error numbers mean, and what to do
+- [Facts](facts.md): what a look reads of a host
+- [Outputs that can be read](tools.md), [metrics](metrics.md)
 
-The other pages of this part say how things work, and have tables of their own: [facts and probes](../probes.md),
-[faults of the lab](../faults.md#the-matrix), [metrics and alerts](../report.md),
-[steps of an acceptance](../accept.md), [outputs that can be read](../recordings.md).
+The other pages of this part say how things work. Some have a table of their own: [probes](../probes.md),
+[faults of the lab](../faults.md#the-matrix), [alerts](../report.md#alerts),
+[steps of an acceptance](../accept.md#steps).
 """
 
 
 def pages() -> Pages:
     """All of them."""
-    parts = (command_line, statuses, documents, profiles, roles, judgements)
+    parts = (command_line, statuses, documents, profiles, roles, judgements, lists)
     found: Pages = {"index.md": _INDEX}
     for part in parts:
         found |= part.pages()
