@@ -22,11 +22,10 @@ BESIDE = "beside"
 SHARED_WITH_NODES = {
     "nodectl.payload.common.frames",
     "nodectl.payload.common.host_lock",
-    "nodectl.payload.jobs.classify",
+    "nodectl.payload.jobs.failures",
     "nodectl.payload.jobs.container",
     "nodectl.payload.jobs.job_id",
     "nodectl.payload.jobs.nsys",
-    "nodectl.payload.jobs.plan_version",
     "nodectl.payload.jobs.standing",
     "nodectl.workloads.ds_config",
     "nodectl.workloads.meaning",

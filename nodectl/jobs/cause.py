@@ -14,7 +14,7 @@ from nodectl.jobs import calls
 from nodectl.jobs.calls import Call, Calls
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
-from nodectl.payload.jobs.classify import FOLLOWED, KINDS, happened_s, severity
+from nodectl.payload.jobs.failures import FOLLOWED, KINDS, happened_s, severity
 from nodectl.payload.jobs.standing import NO_GROUPS, WAITED, absence, doing, left_early, meets, stayed_away
 
 # a rank's end is known a moment after it happened

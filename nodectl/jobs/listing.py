@@ -17,8 +17,7 @@ from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
-from nodectl.payload.jobs.classify import FOLLOWED
-from nodectl.payload.jobs.standing import SUPERVISOR_DIED
+from nodectl.payload.jobs.failures import FOLLOWED, SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 20.0

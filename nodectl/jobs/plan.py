@@ -17,7 +17,7 @@ from nodectl.common.operator import operator
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.engines import COMMAND, TORCHRUN
 from nodectl.model.host import Host
-from nodectl.payload.jobs.plan_version import PLAN_VERSION
+from nodectl.payload.jobs.job_id import PLAN_VERSION
 
 LEASE_S = 8.0
 CODE_LIMIT_MIB = 64

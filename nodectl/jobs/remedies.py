@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from dataclasses import dataclass
 
 from nodectl.checks.gpu.xid import meaning
 from nodectl.common.private import NO_PROJECT
@@ -136,93 +136,128 @@ CLASSES: dict[str, tuple[str, str]] = {
 }
 
 
-# by exit status, where it was a signal of the kernel for a limit: SIGKILL, SIGXCPU and SIGXFSZ
-_LIMITS = {
-    **dict.fromkeys(
-        (137, 152),
-        "raise the limit of CPU time: `ulimit -t` on {host} shows the login's (limits.conf: cpu); a unit's LimitCPU="
-        " or the script itself may set another",
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do where message or evidence match `sign`, whose groups are `{1}` and `{2}` of the remedy.
+
+    `classes`: only failures of these; empty for all. `example`: a line that it is for. `of_nobody`: no rank is blamed.
+    """
+
+    example: str
+    sign: str
+    remedy: str
+    classes: tuple[str, ...] = ()
+    of_nobody: bool = False
+
+    def find(self, failure: Failure, text: str) -> re.Match[str] | None:
+        """Return the place in `text` that matches; None where this is advice about something else."""
+        if (self.classes and failure.category not in self.classes) or (self.of_nobody and failure.rank is not None):
+            return None
+        return re.search(self.sign, text, re.MULTILINE)
+
+
+_OF_MEMORY = ("host_out_of_memory", "helper_killed")
+_TAKE_BACK = "take it back with `!{1}` in .nodectlignore"
+_CPU_LIMIT = (
+    "raise the limit of CPU time: `ulimit -t` on {host} shows the login's (limits.conf: cpu); a unit's LimitCPU="
+    " or the script itself may set another"
+)
+# before the class's own remedy, the first that fits; the texts are those of payload/jobs (stayed, kernel, classify)
+ADVICE = (
+    Advice(
+        f"data.py did not travel with the code: /home/me, the login's home {NO_PROJECT} leaves out data.py",
+        rf"^(.+) did not travel with the code: .*{re.escape(NO_PROJECT)}",
+        "put the script and what it needs into a folder of their own, or name that folder: --code DIR",
     ),
-    153: "raise the limit of a file's size: `ulimit -f` on {host} shows the login's (limits.conf: fsize)",
-}
-
-
-# torch's words where a library's compiled part is not for it, and where a backend that needs GPUs has none
-_OPERATOR = re.compile(r"operator (\w+)::\w+ does not exist")
-_NCCL_ALONE = re.compile(r"doesn't have NCCL built in|only supported with GPUs, no GPUs found")
-_GLOO = 'without GPUs the backend is gloo: init_process_group("nccl" if torch.cuda.is_available() else "gloo")'
-
-# as payload/jobs/kernel.py says it
-_GROUP = re.compile(r"the control group (\S+) has (?:memory\.max|memory\.limit_in_bytes) (\d+ MiB)")
-_PIDS = re.compile(r"the control group (\S+) has pids\.max (\d+)")
-_NO_NUMBERS = (
-    "call init_process_group without rank and world_size: it takes RANK and WORLD_SIZE, which the launcher sets"
+    Advice(
+        "conf/.env did not travel with the code: .gitignore leaves out .env",
+        r"^((?:.*/)?\.env[^/]*) did not travel with the code: ",
+        f"hand its variables over with --env-file, or {_TAKE_BACK}",
+    ),
+    Advice(
+        "data/a.bin did not travel with the code: .gitignore leaves out data/",
+        r"^(.+) did not travel with the code: ",
+        f"{_TAKE_BACK}, or have it on the hosts and name its absolute path (--need sees to it before a start)",
+    ),
+    Advice(
+        "the control group /sys/fs/cgroup/job has memory.max 512 MiB, and memory.peak 512 MiB",
+        r"the control group (\S+) has (?:memory\.max|memory\.limit_in_bytes) (\d+ MiB)",
+        "take fewer data loader workers or a smaller cache, or raise the limit of {2} of the control group {1}:"
+        " Slurm's --mem, a container's --memory, a unit's MemoryMax=",
+        _OF_MEMORY,
+    ),
+    Advice(
+        "the control group /sys/fs/cgroup/job has pids.max 40",
+        r"the control group (\S+) has pids\.max (\d+)",
+        "start fewer threads and processes, or raise the limit of {2} of the control group {1}:"
+        " a container's --pids-limit, a unit's TasksMax=",
+        ("limits",),
+    ),
+    Advice(
+        "it called init_process_group with rank=0 and world_size=1, and was started as rank 1 of 3",
+        "called init_process_group with",
+        "call init_process_group without rank and world_size: it takes RANK and WORLD_SIZE, which the launcher sets",
+    ),
+    Advice(
+        "rank 0, 2 did not go on from gloo:broadcast number 6",
+        "",
+        "compare what the ranks hand over to that call (src, dst, group); try the network: `nodectl probe tcp`",
+        ("collective_timeout",),
+        of_nobody=True,
+    ),
+    Advice(
+        "it did not come to the store at which 2 other ranks waited",
+        "did not come to the store",
+        "compare MASTER_ADDR and MASTER_PORT of the ranks: the script, or what it loads, may set its own",
+    ),
+    Advice(
+        "EOFError: EOF when reading a line",
+        "EOF when reading a line",
+        "a rank has no terminal, and its standard input is empty: hand over by arguments or files what the script asks",
+        ("script_error",),
+    ),
+    # torch's words where a library's compiled part is not for it, and where a backend that needs GPUs has none
+    Advice(
+        "raised from RuntimeError: operator torchvision::nms does not exist",
+        r"operator (\w+)::\w+ does not exist",
+        "this {1} is built for another torch (PyPI's is for CUDA): take the one for this torch; a script that does"
+        " without needs none (nodectl_overrides: {{stack: {{packages: {{{1}: null}}}}}}, and provision)",
+        ("version_mismatch",),
+    ),
+    Advice(
+        "ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+        r"doesn't have NCCL built in|only supported with GPUs, no GPUs found",
+        'without GPUs the backend is gloo: init_process_group("nccl" if torch.cuda.is_available() else "gloo")',
+        ("gpu_missing",),
+    ),
+    Advice(
+        "killed by signal 24 (SIGXCPU): it used up the CPU time that its limit gives it",
+        "the CPU time that its limit gives it",
+        _CPU_LIMIT,
+        ("limits",),
+    ),
+    Advice(
+        "killed by signal 25 (SIGXFSZ): a file grew beyond the limit of its size",
+        "beyond the limit of its size",
+        "raise the limit of a file's size: `ulimit -f` on {host} shows the login's (limits.conf: fsize)",
+        ("limits",),
+    ),
+    Advice(
+        "the kernel kills it beyond 60 s of CPU time (RLIMIT_CPU); how much it had used is not known",
+        r"RLIMIT_CPU\); how much",
+        f"{_CPU_LIMIT}; or {{of_class}}",
+    ),
 )
-_NO_INPUT = (
-    "a rank has no terminal, and its standard input is empty: hand over by arguments or files what the script asks"
-)
-
-# as payload/jobs/stayed.py says it
-_STAYED = re.compile(r"(.+) did not travel with the code: (.+)")
-
-
-def _of_stayed(place: str, rule: str) -> str:
-    if NO_PROJECT in rule:
-        return "put the script and what it needs into a folder of their own, or name that folder: --code DIR"
-    back = f"take it back with `!{place}` in .nodectlignore"
-    if PurePosixPath(place).name.startswith(".env"):
-        return f"hand its variables over with --env-file, or {back}"
-    return f"{back}, or have it on the hosts and name its absolute path (--need sees to it before a start)"
-
-
-def _of_operator(package: str) -> str:
-    without = f"nodectl_overrides: {{stack: {{packages: {{{package}: null}}}}}}"
-    return (
-        f"this {package} is built for another torch (PyPI's is for CUDA): take the one for this torch; a script "
-        f"that does without needs none ({without}, and provision)"
-    )
-
-
-def _of_group(path: str, limit: str) -> str:
-    return (
-        f"take fewer data loader workers or a smaller cache, or raise the limit of {limit} of the control group {path}:"
-        " Slurm's --mem, a container's --memory, a unit's MemoryMax="
-    )
 
 
 def remedy_of(failure: Failure) -> str:
     """Return what to do; empty where there is nothing to say."""
-    if failure.category == "xid":
-        numbers = [int(number) for line in (*failure.evidence, failure.message) for number in _XID.findall(line)]
-        if numbers:
-            known = meaning(numbers[0])
-            return f"Xid {numbers[0]}, {known.title}: {known.remedy}"
-    places = [match for line in failure.evidence if (match := _STAYED.match(line))]
-    if places:
-        return _of_stayed(places[0][1], places[0][2])
-    words = "\n".join((failure.message, *failure.evidence))
-    if failure.category in ("host_out_of_memory", "helper_killed") and (group := _GROUP.search(words)):
-        return _of_group(group[1], group[2])
-    if failure.category == "limits" and (group := _PIDS.search(words)):
-        return (
-            f"start fewer threads and processes, or raise the limit of {group[2]} of the control group {group[1]}:"
-            " a container's --pids-limit, a unit's TasksMax="
-        )
-    if "called init_process_group with" in failure.message:
-        return _NO_NUMBERS
-    if failure.rank is None and failure.category == "collective_timeout":
-        return "compare what the ranks hand over to that call (src, dst, group); try the network: `nodectl probe tcp`"
-    if "did not come to the store" in failure.message:
-        return "compare MASTER_ADDR and MASTER_PORT of the ranks: the script, or what it loads, may set its own"
-    if "EOF when reading a line" in failure.message:
-        return _NO_INPUT
-    if failure.category == "version_mismatch" and (operator := _OPERATOR.search(words)):
-        return _of_operator(operator[1])
-    if failure.category == "gpu_missing" and _NCCL_ALONE.search(words):
-        return _GLOO
-    remedy = CLASSES.get(failure.category, ("", ""))[1]
-    if any("RLIMIT_CPU); how much" in line for line in failure.evidence):
-        remedy = f"{_LIMITS[137]}; or {remedy}"
-    if failure.category == "limits" and failure.kind in ("signal", "exit"):
-        remedy = _LIMITS.get(failure.exit_status or 0, remedy)
-    return remedy.replace("{host}", failure.host)
+    text = "\n".join((failure.message, *failure.evidence))
+    of_class = CLASSES.get(failure.category, ("", ""))[1].format(host=failure.host)
+    if failure.category == "xid" and (xid := _XID.search(text)):
+        known = meaning(int(xid[1]))
+        return f"Xid {xid[1]}, {known.title}: {known.remedy}"
+    for advice in ADVICE:
+        if match := advice.find(failure, text):
+            return advice.remedy.format("", *match.groups(), host=failure.host, of_class=of_class)
+    return of_class

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from typing_extensions import TypedDict
 
 from nodectl.common.printable import one_line
-from nodectl.payload.jobs.classify import KINDS
+from nodectl.payload.jobs.failures import KINDS
 from nodectl.payload.jobs.job_id import is_job_id
 
 _LONGEST, _LONGEST_WORD = 1 << 20, 4096

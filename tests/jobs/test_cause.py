@@ -12,12 +12,12 @@ import pytest
 from nodectl.common.documents import values_of
 from nodectl.jobs.calls import read
 from nodectl.jobs.cause import HostWords, compare, failures_of
-from nodectl.jobs.remedies import CLASSES, remedy_of
+from nodectl.jobs.remedies import ADVICE, CLASSES, Advice, remedy_of
 from nodectl.jobs.rows import FailureRow
 from nodectl.model.job import Failure
-from nodectl.payload.jobs.categories import category_of, of_text
 from nodectl.payload.jobs.classify import Evidence, judge
 from nodectl.payload.jobs.process import CpuTime
+from nodectl.payload.jobs.rules import AMONG_RANKS, RULES, Rule, category_of, of_text
 
 GLOO = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.1.0.2]:9857."
 LATE = "RuntimeError: [/pytorch/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation"
@@ -371,6 +371,12 @@ def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dic
     return {"type": kind, "message": f"{kind}: {message}", "role": role, **more}
 
 
+@pytest.mark.parametrize("rule", [*AMONG_RANKS, *RULES], ids=lambda rule: f"{rule.category}: {rule.example[:30]}")
+def test_each_rule_decides_its_example_and_has_a_remedy(rule: Rule) -> None:
+    assert of_text(rule.example) == rule.category
+    assert CLASSES[rule.category][1]
+
+
 @pytest.mark.parametrize(
     ("chain", "category"),
     [
@@ -378,70 +384,42 @@ def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dic
         ([link("RuntimeError", "failed"), link("FileNotFoundError", "y", "cause", errno=2)], "data_missing"),
         ([link("RuntimeError", "failed"), link("FileNotFoundError", "y", "context", errno=2)], "data_missing"),
         ([link("ImportError", "no x"), link("FileNotFoundError", "y", "context", errno=2)], "import_error"),
-        ([link("OSError", "[Errno 28] No space left on device", errno=28)], "disk_full"),
+        ([link("ExceptionGroup", "tasks"), link("KeyError", "k", "part"),
+          link("FileNotFoundError", "y", "part", errno=2)], "data_missing"),
         ([link("ValueError", 'unknown policy "No space left on device" in retry_on')], "script_error"),
         ([link("RuntimeError", "[pair.cc] gloo/transport Connection closed by peer")], "communication"),
         ([link("RuntimeError", "save failed"), link("RuntimeError", GLOO, "context")], "communication"),
         ([link("ConnectionResetError", "Connection reset", frames=[["/site-packages/wandb/a.py"]])], "script_error"),
         ([link("ConnectionResetError", "Connection reset", frames=[["/x/torch/distributed/a.py"]])], "communication"),
-        ([link("torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2 GiB")], "gpu_out_of_memory"),
-        ([link("torch.distributed.DistBackendError", "NCCL\nCuda failure 2 'out of memory'")], "gpu_out_of_memory"),
-        ([link("torch.distributed.DistBackendError", "ncclInvalidUsage: Duplicate GPU detected")], "bad_argument"),
         ([link("torch.distributed.DistBackendError", "ncclRemoteError: remote process exited")], "communication"),
-        ([link("torch.distributed.DistNetworkError", "failed to listen, EADDRINUSE")], "port_in_use"),
         ([link("RuntimeError", LATE)], "collective_timeout"),
-        ([link("RuntimeError", "op.preamble.length <= op.nbytes. 8 vs 4, gloo/transport")], "collective_mismatch"),
-        ([link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Killed.")], "helper_killed"),
-        ([link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Bus error.")], "shared_memory_full"),
         ([link("EOFError", frames=HELPER)], "helper_killed"),
-        ([link("ConnectionResetError", "[Errno 104] Connection reset by peer", errno=104, frames=HELPER)],
-         "helper_killed"),
         ([link("FileNotFoundError", "[Errno 2] No such file or directory", errno=2, frames=HELPER)], "helper_killed"),
         ([link("EOFError", frames=[*HELPER, ["/job/code/data.py", 3, "load"], ["/job/code/a.py", 4, "read"]])],
          "data_damaged"),
-        ([link("RuntimeError", "ProcessGroupGloo::allgather: invalid tensor size at index 0 (expected (6), got (4))")],
-         "collective_mismatch"),
-        ([link("ValueError", "output tensor size must be equal to world_size times input tensor size")],
-         "collective_mismatch"),
-        ([link("RuntimeError", "ProcessGroupGloo::broadcast: invalid root rank: 7")], "script_error"),
-        ([link("ImportError", "libcudnn.so: undefined symbol: x")], "version_mismatch"),
-        ([link("RuntimeError", "The NVIDIA driver on your system is too old")], "version_mismatch"),
-        ([link("ModuleNotFoundError", "No module named 'x'")], "import_error"),
-        ([link("RuntimeError", "CUDA error: an illegal memory access was encountered")], "gpu_error"),
-        ([link("RuntimeError", "Error(s) in loading state_dict for Net")], "checkpoint_mismatch"),
-        ([link("_pickle.UnpicklingError", "invalid load key")], "data_damaged"),
-        ([link("PermissionError", "[Errno 13] Permission denied: '/x'", errno=13)], "permission"),
-        ([link("KeyboardInterrupt")], "interrupted"),
         ([link("OSError", "libcudnn_ops.so.8: cannot open shared object file: No such file or directory")],
          "import_error"),
-        ([link("OSError", "/lib/libx.so: invalid ELF header")], "version_mismatch"),
         ([link("torch.AcceleratorError", "CUDA error: no kernel image is available for execution")],
          "version_mismatch"),
         ([link("torch.AcceleratorError", "CUDA error: invalid device ordinal")], "gpu_missing"),
-        ([link("RuntimeError", "Triton Error [CUDA]: out of memory")], "gpu_out_of_memory"),
         ([link("OSError", "[Errno 22] Invalid argument", errno=22, frames=[READER])], "data_damaged"),
         ([link("OSError", "[Errno 22] Invalid argument", errno=22, frames=[READER, ["/c/t.py", 1, "x"]])],
          "script_error"),
         ([link("OSError", "[Errno 27] File too large", errno=27)], "limits"),
-        ([link("ValueError", "mmap length is greater than file size")], "data_damaged"),
-        ([link("zlib.error", "Error -3 while decompressing data: incorrect header check")], "data_damaged"),
-        ([link("RuntimeError", "unable to open shared memory object </torch_1>: Too many open files (24)")],
-         "limits"),
-        ([link("RuntimeError", "received 0 items of ancdata")], "limits"),
-        ([link("subprocess.CalledProcessError", "Command 'x' died with <Signals.SIGKILL: 9>.")], "helper_killed"),
-        ([link("ProcessExitedException", "process 0 terminated with signal SIGKILL")], "helper_killed"),
-        ([link("RuntimeError", "Function 'SqrtBackward0' returned nan values in its 0th output.")], "not_a_number"),
-        ([link("RuntimeError", "NaN or Inf found in input tensor.")], "not_a_number"),
         ([link("Exception", "Current loss scale already at minimum - cannot decrease scale")], "not_a_number"),
-        ([link("yaml.scanner.ScannerError", "mapping values are not allowed here")], "bad_argument"),
-        ([link("ssl.SSLCertVerificationError", "certificate verify failed")], "download_failed"),
-        ([link("ExceptionGroup", "tasks"), link("KeyError", "k", "part"),
-          link("FileNotFoundError", "y", "part", errno=2)], "data_missing"),
     ],
 )  # fmt: skip
-def test_classes_of_exceptions(chain: Any, category: str) -> None:
+def test_classes_of_chains_of_exceptions(chain: Any, category: str) -> None:
     assert category_of(chain) == category
-    assert category == "communication" or CLASSES[category][1]
+
+
+@pytest.mark.parametrize("advice", ADVICE, ids=lambda advice: advice.example[:40])
+def test_each_special_advice_is_given_for_its_example_alone(advice: Advice) -> None:
+    category = next(iter(advice.classes), "data_missing")
+    rank = None if advice.of_nobody else 0
+    remedy = remedy_of(Failure("gpu01", rank, "exception", advice.example, 1, category=category))
+    plain = remedy_of(Failure("gpu01", 0, "exception", "x", 1, category=category))
+    assert remedy and remedy != plain and "{" not in remedy.replace("{stack: {packages: {", "")
 
 
 def test_every_class_is_documented() -> None:
@@ -558,12 +536,10 @@ def test_nccl_without_gpus_is_told_with_the_backend_that_needs_none(words: str) 
     assert told.category == "gpu_missing" and remedy_of(failure).startswith("without GPUs the backend is gloo")
 
 
-@pytest.mark.parametrize(
-    ("status", "command"), [(137, "ulimit -t"), (152, "ulimit -t"), (153, "ulimit -f"), (1, "ulimit -a")]
-)
-def test_the_remedy_of_a_limit_names_that_limit(status: int, command: str) -> None:
-    kind = "signal" if status > 128 else "exception"
-    assert f"`{command}` on gpu01" in remedy_of(Failure("gpu01", 0, kind, "x", status, category="limits"))
+@pytest.mark.parametrize(("code", "command"), [(-24, "ulimit -t"), (152, "ulimit -t"), (153, "ulimit -f")])
+def test_the_remedy_of_a_limit_names_that_limit(code: int, command: str) -> None:
+    told = judge(Evidence(code=code))
+    assert f"`{command}` on gpu01" in remedy_of(Failure("gpu01", 0, told.kind, told.message, 1, category=told.category))
 
 
 def test_a_crash_is_told_with_the_place_in_the_users_code() -> None:

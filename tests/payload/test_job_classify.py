@@ -4,16 +4,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs.classify import (
-    Evidence,
-    classify,
-    first,
-    judge,
-    last_exception,
-    signal_of_launcher,
-    torchrun_exit,
-    wait_status,
-)
+from nodectl.payload.jobs.classify import Evidence, judge, last_exception, signal_of_launcher, torchrun_exit
+from nodectl.payload.jobs.failures import first
 
 USER_ERROR = """[rank2]: Traceback (most recent call last):
 [rank2]:   File "/root/code/ddp.py", line 7, in <module>
@@ -60,13 +52,13 @@ TORCHRUN = (
     ],
 )
 def test_kinds(code: Any, stderr: Any, after_another: Any, kind: Any) -> None:
-    assert classify(code, stderr, after_another=after_another)[0] == kind
+    assert judge(Evidence(code=code, log=stderr, after_another=after_another)).kind == kind
 
 
 def test_messages_name_what_happened() -> None:
-    assert classify(-9, "", after_another=False)[1] == "killed by signal 9 (SIGKILL)"
-    assert classify(3, "", after_another=False)[1] == "exit status 3"
-    assert classify(1, USER_ERROR, after_another=False)[1] == "ValueError: bad sample in shard 7"
+    assert judge(Evidence(code=-9)).message == "killed by signal 9 (SIGKILL)"
+    assert judge(Evidence(code=3)).message == "exit status 3"
+    assert judge(Evidence(code=1, log=USER_ERROR)).message == "ValueError: bad sample in shard 7"
 
 
 def test_the_last_traceback_counts() -> None:
@@ -102,11 +94,6 @@ def test_what_the_launcher_says_of_a_rank_that_it_reaped_first() -> None:
 )
 def test_the_signal_that_asked_torchrun_to_end(log: str, number: int) -> None:
     assert signal_of_launcher(log) == number
-
-
-@pytest.mark.parametrize(("status", "code"), [(0, 0), (256, 1), (9, -9), (139, -11)])
-def test_wait_statuses(status: Any, code: Any) -> None:
-    assert wait_status(status) == code
 
 
 def test_a_rank_that_its_launcher_ended_is_no_cause_beside_one_that_failed() -> None:

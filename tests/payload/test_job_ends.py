@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs.classify import first
+from nodectl.payload.jobs.failures import first
 from tests.payload.fleet import Fleet, processes_of
 
 SLEEP = "import os, time\nprint('up', flush=True)\ndef load():\n    time.sleep(1000)\n"

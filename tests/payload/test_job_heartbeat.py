@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodectl.payload.jobs.classify import brief
+from nodectl.payload.jobs.failures import brief
 from nodectl.payload.jobs.heartbeat import (
     ENDING,
     FINISHED,

@@ -17,7 +17,8 @@ import pytest
 
 from nodectl.payload.jobs import flight, kernel, listeners, living, notes
 from nodectl.payload.jobs.classify import Evidence, judge
-from nodectl.payload.jobs.ranks import Death, HostAtStart, Output, Rank, describe
+from nodectl.payload.jobs.evidence import HostAtStart, Output, describe
+from nodectl.payload.jobs.ranks import Death, Rank
 
 HOOK = Path(notes.hook_folder())
 RAISES = (
@@ -182,52 +183,6 @@ def test_the_script_sees_its_environment_as_it_was_and_the_sitecustomize_that_wa
     assert alone.split()[0] == "None"
     more, said = run(script, PYTHONPATH=f"{HOOK}:{tmp_path / 'site'}").communicate(timeout=60)
     assert (more.strip(), said) == (f"{tmp_path / 'site'} seen False", "")
-
-
-LOADS = """
-import gc, sys
-{before}
-try:
-    import torch
-    print(torch.inside, torch.__loader__.get_source("torch") is not None, "exec_module" in vars(torch.__loader__))
-except Exception as error:
-    print(type(error).__name__)
-print(gc.isenabled(), gc.get_freeze_count(), [type(each).__name__ for each in sys.meta_path].count("_Torch"))
-"""
-
-
-@pytest.mark.parametrize("rank", ["3", ""])
-@pytest.mark.parametrize(
-    ("torch", "before", "said"),
-    [
-        ("", "", "(False, True) True False\nTrue 0 0"),
-        ("", "gc.disable()", "(False, True) True False\nFalse 0 0"),
-        ("", "gc.freeze()", "(True, True) True False\nTrue"),
-        ("raise RuntimeError", "", "RuntimeError\nTrue 0 0"),
-        (None, "", "ModuleNotFoundError\nTrue 0"),
-    ],
-    ids=["as it is", "with its own switch", "with frozen objects", "broken", "absent"],
-)
-def test_torch_is_loaded_without_looks_for_cycles_and_nothing_is_left_of_that(
-    run: Any, tmp_path: Path, rank: str, torch: str | None, before: str, said: str
-) -> None:
-    if torch is not None:
-        (tmp_path / "torch").mkdir()
-        (tmp_path / "torch" / "__init__.py").write_text(
-            f"{torch}\nimport gc, torch.more\ninside = gc.isenabled(), True\n"
-        )
-        (tmp_path / "torch" / "more.py").write_text("")
-    out, err = run(LOADS.format(before=before), RANK=rank).communicate(timeout=60)
-    assert err == ""
-    assert out.startswith(said), out
-
-
-def test_what_torch_makes_can_be_collected_later(run: Any, tmp_path: Path) -> None:
-    (tmp_path / "torch").mkdir()
-    makes = "class Node: pass\nnode = Node(); node.own = node\nimport weakref\nlives = weakref.ref(node)\ndel node\n"
-    (tmp_path / "torch" / "__init__.py").write_text(makes)
-    script = "import gc, torch\nprint(torch.lives() is None)\ngc.collect()\nprint(torch.lives() is None)\n"
-    assert run(script).communicate(timeout=60) == ("False\nTrue\n", "")
 
 
 def test_what_is_no_rank_writes_nothing(run: Any, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.payload.jobs import folder as folders
-from nodectl.payload.jobs.classify import first
+from nodectl.payload.jobs.failures import first
 from tests.payload.fleet import Fleet, answer, processes_of
 
 SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"

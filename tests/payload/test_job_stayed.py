@@ -10,7 +10,7 @@ import pytest
 
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
-from nodectl.payload.jobs.stayed import explain
+from nodectl.payload.jobs.evidence import explain_stayed
 
 STAYED = [["data/", ".gitignore"], ["src/made/", ".nodectlignore"], ["cfg/a.yml", "cfg/.gitignore"], [".env", "own"]]
 NONE = "FileNotFoundError: [Errno 2] No such file or directory: "
@@ -27,7 +27,7 @@ def job(tmp_path: Path) -> Path:
 
 def told(job: Path, message: str, category: str = "data_missing", *evidence: str) -> list[str]:
     failure: dict[str, Any] = {"class": category, "message": message, "evidence": list(evidence)}
-    explain(failure, str(job))
+    explain_stayed(failure, str(job))
     return [line for line in failure["evidence"] if "did not travel" in line]
 
 

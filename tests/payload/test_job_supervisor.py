@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nodectl.payload.common.frames import texts
-from nodectl.payload.jobs.classify import first
+from nodectl.payload.jobs.failures import first
 from nodectl.payload.jobs.process import descendants, send
 from tests.payload.fleet import RUN, Fleet, answer, processes_of
 

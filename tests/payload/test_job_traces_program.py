@@ -13,7 +13,7 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
-from nodectl.payload.jobs.plan_version import PLAN_VERSION
+from nodectl.payload.jobs.job_id import PLAN_VERSION
 from tests.payload.traces import gpu_events, write
 
 JOB = "20261123-000000-abcd"

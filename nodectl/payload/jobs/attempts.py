@@ -11,7 +11,7 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, S
 
 from ..common.patterns import lazily
 from . import heartbeat as hb
-from .classify import first_of_attempt
+from .failures import first_of_attempt
 from .heartbeat import Attempt, Beat
 
 _END_S = 3.0  # what ending ranks takes beside the grace

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-from collections import Counter
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ..common.patterns import lazily
-from . import categories
+from . import rules
 from .process import CpuTime
-
-# a cause comes before its echoes: a killed rank makes its peers fail with communication errors within milliseconds
-KINDS = (
-    *("time_limit", "signal", "exception", "exit", "checkpoint", "start"),
-    *("rebooted", "supervisor", "left", "host_lost", "launcher", "communication", "terminated"),
-)
-_CAUSES = ("signal", "exception", "exit", "checkpoint", "start")
-# a process is seen to end after its connections are closed; what its peers say of that may be known first
-_HEAD_START_S = 0.5
 
 # torch puts "[rank3]: " before each line of a traceback
 _TAG = lazily(r"^\[[^\]]*\]: ?")
@@ -117,12 +107,6 @@ def _message(lines: List[str]) -> str:
             break
         message.append(_TAG.sub("", line, count=1) if tag else line)
     return "\n".join(message).rstrip()[:_LONGEST]
-
-
-def wait_status(status: int) -> int:
-    """A wait status as Python's returncode: an exit code, or minus a signal."""
-    number = status & 0x7F
-    return -number if number else status >> 8
 
 
 def torchrun_exit(text: str, local_rank: int) -> Optional[int]:
@@ -250,7 +234,7 @@ def _judge(known: Evidence) -> Verdict:
 
 def _by_note(note: Dict[str, Any]) -> Verdict:
     chain, full = note["chain"], note.get("full") or ()
-    category, limits = _within_limits(categories.category_of(chain, full), chain, note.get("limits"))
+    category, limits = _within_limits(rules.category_of(chain, full), chain, note.get("limits"))
     evidence = ["its own error file: an uncaught exception"]
     for link in chain[1:]:
         evidence.append(f"{_RELATIONS.get(link['role'], 'raised while handling')} {_first_line(link['message'])}")
@@ -319,7 +303,7 @@ def _where(chain: List[Dict[str, Any]]) -> str:
 
 
 def _kind(category: str) -> str:
-    return "communication" if categories.is_echo(category) or category == "rendezvous" else "exception"
+    return "communication" if rules.is_echo(category) or category == "rendezvous" else "exception"
 
 
 def _by_signal(number: int, known: Evidence) -> Verdict:
@@ -422,17 +406,15 @@ def _by_abort(words: str, known: Evidence) -> Verdict:
     thrown = _WHAT.search(known.log)
     if thrown:
         message = f"{thrown[1]}: {thrown[2].strip()}"[:_LONGEST]
-        category = categories.of_text(message)
-        if category != categories.SCRIPT:
+        category = rules.of_text(message)
+        if category != rules.SCRIPT:
             return _by_log(message, known.full)
         return Verdict("signal", "crash", f"{words}: {message}", (f"its last words ({LOG_ONLY})",))
-    category = categories.of_text(known.log[-_LONGEST:])
+    category = rules.of_text(known.log[-_LONGEST:])
     if category in ("gpu_error", "gpu_out_of_memory"):
         return Verdict("signal", category, words, (f"its last words ({LOG_ONLY})",))
-    if categories.is_echo(category):
-        said = [
-            _TAG.sub("", line)[:500] for line in known.log.splitlines() if categories.is_echo(categories.of_text(line))
-        ]
+    if rules.is_echo(category):
+        said = [_TAG.sub("", line)[:500] for line in known.log.splitlines() if rules.is_echo(rules.of_text(line))]
         text = "\n".join(["aborted by a communication library (gloo or NCCL)", *said[-_LAST_WORDS:]])
         return Verdict("communication", category, text, (f"its last words ({LOG_ONLY})",))
     if known.full:  # what aborts says why, and there was no room for that
@@ -444,7 +426,7 @@ def _by_abort(words: str, known: Evidence) -> Verdict:
 
 
 def _by_log(exception: str, full: Tuple[str, ...]) -> Verdict:
-    category = categories.of_text(exception, full)
+    category = rules.of_text(exception, full)
     return Verdict(_kind(category), category, exception, (f"the last traceback of its log ({LOG_ONLY})",))
 
 
@@ -458,9 +440,9 @@ def _by_status(known: Evidence) -> Verdict:
         verdict = _by_log(exception, known.full)
         return verdict._replace(evidence=(*verdict.evidence, *((_NO_NOTE,) if known.watched else ())))
     printed, whose = known.printed
-    if printed and categories.is_echo(categories.of_text(printed)):
+    if printed and rules.is_echo(rules.of_text(printed)):
         words = f"{ended} after {_first_line(printed)}"
-        return Verdict("communication", categories.of_text(printed), words, (f"{whose} ({LOG_ONLY})",))
+        return Verdict("communication", rules.of_text(printed), words, (f"{whose} ({LOG_ONLY})",))
     hint = () if printed and _last_words(known.log) == _first_line(printed) else _last_line(known)
     hint = (f"its log holds {whose}: {_first_line(printed)} ({LOG_ONLY})", *hint) if printed else hint
     if known.code is not None and known.code > 128 and signal_name(known.code - 128).startswith("SIG"):
@@ -481,7 +463,7 @@ _OF_LIBRARIES = ("limits", "host_out_of_memory", "disk_full", "import_error", "v
 def _by_last_words(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
     """A library that ends the process (`libgomp: Thread creation failed`) says why in its last words."""
     said = "" if known.shared or known.printed[0] else _last_words(known.log)
-    category = categories.of_text(said) if said and known.code != 0 else categories.SCRIPT
+    category = rules.of_text(said) if said and known.code != 0 else rules.SCRIPT
     if category in _OF_LIBRARIES:
         return Verdict("exit", category, f"{ended}; its last words: {said}", hint)
     return Verdict("exit", "exit", ended, hint)
@@ -516,66 +498,12 @@ def _first_line(text: str) -> str:
     return text.partition("\n")[0][:500]
 
 
-def classify(code: Optional[int], stderr: str, *, after_another: bool) -> Tuple[str, str]:
-    """Kind and message of a rank's end of which only exit status and log are known."""
-    verdict = judge(Evidence(code=code, log=stderr, after_another=after_another))
-    return verdict.kind, verdict.message
-
-
 def signal_name(number: int) -> str:
     """SIGKILL for 9; the number for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
-
-
-def severity(kind: str, exit_status: Optional[int]) -> float:
-    """Place of a failure among those of its job, the likeliest cause lowest; causes have one place, and time decides.
-
-    A launcher ends the other ranks with SIGTERM, perhaps before the rank that failed was seen: that is hardly a cause.
-    A launcher that a signal ended is one.
-    """
-    if kind == "signal" and exit_status == 128 + signal.SIGTERM:
-        return KINDS.index("launcher") + 0.5
-    if kind in _CAUSES or (kind == "launcher" and exit_status is not None and exit_status > 128):
-        return float(KINDS.index("signal"))
-    return float(KINDS.index(kind))
-
-
-def happened_s(kind: str, exit_status: Optional[int], time_s: float) -> float:
-    """Return when a failure happened, for the order among causes; an abort (SIGABRT) is known as late as its echoes."""
-    is_early = kind == "signal" and exit_status not in (None, 128 + signal.SIGABRT)
-    return time_s - _HEAD_START_S if is_early else time_s
-
-
-def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """The likeliest cause: by kind, then by time; None where there is none."""
-
-    def place(item: Dict[str, Any]) -> Tuple[float, float]:
-        kind, status = item["kind"], item.get("exit_status")
-        return severity(kind, status), happened_s(kind, status, item["time"])
-
-    return min(failures, key=place, default=None)
-
-
-# kinds of failures that follow from another rank's end
-FOLLOWED = ("communication", "terminated")
-
-
-def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = False) -> Optional[Dict[str, Any]]:
-    """As `first`; that a rank left early is the cause only where all else that is known follows from another's end."""
-    known = list(failures)
-    if host_lost or any(each["kind"] not in (*FOLLOWED, "left") for each in known):
-        known = [each for each in known if each["kind"] != "left"]
-    return first(_most_lost(known))
-
-
-def _most_lost(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Of hosts that were lost the one that most others lost: who was cut off has lost all of them."""
-    votes = Counter(each.get("lost") for each in failures if each["kind"] == "host_lost")
-    most = max(votes.values(), default=0)
-    return [each for each in failures if each["kind"] != "host_lost" or votes[each.get("lost")] == most]
 
 
 class LauncherWords(NamedTuple):
@@ -611,29 +539,6 @@ def launcher_words(output: str) -> LauncherWords:
     lines = output.strip().splitlines()
     if not exception or "ChildFailedError" in exception:
         return LauncherWords(lines[-1] if lines else "without a word")
-    category = categories.of_text(exception)
-    category = "launcher" if category == categories.SCRIPT else category
+    category = rules.of_text(exception)
+    category = "launcher" if category == rules.SCRIPT else category
     return LauncherWords(exception, category, (f"the last traceback of the launcher ({LOG_ONLY})",))
-
-
-_TOLD_CHARS, _TOLD_LINES, _TOLD_LINE_CHARS = 1500, 4, 250
-_WHOLE, _LIST_CHARS = 4, 600
-
-
-def brief(failure: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what of a failure fits into a heartbeat."""
-    kept = {name: value for name, value in failure.items() if name not in ("traceback", "flight")}
-    lines = [line[:_TOLD_LINE_CHARS] for line in failure.get("evidence", ())[:_TOLD_LINES]]
-    return {**kept, "message": str(failure["message"])[:_TOLD_CHARS], "evidence": lines}
-
-
-def bounded(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Failures as a host keeps them: the likeliest causes whole, the others in brief, so that the state stays small."""
-    if len(failures) <= _WHOLE:
-        return list(failures)
-    ranked = sorted(failures, key=lambda item: (severity(item["kind"], item.get("exit_status")), item["time"]))
-    whole = {id(item) for item in ranked[:_WHOLE]}
-    return [
-        item if id(item) in whole else {**brief(item), "message": str(item["message"])[:_LIST_CHARS]}
-        for item in failures
-    ]

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 from ..common.frames import exit_status, send
 from . import checkpoints, code_store, shared_memory
 from .contain import KILL_ROUND_S, Containment
+from .failures import SUPERVISOR_DIED, row
 from .folder import (
     RECEIVER,
     JobFolder,
@@ -35,7 +36,6 @@ from .folder import (
 from .nsinit import redirect
 from .process import read_stat
 from .process import send as signal_to
-from .standing import SUPERVISOR_DIED
 
 _FRESH_S = 3600.0
 _SUPERVISOR_S = 7.0  # grace for the ranks, then its parting words; the whole must stay below 10 s
@@ -296,7 +296,7 @@ def stop_job(job_id: str, operator: str = "") -> List[Row]:
 
 def _note_dead(job: JobFolder, state: Row) -> None:
     """Supervisor and guard died before anybody asked for an end, and wrote nothing of it: the cause, not the stop."""
-    dead = {"kind": "supervisor", "message": SUPERVISOR_DIED, "rank": None, "exit_status": None, "time": time.time()}
+    dead = row("supervisor", SUPERVISOR_DIED, time.time())
     with contextlib.suppress(OSError):
         job.write_state({**state, "failures": [*state.get("failures", ()), dead]})
 

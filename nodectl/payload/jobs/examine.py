@@ -13,9 +13,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import flight, kernel, listeners, living, outputs, pulse, standing
 from .contain import Containment
+from .evidence import Output
 from .folder import JobFolder, venv_of
 from .process import read_environ, read_stat
-from .ranks import Output, Rank
+from .ranks import Rank
 
 _WINDOW_S = 2.0
 _TOOL_S = 10.0

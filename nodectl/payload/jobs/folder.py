@@ -11,8 +11,8 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from ..common.bounds import fitted
 from . import repair
-from .job_id import is_job_id
-from .plan_version import PLAN_VERSION
+from .failures import row
+from .job_id import PLAN_VERSION, is_job_id
 from .process import is_alive, read_stat, send
 
 _RESERVE_BYTES = 64 * 1024
@@ -322,9 +322,7 @@ def _after_reboot(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:
     """The state, ended where the node was booted anew since: nothing of the job has outlived that."""
     if state["final"] or state.get("boot_id", boot_id()) == boot_id():
         return state
-    message = "the node was rebooted while the job ran there"
-    failure = {"kind": "rebooted", "message": message, "rank": None, "exit_status": None, "time": written_at}
-    failure["class"] = failure["kind"]
+    failure = row("rebooted", "the node was rebooted while the job ran there", written_at)
     failures = [*state.get("failures", ()), failure]
     return {**state, "state": "failed", "final": True, "ended_at": written_at, "failures": failures, "pid": 0}
 

@@ -12,11 +12,11 @@ from typing import List, NoReturn, Tuple
 
 from . import nsinit, shared_memory, syscalls
 from .contain import Containment
+from .failures import SUPERVISOR_DIED, row
 from .folder import JobFolder
 from .heartbeat import FAILED
 from .lifeline import Lifeline
 from .process import exit_status, read_stat, send
-from .standing import SUPERVISOR_DIED
 
 _END_S = 10.0
 _BYE = b"bye\n"
@@ -178,8 +178,7 @@ class _Watch:
         state = self._job.state()
         if state["final"] or not self._job.exists:
             return
-        failure = {"kind": "supervisor", "message": why, "rank": None, "exit_status": None, "time": time.time()}
-        failures = [*state.get("failures", ()), failure]
+        failures = [*state.get("failures", ()), row("supervisor", why, time.time())]
         self._job.write_state({**state, "state": FAILED, "final": True, "ended_at": time.time(), "failures": failures})
 
 

@@ -10,8 +10,9 @@ from typing import Any, Dict, List, Sequence
 from ..common.patterns import lazily
 from . import notes
 from .classify import aside
+from .evidence import Output, log_of
 from .process import below, read_stat, send
-from .ranks import Output, Rank, log_of
+from .ranks import Rank
 
 _ANSWER_S = 0.5
 _POLL_S = 0.01

@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from . import flight, kernel, listeners, living, standing, steady
-from .classify import FOLLOWED, LauncherWords, first, launcher_words, signal_name, signal_of_launcher
+from .classify import LauncherWords, launcher_words, signal_name, signal_of_launcher
 from .clerk import News, Work
+from .evidence import HostAtStart, Output, describe, last_loss, tail, unseen
+from .failures import FOLLOWED, first, row
 from .folder import JobFolder, no_space
-from .ranks import Death, HostAtStart, Output, Rank, RankWatch, describe, last_loss, tail, unseen
+from .ranks import Death, Rank, RankWatch
 
 _READ_S = 4.0  # for a log to say what happened, before the end is told without it
 _LAST_WORDS_BYTES = 8000
@@ -60,8 +62,7 @@ class Postmortem:
 
     def fail(self, kind: str, message: str, **more: object) -> None:
         """Add a failure of this moment that is no rank's own."""
-        failure = {"kind": kind, "message": message, "rank": None, "exit_status": None, "time": steady.now()}
-        self.failures.append({**failure, "class": kind, **more})
+        self.failures.append(row(kind, message, steady.now(), **more))
 
     def told(self, elsewhere: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
         """What the other hosts hear of this one: its first failure, or the rank that others missed in a collective.
@@ -218,15 +219,15 @@ class Postmortem:
 
 def _left(end: Dict[str, Any]) -> Dict[str, Any]:
     message = standing.left_early("other ranks")
-    failure = {"kind": "left", "class": "left_early", "message": message, "rank": end["rank"], "exit_status": 0}
-    return {**failure, "time": end["time"], "evidence": ["its own end: exit status 0"]}
+    more = {"class": "left_early", "rank": end["rank"], "exit_status": 0, "evidence": ["its own end: exit status 0"]}
+    return row("left", message, end["time"], **more)
 
 
 def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, Any]:
     message = standing.absence(rank, str(waiting[0]["class"]), "other ranks")
     category = "stopped" if rank["state"] in "tT" else str(waiting[0]["class"])
-    failure = {"kind": "left", "class": category, "message": message, "rank": rank["rank"], "exit_status": None}
-    return {**failure, "time": min(each["time"] for each in waiting), "evidence": [standing.NO_GROUPS]}
+    more = {"class": category, "rank": rank["rank"], "evidence": [standing.NO_GROUPS]}
+    return row("left", message, min(each["time"] for each in waiting), **more)
 
 
 def _is_terminated(failure: Dict[str, Any]) -> bool:

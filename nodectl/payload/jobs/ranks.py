@@ -1,28 +1,21 @@
-"""Which of a job's processes are ranks, and how each of them ended, seen before its launcher takes it away."""
+"""Which of a job's processes are ranks, and how each ended, seen before its launcher takes it away."""
 
 from __future__ import annotations
 
 import os
 import select
 import selectors
-import signal
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from . import kernel, listeners, notes, outputs, stayed, steady
-from .classify import LOG_ONLY, Evidence, judge, torchrun_exit, wait_status
+from . import kernel, steady
 from .contain import MARKER
-from .flight import summary
-from .folder import no_space
 from .process import CpuTime, Stat, cpu_time, is_alive, read_environ, read_stat, send
 from .syscalls import process_handle
 
 _FIRST_LOOKS, _EVERY_LOOKS = 15, 10  # between a fork and what it executes a stalled machine lets any time pass
 _EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.1, 0.2
 _NO_HANDLE_S, _IDLE_S = 0.2, 60.0
-_TAIL_BYTES = 16 * 1024
-_TRACEBACK_CHARS = 6000
-_SUMMARY_BYTES = 256 * 1024
 
 
 class Rank(NamedTuple):
@@ -59,13 +52,6 @@ class Death(NamedTuple):
     gpu: str = ""
     cpu: Optional[CpuTime] = None
     kills: Optional[int] = None
-
-
-class Output(NamedTuple):
-    """The common output of an attempt's ranks: a file from `begin` on."""
-
-    path: str
-    begin: int = 0
 
 
 class RankWatch:
@@ -191,182 +177,8 @@ def _in_groups(rank: Rank) -> Rank:
 
 
 def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
+    """Return its exit code, or minus the signal that ended it; None where its launcher was faster."""
     if stat is None or stat.start_ticks != rank.start_ticks:
         return None
-    return wait_status(stat.exit_code)
-
-
-class HostAtStart(NamedTuple):
-    """What a rank's end is compared with: the job's folder, when its ranks were started, and kills until then.
-
-    `logs` is the folder of the ranks' own logs, `output` what they wrote together; `warned` is the signal that they
-    were sent before the end of their time (0: none yet).
-    """
-
-    job: str
-    logs: str
-    output: Output
-    since_s: float
-    kills: Optional[int]
-    warned: int = 0
-
-
-def host_at_start(job: str, logs: str, output: Output) -> HostAtStart:
-    """Now, before the ranks are started."""
-    return HostAtStart(job, logs, output, kernel.now_s(), kernel.host_kills())
-
-
-def describe(
-    death: Death, host: HostAtStart, *, after_another: bool, stopped_at: float = float("inf")
-) -> Dict[str, Any]:
-    """The death as a failure: `kind`, `class`, `message`, `rank`, `exit_status`, `time`, …; {} where it is none.
-
-    What a rank raised before `stopped_at`, when the job's end began here, is its own.
-    """
-    code = death.code
-    if code is None:
-        code = torchrun_exit(tail(host.output), death.local_rank)
-    note = notes.read_error(host.job, death.rank, host.since_s)
-    if code == 0 or (code is None and note is None and not after_another and not death.after_stop):
-        return {}
-    verdict = judge(_evidence(death, code, note, host, after_another=after_another))
-    status = None if code is None else (code if code >= 0 else 128 - code)
-    ended_us = death.after_stop and not (note and notes.raised_at(note) < stopped_at)
-    failure = {
-        "kind": "terminated" if ended_us else verdict.kind,
-        "class": "terminated" if ended_us else verdict.category,
-        "message": verdict.message,
-        "rank": death.rank,
-        "exit_status": status,
-        "time": notes.raised_at(note) if note and verdict.traceback else death.time,
-        "evidence": list(verdict.evidence),
-        "traceback": verdict.traceback[-_TRACEBACK_CHARS:],
-        **({"flight": summary(note.get("flight"))} if note and note.get("flight") else {}),
-    }
-    stayed.explain(failure, host.job)
-    listeners.explain(failure)
-    return failure
-
-
-def _evidence(
-    death: Death, code: Optional[int], note: Optional[Dict[str, Any]], host: HostAtStart, *, after_another: bool
-) -> Evidence:
-    full = tuple(notes.full_disks(host.job))
-    known = Evidence(
-        code=code,
-        code_from_log=not death.pid or (death.code is None and code is not None),
-        after_another=after_another,
-        note=note,
-        # a note that found no room says nothing by its absence
-        watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
-        left=notes.has_left(host.job, death.rank),
-        full=full if note is None else (),
-        warned=host.warned,
-        stack=notes.crash(host.job, death.rank),
-        cpu=death.cpu,
-        **log_of(host.logs, host.output, death.local_rank),
-    )
-    ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)
-    return known if ended_us else known._replace(**_of_kernel(death, host))
-
-
-def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
-    """Return what the kernel counted and wrote about this process, its control groups and its GPU."""
-    lines, problem = kernel.log_since(host.since_s)
-    own = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
-    others = [line for line in lines if line.kind == "xid" and line not in own]
-    said = [f"kernel log: {line.text}" for line in own]
-    said += [f"kernel log, of another GPU or program: {line.text}" for line in others]
-    before = death.counts or {}
-    rose = {path: count - before[path] for path, count in kernel.counts(list(before)).items() if count > before[path]}
-    killer = [f"kernel log: {line.text}" for line in own if line.kind == "oom"]
-    for path in rose:
-        if not kernel.is_of_pids(path) and not kernel.is_of_machine(path):
-            killer += [
-                f"{path}: oom_kill went from {before[path]} to {before[path] + rose[path]}",
-                kernel.limit_of(path),
-            ]
-    other_kills, killed_then = _other_kills(death, host, lines, problem) if not killer else ("", False)
-    return {
-        "memory_killer": tuple(filter(None, killer)),
-        "other_kills": other_kills,
-        "killed_then": killed_then,
-        "forks": tuple(
-            f"{path} counts {times} more forks that were refused; {kernel.limit_of(path)}".rstrip("; ")
-            for path, times in rose.items()
-            if kernel.is_of_pids(path)
-        ),
-        "kernel": tuple(said),
-        "xid": any(line.kind == "xid" for line in own),
-    }
-
-
-def _other_kills(death: Death, host: HostAtStart, lines: List[kernel.Line], problem: str) -> Tuple[str, bool]:
-    """What is known of the memory killer where nothing ties a kill to this process; whether one came in that moment."""
-    ended = kernel.host_kills()
-    count = 0 if ended is None or host.kills is None else ended - host.kills
-    victims = {line.pid for line in lines if line.kind == "oom" and line.pid}
-    if count <= 0:
-        unread = f"; its log could not be read: {problem}" if problem else ""
-        return f"nothing tells of the kernel's memory killer{unread}", False
-    since = f"since the job's start the kernel's memory killer ended {count} of the machine's processes (/proc/vmstat)"
-    if any(not kernel.is_of_pids(path) and not kernel.is_of_machine(path) for path in death.counts or ()):
-        return f"{since}, and none of its control group", False
-    if len(victims) >= count and kernel.names_our_pids():
-        return f"{since}, by its log others: {', '.join(map(str, sorted(victims)))}", False
-    if ended is not None and death.kills is not None and ended <= death.kills:
-        return f"{since}, all of them before it died", False
-    return f"{since}, and nothing tells whether it is one of them", True
-
-
-def unseen(plan: Dict[str, Any], host: HostAtStart, *, known: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
-    """Failures of ranks that had gone before anybody looked, as they or torchrun tell of them; `known` are left out."""
-    text = tail(host.output, _SUMMARY_BYTES)
-    failures = []
-    for local_rank in range(plan["nproc_per_node"]):
-        rank = plan["rank"] * plan["nproc_per_node"] + local_rank
-        code = torchrun_exit(text, local_rank)
-        if code is None and notes.read_error(host.job, rank, host.since_s) is not None:
-            code = 1
-        if code and rank not in known:
-            ours = after_stop and code == -signal.SIGTERM
-            death = Death(rank, local_rank, code, steady.now(), after_stop=ours)
-            failures.append(describe(death, host, after_another=False))
-    return [failure for failure in failures if failure]
-
-
-def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
-    """The end of what the rank wrote: from its own log where the launcher keeps one, else its lines of the output.
-
-    Where those are not marked, all lines, and `shared`.
-    """
-    own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stdout.log")]
-    if own:
-        return {"log": tail(Output(max(own, key=os.path.getmtime))), "shared": False}
-    mark = f"[default{local_rank}]:"
-    text = tail(output, _SUMMARY_BYTES)
-    marked = [line[len(mark) :] for line in text.splitlines() if line.startswith(mark)]
-    if marked:
-        return {"log": "\n".join(marked)[-_TAIL_BYTES:], "shared": False}
-    return {"log": text[-_TAIL_BYTES:], "shared": True}
-
-
-def last_loss(logs: str, output: Output, local_rank: int) -> str:
-    """That the last loss which a rank told is none; empty where it is one, or it told none."""
-    from . import pulse  # at the end of a rank alone
-
-    own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stderr.log")]
-    said = log_of(logs, output, local_rank)
-    texts = [*(tail(Output(path)) for path in own), *([] if said["shared"] else [said["log"]])]
-    found = next(filter(None, map(pulse.diverged, texts)), "")
-    return f"the last loss that it told is {found} ({LOG_ONLY})" if found else ""
-
-
-def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:
-    """The last bytes of it as text; empty where it cannot be read."""
-    try:
-        with open(output.path, "rb") as file:
-            file.seek(max(output.begin, os.fstat(file.fileno()).st_size - size_bytes, 0))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
+    number = stat.exit_code & 0x7F
+    return -number if number else stat.exit_code >> 8

@@ -7,6 +7,7 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from . import cgroup
+from .failures import row
 from .process import all_pids, read_cmdline, read_environ, read_stat
 
 _MARKER = "NODECTL_JOB_ID"
@@ -23,13 +24,7 @@ def rebuilt(
     stat = read_stat(supervisor) if supervisor else None
     group = None if rank is None else _group(f"{job_id}.{rank}")
     alive = stat is not None or bool(group and cgroup.members(group)) or _has_processes(job_id)
-    failure = {
-        "kind": "launcher",
-        "message": f"its state was lost ({reason}): how it ended here is not known",
-        "rank": None,
-        "exit_status": None,
-        "time": changed_at,
-    }
+    failure = row("launcher", f"its state was lost ({reason}): how it ended here is not known", changed_at)
     return {
         "state": "running" if alive else "failed",
         "final": not alive,

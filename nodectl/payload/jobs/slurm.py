@@ -19,7 +19,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common.frames import exit_status, send
-from . import flight, notes, slurm_ends
+from . import evidence, flight, notes
 from .folder import JobFolderError, check_id, state_root, write_atomic
 from .job_id import is_job_id
 
@@ -212,7 +212,7 @@ def _forgotten(folder: str, number: int, ended: Optional[Dict[str, Any]]) -> Dic
 def _part(folder: str, rank: int, ranks: int) -> Optional[Dict[str, Any]]:
     """How a node's part ended, with its failures; None while it runs, or where it was killed."""
     end = _end(os.path.join(folder, "ranks", f"{rank}.end"))
-    return end and {**end, "failures": slurm_ends.failures(folder, rank, ranks, end) if end["exit_status"] else []}
+    return end and {**end, "failures": evidence.of_node(folder, rank, ranks, end) if end["exit_status"] else []}
 
 
 def _tail(path: str) -> str:

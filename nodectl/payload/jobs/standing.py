@@ -17,9 +17,6 @@ WAITED = ("collective_timeout", "rendezvous")
 # beside the name of a rank that was elsewhere
 NO_GROUPS = "perhaps others waited for another rank: of which process groups their calls were is not known"
 
-# of a host whose supervisor and guard have both left no word
-SUPERVISOR_DIED = "the job's supervisor there was killed or died"
-
 
 def in_collective(rank: Mapping[str, Any]) -> bool:
     """A living rank's main thread is in torch's communication, or where it is is not known."""

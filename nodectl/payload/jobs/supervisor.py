@@ -14,9 +14,10 @@ from . import heartbeat as hb
 from . import launcher, leftovers, node_end, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
-from .classify import bounded, brief, first_of_attempt
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
+from .evidence import Output, host_at_start
+from .failures import bounded, brief, first_of_attempt
 from .fitness import newest_ns, unfit
 from .folder import JobFolder
 from .guard import Guard
@@ -25,7 +26,7 @@ from .member import Member, placed
 from .outputs import LIMIT_MIB, Keeper
 from .postmortem import Postmortem
 from .process import send
-from .ranks import Output, RankWatch, host_at_start
+from .ranks import RankWatch
 
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that come within this are heard at once

@@ -1,9 +1,8 @@
-"""What nodectl adds to the Python of a rank: an uncaught exception is kept whole, a signal has all stacks written, and
-torch is loaded sooner.
+"""What nodectl adds to the Python of a rank: an uncaught exception is kept whole, a signal has all stacks written.
 
 `site` imports this at the start of every Python below the launcher, because its folder is the first of PYTHONPATH. In
-what is no rank it does no more than the last; in a rank it takes itself off that path, so that the script and its
-children see the environment as it was. It never raises, prints nothing, and starts no thread.
+what is no rank it does nothing; in a rank it takes itself off that path, so that the script and its children see the
+environment as it was. It never raises, prints nothing, and starts no thread.
 """
 
 from __future__ import annotations
@@ -396,55 +395,6 @@ def _trace() -> None:
             module.install(json.loads(asked))
 
 
-class _Torch:
-    """Finds torch as the others on sys.meta_path do, the first time that it is asked for.
-
-    Loading it makes 170,000 objects that stay, and the looks for cycles among them were an eighth of its time. What it
-    has made goes to the oldest generation, where those looks would have put it.
-    """
-
-    used = False
-
-    def find_spec(self, name: str, path: Any = None, _target: Any = None) -> Any:
-        if name != "torch" or self.used:
-            return None
-        self.used = True
-        from importlib.util import find_spec
-
-        try:
-            spec = find_spec(name)
-            if spec is not None and hasattr(spec.loader, "exec_module"):
-                self._quiet(spec.loader)
-        except Exception:  # the others on the path say what is wrong
-            return None
-        return spec
-
-    def _quiet(self, loader: Any) -> None:
-        load = loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            del loader.exec_module
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-            _without_looks(lambda: load(module))
-
-        loader.exec_module = exec_module
-
-
-def _without_looks(load: Callable[[], None]) -> None:
-    import gc
-
-    if not gc.isenabled() or gc.get_freeze_count():  # somebody has plans of his own
-        return load()
-    gc.disable()
-    try:
-        load()
-        gc.freeze()
-        gc.unfreeze()
-    finally:
-        gc.enable()
-
-
 def _install() -> None:
     try:
         if _is_rank():
@@ -458,5 +408,3 @@ def _install() -> None:
 
 _install()
 _make_way()
-if os.environ.get("NODECTL_JOB_DIR"):
-    sys.meta_path.insert(0, _Torch())

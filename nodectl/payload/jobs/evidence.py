@@ -1,0 +1,328 @@
+"""What is known of a rank's end, from its notes, its log, the kernel and torchrun, judged and told as a failure.
+
+Of a rank that Slurm ran, it is read on another host, later: no exit status was seen, and no kernel asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ..common.patterns import lazily
+from . import kernel, listeners, notes, outputs, steady
+from .classify import LOG_ONLY, Evidence, Verdict, judge, launcher_words, signal_name, torchrun_exit
+from .failures import Failure, row
+from .flight import summary
+from .folder import no_space
+from .ranks import Death
+
+_TAIL_BYTES = 16 * 1024
+_TRACEBACK_CHARS = 6000
+_SUMMARY_BYTES = 256 * 1024
+
+
+class Output(NamedTuple):
+    """The common output of an attempt's ranks: a file from `begin` on."""
+
+    path: str
+    begin: int = 0
+
+
+class HostAtStart(NamedTuple):
+    """What a rank's end is compared with: the job's folder, when its ranks were started, and kills until then.
+
+    `logs` is the folder of the ranks' own logs, `output` what they wrote together; `warned` is the signal that they
+    were sent before the end of their time (0: none yet).
+    """
+
+    job: str
+    logs: str
+    output: Output
+    since_s: float
+    kills: Optional[int]
+    warned: int = 0
+
+
+def host_at_start(job: str, logs: str, output: Output) -> HostAtStart:
+    """Now, before the ranks are started."""
+    return HostAtStart(job, logs, output, kernel.now_s(), kernel.host_kills())
+
+
+def describe(
+    death: Death, host: HostAtStart, *, after_another: bool, stopped_at: float = float("inf")
+) -> Dict[str, Any]:
+    """The death as a failure: `kind`, `class`, `message`, `rank`, `exit_status`, `time`, …; {} where it is none.
+
+    What a rank raised before `stopped_at`, when the job's end began here, is its own.
+    """
+    code = death.code
+    if code is None:
+        code = torchrun_exit(tail(host.output), death.local_rank)
+    note = notes.read_error(host.job, death.rank, host.since_s)
+    if code == 0 or (code is None and note is None and not after_another and not death.after_stop):
+        return {}
+    verdict = judge(_evidence(death, code, note, host, after_another=after_another))
+    failure = _failure(verdict, death.rank, code, note, death.time)
+    if note and verdict.traceback:
+        failure["time"] = notes.raised_at(note)
+    if death.after_stop and not (note and notes.raised_at(note) < stopped_at):
+        failure.update({"kind": "terminated", "class": "terminated"})
+    explain_stayed(failure, host.job)
+    listeners.explain(failure)
+    return failure
+
+
+def _failure(verdict: Verdict, rank: int, code: Optional[int], note: Optional[Dict[str, Any]], time: float) -> Failure:
+    status = None if code is None else (code if code >= 0 else 128 - code)
+    failure = row(verdict.kind, verdict.message, time, rank=rank, exit_status=status, evidence=list(verdict.evidence))
+    failure.update({"class": verdict.category, "traceback": verdict.traceback[-_TRACEBACK_CHARS:]})
+    if note and note.get("flight"):
+        failure["flight"] = summary(note.get("flight"))
+    return failure
+
+
+def _evidence(
+    death: Death, code: Optional[int], note: Optional[Dict[str, Any]], host: HostAtStart, *, after_another: bool
+) -> Evidence:
+    full = tuple(notes.full_disks(host.job))
+    known = Evidence(
+        code=code,
+        code_from_log=not death.pid or (death.code is None and code is not None),
+        after_another=after_another,
+        note=note,
+        # a note that found no room says nothing by its absence
+        watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
+        left=notes.has_left(host.job, death.rank),
+        full=full if note is None else (),
+        warned=host.warned,
+        stack=notes.crash(host.job, death.rank),
+        cpu=death.cpu,
+        **log_of(host.logs, host.output, death.local_rank),
+    )
+    ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)
+    return known if ended_us else known._replace(**_of_kernel(death, host))
+
+
+def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
+    """Return what the kernel counted and wrote about this process, its control groups and its GPU."""
+    lines, problem = kernel.log_since(host.since_s)
+    own = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
+    others = [line for line in lines if line.kind == "xid" and line not in own]
+    said = [f"kernel log: {line.text}" for line in own]
+    said += [f"kernel log, of another GPU or program: {line.text}" for line in others]
+    before = death.counts or {}
+    rose = {path: count - before[path] for path, count in kernel.counts(list(before)).items() if count > before[path]}
+    killer = [f"kernel log: {line.text}" for line in own if line.kind == "oom"]
+    for path in rose:
+        if not kernel.is_of_pids(path) and not kernel.is_of_machine(path):
+            killer += [
+                f"{path}: oom_kill went from {before[path]} to {before[path] + rose[path]}",
+                kernel.limit_of(path),
+            ]
+    other_kills, killed_then = _other_kills(death, host, lines, problem) if not killer else ("", False)
+    return {
+        "memory_killer": tuple(filter(None, killer)),
+        "other_kills": other_kills,
+        "killed_then": killed_then,
+        "forks": tuple(
+            f"{path} counts {times} more forks that were refused; {kernel.limit_of(path)}".rstrip("; ")
+            for path, times in rose.items()
+            if kernel.is_of_pids(path)
+        ),
+        "kernel": tuple(said),
+        "xid": any(line.kind == "xid" for line in own),
+    }
+
+
+def _other_kills(death: Death, host: HostAtStart, lines: List[kernel.Line], problem: str) -> Tuple[str, bool]:
+    """What is known of the memory killer where nothing ties a kill to this process; whether one came in that moment."""
+    ended = kernel.host_kills()
+    count = 0 if ended is None or host.kills is None else ended - host.kills
+    victims = {line.pid for line in lines if line.kind == "oom" and line.pid}
+    if count <= 0:
+        unread = f"; its log could not be read: {problem}" if problem else ""
+        return f"nothing tells of the kernel's memory killer{unread}", False
+    since = f"since the job's start the kernel's memory killer ended {count} of the machine's processes (/proc/vmstat)"
+    if any(not kernel.is_of_pids(path) and not kernel.is_of_machine(path) for path in death.counts or ()):
+        return f"{since}, and none of its control group", False
+    if len(victims) >= count and kernel.names_our_pids():
+        return f"{since}, by its log others: {', '.join(map(str, sorted(victims)))}", False
+    if ended is not None and death.kills is not None and ended <= death.kills:
+        return f"{since}, all of them before it died", False
+    return f"{since}, and nothing tells whether it is one of them", True
+
+
+def unseen(plan: Dict[str, Any], host: HostAtStart, *, known: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
+    """Failures of ranks that had gone before anybody looked, as they or torchrun tell of them; `known` are left out."""
+    text = tail(host.output, _SUMMARY_BYTES)
+    failures = []
+    for local_rank in range(plan["nproc_per_node"]):
+        rank = plan["rank"] * plan["nproc_per_node"] + local_rank
+        code = torchrun_exit(text, local_rank)
+        if code is None and notes.read_error(host.job, rank, host.since_s) is not None:
+            code = 1
+        if code and rank not in known:
+            ours = after_stop and code == -signal.SIGTERM
+            death = Death(rank, local_rank, code, steady.now(), after_stop=ours)
+            failures.append(describe(death, host, after_another=False))
+    return [failure for failure in failures if failure]
+
+
+def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
+    """The end of what the rank wrote: from its own log where the launcher keeps one, else its lines of the output.
+
+    Where those are not marked, all lines, and `shared`.
+    """
+    own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stdout.log")]
+    if own:
+        return {"log": tail(Output(max(own, key=os.path.getmtime))), "shared": False}
+    mark = f"[default{local_rank}]:"
+    text = tail(output, _SUMMARY_BYTES)
+    marked = [line[len(mark) :] for line in text.splitlines() if line.startswith(mark)]
+    if marked:
+        return {"log": "\n".join(marked)[-_TAIL_BYTES:], "shared": False}
+    return {"log": text[-_TAIL_BYTES:], "shared": True}
+
+
+def last_loss(logs: str, output: Output, local_rank: int) -> str:
+    """That the last loss which a rank told is none; empty where it is one, or it told none."""
+    from . import pulse  # at the end of a rank alone
+
+    own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stderr.log")]
+    said = log_of(logs, output, local_rank)
+    texts = [*(tail(Output(path)) for path in own), *([] if said["shared"] else [said["log"]])]
+    found = next(filter(None, map(pulse.diverged, texts)), "")
+    return f"the last loss that it told is {found} ({LOG_ONLY})" if found else ""
+
+
+def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:
+    """The last bytes of it as text; empty where it cannot be read."""
+    try:
+        with open(output.path, "rb") as file:
+            file.seek(max(output.begin, os.fstat(file.fileno()).st_size - size_bytes, 0))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+_LACKING = ("data_missing", "import_error")
+# a path in quotes, or a word with a slash in it
+_PATH = lazily(r"'([^'\n]{1,500})'|\"([^\"\n]{1,500})\"|([\w.~-]*/[^\s'\",;:()]{1,500})")
+_MODULE = lazily(r"No module named '?([A-Za-z_][\w.]*)")
+
+
+def explain_stayed(failure: Failure, folder: str) -> None:
+    """Add to the evidence of a failure by which rule that stayed behind; `folder` is the job's."""
+    if failure.get("class") not in _LACKING:
+        return
+    plan = _plan(folder)
+    rules = [(str(place), str(rule)) for place, rule in plan.get("stayed") or ()]
+    code = os.path.join(folder, "code")
+    for place in _places(failure, plan, code) if rules else ():
+        found = None if os.path.lexists(os.path.join(code, place)) else _rule_of(place, rules)
+        if found is not None:
+            failure["evidence"] = [
+                *failure["evidence"],
+                f"{place} did not travel with the code: {found[1]} leaves out {found[0]}",
+            ]
+            return
+
+
+def _plan(folder: str) -> Dict[str, Any]:
+    try:
+        with open(os.path.join(folder, "plan.json"), encoding="utf-8") as file:
+            plan = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return plan if isinstance(plan, dict) else {}
+
+
+def _places(failure: Dict[str, Any], plan: Dict[str, Any], code: str) -> Iterator[str]:
+    """The places in the project that may be meant, the likeliest first."""
+    workdir = str(plan.get("workdir") or "")
+    beside = os.path.join(workdir, os.path.dirname(str(plan.get("script") or "")))
+    for text in (str(failure["message"]), *failure["evidence"]):
+        for match in _MODULE.finditer(text):
+            name = match[1].replace(".", "/")
+            for base in (beside, "", "src", workdir):
+                yield os.path.normpath(os.path.join(base, f"{name}.py"))
+                yield os.path.normpath(os.path.join(base, name))
+        for match in _PATH.finditer(text):
+            yield from _inside(match[1] or match[2] or match[3], (workdir, "", beside), code)
+
+
+def _inside(path: str, bases: Sequence[str], code: str) -> Iterator[str]:
+    if os.path.isabs(path):
+        for root in (code, os.path.realpath(code)):
+            if path.startswith(root + "/"):
+                yield os.path.normpath(path[len(root) + 1 :])
+        return
+    for base in bases:
+        place = os.path.normpath(os.path.join(base, path))
+        if place.partition("/")[0] not in ("..", "."):
+            yield place
+
+
+def _rule_of(place: str, rules: List[Tuple[str, str]]) -> Optional[Tuple[str, str]]:
+    """Return what was left out in which it lies, that it is, or of which it is the folder."""
+    for left, rule in rules:
+        if place == left.rstrip("/") or (left.endswith("/") and place.startswith(left)):
+            return left, rule
+    return next((each for each in rules if each[0].startswith(f"{place}/")), None)
+
+
+End = Dict[str, Any]
+
+
+def of_node(folder: str, node: int, ranks: int, end: End) -> List[Failure]:
+    """Return the failures of a node's part that Slurm ran: its ranks', else its launcher's.
+
+    `end` has `exit_status`, `time` and `up_s` of the node then.
+    """
+    output = Output(os.path.join(folder, "ranks", f"{node}.log"))
+    text = tail(output, _SUMMARY_BYTES)
+    found = [_of_rank(folder, node, node * ranks + local_rank, local_rank, text, end) for local_rank in range(ranks)]
+    return [each for each in found if each] or [_of_launcher(text, end)]
+
+
+def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end: End) -> Optional[Failure]:
+    note, code = notes.read_error(folder, rank, float("-inf")), torchrun_exit(text, local_rank)
+    if code is None and note is not None:
+        code = 1
+    if not code:
+        return None
+    known = Evidence(code=code, code_from_log=True, note=note, after_another=code == -signal.SIGTERM)
+    if note is None:  # which says all; of many jobs and ranks, logs are long to read
+        place = os.path.join(folder, "ranks", str(node))
+        known = known._replace(
+            watched=notes.is_watched(folder, rank),
+            left=notes.has_left(folder, rank),
+            stack=notes.crash(folder, rank),
+            **log_of(place, Output(f"{place}.log"), local_rank),
+        )
+    failure = _failure(judge(known), rank, code, note, _raised_at(note, end))
+    explain_stayed(failure, folder)
+    return failure
+
+
+def _raised_at(note: Optional[Dict[str, Any]], end: End) -> float:
+    """Return when, by the node's clock: a note tells how long the node had been up."""
+    if note is None or end["up_s"] is None:
+        return float(end["time"])
+    return float(end["time"]) - max(0.0, float(end["up_s"]) - float(note["monotonic_s"]))
+
+
+def _of_launcher(text: str, end: End) -> Failure:
+    status, said = int(end["exit_status"]), launcher_words(text)
+    more = {"exit_status": status, "evidence": []}
+    if said.signal == signal.SIGTERM or status == 128 + signal.SIGTERM:
+        return row("terminated", "its launcher was asked to end (SIGTERM)", end["time"], **more)
+    if status > 128:
+        words = f"the launcher (torchrun) was killed by signal {status - 128} ({signal_name(status - 128)})"
+        return row("launcher", words, end["time"], **{**more, "class": "launcher_killed"})
+    verdict = judge(Evidence(code=status, log=text, shared=True))
+    category = said.category if said.category != "launcher" else verdict.category
+    more.update({"class": category, "evidence": list(verdict.evidence)})
+    return row(verdict.kind, verdict.message, end["time"], **more)

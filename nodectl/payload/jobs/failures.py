@@ -1,0 +1,97 @@
+"""Failures as hosts keep and tell them: cause or echo, in which order, and how much of one fits where."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+# a cause comes before its echoes: a killed rank makes its peers fail with communication errors within milliseconds
+KINDS = (
+    *("time_limit", "signal", "exception", "exit", "checkpoint", "start"),
+    *("rebooted", "supervisor", "left", "host_lost", "launcher", "communication", "terminated"),
+)
+_CAUSES = ("signal", "exception", "exit", "checkpoint", "start")
+# a process is seen to end after its connections are closed; what its peers say of that may be known first
+_HEAD_START_S = 0.5
+
+# kinds of failures that follow from another rank's end
+FOLLOWED = ("communication", "terminated")
+
+# of a host whose supervisor and guard have both left no word
+SUPERVISOR_DIED = "the job's supervisor there was killed or died"
+
+Failure = Dict[str, Any]
+
+
+def row(kind: str, message: str, time: float, **more: object) -> Failure:
+    """Return a failure as states hold it: of no rank and of the class of its kind, unless `more` says so."""
+    document: Failure = {"kind": kind, "class": kind, "message": message, "rank": None, "exit_status": None}
+    return {**document, "time": time, **more}
+
+
+def severity(kind: str, exit_status: Optional[int]) -> float:
+    """Place of a failure among those of its job, the likeliest cause lowest; causes have one place, and time decides.
+
+    A launcher ends the other ranks with SIGTERM, perhaps before the rank that failed was seen: that is hardly a cause.
+    A launcher that a signal ended is one.
+    """
+    if kind == "signal" and exit_status == 128 + signal.SIGTERM:
+        return KINDS.index("launcher") + 0.5
+    if kind in _CAUSES or (kind == "launcher" and exit_status is not None and exit_status > 128):
+        return float(KINDS.index("signal"))
+    return float(KINDS.index(kind))
+
+
+def happened_s(kind: str, exit_status: Optional[int], time_s: float) -> float:
+    """Return when a failure happened, for the order among causes; an abort (SIGABRT) is known as late as its echoes."""
+    is_early = kind == "signal" and exit_status not in (None, 128 + signal.SIGABRT)
+    return time_s - _HEAD_START_S if is_early else time_s
+
+
+def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    """The likeliest cause: by kind, then by time; None where there is none."""
+
+    def place(item: Dict[str, Any]) -> Tuple[float, float]:
+        kind, status = item["kind"], item.get("exit_status")
+        return severity(kind, status), happened_s(kind, status, item["time"])
+
+    return min(failures, key=place, default=None)
+
+
+def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = False) -> Optional[Dict[str, Any]]:
+    """As `first`; that a rank left early is the cause only where all else that is known follows from another's end."""
+    known = list(failures)
+    if host_lost or any(each["kind"] not in (*FOLLOWED, "left") for each in known):
+        known = [each for each in known if each["kind"] != "left"]
+    return first(_most_lost(known))
+
+
+def _most_lost(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Of hosts that were lost the one that most others lost: who was cut off has lost all of them."""
+    votes = Counter(each.get("lost") for each in failures if each["kind"] == "host_lost")
+    most = max(votes.values(), default=0)
+    return [each for each in failures if each["kind"] != "host_lost" or votes[each.get("lost")] == most]
+
+
+_TOLD_CHARS, _TOLD_LINES, _TOLD_LINE_CHARS = 1500, 4, 250
+_WHOLE, _LIST_CHARS = 4, 600
+
+
+def brief(failure: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what of a failure fits into a heartbeat."""
+    kept = {name: value for name, value in failure.items() if name not in ("traceback", "flight")}
+    lines = [line[:_TOLD_LINE_CHARS] for line in failure.get("evidence", ())[:_TOLD_LINES]]
+    return {**kept, "message": str(failure["message"])[:_TOLD_CHARS], "evidence": lines}
+
+
+def bounded(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Failures as a host keeps them: the likeliest causes whole, the others in brief, so that the state stays small."""
+    if len(failures) <= _WHOLE:
+        return list(failures)
+    ranked = sorted(failures, key=lambda item: (severity(item["kind"], item.get("exit_status")), item["time"]))
+    whole = {id(item) for item in ranked[:_WHOLE]}
+    return [
+        item if id(item) in whole else {**brief(item), "message": str(item["message"])[:_LIST_CHARS]}
+        for item in failures
+    ]
