@@ -70,8 +70,8 @@ def slurm(
     args: tuple[str, ...],
 ) -> None:
     """Print a batch script for `sbatch`; SCRIPT is named from the folder where that will be called."""
+    from nodectl.export.kubernetes import script_path
     from nodectl.export.sbatch import SbatchJob
-    from nodectl.export.words import script_path
     from nodectl.jobs.plan import check_interface, one_venv
 
     hosts = app.hosts

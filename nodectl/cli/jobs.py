@@ -365,8 +365,7 @@ def follow_output(
 
 
 def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, str]:
-    from nodectl.jobs.follow import Back, Dropped, Line
-    from nodectl.jobs.noise import Noise
+    from nodectl.jobs.follow import Back, Dropped, Line, Noise
 
     printer, noise = LinePrinter(to_stderr=app.json), Noise()
     silent: dict[str, str] = {}

@@ -297,8 +297,8 @@ def launch(
         new_job_id,
         slurm_nodes,
     )
+    from nodectl.jobs.preflight import skipped_checks
     from nodectl.jobs.seen import note_jobs
-    from nodectl.jobs.skips import skipped_checks
     from nodectl.jobs.ways import Asked, container_line, find_way, needed, trace_line
     from nodectl.topology.fabric.job_order import in_rank_order
     from nodectl.transport.router import connect_ahead
@@ -493,14 +493,12 @@ def _preflight(
     """
     from nodectl.checks.launch.container import container_engine
     from nodectl.facts.job import KeptCode, RdmaDevices
-    from nodectl.jobs.gate import passing
     from nodectl.jobs.plan import PlanHost, Surroundings
-    from nodectl.jobs.preflight import run_preflight
-    from nodectl.jobs.skips import parted, said
+    from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_lines
 
     report = run_preflight(app.transport, hosts, needs, app.forks)
     kept, passed = parted(report.findings, skipping)
-    skipped = said(skipping, passed)
+    skipped = skipped_lines(skipping, passed)
     for line in skipped:
         note(f"skipped: {line}")
     shown = [finding for finding in kept if finding.status not in (Status.OK, Status.SKIPPED)]

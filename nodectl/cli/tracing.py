@@ -81,7 +81,7 @@ def gathered(
     app: App, hosts: Sequence[Host], job_id: str, traces: Sequence[RankTrace], folder: Path, limit_mib: int = LIMIT_MIB
 ) -> tuple[bool, dict[str, object]]:
     """Bring the files, and say so; whether all came, and what came where."""
-    from nodectl.jobs.trace_files import gather
+    from nodectl.jobs.traces import gather
 
     done = gather(app.transport, hosts, job_id, traces, folder, forks=app.forks, limit_mib=limit_mib)
     size = f"{done.size_bytes / MIB:.1f} MiB"

@@ -12,7 +12,6 @@ import yaml
 
 from nodectl.common.image_names import is_image_name
 from nodectl.errors import UsageError
-from nodectl.export.words import script_path
 
 # the job's name is a service's, too, and those begin with a letter
 # NAME-nodes-0-INDEX is a pod's host name, and that has 63 characters
@@ -185,3 +184,8 @@ def literal(text: str) -> str:
 
 
 KINDS: Mapping[str, Callable[[KubernetesJob], Document]] = {"jobset": jobset, "pytorchjob": pytorchjob}
+
+
+def script_path(script: str) -> str:
+    """The script's path so that no launcher takes it for an option."""
+    return f"./{script}" if script.startswith("-") else script

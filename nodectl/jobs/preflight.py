@@ -6,16 +6,18 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nodectl.checks.catalogue import launch_judgements
+from nodectl.checks.catalogue import launch_checks, launch_judgements
 from nodectl.checks.launch.candidate import PAYLOAD, REACHABLE, WAY_TO_FIRST, Candidate, JobNeeds, JointJudgement
 from nodectl.checks.launch.together import common_ports
 from nodectl.common import answers, bounded_json
 from nodectl.common.documents import values_of
-from nodectl.errors import ParseError
+from nodectl.common.nodeset import fold
+from nodectl.common.spelling import meant
+from nodectl.errors import ParseError, UsageError
 from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.job import KEY, KINDS, RdmaDevices, job_facts
@@ -338,3 +340,62 @@ def _try_way(transport: Transport, host: Host, request: Mapping[str, object], fi
         return finding
     remedy = f"open the firewalls between {host.name} and {first} for the job's ports, or choose another --interface"
     return replace(finding, status=Status.FAILED, actual="; ".join(wrong), remedy=remedy)
+
+
+_BAD = (Status.FAILED, Status.UNKNOWN)
+
+
+def passing(hosts: Sequence[Host], findings: Sequence[Finding]) -> list[Host]:
+    """The hosts without a fault.
+
+    Where more than half of the others find no way to the first host, it is the one at fault.
+    """
+    bad = [finding for finding in findings if finding.status in _BAD]
+    ways = {finding.host for finding in bad if finding.check == WAY_TO_FIRST.id}
+    faulty = {finding.host for finding in bad if finding.check != WAY_TO_FIRST.id}
+    faulty |= {hosts[0].name} if 2 * len(ways) > len(hosts) - 1 else ways
+    return [host for host in hosts if host.name not in faulty]
+
+
+_CHECK_PREFIX = "launch_"
+# without what these look at there is nothing to start, or nowhere
+_NEEDED = ("launch_reachable", "launch_payload", "launch_interface", "launch_ports")
+_FINE = (Status.OK, Status.SKIPPED)
+
+
+def skipped_checks(names: Iterable[str]) -> tuple[str, ...]:
+    """Ids of the named checks, with or without `launch_`; UsageError for what is none, or cannot be left out."""
+    known = launch_checks()
+    checks = []
+    for name in dict.fromkeys(names):
+        check = name if name in known else _CHECK_PREFIX + name
+        if check not in known:
+            short = [each.removeprefix(_CHECK_PREFIX) for each in known if each not in _NEEDED]
+            raise UsageError(
+                f"--skip {name}: preflight has no check of that name",
+                f"{meant(name, short)}there are: {', '.join(short)}",
+            )
+        if check in _NEEDED:
+            raise UsageError(f"--skip {name}: no job can start without this check", "mend what it finds")
+        checks.append(check)
+    return tuple(checks)
+
+
+def parted(findings: Sequence[Finding], checks: Collection[str]) -> tuple[list[Finding], list[Finding]]:
+    """The findings that count, and those that are skipped."""
+    kept = [finding for finding in findings if finding.check not in checks]
+    return kept, [finding for finding in findings if finding.check in checks]
+
+
+def skipped_lines(checks: Sequence[str], skipped: Sequence[Finding]) -> tuple[str, ...]:
+    """A line a check and what it had found: `launch_clock: failed on node03: 6.0 s ahead`."""
+    lines = []
+    for check in checks:
+        bad = [finding for finding in skipped if finding.check == check and finding.status not in _FINE]
+        words = {finding.actual: finding.status for finding in bad}
+        for actual, status in words.items():
+            hosts = fold(finding.host for finding in bad if finding.actual == actual)
+            lines.append(f"{check}: {status} on {hosts}: {actual}")
+        if not bad:
+            lines.append(f"{check}: it had found nothing")
+    return tuple(lines)

@@ -11,7 +11,7 @@ import yaml
 from nodectl.cli.root import run
 from nodectl.common import node_paths
 from nodectl.facts import host_files
-from nodectl.payload.jobs import nics
+from nodectl.payload.jobs import launcher
 from nodectl.payload.jobs.folder import state_root
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -53,8 +53,8 @@ def test_without_a_home_it_is_that_of_the_password_database(home: str | None, mo
     shell = subprocess.run(host_files._USER.argv, capture_output=True, text=True, check=False)
     assert f"{of_login}/.nccl.conf" in shell.stderr or shell.returncode == 0
     files: list[str] = []
-    monkeypatch.setattr("nodectl.payload.jobs.nics._names_it", files.append)
-    nics.environment({"ib_hca": "=mlx5_0:1"}, {"HOME": ""} if home == "" else {})
+    monkeypatch.setattr("nodectl.payload.jobs.launcher._names_it", files.append)
+    launcher.nic_variables({"ib_hca": "=mlx5_0:1"}, {"HOME": ""} if home == "" else {})
     assert files == [f"{of_login}/.nccl.conf", "/etc/nccl.conf"]
 
 

@@ -8,8 +8,8 @@ import pytest
 from nodectl.checks.launch.candidate import REACHABLE, WAY_TO_FIRST
 from nodectl.cli import jobs as cli_jobs
 from nodectl.cli.launch import _follow
-from nodectl.jobs.gate import passing
 from nodectl.jobs.plan import NodeCount, fewer
+from nodectl.jobs.preflight import passing
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status

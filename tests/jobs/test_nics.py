@@ -17,7 +17,7 @@ from nodectl.facts.rdma import IbPort, ports_in
 from nodectl.jobs import nics
 from nodectl.jobs.plan import PlanHost, Surroundings
 from nodectl.model.host import Host
-from nodectl.payload.jobs import nics as on_node
+from nodectl.payload.jobs import launcher as on_node
 from nodectl.recordings.fleet import open_recording
 from nodectl.recordings.source import replay_source
 from nodectl.topology.look import Looked, look
@@ -97,17 +97,17 @@ def test_each_ranks_own_is_refused_where_it_cannot_be_told(monkeypatch: pytest.M
 def test_what_the_operator_or_the_host_says_goes_before_the_plan(tmp_path: Path) -> None:
     host: Mapping[str, Any] = {"ib_hca": "=mlx5_0:1", "gpu_hcas": []}
     home = {"HOME": str(tmp_path)}
-    assert on_node.environment(host, home) == {"NCCL_IB_HCA": "=mlx5_0:1"}
-    assert on_node.environment(host, {**home, "NCCL_IB_HCA": "mlx5_9"}) == {}
+    assert on_node.nic_variables(host, home) == {"NCCL_IB_HCA": "=mlx5_0:1"}
+    assert on_node.nic_variables(host, {**home, "NCCL_IB_HCA": "mlx5_9"}) == {}
     (tmp_path / ".nccl.conf").write_text("#NCCL_IB_HCA=x\nNCCL_DEBUG=INFO\n")
-    assert on_node.environment(host, home) == {"NCCL_IB_HCA": "=mlx5_0:1"}
+    assert on_node.nic_variables(host, home) == {"NCCL_IB_HCA": "=mlx5_0:1"}
     (tmp_path / "other.conf").write_text("NCCL_DEBUG=INFO\nNCCL_IB_HCA==mlx5_3")
-    assert on_node.environment(host, {**home, "NCCL_CONF_FILE": str(tmp_path / "other.conf")}) == {}
+    assert on_node.nic_variables(host, {**home, "NCCL_CONF_FILE": str(tmp_path / "other.conf")}) == {}
     (tmp_path / ".nccl.conf").write_text("NCCL_IB_HCA==mlx5_3\n")
-    assert on_node.environment(host, home) == {}
+    assert on_node.nic_variables(host, home) == {}
     by_gpu = {"ib_hca": "", "gpu_hcas": ["=mlx5_0:1", "=mlx5_1:1"]}
-    assert on_node.environment(by_gpu, home) == {"NODECTL_GPU_HCAS": '["=mlx5_0:1", "=mlx5_1:1"]'}
-    assert on_node.environment({}, home) == {}
+    assert on_node.nic_variables(by_gpu, home) == {"NODECTL_GPU_HCAS": '["=mlx5_0:1", "=mlx5_1:1"]'}
+    assert on_node.nic_variables({}, home) == {}
 
 
 @pytest.mark.parametrize(

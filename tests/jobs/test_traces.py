@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.jobs import trace_files, traces
+from nodectl.jobs import traces
 from nodectl.jobs.nodes import Answers, rows_of
 from nodectl.jobs.rows import TraceRow
 from nodectl.model.host import Host
@@ -18,7 +18,7 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.trace import RankTrace
 from nodectl.payload.common.frames import encode
 from nodectl.payload.jobs.chrome_trace import read_events
-from nodectl.payload.jobs.trace_summary import summarize
+from nodectl.payload.jobs.traces import summarize
 from nodectl.report.traces import trace_document, trace_text
 from tests.payload.traces import gpu_events, write
 
@@ -125,7 +125,7 @@ def test_files_come_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
     found = [RankTrace(name, rank, file=f"{rank}.json.gz", size_bytes=256) for rank, name in enumerate(answers)]
     hosts = [Host(name, name) for name in answers]
     folder = tmp_path / "new" / "traces"
-    done = trace_files.gather(Pipe(answers), hosts, "job", found, folder, forks=2)  # type: ignore[arg-type]
+    done = traces.gather(Pipe(answers), hosts, "job", found, folder, forks=2)  # type: ignore[arg-type]
     assert (done.files, done.too_large, sorted(done.problems)) == (1, False, ["b", "c", "d", "e"])
     assert [path.name for path in folder.iterdir()] == ["a.0.json.gz"]
     assert (folder / "a.0.json.gz").read_bytes() == data
@@ -153,12 +153,12 @@ def test_whatever_a_node_calls_its_file_it_lies_in_the_folder(tmp_path: Path, fi
     folder.mkdir(parents=True)
     (folder / ".a.0.json.gz.partial").symlink_to(victim)
     found = [RankTrace("a", 0, file=file, size_bytes=256)]
-    trace_files.gather(Pipe({"a": frames(b"x")}), [Host("a", "a")], "job", found, folder, forks=1)  # type: ignore[arg-type]
+    traces.gather(Pipe({"a": frames(b"x")}), [Host("a", "a")], "job", found, folder, forks=1)  # type: ignore[arg-type]
     assert victim.read_text() == "mine" and sorted(tmp_path.iterdir()) == [tmp_path / "deep", victim]
     assert all(path.parent == folder for path in folder.rglob("*")) and list((tmp_path / "deep").iterdir()) == [folder]
 
 
 def test_more_than_the_limit_stays_on_the_hosts(tmp_path: Path) -> None:
     found = [RankTrace("a", 0, file="0.json.gz", size_bytes=3 << 20)]
-    done = trace_files.gather(Pipe({}), [Host("a", "a")], "job", found, tmp_path / "t", forks=1, limit_mib=2)  # type: ignore[arg-type]
+    done = traces.gather(Pipe({}), [Host("a", "a")], "job", found, tmp_path / "t", forks=1, limit_mib=2)  # type: ignore[arg-type]
     assert done.too_large and not (tmp_path / "t").exists()

@@ -7,7 +7,7 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import split
 from nodectl.jobs.plan import Tracing
-from nodectl.jobs.skips import said, skipped_checks
+from nodectl.jobs.preflight import skipped_checks, skipped_lines
 from nodectl.jobs.ways import Asked, find_way, needed
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -198,7 +198,7 @@ def test_checks_are_skipped_by_name_and_what_they_found_is_said() -> None:
     assert checks == ("launch_clock", "launch_gpu_users")
     found = [Finding(host, "launch_clock", Status.FAILED, actual="6.0 s ahead", expected="") for host in ("n1", "n2")]
     found.append(Finding("n3", "launch_clock", Status.OK, actual="0.1 s", expected=""))
-    assert said(checks, found) == (
+    assert skipped_lines(checks, found) == (
         "launch_clock: failed on n[1-2]: 6.0 s ahead",
         "launch_gpu_users: it had found nothing",
     )

@@ -16,9 +16,18 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs import checkpoint_copy, checkpoint_stream
-from nodectl.payload.jobs.checkpoint_copy import Courier, _answer, _copy_from_first, _fetch, _put, _serve
-from nodectl.payload.jobs.checkpoint_stream import ChangedError, CopyError, SignedStream
+from nodectl.payload.jobs import checkpoint_copy
+from nodectl.payload.jobs.checkpoint_copy import (
+    ChangedError,
+    CopyError,
+    Courier,
+    SignedStream,
+    _answer,
+    _copy_from_first,
+    _fetch,
+    _put,
+    _serve,
+)
 from nodectl.payload.jobs.checkpoints import Saved, newest_steps, saved
 
 SECRET = b"of this job"
@@ -396,4 +405,4 @@ def test_the_step_is_read_from_the_name(name: str, step: int | None) -> None:
     item = Saved(name, "." not in name, ())
     assert item.step == step
     assert newest_steps([item], 1) == [item]
-    assert checkpoint_stream.text(item).startswith(name)
+    assert checkpoint_copy.text(item).startswith(name)

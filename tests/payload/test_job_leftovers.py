@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nodectl.jobs.listing import Report, merge
-from nodectl.payload.jobs import leftovers, shared_memory
-from nodectl.payload.jobs.fitness import _launcher
+from nodectl.payload.jobs import shared_memory
 from nodectl.payload.jobs.folder import JobFolder, venv_of
+from nodectl.payload.jobs.node_end import lacks_launcher
 from nodectl.report.jobs import conclusion, job_text, why_text
 
 JOB = "20261124-040000-ab12"
@@ -31,13 +31,13 @@ def test_new_files_are_told_and_old_ones_libraries_and_caches_are_not(
         path.touch()
     for path in (Path(job.at("code/train.py")), shm / "old.bin"):
         os.utime(path, (since - 1, since - 1))
-    assert leftovers.look(job, since) == {
+    assert shared_memory.left_behind(job, since) == {
         "outputs": [f"out/{n}.pt" for n in range(5)],
         "more_outputs": 2,
         "shared_memory": ["mine.bin"],
         "more_shared_memory": 0,
     }
-    assert leftovers.look(job, time.time() + 60) == {}
+    assert shared_memory.left_behind(job, time.time() + 60) == {}
 
 
 def test_where_they_lie_is_said_at_the_end_and_later() -> None:
@@ -62,9 +62,9 @@ def test_a_containers_torchrun_is_not_looked_for_on_the_host(tmp_path: Path) -> 
     launcher.write_text("")
     launcher.chmod(0o755)
     plan: dict[str, Any] = {"launcher": str(launcher), "venv": "/opt/venv", "members": [{"name": "a"}], "member": 0}
-    assert _launcher(plan) == "/opt/venv/bin/torchrun is not there"
-    assert _launcher({**plan, "start": {"container": {"engine": "sh"}}}) == ""
-    assert _launcher({**plan, "start": {"container": {"engine": "nosuch"}}}) == "nosuch is not there"
+    assert lacks_launcher(plan) == "/opt/venv/bin/torchrun is not there"
+    assert lacks_launcher({**plan, "start": {"container": {"engine": "sh"}}}) == ""
+    assert lacks_launcher({**plan, "start": {"container": {"engine": "nosuch"}}}) == "nosuch is not there"
 
 
 def test_a_host_has_an_environment_of_its_own(tmp_path: Path) -> None:
@@ -74,4 +74,4 @@ def test_a_host_has_an_environment_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "bin" / "torchrun").write_text("")
     (tmp_path / "bin" / "torchrun").chmod(0o755)
     plan["launcher"] = str(tmp_path / "bin" / "torchrun")
-    assert _launcher(plan) == ""
+    assert lacks_launcher(plan) == ""

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.payload.jobs import intervals
+from nodectl.payload.jobs import traces as intervals
 from nodectl.payload.jobs.chrome_trace import TraceError, read_events
-from nodectl.payload.jobs.trace_summary import summarize
+from nodectl.payload.jobs.traces import summarize
 from tests.payload.traces import event, gpu_events, write
 
 _SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12)
@@ -141,8 +141,8 @@ def test_a_packed_bomb_ends_at_the_limit_in_little_memory(tmp_path: Path) -> Non
 
 
 def test_nested_events_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodectl.payload.jobs.trace_summary._COMPACT_AT", 100)
-    monkeypatch.setattr("nodectl.payload.jobs.trace_summary._MOST_INTERVALS", 1000)
+    monkeypatch.setattr("nodectl.payload.jobs.traces._COMPACT_AT", 100)
+    monkeypatch.setattr("nodectl.payload.jobs.traces._MOST_INTERVALS", 1000)
     from nodectl.payload.jobs.chrome_trace import Event
 
     step = Event("user_annotation", "ProfilerStep#1", 0, 10_000)

@@ -11,7 +11,7 @@ import pytest
 
 from nodectl.payload.jobs import notes
 from nodectl.payload.jobs.chrome_trace import read_events
-from nodectl.payload.jobs.trace_summary import summarize
+from nodectl.payload.jobs.traces import summarize
 from tests.torch_venv import torch_venv
 
 pytestmark = [pytest.mark.slow]

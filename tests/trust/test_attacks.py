@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import InventoryError, NodectlError, UnreachableError
-from nodectl.jobs import listing, trace_files, traces
+from nodectl.jobs import listing, traces
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.trace import RankTrace
@@ -53,7 +53,7 @@ class TestRogueNode:
                 return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, "", "", 0.1)
 
         wanted = [RankTrace("rogue", 0, file=out, size_bytes=3)]
-        trace_files.gather(Pipe(), [Host("rogue", "rogue")], "job", wanted, tmp_path / "t" / "u", forks=1)  # type: ignore[arg-type]
+        traces.gather(Pipe(), [Host("rogue", "rogue")], "job", wanted, tmp_path / "t" / "u", forks=1)  # type: ignore[arg-type]
         assert list((tmp_path / "victim").iterdir()) == [] and [path.parent for path in tmp_path.rglob("*d*")] == [
             tmp_path / "t" / "u"
         ]

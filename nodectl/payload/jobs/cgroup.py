@@ -1,11 +1,14 @@
-"""The job's own cgroup v2 group: made where one may be made, emptied in one write, removed."""
+"""The job's own cgroup v2 group: made where one may be made, emptied in one write; and a systemd scope around it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import subprocess
+import sys
 import time
-from typing import Optional, Set
+from typing import List, Optional, Set
 
 _ATTEMPTS = 5
 _TRIES, _RETRY_S = 50, 0.01
@@ -105,3 +108,43 @@ def _remove_one(folder: str) -> bool:
         except OSError:
             time.sleep(_RETRY_S)
     return False
+
+
+_LINGER = "/var/lib/systemd/linger"
+_MARK = "NODECTL_IN_SCOPE"
+_TRY_S = 5.0
+
+
+def enter_scope(name: str) -> None:
+    """Begin this program anew in `nodectl-NAME.scope`; returns where that is not possible, or done already."""
+    program = os.path.abspath(sys.argv[0])
+    if os.environ.pop(_MARK, None) or os.geteuid() == 0 or not lingers() or not os.path.isfile(program):
+        return
+    os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")  # a command over SSH may lack it
+    if _scope_works():
+        flags = ["-S"] if sys.flags.no_site else []
+        words = [*_scope_argv(f"--unit=nodectl-{name}.scope"), sys.executable, *flags, program, *sys.argv[1:]]
+        os.execvpe(words[0], words, {**os.environ, _MARK: "1"})  # noqa: S606 - an argv, and no shell is the point
+
+
+def _scope_argv(*more: str) -> List[str]:
+    return ["systemd-run", "--user", "--scope", "--quiet", "--collect", *more, "--"]
+
+
+def _scope_works() -> bool:
+    """The manager makes scopes: asked before this program is given up for it."""
+    nowhere = subprocess.DEVNULL
+    try:
+        return not subprocess.call(
+            [*_scope_argv(), "true"], stdin=nowhere, stdout=nowhere, stderr=nowhere, timeout=_TRY_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def lingers() -> bool:
+    """The login's own manager outlives its sessions."""
+    try:
+        return os.path.exists(os.path.join(_LINGER, pwd.getpwuid(os.geteuid()).pw_name))
+    except KeyError:
+        return False

@@ -142,10 +142,10 @@ def start(job_id: str, rank: str = "") -> List[Row]:
     Values of variables that the plan names come as a line of JSON on stdin: they are never written to a disk. With
     `rank`, the archive of `receive` comes behind it, and is received first.
     """
-    from . import scope  # of use to this command alone
+    from . import cgroup  # of use to this command alone
 
     job = JobFolder(job_id)
-    scope.enter(f"{job.id}.{rank or os.getpid()}")
+    cgroup.enter_scope(f"{job.id}.{rank or os.getpid()}")
     if not rank and not job.plan().get("env_names"):
         return _start(job, {})
     variables = _variables(sys.stdin.buffer.readline())

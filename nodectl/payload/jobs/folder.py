@@ -7,13 +7,14 @@ import errno
 import json
 import os
 import shutil
-from typing import Any, Dict, Iterator, List, Optional
+import time
+from typing import Any, Dict, Iterator, List, Optional, Set
 
 from ..common.bounds import fitted
-from . import repair
+from . import cgroup
 from .failures import row
 from .job_id import PLAN_VERSION, is_job_id
-from .process import is_alive, read_stat, send
+from .process import all_pids, is_alive, read_cmdline, read_environ, read_stat, send
 
 _RESERVE_BYTES = 64 * 1024
 # of a state, what tells of failures: its texts may be cut
@@ -165,13 +166,13 @@ class JobFolder:
         try:
             state = self._read_json("state.json")
             if isinstance(state.get("state"), str) and isinstance(state.get("final"), bool):
-                return _after_reboot(state, repair.modified_at(path))
+                return _after_reboot(state, _modified_at(path))
             reason = "state.json holds no state"
         except FileNotFoundError:
             return {"state": "received", "final": True}
         except (OSError, JobFolderError) as error:
             reason = str(error)
-        return repair.rebuilt(self.id, self.rank(), reason, repair.modified_at(path), self._segments())
+        return _rebuilt(self.id, self.rank(), reason, _modified_at(path), self._segments())
 
     def reserve(self) -> None:
         """Set space aside twice, so that states can be written in turns on a disk that has become full."""
@@ -424,3 +425,70 @@ def _remove(path: str) -> str:
         shutil.rmtree(path, ignore_errors=True)
         return f"{path}: {error.strerror}" if os.path.exists(path) else ""
     return ""
+
+
+_JOB_VARIABLE = "NODECTL_JOB_ID"
+
+
+def _rebuilt(
+    job_id: str, rank: Optional[int], reason: str, changed_at: float, segments: Optional[List[Any]] = None
+) -> Dict[str, Any]:
+    """A state in the place of the one that `reason` says cannot be read, last written at `changed_at`.
+
+    `segments`: what was in /dev/shm before the job; None where that is not known.
+    """
+    supervisor = _supervisor(job_id, rank)
+    stat = read_stat(supervisor) if supervisor else None
+    group = None if rank is None else _group(f"{job_id}.{rank}")
+    alive = stat is not None or bool(group and cgroup.members(group)) or _has_processes(job_id)
+    failure = row("launcher", f"its state was lost ({reason}): how it ended here is not known", changed_at)
+    return {
+        "state": "running" if alive else "failed",
+        "final": not alive,
+        "pid": supervisor,
+        "start_ticks": stat.start_ticks if stat else 0,
+        "containment": {"cgroup": group, "namespace": False, **({} if segments is None else {"segments": segments})},
+        "ended_at": None if alive else changed_at,
+        "failures": [] if alive else [failure],
+        "repaired": reason,
+    }
+
+
+def _supervisor(job_id: str, rank: Optional[int]) -> int:
+    """The process that `jobs.control start` left: the topmost of those with its words, as it forks; 0 for none."""
+    own = {pid for pid in all_pids() if _is_keeper(_words(pid), job_id, rank)}
+    parents = {pid: stat.ppid for pid, stat in ((pid, read_stat(pid)) for pid in own) if stat and stat.alive}
+    return min((pid for pid, parent in parents.items() if parent not in own), default=0)
+
+
+def _is_keeper(words: List[str], job_id: str, rank: Optional[int]) -> bool:
+    """`jobs.control start ID`, with this host's rank where one is named."""
+    return words[:3] == ["jobs.control", "start", job_id] and (rank is None or words[3:4] in ([], [str(rank)]))
+
+
+def _words(pid: int) -> List[str]:
+    words: List[str] = read_cmdline(pid)
+    start = next((place for place, word in enumerate(words) if word == "jobs.control"), len(words))
+    return words[start : start + 4]
+
+
+def _group(name: str) -> Optional[str]:
+    """The job's control group on this node, of whichever session it was made in."""
+    mount = cgroup.mount_point()
+    for folder, names, _ in os.walk(mount) if mount else ():
+        if os.path.basename(folder) == "nodectl" and name in names:
+            return os.path.join(folder, name)
+    return None
+
+
+def _has_processes(job_id: str) -> bool:
+    pids: Set[int] = set(all_pids())
+    return any(read_environ(pid).get(_JOB_VARIABLE) == job_id for pid in pids)
+
+
+def _modified_at(path: str) -> float:
+    """Return when a file was written last; now, where it cannot be told."""
+    try:
+        return os.path.getmtime(path)
+    except OSError:
+        return time.time()

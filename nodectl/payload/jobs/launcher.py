@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
-from . import container, nics, notes
+from . import container, notes
 from .contain import MARKER
-from .folder import JobFolder, payload_folder, venv_of
+from .folder import JobFolder, login_home, payload_folder, venv_of
 from .nsinit import Command
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_")
@@ -26,7 +26,7 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     if start.get("trace"):
         env["NODECTL_TRACE"] = json.dumps(start["trace"])
         env.update(_nsys() if start["trace"]["tool"] == "nsys" else {})
-    env.update(nics.environment(plan["hosts"][plan["rank"]], env))
+    env.update(nic_variables(plan["hosts"][plan["rank"]], env))
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
     root = start.get("chdir") or job.at("code")
@@ -120,3 +120,37 @@ def _environment(plan: Dict[str, Any], start: Dict[str, Any]) -> List[str]:
         return ["--venv", plan["venv"]]
     venv = venv_of(plan, plan["hosts"][plan["rank"]])
     return ["--venv", venv] if venv else []
+
+
+_HCA = "NCCL_IB_HCA"
+_MOST_BYTES = 1 << 20
+
+
+def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, str]:
+    """What is added to the launcher's nic_variables; each rank's own is set in the rank (in_rank/sitecustomize.py)."""
+    if _HCA in env:
+        return {}
+    if host.get("gpu_hcas"):
+        return {"NODECTL_GPU_HCAS": json.dumps(host["gpu_hcas"])}
+    if not host.get("ib_hca") or _is_in_files(env):
+        return {}
+    return {_HCA: host["ib_hca"]}
+
+
+def _is_in_files(env: Mapping[str, str]) -> bool:
+    """Return it as NCCL reads them: a variable of the nic_variables would go before the host's own file."""
+    return any(_names_it(path) for path in _nccl_files(env))
+
+
+def _nccl_files(env: Mapping[str, str]) -> List[str]:
+    own = env.get("NCCL_CONF_FILE")
+    home = env.get("HOME") or login_home()
+    return [own if own is not None else os.path.join(home, ".nccl.conf"), "/etc/nccl.conf"]
+
+
+def _names_it(path: str) -> bool:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return any(line.startswith(f"{_HCA}=") for line in file.read(_MOST_BYTES).split("\n"))
+    except OSError:
+        return False

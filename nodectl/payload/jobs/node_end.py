@@ -1,11 +1,16 @@
-"""Why a supervisor was asked to end: by a stop of the job's operator, with its node, or by somebody else."""
+"""What the node itself has to do with a job: whether it can take part in an attempt, and why it asks for an end."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
 import subprocess
-from typing import NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
-from .folder import JobFolder
+from ..common.addresses import family
+from .checkpoints import saved
+from .folder import JobFolder, no_space, venv_of
 
 _ASK_S = 1.0
 _SHUTS_DOWN = "systemd-shutdow"  # process 1 at the very end, as far as its name goes
@@ -47,3 +52,75 @@ def _systemd_says() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace").strip()
+
+
+_GPU_S = 15.0
+
+
+def unfit(plan: Dict[str, Any]) -> str:
+    """Why not: launcher, environment, disk, port or GPUs; empty where it can."""
+    for look in (lacks_launcher, _disk, _port, _gpus):
+        reason = look(plan)
+        if reason:
+            return f"{plan['members'][plan['member']]['name']}: {reason}"
+    return ""
+
+
+def newest_ns(folder: Optional[str]) -> int:
+    """Return when the newest checkpoint in the folder was written; -1 for none."""
+    try:
+        return max((item.mtime_ns for item in saved(folder)), default=-1) if folder else -1
+    except OSError:
+        return -1
+
+
+def lacks_launcher(plan: Dict[str, Any]) -> str:
+    if not os.access(plan["launcher"], os.X_OK):
+        return f"{plan['launcher']} is not there"
+    start = plan.get("start") or {}
+    if start.get("container"):  # torchrun is the image's, which is not looked into
+        return "" if shutil.which(start["container"]["engine"]) else f"{start['container']['engine']} is not there"
+    if start.get("engine", "torchrun") != "torchrun":
+        return ""
+    environment = start.get("conda") or venv_of(plan, plan["members"][plan["member"]])
+    torchrun = os.path.join(environment, "bin", "torchrun") if environment else ""
+    return f"{torchrun} is not there" if torchrun and not os.access(torchrun, os.X_OK) else ""
+
+
+def _disk(_plan: Dict[str, Any]) -> str:
+    return no_space(os.getcwd())
+
+
+def _port(plan: Dict[str, Any]) -> str:
+    """The rendezvous' port; a connection of the last attempt that lingers is no hindrance."""
+    address = plan["members"][plan["member"]]["address"]
+    with socket.socket(family(address), socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, int(plan["master_port"])))
+        except OSError as error:
+            return f"port {plan['master_port']} of {address}: {error.strerror}"
+    return ""
+
+
+def _gpus(plan: Dict[str, Any]) -> str:
+    """Return those that the plan counts on answer, where it counts on any."""
+    wanted = int(plan.get("gpus_per_node") or 0)
+    if not wanted:
+        return ""
+    import subprocess  # of use between two attempts alone
+
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=_GPU_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"nvidia-smi: {error}"
+    found = len(done.stdout.split())
+    if done.returncode:
+        return f"nvidia-smi ended with {done.returncode}: {(done.stderr or done.stdout).strip()[:200]}"
+    return f"{found} of {wanted} GPUs answer" if found < wanted else ""

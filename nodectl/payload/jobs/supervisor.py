@@ -11,14 +11,13 @@ from functools import partial
 from typing import Any, Dict, List, Optional, Set, Union
 
 from . import heartbeat as hb
-from . import launcher, leftovers, node_end, shared_memory, steady
+from . import launcher, node_end, shared_memory, steady
 from .attempts import Over
 from .checkpoint_copy import Courier
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .evidence import Output, host_at_start
 from .failures import bounded, brief, first_of_attempt
-from .fitness import newest_ns, unfit
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
@@ -448,7 +447,7 @@ class Supervisor:
     def _look_at_leftovers(self) -> News:
         """On the clerk's thread: what the operator is to know of, for nobody removes it."""
         history = self.member.history
-        left = leftovers.look(self.job, float(history[0]["begun_at"]) if history else self.begun_at)
+        left = shared_memory.left_behind(self.job, float(history[0]["begun_at"]) if history else self.begun_at)
         return lambda: self._take_leftovers(left)
 
     def _take_leftovers(self, left: Dict[str, Any]) -> None:
@@ -471,7 +470,7 @@ class Supervisor:
 
     def _test(self) -> News:
         """On the clerk's thread: whether this host can take part again, and how new its checkpoint is."""
-        reason, newest = unfit(self.plan), newest_ns(self.courier.folder)
+        reason, newest = node_end.unfit(self.plan), node_end.newest_ns(self.courier.folder)
         return lambda: self._take_test(reason, newest)
 
     def _take_test(self, reason: str, newest: int) -> None:
