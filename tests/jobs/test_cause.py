@@ -154,19 +154,6 @@ def test_ranks_that_wait_for_each_other_in_two_groups_are_named_and_none_is_blam
     assert "branches" in first.remedy
 
 
-def test_a_ring_of_three_groups_is_told_as_one() -> None:
-    pairs = {"1": [0, 1], "2": [1, 2], "3": [0, 2]}
-    done = called(2, members=ALL, pending=False)
-    words = [
-        host(rank, waited(rank, **{"g0": done, f"g{name}": called(1, members=pair)}))
-        for rank, (name, pair) in enumerate(pairs.items())
-    ]
-    first = failures_of(words, [])[0]
-    assert (first.rank, first.category) == (None, "collective_mismatch")
-    for rank, name in enumerate(pairs):
-        assert f"in group {name}, where it waits for rank {(rank + 1) % 3}" in first.message
-
-
 # as torch 2.10 left it where one rank broadcast from another root: 0 and 2 came to broadcast 6, and 1 went on from it
 BROADCAST = {**called(6, members=ALL)["pending"], "collective": "gloo:broadcast"}
 IN_BROADCAST = {**BROADCAST, "members": ALL, "pending": BROADCAST}
@@ -509,13 +496,6 @@ def test_where_how_much_cpu_time_was_used_is_not_known_the_limit_is_said() -> No
     assert "`ulimit -t` on gpu01" in remedy and "earlyoom" in remedy
 
 
-def test_a_killed_helper_is_told_with_the_limit_of_cpu_time() -> None:
-    note = {"chain": [link("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Killed.")]}
-    told = judge(Evidence(code=1, note=note, cpu=CpuTime(60, 1.0, 0)))
-    assert any("60 s of CPU time" in line for line in told.evidence)
-    assert not any("CPU" in line for line in judge(Evidence(code=1, note=note)).evidence)
-
-
 def test_a_library_for_another_torch_is_named_beneath_what_its_user_says_of_it() -> None:
     """As transformers says it: a module of its own could not be imported."""
     trainer = link("ModuleNotFoundError", "Could not import module 'Trainer'. Are its requirements defined?")
@@ -524,16 +504,6 @@ def test_a_library_for_another_torch_is_named_beneath_what_its_user_says_of_it()
     assert told.category == "version_mismatch"
     failure = Failure("gpu01", 0, told.kind, told.message, 1, category=told.category, evidence=told.evidence)
     assert "{packages: {torchvision: null}}" in remedy_of(failure)
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["Distributed package doesn't have NCCL built in", "ProcessGroupNCCL is only supported with GPUs, no GPUs found!"],
-)
-def test_nccl_without_gpus_is_told_with_the_backend_that_needs_none(words: str) -> None:
-    told = judge(Evidence(code=1, note={"chain": [link("RuntimeError", words)]}))
-    failure = Failure("cpu01", 0, told.kind, told.message, 1, category=told.category, evidence=told.evidence)
-    assert told.category == "gpu_missing" and remedy_of(failure).startswith("without GPUs the backend is gloo")
 
 
 @pytest.mark.parametrize(("code", "command"), [(-24, "ulimit -t"), (152, "ulimit -t"), (153, "ulimit -f")])
@@ -613,12 +583,6 @@ def test_the_ranks_own_exception_before_that_of_a_thread_is_the_cause_where_only
     log = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stderr
     assert "Exception ignored" in log.partition("ValueError")[2]
     assert judge(Evidence(code=1, log=log)).message == "ValueError: bad shard"
-
-
-def test_what_rests_on_log_text_says_so() -> None:
-    assert any("log text only" in line for line in judge(Evidence(code=1, log=HANDLED)).evidence)
-    noted = judge(Evidence(code=1, log=HANDLED, watched=True, note={"chain": [link("KeyError", "x")]}))
-    assert not any("log text only" in line for line in noted.evidence)
 
 
 def test_all_lines_of_a_message_are_kept() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.jobs.code import Code, find_code, find_folder, find_module, left_behind, program_of
+from nodectl.jobs.code import Code, find_code, left_behind, program_of
 
 
 @pytest.fixture
@@ -46,12 +46,6 @@ def test_it_runs_where_the_operator_stands(project: Path, monkeypatch: pytest.Mo
     assert find_code("../scripts/train.py").workdir == "scripts"
 
 
-def test_without_a_project_its_own_folder_travels(tmp_path: Path) -> None:
-    write(tmp_path / "alone" / "train.py")
-    write(tmp_path / "other.py")
-    assert places(find_code(str(tmp_path / "alone" / "train.py"))) == ["train.py"]
-
-
 def test_files_of_the_command_line_beside_the_scripts_folder_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,24 +64,6 @@ def test_files_of_the_command_line_beside_the_scripts_folder_are_named(
     code = find_code("scripts/run.py")
     assert left_behind(code, args) == ["configs/a.json", "configs/a.json"]
     assert left_behind(find_code("scripts/run.py", tmp_path), args) == []
-
-
-def test_a_home_folder_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".git").mkdir()
-    write(tmp_path / "work" / "train.py")
-    assert find_code(str(tmp_path / "work" / "train.py")).folder == tmp_path / "work"
-
-
-def test_a_module_that_lies_right_in_a_home_travels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    for name in ("train.py", "notes.txt", ".bashrc", ".ssh/id_rsa", "Documents/run.py", "Documents/tax.pdf"):
-        write(home / name)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(tmp_path)
-    assert places(find_module("home.train")) == ["home/train.py"]
-    monkeypatch.chdir(home)
-    assert places(find_module("Documents.run")) == ["Documents/run.py"]
 
 
 def test_the_folder_may_be_named(project: Path) -> None:
@@ -180,12 +156,6 @@ def test_a_folder_that_cannot_be_read_is_named(project: Path, monkeypatch: pytes
     assert ".nodectlignore" in caught.value.remedy
 
 
-def test_an_ignore_file_that_is_no_text(project: Path) -> None:
-    (project / ".gitignore").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match=r"\.gitignore"):
-        find_code(str(project / "scripts" / "train.py"))
-
-
 def test_two_projects_scripts_of_one_name_have_names_of_their_own(project: Path, tmp_path: Path) -> None:
     write(tmp_path / "other" / "train.py")
     names = {find_code(str(folder / "train.py")).name for folder in (project / "scripts", tmp_path / "other")}
@@ -237,12 +207,3 @@ def test_an_environment_of_any_name_stays_here_and_is_said(project: Path, mark: 
 def test_a_command_is_known_by_what_it_starts(words: tuple[str, ...], program: str) -> None:
     files = {"train.py", "./scripts/train.py", "run.sh"}
     assert program_of(words, files.__contains__) == program
-
-
-def test_two_scripts_of_one_python_are_two_programs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project)
-    write(project / "eval.py")
-    commands = [("python3", "scripts/train.py"), ("python3", "eval.py"), ("python3", "-c", "x\n" * 500)]
-    names = [find_folder(words).name for words in commands]
-    assert [name.rpartition("-")[0] for name in names] == ["scripts-train", "eval", "python3"]
-    assert {find_folder(words).script for words in commands} == {"python3"}

@@ -12,12 +12,10 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nodectl.cli.jobs import _print_events
 from nodectl.cli.terminal import LinePrinter
 from nodectl.jobs.follow import Back, Line, Noise, Start, Trouble, _collect, _Heard, _Sign, follow
 from nodectl.model.host import Host
@@ -108,11 +106,6 @@ def test_lines_of_ten_megabytes_stay_whole_beside_others(local: Local) -> None:
     assert found["b"] == [f"line {number}" for number in range(200_000)]
 
 
-def test_bytes_that_are_no_text_and_foreign_line_ends_pass(local: Local) -> None:
-    wrote(local, "a", b"\xff\xfe caf\xc3\xa9\x0b\x0c\xe2\x80\xa8 one line\r\n\n")
-    assert lines_of(local, "a") == {"a": ["\ufffd\ufffd café\x0b\x0c\u2028 one line\r", ""]}
-
-
 def test_only_one_rank_is_shown(local: Local) -> None:
     text = "".join(f"[default{number % 3}]:step {number}\n" for number in range(30_000))
     wrote(local, "a", f"agent\n{text}[default2]:{'x' * 600_000}\n[default1]:{'y' * 600_000}\n".encode())
@@ -196,13 +189,6 @@ def test_who_was_frozen_with_the_others_is_waited_for_when_these_have_ended(monk
 
     threading.Timer(2.0, thaw).start()
     assert list(events) == [Back("a"), Line("a", "the last one"), Back("b"), Line("b", "late")]
-
-
-def test_who_is_heard_again_without_a_line_is_not_taken_for_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the first host's rank prints; the connections of all had been lost."""
-    app: Any = SimpleNamespace(json=False)
-    events = (Trouble("a", "lost"), Trouble("b", "lost"), Trouble("c", "lost"), Back("a"), Back("b"))
-    assert _print_events(app, events, 1) == {"c": "lost"}
 
 
 def test_who_stays_silent_when_the_others_have_ended_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,10 +293,3 @@ def test_only_what_is_no_error_is_held_back() -> None:
         *("step 1", "E1124 21:44:04.000000 25", "E1124 21:44:03.878000 25", "Traceback (most recent c"),
         "[W1124 socket.cpp:207] [",
     ]
-
-
-def test_each_host_has_records_of_its_own() -> None:
-    noise = Noise()
-    assert noise.holds("a", f"{AT} Error waiting on exit barrier. Elapsed: 1 seconds")
-    assert not noise.holds("b", f"{AT} RuntimeError: Connection reset by peer")
-    assert noise.holds("a", f"{AT} RuntimeError: Connection reset by peer")

@@ -195,14 +195,6 @@ def test_the_job_outlives_a_killed_nodectl(shell: Shell) -> None:
     assert shell.job(job["id"])["state"] == "stopped"
 
 
-@pytest.mark.slow
-def test_logs_follow_from_another_shell(shell: Shell) -> None:
-    job_id = shell.begin("import os, time\nos.write(1, b'up\\n')\ntime.sleep(6)\nos.write(1, b'bye\\n')\n")
-    followed = shell.run("jobs", "logs", "-f", job_id)
-    assert followed.returncode == 0
-    assert followed.stdout.count("| bye") == 6
-
-
 STEPS = SLEEP.replace(
     "time.sleep(1000)",
     """
@@ -360,19 +352,3 @@ def test_usage_errors(lab: LabUnderTest, nodectl: Any, tmp_path: Path, args: tup
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stdout == ""
-
-
-@pytest.mark.slow
-def test_a_shell_that_prints_keeps_no_job_from_being_listed_read_and_stopped(shell: Shell) -> None:
-    noisy = shell.lab.hosts[1]
-    shell.lab.ssh(noisy, "cp ~/.bashrc ~/.bashrc.kept; sed -i '1i echo Welcome; printf more' ~/.bashrc")
-    try:
-        assert shell.lab.ssh(noisy, "true").startswith("Welcome")
-        job_id = shell.begin(SLEEP)
-        assert shell.run("jobs", "list").returncode == 0
-        assert shell.job(job_id)["host_states"] == dict.fromkeys(shell.lab.hosts, "running")
-        stopped = shell.run("jobs", "stop", job_id)
-        assert (stopped.returncode, shell.job(job_id)["state"]) == (0, "stopped"), stopped.stderr
-        assert shell.left(job_id).replace("Welcome", "").replace("more", "").strip() == ""
-    finally:
-        shell.lab.ssh(noisy, "mv ~/.bashrc.kept ~/.bashrc")

@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodectl.cli.jobs import _kept, _with_parts_on
+from nodectl.cli.jobs import _with_parts_on
 from nodectl.errors import UsageError
 from nodectl.jobs import listing
 from nodectl.jobs.listing import Listing, Report, merge
@@ -16,7 +15,7 @@ from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState
 from nodectl.payload.common.frames import encode
-from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, why_text
+from nodectl.report.jobs import conclusion, job_document, job_text, why_text
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
 
@@ -243,11 +242,6 @@ def test_why_begins_with_the_cause_and_a_launch_ends_with_it() -> None:
     assert conclusion(job).startswith("then gpu02: ") and f"\n\n{head}\n" in conclusion(job)
 
 
-def test_received_but_never_started() -> None:
-    assert merge([report(0, "received")], {}).state is JobState.STARTING
-    assert merge([report(0, "received", created_at=0.0)], {}).state is JobState.STOPPED
-
-
 def test_an_echo_alone_is_not_the_verdict_while_supervisors_still_listen() -> None:
     echo = [failure("communication", 1.0, 0, "reset", 1)]
     reports = [report(rank, "failed", echo, alive=True) for rank in (0, 2)]
@@ -259,18 +253,6 @@ def test_a_word_too_short_names_no_job_though_there_is_only_one(wanted: str) -> 
     job = merge([report(0, "running")], {})
     with pytest.raises(UsageError, match="too short for the beginning of a job's id"):
         Listing((job,), {}, 1).find(wanted)
-
-
-@pytest.mark.parametrize("wanted", ["20261121", "20261121-040000-ab1", "20261121-040000-ab12", "last"])
-def test_a_beginning_that_is_long_enough_names_the_job(wanted: str) -> None:
-    job = merge([report(0, "running")], {})
-    assert Listing((job,), {}, 1).find(wanted) is job
-
-
-def test_a_beginning_of_two_jobs_names_none() -> None:
-    job = merge([report(0, "running")], {})
-    with pytest.raises(UsageError, match="fits 2 jobs"):
-        Listing((job, replace(job, id="20261121-050000-ab12")), {}, 1).find("20261121")
 
 
 def without_plan(host: str, state: str, rank: int | None, problem: str = "its plan.json is empty") -> Report:
@@ -296,21 +278,3 @@ def test_of_a_host_that_refused_to_clean_no_job_is_removed() -> None:
     job = merge([report(0, "finished"), report(1, "finished")], {})
     assert _with_parts_on({"gpu02"}, [job]) == {job.id}
     assert _with_parts_on({"gpu09"}, [job]) == set()
-
-
-def test_a_job_of_another_version_is_not_known() -> None:
-    job = merge([without_plan("gpu01", "unreadable", 0, "a plan of version 7")], {})
-    assert (job.state, job.state.ended) == (JobState.UNKNOWN, False)
-
-
-def test_each_job_that_a_host_keeps_is_named() -> None:
-    gone, runs = {"id": "a", "removed": True, "problem": ""}, {"id": "b", "removed": False, "problem": ""}
-    broken = {"id": "c", "removed": False, "problem": "its plan.json is empty"}
-    ids, texts = _kept({"node01": (gone, runs, broken), "node02": (gone,)})
-    assert ids == {"b", "c"}
-    assert texts == {"node01": "b is kept: something of it runs; c is kept: its plan.json is empty"}
-
-
-def test_a_long_cause_leaves_the_table_a_table() -> None:
-    table = jobs_table([merge([report(0, "failed", [failure("exception", 1.0, 0, "x" * 8000)])], {})])
-    assert max(map(len, table.splitlines())) < 400 and "xxx…" in table

@@ -98,18 +98,6 @@ def test_a_dead_host_is_unknown_and_the_others_are_still_judged(tmp_path: Path) 
     assert list(report.candidates) == ["a"]
 
 
-def test_all_hosts_dead(tmp_path: Path) -> None:
-    report = run_preflight(Here(tmp_path, dead=["a", "b"]), [A, B], NEEDS, forks=4)
-    assert (
-        bad(report) == {("a", "launch_reachable", "unknown"), ("b", "launch_reachable", "unknown")}
-        and report.ports == ()
-    )
-
-
-def test_one_machine_listed_twice_is_found(tmp_path: Path) -> None:
-    assert ("b", "launch_hostname", "failed") in bad(run_preflight(Here(tmp_path), [A, B], NEEDS, forks=4))
-
-
 def test_clocks_are_compared_by_what_arrives(tmp_path: Path) -> None:
     def late(host: str, line: bytes) -> bytes:
         words = line.split()

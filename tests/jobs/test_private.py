@@ -276,38 +276,41 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("place", OTHERS)
-def test_what_is_hidden_and_copies_of_secrets_stay(tmp_path: Path, place: str) -> None:
-    fill(tmp_path, place, "pyproject.toml")
-    (tmp_path / "pyproject.toml").write_text("")
-    (tmp_path / "train.py").write_text("")
+def test_what_is_hidden_and_copies_of_secrets_stay(tmp_path: Path) -> None:
+    for number, place in enumerate(OTHERS):
+        fill(tmp_path / str(number), place)
+    for name in ("pyproject.toml", "train.py"):
+        (tmp_path / name).write_text("")
     code = find_code(str(tmp_path / "train.py"))
-    assert MARK.encode() not in carried(code) and len(code.secrets) == 1
-    (tmp_path / ".nodectlignore").write_text(f"!{place}\n")
-    assert place in {each for _, each in find_code(str(tmp_path / "train.py")).files}
+    assert [place for _, place in code.files] == ["pyproject.toml", "train.py"]
+    assert MARK.encode() not in carried(code) and len(code.secrets) == len(OTHERS)
+    (tmp_path / ".nodectlignore").write_text("".join(f"!{n}/{place}\n" for n, place in enumerate(OTHERS)))
+    taken = {place for _, place in find_code(str(tmp_path / "train.py")).files}
+    assert {f"{number}/{place}" for number, place in enumerate(OTHERS)} <= taken
 
 
-@pytest.mark.parametrize(
-    ("text", "encoding"),
-    [
-        ("AGE-SECRET-KEY-1QQQ", "ascii"),
-        *((f"PrivateKey{blanks}={blanks}" + "aB3+" * 10 + "abc=", "ascii") for blanks in ("", " ", "  ")),
-        ("ansible_become_password:   hunter2", "ascii"),
-        ("-----BEGIN RSA " + "PRIVATE KEY-----", "utf-16"),
-        ("client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJ", "ascii"),
-        ("---- BEGIN SSH2 ENCRYPTED " + "PRIVATE KEY ----", "ascii"),
-        ('{"SecretAccessKey": "' + "aB3/" * 10 + '"}', "ascii"),
-        ('{"refresh_token": "1//0' + "a" * 20 + '"}', "ascii"),
-        ('{"auths": {"x": {"auth": "' + "QUJD" * 5 + '"}}}', "ascii"),
-        ("//registry/:_authToken = 0123", "ascii"),
-        ("redis://:hunter2@host/0", "ascii"),
-        ("default login me password hunter2", "ascii"),
-    ],
+SECRETS = (
+    "AGE-SECRET-KEY-1QQQ",
+    *(f"PrivateKey{blanks}={blanks}" + "aB3+" * 10 + "abc=" for blanks in ("", "  ")),
+    "ansible_become_password:   hunter2",
+    "client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJ",
+    "---- BEGIN SSH2 ENCRYPTED " + "PRIVATE KEY ----",
+    '{"SecretAccessKey": "' + "aB3/" * 10 + '"}',
+    '{"refresh_token": "1//0' + "a" * 20 + '"}',
+    '{"auths": {"x": {"auth": "' + "QUJD" * 5 + '"}}}',
+    "//registry/:_authToken = 0123",
+    "redis://:hunter2@host/0",
+    "default login me password hunter2",
 )
-def test_secrets_are_known_by_what_a_file_holds(tmp_path: Path, text: str, encoding: str) -> None:
-    (tmp_path / "notes.txt").write_text(text, encoding=encoding)
+
+
+def test_secrets_are_known_by_what_a_file_holds(tmp_path: Path) -> None:
+    for number, text in enumerate(SECRETS):
+        (tmp_path / f"notes{number:02}.txt").write_text(text)
+    (tmp_path / "wide.txt").write_text("-----BEGIN RSA " + "PRIVATE KEY-----", encoding="utf-16")
     (tmp_path / "train.py").write_text("")
-    assert find_code(str(tmp_path / "train.py")).secrets == ("notes.txt",)
+    names = [f"notes{number:02}.txt" for number in range(len(SECRETS))]
+    assert find_code(str(tmp_path / "train.py")).secrets == (*names, "wide.txt")
 
 
 CHANCE = "x7Jq2mP0vB9tR4cW1nZ8"  # of no known form
@@ -391,19 +394,19 @@ def test_a_home_within_a_project_stays(tmp_path: Path, place: str) -> None:
     assert f"{folder}/salaries.ods" in {each for _, each in find_code(str(project / "train.py")).files}
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        *(".gitkeep", ".project-root", ".python-version", "pkg/.gitignore", "vault.py", "id.csv", "train_history"),
-        *("id_mapping.txt", "tokens.txt", "tokenizer.json", "data.tar.gz", "secrets.py", "train_history.json"),
-        *("token_counts.csv", "special_tokens_map.json", "added_tokens.json", "loss_per_token.csv", "cls_token.npy"),
-        *("tokenized_data", "detokenize.txt", "token_counts.csv.gz", "train_tokens.xz"),
-        *("key_points.json", "tokenizer_config.json", "token_ids.json", "author.txt", "monkey.csv"),
-    ],
+LOOKED_FOR = (
+    *(".gitkeep", ".project-root", ".python-version", "pkg/.gitignore", "vault.py", "id.csv", "train_history"),
+    *("id_mapping.txt", "tokens.txt", "tokenizer.json", "data.tar.gz", "secrets.py", "train_history.json"),
+    *("token_counts.csv", "special_tokens_map.json", "added_tokens.json", "loss_per_token.csv", "cls_token.npy"),
+    *("tokenized_data", "detokenize.txt", "token_counts.csv.gz", "train_tokens.xz"),
+    *("key_points.json", "tokenizer_config.json", "token_ids.json", "author.txt", "monkey.csv"),
 )
-def test_what_programs_look_for_travels(tmp_path: Path, place: str) -> None:
-    fill(tmp_path, place, "train.py", "pyproject.toml")
-    assert place in {each for _, each in find_code(str(tmp_path / "train.py")).files}
+
+
+def test_what_programs_look_for_travels(tmp_path: Path) -> None:
+    fill(tmp_path, *LOOKED_FOR, "train.py", "pyproject.toml")
+    code = find_code(str(tmp_path / "train.py"))
+    assert {place for _, place in code.files} == {*LOOKED_FOR, "train.py", "pyproject.toml"}
 
 
 def test_a_link_out_of_the_project_stays_unless_it_is_named(tmp_path: Path) -> None:

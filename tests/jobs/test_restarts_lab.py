@@ -176,6 +176,7 @@ def test_a_killed_rank_and_a_restart_end_with_the_same_loss(hosts: Hosts, tmp_pa
     assert "attempt 1 on " in hosts.nodectl("-i", hosts.lab.inventory, "jobs", "why", "last").stdout
 
 
+@pytest.mark.slow
 def test_the_job_comes_back_without_the_operators_machine(hosts: Hosts, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "nodectl", *hosts.argv(2, ["--restarts", "1"], ["40", "-1", "0.3"])]
     with subprocess.Popen(argv, env=hosts.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -225,6 +226,7 @@ def test_a_host_that_fails_preflight_is_left_out_and_a_spare_starts_in_its_place
     assert f"\n{why}\n" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_a_link_that_comes_back_lets_the_same_hosts_go_on(hosts: Hosts, tmp_path: Path) -> None:
     first, cut = hosts.lab.hosts[:2]
     hosts.nodectl(*hosts.argv(2, ["--restarts", "1", "--detach"], ["60", "-1", "0.3"]))
@@ -242,6 +244,7 @@ def test_a_link_that_comes_back_lets_the_same_hosts_go_on(hosts: Hosts, tmp_path
     assert last_loss(hosts.output(first)) == undisturbed(hosts.script, tmp_path / "alone", 60)
 
 
+@pytest.mark.slow
 def test_used_up_restarts_end_the_job_and_a_mistake_is_not_restarted(hosts: Hosts) -> None:
     hosts.script.write_text("raise RuntimeError('every time')\n")
     done = hosts.nodectl(*hosts.argv(2, ["--restarts", "1"], []), check=False)

@@ -159,29 +159,6 @@ def test_a_slow_network_shows_as_communication_that_nothing_hides(shell: Shell) 
         assert rank["communication"] >= rank["exposed"] > rank["waiting"]
 
 
-@pytest.mark.slow
-def test_heavier_maths_of_one_rank_are_named(shell: Shell) -> None:
-    words = ("--trace", "torch", "--trace-skip", "2", "--trace-steps", "4", "train.py", "--", "2", "maths", "9")
-    done = shell.launch(*words)
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert re.search(rf"slowest: rank 2 on {shell.hosts[2]}, by \S+ ms a step .* in the forward operators", done.stdout)
-    assert done.stdout.rstrip().splitlines()[-1].startswith("job finished")
-
-
-@pytest.mark.slow
-def test_traces_of_a_job_that_fails_later_are_told_before_the_cause(shell: Shell) -> None:
-    words = ("--trace", "torch", "--trace-skip", "2", "--trace-steps", "3", "train.py", "--", "1", "dies", "8")
-    done = shell.launch(*words, document=True)
-    assert done.returncode == 1
-    document = json.loads(done.stdout)
-    assert document["jobs"][0]["first_failure"]["rank"] == 1
-    assert [rank["steps"] for rank in document["trace"]["ranks"]] == [3, 3, 3]
-    short = shell.launch("--trace", "torch", "train.py", "--", "-1", "no", "3")
-    said = "it took 3 optimizer steps, and the window begins after 11"
-    assert short.returncode == 0 and said in short.stdout, short.stderr
-    assert short.stdout.rstrip().splitlines()[-1].startswith("job finished")
-
-
 _NSYS = """#!/bin/sh
 shift
 for word; do case $word in --*) shift ;; *) break ;; esac; done

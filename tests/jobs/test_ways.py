@@ -8,7 +8,7 @@ from nodectl.errors import UsageError
 from nodectl.jobs.engines import split
 from nodectl.jobs.plan import Tracing
 from nodectl.jobs.preflight import skipped_checks, skipped_lines
-from nodectl.jobs.ways import Asked, find_way, needed
+from nodectl.jobs.ways import Asked, find_way
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -185,12 +185,6 @@ def test_what_nodectl_says_itself_is_refused_with_the_way_to_say_it(
     with pytest.raises(UsageError, match=words) as caught:
         split(engine, argv.split())
     assert remedy in caught.value.remedy
-
-
-def test_needed_paths_are_absolute() -> None:
-    assert needed(["/data/", "/data", "/x y"]) == (("/data", "any"), ("/data", "any"), ("/x y", "any"))
-    with pytest.raises(UsageError, match="--need data: not an absolute path"):
-        needed(["data"])
 
 
 def test_checks_are_skipped_by_name_and_what_they_found_is_said() -> None:

@@ -234,17 +234,6 @@ def test_a_repository_with_settings_in_files_and_its_data_elsewhere(
 
 
 @pytest.mark.slow
-def test_a_package_with_settings_of_its_own(
-    shell: Shell, torch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in("package", tmp_path, monkeypatch)
-    done = shell.launch("--venv", torch, "--nproc-per-node", "1", "-m", "tinylm.train", "--", "--steps", "8")
-    assert done.returncode == 0, done.stderr + done.stdout
-    told = losses(done.stdout)
-    assert len(told) == 8 and told[-1] < 0.2 * told[0]
-
-
-@pytest.mark.slow
 def test_a_hugging_face_trainer(shell: Shell, training: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in("hugging-face", tmp_path, monkeypatch)
     argv = ("--venv", training, "--nproc-per-node", "1", "--checkpoint", "/ways", "train.py", "--", "--use_cpu")

@@ -160,12 +160,6 @@ def test_what_is_kept_of_an_attempt_names_the_lost_host_and_not_the_one_that_mis
     assert placed(KILLED, 2, hosts)["host"] == "gpu03"
 
 
-def test_a_stop_wins_against_a_restart() -> None:
-    views = failed()
-    views.others[2] = beat(2, hb.STOPPED)
-    assert views.after(3.0) == Over(hb.STOPPED)
-
-
 def test_the_job_is_finished_when_all_its_hosts_are_and_spares_follow() -> None:
     done = {0: beat(0, hb.FINISHED), 1: beat(1, hb.RUNNING)}
     assert Views(beat(2, hb.SPARE), done).ask(100.0) is None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs.classify import Evidence, judge, last_exception, signal_of_launcher, torchrun_exit
+from nodectl.payload.jobs.classify import Evidence, judge, signal_of_launcher, torchrun_exit
 from nodectl.payload.jobs.failures import first
 
 USER_ERROR = """[rank2]: Traceback (most recent call last):
@@ -53,17 +53,6 @@ TORCHRUN = (
 )
 def test_kinds(code: Any, stderr: Any, after_another: Any, kind: Any) -> None:
     assert judge(Evidence(code=code, log=stderr, after_another=after_another)).kind == kind
-
-
-def test_messages_name_what_happened() -> None:
-    assert judge(Evidence(code=-9)).message == "killed by signal 9 (SIGKILL)"
-    assert judge(Evidence(code=3)).message == "exit status 3"
-    assert judge(Evidence(code=1, log=USER_ERROR)).message == "ValueError: bad sample in shard 7"
-
-
-def test_the_last_traceback_counts() -> None:
-    assert last_exception(USER_ERROR + "Traceback (most recent call last):\n  x\nKeyError: 'y'\n") == "KeyError: 'y'"
-    assert last_exception("all is well\nDone: 3 epochs\n") == ""
 
 
 def test_a_cause_comes_before_an_earlier_echo() -> None:

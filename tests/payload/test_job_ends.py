@@ -36,9 +36,10 @@ def ended(fleet: Fleet, job_id: str) -> tuple[dict[str, Any], list[dict[str, Any
 
 
 def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> None:
-    raises = "try: open('/data/x')\nexcept OSError as error: raise RuntimeError('shard\\nseven') from error\n"
+    raises = "try: open('data/x.bin')\nexcept OSError as error: raise RuntimeError('shard\\nseven') from error\n"
     fails = f"if os.environ['RANK'] == '4':\n    time.sleep(2)\n    exec({raises!r})\nload()\n"
-    cause, states = ended(fleet, fleet.launch(SLEEP + fails))
+    cause, states = ended(fleet, fleet.launch(SLEEP + fails, stayed=[["data/", ".gitignore"]]))
+    assert "data/x.bin did not travel with the code: .gitignore leaves out data/" in cause["evidence"]
     assert (cause["rank"], cause["class"], cause["message"]) == (4, "data_missing", "RuntimeError: shard\nseven")
     assert any(line.startswith("raised from FileNotFoundError") for line in cause["evidence"])
     assert cause["traceback"].startswith("Traceback (most recent call last):")
@@ -46,13 +47,6 @@ def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> Non
     stacks = {rank["rank"]: rank["stack"] for state in states[:2] for rank in state["living"]}
     assert {number: stack[0].rpartition(" ")[2] for number, stack in stacks.items()} == dict.fromkeys(range(4), "load")
     assert set(states[0]["ways"]) == {"1", "2"}
-
-
-def test_a_file_that_an_ignore_file_left_behind_is_told_as_that(fleet: Fleet) -> None:
-    fails = "if os.environ['RANK'] == '4':\n    open('data/x.bin')\nload()\n"
-    cause, _ = ended(fleet, fleet.launch(SLEEP + fails, stayed=[["data/", ".gitignore"]]))
-    assert (cause["rank"], cause["class"]) == (4, "data_missing")
-    assert "data/x.bin did not travel with the code: .gitignore leaves out data/" in cause["evidence"]
 
 
 def test_a_handled_traceback_is_no_cause(fleet: Fleet) -> None:
@@ -63,7 +57,9 @@ def test_a_handled_traceback_is_no_cause(fleet: Fleet) -> None:
     assert any("a traceback that it handled: ValueError" in line for line in cause["evidence"])
 
 
-@pytest.mark.parametrize(("soft", "number"), [(1, signal.SIGKILL), (0, signal.SIGXCPU)])
+@pytest.mark.parametrize(
+    ("soft", "number"), [(1, signal.SIGKILL), pytest.param(0, signal.SIGXCPU, marks=pytest.mark.slow)]
+)
 def test_a_rank_that_uses_up_its_cpu_time_is_no_victim_of_a_stranger(fleet: Fleet, soft: int, number: int) -> None:
     text = fleet.launcher.read_text()
     fleet.launcher.write_text(text.replace("time.sleep(0.1)", "time.sleep(2)"))  # it leaves the dead lying for so long

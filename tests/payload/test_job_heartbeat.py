@@ -5,7 +5,6 @@ import pytest
 from nodectl.payload.jobs.failures import brief
 from nodectl.payload.jobs.heartbeat import (
     ENDING,
-    FINISHED,
     RESTING,
     RUNNING,
     WAITING,
@@ -59,10 +58,6 @@ def test_a_replayed_or_overtaken_beat_does_not_renew_the_lease() -> None:
     assert peers.newly_lost(8.1) == [1]
 
 
-def test_strangers_are_not_heard() -> None:
-    assert not Peers([1, 2], lease_s=8).hear(Beat(7, 1, RUNNING, None), 0.0)
-
-
 def test_a_host_is_lost_once_and_only_after_its_lease() -> None:
     peers = Peers([1, 2], lease_s=8)
     peers.hear(Beat(1, 1, RUNNING, None), 0.0)
@@ -71,19 +66,6 @@ def test_a_host_is_lost_once_and_only_after_its_lease() -> None:
     assert peers.newly_lost(8.5) == [1]
     assert peers.newly_lost(9.0) == []
     assert peers.newly_lost(12.5) == [2]
-
-
-def test_a_host_that_has_ended_may_be_silent() -> None:
-    peers = Peers([1], lease_s=8)
-    peers.hear(Beat(1, 1, FINISHED, None), 0.0)
-    assert peers.newly_lost(100.0) == []
-    assert peers.all_ended(100.0)
-
-
-def test_unheard_hosts_are_known() -> None:
-    peers = Peers([1, 2], lease_s=8)
-    peers.hear(Beat(2, 1, RUNNING, None), 0.0)
-    assert peers.unheard() == [1]
 
 
 def test_what_a_host_said_of_an_attempt_counts_when_it_has_gone_on_to_the_next() -> None:

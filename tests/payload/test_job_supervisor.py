@@ -90,7 +90,7 @@ def left_over(job_id: str) -> list[object]:
     return [*found, *Path("/sys/fs/cgroup").glob(f"**/nodectl/{job_id}.*")]
 
 
-def test_a_job_ends_well(fleet: Fleet) -> None:
+def test_a_job_ends_well_in_private_and_is_read_from_any_offset(fleet: Fleet) -> None:
     # one write: print's parts are several, between which the other rank of the host may write
     script = "import os, sys\nos.write(1, f\"{sys.argv[1:]} {os.environ['TOKEN']}\\n\".encode())\n"
     job_id = fleet.launch(script, ["a b", "$(x)", ""])
@@ -100,15 +100,18 @@ def test_a_job_ends_well(fleet: Fleet) -> None:
         assert failures(report) == []
         assert fleet.output(rank, job_id).count("""['a b', '$(x)', ''] it's $SECRET""") == 2
     assert processes_of(job_id) == []
-
-
-def test_what_lies_in_the_folder_is_private(fleet: Fleet) -> None:
-    job_id = fleet.launch("pass")
     folder = fleet.state(0) / "jobs" / job_id
     for path in (folder, *folder.iterdir()):
         assert path.stat().st_mode & 0o077 == 0, path
     assert fleet.ctl(0, "receive", job_id, "0", stdin=b"").returncode == 1
     assert fleet.ctl(0, "list", "../../etc").returncode == 1
+    whole, rest = (
+        [json.loads(text) for text in texts(fleet.ctl(0, job_id, mode, asked, program="jobs.logs").stdout)]
+        for mode, asked in (("follow", "{}"), ("once", json.dumps({"offsets": {"output.log": 5}, "inside": ""})))
+    )
+    assert whole[-1] == rest[-1] == {"end": True}
+    shown, later = ("".join(frame.get("text", "") for frame in frames) for frames in (whole, rest))
+    assert shown.count("it's $SECRET") == 2 and shown[5:] == later
 
 
 def test_a_killed_rank_ends_the_job_everywhere_and_is_named(fleet: Fleet) -> None:
@@ -139,14 +142,6 @@ def test_shared_memory_of_libraries_goes_and_data_of_the_users_own_stays(fleet: 
     finally:
         for path in made:
             path.unlink(missing_ok=True)
-
-
-def test_an_exception_is_told_with_its_words(fleet: Fleet) -> None:
-    job_id = fleet.launch("import os\nif os.environ['RANK'] == '4': raise ValueError('shard 7')\n" + SLEEP)
-    fleet.wait_settled(job_id)
-    cause = first(fleet.report(2, job_id)["state"]["failures"])
-    assert cause is not None
-    assert (cause["kind"], cause["rank"], cause["message"]) == ("exception", 4, "ValueError: shard 7")
 
 
 def test_a_rank_that_was_gone_before_anybody_looked_is_the_cause_and_not_its_neighbour(fleet: Fleet) -> None:
@@ -351,20 +346,6 @@ def test_only_the_start_of_a_job_imports_what_a_supervisor_needs(fleet: Fleet) -
     assert "json" in imported
     unused = {"tarfile", "hashlib", "pathlib", "queue", "traceback", "random", "payload.jobs.supervisor"}
     assert imported & unused == set()
-
-
-def test_logs_follow_to_the_end_and_from_an_offset(fleet: Fleet) -> None:
-    job_id = fleet.launch("import os, time\nfor n in range(4):\n    os.write(1, b'line %d\\n' % n); time.sleep(0.2)\n")
-    followed = fleet.ctl(0, job_id, "follow", "{}", program="jobs.logs")
-    frames = [json.loads(text) for text in texts(followed.stdout)]
-    text = "".join(frame.get("text", "") for frame in frames)
-    assert text.count("line 3") == 2
-    assert frames[-1] == {"end": True}
-    offset = next(frame["offset"] for frame in frames if "text" in frame)
-    asked = json.dumps({"offsets": {"output.log": offset}, "inside": ""})
-    once = fleet.ctl(0, job_id, "once", asked, program="jobs.logs")
-    rest = [json.loads(text) for text in texts(once.stdout)]
-    assert text.endswith("".join(frame.get("text", "") for frame in rest))
 
 
 def test_clean_keeps_what_runs(fleet: Fleet) -> None:
