@@ -23,7 +23,7 @@ class Node:
 
 
 def hostfile(nodes: Sequence[Node], form: str) -> str:
-    """The file's text; UsageError for an address that the form cannot hold."""
+    """Return the file's text; raise UsageError for an address that the form cannot hold."""
     for node in nodes:
         if not _ADDRESS.fullmatch(node.address):
             raise UsageError(
@@ -49,7 +49,7 @@ def _hydra(nodes: Sequence[Node]) -> str:
 
 
 def _torchrun(nodes: Sequence[Node]) -> str:
-    """torchrun reads no list of hosts: what is to be run on each."""
+    """Return what is to be run on each host, since torchrun reads no list of hosts."""
     lines = ["# Written by nodectl. torchrun reads no hostfile: run each line on its node, with the script behind it."]
     for rank, node in enumerate(nodes):
         argv = ["torchrun", "--nnodes", str(len(nodes)), "--node-rank", str(rank), "--nproc-per-node", str(node.slots)]

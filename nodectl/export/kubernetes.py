@@ -69,18 +69,18 @@ def _is_rdma(name: str) -> bool:
 
 
 def _is_utf8(word: str) -> bool:
-    """An argument that is none arrives with surrogates in it."""
+    """Tell whether an argument is text in UTF-8: one that is none arrives with surrogates in it."""
     return not any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def job_name(script: str) -> str:
-    """A name for the job of a script."""
+    """Return a name that Kubernetes takes for the job of a script."""
     name = re.sub(r"[^a-z0-9]+", "-", PurePosixPath(script).stem.lower()).strip("-") or "job"
     return (name if name[0].isalpha() else f"job-{name}")[:_LONGEST_NAME].strip("-")
 
 
 def manifest(job: KubernetesJob, kind: str) -> str:
-    """The YAML of one object."""
+    """Return the YAML of one object."""
     return yaml.dump(KINDS[kind](job), Dumper=_Plain, sort_keys=False, width=120)
 
 
@@ -118,7 +118,7 @@ def jobset(job: KubernetesJob) -> Document:
 
 
 def pytorchjob(job: KubernetesJob) -> Document:
-    """A master and its workers; the operator gives each pod MASTER_ADDR, MASTER_PORT and its number, RANK."""
+    """Return a PyTorchJob: a master and workers, each of which gets MASTER_ADDR, MASTER_PORT and its number, RANK."""
     replica = {
         "restartPolicy": "Never",
         "template": {"spec": _pod(job, "RANK", "$(MASTER_ADDR)", "$(MASTER_PORT)", [])},
@@ -179,7 +179,7 @@ def _torchrun(job: KubernetesJob, rank: str, address: str, port: str) -> list[st
 
 
 def literal(text: str) -> str:
-    """A word as Kubernetes hands it on: it would put a variable's value in the place of `$(NAME)`."""
+    """Return a word so that Kubernetes hands it on as it is, without a variable's value in the place of `$(NAME)`."""
     return text.replace("$", "$$")
 
 
@@ -187,5 +187,5 @@ KINDS: Mapping[str, Callable[[KubernetesJob], Document]] = {"jobset": jobset, "p
 
 
 def script_path(script: str) -> str:
-    """The script's path so that no launcher takes it for an option."""
+    """Return the script's path so that no launcher takes it for an option."""
     return f"./{script}" if script.startswith("-") else script

@@ -53,7 +53,7 @@ class SbatchJob:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def script_text(self) -> str:
-        """The whole script; UsageError for a node's name, an option or a word that sbatch does not take."""
+        """Return the script; raise UsageError for a node's name, an option or a word that sbatch does not take."""
         text = self._text()
         if "\r\n" in text:
             raise UsageError(
@@ -104,7 +104,7 @@ class SbatchJob:
 
 
 def _node(name: str) -> str:
-    """A name that Slurm's list of nodes takes as one node: a slash would make a file of it, a bracket many nodes."""
+    """Return a name that Slurm takes as one node: a slash would make a file of it, a bracket many nodes."""
     if not _NODE.fullmatch(name):
         raise UsageError(f"host {name!r}: no name of a Slurm node", "name hosts as Slurm does, or say --nodes N")
     return name
@@ -124,7 +124,7 @@ def read_option(text: str) -> tuple[str, str | None]:
 
 
 def sbatch_line(name: str, value: str | None) -> str:
-    """An option as sbatch reads it in a script: quotes and # have a meaning there, and a backslash takes it away."""
+    """Return an option as sbatch reads it in a script, where a backslash takes quotes and # their meaning."""
     if value is None:
         return f"--{name}"
     if re.search("packjob|hetjob", value, re.IGNORECASE):  # sbatch would blank them out wherever they stand
@@ -135,6 +135,6 @@ def sbatch_line(name: str, value: str | None) -> str:
 
 
 def job_name(text: str) -> str:
-    """A name for Slurm's lists: letters, digits and ._+- of `text`."""
+    """Return a name for Slurm's lists: letters, digits and ._+- of `text`."""
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-")
     return re.sub("packjob|hetjob", "job", name, flags=re.IGNORECASE)[:_LONGEST_NAME] or "job"

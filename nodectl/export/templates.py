@@ -9,7 +9,7 @@ from nodectl.common.resources import share_dir
 
 
 def render(template: str, **variables: object) -> str:
-    """The TEMPLATE of a role, or beside this module, with these variables; a missing one is jinja2.UndefinedError."""
+    """Render the TEMPLATE of a role, or beside this module; a missing variable is jinja2.UndefinedError."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     folders = [Path(__file__).parent, *sorted((share_dir() / "roles").glob("*/templates"))]

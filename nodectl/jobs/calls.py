@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Of ranks whose records are known: in which call each is, the last number that it began by group, and who waits.
+    """Hold, by rank, the call in which it is, the last number that it began by group, and for whom it waits.
 
     `inside` are ranks that are not known to have ended theirs. `made` are all calls that are known. `waits` holds, by
     the rank that is in a call, those of the call's group that are not known to have begun it; `is_whole`: all members
@@ -114,7 +114,7 @@ class Calls:
         return ()
 
     def unlike(self) -> tuple[Call, ...]:
-        """The calls of the first place (a group and a number) where a rank is, and others called something else."""
+        """Return the calls of the first place (a group and a number) at which ranks called different things."""
         for place in sorted({call.where for call in self.at.values()}):
             rows = sorted((call for call in self.made if call.where == place), key=lambda call: call.rank)
             if len({call.words for call in rows}) > 1:
@@ -129,7 +129,7 @@ class Calls:
 
 
 def read(records: Mapping[int, Mapping[str, Any]]) -> Calls:
-    """From what nodes tell, by rank: its process groups by name (as payload/jobs/flight.py's `summary` has them)."""
+    """Compare the process groups by name (as payload/jobs/flight.py's `summary` has them) that nodes tell, by rank."""
     at: dict[int, Call] = {}
     begun: dict[int, Mapping[str, int]] = {}
     made: set[Call] = set()
@@ -163,7 +163,7 @@ def _awaited(call: Call, begun: Mapping[int, Mapping[str, int]], members: Iterab
 
 
 def odd_one(calls: Iterable[Call]) -> tuple[Call | None, str, int]:
-    """Of different calls the one that fewer made, what the others called, and how many; None where that is even."""
+    """Return the call that fewer made, what the others called, and how many; None where that is even."""
     rows = list(calls)
     usual = Counter(call.words for call in rows).most_common(2)
     if len(usual) < 2 or usual[0][1] == usual[1][1]:

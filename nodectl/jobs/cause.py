@@ -23,12 +23,12 @@ _SEEN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """By rank of host, seconds by which its clock leads the first host's, and the most that this may be wrong."""
+    """Hold, by rank of host, seconds by which its clock leads the first host's, and the most that this may be wrong."""
 
     leads_s: Mapping[int, tuple[float, float]]
 
     def correct(self, rank: int, time: float) -> float:
-        """A host's time as the first host's clock has it."""
+        """Return a host's time as the first host's clock has it."""
         return time - self.leads_s.get(rank, (0.0, 0.0))[0]
 
     def uncertainty_s(self, one: int, other: int) -> float:
@@ -39,7 +39,7 @@ class Clocks:
 
 
 def compare(ways: Mapping[int, Mapping[str, Any]]) -> Clocks:
-    """From each host's record of the least that messages of each other one seemed to travel, by its own clock.
+    """Compare clocks by the least time that messages of each other host seemed to travel, by each host's own clock.
 
     What one sees is the way plus its lead, what the other sees the way less that lead: half the difference is the lead,
     half the sum its uncertainty. A host without a way to the first goes by one that has.
@@ -81,7 +81,7 @@ _UNRECORDED = re.compile(r"distributed_c10d\.py\", line \d+, in (?:(?:send|recv)
 
 @dataclass(frozen=True, slots=True)
 class HostWords:
-    """What one host told of a job: its name, its place in the plan, and its state document."""
+    """Hold what one host told of a job: its name, its place in the plan, and its state document."""
 
     name: str
     rank: int
@@ -102,7 +102,7 @@ class Placed:
 
 
 def failure_place(item: Failure) -> tuple[float, float]:
-    """Where it stands among a job's failures: the likeliest cause first, the time decides only within a class."""
+    """Return its place among a job's failures: the likeliest cause first, the time decides only within a class."""
     known = _KNOWN_HERE.get(item.kind)
     level = severity(item.kind, item.exit_status) if known is None else known
     return level, happened_s(item.kind, item.exit_status, item.time)
@@ -132,7 +132,7 @@ def _failure(host: HostWords, item: Mapping[str, Any], clocks: Clocks) -> Failur
 
 
 def failure(host: str, item: Mapping[str, Any]) -> Failure:
-    """As a host wrote it; older ones know less."""
+    """Read a failure as a host wrote it; older ones know less."""
     return Failure(
         host,
         item["rank"],
@@ -147,7 +147,7 @@ def failure(host: str, item: Mapping[str, Any]) -> Failure:
 
 
 def _left(words: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:
-    """The rank that ended well before the first of those that missed it in a collective."""
+    """Find the rank that ended well before the first of those that missed it in a collective."""
     causes = [item for item in placed if item.failure.kind not in FOLLOWED]
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
     if causes or not echoes:
@@ -181,7 +181,7 @@ _ECHO_LAG_S = 5.0
 
 
 def _first_words(failures: Sequence[Failure]) -> list[str]:
-    """Of each, with the place in its script."""
+    """Return a line for each failure, with the place in its script."""
     places = [next((f" ({line})" for line in item.evidence if line.startswith("at ")), "") for item in failures]
     return [
         f"host {item.host}, rank {item.rank} then: {_line(item.message)}{place}"
@@ -194,7 +194,7 @@ def _line(text: str) -> str:
 
 
 def _explained(placed: Sequence[Placed], words: Sequence[HostWords], clocks: Clocks) -> Failure:
-    """The first failure, with who shares it, who cannot be told from it, and whom its ranks waited for."""
+    """Return the first failure, with who shares it, who cannot be told from it, and whom its ranks waited for."""
     first = placed[0]
     cause = first.failure
     if cause.kind == "communication":
@@ -213,7 +213,7 @@ def _explained(placed: Sequence[Placed], words: Sequence[HostWords], clocks: Clo
 
 
 def _left_and_aborted(cause: Failure, others: Iterable[Failure]) -> Failure:
-    """A script that ended while others waited for it left early, however its process ended after that."""
+    """Blame a script that ended while others waited for it for that, however its process ended afterwards."""
     missed = {other.rank for other in others if other.kind == "communication"} - {cause.rank}
     if not missed:
         return cause
@@ -293,7 +293,7 @@ _AT_STORE = re.compile(r"waiting for clients|wait timeout after \d+ ?ms, keys:")
 
 
 def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure | None:
-    """Of the ranks that did not find the store, or are named as missing, the likeliest; None where none found it."""
+    """Blame the likeliest rank that did not find the store, or is named as missing; None where none found it."""
     came = {echo.rank for echo in waiting if echo.rank is not None and _AT_STORE.search(echo.message)}
     living = {int(rank["rank"]): doing(rank) for host in words for rank in host.state.get("living", ()) if meets(rank)}
     living |= {echo.rank: _line(echo.message) for echo in waiting if echo.rank is not None and echo.rank not in came}
@@ -314,7 +314,7 @@ def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure
 
 
 def _of_nobody(first: Failure, message: str, evidence: Iterable[str]) -> Failure:
-    """A failure of which no rank is known to be the cause."""
+    """Return the failure as one of which no rank is known to be the cause."""
     return replace(first, rank=None, message=message, exit_status=None, evidence=tuple(evidence), traceback="")
 
 
@@ -338,7 +338,7 @@ def _bytes(call: Call) -> int:
 
 
 def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
-    """Of ranks that called different things, the one that differs from most, by torch's flight recorder."""
+    """Blame, among ranks that called different things, the one that differs from most, by torch's flight recorder."""
     known = _calls(words)
     rows = list(known.unlike())
     odd, usual, many = calls.odd_one(rows)
@@ -361,7 +361,7 @@ def _blamed(cause: Failure, odd: Call, usual: str, many: int, words: Sequence[Ho
 
 
 def _moved(first: Failure, rank: int, words: Sequence[HostWords]) -> Failure:
-    """The failure as that of another rank: with the evidence of its own end, where it has one."""
+    """Return the failure as that of another rank: with the evidence of its own end, where it has one."""
     if rank == first.rank:
         return first
     for host in words:
@@ -381,7 +381,7 @@ def _knows(host: HostWords, rank: int) -> bool:
 
 
 def _calls(words: Sequence[HostWords]) -> Calls:
-    """The last collectives of each rank, where torch's flight recorder or NCCL's watchdog tells them."""
+    """Read the last collectives of each rank, where torch's flight recorder or NCCL's watchdog tells them."""
     said, records = {}, {}
     for host in words:
         for item in host.state.get("failures", ()):
@@ -395,7 +395,7 @@ def _calls(words: Sequence[HostWords]) -> Calls:
 
 
 def _recorded(item: Mapping[str, Any]) -> Any:
-    """A failure's record; who failed in a call that is never recorded had ended those that are."""
+    """Return a failure's record; a rank that failed in a call that is never recorded had ended those that are."""
     groups = item.get("flight")
     if groups and _UNRECORDED.search(item.get("traceback", "")):
         return {name: {key: row[key] for key in row if key != "pending"} for name, row in groups.items()}
@@ -409,7 +409,7 @@ _GUID = re.compile(r"\[PG ID \d+ PG GUID (\w+)")
 
 
 def _watchdog(message: str) -> dict[str, dict[str, Any]]:
-    """The collective of which NCCL's watchdog complains, by the last number that was enqueued; empty without."""
+    """Return the collective of which NCCL's watchdog complains, by the last number that was enqueued; else {}."""
     work, enqueued, group = _WORK.search(message), _ENQUEUED.search(message), _GUID.search(message)
     if work is None:
         return {}
@@ -444,7 +444,7 @@ def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords], waitin
 
 
 def _behind(first: Failure, known: Calls, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure:
-    """Where nothing else tells: the rank that by the flight recorders began fewer collectives than the others."""
+    """Blame the rank that by the flight recorders began fewer collectives than the others, where nothing else tells."""
     lines = [f"flight recorder: {known.line(rank)}" for rank in sorted(known.at)][:_MOST_NAMED]
     if known.behind and first.category == "collective_timeout":
         first = _moved(first, known.behind[0], words)
@@ -476,7 +476,7 @@ def _named(waiting: Sequence[Failure]) -> set[int]:
 
 
 def _living_lines(living: Iterable[tuple[HostWords, Mapping[str, Any]]]) -> list[str]:
-    """What living ranks did at that time, those alike together."""
+    """Return what living ranks did at that time, a line for those alike."""
     groups: dict[str, list[int]] = defaultdict(list)
     for _, rank in living:
         if rank["stack"] or rank["state"] in "tTD":

@@ -49,7 +49,7 @@ _MOST_STAYED = 300
 
 
 class _Rules(NamedTuple):
-    """Of one ignore file, for what lies below `prefix`."""
+    """Hold the rules of one ignore file, for what lies below `prefix`."""
 
     prefix: str
     spec: GitIgnoreSpec
@@ -66,7 +66,7 @@ _OF_OTHERS = "nodectl's own rule for what is no file, or another login's file by
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What is copied: files with their places below `folder`; the script runs in `workdir`, and is named from there.
+    """Hold what is copied: files with places below `folder`; the script runs in `workdir`, and is named from there.
 
     `name` is the project's and script's own, for what is kept from one launch to the next; `project` is the folder's.
     `ignored` are places that are told, `secrets` some of them; `stayed` are some of all that stay here, with the file
@@ -89,7 +89,7 @@ class Code:
     doubtful: bool = False
 
     def left_out(self) -> list[str]:
-        """A line for each place that stays here and is told, with the rule that says so."""
+        """Return a line for each place that stays here and is told, with the rule that says so."""
         return [f"  stays here: {place} ({rule})" for place, rule in self.stayed if place in self.ignored]
 
     def describe(self) -> str:
@@ -117,7 +117,7 @@ def left_behind(code: Code, args: Sequence[str]) -> list[str]:
 
 
 def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
-    """The code of `script`: all of `folder`, else of the project around it, else of its own folder.
+    """Collect the code of `script`: all of `folder`, else of the project around it, else of its own folder.
 
     `workload:NAME` is a training program that nodectl ships. UsageError where there is none, or too much of it.
     """
@@ -141,7 +141,7 @@ def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_
 
 
 def find_module(module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
-    """The code of a Python module that stands where the operator does, or below the `src` of its project."""
+    """Collect the code of a Python module that stands where the operator does, or below the `src` of its project."""
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module!r} is not the name of a module", "write PACKAGE.MODULE, as for `python -m`")
     here = Path.cwd().resolve()
@@ -164,7 +164,7 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
 
 
 def find_folder(words: Sequence[str], folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
-    """The code of a command: the project around the folder where the operator stands; its words name the command."""
+    """Collect the code of a command: the project around the folder where the operator stands; its words name it."""
     here = Path.cwd().resolve()
     root = _named(folder) if folder is not None else _project_of(here)
     if folder is None and (why := _why_alone(root)):
@@ -191,7 +191,7 @@ def program_of(words: Sequence[str], is_own: Callable[[str], bool]) -> str:
 
 
 def _alone(root: Path, path: Path, package: Path, why: str) -> Code:
-    """A script, or a module's package, out of a folder that is no project: what else lies there stays."""
+    """Collect a script, or a module's package, out of a folder that is no project: what else lies there stays."""
     files: list[tuple[Path, str]] = [(path, path.relative_to(root).as_posix())]
     stayed: dict[str, str] = {}
     if package.is_dir():
@@ -325,7 +325,7 @@ def _why_alone(root: Path) -> str:
 
 
 def _project_of(here: Path) -> Path:
-    """The nearest folder from here on up that a project's files mark; else this one."""
+    """Return the nearest folder from here on up that a project's files mark; else this one."""
     for folder in (here, *here.parents):
         if (why := why_no_project(folder)) and why != MOUNT:
             break
@@ -347,7 +347,7 @@ def _is_of(root: Path, script: Path) -> bool:
 
 
 def _workdir(root: Path, script: Path, places: list[str]) -> str:
-    """Where the operator stands, if that is a folder of what is copied; else the script's folder (the root's own)."""
+    """Return the folder where the operator stands, if it is copied; else the script's folder, or the root ("")."""
     here = Path.cwd().resolve()
     if here == root:
         return ""
@@ -376,7 +376,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _is_told(place: str) -> bool:
-    """Of caches nobody wants to hear."""
+    """Tell whether an operator wants to hear of a place that stays: nobody does of caches."""
     return not _NEVER_SPEC.match_file(place)
 
 
@@ -469,7 +469,7 @@ def _rule_for_link(path: Path, root: Path, *, is_wanted: bool) -> str:
 
 
 def _is_environment(folder: Path) -> bool:
-    """A virtual environment, or one of conda, of whichever name."""
+    """Tell whether a folder is a virtual environment, or one of conda, of whichever name."""
     return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
 
 

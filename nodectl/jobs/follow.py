@@ -87,7 +87,7 @@ _Messages: TypeAlias = "queue.Queue[list[Line] | Dropped | Trouble | _Sign]"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin in each host's output: with its first line, its last `tail`, or what came `since_s` seconds ago.
+    """Say where each host's output begins: with its first line, its last `tail`, or what came `since_s` seconds ago.
 
     `local_rank`: of one rank only.
     """
@@ -151,7 +151,7 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
 
 
 class _Heard:
-    """When each host was heard last. One that breaks off again and again, and brings nothing, is not heard by that."""
+    """Remember when each host was heard last; one that breaks off again and again, and brings nothing, is not heard."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.at_s = dict.fromkeys(names, time.monotonic())
@@ -172,7 +172,7 @@ class _Heard:
 
 
 def _is_over(heard: dict[str, float], running: set[str], patience_s: float) -> bool:
-    """Of those that still run nobody has spoken for so long that nobody will; where others have ended, since then."""
+    """Tell whether those that still run have been silent for so long, since others ended, that nobody will speak."""
     now_s = time.monotonic()
     if len(running) == len(heard):
         return now_s - max(heard.values()) > _SILENT_S + patience_s

@@ -30,7 +30,7 @@ def look_at(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int
 
 
 def judge(told: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) -> Look:
-    """The verdict over what the hosts told, by host."""
+    """Judge what the hosts told, by host."""
     ranks = sorted(
         (_rank(host, row) for host, said in told.items() for row in said["ranks"]), key=lambda each: each.rank
     )
@@ -76,7 +76,7 @@ _POINT_TO_POINT = {
 
 
 def _by_calls(known: Calls) -> tuple[str, tuple[int, ...]] | None:
-    """What flight recorders tell of ranks that can never go on; None where they tell nothing of that."""
+    """Return what flight recorders tell of ranks that can never go on; None where they tell nothing of that."""
     unlike, circle = known.unlike(), known.circle
     odd, usual, _ = odd_one(unlike)
     if odd is not None:
@@ -150,7 +150,7 @@ def _numbers(ranks: Sequence[int]) -> str:
 
 
 def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
-    """What the flight recorders' dumps tell, and a line for each rank."""
+    """Read the flight recorders' dumps: the calls, and a line for each rank."""
     lines = [
         f"{host}: flight recorder of rank {rank}: {dump['problem']}"
         for host, by_rank in dumps.items()
@@ -164,7 +164,7 @@ def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
 
 
 def _stores(told: Mapping[str, Mapping[str, Any]]) -> str:
-    """Where ranks are that ask for the store at which they are to meet, and who listens there; empty for none."""
+    """Say where ranks ask for the store at which they are to meet, and who listens there; empty where none does."""
     rows = [
         (str(row["rank"]), place) for said in told.values() for row in said["ranks"] for place in row.get("store", ())
     ]

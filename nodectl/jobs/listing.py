@@ -49,7 +49,7 @@ class Listing:
         return jobs[-1] if jobs else None
 
     def doubt(self) -> str:
-        """A sentence where `last` is perhaps not what is meant; empty where it is."""
+        """Return a sentence where `last` is perhaps not what is meant; empty where it is."""
         last = self.last
         if last is None or (last is self.jobs[-1] and 2 * last.witnesses > len(last.parts)):
             return ""
@@ -63,7 +63,7 @@ class Listing:
         )
 
     def find(self, wanted: str) -> Job:
-        """The job of an id, or of the beginning of one job's id, or `last`; UsageError where there is none.
+        """Return the job of an id, of the beginning of one, or `last`; raise UsageError where there is none.
 
         A short beginning fits whatever runs: it is refused, so that no slip of the hand stops the only job.
         """
@@ -116,7 +116,7 @@ def read_jobs(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one host said of one job: a row of `jobs.control list`; without a plan where it could not be read."""
+    """Hold a host's word on one job: a row of `jobs.control list`; without a plan where it could not be read."""
 
     host: str
     document: Mapping[str, Any]
@@ -187,7 +187,7 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
 
 
 def _plan(reports: Sequence[Report]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The plan that most hosts have, of as many the one that names most of them; and who has another."""
+    """Return the plan that most hosts have, of as many the one that names most of them; and who has another."""
     plans = [(report.host, report.document["plan"]) for report in reports if report.document["plan"]]
     if not plans:
         return _no_plan(reports), ()
@@ -226,7 +226,7 @@ def _places(reports: Sequence[Report], names: list[str]) -> tuple[dict[int, Repo
 
 
 def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[HostWords, list[Failure]]:
-    """What it tells of its own ranks; and what it says of other hosts' ranks, as its word and no more.
+    """Separate what it tells of its own ranks from what it says of others', which is its word and no more.
 
     `roster` are the places of the hosts, each with so many `ranks`; a rank that is no host's is its own.
     """
@@ -245,7 +245,7 @@ def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[H
 
 
 def _hearsay(cause: Failure, tellers: Collection[str], asked: int) -> Failure:
-    """A failure as the word of those who tell it, unless its own host does, or most of those that were asked do."""
+    """Say who tells of a failure, unless its own host does, or most of those that were asked do."""
     if cause.host in tellers or (len(tellers) > 1 and 2 * len(tellers) > asked):
         return cause
     return replace(cause, message=f"host {fold(tellers)} says: {cause.message}")
@@ -270,7 +270,7 @@ def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> t
 
 
 def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Sequence[str]) -> tuple[PastAttempt, ...]:
-    """The attempts before the newest: of what the hosts say of one, the likeliest cause."""
+    """Return the attempts before the newest, each with the likeliest cause that the hosts tell."""
     told = [
         (names[rank], item)
         for rank, report in newest.items()
@@ -297,12 +297,12 @@ def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Se
 
 
 def _past_vote(item: Mapping[str, Any]) -> tuple[int, str]:
-    """Of which attempt it tells, and on which host it saw the cause."""
+    """Return the attempt of which it tells, and the host where it saw the cause."""
     return int(item["number"]), str(item["cause"]["host"]) if item["cause"] is not None else ""
 
 
 def _past_place(item: Mapping[str, Any], votes: int) -> tuple[float, int, float]:
-    """The likeliest kind is the lowest, then what most tell: who was cut off knows an echo, or blames all others."""
+    """Return the order of causes: by kind, then by votes, since a host that was cut off knows an echo or blames all."""
     if item["cause"] is None:
         return float("inf"), 0, 0.0
     level, time_s = failure_place(failure(item["cause"]["host"], item["cause"]))
@@ -312,7 +312,7 @@ def _past_place(item: Mapping[str, Any], votes: int) -> tuple[float, int, float]
 def _past_cause(
     number: int, told: Mapping[str, Any] | None, by_rank: Mapping[int, Report], names: Sequence[str]
 ) -> Failure | None:
-    """What the hosts agreed on; of one that was silent to them then, what it tells of its own end in that attempt."""
+    """Return the cause on which the hosts agreed; a host that was silent then tells its own end of that attempt."""
     if told is None:
         return None
     agreed = failure(told["host"], told)
@@ -330,7 +330,7 @@ def _may_go_on(by_rank: Mapping[int, Report], members: int) -> int:
 
 
 def _without_the_others(part: JobPart) -> JobPart:
-    """A host that rests where no attempt can follow is one that could not be told."""
+    """Return a host that rests where no attempt can follow as one that could not be told."""
     return replace(part, state=_CUT_OFF, problem=_UNAWARE) if part.state == "resting" else part
 
 
@@ -350,7 +350,7 @@ def _no_plan(reports: Sequence[Report]) -> Mapping[str, Any]:
 
 
 def _id_time(job_id: str) -> float:
-    """When an id was given, which it begins with; 0 for an id of another form."""
+    """Return when an id was given, which it begins with; 0 for an id of another form."""
     try:
         return datetime.strptime(job_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
     except ValueError:
@@ -377,7 +377,7 @@ def _left(left: Mapping[str, Any], kind: str) -> tuple[str, ...]:
 def _seen_from_elsewhere(
     by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart], roster: Sequence[int]
 ) -> list[Failure]:
-    """What a host could not say of itself."""
+    """Return failures of hosts that could not speak for themselves."""
     dead = [parts[rank] for rank in roster if parts[rank].state == "lost"]
     return [
         *_heard(by_rank, names),
@@ -387,7 +387,7 @@ def _seen_from_elsewhere(
 
 
 def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]:
-    """The first failures of hosts that cannot be asked now, as they told the others."""
+    """Return the first failures of hosts that cannot be asked now, as they told the others."""
     heard: dict[int, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
     for teller, report in by_rank.items():
         for rank, item in report.document["state"].get("heard", {}).items():
@@ -404,7 +404,7 @@ def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]
 
 
 def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
-    """The lost host is the one that most others lost; a cut-off host blames everybody, and is blamed by everybody."""
+    """Blame the host that most others lost; a cut-off host blames everybody, and is blamed by everybody."""
     votes = _votes(by_rank, len(parts))
     deaf = _deaf(votes, parts)
     if deaf is not None:
@@ -430,7 +430,7 @@ _Vote = tuple[int, Mapping[str, Any]]
 
 
 def _votes(by_rank: Mapping[int, Report], hosts: int) -> Mapping[int, Sequence[_Vote]]:
-    """By the host (of so many) that was lost; of who cannot be asked now, what he told the others."""
+    """Count votes by host (of so many) that was lost; a host that cannot be asked votes by what others heard."""
     told: list[_Vote] = []
     heard: dict[int, Mapping[str, Any]] = {}
     for voter, report in by_rank.items():
@@ -445,7 +445,7 @@ def _votes(by_rank: Mapping[int, Report], hosts: int) -> Mapping[int, Sequence[_
 
 
 def _deaf(votes: Mapping[int, Sequence[_Vote]], parts: Sequence[JobPart]) -> int | None:
-    """The one host that lost others, of which none lost it or each other: nothing comes through to it."""
+    """Find the one host that lost others, while none lost it or each other: nothing comes through to it."""
     voters = {voter for items in votes.values() for voter, _ in items}
     if len(voters) != 1 or voters & set(votes):
         return None

@@ -42,7 +42,7 @@ class Adapters:
 def bind_nics(
     transport: Transport, hosts: Sequence[Host], found: Surroundings, mode: str, nproc: int | None, forks: int
 ) -> tuple[Surroundings, tuple[str, ...]]:
-    """The hosts with their adapters, and lines that say why; hosts without RDMA devices and GPUs are not asked.
+    """Give hosts their adapters, with lines that say why; hosts without RDMA devices and GPUs are not asked.
 
     JobError where each rank's own is asked for (`gpu`) and cannot be told; then all hosts are asked.
     """
@@ -112,7 +112,7 @@ def _none(why: str) -> Adapters:
 
 
 def _by_gpu(node: NodeTopology | None, ports: Sequence[IbPort]) -> tuple[str, ...]:
-    """Of each GPU the ports of its NIC; nothing where one has none."""
+    """Return, by GPU, the ports of its NIC; () where one has none."""
     if node is None:
         return ()
     devices = [node.gpu_nic[gpu.name].device for gpu in node.gpus]

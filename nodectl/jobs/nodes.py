@@ -87,7 +87,7 @@ def ask(
 
 
 def rows_of(host: str, output: str, kind: Any) -> tuple[tuple[Mapping[str, Any], ...], str]:
-    """The rows of a whole answer, and what is wrong with the first of those that are not of `kind`.
+    """Read the rows of a whole answer, and what is wrong with the first of those that are not of `kind`.
 
     A whole one is one frame, so that a cut one cannot pass for a short one: ParseError.
     """
@@ -147,7 +147,7 @@ def discard(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int
 def plan_checkpoints(
     transport: Transport, hosts: Sequence[Host], job_id: str, folder: str | None, forks: int
 ) -> CheckpointPlan | None:
-    """Whether all hosts see one folder, and who holds the newest checkpoint; None where no folder is asked for."""
+    """Find out whether all hosts see one folder, and who holds the newest checkpoint; None without a folder."""
     if folder is None:
         return None
     first, others = hosts[:1], hosts[1:]
@@ -172,7 +172,7 @@ def clear_survey(transport: Transport, hosts: Sequence[Host], job_id: str, folde
 
 
 def judge_survey(folder: str, answers: Sequence[tuple[str, Mapping[str, Any]]]) -> CheckpointPlan:
-    """The first host wrote a token: all others see it, or none does; JobError for some: a mistake in the mounts."""
+    """Judge who sees the first host's token: all, or none; raise JobError for some, a mistake in the mounts."""
     sees = [bool(answer["sees_token"]) for _, answer in answers]
     if len(answers) == 1 or all(sees):
         return CheckpointPlan(folder, "shared" if len(answers) > 1 else "single")

@@ -106,7 +106,7 @@ def describe_parcels(sent: Sequence[Parcel]) -> str:
 
 
 def add_code(archive: tarfile.TarFile, code: Code) -> None:
-    """The code's files below `code/`, which is there without any, too: the job runs in it."""
+    """Add the code's files below `code/`, which is there without any, too: the job runs in it."""
     folder = tarfile.TarInfo("code")
     folder.type, folder.mode = tarfile.DIRTYPE, 0o700
     archive.addfile(folder)
@@ -116,14 +116,14 @@ def add_code(archive: tarfile.TarFile, code: Code) -> None:
 
 
 def add_file(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o600) -> None:
-    """A file with these bytes."""
+    """Add a file with these bytes."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(data), mode
     archive.addfile(entry, io.BytesIO(data))
 
 
 def collect_variables(names: Sequence[str], env_file: Path | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """What --env and --env-file hand over: values by name, the file's first, then the operator's own environment's."""
+    """Collect what --env and --env-file hand over, by name: the file's first, then the operator's own environment's."""
     values = _read_env_file(env_file) if env_file is not None else {}
     for name in names:
         values[name] = _own_value(name, environ)

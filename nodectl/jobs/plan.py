@@ -119,7 +119,7 @@ class Warn:
 
 
 def read_warning(text: str) -> Warn:
-    """From `USR1@60`, as Slurm has it; ValueError for anything else."""
+    """Read `USR1@60`, as Slurm has it; raise ValueError for anything else."""
     name, at, seconds = text.partition("@")
     word = name.upper().removeprefix("SIG")
     if not at or not seconds.isdecimal() or word not in _WARNINGS:
@@ -174,7 +174,7 @@ class Plan:
         return (self.nodes or len(self.hosts)) * self.nproc_per_node
 
     def document(self) -> dict[str, object]:
-        """The plan as plain data for JSON, as the nodes and --dry-run get it."""
+        """Return the plan as plain data for JSON, as the nodes and --dry-run get it."""
         return asdict(self)
 
 
@@ -217,7 +217,7 @@ def beat_s(hosts: int) -> float:
 
 
 def check_lease(lease_s: float) -> float:
-    """A lease must outlive a few lost heartbeats."""
+    """Return the lease; raise JobError for one that would not outlive a few lost heartbeats."""
     if not math.isfinite(lease_s):
         raise UsageError(f"--lease {lease_s:g}: not a number of seconds", f"say at least {_MIN_LEASE_S:g}")
     if lease_s < _MIN_LEASE_S:
@@ -229,7 +229,7 @@ def check_lease(lease_s: float) -> float:
 
 
 def check_interface(asked: str | None) -> str | None:
-    """A name as it is, or a network (`10.1.0.0/16`) in its own form; UsageError where it is neither."""
+    """Return a name as it is, or a network (`10.1.0.0/16`) in its own form; raise UsageError where it is neither."""
     if asked is None:
         return None
     if "/" not in asked:
@@ -251,7 +251,7 @@ class NodeCount:
 
 
 def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount | None:
-    """From `--nodes N`, `--nodes MIN:MAX` or `--spares K`; None for neither; UsageError for what cannot be."""
+    """Read `--nodes N`, `--nodes MIN:MAX` or `--spares K`; None for neither; raise UsageError for what cannot be."""
     if nodes is not None and spares is not None:
         raise UsageError(
             "--nodes MIN:MAX and --spares exclude each other: both set how many hosts are spares",
@@ -291,7 +291,7 @@ def check_warning(warning: Warn | None, time_limit_s: float) -> Warn | None:
 
 
 def fewer(nodes: NodeCount | None, hosts: int) -> NodeCount | None:
-    """The same, where only so many hosts are left."""
+    """Return the same counts, where only so many hosts are left."""
     return None if nodes is None else NodeCount(nodes.least, min(nodes.most, hosts))
 
 
@@ -332,7 +332,7 @@ class LaunchRequest:
     log_limit_mib: int = LOG_LIMIT_MIB
 
     def checkpoint_folder(self) -> str | None:
-        """The folder as the nodes' program takes it: an absolute path, or `state:NAME` for nodectl's own on each."""
+        """Return the folder as nodes take it: an absolute path, or `state:NAME` for nodectl's own on each."""
         if self.checkpoint is None or self.checkpoint.startswith("/"):
             return self.checkpoint
         if self.checkpoint != "auto":
@@ -363,7 +363,7 @@ class Surroundings:
 def make_plan(
     job_id: str, request: LaunchRequest, surroundings: Surroundings, checkpoint: CheckpointPlan | None
 ) -> Plan:
-    """The plan; JobError where request and surroundings do not fit together."""
+    """Make the plan; raise JobError where request and surroundings do not fit together."""
     master_port, heartbeat_port = choose_ports(surroundings.free_ports)
     hosts, gpus = len(surroundings.hosts), surroundings.gpu_counts
     nodes = request.nodes or NodeCount(hosts, hosts)
@@ -416,12 +416,12 @@ def _start(asked: Start, surroundings: Surroundings) -> Start:
 
 
 def _asked(request: LaunchRequest) -> int | None:
-    """A command runs once a host unless more are asked for: it may well start ranks itself."""
+    """Return the ranks a host that are asked for; of a command one, since it may well start ranks itself."""
     return 1 if request.start.engine == COMMAND and request.nproc_per_node is None else request.nproc_per_node
 
 
 def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -> str:
-    """The environment that holds torchrun: as asked, as the inventory says, else where the pytorch role puts it.
+    """Return the environment of torchrun: as asked, as the inventory says, or where the pytorch role puts it.
 
     Empty for a launcher of the operator's own, which brings what it needs.
     """
@@ -431,7 +431,7 @@ def venv_of(variables: Mapping[str, object], launcher: str, asked: str | None) -
 
 
 def one_venv(hosts: Sequence[Host], launcher: str, asked: str | None) -> str:
-    """The environment of all hosts, for what starts on them alike; UsageError where the inventory has several."""
+    """Return the environment of all hosts, for what starts on them alike; raise UsageError where there are several."""
     venvs: dict[str, list[str]] = {}
     for host in hosts:
         venvs.setdefault(venv_of(host.variables, launcher, asked), []).append(host.name)

@@ -91,7 +91,7 @@ def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, 
 
 
 def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates with the interface that topology would take, where nobody named one and all share a network.
+    """Give candidates the interface that topology would take, where nobody named one and all share a network.
 
     Else each keeps the one by which it was reached, which may be for management alone.
     """
@@ -131,7 +131,7 @@ def _on(candidate: Candidate, nic: Nic | None, network: Network) -> Candidate:
 
 
 def judge(candidates: Sequence[Candidate]) -> list[Finding]:
-    """The findings of all checks: of each host by itself, then of all together."""
+    """Judge each host by itself, then all together."""
     alone = [judgement for judgement in launch_judgements() if not isinstance(judgement, JointJudgement)]
     together = [judgement for judgement in launch_judgements() if isinstance(judgement, JointJudgement)]
     return [
@@ -164,7 +164,7 @@ _OLD_PYTHON = "run `nodectl exec --limit {host} -- python3 -V`: 3.8 or later is 
 
 
 def _facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
-    """The facts that preflight's checks read, its own program's (`argv`) among them."""
+    """Return the facts that preflight's checks read, its own program's (`argv`) among them."""
     read = {"nics", *(name for judgement in launch_judgements() for name in judgement.reads)}
     return *job_facts(argv), *facts_named(*sorted(read - set(KINDS)))
 
@@ -209,7 +209,7 @@ def _not_copied(copied: CommandResult) -> Finding:
 
 
 def _no_payload(host: str, actual: str, remedy: str) -> Finding:
-    """The finding on a host that answers but lacks Python, or room for the payload."""
+    """Return the finding on a host that answers but lacks Python, or room for the payload."""
     expected = "nodectl's programs run there"
     return Finding(host, PAYLOAD.id, Status.FAILED, expected=expected, actual=actual, remedy=remedy)
 
@@ -292,7 +292,7 @@ class _Listener:
         self._thread.start()
 
     def listens(self) -> bool:
-        """False where it cannot listen, or does not in time."""
+        """Tell whether it listens; False where it cannot, or does not in time."""
         self._begun.wait(_LOOK_DEADLINE_S)
         return self._is_listening
 
@@ -346,7 +346,7 @@ _BAD = (Status.FAILED, Status.UNKNOWN)
 
 
 def passing(hosts: Sequence[Host], findings: Sequence[Finding]) -> list[Host]:
-    """The hosts without a fault.
+    """Return the hosts without a fault.
 
     Where more than half of the others find no way to the first host, it is the one at fault.
     """
@@ -382,13 +382,13 @@ def skipped_checks(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def parted(findings: Sequence[Finding], checks: Collection[str]) -> tuple[list[Finding], list[Finding]]:
-    """The findings that count, and those that are skipped."""
+    """Separate the findings that count from those that are skipped."""
     kept = [finding for finding in findings if finding.check not in checks]
     return kept, [finding for finding in findings if finding.check in checks]
 
 
 def skipped_lines(checks: Sequence[str], skipped: Sequence[Finding]) -> tuple[str, ...]:
-    """A line a check and what it had found: `launch_clock: failed on node03: 6.0 s ahead`."""
+    """Return a line a check and what it had found: `launch_clock: failed on node03: 6.0 s ahead`."""
     lines = []
     for check in checks:
         bad = [finding for finding in skipped if finding.check == check and finding.status not in _FINE]

@@ -48,7 +48,7 @@ class Watch:
 
 
 def check_pattern(pattern: str) -> str:
-    """A regular expression with a group `step`; UsageError for another."""
+    """Return the regular expression; raise UsageError for one without a group `step`."""
     try:
         groups = re.compile(pattern).groupindex
     except re.error as error:
@@ -62,7 +62,7 @@ def check_pattern(pattern: str) -> str:
 
 
 def read_pulse(host: str, row: Mapping[str, Any]) -> Pulse:
-    """From a row of `jobs.control pulse`."""
+    """Read a row of `jobs.control pulse`."""
     return Pulse(
         host=host,
         state=row["state"] if row["alive"] or row["state"] != "running" else "lost",

@@ -138,7 +138,7 @@ CLASSES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do where message or evidence match `sign`, whose groups are `{1}` and `{2}` of the remedy.
+    """Say what to do about a message or evidence that matches `sign`; its groups are `{1}` and `{2}` of the remedy.
 
     `classes`: only failures of these; empty for all. `example`: a line that it is for. `of_nobody`: no rank is blamed.
     """

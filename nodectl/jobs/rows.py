@@ -70,7 +70,7 @@ FailureRow = TypedDict(
 
 
 class CauseRow(FailureRow):
-    """Of an attempt that is over."""
+    """The failure that ended an attempt."""
 
     host: Word
 
@@ -85,7 +85,7 @@ class EndRow(TypedDict):
 
 
 class LivingRow(TypedDict):
-    """Where a living rank was."""
+    """The place of a living rank."""
 
     rank: Rank
     state: Annotated[str, StringConstraints(min_length=1, max_length=1)]
@@ -118,7 +118,7 @@ class AttemptRow(TypedDict):
 
 
 class LeftRow(TypedDict, total=False):
-    """What a job has left behind."""
+    """Things that a job has left behind."""
 
     outputs: list[Word]
     more_outputs: Rank
@@ -155,7 +155,7 @@ class HostRow(TypedDict):
 
 
 class PlanRow(TypedDict):
-    """What of a plan others may see."""
+    """The part of a plan that others may see."""
 
     id: Word
     created_at: Time
@@ -181,7 +181,7 @@ class _JobRow(TypedDict):
 
 
 def _of_its_plan(row: Any) -> Any:
-    """A node's word for an id names a folder, and the same job on other hosts."""
+    """Return the row; raise ValueError where its id is none, or not its plan's: an id names a folder."""
     if not is_job_id(row["id"]) or (row["plan"] is not None and row["plan"]["id"] != row["id"]):
         raise ValueError("it lists a job whose id is none, or not its plan's")
     return row
@@ -192,7 +192,7 @@ JobRow: TypeAlias = Annotated[_JobRow, AfterValidator(_of_its_plan)]
 
 
 class CleanRow(TypedDict):
-    """Of `clean`."""
+    """A row of `clean`."""
 
     id: Word
     removed: bool
@@ -209,14 +209,14 @@ class GpuRow(TypedDict):
 
 
 class BytesRow(TypedDict):
-    """What came in and went out."""
+    """Bytes that came in and went out."""
 
     in_bytes: Number
     out_bytes: Number
 
 
 class PulseRow(TypedDict):
-    """Of `pulse`."""
+    """A row of `pulse`."""
 
     state: Word
     attempt: Rank
@@ -241,7 +241,7 @@ class RankRow(LivingRow):
 
 
 class ExamineRow(TypedDict):
-    """Of `examine`."""
+    """A row of `examine`."""
 
     ranks: list[RankRow]
     listeners: NotRequired[list[Line]]
@@ -267,7 +267,7 @@ class StepRow(TypedDict):
 
 
 class SummaryRow(TypedDict):
-    """What a trace tells."""
+    """The summary of a trace."""
 
     device: Literal["gpu", "cpu"]
     steps: Annotated[list[StepRow], Field(min_length=1, max_length=1000)]
@@ -283,7 +283,7 @@ class _TraceRow(TypedDict):
 
 
 def _of_its_rank(row: Any) -> Any:
-    """It is the name of a file on the host, and of one here."""
+    """Return the row; raise ValueError where its file's name is not of its rank: it is also a file's name here."""
     if row["file"] and not re.fullmatch(rf"{row['rank']}\.[a-z.-]{{1,20}}", row["file"]):
         raise ValueError(f"{row['file']!r} is no trace of rank {row['rank']}")
     return row
@@ -300,14 +300,14 @@ class NewestRow(TypedDict):
 
 
 class SurveyRow(TypedDict):
-    """Of `survey`."""
+    """A row of `survey`."""
 
     sees_token: bool
     newest: NewestRow | None
 
 
 class ListenRow(TypedDict, total=False):
-    """What the first host says while it listens."""
+    """A word of the first host while it listens."""
 
     listening: bool
     late_s: Number
@@ -328,7 +328,7 @@ class LogRow(TypedDict, total=False):
 
 
 class SlurmPlanRow(TypedDict):
-    """Of a plan that Slurm carries out."""
+    """The plan of a job that Slurm carries out."""
 
     created_at: Time
     operator: Word
@@ -372,7 +372,7 @@ SlurmRow: TypeAlias = Annotated[_SlurmRow, AfterValidator(_is_named)]
 
 
 class SubmittedRow(TypedDict):
-    """Of `submit`."""
+    """A row of `submit`."""
 
     slurm_id: Whole
     folder: Line

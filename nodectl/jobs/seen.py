@@ -26,12 +26,12 @@ def note_jobs(fleet: str, ids: Iterable[str], *, started: bool = False) -> None:
 
 
 def seen_jobs(fleet: str) -> list[str]:
-    """The newest first."""
+    """Return the ids of jobs that were listed here, the newest first."""
     return _read(_place(fleet))
 
 
 def started_jobs(fleet: str) -> list[str]:
-    """Those that `launch` started from here, the newest first."""
+    """Return the ids of jobs that `launch` started from here, the newest first."""
     return _read(_place(fleet, "started"))
 
 

@@ -81,7 +81,7 @@ def judge(
 
 
 def _least_exposed(traces: Sequence[RankTrace]) -> dict[int, float]:
-    """By number of the step, the least time of any rank in collectives alone: what they take without waiting."""
+    """Return, by step, the least time of any rank in collectives alone: what they take without waiting."""
     least: dict[int, float] = {}
     for trace in traces:
         for step in trace.steps:
@@ -114,7 +114,7 @@ def _figures(trace: RankTrace, least_exposed: Mapping[int, float]) -> RankFigure
 
 
 def slowest(traces: Sequence[RankTrace]) -> SlowRank | None:
-    """The rank with the most time of its own a step; None where none stands out from the median of the others."""
+    """Return the rank with the most time of its own a step; None where none stands out from the others' median."""
     numbers = set.intersection(*({step.number for step in trace.steps} for trace in traces)) if traces else set()
     if len(traces) < 2 or not numbers:
         return None
@@ -133,7 +133,7 @@ def slowest(traces: Sequence[RankTrace]) -> SlowRank | None:
 
 
 def _compare(part: str, trace: RankTrace, others: Sequence[RankTrace]) -> tuple[str, float, float]:
-    """The part's mean time a step, of the rank and in the middle of the others."""
+    """Return the part's mean time a step, of the rank and in the middle of the others."""
     return part, _mean(part, trace), median(_mean(part, other) for other in others)
 
 
@@ -148,7 +148,7 @@ _FILE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What was brought into `folder`; `problems` by host. With `too_large` nothing was: it is more than the limit."""
+    """Report what was brought into `folder`; `problems` by host. With `too_large` nothing was: it is over the limit."""
 
     folder: Path
     files: int
@@ -180,7 +180,7 @@ def gather(
 
 
 def make_folder(folder: Path) -> None:
-    """A private folder; UsageError where there cannot be one."""
+    """Make a private folder; raise UsageError where there cannot be one."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -225,7 +225,7 @@ class _Sink:
             self._draft.replace(self.path)
 
     def take(self, stream: str, data: bytes) -> None:
-        """What came; of a host that sends more than it has said nothing is kept."""
+        """Take what came; of a host that sends more than it has said nothing is kept."""
         if stream != "stdout" or self.problem:
             return
         try:

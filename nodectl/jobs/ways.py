@@ -46,7 +46,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What is started: `code` is None where the hosts have it; `paths` must be there; `name` is the program's own."""
+    """Hold what is started: `code` is None where the hosts have it; `paths` must be there; `name` is the program's."""
 
     code: Code | None
     script: str
@@ -90,7 +90,7 @@ def _words(asked: Asked) -> tuple[str, ...]:
 
 
 def _with_bundled(asked: Asked, words: tuple[str, ...]) -> tuple[tuple[str, ...], Code | None]:
-    """The words with a program that nodectl ships as its file, and its code; both as they were where none is named."""
+    """Put the file of a program that nodectl ships into the words, with its code; None where none is named."""
     if asked.engine == TORCHRUN:
         return words, None
     if asked.engine == COMMAND:
@@ -174,7 +174,7 @@ def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
 
 
 def in_container(container: Container, paths: Sequence[str]) -> Container:
-    """The container with these paths of the hosts in it."""
+    """Return the container with these paths of the hosts in it."""
     wrong = next((path for path in paths if "," in path or ":" in path), None)
     if wrong is not None:
         raise UsageError(f"{wrong}: a path with ',' or ':' cannot be given into a container", "use one without")
@@ -190,7 +190,7 @@ def _absolute(option: str, path: str | None) -> str:
 
 
 def needed(paths: Sequence[str]) -> tuple[tuple[str, PathKind], ...]:
-    """The paths of --need."""
+    """Return the paths of --need."""
     return tuple((_absolute("--need", path), "any") for path in dict.fromkeys(paths))
 
 
@@ -232,7 +232,7 @@ def trace_line(plan: Mapping[str, Any]) -> str:
 
 
 def container_line(plan: Mapping[str, Any]) -> str:
-    """The command line on the first host, with nodectl's own folder there at its default place; empty without one."""
+    """Return the command line on the first host, with nodectl's folder at its default place; "" without a container."""
     asked, state = plan["start"]["container"], "~/.local/state/nodectl"
     if asked is None:
         return ""

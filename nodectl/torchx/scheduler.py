@@ -54,7 +54,7 @@ class Place:
     limit: str = ""
 
     def options(self) -> list[str]:
-        """nodectl's global options."""
+        """Return nodectl's global options."""
         named = {"--inventory": self.inventory, "--limit": self.limit}
         return [word for option, value in named.items() if value for word in (option, value)]
 
@@ -168,7 +168,7 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
         should_tail: bool = False,
         streams: Stream | None = None,
     ) -> Iterable[str]:
-        """The lines of a replica; both of its streams are one, and times are not told apart."""
+        """Return the lines of a replica; both of its streams are one, and times are not told apart."""
         if streams not in (None, Stream.COMBINED):
             raise ValueError("nodectl keeps standard output and error of a rank together: ask for `combined`")
         lines = _lines(_place(app_id), app_id, k, follow=should_tail)
@@ -176,12 +176,12 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
 
 
 def list_of(jobs: Mapping[str, ListAppResponse]) -> list[ListAppResponse]:
-    """The values; the class has a method of the name `list`."""
+    """Return the values; the class has a method of the name `list`."""
     return [*jobs.values()]
 
 
 def _command(role: Role) -> list[str]:
-    """The role's command, below what puts the job's id and the replica's number into its words and variables."""
+    """Return the role's command, below what puts the job's id and the replica's number into its words and variables."""
     names = [name for name, value in role.env.items() if _APP in value or _REPLICA in value]
     return ["bash", "-c", _SUBSTITUTE, "torchx", *names, "--", role.entrypoint, *role.args]
 
@@ -198,7 +198,7 @@ def _lines(place: Place, app_id: str, replica: int, *, follow: bool) -> Iterator
 
 
 def _nodectl(place: Place, *words: str) -> Any:
-    """nodectl's JSON document; LookupError where it knows no such thing, RuntimeError where it failed."""
+    """Return nodectl's JSON document; raise LookupError where it knows no such thing, RuntimeError where it failed."""
     done = subprocess.run(
         _argv(place, ["--output", "json", *words]),
         capture_output=True,
@@ -218,7 +218,7 @@ def _argv(place: Place, words: Sequence[str]) -> list[str]:
 
 
 def _path(inventory: str) -> str:
-    """Where a file is named, its whole path: it is asked for from other folders later; else a list such as `a,b,`."""
+    """Return a file's whole path, since it is asked for from other folders later; a list such as `a,b,` as it is."""
     return str(Path(inventory).resolve()) if inventory and Path(inventory).exists() else inventory
 
 

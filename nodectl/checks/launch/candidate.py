@@ -27,7 +27,7 @@ PathKind = Literal["any", "file", "folder"]
 
 @dataclass(frozen=True, slots=True)
 class JobNeeds:
-    """What a job needs of its hosts; `venv` None means that the launcher brings its own Python.
+    """Hold what a job needs of its hosts; `venv` None means that the launcher brings its own Python.
 
     `code_bytes` is what will be copied to each host; `min_free_mib` must be left over after that. `paths` are what it
     reads there, each a file, a folder or any. `engine` is what starts the ranks, `project` the copied code's name.
@@ -53,7 +53,7 @@ class JobNeeds:
     venvs: tuple[tuple[str, str], ...] = ()
 
     def of(self, host: str) -> JobNeeds:
-        """What the job needs of this host: its own environment, where `venvs` has one by its name."""
+        """Return the needs for one host: with its own environment, where `venvs` has one by its name."""
         return replace(self, venv=dict(self.venvs).get(host, self.venv))
 
 
@@ -65,7 +65,7 @@ class Candidate(Subject):
     hosts: int
 
     def known(self, subject: str, kind: type[Fact]) -> Fact:
-        """A fact of nodectl.facts.job: all of them come with one answer, without which a host is no candidate."""
+        """Return a fact of nodectl.facts.job; TypeError where it is another kind: all come with one answer."""
         value = self.facts[subject]
         if not isinstance(value, kind):
             raise TypeError(f"{self.host}: {subject} is {value!r}, no {kind.__name__}")
@@ -73,12 +73,12 @@ class Candidate(Subject):
 
     @property
     def address(self) -> JobAddress:
-        """What the others reach it by."""
+        """Return the address by which the others reach it."""
         return self.known("job_address", JobAddress)
 
     @property
     def gpu_count(self) -> int | None:
-        """None where the driver is there and does not answer."""
+        """Return the number of GPUs; None where the driver is there and does not answer."""
         return self.known("gpu_count", GpuCount).count
 
 

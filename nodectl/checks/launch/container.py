@@ -22,7 +22,7 @@ CONTAINER = Check(
 
 @judges_together(CONTAINER, reads=("containers",))
 def container(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """An image that is fetched in the middle of a start keeps the ranks of all other hosts waiting."""
+    """Judge engine and image: one that is fetched in the middle of a start keeps all other hosts waiting."""
     needs = hosts[0].needs
     if not needs.image:
         return
@@ -51,7 +51,7 @@ def _images(host: Candidate) -> dict[str, str]:
 
 
 def container_engine(hosts: Sequence[Candidate]) -> str:
-    """The first engine with which all hosts have the image; else what most have, empty where none is anywhere."""
+    """Return the first engine with which all hosts have the image; else what most have, or "" for none anywhere."""
     asked = hosts[0].needs.container_engine
     known = list(dict.fromkeys(engine for host in hosts for engine in _images(host)))
     complete = [engine for engine in known if all(_images(host).get(engine) for host in hosts)]

@@ -40,7 +40,7 @@ OWN_NAME = Check(
 
 @judges(OWN_NAME, reads=("names", "job_address"))
 def own_name(host: Candidate) -> Iterator[Finding]:
-    """torchrun dies where the own name means nothing; where it means loopback, others are sent to themselves."""
+    """Judge what the host's own name means: torchrun dies where it means nothing, and loopback misleads other hosts."""
     names, address = host.known("names", Names), host.address.address
     expected = f"{names.hostname} means an address of this host"
     actual = ", ".join(names.own or ())
@@ -75,7 +75,7 @@ INTERFACE = Check(
 
 @judges(INTERFACE, reads=("job_address",))
 def interface(host: Candidate) -> Iterator[Finding]:
-    """The job needs one address of this host that the others reach."""
+    """Judge the interface of the job: it needs one address of this host that the others reach."""
     address, asked = host.address, host.needs.interface
     expected = f"{asked} with an address, up" if asked else "an interface that the others reach, up"
     name = address.interface or asked or ""
@@ -121,7 +121,7 @@ LAUNCHER = Check("launch_script", looks_at="the deployed launch script", fires="
 
 @judges(LAUNCHER, reads=("launcher",))
 def launcher(host: Candidate) -> Iterator[Finding]:
-    """The job starts through the deployed launch script."""
+    """Judge the deployed launch script, through which the job starts."""
     script = host.known("launcher", Launcher)
     if not script.sha256:
         actual = "not there"
@@ -176,7 +176,7 @@ NUMA_BINDING = Check("launch_numa_binding", looks_at="torchrun of the environmen
 
 @judges(NUMA_BINDING, reads=("job_venv",))
 def numa_binding(host: Candidate) -> Iterator[Finding]:
-    """torchrun binds ranks itself, in versions that know how."""
+    """Judge whether torchrun binds ranks itself: it does in versions that know how."""
     if host.needs.numa_binding and host.needs.venv is not None and host.needs.engine in ("torchrun", "accelerate"):
         there = host.known("job_venv", JobVenv)
         yield host.finding(
@@ -193,7 +193,7 @@ NSYS = Check("launch_nsys", looks_at="Nsight Systems, with --trace nsys", fires=
 
 @judges(NSYS, reads=("job_venv",))
 def nsight_systems(host: Candidate) -> Iterator[Finding]:
-    """A rank that cannot be profiled would not start at all."""
+    """Judge whether nsys is there: a rank that cannot be profiled would not start at all."""
     if host.needs.nsys:
         there = host.known("job_venv", JobVenv).nsys
         remedy = f"install nsight-systems-cli on {host.host}, or say --trace torch"
@@ -209,7 +209,7 @@ NEEDED_PATHS = Check(
 
 @judges(NEEDED_PATHS, reads=("needed_paths",))
 def needed_paths(host: Candidate) -> Iterator[Finding]:
-    """Data that one of many hosts lacks ends the job when it is first read."""
+    """Judge the paths of --need: data that one of many hosts lacks ends the job when it is first read."""
     errors = host.known("needed_paths", NeededPaths).errors
     for path, _ in host.needs.paths:
         error = errors[path]
@@ -227,7 +227,7 @@ STATE_FOLDER = Check(
 
 @judges(STATE_FOLDER, reads=("state_folder",))
 def state_folder(host: Candidate) -> Iterator[Finding]:
-    """The job's code and logs go there."""
+    """Judge the room where the job's code and logs go."""
     folder = host.known("state_folder", Folder)
     yield _folder(host, STATE_FOLDER, folder.path, folder, host.needs.min_free_mib + -(-host.needs.code_bytes // MIB))
 
@@ -269,7 +269,7 @@ GPUS = Check(
 
 @judges(GPUS, reads=("gpu_count",))
 def gpus(host: Candidate) -> Iterator[Finding]:
-    """A driver that does not answer must not read as a host without GPUs."""
+    """Judge whether the driver answers: silence must not read as a host without GPUs."""
     if host.gpu_count is None:
         actual, remedy = "nvidia-smi does not answer", f"run `nvidia-smi -L` on {host.host}; a reboot may be needed"
         yield host.finding(GPUS, Status.UNKNOWN, actual=actual, remedy=remedy, action="reboot")
@@ -287,7 +287,7 @@ GPU_USERS = Check(
 
 @judges(GPU_USERS, reads=("gpu_count", "gpu_users"))
 def gpu_users(host: Candidate) -> Iterator[Finding]:
-    """Who is there already takes memory and time from the job, or dies of it."""
+    """Judge who computes on the GPUs: he takes memory and time from the job, or dies of it."""
     processes = host.known("gpu_users", GpuUsers).processes
     if not host.gpu_count:
         return

@@ -1,5 +1,4 @@
-"""What `nodectl health` judges of GPUs and a job must know before it starts: the driver's errors since boot, memory
-that is unsound or waits for a reset, and one version of the driver on all hosts."""
+"""GPUs before a job, as `nodectl health` judges them: the driver's errors since boot, its version, unsound memory."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ GPU_ERRORS = Check(
 
 @judges(GPU_ERRORS, reads=("gpu_count", "kernel_events", "lab", "gpus"))
 def gpu_errors(host: Candidate) -> Iterator[Finding]:
-    """A GPU that fell off the bus an hour ago ends the job in its first collective."""
+    """Judge Xid messages since boot: a GPU that fell off the bus an hour ago ends the job in its first collective."""
     if host.gpu_count and not host.borrows("kernel"):
         yield from _as_one(host, GPU_ERRORS, (xid.log,), _SUDOERS.format(name="xid"))
 
@@ -60,7 +59,7 @@ def gpu_memory(host: Candidate) -> Iterator[Finding]:
 
 
 def _as_one(host: Candidate, check: Check, parts: Sequence[Judgement[Subject]], unread: str) -> Iterator[Finding]:
-    """The parts' findings that are not fine, under one name; what could not be read warns, and stops nobody."""
+    """Yield the parts' findings that are not fine, under one name; what could not be read warns, and stops nobody."""
     found = [finding for part in parts for finding in part(host) if finding.status not in (Status.OK, Status.SKIPPED)]
     told = {(finding.actual if finding.status is Status.UNKNOWN else finding): finding for finding in found}
     for finding in told.values():

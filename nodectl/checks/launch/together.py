@@ -27,7 +27,7 @@ PORTS = Check("launch_ports", looks_at="some ports, tried by binding", fires="to
 
 @judges_together(PORTS, reads=("free_ports",))
 def ports(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """The same few ports must be free on every host."""
+    """Judge the ports: the same few must be free on every host."""
     needs = hosts[0].needs
     enough = len(common_ports(hosts, needs)) >= needs.ports_needed
     for host in hosts:
@@ -81,7 +81,7 @@ PEER_NAMES = Check(
 
 @judges_together(PEER_NAMES, reads=("names",))
 def peer_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """A name that means different things on different hosts; a name that nobody knows is an inventory alias."""
+    """Judge names that mean different things on different hosts; a name that nobody knows is an inventory alias."""
     known = {host.host: host.known("names", Names) for host in hosts}
     wrong: dict[str, list[str]] = {host: [] for host in known}
     for name in dict.fromkeys(name for names in known.values() for name in names.peers):
@@ -210,7 +210,7 @@ CLOCK = Check(
 
 @judges_together(CLOCK, reads=("time",))
 def clocks(hosts: Sequence[Candidate]) -> Iterator[Finding]:
-    """torchrun compares times of one host with the clock of another."""
+    """Judge the clocks against each other: torchrun compares times of one host with the clock of another."""
     known = {host.host: clock for host in hosts if (clock := host.fact("time", Clock))}
     for host in hosts if len(hosts) > 1 else ():
         own = known.get(host.host)
@@ -218,7 +218,7 @@ def clocks(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 def _certain_s(own: Clock, other: Clock) -> float:
-    """By how much the other's clock is ahead for certain: each is up to its error above its offset."""
+    """Return by how much the other's clock is ahead for certain: each is up to its error above its offset."""
     least_s = other.offset_s - own.offset_s - own.error_s
     most_s = other.offset_s + other.error_s - own.offset_s
     return least_s if least_s > 0 else min(0.0, most_s)

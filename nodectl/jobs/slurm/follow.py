@@ -23,14 +23,14 @@ BATCH = "batch"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which lines: the last `tail` of each file, those of `files` (a node's place, or `batch`), those of one rank."""
+    """Say which lines: the last `tail` of each file, those of `files` (a node's place, or `batch`), or of one rank."""
 
     tail: int | None = None
     files: tuple[str, ...] | None = None
     local_rank: int | None = None
 
     def request(self, offsets: Mapping[str, int]) -> dict[str, object]:
-        """As the login host takes it; what was read before is not asked for again."""
+        """Return it as the login host takes it; what was read before is not asked for again."""
         files = None if self.files is None else list(self.files)
         return {"offsets": dict(offsets), "tail": self.tail, "files": files, "local_rank": self.local_rank}
 

@@ -35,7 +35,7 @@ _KILLED = 137
 
 
 def with_slurm_jobs(listing: Listing, login: Login | None, job_ids: Sequence[str] = ()) -> Listing:
-    """The listing with Slurm's jobs among its own; a login host that cannot be asked is one of its problems."""
+    """Add Slurm's jobs to the listing; a login host that cannot be asked is one of its problems."""
     if login is None:
         return listing
     name = f"{login.host.name} (Slurm)"
@@ -84,7 +84,7 @@ def _part(rank: int, host: str, row: Mapping[str, Any], word: str) -> JobPart:
 
 
 def _failures(row: Mapping[str, Any], hosts: Sequence[str], word: str) -> list[Failure]:
-    """The likeliest cause first: Slurm's own word, since what it ended dies as if it had failed; then the nodes'."""
+    """Return Slurm's own word first, since what it ended dies as if it had failed; then the nodes' likeliest cause."""
     told = [
         HostWords(host, rank, {"failures": end.get("failures", ()), "flight": _flight(row, rank)})
         for rank, host in enumerate(hosts)
@@ -98,13 +98,13 @@ def _failures(row: Mapping[str, Any], hosts: Sequence[str], word: str) -> list[F
 
 
 def _flight(row: Mapping[str, Any], node: int) -> dict[str, Any]:
-    """What the flight recorders of this node's ranks say."""
+    """Return what the flight recorders of this node's ranks say."""
     ranks = max(1, row["plan"]["nproc_per_node"])
     return {rank: told for rank, told in row["flight"].items() if int(rank) // ranks == node}
 
 
 def _ended_by_slurm(word: str, failures: Sequence[Failure]) -> list[Failure]:
-    """Of a memory limit, the rank that was killed is named where one is known."""
+    """Put Slurm's word first; for a memory limit, name the rank that was killed where one is known."""
     message, category = _BY_SLURM[word]
     killed = next((each for each in failures if each.exit_status == _KILLED and each.rank is not None), None)
     if word == "OUT_OF_MEMORY" and killed is not None:
@@ -121,7 +121,7 @@ def _lost(row: Mapping[str, Any], hosts: Sequence[str]) -> Failure:
 
 
 def _last_words(row: Mapping[str, Any], word: str) -> Failure:
-    """Of the batch script where no node tells anything, else Slurm's own word."""
+    """Return the last words of the batch script as a failure, where no node tells anything; else Slurm's own word."""
     words = str(row["batch"]).strip().splitlines()
     message = words[-1] if words else f"{word} {row['reason']}".strip()
     return Failure("slurm", None, "start", message, category="launcher")

@@ -35,7 +35,7 @@ class Login:
     def ask(
         self, *args: str, timeout_s: float = _ASK_S, stdin: bytes | None = None, kind: Any = dict[str, Any]
     ) -> tuple[Mapping[str, Any], ...]:
-        """The rows of an answer, each of `kind` (jobs/rows.py); JobError where the host said no, ParseError for others.
+        """Return the rows of an answer, each of `kind` (jobs/rows.py); raise JobError where the host said no.
 
         UnreachableError where it could not be asked.
         """
@@ -78,7 +78,7 @@ class Login:
 def find_login(
     transport: Transport, known: Sequence[Host], wanted: Sequence[Host], *, submits: bool = False
 ) -> Login | None:
-    """Where the inventory says that Slurm is asked (`nodectl_slurm_login` of `wanted`), else here; None for nowhere.
+    """Find the host that Slurm is asked on (`nodectl_slurm_login` of `wanted`), else this machine; None for nowhere.
 
     `known` are all hosts of the inventory. Here is only asked what was submitted here, unless one `submits` now.
     """
@@ -105,7 +105,7 @@ def find_login(
 
 
 def need_login(login: Login | None) -> Login:
-    """The login host; UsageError where there is none."""
+    """Return the login host; raise UsageError where there is none."""
     if login is None:
         raise UsageError(
             "--via slurm: no sbatch on this machine, and the inventory names no login host",

@@ -39,7 +39,7 @@ class Over(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the plan says of it: `least` to `most` hosts an attempt; `rejoin_s`: for how long hosts are waited for.
+    """Hold what the plan says: `least` to `most` hosts an attempt; `rejoin_s`: for how long hosts are waited for.
 
     `why_none`: why there is no other attempt, where the operator may have expected one.
     """
@@ -70,7 +70,7 @@ class Rules(NamedTuple):
 
 
 def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
-    """The plan as this attempt's ranks have it: `hosts` are its own, `rank` is this one's place there, or None."""
+    """Return the plan as this attempt's ranks have it: its own `hosts`, and `rank`, this one's place there, or None."""
     members, member = plan["hosts"], plan["rank"]
     rank = attempt.roster.index(member) if member in attempt.roster else None
     checkpoint = plan["checkpoint"] and {**plan["checkpoint"], "restore_from": attempt.source}
@@ -142,7 +142,7 @@ class Succession:
         return self._lead(words, present, me.attempt, now_s) if min(present) == me.rank else None
 
     def _cut_off(self, present: int, now_s: float) -> Optional[Over]:
-        """An attempt takes more than half of all hosts: two parts of a job never go on side by side."""
+        """End a part of the job that is half of all hosts or fewer: two parts never go on side by side."""
         if 2 * present > self.rules.members:
             self._alone_since_s = None
             return None
@@ -181,12 +181,12 @@ class Succession:
         return now_s - self._quiet[1]
 
     def _patience_s(self, present: int, attempt: Attempt) -> float:
-        """The back-off; and where hosts are not heard, until they have ended their ranks by their lease."""
+        """Return the back-off; where hosts are not heard, until they have ended their ranks by their lease."""
         fence_s = 0.0 if present == self.rules.members else self.rules.lease_s + self.rules.grace_s + _END_S
         return max(_back_off_s(attempt.number), fence_s)
 
     def _last(self, words: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
-        """The end, where the cause is none that an attempt mends, or none is left."""
+        """Return the end, where the cause is none that an attempt mends, or no attempt is left."""
         culprit, cause = _cause(words, lost, attempt)
         self._culprits[attempt.number] = culprit
         if why := unmendable(cause):
@@ -204,7 +204,7 @@ class Succession:
         return Over(hb.FAILED, f"{why} {self.rules.rejoin_s:g} s{because}")
 
     def _compose(self, words: Dict[int, Beat], alike: List[Beat], attempt: Attempt) -> List[int]:
-        """The next roster: who was in it keeps the place, a spare takes that of a host which is lost or unfit."""
+        """Choose the next roster: members keep their places, a spare takes that of a host which is lost or unfit."""
         usable = _connected(sorted(word.rank for word in alike if word.fit == ""), words)
         spares = [member for member in usable if member not in attempt.roster]
         roster: List[int] = []
@@ -216,7 +216,7 @@ class Succession:
         return (roster + spares)[: self.rules.most]
 
     def _is_suspect(self, member: int, number: int) -> bool:
-        """The causes of the last two attempts lay there."""
+        """Tell whether the causes of the last two attempts lay there."""
         return self._culprits.get(number) == self._culprits.get(number - 1) == member
 
 

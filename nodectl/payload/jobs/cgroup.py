@@ -15,7 +15,7 @@ _TRIES, _RETRY_S = 50, 0.01
 
 
 def create(name: str) -> Optional[str]:
-    """The path of a new, writable group of this name for a job; None where this login may not make one."""
+    """Return the path of a new, writable group of this name for a job; None where this login may not make one."""
     parent = _own_group()
     if parent is None:
         return None
@@ -132,7 +132,7 @@ def _scope_argv(*more: str) -> List[str]:
 
 
 def _scope_works() -> bool:
-    """The manager makes scopes: asked before this program is given up for it."""
+    """Tell whether the manager makes scopes: asked before this program is given up for it."""
     nowhere = subprocess.DEVNULL
     try:
         return not subprocess.call(
@@ -143,7 +143,7 @@ def _scope_works() -> bool:
 
 
 def lingers() -> bool:
-    """The login's own manager outlives its sessions."""
+    """Tell whether the login's own manager outlives its sessions."""
     try:
         return os.path.exists(os.path.join(_LINGER, pwd.getpwuid(os.geteuid()).pw_name))
     except KeyError:

@@ -56,7 +56,7 @@ class SignedStream:
         return body
 
     def read(self) -> Dict[str, Any]:
-        """The next document; CopyError where it is not signed for this place of this connection, or is none."""
+        """Return the next document; raise CopyError where it is none, or not signed for its place."""
         return _document(self._line())
 
     def _line(self) -> bytes:
@@ -193,7 +193,7 @@ def _remove(path: str) -> None:
 
 
 def keep_newest(folder: str, received: Saved) -> None:
-    """Of the copies made here keep the newest two steps; what somebody else put there is left alone."""
+    """Keep the newest two steps of the copies made here; what somebody else put there is left alone."""
     copies = _read_manifest(folder)
     copies[received.name] = sorted({*copies.get(received.name, []), *(file.path for file in received.files)})
     items = [item for item in saved(folder) if item.name in copies]
@@ -329,7 +329,7 @@ class Courier:
         return self.pid != 0
 
     def drained(self, now_s: float) -> bool:
-        """The last checkpoint is copied, or there was nothing to copy; asks for it with the first call."""
+        """Tell whether the last checkpoint is copied, or there was none to copy; the first call asks for it."""
         if self.pid == 0 or self._plan["rank"] != 0:
             return True
         if self._draining_s is None:
@@ -353,7 +353,7 @@ class Courier:
 
 
 def _run(body: Callable[[Say], None], writer: int, supervisor: int) -> None:
-    """The child: dies with the supervisor, and never returns."""
+    """Run the child's work; it dies with the supervisor, and never returns."""
 
     def say(line: str) -> None:
         os.write(writer, line.replace("\n", " ").encode(errors="backslashreplace")[:1000] + b"\n")
@@ -417,7 +417,7 @@ def _is_settled(item: Saved, unchanged_s: float) -> bool:
 
 
 def _try_put(peer: Tuple[str, int], secret: bytes, folder: str, item: Saved) -> str:
-    """`copied: NAME`, `not copied: NAME: REASON`, or nothing where the program has changed or removed it meanwhile."""
+    """Copy one; return `copied: NAME`, `not copied: NAME: REASON`, or "" where the program changed it meanwhile."""
     try:
         _put(peer, secret, folder, item)
     except (FileNotFoundError, ChangedError):

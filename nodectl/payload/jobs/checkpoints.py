@@ -38,7 +38,7 @@ class Saved(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of all its files."""
+        """Return the size of all its files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
@@ -48,7 +48,7 @@ class Saved(NamedTuple):
 
     @property
     def step(self) -> Optional[int]:
-        """Which of many it is, by its name (`checkpoint-500`, `model_step10.pt`, `20.pt`); None: there is one."""
+        """Return the step of its name (`checkpoint-500`, `model_step10.pt`, `20.pt`); None where there is one alone."""
         stem = self.name if self.is_folder else self.name.rpartition(".")[0] or self.name
         for pattern in _STEPS:
             match = pattern.search(stem)
@@ -68,7 +68,7 @@ def resolve(folder: str) -> str:
 
 
 def saved(folder: str) -> List[Saved]:
-    """The checkpoints at the top of the folder, oldest first; links are left out, and so are empty folders."""
+    """Return the checkpoints at the top of the folder, oldest first, without links and empty folders."""
     items = []
     try:
         with os.scandir(folder) as entries:
@@ -108,7 +108,7 @@ def is_name(name: str) -> bool:
 
 
 def newest_steps(items: Sequence[Saved], kept: int) -> List[Saved]:
-    """What is needed to go on: all of the `kept` steps written last, and what has no step (`latest`, `config.json`)."""
+    """Return what is needed to go on: the `kept` steps written last, and what has no step (`latest`, `config.json`)."""
     steps: List[int] = []
     for item in reversed(items):
         if item.step is not None and item.step not in steps:

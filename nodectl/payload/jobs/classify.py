@@ -50,7 +50,7 @@ LOG_ONLY = "log text only"
 
 
 def last_exception(text: str, *, own: bool = False) -> str:
-    """The last exception of `text` with all lines of its message; empty where there is none.
+    """Return the last exception of `text` with all lines of its message; empty where there is none.
 
     `own`: that may have ended the program, and not only a thread of it.
     """
@@ -68,7 +68,7 @@ def last_exception(text: str, *, own: bool = False) -> str:
 
 
 def aside(log: str) -> str:
-    """The last exception of a log that ended something else than the program, as a thread, in words; empty for none."""
+    """Describe the last exception of a log that ended something else than the program, as a thread; empty for none."""
     start = log.rfind(_TRACEBACK)
     while start >= 0:
         whose = _elsewhere(log, start)
@@ -88,7 +88,7 @@ def _first_of_chain(text: str, start: int) -> int:
 
 
 def _elsewhere(text: str, start: int) -> str:
-    """Of what, other than the program, the exception was whose traceback begins at `start`; empty where of none."""
+    """Say whose exception it was whose traceback begins at `start`; "" for the program's own."""
     above = [_TAG.sub("", line) for line in text[: _first_of_chain(text, start)].splitlines() if _TAG.sub("", line)]
     for pattern, words in _ELSEWHERE:
         match = pattern.search(above[-1]) if above else None
@@ -98,7 +98,7 @@ def _elsewhere(text: str, start: int) -> str:
 
 
 def _message(lines: List[str]) -> str:
-    """An exception's own lines: those with its tag, or, without one, up to what is another's."""
+    """Return an exception's own lines: those with its tag, or, without one, up to what is another's."""
     match = _TAG.match(lines[0])
     tag = match.group().rstrip() if match else ""
     message = [lines[0][len(match.group()) if match else 0 :]]
@@ -116,7 +116,7 @@ def torchrun_exit(text: str, local_rank: int) -> Optional[int]:
 
 
 class Evidence(NamedTuple):
-    """What is known of a rank's end, the strongest first.
+    """Hold what is known of a rank's end, the strongest first.
 
     `note` is what it wrote of its uncaught exception itself, `watched` says that it would have, `left` that it wrote
     that it ended without one. `memory_killer` and `kernel` are sentences, `forks` too, of forks that a limit refused;
@@ -165,7 +165,7 @@ class Evidence(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Of a rank's end: `kind` orders it among others, `category` is its class, `evidence` are lines for people."""
+    """Judge a rank's end: `kind` orders it among others, `category` is its class, `evidence` are lines for people."""
 
     kind: str
     category: str
@@ -197,7 +197,7 @@ def judge(known: Evidence) -> Verdict:
 
 
 def _of_forks(verdict: Verdict, known: Evidence) -> Verdict:
-    """An end of which nothing else tells the cause, in control groups that had refused it processes or threads."""
+    """Blame a limit of processes, where nothing else tells the cause and control groups had refused some."""
     said = [] if known.shared else known.log.splitlines()[-_LAST_LINES:]
     if verdict.category not in ("exit", "crash") or not (known.forks or any(map(_REFUSED.search, said))):
         return verdict
@@ -249,7 +249,7 @@ def _by_note(note: Dict[str, Any]) -> Verdict:
 
 
 def _joined(note: Dict[str, Any]) -> str:
-    """That it called init_process_group with another rank or size than it was started with; empty where it did not."""
+    """Say that it called init_process_group with another rank or size than it was started with; else ""."""
     used, started = note.get("joined"), note.get("started")
     if not isinstance(used, dict) or not isinstance(started, dict) or not used or min(used.values()) < 0:
         return ""
@@ -275,7 +275,7 @@ _RLIMITS = (
 
 
 def _within_limits(category: str, chain: List[Dict[str, Any]], held: Any) -> Tuple[str, List[str]]:
-    """The class, and the limits of its own (`held`, by name) that the rank may have come to, in words."""
+    """Return the class, and the limits of its own (`held`, by name) that the rank may have come to, in words."""
     if category not in ("limits", "host_out_of_memory") or not isinstance(held, dict):
         return category, []
     said = " ".join(f"{link['type']} {link['message']}" for link in chain)
@@ -296,7 +296,7 @@ _LIBRARY = lazily(r"site-packages|dist-packages|/lib/python3|^<frozen ")
 
 
 def _where(chain: List[Dict[str, Any]]) -> str:
-    """The last place in code that belongs to no library."""
+    """Return the last place in code that belongs to no library."""
     frames = chain[0].get("frames") or ()
     own = [frame for frame in frames if not _LIBRARY.search(str(frame[0]))]
     return f"at {own[-1][0]}:{own[-1][1]} in {own[-1][2]}" if own else ""
@@ -461,7 +461,7 @@ _OF_LIBRARIES = ("limits", "host_out_of_memory", "disk_full", "import_error", "v
 
 
 def _by_last_words(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
-    """A library that ends the process (`libgomp: Thread creation failed`) says why in its last words."""
+    """Judge by the last words of a library that ends the process (`libgomp: Thread creation failed`)."""
     said = "" if known.shared or known.printed[0] else _last_words(known.log)
     category = rules.of_text(said) if said and known.code != 0 else rules.SCRIPT
     if category in _OF_LIBRARIES:
@@ -470,7 +470,7 @@ def _by_last_words(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdic
 
 
 def _by_child(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
-    """A shell's exit status for a program of its that a signal ended."""
+    """Judge a shell's exit status, where a signal ended the program that it had started."""
     number = (known.code or 0) - 128
     by = f"{ended}: what it had started was killed by {signal_name(number)}"
     if number == signal.SIGKILL and known.memory_killer:
@@ -507,7 +507,7 @@ def signal_name(number: int) -> str:
 
 
 class LauncherWords(NamedTuple):
-    """What a launcher said when it ended by itself; `signal` is the one that it had been sent, 0 for none."""
+    """Hold what a launcher said when it ended by itself; `signal` is the one that it had been sent, 0 for none."""
 
     message: str
     category: str = "launcher"
@@ -523,7 +523,7 @@ _RECEIVED = lazily(r"Received (?:Signals\.)?(SIG\w+|\d+) death signal")
 
 
 def signal_of_launcher(output: str) -> int:
-    """The signal by which torchrun was asked to end, by its own log; 0 for none."""
+    """Return the signal by which torchrun was asked to end, by its own log; 0 for none."""
     received = _RECEIVED.search(output)
     if received is None:
         return 0
@@ -531,7 +531,7 @@ def signal_of_launcher(output: str) -> int:
 
 
 def launcher_words(output: str) -> LauncherWords:
-    """The launcher's own exception, or its last line."""
+    """Return the launcher's own exception, or its last line."""
     exception = last_exception(output)
     signalled = _SIGNALLED.search(exception)
     if signalled:

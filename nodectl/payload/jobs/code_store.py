@@ -26,7 +26,7 @@ def store_root() -> str:
 
 
 def kept(project: str) -> List[str]:
-    """The beginnings of the SHA-256 of the files that are there; a project that is not known has none."""
+    """Return the beginnings of the SHA-256 of the files that are there; [] for an unknown project."""
     try:
         names = os.listdir(_folder(project)) if project else []
     except OSError:
@@ -66,7 +66,7 @@ def _checked(digest: str) -> str:
 
 
 def _keep(file: IO[bytes], path: str, size_bytes: int) -> None:
-    """The next bytes of what came, as one file that is there whole or not at all."""
+    """Write the next bytes of what came, as one file that is there whole or not at all."""
     new, left = f"{path}.{os.getpid()}.new", size_bytes
     with open(new, "wb") as target:
         while left > 0:
@@ -86,7 +86,7 @@ def _inside(code: str, place: str) -> str:
 
 
 def _copy(store: str, digest: str, path: str, executable: bool) -> None:
-    """A copy, not a link: a job may write into its own files."""
+    """Copy a file, and make no link of it: a job may write into its own files."""
     import hashlib  # the other commands need not wait for it
 
     source, proof = os.path.join(store, _checked(digest)), hashlib.sha256()

@@ -34,7 +34,7 @@ class Containment:
 
     @classmethod
     def create(cls, job_id: str, rank: int, container: Sequence[str] = ()) -> Containment:
-        """The best that this login may have, for the calling supervisor; `container`: what ends the job's container.
+        """Make the best that this login may have, for the calling supervisor; `container` ends the job's container.
 
         Engines of containers note pids, which must mean the same to who ends them later: they get no pid namespace.
         """
@@ -46,7 +46,7 @@ class Containment:
 
     @classmethod
     def recorded(cls, job_id: str, record: Dict[str, Any]) -> Containment:
-        """From `record`; its supervisor is taken for dead."""
+        """Make it again from `record`; its supervisor is taken for dead."""
         self = cls(job_id, record.get("cgroup"), bool(record.get("namespace")), 0)
         self.outer, self.outer_ticks = int(record.get("outer", 0)), int(record.get("outer_ticks", 0))
         self.container = [str(word) for word in record.get("container") or ()]
@@ -79,7 +79,7 @@ class Containment:
         self.spared.add(pid)
 
     def environment(self) -> Dict[str, str]:
-        """What the launcher is to know: where no kernel object holds the ranks, they are bound to it by a signal."""
+        """Return variables for the launcher: where no kernel object holds the ranks, a signal binds them to it."""
         binds = os.path.join(os.path.dirname(os.path.abspath(__file__)), "with_launcher.sh")
         return {} if self.namespace or not os.access(binds, os.X_OK) else {"NODECTL_WITH_LAUNCHER": binds}
 
@@ -99,7 +99,7 @@ class Containment:
         return {pid for pid in pids if _living(pid)}
 
     def started(self, known: Set[int]) -> Set[int]:
-        """The launcher and what it has started, without what is below `known`; cheap enough to be asked often."""
+        """Return the launcher and what it has started, without what is below `known`; cheap enough for many calls."""
         return below(self.outer, known)
 
     def _candidates(self) -> Set[int]:
@@ -192,7 +192,7 @@ def _run_engine(words: List[str]) -> List[Tuple[int, int]]:
 
 
 def _all_below(root: int, _leaves: Set[int]) -> Set[int]:
-    """By a walk of all processes, which misses none of those that are there."""
+    """Find processes by a walk of all, which misses none of those that are there."""
     return descendants({root})
 
 

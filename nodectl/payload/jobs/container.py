@@ -12,7 +12,7 @@ _STACK_BYTES = 64 << 20
 
 
 class Place(NamedTuple):
-    """What the container sees of its host: the job's folder, where it runs, folders in it, devices, and whose it is."""
+    """Hold what the container sees of its host: the job's folder, where it runs, folders, devices, whose it is."""
 
     job: str
     cwd: str
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 def name(job_id: str, rank: int) -> str:
-    """By which the engine knows the job's container on this host."""
+    """Return the name by which the engine knows the job's container on this host."""
     return f"nodectl-{job_id}.{rank}"
 
 
@@ -62,7 +62,7 @@ def _podman(container: Dict[str, Any], place: Place) -> List[str]:
 
 
 def _apptainer(container: Dict[str, Any], place: Place, words: List[str]) -> List[str]:
-    """It keeps the host's network, devices, limits and variables by itself."""
+    """Return its words; it keeps the host's network, devices, limits and variables by itself."""
     binds = _once([place.job, place.cwd, *place.folders, *place.programs])
     start = ["apptainer", "exec", *(["--nv"] if container["gpus"] else []), f"--pwd={place.cwd}"]
     return [*start, *(f"--bind={path}" for path in binds), container["image"], *words]
@@ -85,5 +85,5 @@ def end_argv(container: Dict[str, Any], called: str) -> List[str]:
 
 
 def has_rdma() -> bool:
-    """This host has RDMA devices to give into it."""
+    """Tell whether this host has RDMA devices to give into it."""
     return os.path.isdir("/dev/infiniband")

@@ -257,7 +257,7 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
 
 
 def describe_partial(job: JobFolder) -> Row:
-    """A job whose upload goes on, or broke off."""
+    """Return the row of a job whose upload goes on, or broke off."""
     state = {"state": "partial", "final": True}
     return {
         "id": job.id,

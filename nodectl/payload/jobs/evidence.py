@@ -31,7 +31,7 @@ class Output(NamedTuple):
 
 
 class HostAtStart(NamedTuple):
-    """What a rank's end is compared with: the job's folder, when its ranks were started, and kills until then.
+    """Hold what a rank's end is compared with: the job's folder, when its ranks were started, and kills until then.
 
     `logs` is the folder of the ranks' own logs, `output` what they wrote together; `warned` is the signal that they
     were sent before the end of their time (0: none yet).
@@ -53,7 +53,7 @@ def host_at_start(job: str, logs: str, output: Output) -> HostAtStart:
 def describe(
     death: Death, host: HostAtStart, *, after_another: bool, stopped_at: float = float("inf")
 ) -> Dict[str, Any]:
-    """The death as a failure: `kind`, `class`, `message`, `rank`, `exit_status`, `time`, …; {} where it is none.
+    """Return the death as a failure (`kind`, `class`, `message`, `rank`, `exit_status`, `time`, …); {} for none.
 
     What a rank raised before `stopped_at`, when the job's end began here, is its own.
     """
@@ -137,7 +137,7 @@ def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
 
 
 def _other_kills(death: Death, host: HostAtStart, lines: List[kernel.Line], problem: str) -> Tuple[str, bool]:
-    """What is known of the memory killer where nothing ties a kill to this process; whether one came in that moment."""
+    """Say what is known of the memory killer where no kill is tied to this process; and whether one came just then."""
     ended = kernel.host_kills()
     count = 0 if ended is None or host.kills is None else ended - host.kills
     victims = {line.pid for line in lines if line.kind == "oom" and line.pid}
@@ -171,7 +171,7 @@ def unseen(plan: Dict[str, Any], host: HostAtStart, *, known: Set[int], after_st
 
 
 def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
-    """The end of what the rank wrote: from its own log where the launcher keeps one, else its lines of the output.
+    """Return the end of the rank's own log where the launcher keeps one, else its lines of the output.
 
     Where those are not marked, all lines, and `shared`.
     """
@@ -187,7 +187,7 @@ def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
 
 
 def last_loss(logs: str, output: Output, local_rank: int) -> str:
-    """That the last loss which a rank told is none; empty where it is one, or it told none."""
+    """Say that the last loss which a rank told is no number; empty where it is one, or it told none."""
     from . import pulse  # at the end of a rank alone
 
     own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stderr.log")]
@@ -198,7 +198,7 @@ def last_loss(logs: str, output: Output, local_rank: int) -> str:
 
 
 def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:
-    """The last bytes of it as text; empty where it cannot be read."""
+    """Return the last bytes of it as text; empty where it cannot be read."""
     try:
         with open(output.path, "rb") as file:
             file.seek(max(output.begin, os.fstat(file.fileno()).st_size - size_bytes, 0))
@@ -240,7 +240,7 @@ def _plan(folder: str) -> Dict[str, Any]:
 
 
 def _places(failure: Dict[str, Any], plan: Dict[str, Any], code: str) -> Iterator[str]:
-    """The places in the project that may be meant, the likeliest first."""
+    """Yield the places in the project that may be meant, the likeliest first."""
     workdir = str(plan.get("workdir") or "")
     beside = os.path.join(workdir, os.path.dirname(str(plan.get("script") or "")))
     for text in (str(failure["message"]), *failure["evidence"]):

@@ -27,7 +27,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def examine(job: JobFolder) -> Dict[str, Any]:
-    """`ranks` (as `living` has them, and `moved`, `cpu`, `output_age_s`), `network`, `gpus`, `ras`, `flight`, …"""
+    """Return `ranks` (as of `living`, with `moved`, `cpu`, `output_age_s`), `network`, `gpus`, `ras` and more."""
     plan, state = job.plan(), job.state()
     ranks, environments = find_ranks(job, state)
     before = _measures(ranks, plan)
@@ -65,7 +65,7 @@ def examine(job: JobFolder) -> Dict[str, Any]:
 
 
 def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[Dict[str, str]]]:
-    """The job's ranks here, and their environments: the topmost processes with a rank's variables."""
+    """Find the job's ranks here, and their environments: the topmost processes with a rank's variables."""
     known: Dict[int, Tuple[Rank, Dict[str, str]]] = {}
     for pid in sorted(Containment.recorded(job.id, state.get("containment", {})).members()):
         env, stat = read_environ(pid), read_stat(pid)
@@ -131,7 +131,7 @@ def _run(argv: List[str]) -> str:
 
 
 def _py_spy(rank: Rank, venv: str) -> List[str]:
-    """The main thread's stack of a rank whose Python does not write it, where py-spy is installed and may look."""
+    """Return the main thread's stack of a rank whose Python does not write it, where py-spy is there and may look."""
     tool = shutil.which(
         "py-spy", path=os.pathsep.join(filter(None, (venv and os.path.join(venv, "bin"), os.environ.get("PATH"))))
     )

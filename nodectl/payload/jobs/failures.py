@@ -50,7 +50,7 @@ def happened_s(kind: str, exit_status: Optional[int], time_s: float) -> float:
 
 
 def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """The likeliest cause: by kind, then by time; None where there is none."""
+    """Return the likeliest cause: by kind, then by time; None where there is none."""
 
     def place(item: Dict[str, Any]) -> Tuple[float, float]:
         kind, status = item["kind"], item.get("exit_status")
@@ -60,7 +60,7 @@ def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
 
 
 def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = False) -> Optional[Dict[str, Any]]:
-    """As `first`; that a rank left early is the cause only where all else that is known follows from another's end."""
+    """Return it as `first`; that a rank left early is the cause only where all else follows from another's end."""
     known = list(failures)
     if host_lost or any(each["kind"] not in (*FOLLOWED, "left") for each in known):
         known = [each for each in known if each["kind"] != "left"]
@@ -68,7 +68,7 @@ def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = Fa
 
 
 def _most_lost(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Of hosts that were lost the one that most others lost: who was cut off has lost all of them."""
+    """Keep, of lost hosts, the one that most others lost: a host that was cut off has lost all of them."""
     votes = Counter(each.get("lost") for each in failures if each["kind"] == "host_lost")
     most = max(votes.values(), default=0)
     return [each for each in failures if each["kind"] != "host_lost" or votes[each.get("lost")] == most]

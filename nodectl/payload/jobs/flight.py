@@ -25,7 +25,7 @@ class DumpError(ValueError):
 
 
 def _plain_data(data: bytes) -> Any:
-    """A pickle of lists, tuples, dictionaries, text and numbers; whatever names a class or a function is refused."""
+    """Read a pickle of lists, tuples, dictionaries, text and numbers; refuse whatever names a class or a function."""
     import pickle  # few jobs have a dump
 
     class PlainData(pickle.Unpickler):
@@ -39,7 +39,7 @@ def _plain_data(data: bytes) -> Any:
 
 
 def load(data: bytes) -> Dict[str, Any]:
-    """The recorder's document; DumpError where it is none, or a dangerous one."""
+    """Return the recorder's document; raise DumpError where it is none, or a dangerous one."""
     try:
         document = _plain_data(data)
     except DumpError:
@@ -52,7 +52,7 @@ def load(data: bytes) -> Dict[str, Any]:
 
 
 def summary(document: Any) -> Dict[str, Any]:
-    """By process group the last collective that was begun: its name, number, sizes, types and state, and where from.
+    """Return, by process group, the last collective that was begun: its name, number, sizes, types, state and place.
 
     `members` are the group's ranks where they are told, `recent` its last calls; of one group `pending` is the call in
     which the rank is.
@@ -93,7 +93,7 @@ def _call(entry: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _members(document: Any) -> Dict[str, List[int]]:
-    """By name the ranks of a process group, where the document tells them and they are few."""
+    """Return, by name, the ranks of a process group, where the document tells them and they are few."""
     config = document.get("pg_config") if isinstance(document, dict) else None
     groups = [group for group in (config.values() if isinstance(config, dict) else ()) if isinstance(group, dict)]
     told = {str(group["name"]): str(group.get("ranks", "")) for group in groups if group.get("name")}
@@ -102,12 +102,12 @@ def _members(document: Any) -> Dict[str, List[int]]:
 
 
 def _types(names: Any) -> str:
-    """Of the inputs: `Float`, or `Float, Long` where they differ; empty where an older torch does not tell."""
+    """Return the types of inputs: `Float`, or `Float, Long` where they differ; "" where an older torch tells none."""
     return ", ".join(dict.fromkeys(map(str, names)))[:40] if isinstance(names, (list, tuple)) else ""
 
 
 def _called_at(frames: Any) -> str:
-    """The first frame outside of torch's own files."""
+    """Return the first frame outside of torch's own files."""
     for frame in frames if isinstance(frames, list) else []:
         if isinstance(frame, dict) and "site-packages" not in str(frame.get("filename", "")):
             return f"{frame.get('filename')}:{frame.get('line')} {frame.get('name')}"[:200]
@@ -133,7 +133,7 @@ def _written_at(path: str) -> float:
 
 
 def read_dumps(job: str, since_s: float = 0.0) -> Dict[str, Any]:
-    """By rank (as text) its `groups`, or the `problem` with its dump; those written since a moment (monotonic)."""
+    """Return, by rank (as text), `groups`, or the `problem` with a dump; those written since a monotonic moment."""
     found: Dict[str, Any] = {}
     since = time.time() - (time.monotonic() - since_s) - _CLOCK_S
     for rank, path in sorted(dumps_of(job).items()):

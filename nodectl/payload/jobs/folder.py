@@ -47,12 +47,12 @@ def state_root() -> str:
 
 
 def payload_folder() -> str:
-    """The folder of the programs of which this one is."""
+    """Return the folder of the programs of which this one is."""
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def venv_of(plan: Dict[str, Any], host: Dict[str, Any]) -> str:
-    """The environment of one of the plan's hosts: its own, else the job's."""
+    """Return the environment of one of the plan's hosts: its own, else the job's."""
     return str(host.get("venv") or plan.get("venv") or "")
 
 
@@ -66,7 +66,7 @@ def boot_id() -> str:
 
 
 def jobs_root() -> str:
-    """The folder of all jobs of this login."""
+    """Return the folder of all jobs of this login."""
     return os.path.join(state_root(), "jobs")
 
 
@@ -91,7 +91,7 @@ class JobFolder:
         self.environment: Dict[str, str] = {}
 
     def at(self, *names: str) -> str:
-        """A path inside the folder."""
+        """Return a path inside the folder."""
         return os.path.join(self.path, *names)
 
     @property
@@ -100,7 +100,7 @@ class JobFolder:
         return os.path.isfile(self.at("plan.json"))
 
     def plan(self) -> Dict[str, Any]:
-        """The plan as it was sent, with this node's `rank`; PlanVersionError where another nodectl wrote it."""
+        """Return the plan as it was sent, with this node's `rank`; raise PlanVersionError for another nodectl's."""
         plan = self._read_json("plan.json")
         if plan.get("version") != PLAN_VERSION:
             raise PlanVersionError(self._other_version(plan.get("version")))
@@ -119,7 +119,7 @@ class JobFolder:
             return {}
 
     def rank(self) -> Optional[int]:
-        """This node's place in the plan; None where that cannot be read."""
+        """Return this node's place in the plan; None where that cannot be read."""
         try:
             return self._read_rank()
         except (OSError, JobFolderError):
@@ -138,7 +138,7 @@ class JobFolder:
         return segments if isinstance(segments, list) else None
 
     def _other_version(self, version: object) -> str:
-        """The sentence about a plan of another version; the state's own words may not be trusted further than this."""
+        """Say what to do about a plan of another version, of whose state no more than the payload is believed."""
         try:
             payload = str(self._read_json("state.json").get("payload", ""))
         except (OSError, JobFolderError):
@@ -151,7 +151,7 @@ class JobFolder:
         )
 
     def secret(self) -> bytes:
-        """The job's key for heartbeats and checkpoint copies."""
+        """Return the job's key for heartbeats and checkpoint copies."""
         with open(self.at("secret"), "rb") as file:
             return file.read()
 
@@ -161,7 +161,7 @@ class JobFolder:
         return values
 
     def state(self) -> Dict[str, Any]:
-        """The last written state, or what can be told without it; `received` where no supervisor has started yet."""
+        """Return the last written state, or what can be told without it; `received` before a supervisor has started."""
         path = self.at("state.json")
         try:
             state = self._read_json("state.json")
@@ -197,7 +197,7 @@ class JobFolder:
             self._write_to_reserve(data.ljust(_RESERVE_BYTES))
 
     def _drop_unfinished(self, name: str) -> None:
-        """What another began to write in place of the file, and was killed over."""
+        """Remove what another began to write in place of the file, and was killed over."""
         for each in os.listdir(self.path):
             writer = each[len(name) + 1 : -len(_PARTIAL)]
             if each != f"{name}.{writer}{_PARTIAL}" or not writer.isdigit():
@@ -242,7 +242,7 @@ class JobFolder:
         return os.path.exists(self.at("stopped_by"))
 
     def takes_files(self) -> bool:
-        """The disk takes a new file, were it for a request."""
+        """Tell whether the disk takes a new file, were it for a request."""
         path = self.at(f"stop.{os.getpid()}.partial")
         try:
             with _create(path) as file:
@@ -253,7 +253,7 @@ class JobFolder:
         return not no_space(self.path)
 
     def supervisor_alive(self) -> bool:
-        """The supervisor that wrote the state still runs."""
+        """Tell whether the supervisor that wrote the state still runs."""
         state = self.state()
         return is_alive(int(state.get("pid", 0)), int(state.get("start_ticks", 0)))
 
@@ -315,12 +315,12 @@ class JobFolder:
             return {"pid": 0, "start_ticks": 0}
 
     def is_receiving(self) -> bool:
-        """A process unpacks the job at this moment."""
+        """Tell whether a process unpacks the job at this moment."""
         return os.path.isdir(self.partial) and is_alive(**self.receiver())
 
 
 def _after_reboot(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:
-    """The state, ended where the node was booted anew since: nothing of the job has outlived that."""
+    """Return the state, ended where the node was booted anew since: nothing of the job has outlived that."""
     if state["final"] or state.get("boot_id", boot_id()) == boot_id():
         return state
     failure = row("rebooted", "the node was rebooted while the job ran there", written_at)
@@ -364,7 +364,7 @@ def sync_folder(path: str) -> None:
 
 
 def sync_file(path: str) -> None:
-    """What another has written is on the disk when this returns."""
+    """Bring what another has written to the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -433,7 +433,7 @@ _JOB_VARIABLE = "NODECTL_JOB_ID"
 def _rebuilt(
     job_id: str, rank: Optional[int], reason: str, changed_at: float, segments: Optional[List[Any]] = None
 ) -> Dict[str, Any]:
-    """A state in the place of the one that `reason` says cannot be read, last written at `changed_at`.
+    """Return a state in the place of the one that `reason` says cannot be read, last written at `changed_at`.
 
     `segments`: what was in /dev/shm before the job; None where that is not known.
     """
@@ -455,7 +455,7 @@ def _rebuilt(
 
 
 def _supervisor(job_id: str, rank: Optional[int]) -> int:
-    """The process that `jobs.control start` left: the topmost of those with its words, as it forks; 0 for none."""
+    """Return the process that `jobs.control start` left: the topmost with its words, as it forks; 0 for none."""
     own = {pid for pid in all_pids() if _is_keeper(_words(pid), job_id, rank)}
     parents = {pid: stat.ppid for pid, stat in ((pid, read_stat(pid)) for pid in own) if stat and stat.alive}
     return min((pid for pid, parent in parents.items() if parent not in own), default=0)
@@ -473,7 +473,7 @@ def _words(pid: int) -> List[str]:
 
 
 def _group(name: str) -> Optional[str]:
-    """The job's control group on this node, of whichever session it was made in."""
+    """Return the job's control group on this node, of whichever session it was made in."""
     mount = cgroup.mount_point()
     for folder, names, _ in os.walk(mount) if mount else ():
         if os.path.basename(folder) == "nodectl" and name in names:

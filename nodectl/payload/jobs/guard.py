@@ -45,7 +45,7 @@ class Guard:
         self._order(json.dumps(command).encode() + b"\n")
 
     def dismiss(self) -> None:
-        """The job has ended in good order: the guard leaves."""
+        """Let the guard leave: the job has ended in good order."""
         self._order(_BYE)
         os.close(self.lifeline.writer)
 
@@ -99,7 +99,7 @@ class _Watch:
                 self._end_frozen()
 
     def _pass_signals(self) -> None:
-        """Who asks the guard to end means the launcher."""
+        """Hand signals on to the launcher: whoever asks the guard to end means that."""
 
         def pass_on(number: int, _frame: object) -> None:
             if self._child:
@@ -136,7 +136,7 @@ class _Watch:
                 self._say_end(exit_status(status), os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
 
     def _say_end(self, status: int, number: int) -> None:
-        """A namespace's process 1 ends with the launcher's status, and has said where that was a signal."""
+        """Say how it ended; a namespace's process 1 has the launcher's status, and has said where that was a signal."""
         os.set_blocking(self._problems, False)
         said = b""
         with contextlib.suppress(BlockingIOError):

@@ -59,14 +59,14 @@ class Beat(NamedTuple):
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
-    """The datagram: magic, HMAC-SHA256, JSON; texts of the failure are cut where it would be too long."""
+    """Return the datagram: magic, HMAC-SHA256, JSON; texts of the failure are cut where it would be too long."""
     most = _AIM_BYTES - len(_MAGIC) - _DIGEST_BYTES
     body = fitted(lambda cut: [job_id, *beat._replace(failure=cut(beat.failure))], most, separators=(",", ":"))
     return _MAGIC + _sign(secret, body) + body
 
 
 def decode(secret: bytes, job_id: str, datagram: bytes) -> Optional[Beat]:
-    """The beat; None for anything that this job's key has not signed, or that is another job's."""
+    """Return the beat; None for anything that this job's key has not signed, or that is another job's."""
     head = len(_MAGIC) + _DIGEST_BYTES
     if len(datagram) > _LONGEST_BYTES or not datagram.startswith(_MAGIC):
         return None
@@ -88,7 +88,7 @@ def _sign(secret: bytes, body: bytes) -> bytes:
 
 
 class Peers:
-    """What was heard from the other hosts of a job, by the given clock (seconds, monotonic)."""
+    """Remember what was heard from the other hosts of a job, by the given clock (seconds, monotonic)."""
 
     def __init__(self, ranks: List[int], lease_s: float, born_s: float = 0.0) -> None:
         self.ranks = ranks
@@ -101,7 +101,7 @@ class Peers:
         self._failures: Dict[int, Dict[str, Any]] = {}
 
     def begin(self, attempt: Attempt) -> None:
-        """From now on only what is said in this attempt counts, and only its hosts can be lost."""
+        """Count from now on only what is said in this attempt; only its hosts can be lost."""
         self._attempt = attempt
         self.lost = set()
         self._failures = {}
@@ -119,7 +119,7 @@ class Peers:
         return True
 
     def _note_failure(self, beat: Beat) -> None:
-        """What a host said of this attempt counts for who is still in it when that host is in the next."""
+        """Keep what a host said of this attempt, also when that host is in the next."""
         self._failures.pop(beat.rank, None)
         if beat.failure is not None:
             self._failures[beat.rank] = beat.failure
@@ -128,7 +128,7 @@ class Peers:
         return self._attempt is None or rank in self._attempt.roster
 
     def _here(self) -> Iterator[Beat]:
-        """The last words of those that are in this attempt."""
+        """Yield the last words of those that are in this attempt."""
         own = self._attempt
         return (beat for beat in self.beats.values() if own is None or beat.attempt == own)
 
@@ -195,25 +195,25 @@ class Peers:
         return {rank: now_s - self._heard_s.get(rank, self._born_s) for rank in self.ranks}
 
     def any_in(self, *states: str) -> bool:
-        """At least one host said that it is in one of these states, in whichever attempt."""
+        """Tell whether a host said that it is in one of these states, in whichever attempt."""
         return any(beat.state in states for beat in self.beats.values())
 
     def any_here_in(self, *states: str) -> bool:
-        """At least one host of this attempt said that it is in one of these states."""
+        """Tell whether a host of this attempt said that it is in one of these states."""
         return any(beat.state in states for beat in self._here())
 
     def later_attempt(self) -> Optional[Attempt]:
-        """The newest that somebody has begun after this one."""
+        """Return the newest that somebody has begun after this one."""
         own = self._attempt.number if self._attempt else 0
         later = [beat.attempt for beat in self.beats.values() if beat.attempt.number > own]
         return max(later, key=lambda attempt: attempt.number, default=None)
 
     def over(self) -> Optional[Beat]:
-        """The words of a host for which the job has ended."""
+        """Return the words of a host for which the job has ended."""
         return next((beat for beat in self.beats.values() if beat.over is not None), None)
 
     def all_ended(self, now_s: float) -> bool:
-        """The job is over for every other host that was ever heard, or that host is silent."""
+        """Tell whether the job is over for every other host that was ever heard, or that host is silent."""
         silent_s = self.silent_s(now_s)
         return all(beat.over is not None or silent_s[rank] > self.lease_s for rank, beat in self.beats.items())
 
@@ -238,7 +238,7 @@ class Mesh:
                 yield beat
 
     def send(self, beat: Beat) -> None:
-        """To every other host; a cut link or a full queue is no error: silence is judged by the lease."""
+        """Send it to every other host; a cut link or a full queue is no error: silence is judged by the lease."""
         datagram = encode(self._secret, self._job_id, beat)
         for other in self._others:
             with contextlib.suppress(OSError):
@@ -246,7 +246,7 @@ class Mesh:
 
 
 def _bind(address: str, port: int) -> socket.socket:
-    """The UDP socket for heartbeats, on the chosen address alone."""
+    """Return the UDP socket for heartbeats, on the chosen address alone."""
     sock = socket.socket(family(address), socket.SOCK_DGRAM)
     sock.setblocking(False)
     if sock.family == socket.AF_INET:

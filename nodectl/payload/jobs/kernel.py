@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 def groups(pid: int) -> str:
-    """The control groups of a process, as /proc has them; empty where it is gone."""
+    """Return the control groups of a process, as /proc has them; empty where it is gone."""
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -47,7 +47,7 @@ def groups(pid: int) -> str:
 
 
 def counters(groups_text: str) -> List[str]:
-    """The files of these groups that count kills for memory, and forks that a limit of processes refused."""
+    """Return the files of these groups that count kills for memory, and forks that a limit of processes refused."""
     mounts = _mounts()
     found = []
     for _, controllers, path in (line.split(":", 2) for line in groups_text.splitlines()):
@@ -80,7 +80,7 @@ def _mounts() -> Dict[str, str]:
 
 
 def _nearest(mount: str, path: str, names: Sequence[str]) -> List[str]:
-    """The counter of the group, or of the nearest one above it that has one."""
+    """Return the counter of the group, or of the nearest one above it that has one."""
     group = os.path.normpath(mount + "/" + path.lstrip("/"))
     while group.startswith(mount):
         for name in names:
@@ -91,12 +91,12 @@ def _nearest(mount: str, path: str, names: Sequence[str]) -> List[str]:
 
 
 def is_of_machine(counter: str) -> bool:
-    """It counts for the whole machine, or for all that lies in no group of its own."""
+    """Tell whether it counts for the whole machine, or for all that lies in no group of its own."""
     return counter == _VMSTAT or os.path.dirname(counter) in _mounts().values()
 
 
 def is_of_pids(counter: str) -> bool:
-    """It counts refused forks, and no kills for memory."""
+    """Tell whether it counts refused forks, and no kills for memory."""
     return os.path.basename(counter).startswith("pids.")
 
 
@@ -113,7 +113,7 @@ def counts(paths: Sequence[str]) -> Dict[str, int]:
 
 
 def limit_of(counter: str) -> str:
-    """The limit that holds for a counter's group, and how much of it is, or was, used; empty where none is known."""
+    """Return the limit that holds for a counter's group, and how much of it was used; empty where none is known."""
     group, kind = os.path.dirname(counter), os.path.basename(counter).partition(".")[0]
     limits = ("pids.max",) if kind == "pids" else ("memory.max", "memory.limit_in_bytes")
     uses = () if kind == "pids" else ("memory.peak", "memory.max_usage_in_bytes", "memory.current")
@@ -130,7 +130,7 @@ _UNLIMITED = 1 << 60  # version 1 writes a number where there is no limit
 
 
 def _number(group: str, names: Sequence[str]) -> Optional[Tuple[str, int]]:
-    """The first of these files that holds one, and it."""
+    """Return the first of these files that holds a number, and that number."""
     for name in names:
         with contextlib.suppress(OSError, ValueError), open(os.path.join(group, name), encoding="ascii") as file:
             return name, int(file.read())
@@ -147,7 +147,7 @@ def host_kills() -> Optional[int]:
 
 
 def names_our_pids() -> bool:
-    """The kernel's log and this process mean the same process by one number."""
+    """Tell whether the kernel's log and this process mean the same process by one number."""
     with contextlib.suppress(OSError):
         return os.readlink("/proc/self/ns/pid") == _FIRST_NAMESPACE
     return False
@@ -179,7 +179,7 @@ def _line(text: str) -> Optional[Line]:
 
 
 def _log() -> Tuple[str, str]:
-    """The kernel's log with times since boot, by the first way that this login may use."""
+    """Return the kernel's log with times since boot, by the first way that this login may use; or why there is none."""
     import subprocess  # of use to who may not read it himself
 
     problem = ""
@@ -230,7 +230,7 @@ def _kmsg() -> str:
 
 
 def now_s() -> float:
-    """The clock of the log: seconds since boot, without time asleep."""
+    """Return the log's clock: seconds since boot, without time asleep."""
     return time.monotonic()
 
 
@@ -238,7 +238,7 @@ _GPUS = "/proc/driver/nvidia/gpus"
 
 
 def gpu_address(visible: str, local_rank: int) -> str:
-    """The PCI address (`0000:10:1c`) of the GPU that a rank has by its number; empty where that cannot be told."""
+    """Return the PCI address (`0000:10:1c`) of the GPU that a rank has by its number; empty where it cannot be told."""
     try:
         addresses = sorted(os.listdir(_GPUS))
     except OSError:

@@ -16,7 +16,7 @@ _TORCHRUN = "torchrun"
 
 
 def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Command:
-    """The launch script for this host, in the node's environment plus what the operator gave."""
+    """Return the launch script for this host, in the node's environment plus what the operator gave."""
     start = plan.get("start") or {}
     env = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
     env.update(job.environment if plan.get("restarts") else job.take_environment())
@@ -58,7 +58,7 @@ def _in_container(
 
 
 def container_name(plan: Dict[str, Any], job: JobFolder) -> str:
-    """Of this host's container; another host of the same machine has another one."""
+    """Return the name of this host's container; another host of the same machine has another one."""
     return container.name(job.id, job.rank() or 0)
 
 
@@ -91,7 +91,7 @@ def _has_src_layout(root: str) -> bool:
 
 
 def _add_import_paths(env: Dict[str, str], code: str) -> None:
-    """The project's packages are found as if they were installed."""
+    """Let the project's packages be found as if they were installed."""
     folders = [code, os.path.join(code, "src"), *env.get("PYTHONPATH", "").split(os.pathsep)]
     env["PYTHONPATH"] = os.pathsep.join(folder for folder in folders if folder)
 
@@ -127,7 +127,7 @@ _MOST_BYTES = 1 << 20
 
 
 def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, str]:
-    """What is added to the launcher's nic_variables; each rank's own is set in the rank (in_rank/sitecustomize.py)."""
+    """Return variables for the launcher; each rank's own is set in the rank (in_rank/sitecustomize.py)."""
     if _HCA in env:
         return {}
     if host.get("gpu_hcas"):

@@ -28,12 +28,12 @@ class Lifeline:
         self._silent_s = 0.0
 
     def beat(self) -> None:
-        """The supervisor moves."""
+        """Count: the supervisor moves."""
         self._seen += 1
         struct.pack_into("Q", self._memory, 0, self._seen)
 
     def silent(self) -> bool:
-        """The supervisor has not moved for the lease, in the time that was waited."""
+        """Tell whether the supervisor has not moved for the lease, in the time that was waited."""
         return self._silent_s > self._lease_s
 
     def wait(self, wake: int, *, read: bool) -> int:

@@ -32,7 +32,7 @@ def words_of(port: int) -> str:
 
 
 def ports_here() -> Dict[int, List[int]]:
-    """By each TCP port that is listened on here, the processes that do, as far as this login sees them."""
+    """Return, by TCP port that is listened on here, the processes that do, as far as this login sees them."""
     sockets = {row[9]: parsed(row[1])[1] for row in _rows(LISTEN)}
     found: Dict[int, List[int]] = {port: [] for port in sockets.values()}
     for pid in all_pids() if sockets else ():
@@ -42,7 +42,7 @@ def ports_here() -> Dict[int, List[int]]:
 
 
 def connected(pid: int) -> List[str]:
-    """To which addresses and ports (`10.1.0.1:29500`) a process is connected."""
+    """Return the addresses and ports (`10.1.0.1:29500`) to which a process is connected."""
     own = _sockets(pid)
     return sorted({_place(row[2]) for row in _rows(ESTABLISHED) if row[9] in own})
 
@@ -52,7 +52,7 @@ def _rows(state: str) -> Iterator[List[str]]:
 
 
 def _sockets(pid: int) -> Set[str]:
-    """The inodes of a process's sockets; none of one that has gone, or is another's."""
+    """Return the inodes of a process's sockets; none of one that has gone, or is another's."""
     found = set()
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):

@@ -22,7 +22,7 @@ _THREAD = lazily(r"^(?:Current thread|Thread) 0x", re.M)
 
 
 def look(job: str, ranks: Sequence[Rank]) -> List[Dict[str, Any]]:
-    """By rank: `rank`, `state` (a letter of /proc), `stack` of its main thread, newest frame first (empty: unknown)."""
+    """Return a row a rank: `rank`, `state` (a letter of /proc), its main thread's `stack`, newest first (or empty)."""
     asked = {rank.rank: _ask(job, rank) for rank in ranks}
     until_s = time.monotonic() + _ANSWER_S
     answers: Dict[int, List[str]] = {}
@@ -38,7 +38,7 @@ def look(job: str, ranks: Sequence[Rank]) -> List[Dict[str, Any]]:
 def with_asides(
     rows: Sequence[Dict[str, Any]], ranks: Sequence[Rank], logs: str, output: Output
 ) -> List[Dict[str, Any]]:
-    """The rows of `look`, each with what a rank's log holds of exceptions that ended no more than a part of it."""
+    """Add to each row of `look` what a rank's log holds of exceptions that ended no more than a part of it."""
     told = {rank.rank: log_of(logs, output, rank.local_rank) for rank in ranks}
     asides = {number: "" if log["shared"] else aside(log["log"]) for number, log in told.items()}
     return [{**row, "aside": asides.get(row["rank"], "")} for row in rows]

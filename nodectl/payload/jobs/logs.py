@@ -40,7 +40,7 @@ def main(argv: List[str]) -> int:
 
 
 def stream(job_id: str, mode: str, request: str) -> None:
-    """What `jobs.logs ID MODE REQUEST` sends.
+    """Send what `jobs.logs ID MODE REQUEST` asks for.
 
     Frames `{"file", "rank", "offset", "text", "goes_on"}` of whole lines of one file, or of a part of one that goes on;
     `{"dropped"}` where so many bytes of a file are no longer there; then `{"end"}`. Before them `{"offsets"}`, where
@@ -85,7 +85,7 @@ def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int
 
 
 def _line_after(file: BinaryIO, offset: int) -> int:
-    """The first beginning of a line from `offset` on; the file's end where there is none."""
+    """Return the first beginning of a line from `offset` on; the file's end where there is none."""
     if offset == 0:
         return 0
     at = file.seek(offset - 1)
@@ -152,7 +152,7 @@ def _read(file: BinaryIO, begin: int, end: int) -> bytes:
 
 
 def _opened(job: JobFolder, name: str) -> BinaryIO:
-    """A file to read; the launcher's may be still to come."""
+    """Open a file to read; the launcher's may be still to come."""
     return open(job.at(name), "ab+" if name == outputs.COMMON else "rb")
 
 
@@ -184,13 +184,13 @@ class _Reader:
                 self._streams[name].seek(offset)
 
     def go_on(self, offsets: Dict[str, int], inside: str) -> None:
-        """Where another reader stopped."""
+        """Begin where another reader stopped."""
         self._seek(offsets)
         if inside in self._streams:
             self._streams[inside].inside = True
 
     def run(self, *, follow: bool) -> None:
-        """Until the files' ends, or until the supervisor has left."""
+        """Read until the files' ends, or until the supervisor has left."""
         self._catch_up()
         spoke_s = time.monotonic()
         while True:
@@ -211,7 +211,7 @@ class _Reader:
             time.sleep(_POLL_S)
 
     def _catch_up(self) -> None:
-        """What is there, in the order in which it came."""
+        """Send what is there, in the order in which it came."""
         for row in outputs.rows(self._job):
             for name, size in row.sizes.items():
                 stream = self._streams.get(name)
@@ -221,7 +221,7 @@ class _Reader:
                     return  # this line goes on just now
 
     def _pass_on(self, *, partial: bool) -> bool:
-        """A piece of each file, but of a line that goes on all that there is; False where there is nothing."""
+        """Send a piece of each file, but of a line that goes on all that there is; False where there is nothing."""
         within = [stream for stream in self._streams.values() if stream.inside is not None]
         passed = False
         for stream in within or list(self._streams.values()):
@@ -248,14 +248,14 @@ class _Supervisor:
         self._moved_s = time.monotonic()
 
     def is_there(self) -> bool:
-        """It runs, or is frozen."""
+        """Tell whether it runs, or is frozen."""
         if not is_alive(self._pid, self._start_ticks):
             state = self._job.state()
             self._pid, self._start_ticks = int(state.get("pid", 0)), int(state.get("start_ticks", 0))
         return is_alive(self._pid, self._start_ticks)
 
     def moves(self) -> bool:
-        """It was not stopped all the time of late: nobody may know for how long it is."""
+        """Tell whether it was not stopped all the time of late: nobody may know for how long it is."""
         stat = read_stat(self._pid)
         if stat is None or stat.state not in "tT":
             self._moved_s = time.monotonic()
@@ -263,7 +263,7 @@ class _Supervisor:
 
 
 class _Lost:
-    """What was given back of the files' beginnings, read again when that may have changed."""
+    """Remember what was given back of the files' beginnings; it is read again when that may have changed."""
 
     def __init__(self, job: JobFolder) -> None:
         self._job = job

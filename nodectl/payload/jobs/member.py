@@ -52,7 +52,7 @@ class Member:
             end.setblocking(False)
 
     def note_term(self, *_: object) -> None:
-        """A SIGTERM came; who sent it, and why, is asked later."""
+        """Note that a SIGTERM came; who sent it, and why, is asked later."""
         self.terminated = True
 
     def wake(self) -> None:
@@ -61,7 +61,7 @@ class Member:
             self.wake_writer.send(b"\0")
 
     def attempt_plan(self) -> Dict[str, Any]:
-        """The plan as this attempt's ranks have it."""
+        """Return the plan as this attempt's ranks have it."""
         return plan_of(self.plan, self.attempt)
 
     def hear(self, now_s: float) -> None:
@@ -71,12 +71,12 @@ class Member:
                 self.ways.note(beat.rank, beat.sent, steady.now())
 
     def send(self, beat: Beat) -> None:
-        """To all others, with the next number."""
+        """Send it to all others, with the next number."""
         self._beat_number += 1
         self.mesh.send(beat._replace(number=self._beat_number))
 
     def missing(self, now_s: float) -> List[int]:
-        """The hosts that have been silent for the lease."""
+        """Return the hosts that have been silent for the lease."""
         return [rank for rank, silent_s in self.peers.silent_s(now_s).items() if silent_s > self.peers.lease_s]
 
     def is_quorate(self, now_s: float) -> bool:
@@ -108,7 +108,7 @@ class Member:
 
 
 def placed(failure: Dict[str, Any], teller: int, hosts: List[Dict[str, str]]) -> Dict[str, Any]:
-    """A failure with the name of its host, which of a lost one is not the host that misses it."""
+    """Return a failure with the name of its host; a lost host is not the one that misses it."""
     lost = failure.get("lost")
     if lost is None:
         return {**failure, "host": hosts[teller]["name"]}

@@ -17,7 +17,7 @@ _SHUTS_DOWN = "systemd-shutdow"  # process 1 at the very end, as far as its name
 
 
 class Leaving(NamedTuple):
-    """This host's part ends, and the job may go on without it; `kind` and `message` are those of its failure."""
+    """Say why this host's part ends, while the job may go on; `kind` and `message` are those of its failure."""
 
     kind: str
     message: str
@@ -33,7 +33,7 @@ def why_asked(job: JobFolder) -> Optional[Leaving]:
 
 
 def node_ends() -> bool:
-    """The node is being shut down or restarted in good order."""
+    """Tell whether the node is being shut down or restarted in good order."""
     return _name_of_init().startswith(_SHUTS_DOWN) or _systemd_says() == "stopping"
 
 
@@ -75,6 +75,7 @@ def newest_ns(folder: Optional[str]) -> int:
 
 
 def lacks_launcher(plan: Dict[str, Any]) -> str:
+    """Return why launcher or torchrun cannot be started; empty where they can."""
     if not os.access(plan["launcher"], os.X_OK):
         return f"{plan['launcher']} is not there"
     start = plan.get("start") or {}
@@ -92,7 +93,7 @@ def _disk(_plan: Dict[str, Any]) -> str:
 
 
 def _port(plan: Dict[str, Any]) -> str:
-    """The rendezvous' port; a connection of the last attempt that lingers is no hindrance."""
+    """Try the rendezvous' port; a connection of the last attempt that lingers is no hindrance."""
     address = plan["members"][plan["member"]]["address"]
     with socket.socket(family(address), socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

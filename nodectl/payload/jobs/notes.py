@@ -22,7 +22,7 @@ def hook_folder() -> str:
 
 
 def _read(path: str) -> Dict[str, Any]:
-    """The document; empty where there is none, or one that is damaged or too long."""
+    """Return the document; {} where there is none, or one that is damaged or too long."""
     with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
         data = file.read(_MOST_BYTES + 1)
         document = json.loads(data) if len(data) <= _MOST_BYTES else None
@@ -48,7 +48,7 @@ def is_watched(job: str, rank: int) -> bool:
 
 
 def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, Any]]:
-    """The uncaught exception of a rank: `chain` of links, `text`, `full`, `monotonic_s`; None where it wrote none.
+    """Return the uncaught exception of a rank: `chain` of links, `text`, `full`, `monotonic_s`; None without one.
 
     One from before `since_s` is another attempt's.
     """
@@ -63,7 +63,7 @@ def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, 
 
 
 def _said_beside(job: str, rank: int) -> Dict[str, Any]:
-    """The exception of a rank that could not write its own file."""
+    """Return the exception of a rank that could not write its own file."""
     lines = [line for line in stacks(job, rank).splitlines() if line.startswith(_ERROR)]
     with contextlib.suppress(ValueError):
         said = json.loads(lines[-1][len(_ERROR) :]) if lines else {}
@@ -72,7 +72,7 @@ def _said_beside(job: str, rank: int) -> Dict[str, Any]:
 
 
 def has_left(job: str, rank: int) -> bool:
-    """It told that no exception ended it."""
+    """Tell whether it said that no exception ended it."""
     return _LEFT in stacks(job, rank).splitlines()
 
 
@@ -86,7 +86,7 @@ def raised_at(note: Dict[str, Any]) -> float:
 
 
 def full_disks(job: str) -> List[str]:
-    """Of the job's folder and the usual places for temporary files, those without room now."""
+    """Return those of the job's folder and the usual places for temporary files that have no room now."""
     return [place for place in (job, "/dev/shm", "/tmp", "/") if _is_full(place)]  # noqa: S108
 
 
@@ -106,7 +106,7 @@ def crash(job: str, rank: int) -> str:
 
 
 def stacks(job: str, rank: int) -> str:
-    """The end of what faulthandler wrote for a rank: of a crash, or when it was asked."""
+    """Return the end of what faulthandler wrote for a rank: of a crash, or when it was asked."""
     with contextlib.suppress(OSError), open(_place(job, rank, "stacks"), "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 256 * 1024))
         return file.read().decode(errors="replace")

@@ -20,7 +20,7 @@ _PATIENCE_S = 2.0  # the guard sees to what else the job leaves, so it has the f
 
 
 class Command(NamedTuple):
-    """What to run; `output` is the path that stdout and stderr are appended to."""
+    """Hold what to run; `output` is the path that stdout and stderr are appended to."""
 
     argv: List[str]
     env: Dict[str, str]
@@ -29,7 +29,7 @@ class Command(NamedTuple):
 
 
 def available() -> bool:
-    """This login may make a pid namespace with a /proc of its own (tried out in a child)."""
+    """Tell whether this login may make a pid namespace with a /proc of its own (tried out in a child)."""
     if os.geteuid() != 0:
         return False
     child = os.fork()
@@ -125,7 +125,7 @@ def _init(launcher: int, lifeline: Lifeline, problems: int) -> NoReturn:
 
 
 def wake_on_child() -> int:
-    """A handle that is readable after the end of a child, and after any other signal that has a handler."""
+    """Return a handle that is readable after the end of a child, and after any other signal that has a handler."""
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
@@ -146,7 +146,7 @@ def pass_signals_to(child: int) -> None:
 
 
 def redirect(output: str) -> None:
-    """Standard input from nowhere, standard output and error to the end of this file."""
+    """Take standard input from nowhere, and append standard output and error to this file."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
@@ -156,7 +156,7 @@ def redirect(output: str) -> None:
 
 
 def reset_signals() -> None:
-    """What a fork has taken over of the supervisor's handling of signals is undone."""
+    """Undo what a fork has taken over of the supervisor's handling of signals."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

@@ -57,7 +57,7 @@ def environment() -> Dict[str, str]:
 
 
 def read_events(path: str) -> Iterator[Event]:
-    """Steps, kernels and copies of a .nsys-rep; TraceError with nsys's own words where it does not read it."""
+    """Yield steps, kernels and copies of a .nsys-rep; raise TraceError with nsys's own words where it cannot."""
     program = find()
     if not program:
         raise TraceError("nsys is not installed here any more")
@@ -82,7 +82,7 @@ def _report(program: str, report: str, path: str) -> Iterator[Event]:
 
 
 def read_csv(text: IO[str], report: str) -> Iterator[Event]:
-    """The rows of one report, behind whatever nsys says before; TraceError where there is none, or a damaged one."""
+    """Yield the rows of one report, behind whatever nsys says before; raise TraceError for none, or a damaged one."""
     lines = iter(lambda: text.readline(_LONGEST_LINE), "")
     said, head = "nothing", ""
     for line in lines:

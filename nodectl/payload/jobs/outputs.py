@@ -57,7 +57,7 @@ def shown_files(job: JobFolder, rank: Optional[int] = None) -> List[str]:
 
 
 def _rank_files(job: JobFolder) -> Iterator[Tuple[str, bool]]:
-    """The ranks' files, and whether they are the only copy."""
+    """Yield the ranks' files, and whether they are the only copy."""
     marked: List[str] = []
     for folder, folders, files in os.walk(job.at("ranks")):
         folders.sort()
@@ -70,7 +70,7 @@ def _rank_files(job: JobFolder) -> Iterator[Tuple[str, bool]]:
 
 
 def dropped(job: JobFolder) -> Dict[str, int]:
-    """By file how much of its beginning was given back."""
+    """Return, by file, how much of its beginning was given back."""
     try:
         with open(job.at(_DROPPED), "rb") as file:
             return {str(name): int(size) for name, size in json.loads(file.read()).items()}
@@ -79,13 +79,13 @@ def dropped(job: JobFolder) -> Dict[str, int]:
 
 
 def dropped_stamp(job: JobFolder) -> int:
-    """Changes when `dropped` does."""
+    """Return a number that changes when `dropped` does."""
     state = _stat(job.at(_DROPPED))
     return -1 if state is None else state.st_mtime_ns ^ state.st_ino
 
 
 class Row(NamedTuple):
-    """At a time, the sizes of the files that had changed since the row before."""
+    """Hold a time, and the sizes of the files that had changed since the row before."""
 
     time: float
     sizes: Dict[str, int]

@@ -65,7 +65,7 @@ class Postmortem:
         self.failures.append(row(kind, message, steady.now(), **more))
 
     def told(self, elsewhere: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-        """What the other hosts hear of this one: its first failure, or the rank that others missed in a collective.
+        """Return what the others hear of this host: its first failure, or the rank that they missed in a collective.
 
         `elsewhere`: the first failures of the others. Only this host knows of a good end, and where its ranks were.
         """
@@ -82,25 +82,25 @@ class Postmortem:
         return _absent(absent[0], waiting) if waiting and absent else own
 
     def note_leaving(self, kind: str, message: str) -> None:
-        """The host's part of the job ends, and whoever ends that may have asked launcher and ranks to end as well."""
+        """Note that the host's part ends, and that launcher and ranks may have been asked to end as well."""
         self._host_leaves = True
         for failure in self.failures:
             self._excuse_leaving(failure)
         self.fail(kind, message)
 
     def _excuse_leaving(self, failure: Dict[str, Any]) -> None:
-        """What a signal asked to end, or ended nobody knows how, ended with the host."""
+        """Excuse what a signal asked to end, or ended nobody knows how: it ended with the host."""
         asked = failure["exit_status"] is None or failure["exit_status"] - 128 in _ASKS
         if self._host_leaves and asked and failure["kind"] in _ENDS:
             failure.update({"kind": "terminated", "class": "terminated"})
 
     def note_stop(self, *, asked: bool) -> None:
-        """From now on ranks end because their host ends them; `asked`: the launcher was told to."""
+        """Take ends of ranks from now on for those of their host; `asked`: the launcher was told to end."""
         self._stopped_at = steady.now()
         self._asked_launcher = asked
 
     def note_end(self, death: Death, now_s: float) -> None:
-        """A rank ended: see what the others do at this moment, then read what ended it."""
+        """Note that a rank ended: see what the others do at this moment, then read what ended it."""
         self.ends.append({"rank": death.rank, "code": death.code, "time": death.time, "stopped": death.after_stop})
         self._undescribed[death.rank] = now_s
         if death.code != 0:
@@ -114,7 +114,7 @@ class Postmortem:
             self._ask(partial(self._read_living, self._watch.running()))
 
     def note_killed_launcher(self, number: int) -> None:
-        """The launcher was seen to die of this signal."""
+        """Note that the launcher was seen to die of this signal."""
         if not self._asked_launcher:
             self._blame_signal(number, _TOGETHER_S)
 
@@ -126,7 +126,7 @@ class Postmortem:
         return self.is_described(now_s) and (self._said is not None or now_s - self._asked_s > _READ_S)
 
     def note_warning(self, number: int) -> None:
-        """The ranks are sent this signal before the end of their time: who dies of it was not killed by a stranger."""
+        """Note that ranks are sent this signal before the end of their time: it is no stranger that kills by it."""
         self._at_start = self._at_start._replace(warned=number)
 
     def is_described(self, now_s: float) -> bool:
@@ -159,7 +159,7 @@ class Postmortem:
             self._excuse(failure, within_s)
 
     def _excuse(self, failure: Dict[str, Any], within_s: float = _TOGETHER_S) -> None:
-        """A rank that was killed together with its launcher died of that."""
+        """Excuse a rank that was killed together with its launcher: it died of that."""
         killed_at = self._launcher_killed
         if killed_at is None or failure["kind"] != "signal" or failure["exit_status"] not in (137, 143):
             return
@@ -231,5 +231,5 @@ def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, An
 
 
 def _is_terminated(failure: Dict[str, Any]) -> bool:
-    """A rank that its launcher ended."""
+    """Tell whether its launcher ended this rank."""
     return failure["kind"] == "terminated" or (failure["kind"], failure["exit_status"]) == ("signal", 143)

@@ -53,7 +53,7 @@ class CpuTime(NamedTuple):
 
 
 def cpu_time(pid: int, stat: Stat) -> Optional[CpuTime]:
-    """Of a process that runs, or has ended and was not waited for; None where it has no limit."""
+    """Return it for a process that runs, or has ended and was not waited for; None where it has no limit."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/limits", encoding="ascii") as file:
         for line in file:
             if line.startswith("Max cpu time"):
@@ -64,7 +64,7 @@ def cpu_time(pid: int, stat: Stat) -> Optional[CpuTime]:
 
 
 def is_alive(pid: int, start_ticks: int) -> bool:
-    """The process that was recorded with this pid and start time still runs: a reused pid is not it."""
+    """Tell whether the process that was recorded with this pid and start time still runs: a reused pid is not it."""
     stat = read_stat(pid) if pid > 0 else None
     return stat is not None and stat.alive and stat.start_ticks == start_ticks
 
@@ -109,7 +109,7 @@ _SHOWS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # a
 
 
 def _children(pid: int) -> Set[int]:
-    """The children of all threads; empty where the process has gone."""
+    """Return the children of all threads; empty where the process has gone."""
     children: Set[int] = set()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -126,7 +126,7 @@ def _children_of_thread(path: str) -> Set[int]:
 
 
 def read_environ(pid: int) -> Dict[str, str]:
-    """The environment that a process was started with; empty where it cannot be read."""
+    """Return the environment that a process was started with; empty where it cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             data = file.read()
@@ -137,7 +137,7 @@ def read_environ(pid: int) -> Dict[str, str]:
 
 
 def read_cmdline(pid: int) -> List[str]:
-    """The words that a process was started with; empty where it cannot be read."""
+    """Return the words that a process was started with; empty where it cannot be read."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
@@ -160,7 +160,7 @@ def login_of(pid: int) -> str:
 
 
 def exit_status(wait_status: int) -> int:
-    """A wait status as a shell has it: 128 plus the signal where one ended the process."""
+    """Return a wait status as a shell has it: 128 plus the signal where one ended the process."""
     number = wait_status & 0x7F
     return 128 + number if number else wait_status >> 8
 

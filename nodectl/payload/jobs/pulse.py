@@ -34,7 +34,7 @@ _LOSS = re.compile(
 
 
 def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
-    """A row for `jobs watch`; what cannot be read is None or empty, never 0."""
+    """Return a row for `jobs watch`; what cannot be read is None or empty, never 0."""
     plan = job.plan()
     state = job.state()
     files = _newest_first([job.at(name) for name in outputs.shown_files(job)])
@@ -93,7 +93,7 @@ def _told(match: re.Match[str], line: str) -> Dict[str, Any]:
 
 
 def diverged(text: str) -> str:
-    """The last loss of a rank's output, with its line, where that is no number (nan) or infinite; else empty."""
+    """Return the last loss of a rank's output, with its line, where that is no number (nan) or infinite; else empty."""
     for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
         said = _LOSS.search(line)
         if said:
@@ -149,7 +149,7 @@ def _sum(counted: List[List[int]]) -> Optional[Dict[str, int]]:
 
 
 def gpus() -> List[Dict[str, Optional[float]]]:
-    """A row a GPU; none where there is no nvidia-smi, or it does not answer."""
+    """Return a row a GPU; none where there is no nvidia-smi, or it does not answer."""
     argv = ["nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_GPU_S, check=True)
@@ -159,7 +159,7 @@ def gpus() -> List[Dict[str, Optional[float]]]:
 
 
 def gpu_rows(text: str) -> List[Dict[str, Optional[float]]]:
-    """From nvidia-smi's CSV; a value that it does not have (`[N/A]`) is None."""
+    """Read nvidia-smi's CSV; a value that it does not have (`[N/A]`) is None."""
     names = ("index", "use_percent", "power_w", "limit_w", "memory_mib", "memory_total_mib")
     rows = [[_float(field) for field in line.split(",")] for line in text.splitlines() if line.strip()]
     return [dict(zip(names, row)) for row in rows if len(row) == len(names)]  # noqa: B905 - Python 3.8

@@ -314,7 +314,7 @@ def name_of(kind: str) -> str:
 
 
 def category_of(chain: Sequence[Link], full: Sequence[str] = ()) -> str:
-    """The class of an exception with what it came from, the raised one first; `full`: folders without room then.
+    """Return the class of an exception with what it came from, the raised one first; `full`: folders without room.
 
     What it was explicitly raised from is nearer to the cause; what was only being handled counts where nothing else
     tells.
@@ -332,7 +332,7 @@ def category_of(chain: Sequence[Link], full: Sequence[str] = ()) -> str:
 
 
 def _explicit(chain: Sequence[Link]) -> List[Link]:
-    """The raised exception, what it names as its cause, and what a group holds."""
+    """Return the raised exception, what it names as its cause, and what a group holds."""
     causes = list(chain[:1])
     for link in chain[1:]:
         if link.get("role") not in ("cause", "part"):
@@ -368,13 +368,13 @@ def _full_place(full: Sequence[str], message: str = "") -> str:
 
 
 def _reads_checkpoint(link: Link) -> bool:
-    """Of a file that was cut off torch's reader tells no more than 'Invalid argument'."""
+    """Tell whether torch's reader raised it, which says of a file that was cut off only 'Invalid argument'."""
     place = next((f"{frame[0]} {frame[2]}" for frame in reversed(link.get("frames") or ())), "")
     return bool(_CHECKPOINT_READER.search(place))
 
 
 def _talks_to_helper(link: Link) -> bool:
-    """It was raised on the way to another process of the rank, as to a DataLoader's worker."""
+    """Tell whether it was raised on the way to another process of the rank, as to a DataLoader's worker."""
     return any(_HELPER.search(str(frame[0])) for frame in (link.get("frames") or ())[-_NEWEST:])
 
 
@@ -391,11 +391,11 @@ def _is_echo(link: Link) -> bool:
 
 
 def of_text(message: str, full: Sequence[str] = ()) -> str:
-    """The class of an exception of which only its last lines are known; `full`: folders without room then."""
+    """Return the class of an exception of which only its last lines are known; `full`: folders without room then."""
     name = message.partition(":")[0].strip()
     return category_of([{"type": name, "message": message, "role": "raised"}], full)
 
 
 def is_echo(category: str) -> bool:
-    """It follows from another rank's end, or absence."""
+    """Tell whether it follows from another rank's end, or absence."""
     return category in (COMMUNICATION, TIMEOUT)

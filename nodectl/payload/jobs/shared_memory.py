@@ -101,7 +101,7 @@ def remove_forsaken(before: Set[Segment], made_by_s: float = math.inf) -> None:
 
 
 def _at_work() -> Tuple[str, ...]:
-    """The kinds of segments, by the beginnings of their names, that living programs can make."""
+    """Return the kinds of segments, by the beginnings of their names, that living programs can make."""
     kinds: Set[str] = set()
     for pid in all_pids():
         text = _maps(pid) if pid != os.getpid() else ""
@@ -133,7 +133,7 @@ _MOST = 10_000
 
 
 def left_behind(job: JobFolder, since_s: float) -> Dict[str, Any]:
-    """`outputs`, `shared_memory`: some names of what came since a time of the clock; `more_…`: how many others."""
+    """Return `outputs`, `shared_memory`: some names of what came since a time of the clock; `more_…`: how many more."""
     outputs = sorted(_written(job.at("code"), since_s))
     memory = sorted(unclaimed(since_s))
     return {**_told("outputs", outputs), **_told("shared_memory", memory)}

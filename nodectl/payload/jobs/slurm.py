@@ -100,7 +100,7 @@ def _run(argv: Sequence[str], **more: Any) -> str:
 
 
 def show(root: str, *job_ids: str) -> List[Row]:
-    """A row a job: its plan, what Slurm says of it, and how its nodes' parts ended."""
+    """Return a row a job: its plan, what Slurm says of it, and how its nodes' parts ended."""
     folders = list(_folders(root, job_ids))
     queue = _queue([number for _, number in folders])
     return [_row(folder, number, queue.get(number)) for folder, number in folders]
@@ -193,7 +193,7 @@ def _end(path: str) -> Optional[Dict[str, Any]]:
 
 
 def _forgotten(folder: str, number: int, ended: Optional[Dict[str, Any]]) -> Dict[str, str]:
-    """What became of a job that the controller has forgotten: by its own last words, else by Slurm's accounting."""
+    """Return what became of a job that the controller has forgotten: by its last words, else by Slurm's accounting."""
     if ended is not None:
         return {"state": "FAILED" if ended["exit_status"] else "COMPLETED", "reason": "", "partition": ""}
     state = ""

@@ -19,7 +19,7 @@ NO_GROUPS = "perhaps others waited for another rank: of which process groups the
 
 
 def in_collective(rank: Mapping[str, Any]) -> bool:
-    """A living rank's main thread is in torch's communication, or where it is is not known."""
+    """Tell whether a living rank's main thread is in torch's communication, or nobody knows where it is."""
     if rank["state"] in "tTD":
         return False
     stack = rank["stack"]
@@ -40,7 +40,7 @@ def is_leaving(rank: Mapping[str, Any]) -> bool:
 
 
 def stayed_away(rank: Mapping[str, Any], broke: AbstractSet[Optional[int]]) -> bool:
-    """A living rank was elsewhere while others waited in a collective.
+    """Tell whether a living rank was elsewhere while others waited in a collective.
 
     Those in which a collective `broke` were in it, and may have been seen as they left after that.
     """
@@ -48,7 +48,7 @@ def stayed_away(rank: Mapping[str, Any], broke: AbstractSet[Optional[int]]) -> b
 
 
 def doing(rank: Mapping[str, Any]) -> str:
-    """`stopped by a signal`, `in train.py:33 load`, or what else is known of a living rank."""
+    """Say what a living rank does: that it is stopped, `it is at train.py:33 load`, or what else is known."""
     if rank["state"] in "tT":
         return "it is stopped (SIGSTOP, or a debugger)"
     aside = f"; {rank['aside']}" if rank.get("aside") else ""
@@ -64,11 +64,11 @@ def _place(rank: Mapping[str, Any]) -> str:
 
 
 def absence(rank: Mapping[str, Any], category: str, who: str) -> str:
-    """The sentence about a living rank for which others waited; `who` are they, `category` is theirs."""
+    """Return the sentence about a living rank for which others waited; `who` are they, `category` is theirs."""
     where = "meeting" if category == "rendezvous" else "collective"
     return f"it did not come to the {where} in which {who} waited: {doing(rank)}"
 
 
 def left_early(who: str) -> str:
-    """The sentence about a rank that has ended well; `who` are those that missed it."""
+    """Return the sentence about a rank that has ended well; `who` are those that missed it."""
     return f"it ended with exit status 0 while {who} waited for it in a collective"

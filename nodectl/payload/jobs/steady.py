@@ -16,12 +16,12 @@ def now() -> float:
 
 
 def of_monotonic(seconds: float) -> float:
-    """The same time for a moment of the monotonic clock."""
+    """Return the same time for a moment of the monotonic clock."""
     return _EPOCH_S + seconds
 
 
 class OneWay:
-    """By host, the least that its messages seemed to travel: its way's time plus this clock's lead over its clock.
+    """Keep, by host, the least time that its messages seemed to travel: the way plus this clock's lead over its.
 
     Two hosts' figures of each other make their clocks' difference, and how far that may be wrong. Only the last minute
     or two count, because clocks drift.
@@ -32,7 +32,7 @@ class OneWay:
         self._turned_s = 0.0
 
     def note(self, rank: int, sent: float, arrived: float) -> None:
-        """A message of `rank`, by its sender's time and this host's."""
+        """Note a message of `rank`, by its sender's time and this host's."""
         if arrived - self._turned_s > _WINDOW_S:
             self._turned_s = arrived
             for values in self._least.values():

@@ -135,7 +135,7 @@ class Supervisor:
             log.write(self.member.announcement())
 
     def _close(self) -> None:
-        """What the next attempt has of its own."""
+        """Close what the next attempt has of its own."""
         self.watch.close()
         self.selector.close()
         self.urgent.close()
@@ -145,7 +145,7 @@ class Supervisor:
             os.waitpid(self.guard.pid, 0)
 
     def successor(self) -> Optional[Supervisor]:
-        """The next attempt's, not yet open; None where the job is over."""
+        """Return the next attempt's, not yet open; None where the job is over."""
         if self.following is None:
             return None
         self.member.begin(self.following, self._record())
@@ -234,7 +234,7 @@ class Supervisor:
             self._keep_courier()
 
     def _note_own_pause(self, now_s: float) -> None:
-        """The others are not to blame for what this process could not hear while it was stopped."""
+        """Pardon the others what this process could not hear while it was stopped."""
         if now_s - self._stepped_s > _PAUSE_S:
             self.peers.pardon(now_s - self._stepped_s)
         self._stepped_s = now_s
@@ -320,7 +320,7 @@ class Supervisor:
         return lambda: self.guard.launch(command)
 
     def _told_to_end(self, now_s: float) -> bool:
-        """The operator, or another host, ended the job."""
+        """Tell whether the operator, or another host, ended the job; and end it here."""
         if self.member.stop_asked or self.peers.any_in(hb.STOPPING, hb.STOPPED):
             self._end(now_s, hb.STOPPED, settle_s=0)
         elif self.peers.later_attempt() is not None:
@@ -422,7 +422,7 @@ class Supervisor:
         return self._end_state != hb.FAILED or self._spawned_s is None or self.postmortem.explain(now_s)
 
     def _finish(self, now_s: float, state: str) -> None:
-        """Nothing runs here any more; whether the job is over, too, is asked next."""
+        """Note that nothing runs here any more; whether the job is over, too, is asked next."""
         self.state, self._rested = state, True
         self._ended_s, self.ended_at = now_s, time.time()
         self._next_beat_s = now_s
@@ -454,7 +454,7 @@ class Supervisor:
         self._left = left
 
     def _follows(self, now_s: float) -> Union[Over, Attempt, None]:
-        """Who leaves takes part in no decision, and is gone when the others have heard that this host is not fit."""
+        """Decide what follows; a host that leaves has no say, and goes when the others know that it is not fit."""
         if self.member.leaving is None or not self.member.succession.possible or self.member.stop_asked:
             return self.member.decide(self._beat(now_s), now_s)
         begun_s = max(self._ended_s, self._asked_who_s or 0.0)
@@ -465,7 +465,7 @@ class Supervisor:
         return Over(hb.FAILED, f"not here any more: {self.member.leaving.message}", told=False)
 
     def _is_broken(self) -> bool:
-        """This attempt has failed somewhere."""
+        """Tell whether this attempt has failed somewhere."""
         return self.state == hb.RESTING or bool(self.peers.lost) or self.peers.any_here_in(hb.RESTING)
 
     def _test(self) -> News:

@@ -30,7 +30,7 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int) -> None:
-    """mount(2) without data."""
+    """Mount a file system without data, as mount(2) does."""
     _check(_LIBC.mount(os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), None), "mount")
 
 
@@ -45,7 +45,7 @@ def become_subreaper() -> None:
 
 
 def process_handle(pid: int) -> int:
-    """A handle that becomes readable when the process ends; -1 where the kernel has none, or no such process."""
+    """Return a handle that becomes readable when the process ends; -1 where the kernel has none, or no such process."""
     return int(_LIBC.syscall(_PIDFD_OPEN, pid, 0))
 
 

@@ -59,7 +59,7 @@ def _send(job: JobFolder, name: str) -> None:
 
 
 def look(job: JobFolder) -> List[Dict[str, Any]]:
-    """Of each rank that was to be traced here: its note, `file` and `size_bytes`, `summary` or the `problem`."""
+    """Return, by rank that was to be traced here, its note, `file` and `size_bytes`, `summary` or the `problem`."""
     folder = job.at("traces")
     try:
         names = sorted(name for name in os.listdir(folder) if _NOTE.fullmatch(name))
@@ -119,7 +119,7 @@ def _summary(path: str) -> Dict[str, Any]:
 
 
 def _read(path: str, most_bytes: int) -> Dict[str, Any]:
-    """The document; empty where there is none, or a damaged one."""
+    """Return the document; {} where there is none, or a damaged one."""
     document: Optional[Any] = None
     with contextlib.suppress(OSError, ValueError, RecursionError), open(path, "rb") as file:
         data = file.read(most_bytes + 1)
@@ -132,7 +132,7 @@ Intervals = List[Interval]
 
 
 def union(intervals: Iterable[Interval]) -> Intervals:
-    """The same points without overlaps, in order; empty intervals are left out."""
+    """Return the same points without overlaps, in order; empty intervals are left out."""
     found: Intervals = []
     for begin, end in sorted(intervals):
         if end <= begin:
@@ -186,7 +186,7 @@ def without(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
 
 
 def length(intervals: Sequence[Interval]) -> float:
-    """Of all together; each as `union` makes it."""
+    """Return the length of all together; each as `union` makes it."""
     return sum(end - begin for begin, end in intervals)
 
 

@@ -92,7 +92,7 @@ class _Recorder:
         atexit.register(self.at_exit)
 
     def note(self, problem: str, **facts: Any) -> None:
-        """What a look at the job's folder is to know of this rank's trace."""
+        """Write what a look at the job's folder is to know of this rank's trace."""
         document = {**self.facts, "optimizer_steps": self.count, "problem": problem, **facts}
         temporary = "%s.note.%d" % (self.place, self.pid)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -111,7 +111,7 @@ class _Recorder:
             register(_after_step)
 
     def after_step(self, optimizer: Any) -> None:
-        """A step was taken, of any optimizer; whatever goes wrong here is no concern of the script's."""
+        """Count a step of any optimizer; whatever goes wrong here is no concern of the script's."""
         if self.done or os.getpid() != self.pid:
             return
         try:
@@ -121,7 +121,7 @@ class _Recorder:
             self.end("%s: %s" % (type(error).__name__, error))
 
     def _is_ours(self, optimizer: int) -> bool:
-        """Steps are those of one optimizer; of another where that one no longer moves."""
+        """Count steps of one optimizer; of another where that one no longer moves."""
         if self.optimizer in (0, optimizer):
             self.optimizer, self.strange = optimizer, 0
             return True
@@ -148,7 +148,7 @@ class _Recorder:
         self.window.start()
 
     def write(self, export: Optional[Callable[[str], None]], steps: int) -> None:
-        """The window is over, or the rank ends within it."""
+        """Write the trace: the window is over, or the rank ends within it."""
         self.done = True
         if export is None:
             self.note("", steps=steps)
@@ -174,7 +174,7 @@ class _Recorder:
             self.note(problem[:500])
 
     def at_exit(self) -> None:
-        """The script has ended before its window was over."""
+        """Write what there is: the script has ended before its window was over."""
         if self.done or os.getpid() != self.pid:
             return
         try:

@@ -27,7 +27,7 @@ _SPARE_HANDLE = 60  # below what a limit of files leaves to any program
 
 
 def _make_way() -> None:
-    """The sitecustomize that Python would have found without this one is imported in its place."""
+    """Import the sitecustomize that Python would have found in the place of this one."""
     sys.path[:] = [place for place in sys.path if not place or os.path.abspath(place) != _FOLDER]
     own = sys.modules.pop("sitecustomize", None)
     try:
@@ -41,7 +41,7 @@ def _make_way() -> None:
 
 
 def _is_rank() -> bool:
-    """The first Python with a rank's variables: its children have them too, and the mark."""
+    """Tell whether this is the first Python with a rank's variables: its children have them too, and the mark."""
     numbers = [os.environ.get(name, "") for name in ("RANK", "LOCAL_RANK")]
     is_known = bool(os.environ.get("NODECTL_JOB_DIR")) and all(number.isdigit() for number in numbers)
     return is_known and "NODECTL_IN_RANK" not in os.environ
@@ -84,7 +84,7 @@ class _Rank:
         return self.place + ".error.json"
 
     def _register(self) -> Tuple[int, int]:
-        """The signal that has all stacks written, and the handle of their file."""
+        """Return the signal that has all stacks written, and the handle of their file."""
         import faulthandler
         import fcntl
         import signal
@@ -136,7 +136,7 @@ class _Rank:
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        """A script that has a hook of its own did not let this one know; else no exception has ended it."""
+        """Note the exception that a script's own hook did not tell; else say that none has ended it."""
         value = getattr(sys, "last_value", None)
         if isinstance(value, BaseException):
             self.note(value)
@@ -201,7 +201,7 @@ def _note(value: BaseException, path: str, started: Dict[str, str], say: Callabl
 
 
 def _limits() -> Dict[str, int]:
-    """The limits that the kernel holds this process to, by name, and the machine's memory, in bytes."""
+    """Return the limits that the kernel holds this process to, by name, and the machine's memory, in bytes."""
     import resource
 
     soft = {name: resource.getrlimit(getattr(resource, name))[0] for name in _LIMITS if hasattr(resource, name)}
@@ -226,7 +226,7 @@ def _bounded(text: str, most: int) -> str:
 
 
 def _chain(value: BaseException) -> List[Tuple[BaseException, str]]:
-    """The exception, then what it came from: by `raise … from` (cause), or while another was handled (context)."""
+    """Return the exception, then what it came from: by `raise … from` (cause), or as another was handled (context)."""
     links: List[Tuple[BaseException, str]] = [(value, "raised")]
     seen = {id(value)}
     while len(links) < _CHAIN:
@@ -250,7 +250,7 @@ def _parts(value: Any) -> List[BaseException]:
 
 
 def _bare(value: BaseException, role: str) -> Dict[str, Any]:
-    """A link of an exception that cannot be written out: its own code fails."""
+    """Return the link of an exception that cannot be written out, since its own code fails."""
     return {"type": type(value).__name__, "message": type(value).__name__, "role": role, "errno": None, "frames": []}
 
 
@@ -318,7 +318,7 @@ def _is_full(place: str) -> bool:
 
 
 def _write_torchruns(value: BaseException, text: str) -> None:
-    """What torch's @record would have written, for torchrun's own summary, where the script does not use it."""
+    """Write what torch's @record would have written for torchrun's summary, where the script does not use it."""
     import time
 
     path = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
@@ -328,7 +328,7 @@ def _write_torchruns(value: BaseException, text: str) -> None:
 
 
 def _flight_recorder() -> Optional[Any]:
-    """The collectives that torch remembers, where it does: of the newest, without their stacks."""
+    """Return the collectives that torch remembers: of the newest, without their stacks; None without any."""
     import json
 
     library = sys.modules.get("torch._C._distributed_c10d")
@@ -365,7 +365,7 @@ def _write(path: str, document: Dict[str, Any]) -> None:
 
 
 def _bind_nic() -> None:
-    """The NIC at this rank's GPU, where the job is launched with --nic-binding gpu; before NCCL is loaded."""
+    """Set the NIC at this rank's GPU, where the job is launched with --nic-binding gpu; before NCCL is loaded."""
     told = os.environ.pop("NODECTL_GPU_HCAS", "")
     if told:
         import json

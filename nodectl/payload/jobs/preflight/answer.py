@@ -1,5 +1,7 @@
-"""Preflight on a node: `look REQUEST` answers facts as one JSON object, `listen` and `connect` try the way between two
-hosts (a JSON request on standard input)."""
+"""Preflight on a node: `look REQUEST` answers facts as one JSON object, `listen` and `connect` try the way to a host.
+
+Those two take a JSON request on standard input.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _RESOLVE_DEADLINE_S = 5.0
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The facts `names`, `job_address` and `free_ports`."""
+    """Return the facts `names`, `job_address` and `free_ports`."""
     links = interfaces()
     address, link = choose(links, request["interface"], list(candidates(request)), not request["others"])
     hostname = socket.gethostname()
@@ -53,7 +53,7 @@ def candidates(request: Dict[str, Any]) -> Iterator[str]:
 
 
 def source_towards(address: str) -> Iterator[str]:
-    """The own address from which packets to `address` would leave; nothing is sent."""
+    """Yield the own address from which packets to `address` would leave; nothing is sent."""
     with contextlib.suppress(OSError), socket.socket(family(address), socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
         yield probe.getsockname()[0]

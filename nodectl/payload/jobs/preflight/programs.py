@@ -15,7 +15,7 @@ _SMI_DEADLINE_S = 20
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The facts `launcher`, `job_venv`, `containers`, `gpu_count` and `gpu_users`."""
+    """Return the facts `launcher`, `job_venv`, `containers`, `gpu_count` and `gpu_users`."""
     launcher = Path(request["launcher"])
     venv = Path(request["venv"]) if request["venv"] else None
     count = gpu_count()
@@ -48,7 +48,7 @@ def sha256_of(path: Path) -> str:
 
 
 def python_version(prefix: Path) -> str:
-    """The version of the Python of a venv, a conda environment or a system (`/usr`); empty where there is none."""
+    """Return the version of the Python of a venv, a conda environment or a system (`/usr`); "" for none."""
     pythons = [prefix / "bin" / name for name in ("python", "python3")]
     found = next((python for python in pythons if os.access(python, os.X_OK)), None)
     if found is None:
@@ -79,7 +79,7 @@ def _engines(request: Dict[str, Any]) -> List[str]:
 
 
 def image_of(engine: str, image: str) -> str:
-    """What the engine knows the image by, the same on all hosts that have the same one; empty where it has none."""
+    """Return what the engine knows the image by, the same on all hosts that have the same one; "" without it."""
     if engine == "apptainer":
         return str(os.path.getsize(image)) if os.path.isfile(image) else "folder" if os.path.isdir(image) else ""
     import subprocess  # a host of a job without a container need not wait for it
@@ -106,7 +106,7 @@ def gpu_count() -> Optional[int]:
 
 
 def gpu_users() -> List[str]:
-    """What computes on the GPUs now, whoever started it; empty where nothing does, or the driver does not say."""
+    """Return what computes on the GPUs now, whoever started it; [] where nothing does, or the driver does not say."""
     said = _smi("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits") or ""
     users = []
     for line in said.splitlines():

@@ -65,7 +65,7 @@ def _bound(request: Dict[str, Any], kind: int, port: str) -> socket.socket:
 
 
 def _echo(udp: socket.socket, token: bytes) -> List[str]:
-    """The address that was answered."""
+    """Return the address that was answered."""
     data, sender = udp.recvfrom(256)
     if data != token:
         return []

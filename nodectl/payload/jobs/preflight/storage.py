@@ -19,8 +19,7 @@ _MIB = 1024 * 1024
 
 
 def look(request: Dict[str, Any]) -> Dict[str, Any]:
-    """The facts `state_folder`, `checkpoint_folder`, `needed_paths`, `kept_code`, `running_jobs`, `shared_memory` and
-    `rdma_devices`."""
+    """Return the facts of folders, `needed_paths`, `kept_code`, `running_jobs`, `shared_memory` and `rdma_devices`."""
     checkpoints = request["checkpoint_dir"]
     no_folder = {"path": "", "error": "", "free_mib": None}
     return {
@@ -111,7 +110,7 @@ def _is_ours(job: JobFolder) -> bool:
 
 
 def _started(words: List[str]) -> str:
-    """The job that this process was to start; empty where that is not what it was for."""
+    """Return the job that this process was to start; empty where that is not what it was for."""
     if "jobs.control" not in words:
         return ""
     command, job_id, *_ = [*words[words.index("jobs.control") + 1 :], "", ""]
