@@ -28,7 +28,7 @@ class Call:
 
     @property
     def words(self) -> str:
-        """Return it as it is told, and compared with another rank's."""
+        """Return the call in words, by which it is compared with another rank's."""
         types = f" of type {self.types}" if self.types else ""
         sizes = f" of sizes {self.sizes}{types}" if self.sizes and not _UNEVEN.search(self.collective) else ""
         return f"{self.collective} number {self.number}{sizes}{self.place}"
@@ -79,7 +79,7 @@ class Calls:
         return tuple(sorted(rank for rank in held if self.at[rank].where == first))
 
     def _is_over(self, rank: int) -> bool:
-        """Return another rank has gone on from this one's collective, which none leaves before all have come."""
+        """Tell whether another rank has gone on from this one's collective, which none leaves before all have come."""
         call = self.at[rank]
         later = any(numbers.get(call.group, 0) > call.number for numbers in self.begun.values())
         return later and not _ROOTED.search(call.collective)

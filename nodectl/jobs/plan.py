@@ -408,7 +408,7 @@ def _no_restart(request: LaunchRequest) -> str:
 
 
 def _start(asked: Start, surroundings: Surroundings) -> Start:
-    """Return it with the engine that preflight found for the container, and whether there are GPUs to give to it."""
+    """Add the engine that preflight found for the container, and whether there are GPUs to give to it."""
     if asked.container is None:
         return asked
     container = replace(asked.container, engine=surroundings.container_engine, gpus=any(surroundings.gpu_counts))

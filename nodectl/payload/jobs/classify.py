@@ -374,7 +374,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 
 
 def _by_crash(words: str, known: Evidence) -> Verdict:
-    """Return it with the Python that was at work when native code crashed."""
+    """Judge a crash of native code, with the Python that was at work."""
     thread = known.stack.partition("Current thread ")[2].partition("\n\n")[0]
     frames = [(frame[1], frame[2], frame[3]) for frame in _FRAME.finditer(thread)]
     where = _where([{"frames": frames[::-1]}]) or (

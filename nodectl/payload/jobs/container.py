@@ -55,7 +55,7 @@ def _docker(container: Dict[str, Any], place: Place) -> List[str]:
 
 
 def _podman(container: Dict[str, Any], place: Place) -> List[str]:
-    """Return the login's own limit, which preflight looks at and which only root can raise."""
+    """Return its words: the login's own limit holds, which preflight looks at and only root can raise."""
     limits = ["--ulimit=host", "--userns=keep-id"] if place.uid else ["--ulimit=memlock=-1:-1"]
     gpus = ["--device=nvidia.com/gpu=all"] if container["gpus"] else []
     return [*limits, "--security-opt=label=disable", *gpus]

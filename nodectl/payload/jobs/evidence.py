@@ -266,7 +266,7 @@ def _inside(path: str, bases: Sequence[str], code: str) -> Iterator[str]:
 
 
 def _rule_of(place: str, rules: List[Tuple[str, str]]) -> Optional[Tuple[str, str]]:
-    """Return what was left out in which it lies, that it is, or of which it is the folder."""
+    """Return the place that was left out and holds `place`, is it, or lies in it, with its rule; None for none."""
     for left, rule in rules:
         if place == left.rstrip("/") or (left.endswith("/") and place.startswith(left)):
             return left, rule

@@ -60,7 +60,7 @@ def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
 
 
 def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = False) -> Optional[Dict[str, Any]]:
-    """Return it as `first`; that a rank left early is the cause only where all else follows from another's end."""
+    """Return the likeliest cause; a rank that left early is one only where all else follows from another's end."""
     known = list(failures)
     if host_lost or any(each["kind"] not in (*FOLLOWED, "left") for each in known):
         known = [each for each in known if each["kind"] != "left"]

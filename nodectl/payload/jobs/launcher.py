@@ -138,7 +138,7 @@ def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, 
 
 
 def _is_in_files(env: Mapping[str, str]) -> bool:
-    """Return it as NCCL reads them: a variable of the nic_variables would go before the host's own file."""
+    """Tell whether NCCL's own files name NICs: a variable would go before them."""
     return any(_names_it(path) for path in _nccl_files(env))
 
 

@@ -105,7 +105,7 @@ def _port(plan: Dict[str, Any]) -> str:
 
 
 def _gpus(plan: Dict[str, Any]) -> str:
-    """Return those that the plan counts on answer, where it counts on any."""
+    """Return how many GPUs do not answer, where the plan counts on any; else empty."""
     wanted = int(plan.get("gpus_per_node") or 0)
     if not wanted:
         return ""

@@ -130,7 +130,7 @@ class Postmortem:
         self._at_start = self._at_start._replace(warned=number)
 
     def is_described(self, now_s: float) -> bool:
-        """Return what the logs say of dead ranks is known, or takes too long."""
+        """Tell whether what the logs say of dead ranks is known, or takes too long."""
         return all(now_s - died_s > _READ_S for died_s in self._undescribed.values())
 
     def blame_launcher(self, exit_status: int) -> None:

@@ -53,7 +53,7 @@ class CpuTime(NamedTuple):
 
 
 def cpu_time(pid: int, stat: Stat) -> Optional[CpuTime]:
-    """Return it for a process that runs, or has ended and was not waited for; None where it has no limit."""
+    """Return the CPU time of a process that runs, or was not waited for yet; None where it has no limit."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/limits", encoding="ascii") as file:
         for line in file:
             if line.startswith("Max cpu time"):

@@ -63,7 +63,7 @@ def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
 
 
 def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
-    """Return it as the file tells that was written to last, of those that tell any."""
+    """Return what the file tells that was written to last, of those that tell any."""
     told = progress("")
     for path in paths[:_MOST_FILES]:
         told = progress(_tail(path), pattern)

@@ -146,7 +146,7 @@ class RankWatch:
         return ended
 
     def running(self) -> List[Rank]:
-        """Return those that are known and have not been reported as ended."""
+        """Return the ranks that have not been reported as ended, by local rank."""
         return sorted(self._ranks.values(), key=lambda item: item.local_rank)
 
     def signal(self, number: int) -> None:
@@ -169,7 +169,7 @@ class RankWatch:
 
 
 def _in_groups(rank: Rank) -> Rank:
-    """Return it with the counts of its control groups, where those are others than before."""
+    """Return the rank with the counts of its control groups, where those are others than before."""
     groups = kernel.groups(rank.pid) if is_alive(rank.pid, rank.start_ticks) else rank.groups
     if groups == rank.groups:
         return rank

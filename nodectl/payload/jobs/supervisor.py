@@ -197,7 +197,7 @@ class Supervisor:
         return max(0.0, min(waits_s))
 
     def _calm(self) -> bool:
-        """Return nothing is to be expected but heartbeats."""
+        """Tell whether nothing is to be expected but heartbeats."""
         waits = self.over is not None and not self.peers.all_ended(self._stepped_s)
         return self.state in (hb.RUNNING, hb.SPARE) or waits
 

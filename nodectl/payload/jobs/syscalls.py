@@ -30,7 +30,7 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int) -> None:
-    """Mount a file system without data, as mount(2) does."""
+    """Mount a file system, without data for it."""
     _check(_LIBC.mount(os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), None), "mount")
 
 

@@ -283,7 +283,7 @@ def _full_disks(value: BaseException) -> List[str]:
 
 
 def _joined(value: BaseException) -> Dict[str, int]:
-    """Return it with which rank and world size it called init_process_group, where it failed in that."""
+    """Return the rank and world size of the call of init_process_group that failed; {} without one."""
     trace = value.__traceback__
     while trace is not None:
         held = trace.tb_frame.f_locals
