@@ -27,7 +27,7 @@ from typing import NoReturn
 from nodectl.health.host import order_of
 from nodectl.model.host import Host
 from nodectl.recordings.collect import new_nonce, script
-from nodectl.recordings.fleet import bundled
+from nodectl.recordings.folder import bundled
 from nodectl.recordings.mask import Template
 
 _ROOT = Path(__file__).resolve().parent.parent

@@ -158,7 +158,7 @@ class App:
 
         if self.replay is None:
             return LiveSource(self.hosts, self.transport, self.forks)
-        from nodectl.recordings.fleet import open_recording
+        from nodectl.recordings.folder import open_recording
 
         named = self.inventory.hosts(self.limit) if self.inventory_sources else None
         return replay_source(open_recording(self.replay), self.limit, named)
@@ -191,7 +191,7 @@ class App:
 
         if self.replay is None or self.inventory_sources:
             return profile_dirs(self.inventory.sources)
-        from nodectl.recordings.fleet import open_recording
+        from nodectl.recordings.folder import open_recording
 
         folder = open_recording(self.replay).path / "profiles"
         return (folder,) if folder.is_dir() else ()

@@ -131,7 +131,7 @@ def profiles(*kinds: str) -> _Words:
 
 def recordings(ctx: click.Context) -> list[str]:
     """Return those that nodectl ships."""
-    from nodectl.recordings.fleet import bundled
+    from nodectl.recordings.folder import bundled
 
     return list(bundled())
 

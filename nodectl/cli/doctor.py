@@ -22,7 +22,7 @@ def doctor(app: App, everything: bool) -> None:
     something is wrong, else 3 if something could not be told or reached, else 0.
     """
     from nodectl.doctor.course import Request, examine
-    from nodectl.doctor.finding import HERE
+    from nodectl.doctor.machine import HERE
     from nodectl.model.status import exit_status
     from nodectl.report.doctor import doctor_table
     from nodectl.report.findings import finding_document

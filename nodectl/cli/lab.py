@@ -73,7 +73,7 @@ def up_(
     wardrobe = None
     if dress:
         from nodectl.lab.dress import wardrobe_for
-        from nodectl.recordings.fleet import open_recording
+        from nodectl.recordings.folder import open_recording
 
         wardrobe = wardrobe_for(open_recording(dress), wanted.names())
         wanted = replace(wanted, recorded=wardrobe.name)

@@ -22,8 +22,7 @@ def parse(tool: str, file: str) -> None:
     Ends with 1 and the reason where the text cannot be read; a text that ends within a line is told on standard error.
     """
     from nodectl.cli.terminal import emit_json, note
-    from nodectl.parsers.catalogue import parser_of
-    from nodectl.parsers.document import as_document
+    from nodectl.parsers.catalogue import as_document, parser_of
 
     text = _text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     document = as_document(parser_of(tool)(text))

@@ -2,17 +2,108 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from nodectl.common.access import Access
-from nodectl.doctor import login, machine, settings
-from nodectl.doctor.finding import here, looked
-from nodectl.doctor.fleet import Fleet, read_fleet
-from nodectl.inventory import read_settings
+from nodectl.common.counting import counted
+from nodectl.doctor import machine
+from nodectl.doctor.machine import here, looked
+from nodectl.errors import InventoryError, NodectlError
+from nodectl.inventory import read_inventory, read_settings
 from nodectl.model.finding import Finding
+from nodectl.model.host import Host
 from nodectl.model.status import Status
+from nodectl.profiles.load import profile_dirs
 from nodectl.transport.base import Transport
+
+_READ = ("ansible_", "nodectl_")
+# a complaint about such a variable may quote what it holds
+_SECRET = ("pass", "secret", "token", "key")
+_MAKE = (
+    "nodectl init DIR --from HOST,…; then: export ANSIBLE_INVENTORY=DIR/hosts.yml; or, to try things on: nodectl lab up"
+)
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Hold what the inventory gave: its hosts that can be looked at, and the folders of its own profiles.
+
+    The hosts have those of their variables that nodectl reads and that can be rendered. `refused`: the limit.
+    """
+
+    hosts: tuple[Host, ...] = ()
+    profile_dirs: tuple[Path, ...] = ()
+    refused: InventoryError | None = None
+
+
+def read_fleet(sources: Sequence[str], access: Access, limit: str | None, fleet: Fleet) -> Iterator[Finding]:
+    """Read it into `fleet`."""
+    named, who = _named(sources)
+    if not named:
+        actual = "none is named: by -i, ANSIBLE_INVENTORY or ansible.cfg; no host was looked at"
+        yield here("inventory", Status.UNKNOWN, actual, expected="your hosts", remedy=_MAKE)
+        return
+    shown = f"{', '.join(named)} (by {who})"
+    try:
+        inventory = read_inventory(sources, access)
+    except InventoryError as error:
+        actual = error.message if named[0] in error.message else f"{shown}: {error.message}"
+        yield here("inventory", Status.FAILED, f"{actual} (by {who})", expected="hosts", remedy=error.remedy)
+        return
+    fleet.profile_dirs = profile_dirs(inventory.sources)
+    try:
+        names = inventory.names(limit)
+    except InventoryError as error:
+        fleet.refused = error
+        return
+    chosen = f", of which {limit} selects {len(names)}" if limit else ""
+    yield here("inventory", Status.OK, f"{shown}: {counted(len(inventory.names()), 'host')}{chosen}")
+    for name in names:
+        try:
+            (host,) = inventory.hosts(name)
+        except NodectlError as error:
+            yield _fails(name, "", error)
+            continue
+        values, faults = _rendered(host)
+        fleet.hosts += (replace(host, variables=values),)
+        yield from faults
+
+
+def _named(sources: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """The inventories, and who names them; none where Ansible only has its own default, and nothing is there."""
+    if sources:
+        # click has them of the environment, too
+        return tuple(sources), "NODECTL_INVENTORY" if os.environ.get("NODECTL_INVENTORY") in sources else "-i"
+    settings = read_settings()
+    origin = settings.inventory_origin.removeprefix("env: ")
+    if origin == "default" and not any(Path(path).exists() for path in settings.inventory):
+        return (), ""
+    return settings.inventory, "Ansible's default" if origin == "default" else origin
+
+
+def _rendered(host: Host) -> tuple[dict[str, object], list[Finding]]:
+    """The variables that nodectl reads, and a finding for each that cannot be rendered."""
+    values, faults = {}, []
+    for name in host.variables:
+        if name.startswith(_READ):
+            try:
+                values[name] = host.variables[name]
+            except NodectlError as error:
+                faults.append(_fails(host.name, name, error))
+    return values, faults
+
+
+def _fails(host: str, name: str, error: NodectlError) -> Finding:
+    is_secret = any(part in name.lower() for part in _SECRET)
+    actual = "it cannot be rendered" if is_secret else error.message.removeprefix(f"host {host}: ")
+    remedy = error.remedy or f"ansible-inventory --host {host}"
+    return Finding(host, "variables", Status.FAILED, name, expected="a value", actual=actual, remedy=remedy)
+
+
+# The whole look: this machine first, then the inventory, then all hosts at once.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +122,10 @@ def examine(request: Request) -> Iterator[Finding]:
     found = Fleet()
     yield from looked("python", machine.installation)
     yield from looked("programs", machine.programs)
-    yield from looked("programs", settings.program)
+    yield from looked("programs", machine.program)
     yield from looked("folders", machine.places)
     yield from looked("locale", machine.terminal)
-    yield from looked("ansible", settings.ansible)
+    yield from looked("ansible", machine.ansible)
     if _least_python():
         yield from looked("inventory", lambda: read_fleet(request.sources, request.access, request.limit, found))
     else:
@@ -42,7 +133,7 @@ def examine(request: Request) -> Iterator[Finding]:
         yield here("inventory", Status.UNKNOWN, actual, expected="hosts", remedy=remedy)
     if found.refused is not None:
         raise found.refused
-    yield from looked("keys", lambda: login.logins(found.hosts))
+    yield from looked("keys", lambda: machine.logins(found.hosts))
     if found.hosts:
         yield from looked("hosts", lambda: _hosts(request, found))
 

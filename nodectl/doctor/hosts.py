@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nodectl.checks.system.clock import CLOCK, clock
+from nodectl.checks.system.basics import CLOCK, clock
 from nodectl.facts.base import script, variable
 from nodectl.facts.catalogue import root_argvs
 from nodectl.health.host import judge_answer, order_of

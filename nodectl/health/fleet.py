@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from nodectl.checks.causes import after_causes
 from nodectl.checks.fleet.compare import compare
-from nodectl.checks.judge import not_judged
-from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
+from nodectl.checks.judge import REBOOTS_LIMIT, after_causes, known_faults, not_judged, with_history
 from nodectl.health.history import HostState, StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
 from nodectl.health.site import SiteCheck

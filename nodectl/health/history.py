@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.checks.counters import Previous
-from nodectl.checks.reboots import merge_faults
+from nodectl.checks.judge import merge_faults
 from nodectl.common.files import replace_file
 
 _VERSION = 1

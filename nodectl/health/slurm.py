@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nodectl.checks.system.slurm import SLURM_STATE
+from nodectl.checks.system.services import SLURM_STATE
 from nodectl.errors import NodectlError, UnreachableError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

@@ -18,8 +18,7 @@ from nodectl.health.policy import policy_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.recordings.collect import new_nonce, script
-from nodectl.recordings.frames import read_frames
+from nodectl.recordings.collect import new_nonce, read_frames, script
 
 # importing torch from a cold disk alone may take a minute
 _BUDGET_S = 400

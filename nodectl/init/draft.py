@@ -1,17 +1,25 @@
-"""An inventory as a value, and its files as text: hosts.yml, and group_vars with the reason of every choice."""
+"""An inventory as a value and as files, its choices with their reasons, and the kinds of hosts that it is made for."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from nodectl.common import bounded_yaml
+from nodectl.common.files import replace_file
 from nodectl.common.plain_values import plain_value
 from nodectl.common.resources import data_dir
+from nodectl.common.spelling import meant
+from nodectl.errors import UsageError
 
 HOSTS = "hosts.yml"
 TEMPLATES = data_dir() / "inventories"
@@ -99,3 +107,165 @@ def _comment(text: str, indent: int = 0) -> str:
     wide = _COMMENT_WIDTH - indent
     lines = [line for part in text.splitlines() for line in textwrap.wrap(part, wide, break_long_words=False) or [""]]
     return "\n".join(f"{' ' * indent}# {line}".rstrip() for line in lines)
+
+
+# The variables that make a host, each with its reason: general words here, those of the case from the caller.
+
+_HARDWARE = "What the hosts are made of, and what they must reach when they are measured: `nodectl profile show {}`."
+_STACK = "What is installed: PyTorch, CUDA and the driver that they need. `nodectl profile list` shows the others."
+_TUNING = (
+    "Kernel, NCCL, NIC and GPU settings. stock changes nothing: measure first, then let `nodectl tune` propose and"
+    " prove a tuning."
+)
+_TUNING_CHOSEN = "Kernel, NCCL, NIC and GPU settings: `nodectl profile show {}` gives each with its reason."
+_DRIVER = "Whether nodectl may install and replace the NVIDIA driver (docs/provision.md)."
+_REBOOT = (
+    "A new driver may need a reboot. With true, or `nodectl provision --allow-reboot`, hosts reboot one at a time."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """Hold what is to be said of each choice beside the general words."""
+
+    hardware: str = ""
+    stack: str = ""
+    tuning: str = ""
+    driver: str = ""
+
+
+def choices(profiles: Mapping[str, str], reasons: Reasons, driver: str) -> tuple[Choice, ...]:
+    """The three profiles, and where there is a driver what is done with it; `driver` is keep, manage or empty."""
+    tuning = _TUNING if profiles["tuning"] == "stock" else _TUNING_CHOSEN.format(profiles["tuning"])
+    chosen = [
+        Choice(
+            "nodectl_hardware", profiles["hardware"], _joined(_HARDWARE.format(profiles["hardware"]), reasons.hardware)
+        ),
+        Choice("nodectl_stack", profiles["stack"], _joined(_STACK, reasons.stack)),
+        Choice("nodectl_tuning", profiles["tuning"], _joined(tuning, reasons.tuning)),
+    ]
+    if driver:
+        chosen.append(Choice("nodectl_driver", driver, _joined(_DRIVER, reasons.driver)))
+        chosen.append(Choice("nodectl_allow_reboot", True, _REBOOT, open=True))
+    return tuple(chosen)
+
+
+def _joined(*texts: str) -> str:
+    return "\n".join(text for text in texts if text)
+
+
+# The kinds of hosts that there is an inventory for: one file each, with the profiles and why they were chosen.
+
+_EXAMPLE = ("node01", "node02")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of hosts: its profiles, what is done with the driver, and what is to be said of each choice."""
+
+    about: str
+    hardware: str
+    stack: str
+    tuning: str = "stock"
+    driver: str = ""
+    why_hardware: str = ""
+    why_stack: str = ""
+    why_tuning: str = ""
+    why_driver: str = ""
+
+    def draft(self, name: str) -> Draft:
+        """The inventory of two hosts whose names are to be replaced."""
+        profiles = {"hardware": self.hardware, "stack": self.stack, "tuning": self.tuning}
+        reasons = Reasons(self.why_hardware, self.why_stack, self.why_tuning, self.why_driver)
+        about = f"{self.about[0].upper()}{self.about[1:]}"
+        group = Group(
+            group_name(name),
+            f"{about}: what they are to be, as `nodectl init --kind {name}` proposes it.",
+            {host: {} for host in _EXAMPLE},
+            choices(profiles, reasons, self.driver),
+        )
+        head = (
+            f"{about}.\nReplace {' and '.join(_EXAMPLE)} by your hosts, as ~/.ssh/config or DNS has their names, or"
+            " with ansible_host: ADDRESS and ansible_user: LOGIN below the name. The login is root, or may use sudo."
+        )
+        return Draft(head, (group,), {})
+
+
+def kinds() -> dict[str, str]:
+    """Return what there is, with its description."""
+    return {path.stem: str(_read(path.stem)["about"]) for path in sorted(TEMPLATES.glob("*.yml"))}
+
+
+def kind_named(name: str) -> Kind:
+    """UsageError where there is no such kind."""
+    if name not in (known := kinds()):
+        raise UsageError(f"there is no kind {name!r}", f"{meant(name, known)}the kinds are {', '.join(known)}")
+    return Kind(**_read(name))
+
+
+def _read(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = bounded_yaml.load((TEMPLATES / f"{name}.yml").read_bytes())
+    return document
+
+
+# An inventory's files in their folder: all of them or none, and over no other file.
+
+
+def write_all(folder: Path, files: Mapping[Path, str], *, force: bool) -> list[Path]:
+    """Write `files` below the folder, and return where they lie; UsageError, with nothing written, where that fails."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file", "name a folder")
+    places = {folder / path: text for path, text in files.items()}
+    there = [str(place) for place in places if place.exists() or place.is_symlink()]
+    if there and not force:
+        raise UsageError(f"{', '.join(there)} is there already", "name another folder, or write over it with --force")
+    try:
+        if folder.exists():
+            _into(folder, places)
+        else:
+            _beside(folder, files)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or folder}: {error.strerror or error}", "name a folder that you may write"
+        ) from error
+    return list(places)
+
+
+def _into(folder: Path, places: Mapping[Path, str]) -> None:
+    """Into a folder that is there; what was written before a failure is taken away or put back."""
+    before = {place: place.read_bytes() if place.exists() else None for place in places}
+    (folder / "group_vars").mkdir(exist_ok=True)
+    done: list[Path] = []
+    try:
+        for place, text in places.items():
+            replace_file(place, text, mode=0o644)
+            done.append(place)
+    except OSError:
+        for place in done:
+            content = before[place]
+            if content is None:
+                place.unlink()
+            else:
+                replace_file(place, content, mode=0o644)
+        raise
+
+
+def _beside(folder: Path, files: Mapping[Path, str]) -> None:
+    """As a new folder, which is there only when it is whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        for path, text in files.items():
+            (draft / path).parent.mkdir(exist_ok=True)
+            (draft / path).write_text(text, encoding="utf-8")
+        draft.chmod(0o777 & ~_umask())
+        draft.rename(folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

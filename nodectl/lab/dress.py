@@ -17,8 +17,7 @@ from nodectl.facts.catalogue import commands_for
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.profiles.resolve import resolve
-from nodectl.recordings.fleet import RecordedFleet
-from nodectl.recordings.folder import read_host
+from nodectl.recordings.folder import RecordedFleet, read_host
 from nodectl.recordings.mask import Template
 
 # below a host's root; the collector and the shims look there

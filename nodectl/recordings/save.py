@@ -23,8 +23,7 @@ from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import base_tuning, load_profile
 from nodectl.profiles.schema import Tuning
-from nodectl.recordings.fleet import ABOUT, SCHEMA, open_recording, read_about
-from nodectl.recordings.folder import CLOCK, ERR, INDEX, OUT
+from nodectl.recordings.folder import ABOUT, CLOCK, ERR, INDEX, OUT, SCHEMA, open_recording, read_about
 from nodectl.recordings.mask import Masker
 from nodectl.recordings.source import CommandsOf, ReplaySource, Source
 

@@ -17,8 +17,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.recordings.collect import collect
-from nodectl.recordings.fleet import RecordedFleet
-from nodectl.recordings.folder import read_host
+from nodectl.recordings.folder import RecordedFleet, read_host
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 

@@ -68,10 +68,16 @@ class Watched(Subject):
 
 
 def found(module: ModuleType, case: Case) -> list[Finding]:
-    """What the module's checks say of the case: each only what it declares, by what it says that it reads."""
+    """What the module's checks say of the case, or the judges of its own check, where it names one.
+
+    Each says only what it declares, and reads only what it says that it reads.
+    """
     previous = None if case.before is None else Previous(NOW - 3600, BOOT, case.before)
     findings: list[Finding] = []
-    for judgement in (value for value in vars(module).values() if isinstance(value, Judgement)):
+    judges = [value for value in vars(module).values() if isinstance(value, Judgement)]
+    if case.check:
+        judges = [judge for judge in judges if case.check in {check.id for check in judge.checks}]
+    for judgement in judges:
         facts, variables = Facts(case.facts), Facts(case.variables)
         host = Watched("n1", facts, case.wanted, variables, previous, BOOT, NOW)
         ours = list(judgement(host))
@@ -98,7 +104,7 @@ def verify(module: ModuleType, case: Case) -> None:
 def missing(module: ModuleType, cases: Iterable[Case]) -> set[str]:
     """Checks of the module without a case that fires, one that is quiet, or one that could not tell."""
     kinds: dict[str, set[str]] = {check.id: set() for check in declared(module)}
-    for case in cases:
+    for case in (case for case in cases if case.check in kinds):
         word = {"failed": "fires", "warning": "fires", "ok": "quiet", "unknown": "could not tell"}.get(case.status)
         kinds[case.check].add(word or case.status)
     wanted = {"fires", "quiet", "could not tell"}

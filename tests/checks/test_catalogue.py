@@ -82,7 +82,7 @@ def module_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
         (GOOD + JUDGE.replace('("cpu",)', '("cpus",)'), "odd_ones reads 'cpus', and there is no such fact"),
         (GOOD + JUDGE.replace('("cpu",)', "()"), "odd: name the checks.*and the facts"),
         (GOOD + 'EVEN = Check("even", looks_at="a", fires="b")\n' + JUDGE, "'even' is judged by no function"),
-        (GOOD.replace('"odd"', '"clock"') + JUDGE, "'clock' is declared twice: in nodectl.checks.system.clock and in"),
+        (GOOD.replace('"odd"', '"clock"') + JUDGE, "'clock' is declared twice: in nodectl.checks.system.basics and in"),
         (
             'L = Threshold("shm_mib", 1, "why")\n' + GOOD + JUDGE,
             "threshold 'shm_mib' is declared twice: in nodectl.checks.system.storage and in nodectl.checks.system.odd",

@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.checks.catalogue import checks
-from nodectl.checks.causes import after_causes
+from nodectl.checks.judge import after_causes
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from tests.lab.recorded_host import findings

@@ -11,7 +11,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
-from nodectl.recordings.fleet import open_recording
+from nodectl.recordings.folder import open_recording
 from nodectl.recordings.source import replay_source
 
 PLACES = 23

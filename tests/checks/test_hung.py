@@ -8,7 +8,7 @@ from nodectl.health.host import REPLAYED, HostHealth, judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.recording import Entry, Recording
 from nodectl.model.status import Status
-from nodectl.recordings.fleet import open_recording
+from nodectl.recordings.folder import open_recording
 from nodectl.recordings.source import replay_source
 
 Edit = Callable[[Entry], Entry]

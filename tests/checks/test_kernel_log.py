@@ -1,11 +1,9 @@
 """What the kernel's log tells of memory, crashes and links."""
 
-import pytest
-
 from nodectl.checks.kernel import log as kernel_log
 from nodectl.facts.look import Lab
 from nodectl.parsers.linux.dmesg import parse_dmesg
-from tests.checks.table import UNREAD, Case, found, missing, verify
+from tests.checks.table import UNREAD, Case, found
 
 QUIET = "[    0.000000] Linux version 5.15.0-91-generic (buildd@x)\n"
 OOM = "[ 99.1] Out of memory: Killed process 812 (python3) total-vm:9kB, anon-rss:9kB, file-rss:0kB, shmem-rss:0kB\n"
@@ -35,15 +33,6 @@ CASES = [
     Case("link_log", "warning", log(3 * FLAP), subject="ens1"),
     Case("link_log", "unknown", {"kernel_events": UNREAD}),
 ]
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: Case) -> None:
-    verify(kernel_log, case)
-
-
-def test_each_check_fires_is_quiet_and_could_not_tell() -> None:
-    assert missing(kernel_log, CASES) == set()
 
 
 def test_the_evidence_is_the_logs_last_line_of_it() -> None:

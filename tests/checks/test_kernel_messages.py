@@ -3,11 +3,11 @@
 import pytest
 
 from nodectl.checks.check import ACTIONS
-from nodectl.checks.kernel import messages
+from nodectl.checks.kernel import log as kernel_log
 from nodectl.facts.board import Pcie
 from nodectl.parsers.linux.dmesg import parse_dmesg
 from nodectl.parsers.linux.kernel_messages import kernel_messages, message_of
-from tests.checks.table import UNREAD, Case, found, missing, verify
+from tests.checks.table import UNREAD, Case, found
 from tests.lab.recorded_faults import RECORDED_FAULTS
 
 BOOT = "[    0.000000] Linux version 5.15.0-91-generic (buildd@x)\n"
@@ -26,15 +26,6 @@ CASES = [
     Case("kernel_message", "warning", log(*[CORRECTED] * 50), subject="aer_corrected"),
     Case("kernel_message", "unknown", {"kernel_events": UNREAD}),
 ]
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_each_case(case: Case) -> None:
-    verify(messages, case)
-
-
-def test_no_case_is_missing() -> None:
-    assert missing(messages, CASES) == set()
 
 
 ALARMING = {
@@ -306,7 +297,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize(("text", "name"), ALARMING.items())
 def test_an_alarming_line_is_found_by_its_entry(text: str, name: str) -> None:
-    (finding,) = found(messages, Case("", "", log(text)))
+    (finding,) = found(kernel_log, Case("kernel_message", "", log(text)))
     assert finding.subject == name and finding.status.value in ("failed", "warning") and finding.remedy
     assert text[:40] in finding.evidence
 
@@ -331,7 +322,7 @@ def test_what_a_healthy_boot_says_is_no_message(text: str) -> None:
 
 def test_many_lines_of_one_kind_are_one_finding_that_counts_and_names_the_parts() -> None:
     texts = [f"nvme nvme{number}: I/O 1 QID 2 timeout, aborting" for number in (0, 0, 3, 4, 5, 6)]
-    (finding,) = found(messages, Case("", "", log(*texts)))
+    (finding,) = found(kernel_log, Case("kernel_message", "", log(*texts)))
     assert "6 lines since boot, last at 71.5 (nvme0: 2, nvme3, nvme4, nvme5, 1 more)" in finding.actual
 
 
@@ -347,7 +338,7 @@ def test_many_lines_of_one_kind_are_one_finding_that_counts_and_names_the_parts(
     ],
 )
 def test_the_part_is_named_in_each_wording(text: str, part: str) -> None:
-    (finding,) = found(messages, Case("", "", log(text)))
+    (finding,) = found(kernel_log, Case("kernel_message", "", log(text)))
     assert f"({part})" in finding.actual
 
 
@@ -383,9 +374,9 @@ def test_each_entry_says_what_to_do_and_a_fault_shows_it() -> None:
 
 def test_the_device_below_a_port_is_named() -> None:
     told = log("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:41:00.0")
-    (finding,) = found(messages, Case("", "", told))
+    (finding,) = found(kernel_log, Case("kernel_message", "", told))
     assert "(0000:41:00.0)" in finding.actual
     shut = log("pcieport 0000:00:01.0: DPC: containment event, status:0x1f01 source:0x0000")
     tree = {"0000:41:00.0": "0000:00:01.0", "0000:41:00.1": "0000:00:01.0"}
-    (finding,) = found(messages, Case("", "", {**shut, "pcie": Pcie((), (), tree)}))
+    (finding,) = found(kernel_log, Case("kernel_message", "", {**shut, "pcie": Pcie((), (), tree)}))
     assert "(0000:41:00.0 below 0000:00:01.0)" in finding.actual

@@ -9,12 +9,11 @@ import pytest
 
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.checks.kernel import lasting
 from nodectl.facts import packages, settings
 from nodectl.facts.packages import GPU, GPU_RECORD, LIMITS, NIC, SERVICES, RoleFiles
 from nodectl.facts.settings import BootValue, Sysctl, SysctlFiles
 from nodectl.profiles.resolve import resolve
-from tests.checks.table import UNREAD, Case, missing, verify
+from tests.checks.table import UNREAD, Case
 
 WANTED = resolve("unknown", "cpu", "article-20g", overrides={"nic": {"mtu": 9000}})
 OURS = "/etc/sysctl.d/90-nodectl.conf"
@@ -53,15 +52,6 @@ CASES = [
     ),
     Case("role_files", "unknown", {"role_files": UNREAD}, WANTED),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_each_case(case: Case) -> None:
-    verify(lasting, case)
-
-
-def test_no_case_is_missing() -> None:
-    assert missing(lasting, CASES) == set()
 
 
 def test_the_file_that_has_the_last_word_is_named() -> None:

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from nodectl.checks.network import nics
 from nodectl.facts.network import Nic
-from tests.checks.table import UNREAD, Case, found, missing, plain, verify
+from tests.checks.table import UNREAD, Case, found, plain
 
 TWO = {"nodectl_nics": ["ens1", "ens2"]}
 ETHERNET = plain(nics=[{"count": 2, "rate_gbit": 100, "kind": "ethernet"}])
@@ -79,15 +77,6 @@ CASES = [
     Case("bond", "unknown", NOT_TOLD),
     Case("bond", "nothing", pair()),
 ]
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: Case) -> None:
-    verify(nics, case)
-
-
-def test_each_check_fires_is_quiet_and_could_not_tell() -> None:
-    assert missing(nics, CASES) == set()
 
 
 def test_the_ends_of_containers_are_nobodys_devices() -> None:

@@ -1,12 +1,9 @@
 """NVLink, peer access and the matrix of GPUs, and NVSwitch's fabric manager."""
 
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
-import pytest
-
-from nodectl.checks.gpu import fabric_manager, nvlink
+from nodectl.checks.gpu import nvlink
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.packages import Package, Packages
 from nodectl.facts.services import Unit, Units
@@ -18,7 +15,7 @@ from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
 from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.gpus import all_with, eight
-from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, missing, plain, verify
+from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, plain
 
 SWITCH = "detected NVSwitch {} error {} on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33"
 KERNELS = "[ 5.0] nvidia-nvswitch2: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 33 LTSSM Fault Up\n"
@@ -213,17 +210,6 @@ MANAGER = [
     Case("gpu_fabric", "skipped", all_with(refused={"fabric_state": "N/A"}), dgx()),
     Case("gpu_fabric", "nothing", eight(fabric_state="Not Started"), PCIE),
 ]
-TABLES: list[tuple[ModuleType, list[Case]]] = [(nvlink, NVLINK), (fabric_manager, MANAGER)]
-
-
-@pytest.mark.parametrize(("module", "case"), [(module, case) for module, cases in TABLES for case in cases], ids=str)
-def test_each_check(module: ModuleType, case: Case) -> None:
-    verify(module, case)
-
-
-def test_every_check_has_all_its_cases() -> None:
-    for module, cases in TABLES:
-        assert missing(module, cases) == set()
 
 
 def test_what_is_wrong_is_named() -> None:

@@ -1,10 +1,7 @@
 """Ports that torchrun takes by default."""
 
-import pytest
-
-from nodectl.checks.network import ports
 from nodectl.facts.network import Listening
-from tests.checks.table import ABSENT, UNREAD, Case, missing, verify
+from tests.checks.table import ABSENT, UNREAD, Case
 
 
 def listening(*taken: int) -> dict[str, object]:
@@ -19,12 +16,3 @@ CASES = [
     Case("port_taken", "unknown", {"listening": UNREAD}),
     Case("port_taken", "nothing", {"listening": ABSENT}),
 ]
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_ports(case: Case) -> None:
-    verify(ports, case)
-
-
-def test_the_check_fires_is_quiet_and_could_not_tell() -> None:
-    assert missing(ports, CASES) == set()

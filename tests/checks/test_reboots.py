@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.checks.counters import Previous
-from nodectl.checks.reboots import REBOOTS_LIMIT, known_faults, with_history
+from nodectl.checks.judge import REBOOTS_LIMIT, known_faults, with_history
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

@@ -7,15 +7,13 @@ import pytest
 
 from nodectl.checks.check import Subject
 from nodectl.checks.fleet.compare import Member, compare, values_of
-from nodectl.checks.kernel import nccl_lines
-from nodectl.checks.kernel.nccl_lines import why_misread
-from nodectl.checks.system import python3
+from nodectl.checks.kernel.settings import why_misread
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import NcclFiles
 from nodectl.facts.storage import DISK_FACT as DISK
 from nodectl.facts.versions import Versions
 from nodectl.model.recording import Entry, Recording
-from tests.checks.table import UNREAD, Case, missing, verify
+from tests.checks.table import UNREAD, Case
 
 GOOD = "# NCCL\nNCCL_IB_TIMEOUT=22\n\nNCCL_SOCKET_IFNAME=^lo,docker\n"
 LINES = [
@@ -33,20 +31,6 @@ PYTHON = [
     Case("python3", "unknown", {"versions": Versions("/v", unavailable={"python3": "python3 did not end in time"})}),
     Case("python3", "unknown", {"versions": UNREAD}),
 ]
-
-
-@pytest.mark.parametrize("case", LINES, ids=str)
-def test_each_line(case: Case) -> None:
-    verify(nccl_lines, case)
-
-
-@pytest.mark.parametrize("case", PYTHON, ids=str)
-def test_each_python(case: Case) -> None:
-    verify(python3, case)
-
-
-def test_no_case_is_missing() -> None:
-    assert missing(nccl_lines, LINES) == missing(python3, PYTHON) == set()
 
 
 @pytest.mark.parametrize(

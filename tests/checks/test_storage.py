@@ -1,11 +1,8 @@
 """Room, inodes and mounts."""
 
-import pytest
-
-from nodectl.checks.system import storage
 from nodectl.facts.processors import Memory
 from nodectl.facts.storage import Disk, FileSystem, Mount, Mounts
-from tests.checks.table import DENIED, UNREAD, Case, missing, verify
+from tests.checks.table import DENIED, UNREAD, Case
 
 
 def shm(size: int | None, free: int | None = None) -> dict[str, object]:
@@ -68,12 +65,3 @@ CASES = [
     Case("mount", "unknown", {"mounts": DENIED}, variables=DATA),
     Case("mount", "nothing", mounts()),
 ]
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: Case) -> None:
-    verify(storage, case)
-
-
-def test_each_check_fires_is_quiet_and_could_not_tell() -> None:
-    assert missing(storage, CASES) == set()

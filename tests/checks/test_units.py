@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.checks.system import slurm, units
-from nodectl.checks.system.slurm import gpus_of
+from nodectl.checks.system import services
+from nodectl.checks.system.services import gpus_of
 from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.services import SlurmNode, TimeService, Unit, Units
 from nodectl.facts.settings import Sysctl, UnitLimits
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
+from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, plain
 
 CPU = Cpu("x", "x86_64", 2, 128, 256, 8)
 MEMORY = Memory(1_000_000, 900_000, 0, 1024)
@@ -88,20 +88,6 @@ SLURM = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: Case) -> None:
-    verify(units, case)
-
-
-@pytest.mark.parametrize("case", SLURM, ids=str)
-def test_slurm(case: Case) -> None:
-    verify(slurm, case)
-
-
-def test_each_check_fires_is_quiet_and_could_not_tell() -> None:
-    assert missing(units, CASES) | missing(slurm, SLURM) == set()
-
-
 @pytest.mark.parametrize(
     ("gres", "number"),
     [
@@ -119,5 +105,5 @@ def test_gres(gres: str | None, number: int) -> None:
 
 @pytest.mark.parametrize(("cpus", "said"), [(64, "correct the node's line"), (512, "look whether a part is lost")])
 def test_what_is_missing_is_looked_for_before_slurm_is_told_of_less(cpus: int, said: str) -> None:
-    (finding,) = [each for each in found(slurm, Case("", "", node("IDLE", cpus=cpus))) if each.subject == "CPUs"]
+    (finding,) = [each for each in found(services, Case("", "", node("IDLE", cpus=cpus))) if each.subject == "CPUs"]
     assert said in finding.remedy.partition(";")[0]

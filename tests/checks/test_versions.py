@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from nodectl.checks.stack import versions
 from nodectl.checks.stack.versions import numbers, same
 from nodectl.facts.gpus import Gpus
@@ -12,7 +10,7 @@ from nodectl.facts.look import Lab
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from tests.checks.gpus import eight
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, missing, plain, verify
+from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, plain
 
 DRIVER = "580.95.05"
 STACK = dgx().stack
@@ -110,15 +108,6 @@ CASES = [
     Case("gpudirect", "unknown", modules(*BOTH, flavour=None), dgx()),
     Case("gpudirect", "nothing", modules(*BOTH), dgx(nics=[])),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_each_check(case: Case) -> None:
-    verify(versions, case)
-
-
-def test_every_check_has_all_its_cases() -> None:
-    assert missing(versions, CASES) == set()
 
 
 def test_a_machine_without_gpus_has_no_driver_to_judge() -> None:

@@ -11,7 +11,7 @@ from nodectl.facts.gpus import Gpus
 from nodectl.facts.look import Lab
 from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from tests.checks.gpus import eight
-from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, missing, plain, verify
+from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, plain
 
 PLACE = "0000:77:00"
 BOOTED = "[    0.000000] Linux version 5.15.0\n"
@@ -137,15 +137,6 @@ CASES = [
     Case("kernel_log", "unknown", {"kernel_events": Dmesg((), 1, "line 3: NVRM: Xid (PCI:0000:0f:0")}, dgx()),
     Case("kernel_log", "unknown", {"kernel_events": Dmesg((), is_part=True)}, dgx()),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_each_check(case: Case) -> None:
-    verify(xid, case)
-
-
-def test_every_check_has_all_its_cases() -> None:
-    assert missing(xid, CASES) == set()
 
 
 def test_one_finding_for_a_number_on_a_card_however_often_it_came() -> None:

@@ -19,7 +19,7 @@ from nodectl.health.host import order_of
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.recordings.fleet import bundled, open_recording
+from nodectl.recordings.folder import bundled, open_recording
 from nodectl.recordings.source import ReplaySource, replay_source
 from tests.conftest import Cli
 from tests.lab.recorded_host import another_machine

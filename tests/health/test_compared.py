@@ -15,7 +15,7 @@ from nodectl.health.host import REPLAYED, judge_answer, order_of
 from nodectl.health.verify import member_document, member_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.recordings.fleet import bundled, open_recording
+from nodectl.recordings.folder import bundled, open_recording
 from nodectl.recordings.source import Source, replay_source
 from tests.lab.recorded_host import another_machine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.checks.counters import Previous
-from nodectl.checks.reboots import merge_faults
+from nodectl.checks.judge import merge_faults
 from nodectl.health.history import HostState, StateFile
 
 FAULTS = {"gpu_lost|GPU 3": {"boot1": 900.0}}

@@ -18,7 +18,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
-from nodectl.recordings.fleet import bundled, open_recording
+from nodectl.recordings.folder import bundled, open_recording
 from nodectl.recordings.source import replay_source
 from tests.lab.recorded_host import another_machine
 

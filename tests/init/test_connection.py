@@ -6,7 +6,7 @@ import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
 
 from nodectl.common.access import Access
-from nodectl.init.connection import connection_variables, secrets
+from nodectl.init.propose import connection_variables, secrets
 from nodectl.inventory import read_inventory
 from nodectl.inventory.read import vaulted
 

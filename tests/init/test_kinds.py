@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from nodectl.errors import UsageError
-from nodectl.init.draft import group_name
-from nodectl.init.kinds import kind_named, kinds
-from nodectl.init.write import write_all
+from nodectl.init.draft import group_name, kind_named, kinds, write_all
 from nodectl.inventory import read_inventory
 from nodectl.profiles.host import of_host
 

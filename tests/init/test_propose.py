@@ -7,12 +7,10 @@ import pytest
 import yaml
 
 from nodectl.errors import UnreachableError
-from nodectl.init.look import Found, found
-from nodectl.init.propose import Proposal, described, draft_of, propose
+from nodectl.init.propose import Found, Proposal, described, draft_of, found, propose
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
-from nodectl.recordings.fleet import bundled, open_recording
-from nodectl.recordings.folder import read_host
+from nodectl.recordings.folder import bundled, open_recording, read_host
 
 RECORDINGS = {name: open_recording(name) for name in bundled()}
 

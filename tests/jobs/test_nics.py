@@ -18,7 +18,7 @@ from nodectl.jobs import nics
 from nodectl.jobs.plan import PlanHost, Surroundings
 from nodectl.model.host import Host
 from nodectl.payload.jobs import launcher as on_node
-from nodectl.recordings.fleet import open_recording
+from nodectl.recordings.folder import open_recording
 from nodectl.recordings.source import replay_source
 from nodectl.topology.look import Looked, look
 

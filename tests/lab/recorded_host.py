@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from nodectl.checks.causes import after_causes
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
+from nodectl.checks.judge import after_causes
 from nodectl.common.resources import recordings_dir
 from nodectl.health.host import REPLAYED, Order, judge_answer, order_of
 from nodectl.model.finding import Finding

@@ -9,7 +9,7 @@ import pytest
 
 from nodectl.errors import LabError
 from nodectl.lab.dress import RECORDED, hardware_commands, wardrobe_for
-from nodectl.recordings.fleet import open_recording
+from nodectl.recordings.folder import open_recording
 from tests.conftest import Cli, LabUnderTest
 
 QUERY = "index, uuid, serial\n0, GPU-925be680-6786-5653-edfc-0f1c7087259e, 1565020014800\n"

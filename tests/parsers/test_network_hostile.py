@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.catalogue import parser_of
-from nodectl.parsers.document import as_document
+from nodectl.parsers.catalogue import as_document, parser_of
 from tests.parsers import (
     test_fio,
     test_ibnetdiscover,

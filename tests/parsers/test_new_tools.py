@@ -7,8 +7,7 @@ import json
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.catalogue import parser_of
-from nodectl.parsers.document import as_document
+from nodectl.parsers.catalogue import as_document, parser_of
 from nodectl.parsers.linux.ethtool import (
     EthtoolG,
     EthtoolI,

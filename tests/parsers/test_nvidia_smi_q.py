@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.document import as_document
+from nodectl.parsers.catalogue import as_document
 from nodectl.parsers.nvidia.smi_q.fields import GpuProcess, MigDevice, NvidiaSmiQ
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.document import as_document
+from nodectl.parsers.catalogue import as_document
 from nodectl.parsers.nvidia.smi_query import parse_compute_apps, parse_nvidia_smi_query
 
 TEXT = """\

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.catalogue import parser_of
-from nodectl.parsers.document import as_document
+from nodectl.parsers.catalogue import as_document, parser_of
 
 OUTPUTS = {
     "compute-apps": "pid, process_name, used_gpu_memory [MiB]\n71, python3, 812 MiB\n",

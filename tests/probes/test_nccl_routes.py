@@ -14,7 +14,7 @@ from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.nccl.fleet import WANTED, Group, Part, Ready, Route, routes_of
 from nodectl.probes.nccl.models import ceiling
-from nodectl.recordings.fleet import open_recording
+from nodectl.recordings.folder import open_recording
 from nodectl.recordings.source import replay_source
 from tests.topology.test_node import topo
 

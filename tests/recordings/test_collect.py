@@ -15,8 +15,7 @@ from nodectl.facts.base import is_flood
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.recordings.collect import collect, new_nonce, script
-from nodectl.recordings.frames import CAP_BYTES, TOTAL_BYTES, read_frames
+from nodectl.recordings.collect import CAP_BYTES, TOTAL_BYTES, collect, new_nonce, read_frames, script
 from nodectl.transport.local import LocalTransport
 
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]

@@ -13,9 +13,8 @@ from nodectl.errors import InventoryError, ParseError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Entry, Recording
 from nodectl.model.result import CommandResult
-from nodectl.recordings.fleet import bundled, open_recording
-from nodectl.recordings.folder import host_name, read_host
-from nodectl.recordings.frames import CAP_BYTES
+from nodectl.recordings.collect import CAP_BYTES
+from nodectl.recordings.folder import bundled, host_name, open_recording, read_host
 from nodectl.recordings.save import prepare, write_host
 from nodectl.recordings.source import ReplaySource, replay_source, select
 

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from nodectl.facts.catalogue import read_facts
 from nodectl.model.recording import Entry, Recording
 from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from nodectl.recordings.fleet import bundled, open_recording
-from nodectl.recordings.folder import read_host
-from nodectl.recordings.mask import Masker, Template, serials, shapes
-from nodectl.recordings.pseudonyms import Pseudonyms
+from nodectl.recordings.folder import bundled, open_recording, read_host
+from nodectl.recordings.mask import Masker, Pseudonyms, Template, serials, shapes
 
 # real outputs of others, where they lie beside the checkout
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "samples"

@@ -11,9 +11,9 @@ import pytest
 from nodectl.errors import NodectlError
 from nodectl.model.recording import Entry, Recording
 from nodectl.parsers.catalogue import parser_of
-from nodectl.recordings.fleet import bundled
+from nodectl.recordings.allowed import plain, vocabulary
+from nodectl.recordings.folder import bundled
 from nodectl.recordings.mask import Masker
-from nodectl.recordings.vocabulary import plain, vocabulary
 from tests.conftest import Cli
 from tests.lab.recorded_faults import RECORDED_FAULTS
 from tests.lab.recorded_host import host_findings

@@ -10,7 +10,7 @@ from nodectl.checks.check import Check
 from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
 from nodectl.checks.launch.host import is_loopback
 from nodectl.checks.majority import odd_ones
-from nodectl.checks.system.clock import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
+from nodectl.checks.system.basics import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
 from nodectl.common.few import few
 from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names
 from nodectl.facts.services import Clock

@@ -1,15 +1,22 @@
-"""Whether processors and memory are all there: what the hardware profile names, nothing lost of what is installed."""
+"""Whether processors, memory and disks are all there and well, what the BMC logged, and room for open files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import chain
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges_fact, warning_unless
+from nodectl.facts.board import BmcEvent, BmcLog
+from nodectl.facts.kernel import OpenFiles
 from nodectl.facts.processors import Cpu, Memory, Numa, cpu_set
+from nodectl.facts.storage import Array, Drive, Drives, Raid
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 ORDER = 160
+
 
 _REPLUG = "look at the firmware's log (`ipmitool sel list`): a processor or module may have been taken out of service"
 _BIOS = "compare the firmware's settings (SMT, NPS, sub-NUMA clusters) with a node that is right"
@@ -187,3 +194,179 @@ def available(host: Subject, memory: Memory) -> Iterator[Finding]:
     enough = percent >= least
     actual = expected if enough else f"{percent:.0f} %: {memory.available_mib} MiB of {usable_mib}"
     yield host.finding(MEMORY_AVAILABLE, warning_unless(enough), expected=expected, actual=actual)
+
+
+# Disks that share their data (software RAID with all its members), and what each says of its own health.
+
+RAID = Check(
+    "raid",
+    looks_at="/proc/mdstat",
+    fires="an array that does not run or has a failed disk; warning: one that runs without a disk, or is being rebuilt",
+    expected="all disks of all arrays",
+    remedy="`mdadm --detail /dev/mdN` there: replace the disk, then `mdadm --add`",
+    action="replace",
+)
+
+
+@judges_fact(Raid, RAID, reads=("raid",), unread="the state of the software RAID", borrowed="sys")
+def raid(host: Subject, raid: Raid) -> Iterator[Finding]:
+    """Each array has its disks."""
+    faults = (fault for array in raid.arrays for fault in _of(host, array))
+    yield from host.all_of(RAID, faults, actual=f"{len(raid.arrays)} arrays, each with all its disks")
+
+
+def _of(host: Subject, array: Array) -> Iterator[Finding]:
+    if array.state != "active":
+        yield host.finding(RAID, Status.FAILED, array.name, actual=array.state)
+    elif array.failed:
+        actual = f"{', '.join(array.failed)} failed; {array.working} of {array.wanted} work"
+        yield host.finding(RAID, Status.FAILED, array.name, actual=actual)
+    elif array.working is not None and array.wanted is not None and array.working < array.wanted:
+        rebuilt = f", {array.busy}" if array.busy else ""
+        actual = f"{array.working} of {array.wanted} disks{rebuilt}"
+        action = "none" if array.busy else "replace"
+        yield host.finding(RAID, Status.WARNING, array.name, actual=actual, action=action)
+
+
+DRIVE_USED_PERCENT_LIMIT = Threshold("drive_used_percent", 90, "at 100 the life that its maker gives it is used up")
+DRIVE_ERRORS_LIMIT = Threshold("drive_errors", 1, "between two readings; each is data that was lost")
+DRIVE_ERRORS_FIRST_LIMIT = Threshold("drive_errors_first", 100, "without an earlier reading only a clear number counts")
+DRIVE_HEALTH = Check(
+    "drive_health",
+    looks_at="smartctl or `nvme smart-log` of each drive",
+    fires="it calls itself failing, or an attribute is beyond its limit; warning: worn, hot, or data was lost",
+    expected="no complaint",
+    remedy="`smartctl -x DRIVE` there; save what is on it and replace it",
+    action="replace",
+    thresholds=(DRIVE_USED_PERCENT_LIMIT, DRIVE_ERRORS_LIMIT, DRIVE_ERRORS_FIRST_LIMIT),
+)
+# NVM Express base specification, SMART / Health Information log, Critical Warning
+_FAILED_BITS = {
+    0: "its spare blocks are used up",
+    2: "its reliability is degraded",
+    3: "it can be read only",
+    4: "its backup of volatile memory failed",
+    5: "its persistent memory region is unreliable",
+}
+_HOT_BIT = 1
+
+
+@judges_fact(Drives, DRIVE_HEALTH, reads=("drives",), unread="the drives' own health", borrowed="sys")
+def drive_health(host: Subject, drives: Drives) -> Iterator[Finding]:
+    """A drive's word is taken as it is; one that says nothing of its health (a virtual one) is not judged."""
+    silent = (host.finding(DRIVE_HEALTH, Status.UNKNOWN, name, actual="it did not answer") for name in drives.silent)
+    faults = (fault for drive in drives.drives for fault in _complaints(host, drive))
+    yield from host.all_of(DRIVE_HEALTH, chain(faults, silent), actual=f"{len(drives.drives)} drives have none")
+
+
+def _complaints(host: Subject, drive: Drive) -> Iterator[Finding]:
+    failed, warned = list(_failed(drive)), list(_warned(host, drive))
+    if failed:
+        yield host.finding(DRIVE_HEALTH, Status.FAILED, drive.name, actual="; ".join([*failed, *warned]))
+    elif warned:
+        yield host.finding(DRIVE_HEALTH, Status.WARNING, drive.name, actual="; ".join(warned), action="none")
+
+
+def _failed(drive: Drive) -> Iterator[str]:
+    bits = drive.critical_warning or 0
+    yield from (words for bit, words in _FAILED_BITS.items() if bits >> bit & 1)
+    yield from (f"{name} is beyond its limit" for name in drive.failed_attributes)
+    # NVMe calls a hot drive failing, too
+    if drive.passed is False and bits != 1 << _HOT_BIT:
+        yield "it calls itself failing"
+
+
+def _warned(host: Subject, drive: Drive) -> Iterator[str]:
+    if (drive.critical_warning or 0) >> _HOT_BIT & 1:
+        yield "it is beyond its limit of temperature"
+    if drive.used_percent is not None and drive.used_percent >= host.threshold(DRIVE_USED_PERCENT_LIMIT):
+        yield f"{drive.used_percent} % of its life are used"
+    if drive.unreadable_sectors:
+        yield f"{drive.unreadable_sectors} sectors cannot be read"
+    if drive.media_errors is not None:
+        grown = host.growth(f"media errors of {drive.name}", drive.media_errors)
+        if host.limit_reached(grown, DRIVE_ERRORS_LIMIT, DRIVE_ERRORS_FIRST_LIMIT) is not None:
+            yield f"media errors: {grown.text}"
+
+
+# Room for more open files on the whole host.
+
+OPEN_FILES_LIMIT = Threshold("open_files_percent", 80, "at the whole number every program on the host fails to open")
+OPEN_FILES = Check(
+    "open_files",
+    looks_at="/proc/sys/fs/file-nr",
+    fires="warning: more are open than the threshold",
+    remedy="find who holds them (`lsof | awk '{print $1}' | sort | uniq -c`), or raise fs.file-max in the tuning",
+    thresholds=(OPEN_FILES_LIMIT,),
+)
+
+
+@judges_fact(OpenFiles, OPEN_FILES, reads=("open_files",), unread="the open files", borrowed="kernel")
+def open_files(host: Subject, files: OpenFiles) -> Iterator[Finding]:
+    """The share of what the kernel allows."""
+    limit = host.threshold(OPEN_FILES_LIMIT)
+    share = 100 * files.open / files.most if files.most else 0.0
+    expected = f"at most {limit:g} % of {files.most}"
+    yield host.finding(
+        OPEN_FILES, warning_unless(share <= limit), expected=expected, actual=f"{files.open} ({share:.0f} %)"
+    )
+
+
+# What the board's management controller has logged of failed parts within the last days.
+
+_DAY_S = 86400
+BMC_DAYS_LIMIT = Threshold("bmc_days", 7, "what is older was seen before, or repaired: nobody empties the log")
+BMC_LOG = Check(
+    "bmc_log",
+    looks_at="`ipmitool sel list`",
+    fires="a part that failed within the threshold's days; warning: one that is about to, or came near its limit",
+    expected="no event of a failed part",
+    remedy="`ipmitool sel elist` there names the part; after the repair `ipmitool sel clear`",
+    action="drain",
+    thresholds=(BMC_DAYS_LIMIT,),
+)
+# the words of ipmitool for IPMI's sensor events (IPMI 2.0, tables 42-2 and 42-3)
+_FAILED = re.compile(
+    r"Uncorrectable ECC|Uncorrectable error|Uncorrectable machine check|Bus Fatal|PCI [PS]ERR|IERR|CATERR"
+    r"|Thermal Trip|Failure detected|Non-recoverable|Drive Fault|Memory Device Disabled|Critical Interrupt"
+    r"|Power Supply AC lost|Bus Uncorrectable|FRB[123]|Redundancy Lost|Config(?:uration)? Error|Upper Critical"
+    r"|Lower Critical|Processor disabled|In Failed Array",
+    re.IGNORECASE,
+)
+_NEAR = re.compile(
+    r"Predictive Failure|Correctable ECC logging limit|logging limit reached|Non-critical|Degraded|Throttled"
+    r"|Bus Correctable|Redundancy Degraded",
+    re.IGNORECASE,
+)
+
+
+@judges_fact(BmcLog, BMC_LOG, reads=("bmc_log",), unread="the BMC's event log", borrowed="sys")
+def bmc_log(host: Subject, log: BmcLog) -> Iterator[Finding]:
+    """The newest event of each sensor, where it says that a part failed and nothing took it back since."""
+    days = host.threshold(BMC_DAYS_LIMIT)
+    newest = {(event.sensor, event.event): event for event in log.events}
+    standing = [event for event in newest.values() if event.asserted and _recent(event, host.time, days)]
+    actual = f"none in {days:g} days, {len(log.events)} events in all"
+    yield from host.all_of(BMC_LOG, _findings(host, standing), actual=actual)
+
+
+def _findings(host: Subject, events: list[BmcEvent]) -> Iterator[Finding]:
+    for event in events:
+        text = f"{event.sensor}: {event.event}"
+        failed = _FAILED.search(text) and not _NEAR.search(text)
+        if failed or _NEAR.search(text):
+            status, action = (Status.FAILED, "drain") if failed else (Status.WARNING, "none")
+            when = f" on {event.date} at {event.time}" if event.date else ""
+            yield host.finding(BMC_LOG, status, event.sensor, actual=f"{event.event}{when}", action=action)
+
+
+def _recent(event: BmcEvent, now: float, days: float) -> bool:
+    """What came before the controller had a clock is taken for recent: it may be of this start."""
+    if not event.date:
+        return True
+    form = "%m/%d/%Y" if len(event.date) == 10 else "%m/%d/%y"
+    try:
+        at = datetime.strptime(event.date, form).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return True
+    return now - at <= (days + 1) * _DAY_S

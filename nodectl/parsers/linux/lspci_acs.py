@@ -29,8 +29,6 @@ _ACS = re.compile(r"ACSCtl:\s*(?P<flags>.*)")
 _FLAGS = re.compile(r"[A-Za-z]{2,24}[+-](?:\s+[A-Za-z]{2,24}[+-]){0,15}\s*")
 _READ_REQUEST = re.compile(r"MaxReadReq (\d{2,5}) bytes")
 _DENIED = "<access denied>"
-# no device prints more; longer ones are not remembered
-_LONGEST_KNOWN = 8192
 _INDENTS = ("\t", " ")
 # `lspci -v` prints `Flags:` and no `Control:`, and nothing of links
 _DETAILS = (
@@ -104,7 +102,7 @@ class _Device:
 def parse_lspci_acs(text: str) -> LspciAcs:
     """ParseError where there is no device, no detail (`lspci` without -vvv), or a line that is cut."""
     text = plain(text)
-    devices = _alike(text) or _one_by_one(text)
+    devices = _devices(text)
     if not devices:
         raise foreign(TOOL, lines_of(text, TOOL), "no PCI device")
     if not any(device.is_detailed for device in devices):
@@ -125,35 +123,7 @@ def _is_gone(device: _Device) -> bool:
     return device.is_gone or "(rev ff)" in device.name
 
 
-def _alike(text: str) -> list[_Device] | None:
-    """The devices, of which hosts of one kind print most alike; None where something else stands between them."""
-    devices = []
-    for paragraph in text.split("\n\n"):
-        if not paragraph or paragraph.isspace():
-            continue
-        device = _known(paragraph) if len(paragraph) <= _LONGEST_KNOWN else _paragraph(paragraph)
-        if device is None:
-            return None
-        devices.append(device)
-    return devices
-
-
-def _paragraph(text: str) -> _Device | None:
-    """None where it is not one device that can be read; the line to name is found by reading all of them."""
-    text = text.lstrip("\n")
-    if not _DEVICE.match(text):
-        return None
-    try:
-        device, *more = _one_by_one(text)
-    except ParseError:
-        return None
-    return None if more else device
-
-
-_known = lru_cache(maxsize=2048)(_paragraph)
-
-
-def _one_by_one(text: str) -> list[_Device]:
+def _devices(text: str) -> list[_Device]:
     devices: list[_Device] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line[:1] in _INDENTS:

@@ -113,27 +113,12 @@ def _is_link(content: str) -> bool:
 
 
 def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
-    """The links of one GPU; ParseError with the row that is none."""
-    try:
-        return _read_links(tuple(line.text.strip() for line in rows))
-    except _RowError as error:
-        raise unreadable(TOOL, rows[error.row], error.why) from None
-
-
-class _RowError(Exception):
-    def __init__(self, row: int, why: str) -> None:
-        self.row = row
-        self.why = why
-
-
-@lru_cache(maxsize=256)
-def _read_links(rows: tuple[str, ...]) -> tuple[NvLink, ...]:
-    """GPUs and hosts of one kind have the same rows: they are read once."""
+    """Return the links of one GPU; raise ParseError with the row that is none."""
     links: dict[int, _Link] = {}
-    for number, row in enumerate(rows):
-        label, _, value = row.removeprefix("Link ").partition(":")
+    for row in rows:
+        label, _, value = row.text.strip().removeprefix("Link ").partition(":")
         if why := _put(links.setdefault(int(label), _Link()), value.strip()):
-            raise _RowError(number, why)
+            raise unreadable(TOOL, row, why)
     return tuple(_link(number, link) for number, link in links.items())
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from nodectl.errors import ParseError
 from nodectl.parsers.nvidia.smi_q.fields import (
     COUNT,
     COUNTERS,
@@ -25,9 +23,9 @@ from nodectl.parsers.nvidia.smi_q.fields import (
     places_of,
     sums,
 )
-from nodectl.parsers.nvidia.smi_q.log import Block, Log, Value, Values
+from nodectl.parsers.nvidia.smi_q.forms import Block, Log, Value, Values
 from nodectl.parsers.nvidia.words import no_output, refused
-from nodectl.parsers.text import Line, lines_of, plain, unreadable, untagged
+from nodectl.parsers.text import Line, lines_of, unreadable, untagged
 
 TOOL = "nvidia-smi-q"
 _DEPRECATED = re.compile(r" \[Deprecated[^\]]*\]$")
@@ -47,15 +45,12 @@ class Refused(NamedTuple):
 def parse_nvidia_smi_q(text: str) -> NvidiaSmiQ:
     """The report; ParseError for a garbled value, or where nvidia-smi says why there is no report."""
     if "<nvidia_smi_log" in text:
-        from nodectl.parsers.nvidia.smi_q.xml import read_xml
+        from nodectl.parsers.nvidia.smi_q.forms import read_xml
 
         lines = lines_of(text, TOOL)
         return _report(read_xml(lines), lines)
-    from nodectl.parsers.nvidia.smi_q.text import read_known, read_text
+    from nodectl.parsers.nvidia.smi_q.forms import read_text
 
-    if log := read_known(plain(text)):
-        with suppress(ParseError):  # read again below, where it names its line
-            return _report(log, ())
     lines = list(untagged(lines_of(text, TOOL)))
     return _report(read_text(lines), lines)
 

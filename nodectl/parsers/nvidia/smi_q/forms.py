@@ -1,15 +1,50 @@
-"""Knows the indented form of `nvidia-smi -q`: which line belongs to which section."""
+"""The two forms of `nvidia-smi -q`, text and XML: which value stands where, before any is judged."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
+from functools import partial
+from pyexpat import ExpatError, ParserCreate, errors
 from typing import NamedTuple
 
-from nodectl.parsers.nvidia.smi_q.log import Block, Log, Value, Values
-from nodectl.parsers.nvidia.words import lost_gpu, no_output, warning
+from nodectl.errors import ParseError
+from nodectl.parsers.nvidia.words import LostGpu, lost_gpu, no_output, warning
 from nodectl.parsers.text import Line, bus_id, unreadable
+
+
+class Value(NamedTuple):
+    """A value as printed, and its line."""
+
+    text: str
+    line: Line
+
+
+Values = dict[str, Value]
+
+
+@dataclass(slots=True)
+class Block:
+    """One GPU: values by path (`ecc_mode/current`); its lists are None where they are not in the output."""
+
+    bus_id: str
+    values: Values = field(default_factory=dict)
+    processes: list[Values] | None = None
+    mig_devices: list[Values] | None = None
+
+
+@dataclass(slots=True)
+class Log:
+    """The whole output; `complete` is False where it ends before its end."""
+
+    header: Values = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    lost: list[LostGpu] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+# Knows the indented form of `nvidia-smi -q`: which line belongs to which section.
 
 _GPU = re.compile(r"GPU +([0-9a-fA-F]{4,8}(?::\S*)?)\s*")
 _HEADER = {"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"}
@@ -30,80 +65,8 @@ _SECTIONS = {
     *("gpu_ceiling_power_limit", "gpu_base_power"),
 }
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
-# a line of a GPU's first level, and what is indented below it
-_SECTION_BEGINS = re.compile(r"\n    (?=\S)")
-# few sections are longer; nor is a header as long as that one
-_LONGEST_KNOWN = 4096
-_NO_LINE = Line(0, "")
 _PREFIX_CHARS = 200
 _MOST_KNOWN = 20_000
-
-
-def read_known(text: str) -> Log | None:
-    """The log of a text that is `plain`, section by section: GPUs and hosts of one kind print most of them alike.
-
-    None where the text is not made of sections alone. Its values do not know their lines: who finds one of them wrong
-    reads the text again by `read_text`.
-    """
-    head, *printed = text.split("\nGPU ")
-    if not printed or not text.endswith("\n") or "\t" in text or "<std" in text or text.count("NVSMI LOG=") > 1:
-        return None
-    if len(head) > _LONGEST_KNOWN:
-        return None
-    reader = _Reader([Line(number, row) for number, row in enumerate(head.split("\n"), start=1)])
-    reader.add_header()
-    blocks = [_block(each) for each in printed]
-    if reader.log.blocks or reader.prefixed or None in blocks:
-        return None
-    reader.log.blocks = [block for block in blocks if block is not None]
-    return reader.log
-
-
-def _block(text: str) -> Block | None:
-    """A GPU of its sections; None where one of them cannot be read by itself, or comes twice."""
-    head, *sections = _SECTION_BEGINS.split(text)
-    match = _GPU.fullmatch(f"GPU {head}")
-    address = bus_id(match[1]) if match else None
-    if address is None:
-        return None
-    block, number = Block(address), 0
-    others: list[_Read] = []
-    values = block.values
-    for section in sections:
-        reads = _known_section(section) if len(section) < _LONGEST_KNOWN else None
-        if reads is None:
-            return None
-        values.update(reads[0])
-        number += len(reads[0])
-        others += reads[1]
-    if len(values) < number:
-        return None
-    for read in others:
-        _inner(block, read, _NO_LINE)
-    return block
-
-
-def _section(text: str) -> tuple[Values, tuple[_Read, ...]] | None:
-    """The values of a section, and its lines of processes and MIG devices; None where a line is not below its first."""
-    first, *below = text.split("\n")
-    known, rows = _Known(), [_row(f"    {first}"), *filter(_is_written, map(_row, below))]
-    if any(row.indent <= rows[0].indent for row in rows[1:]):
-        return None
-    reads: list[_Read] = []
-    for row in rows:
-        reads.append(known.after(reads[-1].spot if reads else known.first, row.content, row))
-    values: Values = {}
-    for read in reads:
-        if read.is_value:
-            values.setdefault(read.path, Value(read.text, _NO_LINE))
-    return values, tuple(read for read in reads if not read.is_value and not read.is_heading)
-
-
-_known_section = lru_cache(maxsize=4096)(_section)
-
-
-def _is_written(row: _Row) -> bool:
-    return bool(row.content)
 
 
 def read_text(lines: Sequence[Line]) -> Log:
@@ -222,13 +185,6 @@ class _Reader:
             raise no_output("nvidia-smi-q", self.lines, "'GPU <bus id>'")
         return self.log
 
-    def add_header(self) -> None:
-        """Read lines of which none belongs to a GPU."""
-        for line in self.lines:
-            row = _row(line.text)
-            if row.content and not row.indent:
-                self._top(row.content, line)
-
     @property
     def prefixed(self) -> str:
         """What stands before every line: an indent, or the host that a parallel shell names."""
@@ -310,3 +266,109 @@ def _add(items: list[Values], name: str, value: Value) -> None:
 
 def _name(key: str) -> str:
     return _NOT_WORD.sub("_", key[:_PREFIX_CHARS].lower()).strip("_")
+
+
+# Knows the XML form of `nvidia-smi -q -x`: the same values under NVIDIA's element names.
+# Only the element itself is read, never the document type before it: what declares no entity cannot grow.
+
+_LISTS = {"mig_devices/mig_device", "processes/process_info"}
+_IGNORED = {"supported_clocks", "accounted_processes"}
+_BARE_AMPERSAND = re.compile(r"&(?!#?\w{1,8};)")
+_MAX_DEPTH = 32
+
+
+def read_xml(lines: Sequence[Line]) -> Log:
+    """The document's values; one that ends between two elements is read as far as it goes."""
+    first = next(index for index, line in enumerate(lines) if "<nvidia_smi_log" in line.text)
+    last = next((index for index, line in enumerate(lines) if "</nvidia_smi_log" in line.text), len(lines) - 1)
+    outside = [*lines[:first], *lines[last + 1 :]]
+    inside, prefix = lines[first : last + 1], lines[first].text.partition("<nvidia_smi_log")[0]
+    body = [line.text.removeprefix(prefix) if prefix else line.text for line in inside]
+    try:
+        reader = _XmlReader(inside).read("\n".join(body))
+    except ParseError:
+        # a log line between the elements, or a process whose name is not escaped, breaks the form
+        written = [text if text.lstrip().startswith("<") or text.strip() == "None" else "" for text in body]
+        if written == body and not any("&" in text for text in body):
+            raise
+        reader = _XmlReader(inside).read(_BARE_AMPERSAND.sub("&amp;", "\n".join(written)))
+        outside += [line for line, text in zip(inside, written, strict=True) if not text]
+    reader.log.lost = [lost for line in outside if (lost := lost_gpu(line.text))]
+    reader.log.warnings = [warned for line in outside if (warned := warning(line.text))]
+    return reader.log
+
+
+class _XmlReader:
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
+        self.log = Log()
+        self.block: Block | None = None
+        self.item: Values | None = None
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.leaf = False
+        self.expat = ParserCreate("utf-8")
+        self.expat.buffer_text = True
+        self.expat.StartElementHandler = self._start
+        self.expat.EndElementHandler = self._end
+        self.expat.CharacterDataHandler = self.text.append
+
+    def read(self, text: str) -> _XmlReader:
+        try:
+            self.expat.Parse(text.encode("utf-8", errors="replace"), True)
+        except ExpatError as error:
+            cut = errors.messages[error.code] == errors.XML_ERROR_NO_ELEMENTS
+            if not cut or text.rpartition(">")[2].strip():
+                why = "the output is cut here" if cut else errors.messages[error.code]
+                raise unreadable("nvidia-smi-q", self._line(error.lineno), why) from error
+        return self
+
+    def _line(self, number: int) -> Line:
+        return self.lines[min(number, len(self.lines)) - 1]
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self.open.append(name)
+        self.text.clear()
+        self.leaf = True
+        if len(self.open) > _MAX_DEPTH:
+            raise unreadable("nvidia-smi-q", self._line(self.expat.CurrentLineNumber), "nested too deep")
+        if self.open == ["nvidia_smi_log", "gpu"]:
+            address = bus_id(attributes.get("id", ""))
+            if address is None:
+                raise unreadable("nvidia-smi-q", self._line(self.expat.CurrentLineNumber), "no PCI address")
+            self.block = Block(address)
+            self.log.blocks.append(self.block)
+        elif self.block is not None and len(self.open) == 4 and "/".join(self.open[2:]) in _LISTS:
+            self.item = {}
+            self._list(self.block, self.open[2]).append(self.item)
+
+    def _list(self, block: Block, section: str) -> list[Values]:
+        if section == "processes":
+            block.processes = block.processes if block.processes is not None else []
+            return block.processes
+        block.mig_devices = block.mig_devices if block.mig_devices is not None else []
+        return block.mig_devices
+
+    def _end(self, name: str) -> None:
+        path = self.open[2:]
+        if self.leaf:
+            value = Value("".join(self.text).strip(), self._line(self.expat.CurrentLineNumber))
+            self._value(path, value)
+        self.text.clear()
+        self.leaf = False
+        self.open.pop()
+        if len(path) == 2 and "/".join(path) in _LISTS:
+            self.item = None
+        elif not path and name == "gpu":
+            self.block = None
+
+    def _value(self, path: list[str], value: Value) -> None:
+        if self.block is None:
+            if len(self.open) == 2:
+                self.log.header.setdefault(self.open[1], value)
+        elif self.item is not None:
+            self.item.setdefault("/".join(path[2:]), value)
+        elif path in (["processes"], ["mig_devices"]) and (not value.text or "None" in value.text.split("\n")):
+            self._list(self.block, path[0])
+        elif path and path[0] not in _IGNORED:
+            self.block.values.setdefault("/".join(path), value)
