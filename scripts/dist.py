@@ -24,7 +24,6 @@ from pathlib import Path
 from packaging.version import Version
 
 from nodectl import __version__
-from scripts.manual import manual
 
 ROOT = Path(__file__).resolve().parent.parent
 # of the collection's members; hatchling has the same for those of the wheel
@@ -55,13 +54,9 @@ def main() -> None:
 
 
 def packages(out: Path, version: str = "") -> tuple[Path, Path]:
-    """Wheel and sdist, of git's version or this one; the wheel is made of what the sdist holds.
-
-    The build writes nodectl/_version.py of the checkout, too; before it the man page is written there.
+    """Build wheel and sdist, of git's version or this one, and return their paths; the wheel is made of what the sdist
+    holds. The build writes nodectl/_version.py of the checkout, too.
     """
-    page = ROOT / "man" / "nodectl.1"
-    page.parent.mkdir(exist_ok=True)
-    page.write_text(manual(), encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         env = {"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NODECTL": version} if version else {}
         uv("build", "--quiet", "--out-dir", folder, str(ROOT), env=env)

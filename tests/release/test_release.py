@@ -63,10 +63,6 @@ def test_the_wheel_has_what_runs_and_nothing_else(built: Built, names: list[str]
     wanted = {name for name in tracked.splitlines() if name.startswith("nodectl/") and (ROOT / name).is_file()}
     wanted |= {f"{FLEET}/{name}" for name in tracked.splitlines() if name.startswith(collection)}
     inside = {name for name in names if ".dist-info/" not in name}
-    # outside of Python's packages there is the man page alone
-    beside = {name for name in inside if ".data/" in name}
-    assert [name.partition(".data/")[2] for name in beside] == ["data/share/man/man1/nodectl.1"]
-    inside -= beside
     assert wanted - inside == set()
     assert {name for name in inside - wanted if not _is_untracked(name)} == {"nodectl/_version.py"}
     assert not [name for name in names if name.endswith((".pyc", ".pyo")) or name.startswith("tests/")]
