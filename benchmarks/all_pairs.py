@@ -11,41 +11,29 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-_ROOT = Path(__file__).resolve().parent.parent
+from bench_lab import Lab, lab
+
 _GOAL = 1.15
-_LAB = "bench-all-pairs"
 
 
-def nodectl(env: dict[str, str], *args: str) -> str:
-    """What it printed; its complaint where it failed."""
-    argv = [sys.executable, "-m", "nodectl", *args]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"nodectl {' '.join(args)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
-
-
-def measured(env: dict[str, str], inventory: str, pairs: str, seconds: int) -> tuple[float, list[dict[str, Any]]]:
-    """(wall time of the command, what it measured), each direction once."""
+def measured(lab: Lab, pairs: str, seconds: int) -> tuple[float, list[dict[str, Any]]]:
+    """Measure each direction once; return the wall time of the command, and what it measured."""
     began = time.monotonic()
-    options = ("--pairs", pairs, "--duration", str(seconds), "--repetitions", "1")
-    found = json.loads(nodectl(env, "-i", inventory, "--output", "json", "probe", "tcp", *options))
-    return time.monotonic() - began, found["measurements"]
+    document = lab.probe("tcp", "--pairs", pairs, "--duration", str(seconds), "--repetitions", "1")
+    return time.monotonic() - began, document["measurements"]
 
 
-def compared(env: dict[str, str], inventory: str, hosts: int, seconds: int) -> dict[str, Any]:
-    """One pair alone, then all of them."""
-    _, alone = measured(env, inventory, "first", seconds)
+def compared(lab: Lab, seconds: int) -> dict[str, Any]:
+    """Measure one pair alone, then all of them."""
+    hosts = len(lab.hosts)
+    _, alone = measured(lab, "first", seconds)
     pair_s = alone[0]["conditions"]["wall_s"]
-    total_s, found = measured(env, inventory, "all", seconds)
+    total_s, found = measured(lab, "all", seconds)
     rounds = hosts - 1 + hosts % 2
     walls = [each["conditions"]["wall_s"] for each in found]
     return {
@@ -69,15 +57,8 @@ def main() -> int:
     parser.add_argument("--rate", default="100mbit")
     parser.add_argument("--seconds", type=int, default=5, help="of each direction of a pair")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("a lab needs root")
-    with tempfile.TemporaryDirectory(prefix="all-pairs-") as state:
-        env = {**os.environ, "XDG_STATE_HOME": state, "PYTHONPATH": str(_ROOT)}
-        inventory = nodectl(env, "lab", "up", "-n", str(options.hosts), "--rate", options.rate, "--name", _LAB).strip()
-        try:
-            found = compared(env, inventory, options.hosts, options.seconds)
-        finally:
-            nodectl(env, "lab", "down", "--name", _LAB)
+    with lab(options.hosts, "--rate", options.rate) as hosts:
+        found = compared(hosts, options.seconds)
     ratio = found.pop("ratio")
     load = os.getloadavg()[0]
     print(

@@ -10,21 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
-_ROOT = Path(__file__).resolve().parent.parent
+from bench_lab import NODECTL, Cost, Lab, cost, lab, own_folder
+
 _BIN = Path(sys.executable).parent
 _PARALLEL_SSH = """
 import sys
@@ -37,38 +30,15 @@ sys.exit(any(host.exit_code != 0 for host in output))
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Lab:
-    """The hosts that all tools are measured on."""
-
-    inventory: str
-    ssh_config: str
-    addresses: tuple[str, ...]
-    names: tuple[str, ...]
-    environment: Mapping[str, str]
-
-    @property
-    def key(self) -> str:
-        """The client's private key."""
-        return str(Path(self.inventory).parent / "id_ed25519")
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What one run took."""
-
-    wall_s: float
-    cpu_s: float
-
-
 def main() -> None:
     """Measure, and print the figures."""
     options = _options()
     rivals = _present(options.skip_missing)
-    signal.signal(signal.SIGTERM, _interrupt)
-    with _lab(options.hosts) as lab:
+    # each run begins with nothing kept of the run before, and Ansible as it is by itself
+    own = {"XDG_CACHE_HOME": "{folder}/cache", "ANSIBLE_HOST_KEY_CHECKING": "True"}
+    with own_folder(own) as within, lab(options.hosts, within=within) as hosts:
         commands = {"nodectl": _nodectl, **{name: _RIVALS[name][1] for name in rivals}}
-        costs = _measure(lab, commands, options.rounds, options.forks)
+        costs = _measure(hosts, commands, options.rounds, options.forks)
     _report(costs, options.hosts)
 
 
@@ -82,11 +52,11 @@ def _options() -> argparse.Namespace:
 
 
 def _nodectl(lab: Lab, forks: int) -> list[str]:
-    return [*_NODECTL, "-i", lab.inventory, "--forks", str(forks), "exec", "--", "true"]
+    return [*NODECTL, "-i", lab.inventory, "--forks", str(forks), "exec", "--", "true"]
 
 
 def _clush(lab: Lab, forks: int) -> list[str]:
-    return [_program("clush"), "-f", str(forks), "-w", ",".join(lab.names), "-o", f"-F {lab.ssh_config}", "true"]
+    return [_program("clush"), "-f", str(forks), "-w", ",".join(lab.hosts), "-o", f"-F {lab.ssh_config}", "true"]
 
 
 def _ansible_raw(lab: Lab, forks: int) -> list[str]:
@@ -98,10 +68,10 @@ def _ansible_ping(lab: Lab, forks: int) -> list[str]:
 
 
 def _parallel_ssh(lab: Lab, forks: int) -> list[str]:
-    return [sys.executable, "-c", _PARALLEL_SSH, lab.key, "root", str(forks), *lab.addresses]
+    key = str(Path(lab.inventory).parent / "id_ed25519")
+    return [sys.executable, "-c", _PARALLEL_SSH, key, "root", str(forks), *lab.addresses.values()]
 
 
-_NODECTL = [sys.executable, "-m", "nodectl"]
 # rival: (package that it is in, its command line)
 _RIVALS: dict[str, tuple[str, Callable[[Lab, int], list[str]]]] = {
     "clush": ("clustershell", _clush),
@@ -133,41 +103,6 @@ def _present(skip_missing: bool) -> list[str]:
     return [name for name in _RIVALS if name not in missing]
 
 
-@contextmanager
-def _lab(hosts: int) -> Iterator[Lab]:
-    """A lab of its own in a temporary state folder; down again whatever happens."""
-    with tempfile.TemporaryDirectory(prefix="nodectl-fanout-") as folder:
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "NODECTL_"))},
-            "XDG_STATE_HOME": f"{folder}/state",
-            "XDG_CACHE_HOME": f"{folder}/cache",
-            "PYTHONPATH": str(_ROOT),
-            "ANSIBLE_CONFIG": f"{folder}/ansible.cfg",
-            "ANSIBLE_HOME": f"{folder}/ansible",
-            "ANSIBLE_HOST_KEY_CHECKING": "True",
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{folder}/cp",
-        }
-        Path(folder, "ansible.cfg").touch()
-        name = ["--name", f"fanout-{os.getpid()}"]
-
-        def lab(*arguments: str) -> str:
-            command = [*_NODECTL, "--output", "json", "lab", *arguments, *name]
-            return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-        try:
-            lab("up", "-n", str(hosts))
-            status = json.loads(lab("status"))
-            yield Lab(
-                inventory=status["inventory"],
-                ssh_config=status["ssh_config"],
-                addresses=tuple(host["address"] for host in status["hosts"]),
-                names=tuple(host["name"] for host in status["hosts"]),
-                environment=environment,
-            )
-        finally:
-            lab("down")
-
-
 def _measure(
     lab: Lab, commands: Mapping[str, Callable[[Lab, int], list[str]]], rounds: int, forks: int
 ) -> dict[str, list[Cost]]:
@@ -177,30 +112,12 @@ def _measure(
     for number in range(-1, rounds):
         start = max(number, 0) % len(names)
         for name in names[start:] + names[:start]:
-            cost = _run(commands[name](lab, forks), lab.environment)
-            _end_masters(lab)
+            run = cost(commands[name](lab, forks), lab.environment)
+            lab.end_masters()
             if number >= 0:
-                costs[name].append(cost)
-                print(f"round {number + 1}  {name:<14} {cost.wall_s:7.2f} s wall  {cost.cpu_s:6.2f} s CPU", flush=True)
+                costs[name].append(run)
+                print(f"round {number + 1}  {name:<14} {run.wall_s:7.2f} s wall  {run.cpu_s:6.2f} s CPU", flush=True)
     return costs
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
-    started = time.monotonic()
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/")
-    _, status, usage = os.wait4(process.pid, 0)
-    wall_s = time.monotonic() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"{' '.join(command[:4])} … ended with {process.returncode}: nothing to compare")
-    return Cost(wall_s, usage.ru_utime + usage.ru_stime)
-
-
-def _end_masters(lab: Lab) -> None:
-    """Ansible leaves a connection a host behind: the next run is to begin as this one did."""
-    folder = Path(lab.environment["ANSIBLE_SSH_CONTROL_PATH_DIR"])
-    for socket in folder.glob("*") if folder.exists() else []:
-        subprocess.run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "x"], capture_output=True, check=False)
 
 
 def _report(costs: Mapping[str, Sequence[Cost]], hosts: int) -> None:
@@ -217,10 +134,6 @@ def _report(costs: Mapping[str, Sequence[Cost]], hosts: int) -> None:
         "cpu_seconds": {name: round(value, 3) for name, value in cpu.items()},
     }
     print(json.dumps(document))
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -18,16 +18,15 @@ import argparse
 import json
 import math
 import re
-import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from statistics import fmean
 from typing import Any
 
-from launch import _NODECTL, _ROOT, _VENV, Lab, _environment, _interrupt, _lab, _prepare, _ssh
+from bench_lab import NODECTL, ROOT, Lab, lab
+from launch import VENV, prepare
 
 from nodectl.articles.compare import seconds_to, shared_loss
 from nodectl.common.units import time_text
@@ -98,17 +97,14 @@ class Trained:
 def main() -> None:
     """Measure, and print the figures."""
     options = _options()
-    signal.signal(signal.SIGTERM, _interrupt)
     cells, ways = _grid(options), _chosen(options)
     told = []
-    with tempfile.TemporaryDirectory(prefix="nodectl-headline-") as folder:
-        environment = _environment(folder)
-        for rate, delay in dict.fromkeys((cell.rate, cell.delay) for cell in cells):
-            with _lab(_HOSTS, environment, "--rate", rate, "--delay", delay) as lab:
-                bench = Bench(lab, environment, options.steps)
-                bench.prepare()
-                for cell in (each for each in cells if (each.rate, each.delay) == (rate, delay)):
-                    told.append(measured(bench, cell, ways, range(options.seeds)))
+    for rate, delay in dict.fromkeys((cell.rate, cell.delay) for cell in cells):
+        with lab(_HOSTS, "--rate", rate, "--delay", delay) as hosts:
+            bench = Bench(hosts, options.steps)
+            bench.prepare()
+            for cell in (each for each in cells if (each.rate, each.delay) == (rate, delay)):
+                told.append(measured(bench, cell, ways, range(options.seeds)))
     print(json.dumps({"name": "headline", "steps": options.steps, "seeds": options.seeds, "cells": told}))
 
 
@@ -163,32 +159,31 @@ def least_s(cells: Sequence[Cell], ways: Sequence[Way], seeds: int, steps: int) 
 class Bench:
     """The lab's hosts, and trainings on them."""
 
-    def __init__(self, lab: Lab, environment: Mapping[str, str], steps: int) -> None:
-        self.lab, self.environment, self.steps = lab, environment, steps
+    def __init__(self, lab: Lab, steps: int) -> None:
+        self.lab, self.steps = lab, steps
         self._stock: dict[str, dict[str, str]] = {}
 
     def prepare(self) -> None:
-        """The environment, the text, and what the hosts' TCP has by itself."""
-        _prepare(self.lab)
-        pages = sorted((_ROOT / "docs").glob("*.md"))
-        packed = subprocess.run(["tar", "c", *(page.name for page in pages)], cwd=_ROOT / "docs", capture_output=True)
-        for host in self.lab.addresses:
-            unpack = [*_ssh(self.lab, host), f"mkdir -p {_TEXT} && tar x -C {_TEXT}"]
-            subprocess.run(unpack, input=packed.stdout, check=True)
-            said = self._on(host, f"sysctl -n {' '.join(_TCP)}")
+        """Put the environment and the text on the hosts, and read what their TCP has by itself."""
+        prepare(self.lab)
+        pages = sorted((ROOT / "docs").glob("*.md"))
+        packed = subprocess.run(["tar", "c", *(page.name for page in pages)], cwd=ROOT / "docs", capture_output=True)
+        for host in self.lab.hosts:
+            self.lab.ssh(host, f"mkdir -p {_TEXT} && tar x -C {_TEXT}", packed.stdout)
+            said = self.lab.ssh(host, f"sysctl -n {' '.join(_TCP)}")
             self._stock[host] = dict(zip(_TCP, said.splitlines(), strict=True))
 
     def train(self, way: Way, batch: int, seed: int) -> Trained:
         """One training to its end."""
         for host, stock in self._stock.items():
             wanted = {name: " ".join(value.split()) for name, value in {**stock, **way.sysctl}.items()}
-            self._on(host, "sysctl -q -w " + " ".join(f"'{name}={value}'" for name, value in wanted.items()))
+            self.lab.ssh(host, "sysctl -q -w " + " ".join(f"'{name}={value}'" for name, value in wanted.items()))
         course = [f"--steps={self.steps}", f"--warmup-steps={min(20, self.steps // 4)}", f"--seed={seed}"]
         course += [f"--batch={batch}", f"--log-every={max(1, self.steps // 100)}"]
-        launch = ["launch", "--nproc-per-node", "1", "--venv", _VENV, "--lease", _LEASE_S, "workload:llm", "--"]
-        argv = [*_NODECTL, "-i", self.lab.inventory, *launch, *_MODEL, *course, *way.flags]
+        launch = ["launch", "--nproc-per-node", "1", "--venv", VENV, "--lease", _LEASE_S, "workload:llm", "--"]
+        argv = [*NODECTL, "-i", self.lab.inventory, *launch, *_MODEL, *course, *way.flags]
         done = subprocess.run(
-            argv, env=self.environment, capture_output=True, text=True, timeout=_DEADLINE_S, check=False
+            argv, env=self.lab.environment, capture_output=True, text=True, timeout=_DEADLINE_S, check=False
         )
         found = _LINE.findall(done.stdout)
         if done.returncode or not found:
@@ -196,9 +191,6 @@ class Bench:
         summary = json.loads(found[-1])
         curve = tuple((float(at), float(loss)) for at, loss in summary["losses"])
         return Trained(float(summary["samples_per_s"]), float(summary["held_out_loss"]), curve)
-
-    def _on(self, host: str, command: str) -> str:
-        return subprocess.run([*_ssh(self.lab, host), command], capture_output=True, text=True, check=True).stdout
 
 
 def measured(bench: Bench, cell: Cell, ways: Sequence[Way], seeds: Sequence[int]) -> dict[str, Any]:

@@ -12,17 +12,14 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+
+from bench_lab import NODECTL, lab, own_folder
 
 from nodectl.health.host import order_of
 from nodectl.model.host import Host
@@ -30,8 +27,6 @@ from nodectl.recordings.collect import new_nonce, script
 from nodectl.recordings.folder import bundled
 from nodectl.recordings.mask import Template
 
-_ROOT = Path(__file__).resolve().parent.parent
-_NODECTL = [sys.executable, "-m", "nodectl"]
 _COLLECTORS = 1.2
 _SAMPLE_S = 0.1
 _RECORDING = "dgx-a100"
@@ -49,14 +44,12 @@ class Cost:
 def main() -> None:
     """Measure, and print the figures."""
     options = _options()
-    signal.signal(signal.SIGTERM, _interrupt)
     document: dict[str, object] = {"name": "health"}
-    with tempfile.TemporaryDirectory(prefix="nodectl-health-") as folder:
-        environment = _environment(folder)
+    with own_folder() as (folder, environment):
         if options.hosts:
-            document.update(_live(options, environment))
+            document.update(_live(options, (folder, environment)))
         if options.recorded:
-            document.update(_replay(options.recorded, Path(folder) / "recording", environment))
+            document.update(_replay(options.recorded, folder / "recording", environment))
     print(json.dumps(document))
 
 
@@ -69,23 +62,11 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _environment(folder: str) -> dict[str, str]:
-    Path(folder, "ansible.cfg").touch()
-    # an installed nodectl has its modules compiled; the first round, which counts for nothing, does it here
-    unwanted = ("ANSIBLE_", "NODECTL_", "PYTHONDONTWRITEBYTECODE")
-    return {
-        **{name: value for name, value in os.environ.items() if not name.startswith(unwanted)},
-        "XDG_STATE_HOME": f"{folder}/state",
-        "PYTHONPATH": str(_ROOT),
-        "ANSIBLE_CONFIG": f"{folder}/ansible.cfg",
-        "ANSIBLE_HOME": f"{folder}/ansible",
-    }
-
-
-def _live(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, object]:
-    with _lab(options, environment) as inventory:
-        command = [*_NODECTL, "-i", inventory, "--forks", str(options.hosts)]
-        collector = _collector(json.loads(_asked([*command, "--output", "json", "health"], environment)))
+def _live(options: argparse.Namespace, within: tuple[Path, dict[str, str]]) -> dict[str, object]:
+    environment, dress = within[1], ["--as", options.dress] if options.dress else []
+    with lab(options.hosts, *dress, within=within) as hosts:
+        command = [*NODECTL, "-i", hosts.inventory, "--forks", str(options.hosts)]
+        collector = _collector(json.loads(hosts.nodectl("--forks", str(options.hosts), "--output", "json", "health")))
         costs: dict[str, list[Cost]] = {"exec": [], "health": [], "collectors": []}
         for number in range(-1, options.rounds):
             done = {
@@ -111,28 +92,6 @@ def _live(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[s
         "cpu_seconds": {name: round(value, 3) for name, value in cpu.items()},
         "memory_mb": round(max(cost.memory_mb for cost in costs["health"])),
     }
-
-
-@contextmanager
-def _lab(options: argparse.Namespace, environment: Mapping[str, str]) -> Iterator[str]:
-    """A lab of its own; down again whatever happens."""
-    name = ["--name", f"health-{os.getpid()}"]
-    dress = ["--as", options.dress] if options.dress else []
-
-    def lab(*arguments: str) -> str:
-        return _asked([*_NODECTL, "lab", *arguments, *name], environment)
-
-    try:
-        yield lab("up", "-n", str(options.hosts), *dress).strip()
-    finally:
-        lab("down")
-
-
-def _asked(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode not in (0, 1, 3):
-        raise SystemExit(f"{' '.join(command[-4:])} ended with {done.returncode}")
-    return done.stdout
 
 
 def _collector(health: Mapping[str, Mapping[str, Mapping[str, str]]]) -> bytes:
@@ -173,8 +132,8 @@ def _replay(number: int, folder: Path, environment: Mapping[str, str]) -> dict[s
         own.mkdir()
         for name, text in template.filled(own.name).items():
             (own / name).write_text(text)
-    _run([*_NODECTL, "--replay", _RECORDING, "health"], environment)
-    cost = _run([*_NODECTL, "--replay", str(folder), "health"], environment, shown=True)
+    _run([*NODECTL, "--replay", _RECORDING, "health"], environment)
+    cost = _run([*NODECTL, "--replay", str(folder), "health"], environment, shown=True)
     print(f"{number} recorded nodes  {cost.wall_s:.2f} s wall  {cost.cpu_s:.2f} s CPU  {cost.memory_mb:.0f} MB")
     return {
         f"replay_{number}_s": round(cost.wall_s, 2),
@@ -219,10 +178,6 @@ def _held_mb(pid: int) -> float:
     except OSError:
         return 0.0
     return next((int(row.split()[1]) / 1024 for row in rows if row.startswith("Pss:")), 0.0)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -12,15 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import signal
 import statistics
 import subprocess
-import tempfile
 import time
-from collections.abc import Mapping
-from pathlib import Path
 
-from launch import _NODECTL, Lab, _environment, _interrupt, _lab, _prepare, _ssh
+from bench_lab import NODECTL, Lab, lab
+from launch import prepare
 
 _FIRST = re.compile(r"rank at ([0-9.]+)")
 _DEADLINE_S = 120.0
@@ -38,22 +35,19 @@ true
 def main() -> None:
     """Launch, look, and print the figures."""
     options = _options()
-    signal.signal(signal.SIGTERM, _interrupt)
     starts: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="nodectl-launches-") as folder:
-        environment = _environment(folder)
-        with _lab(options.hosts, environment) as lab:
-            _prepare(lab)
-            for host in lab.addresses:
-                subprocess.run([*_ssh(lab, host), "touch /run/launches"], check=True)
-            _launched(lab, environment, folder)
-            _clean(lab, environment)
-            before = _state(lab, folder)
-            for number in range(options.launches):
-                starts.append(_launched(lab, environment, folder))
-                print(f"launch {number + 1}  {starts[-1]:.2f} s", flush=True)
-            _clean(lab, environment)
-            left = {place: sorted(found - before[place]) for place, found in _state(lab, folder).items()}
+    with lab(options.hosts) as hosts:
+        prepare(hosts)
+        for host in hosts.hosts:
+            hosts.ssh(host, "touch /run/launches")
+        _launched(hosts)
+        _clean(hosts)
+        before = _state(hosts)
+        for number in range(options.launches):
+            starts.append(_launched(hosts))
+            print(f"launch {number + 1}  {starts[-1]:.2f} s", flush=True)
+        _clean(hosts)
+        left = {place: sorted(found - before[place]) for place, found in _state(hosts).items()}
     fifth = max(1, len(starts) // 5)
     document = {
         "name": "launches",
@@ -73,37 +67,34 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _launched(lab: Lab, environment: Mapping[str, str], folder: str) -> float:
-    """Seconds from the command line to the last rank's first word; no code is copied."""
-    code = Path(folder) / "code"
+def _launched(lab: Lab) -> float:
+    """Return the seconds from the command line to the last rank's first word; no code is copied."""
+    code = lab.folder / "code"
     code.mkdir(exist_ok=True)
     words = ["launch", "--nproc-per-node", "1", "--engine", "command", "--", "sh", "-c", "date +'rank at %s.%N'"]
     started = time.time()
     done = subprocess.run(
-        [*_NODECTL, "-i", lab.inventory, *words],
-        env=environment,
+        [*NODECTL, "-i", lab.inventory, *words],
+        env=lab.environment,
         cwd=code,
         capture_output=True,
         text=True,
         timeout=_DEADLINE_S,
     )
     times = [float(moment) for moment in _FIRST.findall(done.stdout)]
-    if done.returncode or len(times) != len(lab.addresses):
+    if done.returncode or len(times) != len(lab.hosts):
         raise SystemExit(f"{len(times)} ranks spoke, exit status {done.returncode}:\n{done.stdout}{done.stderr}")
     return max(times) - started
 
 
-def _clean(lab: Lab, environment: Mapping[str, str]) -> None:
-    subprocess.run([*_NODECTL, "-i", lab.inventory, "jobs", "clean"], env=environment, check=True, capture_output=True)
+def _clean(lab: Lab) -> None:
+    lab.nodectl("jobs", "clean")
 
 
-def _state(lab: Lab, folder: str) -> dict[str, set[str]]:
-    """What there is on each host, and here."""
-    found = {"here": {str(path.relative_to(folder)) for path in Path(folder).rglob("*")}}
-    for host in lab.addresses:
-        said = subprocess.run([*_ssh(lab, host), _LOOK], capture_output=True, text=True, check=True).stdout
-        found[host] = set(said.splitlines())
-    return found
+def _state(lab: Lab) -> dict[str, set[str]]:
+    """Return what there is on each host, and here."""
+    here = {str(path.relative_to(lab.folder)) for path in lab.folder.rglob("*")}
+    return {"here": here, **{host: set(lab.ssh(host, _LOOK).splitlines()) for host in lab.hosts}}
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench_lab import lab
 from truth_collectives import collectives
-from truth_lab import furthest, lab
 from truth_memory import memory
 from truth_rdma import rdma
 from truth_tcp import tcp
@@ -34,11 +34,11 @@ def main() -> int:
     options = _options()
     document: dict[str, Any] = {"name": "probe_truth", "ratios": {}, "goals": _GOALS}
     missed: list[str] = []
-    with lab("probe-truth", "-n", "2", "--rate", options.rate) as hosts:
+    with lab(2, "--rate", options.rate, real_time=True) as hosts:
         document["real_time"] = hosts.real_time
         document["tcp"] = own = tcp(hosts, options.rounds, options.seconds, (1, 4))
         _show("tcp", own)
-        document["ratios"]["iperf3"] = furthest(list(own["ratios"].values()))
+        document["ratios"]["iperf3"] = max(own["ratios"].values(), key=lambda ratio: abs(ratio - 1))
         document["memory"] = own = memory(hosts, options.rounds)
         _show("memory", own)
         document["ratios"]["stream_triad"] = own["ratio"]

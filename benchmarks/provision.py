@@ -12,21 +12,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
+from bench_lab import ROOT, Lab, lab, own_folder
 from provision_results import Results, differences, read_results, unsteady
 
-_ROOT = Path(__file__).resolve().parent.parent
 _BIN = Path(sys.executable).parent
 _CONFIGURATIONS = ("default", "no_mitogen", "shipped")
 _UNWANTED = ("changed", "failed", "unreachable")
@@ -41,27 +37,25 @@ class Run:
     results: Results
 
 
-@dataclass(frozen=True, slots=True)
-class Lab:
-    """The hosts, and where this benchmark writes."""
-
-    inventory: str
-    folder: Path
-    environment: Mapping[str, str]
-
-
 def main() -> None:
     """Measure, compare, print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--playbook", type=Path, default=_ROOT / "playbooks" / "site.yml")
+    parser.add_argument("--playbook", type=Path, default=ROOT / "playbooks" / "site.yml")
     options = parser.parse_args()
     if options.rounds < 2:
         parser.error("--rounds: at least 2, or nothing says what differs from run to run by itself")
-    signal.signal(signal.SIGTERM, _interrupt)
-    with _lab(options.hosts) as lab:
-        runs = _measure(lab, options.playbook, options.rounds)
+    more = {
+        "PATH": os.pathsep.join([str(_BIN), os.environ.get("PATH", os.defpath)]),
+        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "benchmarks" / "callback_plugins"),
+        "ANSIBLE_CALLBACKS_ENABLED": "task_results",
+    }
+    with own_folder(more) as own:
+        wheels = [sys.executable, "-m", "nodectl.provision.wheels"]
+        subprocess.run(wheels, env=own[1], stdout=sys.stderr, check=True)
+        with lab(options.hosts, within=own) as hosts:
+            runs = _measure(hosts, options.playbook, options.rounds)
     differing = _compare(runs)
     _report(runs, options.hosts, differing)
     sys.exit(1 if differing else 0)
@@ -71,40 +65,8 @@ def _settings(name: str) -> dict[str, str]:
     """What a configuration sets in the environment."""
     if name != "default":
         choice = {"NODECTL_STRATEGY": "linear"} if name == "no_mitogen" else {}
-        return {"ANSIBLE_CONFIG": str(_ROOT / "ansible.cfg"), **choice}
-    return {"ANSIBLE_COLLECTIONS_PATH": str(_ROOT)}
-
-
-@contextmanager
-def _lab(hosts: int) -> Iterator[Lab]:
-    """A lab of its own in a temporary state folder; down again whatever happens."""
-    with tempfile.TemporaryDirectory(prefix="nodectl-prov-") as name:
-        folder = Path(name)
-        environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "NODECTL_"))},
-            "PATH": os.pathsep.join([str(_BIN), os.environ.get("PATH", os.defpath)]),
-            "PYTHONPATH": str(_ROOT),
-            "XDG_STATE_HOME": str(folder / "state"),
-            "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
-            "ANSIBLE_HOME": str(folder / "ansible"),
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "cp"),
-            "ANSIBLE_CALLBACK_PLUGINS": str(_ROOT / "benchmarks" / "callback_plugins"),
-            "ANSIBLE_CALLBACKS_ENABLED": "task_results",
-        }
-        (folder / "ansible.cfg").touch()
-
-        def nodectl(*arguments: str) -> str:
-            command = [sys.executable, "-m", "nodectl", *arguments]
-            return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-        subprocess.run(
-            [sys.executable, "-m", "nodectl.provision.wheels"], env=environment, stdout=sys.stderr, check=True
-        )
-        own = ["--name", f"prov-{os.getpid()}"]
-        try:
-            yield Lab(nodectl("lab", "up", "-n", str(hosts), *own).strip(), folder, environment)
-        finally:
-            nodectl("lab", "down", *own)
+        return {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **choice}
+    return {"ANSIBLE_COLLECTIONS_PATH": str(ROOT)}
 
 
 def _measure(lab: Lab, playbook: Path, rounds: int) -> dict[str, list[Run]]:
@@ -133,25 +95,18 @@ def _run(lab: Lab, playbook: Path, name: str) -> Run:
     with output.open("w") as out:
         started = time.monotonic()
         process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=_ROOT
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT
         )
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.monotonic() - started
         process.returncode = os.waitstatus_to_exitcode(status)
-    _end_masters(lab)
+    lab.end_masters()
     said = output.read_text(errors="replace")
     if process.returncode != 0:
         raise SystemExit(f"{said[-3000:]}\n{name} ended with {process.returncode}: nothing to measure")
     if name == "shipped" and "mitogen is not used" in said:
         raise SystemExit(next(line for line in said.splitlines() if "mitogen is not used" in line))
     return Run(wall_s, usage.ru_utime + usage.ru_stime, read_results(results))
-
-
-def _end_masters(lab: Lab) -> None:
-    """Ansible leaves a connection a host behind: the next run is to begin as this one did."""
-    folder = lab.folder / "cp"
-    for socket in folder.glob("*") if folder.exists() else []:
-        subprocess.run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "x"], capture_output=True, check=False)
 
 
 def _compare(runs: Mapping[str, Sequence[Run]]) -> list[str]:
@@ -188,10 +143,6 @@ def _report(runs: Mapping[str, Sequence[Run]], hosts: int, differing: Sequence[s
         "cpu_seconds": {name: round(value, 3) for name, value in cpu.items()},
     }
     print(json.dumps(document))
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

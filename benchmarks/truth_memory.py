@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from truth_lab import Lab
+from bench_lab import Lab
 
 _SOURCE = Path(__file__).with_name("stream.c")
 _PASSES = 11  # the first does not count

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from truth_lab import Lab
+from bench_lab import Lab
 
 _PORT = 5999
 _WAIT_S = 10.0

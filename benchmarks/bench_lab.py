@@ -1,0 +1,152 @@
+"""A benchmark's own lab: an environment without the operator's settings, hosts that go with it, what a run costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+NODECTL = [sys.executable, "-m", "nodectl"]
+# a command that looks, ends so, too: something failed, or could not be told
+_LOOKED = (0, 1, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one run took."""
+
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """Hosts that are up; `folder` is the benchmark's own."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    inventory: str
+    ssh_config: str
+    addresses: Mapping[str, str]
+    # the hosts' first processes have real-time priority
+    real_time: bool = False
+
+    @property
+    def hosts(self) -> list[str]:
+        """Return their names, in their order."""
+        return list(self.addresses)
+
+    def nodectl(self, *args: str) -> str:
+        """Return what a command printed; findings do not end the benchmark, failures do."""
+        return _asked(["-i", self.inventory, *args], self.environment)
+
+    def probe(self, *args: str, limit: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the document of `nodectl probe`."""
+        limited = ["-l", ",".join(limit)] if limit else []
+        document: dict[str, Any] = json.loads(self.nodectl(*limited, "--output", "json", "probe", *args))
+        return document
+
+    def argv(self, host: str, command: str) -> list[str]:
+        """Return the words that run a shell command there by hand."""
+        return ["ssh", "-F", self.ssh_config, host, command]
+
+    def ssh(self, host: str, command: str, stdin: bytes = b"") -> str:
+        """Return what a shell command there printed; the benchmark ends where it fails."""
+        done = subprocess.run(self.argv(host, command), input=stdin, capture_output=True, check=False)
+        if done.returncode:
+            sys.exit(f"{host}: {command}: ended with {done.returncode}\n{done.stderr.decode(errors='replace')}")
+        return done.stdout.decode()
+
+    def end_masters(self) -> None:
+        """End the connections that Ansible leaves: the next run is to begin as this one did."""
+        folder = self.folder / "cp"
+        for socket in folder.glob("*") if folder.exists() else []:
+            subprocess.run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "x"], capture_output=True, check=False)
+
+
+@contextmanager
+def own_folder(variables: Mapping[str, str] = {}) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield a folder that goes, and an environment that writes into it; {folder} in a variable stands for it."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    # an installed nodectl has its modules compiled; a first round, which counts for nothing, does it here
+    unwanted = ("ANSIBLE_", "NODECTL_", "PYTHONDONTWRITEBYTECODE")
+    with tempfile.TemporaryDirectory(prefix="nodectl-bench-") as name:
+        Path(name, "ansible.cfg").touch()
+        own = {
+            "XDG_STATE_HOME": "{folder}/state",
+            "PYTHONPATH": str(ROOT),
+            "ANSIBLE_CONFIG": "{folder}/ansible.cfg",
+            "ANSIBLE_HOME": "{folder}/ansible",
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": "{folder}/cp",
+            **variables,
+        }
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(unwanted)}
+        yield Path(name), {**kept, **{key: value.replace("{folder}", name) for key, value in own.items()}}
+
+
+@contextmanager
+def lab(
+    hosts: int, *shape: str, within: tuple[Path, dict[str, str]] | None = None, real_time: bool = False
+) -> Iterator[Lab]:
+    """Yield a lab, with these options of `nodectl lab up`, in a folder of its own or `within` one; down again whatever
+    happens.
+
+    With `real_time` other work on this machine disturbs what runs in the hosts as little as may be.
+    """
+    if os.geteuid() != 0:
+        sys.exit("a lab needs root")
+    if within is None:
+        with own_folder() as made, lab(hosts, *shape, within=made, real_time=real_time) as one:
+            yield one
+        return
+    folder, environment = within
+    name = ["--name", f"bench-{os.getpid()}"]
+    try:
+        inventory = _asked(["lab", "up", "-n", str(hosts), *shape, *name], environment).strip()
+        status = json.loads(_asked(["--output", "json", "lab", "status", *name], environment))
+        addresses = {host["name"]: host["address"] for host in status["hosts"]}
+        preferred = [_prefer(host["pid"]) for host in status["hosts"] if real_time]
+        yield Lab(folder, environment, inventory, status["ssh_config"], addresses, real_time and all(preferred))
+    finally:
+        _asked(["lab", "down", *name], environment)
+
+
+def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
+    """Return what a command takes, its children included; the benchmark ends where it fails."""
+    started = time.monotonic()
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/")
+    _, status, usage = os.wait4(process.pid, 0)
+    wall_s = time.monotonic() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command[:4])} … ended with {process.returncode}: nothing to compare")
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime)
+
+
+def _asked(args: Sequence[str], environment: Mapping[str, str]) -> str:
+    done = subprocess.run([*NODECTL, *args], env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode not in _LOOKED or (done.returncode and not done.stdout):
+        raise SystemExit(f"nodectl {' '.join(args)} ended with {done.returncode}")
+    return done.stdout
+
+
+def _prefer(pid: int) -> bool:
+    """Give a host's sshd real-time priority, and so all that is started there, probe and rival alike."""
+    if shutil.which("chrt") is None:
+        return False
+    return subprocess.run(["chrt", "-r", "-p", "1", str(pid)], capture_output=True, check=False).returncode == 0
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
