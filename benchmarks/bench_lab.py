@@ -24,7 +24,7 @@ _LOOKED = (0, 1, 3)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run took."""
+    """The cost of one run."""
 
     wall_s: float
     cpu_s: float
@@ -99,8 +99,7 @@ def own_folder(variables: Mapping[str, str] = {}) -> Iterator[tuple[Path, dict[s
 def lab(
     hosts: int, *shape: str, within: tuple[Path, dict[str, str]] | None = None, real_time: bool = False
 ) -> Iterator[Lab]:
-    """Yield a lab, with these options of `nodectl lab up`, in a folder of its own or `within` one; down again whatever
-    happens.
+    """Yield a lab with these options of `nodectl lab up`, in its own folder or `within` one; it always goes down.
 
     With `real_time` other work on this machine disturbs what runs in the hosts as little as may be.
     """

@@ -87,7 +87,7 @@ def _program(name: str) -> str:
 
 
 def _present(skip_missing: bool) -> list[str]:
-    """The rivals that are installed; ends with 2 and the names of the packages where one is not."""
+    """Return the rivals that are installed; ends with 2 and the names of the packages where one is not."""
     from importlib.metadata import PackageNotFoundError, version
 
     missing: dict[str, str] = {}
@@ -106,7 +106,7 @@ def _present(skip_missing: bool) -> list[str]:
 def _measure(
     lab: Lab, commands: Mapping[str, Callable[[Lab, int], list[str]]], rounds: int, forks: int
 ) -> dict[str, list[Cost]]:
-    """`rounds` runs of each, in turns, each round beginning with another; one run before that counts for nothing."""
+    """Return the costs of `rounds` runs of each, in turns; a run before that counts for nothing."""
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
     names = list(commands)
     for number in range(-1, rounds):

@@ -8,8 +8,8 @@ b, out=out)`, at the best of a few shapes tuned here, and `b.copy_(a)` on arrays
 `llm` is held against benchmarks/llm_loop.py, a training of the same sizes on all GPUs. h2d, p2p and NCCL's all-reduce
 over the node's GPUs stand for themselves. The last line is one JSON object: `ratios` are ours over the loop's, the
 medians of all rounds, so more is better; below 0.95 the exit status is 1, and so it is where a part failed, which does
-not end the others. Before it stands the table for docs/evidence.md. `sdc_busy` is the part of its time that the sdc probe
-keeps a GPU at work: its rounds, times what the GPU needs for one. What a device or a torch lacks is said and left out.
+not end the others. Before it stands the table for docs/evidence.md. `sdc_busy` is the part of its time that the sdc
+probe keeps a GPU at work: its rounds, times what the GPU needs for one. What a device or a torch lacks is said and left out.
 Without a GPU nothing is measured, and the exit status is 0. `--device cpu` compares products and a small training on
 processors.
 """
@@ -50,7 +50,7 @@ _Case = tuple[str, Callable[[], float], Callable[[], float]]
 
 
 def _texts(output: str | bytes) -> list[bytes]:
-    """The texts of the frames in what a program printed; read by the probes' own code, which is not installed here."""
+    """Return the texts of the frames that a program printed, read by the probes' own code, which is not installed."""
     sys.path.insert(0, str(_PAYLOAD.parent.parent))
     try:
         found: list[bytes] = import_module("nodectl.payload.common.frames").texts(output)
@@ -100,7 +100,7 @@ def _count(torch: Any, where: Any) -> int:
 def _compared(
     cases: Iterator[tuple[str, Callable[[], float], Callable[[], float]]], rounds: int, unit: str
 ) -> list[Row]:
-    """The medians of probe and loop, which take turns."""
+    """Return the medians of probe and loop, which take turns."""
     rows = []
     for name, probe, loop in cases:
         pairs: list[tuple[float, float]] = []
@@ -187,11 +187,11 @@ def _options() -> argparse.Namespace:
 
 
 class _LackingError(Exception):
-    """This device, or this torch, has no such product."""
+    """The device, or its torch, has no such product."""
 
 
 def _give_back(torch: Any, where: Any) -> None:
-    """The memory that torch keeps, for the probe is another process."""
+    """Free the memory that torch keeps, for the probe is another process."""
     if where.type == "cuda":
         torch.cuda.empty_cache()
 
@@ -217,7 +217,7 @@ def _name(torch: Any, where: Any) -> str:
 
 
 def _products(torch: Any, where: Any, options: argparse.Namespace) -> Iterator[_Case]:
-    """What this device may have."""
+    """Yield the products that this device may have."""
     wanted = options.precisions or ("bf16,fp16,tf32,fp8" if where.type == "cuda" else "fp32")
     for precision in wanted.split(","):
         yield (
@@ -228,7 +228,7 @@ def _products(torch: Any, where: Any, options: argparse.Namespace) -> Iterator[_
 
 
 def _probed(name: str, options: argparse.Namespace, *args: str) -> Callable[[], float]:
-    """The median of the probe's runs on the first GPU."""
+    """Return the median of the probe's runs on the first GPU."""
 
     def run() -> float:
         (measured,) = _events(name, "measured", options, *args)
@@ -240,7 +240,7 @@ def _probed(name: str, options: argparse.Namespace, *args: str) -> Callable[[], 
 
 
 def _events(name: str, kind: str, options: argparse.Namespace, *args: str) -> list[dict[str, Any]]:
-    """What the probe says of the first GPU, or of a processor; _LackingError where it lacks what is measured."""
+    """Return the probe's events of the first GPU, or of a processor; _LackingError where it lacks what is measured."""
     wishes = [f"--seconds={options.seconds}", f"--runs={_RUNS}", f"--deadline={_DEADLINE_S}"]
     said = _said(f"probes.device.{name}", "measure", *wishes, *args)
     own = [event for event in said if event.get("gpu") in (None, 0)]
@@ -269,7 +269,7 @@ def _said(module: str, *words: str) -> list[dict[str, Any]]:
 
 
 def _sdc_busy(torch: Any, where: Any, options: argparse.Namespace) -> float:
-    """Rounds of the probe, times the GPU's own time of one, over the time that they took."""
+    """Return the probe's rounds times the GPU's own time of one, over the time that they took."""
     sys.path.insert(0, str(_PAYLOAD.parent))
     cuda, matmul, sdc, seeded = (
         import_module(f"payload.probes.device.{n}") for n in ("cuda", "matmul", "sdc", "seeded")

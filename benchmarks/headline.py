@@ -87,7 +87,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What one run came to."""
+    """The outcome of one run."""
 
     samples_s: float
     held_out_loss: float
@@ -140,7 +140,7 @@ def _grid(options: argparse.Namespace) -> list[Cell]:
 
 
 def _chosen(options: argparse.Namespace) -> list[Way]:
-    """The ways by their names, DDP first, since it is what the others are held against."""
+    """Return the ways by their names, DDP first, since it is what the others are held against."""
     names = set(options.ways.split(","))
     strange = names - {way.name for way in _WAYS}
     if strange or _WAYS[0].name not in names:
@@ -217,7 +217,7 @@ def measured(bench: Bench, cell: Cell, ways: Sequence[Way], seeds: Sequence[int]
 
 
 def against(plain: Sequence[Trained], other: Sequence[Trained]) -> dict[str, Any]:
-    """Of the same seeds: times as fast a step, times sooner at the lowest loss of both, and the held-out loss."""
+    """Compare runs of the same seeds: speed of a step, time to the lowest loss of both, and the held-out loss."""
     sooner = []
     for base, run in zip(plain, other, strict=True):
         loss = shared_loss([base.curve, run.curve])
@@ -248,7 +248,7 @@ def _text(gain: Mapping[str, Any]) -> str:
 
 
 def _gain(ratios: Sequence[float]) -> dict[str, Any]:
-    """The geometric mean over the seeds, and its 95 % interval where there is more than one."""
+    """Return the geometric mean over the seeds, and its 95 % interval where there is more than one."""
     gains = [math.log(ratio) for ratio in ratios]
     ends = [round(math.exp(end), 3) for end in interval(gains)] if len(gains) > 1 else None
     return {"times": round(math.exp(fmean(gains)), 3), "interval": ends}

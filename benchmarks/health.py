@@ -34,7 +34,7 @@ _RECORDING = "dgx-a100"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run took."""
+    """The cost of one run."""
 
     wall_s: float
     cpu_s: float
@@ -95,7 +95,7 @@ def _live(options: argparse.Namespace, within: tuple[Path, dict[str, str]]) -> d
 
 
 def _collector(health: Mapping[str, Mapping[str, Mapping[str, str]]]) -> bytes:
-    """What health sends to each host, for the profiles that the lab's hosts have."""
+    """Return the script that health sends to each host of the lab's profiles."""
     names = next(iter(health["profiles"].values()))
     host = Host("here", "here", variables={f"nodectl_{kind}": name for kind, name in names.items()})
     return script(order_of(host, {}, ()).commands, new_nonce())

@@ -1,4 +1,4 @@
-"""Many launches in a row on one lab: does the start stay as quick, and is anything left on the hosts or here?
+"""Many launches in a row on one lab: whether the start stays as quick, and whether anything is left behind.
 
 Each launch runs one rank a host that says the time and ends (`--engine command`: what is measured is nodectl, not an
 import of torch). The jobs stay on the hosts until the end, so that a start that gets slower with what lies there shows;

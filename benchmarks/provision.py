@@ -30,7 +30,7 @@ _UNWANTED = ("changed", "failed", "unreachable")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run took, and what each task said."""
+    """The cost of one run, and what each task said."""
 
     wall_s: float
     cpu_s: float
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _settings(name: str) -> dict[str, str]:
-    """What a configuration sets in the environment."""
+    """Return the variables of a configuration."""
     if name != "default":
         choice = {"NODECTL_STRATEGY": "linear"} if name == "no_mitogen" else {}
         return {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **choice}
@@ -70,7 +70,7 @@ def _settings(name: str) -> dict[str, str]:
 
 
 def _measure(lab: Lab, playbook: Path, rounds: int) -> dict[str, list[Run]]:
-    """`rounds` runs of each in turns, each round beginning with another; the first run of all makes the hosts so."""
+    """Return `rounds` runs of each, in turns; a first run brings the hosts into the state."""
     first = _run(lab, playbook, "shipped")
     print(f"first run, which changes the hosts: {first.wall_s:7.2f} s wall", flush=True)
     runs: dict[str, list[Run]] = {name: [] for name in _CONFIGURATIONS}
@@ -110,7 +110,7 @@ def _run(lab: Lab, playbook: Path, name: str) -> Run:
 
 
 def _compare(runs: Mapping[str, Sequence[Run]]) -> list[str]:
-    """What the other configurations' tasks said otherwise than those of `default`."""
+    """Return the differences of the other configurations' results from those of `default`."""
     ignored = unsteady([run.results for run in runs["default"]])
     if paths := sorted({path for _, path in ignored}):
         print(f"not compared, since Ansible's own runs differ in it: {', '.join(paths)}")

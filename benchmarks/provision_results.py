@@ -20,7 +20,7 @@ _OF_THE_RUN = ("start", "end", "delta", "invocation", "discovered_interpreter_py
 
 
 def read_results(path: Path) -> Results:
-    """The lines of callback_plugins/task_results.py, by task and host."""
+    """Return the lines of callback_plugins/task_results.py, by task and host."""
     seen: Counter[tuple[str, str, str, str]] = Counter()
     results: dict[Key, Mapping[str, Any]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -45,7 +45,7 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def unsteady(runs: Sequence[Results]) -> set[tuple[Key, str]]:
-    """The values that differ between runs of one and the same configuration; outcomes never count as such."""
+    """Return the values that differ between runs of one and the same configuration; outcomes never count as such."""
     found: set[tuple[Key, str]] = set()
     for run in runs[1:]:
         for key in runs[0].keys() & run.keys():

@@ -104,7 +104,7 @@ def article_3() -> Iterator[None]:
 
 
 def workload(name: str, *options: str) -> Iterator[None]:
-    """A workload's own training, by its program's options."""
+    """Yield a workload's own training, by its program's options."""
     # first, as in a program of its own: it sets how OpenMP waits
     importlib.import_module("program")
     import torch

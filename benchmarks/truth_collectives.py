@@ -42,7 +42,7 @@ def _by_name(stem: str) -> str | None:
 
 
 def _by_factor(found: NcclTests) -> str | None:
-    """What neither text nor name tells: by whether there is a reduction, and by the factor between the bandwidths.
+    """Return the collective by whether there is a reduction, and by the factor between the bandwidths.
 
     all_gather and all_to_all have the same factor, so that the formula checked is the same.
     """
@@ -64,7 +64,7 @@ def _sides(found: NcclTests) -> Iterator[tuple[int, NcclTestsSide]]:
 
 
 def _ranks(found: NcclTests, collective: str) -> int | None:
-    """As listed; where the list is missing or cut, what the fastest row's two figures tell."""
+    """Return the ranks as listed; where the list is missing or cut, as the fastest row's two figures tell."""
     if len(found.ranks) > 1:
         return len(found.ranks)
     fastest = _fastest(found)

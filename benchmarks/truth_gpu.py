@@ -107,7 +107,7 @@ def _free_port() -> int:
 
 
 def training(device: str, gpus: int, memory_bytes: int) -> Iterable[Row]:
-    """The `llm` workload in bf16 beside a loop written by hand, of the same sizes, on all GPUs."""
+    """Return the `llm` workload in bf16 beside a loop written by hand, of the same sizes, on all GPUs."""
     shape = _SHAPES["tiny" if device == "cpu" else "large" if memory_bytes > _LARGE_BYTES else "small"]
     words = [f"--{name}={value}" for name, value in {**shape, "batch": _BATCH, "steps": _STEPS}.items()]
     own = ["--fused", f"--positions={shape['seq']}", f"--samples={_BATCH * max(1, gpus) * _STEPS}", "--log-every=20"]
@@ -119,7 +119,7 @@ def training(device: str, gpus: int, memory_bytes: int) -> Iterable[Row]:
 
 
 def _run(gpus: int, program: Path, words: Sequence[str]) -> dict[str, Any]:
-    """What the last line of a training says."""
+    """Return the summary that ends a training; RuntimeError where it fails."""
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(gpus), "--master-addr", "127.0.0.1"]
     many = [*launcher, "--master-port", str(_free_port())] if gpus > 1 else []
     done = subprocess.run(

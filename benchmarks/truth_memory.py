@@ -56,7 +56,7 @@ def memory(lab: Lab, rounds: int) -> dict[str, Any]:
 
 
 def _paired(first: Sequence[float], second: Sequence[float]) -> float:
-    """The median of each round's ratio: what a machine's neighbours take changes from minute to minute."""
+    """Return the median of each round's ratio: what a machine's neighbours take changes from minute to minute."""
     return median(a / b for a, b in zip(first, second, strict=True))
 
 
@@ -77,7 +77,7 @@ def _by_probe(lab: Lab, host: str) -> tuple[float, dict[str, int]]:
 
 
 def _cores(lab: Lab, host: str) -> list[int]:
-    """A processor of each core, in their order: those that the probe's threads are pinned to."""
+    """Return a processor of each core, in their order: those that the probe's threads are pinned to."""
     rows = lab.ssh(host, "lscpu -p=CPU,CORE,SOCKET | grep -v ^#").split()
     first: dict[str, int] = {}
     for row in rows:

@@ -75,7 +75,7 @@ def _unknown(folder: Path) -> Iterator[str]:
 
 
 def _printed(text: str) -> float | None:
-    """The figure that counts in the last row: average bandwidth in Gb/s, typical (else average) latency in us."""
+    """Return the last row's figure: average bandwidth in Gb/s, or typical (else average) latency in us."""
     rows = [line.split() for line in text.splitlines() if _ROW.match(line)]
     header = next((line for line in text.splitlines() if line.lstrip().startswith("#bytes")), "")
     if not rows or not header:

@@ -47,7 +47,7 @@ def _by_probe(lab: Lab, seconds: int, streams: int) -> dict[str, float]:
 
 
 def _by_hand(lab: Lab, seconds: int, streams: int) -> dict[str, float]:
-    """As an operator does it: a server on one host, a client on the other, and what the receiver counted."""
+    """Measure as an operator does: a server on one host, a client on the other, and what the receiver counted."""
     first, second = lab.hosts[:2]
     rates = {}
     for direction, reverse in ((f"{first} -> {second}", ""), (f"{second} -> {first}", " -R")):
@@ -65,7 +65,7 @@ def _by_hand(lab: Lab, seconds: int, streams: int) -> dict[str, float]:
 
 
 def _wait_for(lab: Lab, host: str) -> None:
-    """Until it listens."""
+    """Wait until it listens."""
     until = time.monotonic() + _WAIT_S
     while not lab.ssh(host, f"ss -Hltn sport = :{_PORT}").strip():
         if time.monotonic() > until:

@@ -103,7 +103,7 @@ class PaperPaths:
     turns: int = 0
 
     def measure(self, side: Side) -> ProbeResult:
-        """What a turn measures."""
+        """Return what a turn measures."""
         self.turns += 1
         return ProbeResult(tuple(self._one(path, side) for path in range(self.count) if self._works()))
 
@@ -119,7 +119,7 @@ class PaperPaths:
 
 
 def summary_of_trial(paths: PaperPaths, pairs: int) -> Outcome:
-    """What a whole trial over the paths says."""
+    """Return the summary's outcome of a whole trial over the paths."""
     taken: dict[int, list[Taken]] = {}
     turns = Turns(lambda _: (), dict, paths.measure, lambda _: None, lambda: float(paths.turns))
     Course(turns, _BASELINE, [_CANDIDATE], lambda: None, taken).interleave(pairs, lambda _: True)
@@ -162,7 +162,7 @@ def main() -> None:
 
 
 def _fleets(pool: ProcessPoolExecutor, trials: int, seed: int) -> tuple[dict[str, float], float]:
-    """The share of false summaries by the number of paths, and the least power."""
+    """Return the share of false summaries by the number of paths, and the least power."""
     false, power = {}, []
     for count in FLEET:
         nothing = _many(pool, count, 0.0, trials, seed)

@@ -48,7 +48,7 @@ class Demo:
         return value
 
     def table(self) -> Table:
-        """What was shown, and how long each step took."""
+        """Return a table of what was shown, and how long each step took."""
         table = Table(title="What this machine has just done")
         for name in ("step", "result"):
             table.add_column(name, overflow="fold")
@@ -68,18 +68,20 @@ def nodectl(*args: str, capture: bool = False) -> str:
 
 
 def nodectl_json(*args: str) -> dict[str, Any]:
-    """The same with --output json, read."""
+    """Return the same with --output json, read."""
     document: dict[str, Any] = json.loads(nodectl("--output", "json", *args, capture=True))
     return document
 
 
 def lab_up(options: Sequence[str], hosts: int) -> tuple[str, str]:
+    """Bring a lab up; return its inventory, and a line."""
     inventory = nodectl("lab", "up", "-n", str(hosts), *options, capture=True).strip()
     os.environ["ANSIBLE_INVENTORY"] = inventory  # what a user would export, so that the commands below stay short
     return inventory, f"{hosts} hosts, each with its own network, files, processes and sshd"
 
 
 def provision(again: bool) -> tuple[None, str]:
+    """Provision the lab; return a line."""
     hosts = nodectl_json("provision", "--yes")["hosts"]
     changed = sum(host["changed"] for host in hosts.values())
     if again and changed:
@@ -89,16 +91,19 @@ def provision(again: bool) -> tuple[None, str]:
 
 
 def exec_everywhere() -> tuple[None, str]:
+    """Run a command on all hosts; return a line."""
     nodectl("exec", "--", "sh", "-c", ". /etc/os-release && echo $PRETTY_NAME, kernel $(uname -r)")
     return None, "identical output shown once"
 
 
 def facts(count: int) -> tuple[None, str]:
+    """Read all hosts' facts; return a line."""
     nodectl("facts")
     return None, f"{count} hosts read in one round trip each"
 
 
 def probe(count: int) -> tuple[None, str]:
+    """Probe the hosts; return a line."""
     tcp = nodectl_json("probe", "tcp", "--duration", "2", "--pairs", "ring")["measurements"]
     nccl = nodectl_json("probe", "nccl", "--sizes", "64KiB,16MiB", "--repetitions", "3")["measurements"]
     slowest = min(tcp, key=_value)
@@ -118,6 +123,7 @@ def _value(measurement: dict[str, Any]) -> float:
 
 
 def train(count: int) -> tuple[None, str]:
+    """Train over all hosts; return a line."""
     args = ["launch", "--nproc-per-node", "1", "workload:transformer", "--", *TRAINING]
     console.print(f"[dim]$ nodectl {escape(shlex.join(args))}[/]", soft_wrap=True)
     process = subprocess.Popen([NODECTL, *args], stdout=subprocess.PIPE, text=True)
@@ -140,7 +146,7 @@ def train(count: int) -> tuple[None, str]:
 
 
 def training_summary(lines: Sequence[str]) -> dict[str, Any]:
-    """The workload's closing JSON line, wherever in the followed output it stands."""
+    """Return the workload's closing JSON line, wherever in the followed output it stands."""
     for line in reversed(lines):
         start = line.find('{"')
         if start >= 0 and '"last_loss"' in line:
@@ -150,6 +156,7 @@ def training_summary(lines: Sequence[str]) -> dict[str, Any]:
 
 
 def run(hosts: int, options: Sequence[str], keep: bool) -> None:
+    """Show all steps, one after the other."""
     demo = Demo()
     demo.step("wheels", "PyTorch's CPU build, downloaded once and kept for the next run", share)
     inventory = ""
@@ -169,12 +176,14 @@ def run(hosts: int, options: Sequence[str], keep: bool) -> None:
 
 
 def share() -> tuple[Path, str]:
+    """Make what the lab's hosts share; return its folder, and a line."""
     path = ensure_lab_share(lambda text: console.print(f"  {text}", soft_wrap=True))
     size = sum(entry.stat().st_size for entry in (path / "wheels").glob("*.whl"))
     return path, f"{size / 2**20:.0f} MiB of wheels in {path / 'wheels'}"
 
 
 def closing(inventory: str, keep: bool) -> str:
+    """Return the last lines."""
     kept = f"The lab is still up: export ANSIBLE_INVENTORY={inventory}; nodectl lab down ends it.\n" if keep else ""
     return (
         f"\n{kept}Next, on real nodes:\n"
@@ -187,6 +196,7 @@ def closing(inventory: str, keep: bool) -> str:
 
 
 def main() -> int:
+    """Show it, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--rate", help="shape every link, e.g. 1gbit")

@@ -54,8 +54,9 @@ def main() -> None:
 
 
 def packages(out: Path, version: str = "") -> tuple[Path, Path]:
-    """Build wheel and sdist, of git's version or this one, and return their paths; the wheel is made of what the sdist
-    holds. The build writes nodectl/_version.py of the checkout, too.
+    """Build wheel and sdist, of git's version or this one; the wheel is made of what the sdist holds.
+
+    The build writes nodectl/_version.py of the checkout, too.
     """
     with tempfile.TemporaryDirectory() as folder:
         env = {"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_NODECTL": version} if version else {}
@@ -65,12 +66,12 @@ def packages(out: Path, version: str = "") -> tuple[Path, Path]:
 
 
 def version_of(wheel: Path) -> str:
-    """The version in a wheel's name."""
+    """Return the version in a wheel's name."""
     return wheel.name.split("-")[1]
 
 
 def collection(out: Path, version: str) -> Path:
-    """What `ansible-galaxy collection build` makes of the checkout, with that version instead of galaxy.yml's."""
+    """Build the checkout's collection, of that version instead of galaxy.yml's, and return its path."""
     with tempfile.TemporaryDirectory() as folder:
         build = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection", "build", "--output-path", folder]
         subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
@@ -81,7 +82,7 @@ def collection(out: Path, version: str) -> Path:
 
 
 def semantic(version: str) -> str:
-    """A version of Python's kind as collections have it: 1.2.0rc1.dev3+g12ab → 1.2.0-rc1.dev3+g12ab."""
+    """Return a version of Python's kind as collections have it: 1.2.0rc1.dev3+g12ab → 1.2.0-rc1.dev3+g12ab."""
     read = Version(version)
     major, minor, micro = (*read.release, 0, 0)[:3]
     before = [f"{kind}{number}" for kind, number in [read.pre or ("", "")] if kind]
@@ -129,7 +130,7 @@ def digest(path: Path) -> str:
 
 
 def _with_version(artifact: Path, version: str) -> bytes:
-    """The archive with another version in its MANIFEST.json, which no digest covers, and all members of one date."""
+    """Return the archive with that version in its MANIFEST.json, which no digest covers, and members of one date."""
     packed = io.BytesIO()
     with tarfile.open(artifact) as old, tarfile.open(fileobj=packed, mode="w") as new:
         for member in old:
@@ -145,7 +146,7 @@ def _with_version(artifact: Path, version: str) -> bytes:
 
 
 def _bundled(wheel: Path) -> Iterator[dict[str, object]]:
-    """The components that the report's script was made of."""
+    """Yield the components that the report's script was made of."""
     with zipfile.ZipFile(wheel) as archive, archive.open(_BUNDLED) as script:
         banner = script.readline().decode()
     for name, version, licence in _NAMED.findall(banner):

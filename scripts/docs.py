@@ -121,7 +121,7 @@ PAGES: dict[str, Callable[[], Tables]] = {
 
 
 def filled(text: str, tables: Tables, page: str) -> str:
-    """The page with its tables as the declarations have them; ends with 1 where a table has no place in it."""
+    """Return the page with its tables as the declarations have them; ends with 1 where a table has no place in it."""
     for name, (heading, *rows) in tables.items():
         lines = [f"| {' | '.join(cells)} |" for cells in (heading, *rows)]
         lines.insert(1, "|" + "---|" * len(heading))

@@ -41,7 +41,7 @@ _RUN_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What became of one kind: the checks that saw it on its host, and who else was said to be wrong."""
+    """The outcome of one kind: the checks that saw it on its host, and who else was said to be wrong."""
 
     fault: Fault | RecordedFault
     host: str
@@ -50,6 +50,7 @@ class Row:
 
     @property
     def found(self) -> bool:
+        """Return whether a check that has to see the kind did."""
         return any(check in self.fault.checks for check, _, _ in self.seen)
 
 
@@ -92,7 +93,7 @@ def main() -> None:
 
 @contextmanager
 def _lab(count: int, recording: str) -> Iterator[tuple[str, list[str]]]:
-    """A lab of this script's own: its inventory and its hosts."""
+    """Yield a lab of this script's own: its inventory and its hosts."""
     # outside of the try: a lab that stood there before is somebody else's
     inventory = _nodectl("lab", "up", "--name", _LAB, "-n", str(count), "--as", recording).stdout.strip()
     try:
@@ -137,7 +138,7 @@ def _try(faults: Mapping[str, Fault | RecordedFault], inventory: str) -> list[Ro
 def _row_of(
     fault: Fault | RecordedFault, host: str, findings: Sequence[Mapping[str, Any]], beside: Collection[str]
 ) -> Row:
-    """What became of the kind on its host; the hosts `beside` it have kinds of their own."""
+    """Return what became of the kind on its host; the hosts `beside` it have kinds of their own."""
     own = {(finding["check"], finding["status"], finding["action"]) for finding in findings if finding["host"] == host}
     others = tuple(
         (finding["host"], finding["check"])
@@ -148,12 +149,12 @@ def _row_of(
 
 
 def _judged(inventory: str) -> list[Mapping[str, Any]]:
-    """What `health` has to say, beyond that all is well."""
+    """Return the findings of `health` that are not well."""
     return _findings(_nodectl("-i", inventory, "--output", "json", "health", check=False))
 
 
 def _probed(inventory: str, fault: Fault | RecordedFault) -> list[Mapping[str, Any]]:
-    """What the probe says that the kind needs: which host it blames, not which paths fail because of it."""
+    """Return the findings on hosts of the probe that the kind needs, not those on paths that fail with them."""
     findings: list[Mapping[str, Any]] = []
     for probe in fault.checks:
         arguments = ("-i", inventory, "--output", "json", "probe", probe, *_PROBE.get(probe, ()))
@@ -175,7 +176,7 @@ def _healthy(inventory: str, when: str) -> int:
 
 
 def _healthy_recordings() -> int:
-    """The same for all bundled recordings."""
+    """Return the same for all bundled recordings."""
     alarms = 0
     for folder in sorted(recordings_dir().iterdir()):
         findings = _findings(_nodectl("--replay", folder.name, "--output", "json", "health", check=False))
@@ -206,7 +207,7 @@ def _line(row: Row) -> str:
 
 
 def _row(row: Row) -> str:
-    """As documentation has it: the check that has to see the kind, and what it asks for."""
+    """Return a row for the page: the check that has to see the kind, and what it asks for."""
     expected = [(check, status, action) for check, status, action in row.seen if check in row.fault.checks]
     by = ", ".join(f"`{check}`" for check, _, _ in expected) or "**not found**"
     verdict = "; ".join(dict.fromkeys(f"{status}, {action}" for _, status, action in expected))
@@ -215,7 +216,7 @@ def _row(row: Row) -> str:
 
 
 def row_head(fault: Fault | RecordedFault) -> str:
-    """The part of a row that comes from the declaration."""
+    """Return the part of a row that comes from the declaration."""
     return f"| `{fault.name}` | {fault.about} | {fault.way} |"
 
 

@@ -20,7 +20,7 @@ _NEW = {"exit_status": 0, "duration_s": 0.02, "time": "2026-10-12T08:00:03Z"}
 
 
 def indexed(folder: Path) -> str:
-    """The index of a host's folder: an entry for each file that answers a command of a fact, sorted by key."""
+    """Return the index of a host's folder: an entry for each file that answers a command of a fact, sorted by key."""
     known = {entry["key"]: entry for entry in json.loads((folder / "index.json").read_text(encoding="utf-8"))}
     answered = {path.stem for path in folder.glob("*.out")}
     commands = {command.key: command for command in commands_for(Host(folder.name, folder.name))}

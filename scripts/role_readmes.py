@@ -41,13 +41,13 @@ def main() -> None:
 
 
 def is_current(role: Path) -> bool:
-    """The README is what the specs say."""
+    """Return the README is what the specs say."""
     path = role / "README.md"
     return path.is_file() and path.read_text(encoding="utf-8") == readme(role)
 
 
 def readme(role: Path) -> str:
-    """A role's README as its specs and defaults make it."""
+    """Return a role's README as its specs and defaults make it."""
     entries = _load(role / "meta" / "argument_specs.yml").get("argument_specs") or {}
     spec, defaults = entries.get("main") or {}, _load(role / "defaults" / "main.yml")
     if "short_description" not in spec:
@@ -71,7 +71,7 @@ def readme(role: Path) -> str:
 
 
 def _rows(name: str, option: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:
-    """The variable, then the keys of its mapping, or of each element of its list (`pins[].name`)."""
+    """Yield the variable, then the keys of its mapping, or of each element of its list (`pins[].name`)."""
     yield _row(name, option, defaults)
     place = f"{name}[]" if option.get("type") == "list" else name
     for key, inner in option.get("options", {}).items():
@@ -90,7 +90,7 @@ def _row(name: str, option: Mapping[str, Any], defaults: Mapping[str, Any]) -> s
 
 
 def _plain(value: Any) -> str:
-    """A value as the operator would write it in YAML, on one line."""
+    """Return a value as the operator would write it in YAML, on one line."""
     return (
         " ".join(value.split()) if isinstance(value, str) and value.strip() else json.dumps(value, ensure_ascii=False)
     )

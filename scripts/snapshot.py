@@ -38,7 +38,7 @@ class Checkout:
     state: Path
 
     def nodectl(self, *args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """The finished command; its state folder is its own, so that no earlier reading is compared with."""
+        """Return the finished command; its state folder is its own, so that no earlier reading is compared with."""
         with tempfile.TemporaryDirectory(dir=self.state) as state:
             variables = {k: v for k, v in os.environ.items() if not k.startswith(("NODECTL_", "ANSIBLE_"))}
             variables |= {"XDG_STATE_HOME": state, "XDG_CONFIG_HOME": state, "PYTHONPATH": str(self.root)}
@@ -125,7 +125,7 @@ def helps(checkout: Checkout, *path: str, above: str = "") -> Iterator[tuple[str
 
 
 def file_name(args: Sequence[str]) -> str:
-    """A file's name out of a command line."""
+    """Return a file's name out of a command line."""
     return re.sub(r"[^\w.,=-]+", "_", " ".join(args))[:200] + ".txt"
 
 
@@ -164,14 +164,14 @@ def tunings_on_a_lab(checkout: Checkout, out: Path) -> None:
 
 
 def with_tuning(inventory: str, tuning: str, folder: Path) -> tuple[str, ...]:
-    """The options that name the inventory and a second one, which holds the tuning for all hosts."""
+    """Return the options that name the inventory and a second one, which holds the tuning for all hosts."""
     more = folder / f"{tuning}.yml"
     more.write_text(f"all:\n  vars:\n    nodectl_tuning: {tuning}\n")
     return ("-i", inventory, "-i", str(more))
 
 
 def stdout_of(done: subprocess.CompletedProcess[str]) -> str:
-    """What the only host printed, from the JSON of `nodectl exec`."""
+    """Return the output of the only host, from the JSON of `nodectl exec`."""
     return str(json.loads(done.stdout)["results"][0]["stdout"])
 
 

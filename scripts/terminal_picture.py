@@ -83,7 +83,7 @@ def main() -> None:
 
 @contextmanager
 def _lab() -> Iterator[dict[str, str]]:
-    """The environment of commands on a lab with the faults in it, with a state of its own: no history is compared."""
+    """Yield the environment of commands on a lab with the faults, with its own state: no history is compared."""
     with tempfile.TemporaryDirectory(prefix="picture-") as folder:
         env = {**os.environ, "XDG_STATE_HOME": folder, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         try:
@@ -103,7 +103,7 @@ def _asked(command: Sequence[str], env: Mapping[str, str]) -> str:
 
 
 def output(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """What the command writes to a terminal of that width, as it came; it names a fault, so it ends with 1."""
+    """Return what the command writes to a terminal of that width; it names a fault, so it ends with 1."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
     own = {**env, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
@@ -134,7 +134,7 @@ def refuse_private(text: str) -> None:
 
 
 def picture(shown: Sequence[tuple[str, str]], title: str) -> str:
-    """An SVG of the commands and their outputs, lines broken where a terminal breaks them."""
+    """Return an SVG of the commands and their outputs, lines broken where a terminal breaks them."""
     lines: list[Text] = []
     for command, text in shown:
         if lines:
@@ -149,7 +149,7 @@ def picture(shown: Sequence[tuple[str, str]], title: str) -> str:
 
 
 def broken(line: Text) -> list[Text]:
-    """The line in parts of the terminal's width."""
+    """Return the line in parts of the terminal's width."""
     if cell_len(line.plain) <= COLUMNS:
         return [line]
     return list(line.divide(range(COLUMNS, len(line.plain), COLUMNS)))

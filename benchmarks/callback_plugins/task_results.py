@@ -37,7 +37,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible ships no ty
         self._play = play.get_name()
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """Changed or not."""
+        """Keep the result of a task that changed something or not."""
         self._write(result, "changed" if result.result.get("changed") else "ok")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -49,7 +49,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible ships no ty
         self._write(result, "skipped")
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        """The host did not answer."""
+        """Keep that the host did not answer."""
         self._write(result, "unreachable")
 
     def _write(self, result: Any, outcome: str) -> None:

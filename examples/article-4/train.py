@@ -15,7 +15,7 @@ WARM_UP = 5
 
 
 def options() -> argparse.Namespace:
-    """Those of the article's launch script; a batch size follows from the file where none is given."""
+    """Return the options of the article's launch script; a batch size follows from the file where none is given."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--deepspeed", type=Path, required=True)
     parser.add_argument("--model_name", help="name or folder; without it a small one is made from its configuration")
@@ -30,7 +30,7 @@ def options() -> argparse.Namespace:
 
 
 def configuration(given: argparse.Namespace) -> dict:
-    """The file's; SystemExit where an option says otherwise: one of the two would go unheard."""
+    """Return the file's; SystemExit where an option says otherwise: one of the two would go unheard."""
     config = json.loads(given.deepspeed.read_text())
     both = {
         "--batch_size": (given.batch_size, config["train_batch_size"]),

@@ -59,7 +59,7 @@ class Row(Strict):
 
 
 class Column(Strict):
-    """What the figures of one column have beside those of their row."""
+    """Conditions that the figures of one column have beside those of their row."""
 
     conditions: Known = Field(default_factory=dict)
     not_told: tuple[str, ...] = ()
@@ -138,14 +138,14 @@ def articles() -> Mapping[int, Article]:
 
 
 def article(number: int) -> Article:
-    """The article of that number; UsageError where there is none."""
+    """Return the article of that number; UsageError where there is none."""
     if number not in articles():
         raise UsageError(f"there is no article {number}", f"one of: {', '.join(map(str, articles()))}")
     return articles()[number]
 
 
 def figures(number: int, name: str, column: str = "") -> tuple[Figure, ...]:
-    """The figures of a claim, those of one column where one is named, in the article's order."""
+    """Return the figures of a claim, those of one column where one is named, in the article's order."""
     whole = article(number)
     return tuple(
         figure for figure in _figures(number, whole, name, whole.claims[name]) if column in ("", figure.column)
@@ -153,7 +153,7 @@ def figures(number: int, name: str, column: str = "") -> tuple[Figure, ...]:
 
 
 def all_figures() -> tuple[Figure, ...]:
-    """The figures of all articles."""
+    """Return the figures of all articles."""
     return tuple(
         figure
         for number, whole in articles().items()

@@ -15,7 +15,7 @@ def claims_document(chosen: Mapping[int, Article]) -> dict[str, object]:
 
 
 def claims_lines(chosen: Mapping[int, Article]) -> list[list[object]]:
-    """A line for each figure."""
+    """Return a line for each figure, below the headings."""
     header = ["article", "claim", "row", "column", "value", "unit", "conditions", "not_told", "measured_by"]
     lines: list[list[object]] = [list(header)]
     for number, whole in chosen.items():

@@ -32,7 +32,7 @@ def smoothed(curve: Curve) -> list[tuple[float, float]]:
 
 
 def shared_loss(curves: Sequence[Curve]) -> float | None:
-    """The lowest loss to which all of them come; None where one has too few readings to tell."""
+    """Return the lowest loss to which all of them come; None where one has too few readings to tell."""
     if not curves or any(len(curve) < _WINDOW for curve in curves):
         return None
     return max(min(loss for _, loss in smoothed(curve)[_WINDOW - 1 :]) for curve in curves)
@@ -84,7 +84,7 @@ _LOSSES = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one value to another; of a time also what it is as speed."""
+    """A change from one value to another; a time is also told as speed."""
 
     before: float
     after: float
@@ -92,17 +92,17 @@ class Change:
 
     @property
     def time_saved_percent(self) -> float | None:
-        """Of the time before; None of what is no time."""
+        """Return the saved part of the time before; None of what is no time."""
         return 100 * (1 - self.after / self.before) if self.is_time else None
 
     @property
     def speed_gained_percent(self) -> float | None:
-        """Of the speed before, which is one over the time; None of what is no time."""
+        """Return the gain over the speed before, which is one over the time; None of what is no time."""
         return 100 * (self.before / self.after - 1) if self.is_time else None
 
     @property
     def more_percent(self) -> float | None:
-        """Of the value before; None of a time, where more and less would be mixed up."""
+        """Return the growth of the value; None of a time, where more and less would be mixed up."""
         return None if self.is_time else 100 * (self.after / self.before - 1)
 
 
@@ -146,12 +146,12 @@ class Section:
     same_loss: float | None = None
 
     def row(self, column: str) -> Row | None:
-        """The row of that name; None where it is not shown."""
+        """Return the row of that name; None where it is not shown."""
         return next((row for row in self.rows if row.kind.column == column), None)
 
 
 def compare(before: Sequence[Run], after: Sequence[Run], judge: Judge) -> list[Section]:
-    """A section for everything that both sides trained; UsageError where that is nothing.
+    """Return a section for everything that both sides trained; UsageError where that is nothing.
 
     `judge` gives the verdicts on series of pairs: the first run of one side goes with the first of the other.
     """
@@ -240,7 +240,7 @@ def _published(column: str) -> dict[str, Figure]:
 
 
 def article_change(kind: _Kind) -> Change:
-    """The article's own row."""
+    """Return the article's own row."""
     sides = _published(kind.column)
     return Change(sides["before"].value, sides["after"].value, kind.is_time)
 
@@ -295,7 +295,7 @@ def _change_document(change: Change) -> dict[str, object]:
 
 
 def compare_lines(sections: Sequence[Section]) -> list[list[object]]:
-    """A line for each row of each section."""
+    """Return a line for each row of each section."""
     names = ["what", "row", "unit", "before", "after", "time_saved_percent", "speed_gained_percent", "more_percent"]
     lines: list[list[object]] = [[*names, "verdict", "missing", *HEADER]]
     for section in sections:
@@ -309,7 +309,7 @@ def compare_lines(sections: Sequence[Section]) -> list[list[object]]:
 
 
 def _article_cells(kind: _Kind) -> tuple[object, ...]:
-    """Of a row that was not measured here, or that no article has."""
+    """Return the article's cells of a row that was not measured here, or that no article has."""
     if not kind.in_article:
         return (None,) * len(HEADER)
     was = _published(kind.column)["before"]
@@ -317,7 +317,7 @@ def _article_cells(kind: _Kind) -> tuple[object, ...]:
 
 
 def compare_text(sections: Sequence[Section], width: int) -> str:
-    """The four rows of each section, the article's beside them, and what stands against comparing."""
+    """Return the four rows of each section, the article's beside them, and what stands against comparing."""
     return "\n\n".join(_section_text(section, width) for section in sections)
 
 

@@ -56,14 +56,14 @@ class Comparable:
 
 
 def compared(figure: Figure, measured: Mapping[str, object]) -> Comparable:
-    """The figure against what was measured under these conditions, which have the names of `CONDITIONS`."""
+    """Return the figure against what was measured under these conditions, which have the names of `CONDITIONS`."""
     reasons = [_reason(name, theirs, measured.get(name)) for name, theirs in figure.conditions.items()]
     untold = [f"the article does not tell: {', '.join(figure.not_told)}"] if figure.not_told else []
     return Comparable(figure, (*(reason for reason in reasons if reason), *untold))
 
 
 def nearest(figures: Sequence[Figure], measured: Mapping[str, object]) -> Comparable:
-    """Of these figures the one with the fewest conditions against it; the first of several."""
+    """Return the figure with the fewest conditions against it; the first of several."""
     return min((compared(figure, measured) for figure in figures), key=lambda each: len(each.because))
 
 
@@ -89,7 +89,7 @@ def _text(value: object) -> str:
 
 
 def comparable_lines(cells: Mapping[str, Comparable], width: int) -> list[str]:
-    """`comparable: …` for a table whose cells are named so; each reason once, with the cells that it is of."""
+    """Return the lines `comparable: …` of a table with these cells; each reason once, with its cells."""
     fit = [name for name, cell in cells.items() if cell.comparable]
     lines = [f"comparable: yes, {', '.join(fit)}"] if fit else []
     reasons: dict[str, list[str]] = {}

@@ -24,7 +24,7 @@ _COLUMNS = {"one_node": "one node", "many_nodes": "all nodes", "retrieval": "ret
 
 
 def published() -> dict[str, tuple[Figure, ...]]:
-    """The article's figures by their column, lowest rate first."""
+    """Return the article's figures by their column, lowest rate first."""
     table = figures(ARTICLE, CLAIM)
     return {
         column: tuple(
@@ -35,13 +35,13 @@ def published() -> dict[str, tuple[Figure, ...]]:
 
 
 def article_ratio() -> float:
-    """The article's throughput of many nodes at the highest rate to that at the lowest."""
+    """Return the article's throughput of many nodes at the highest rate to that at the lowest."""
     many = published()["many_nodes"]
     return many[-1].value / many[0].value
 
 
 def link_ratios(sweep: Sweep, judge: Judge) -> dict[str, Ratio]:
-    """By the name of each higher rate: many nodes there to many nodes at the lowest, window by window."""
+    """Return, by each higher rate's name, the ratio of many nodes there to many nodes at the lowest rate."""
     measured = {row.link.name or "": row.many_nodes for row in sweep.rows if row.many_nodes}
     (lowest, base), *others = measured.items() if measured else (("", None),)
     if base is None or base is not sweep.rows[0].many_nodes:
@@ -58,7 +58,7 @@ def _windows(measured: Measurement) -> Sequence[float]:
 
 
 def sweep_document(sweep: Sweep, judge: Judge, *, scaled: bool) -> dict[str, object]:
-    """The sweep as plain data for JSON."""
+    """Return the sweep as plain data for JSON."""
     highest = link_ratios(sweep, judge).get(sweep.rows[-1].link.name or "") if sweep.rows else None
     return {
         "scaled": scaled,
@@ -74,7 +74,7 @@ def sweep_document(sweep: Sweep, judge: Judge, *, scaled: bool) -> dict[str, obj
 
 
 def sweep_lines(sweep: Sweep) -> list[list[object]]:
-    """A line for each figure measured, with the article's that is nearest."""
+    """Return a line for each figure measured, with the article's that is nearest."""
     header = ["rate", "rate_bits", "column", "value", "unit", "spread", *HEADER]
     lines: list[list[object]] = [list(header)]
     for row in sweep.rows:
@@ -102,7 +102,7 @@ def _row_document(row: Row) -> dict[str, object]:
 
 
 def _beside(row: Row) -> dict[str, Comparable]:
-    """By column the article's figure that is nearest to what was measured."""
+    """Return, by column, the article's figure that is nearest to what was measured."""
     cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
     rate = {} if row.link.rate_bits is None else {"link_gbit": row.link.rate_bits / 1e9}
     return {
@@ -113,7 +113,7 @@ def _beside(row: Row) -> dict[str, Comparable]:
 
 
 def conditions_of(measured: Measurement) -> dict[str, object]:
-    """Of a training or a retrieval, by the names that claims have for them."""
+    """Return the conditions of a training or a retrieval, by the names that claims have for them."""
     given = measured.conditions
     ours = {
         "device": given.get("device"),
@@ -126,7 +126,7 @@ def conditions_of(measured: Measurement) -> dict[str, object]:
 
 
 def sweep_table(sweep: Sweep, width: int, judge: Judge, *, scaled: bool, hosts: int) -> str:
-    """The article's table, measured, the article's own rows in the same columns, and what both come to."""
+    """Return the article's table, measured, the article's own rows in the same columns, and what both come to."""
     names = ("LINK", "ONE NODE", "ALL NODES", "OF LOWEST", "RETRIEVAL", "")
     units = ("", "samples/s", "samples/s", "all nodes", "p50 ms", "p99 ms")
     told = link_ratios(sweep, judge)
@@ -140,7 +140,7 @@ def sweep_table(sweep: Sweep, width: int, judge: Judge, *, scaled: bool, hosts: 
 
 
 def _verdicts(sweep: Sweep) -> dict[str, Comparable]:
-    """By column what stands against its figures at any of the rates; by rate and column where nothing does at one."""
+    """Return, by column, what stands against its figures at any rate; by rate and column if one has nothing."""
     beside = [(row.link.name, name, cell) for row in sweep.rows for name, cell in _beside(row).items()]
     if any(cell.comparable for _, _, cell in beside):
         return {f"{_COLUMNS[name]} at {rate}": cell for rate, name, cell in beside}
@@ -180,7 +180,7 @@ def _article_rows() -> list[tuple[str, ...]]:
 
 
 def _sending(row: Row) -> float | None:
-    """The part of a step that a link at its rate needs for what each host of a ring sends of the gradients."""
+    """Return the part of a step that a link at its rate needs for what each host of a ring sends of the gradients."""
     many, rate = row.many_nodes, row.link.rate_bits
     given = {} if many is None else many.conditions
     size_bytes, step_ms = given.get("gradient_bytes"), given.get("step_ms")
@@ -234,7 +234,7 @@ def _retrieval_beside(measured: Measurement) -> Comparable:
 
 
 def retrieval_document(result: ProbeResult) -> dict[str, object]:
-    """The measurements as plain data for JSON, each with the article's figure that is nearest."""
+    """Return the measurements as plain data for JSON, each with the article's figure that is nearest."""
     return {
         "measurements": [
             {**asdict(measured), "article": _retrieval_beside(measured).document} for measured in result.measurements
@@ -244,7 +244,7 @@ def retrieval_document(result: ProbeResult) -> dict[str, object]:
 
 
 def retrieval_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
-    """A line for each batch size."""
+    """Return a line for each batch size."""
     names = ("batch_size", "p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")
     lines: list[list[object]] = [["hosts", "p50_ms", "spread", *names, *HEADER]]
     for each in measurements:
@@ -254,7 +254,7 @@ def retrieval_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
 
 
 def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
-    """A line for each batch size."""
+    """Return a line for each batch size."""
     header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
     first = measurements[0].conditions
     title = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"

@@ -101,7 +101,7 @@ def measure(
 def with_torch(
     transport: Transport, hosts: Sequence[Host], name: str, options: ProbeOptions
 ) -> tuple[list[Endpoint], list[Finding]]:
-    """The hosts that have a torch, and an unknown finding for each that has none or does not answer."""
+    """Return the hosts that have a torch, and an unknown finding for each that has none or does not answer."""
     endpoints, findings = find_endpoints(transport, hosts, name, options)
     ready = []
     for endpoint in endpoints:
@@ -117,7 +117,7 @@ def with_torch(
 
 
 def _only_itself(endpoint: Endpoint) -> bool:
-    """The host answers at a loopback address, though the operator reaches it at another one."""
+    """Return whether the host answers at a loopback address, though the operator reaches it at another one."""
     own = endpoint.host.address
     return _is_loopback(endpoint.address) and own != "localhost" and not _is_loopback(own)
 
@@ -137,13 +137,13 @@ def device_of(endpoints: Sequence[Endpoint]) -> str:
 def member(
     endpoint: Endpoint, module: str, arguments: Mapping[str, object], flags: Sequence[str], stdin: bytes
 ) -> Member:
-    """The payload program `module` on that host, run by the Python that has torch; `arguments` as `--name=value`."""
+    """Return the payload program `module` for that host's Python with torch; `arguments` become `--name=value`."""
     args = (*(f"--{name}={value}" for name, value in arguments.items()), *flags)
     return Member(endpoint.host, module, args, f"{venv_of(endpoint.host)}/bin/python", stdin)
 
 
 def common(events: Sequence[Event], key: str) -> object:
-    """The value that all events have, or the list of their values, sorted; None where none has one."""
+    """Return the value that all events have, or the list of their values, sorted; None where none has one."""
     values = {str(event[key]): event[key] for event in events if event.get(key) is not None}
     texts = [values[text] for text in sorted(values)]
     return texts[0] if len(texts) == 1 else texts or None

@@ -59,14 +59,14 @@ class Case:
 
 
 def article_case() -> tuple[Case, Case]:
-    """The article's: its files by the smaller pool, and by the larger one."""
+    """Return the article's two cases: its files by the smaller pool, and by the larger one."""
     conditions = figures(ARTICLE, CLAIM)[0].conditions
     files, small, large = (int(conditions[name]) for name in ("files", "baseline_workers", "workers"))
     return Case(files, small), Case(files, large)
 
 
 def cases(workers: Sequence[int]) -> list[Case]:
-    """The sweep's, smallest pool first, then the article's."""
+    """Return the sweep's cases, smallest pool first, then the article's."""
     return [*(Case(max(workers), size) for size in sorted(workers)), *article_case()]
 
 
@@ -270,7 +270,7 @@ def preprocess_document(result: ProbeResult, judge: Judge) -> dict[str, object]:
 
 
 def preprocess_lines(measurements: Sequence[Measurement], judge: Judge) -> list[list[object]]:
-    """A line for each pool, and one for each speed-up of the article's case."""
+    """Return a line for each pool, and one for each speed-up of the article's case."""
     lines: list[list[object]] = [
         ["host", "mode", "files", "workers", "value", "unit", "spread", *RATIO_HEADER, *HEADER]
     ]
@@ -288,7 +288,7 @@ def preprocess_lines(measurements: Sequence[Measurement], judge: Judge) -> list[
 
 
 def preprocess_table(measurements: Sequence[Measurement], width: int, judge: Judge) -> str:
-    """A line for each pool size with both modes, then what the article's case comes to."""
+    """Return a line for each pool size with both modes, then what the article's case comes to."""
     header = ("HOST", "FILES", "WORKERS", "THREADS", "OF FIRST", "PROCESSES", "OF FIRST")
     units = ("", "", "", "files/s", "", "files/s", "")
     by_case: dict[tuple[str, Case], dict[str, Measurement]] = {}

@@ -116,7 +116,7 @@ def run_all(
     options: WorkloadOptions,
     note: Note,
 ) -> list[list[Outcome]]:
-    """The outcomes of each setting, one a repetition; all settings in turn, so that what drifts touches all alike.
+    """Return each setting's outcomes, one a repetition; settings take turns, so that what drifts touches all alike.
 
     A setting that came to nothing once is not run again. With `row_s` a first run of each says how many steps its
     others need.

@@ -76,7 +76,7 @@ class Compared:
 
 
 def ratios(many: Mapping[str, Compared], judge: Judge) -> dict[str, Ratio]:
-    """A ratio for each, judged together."""
+    """Return a ratio for each, judged together."""
     verdicts = judge([_series(each) for each in many.values()])
     return {name: Ratio(verdict) for name, verdict in zip(many, verdicts, strict=True)}
 

@@ -125,7 +125,7 @@ def _members(table: Table, port: int | None, ready: Sequence[Endpoint], device: 
 
 
 def _results(table: Table, ready: Sequence[Endpoint], device: str, played: Sequence[Played]) -> ProbeResult:
-    """A measurement for each batch size, once the result has been checked; nothing of a run that was cut short."""
+    """Return a measurement for each batch size; nothing of a run that was cut short before its result was checked."""
     checked = played[0].events.of("checked")
     if not checked:
         return ProbeResult()

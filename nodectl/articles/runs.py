@@ -61,7 +61,7 @@ class Run:
 
 
 def read_paths(paths: list[Path]) -> list[Run]:
-    """The runs of all files, and of all files in folders, in their order; UsageError where there are none."""
+    """Return the runs of all files, and of all files in folders, in their order; UsageError where there are none."""
     files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file()]
     runs = [run for file in files for run in read_text(_text(file), str(file))]
     if not runs:
@@ -82,7 +82,7 @@ def _text(file: Path) -> str:
 
 
 def read_text(text: str, where: str = "output") -> list[Run]:
-    """The runs of a document, or of a log's lines, whatever stands before the JSON in them.
+    """Return the runs of a document, or of a log's lines, whatever stands before the JSON in them.
 
     UsageError, with `where`, for a document whose schema is not known.
     """
@@ -120,7 +120,7 @@ def _runs(document: Any) -> Iterator[Run]:
 
 
 def of_summary(given: Mapping[str, Any]) -> Run:
-    """The last line of a workload's program."""
+    """Return the run that the last line of a workload's program tells."""
     step_ms, timed_s, hosts = _number(given, "median_step_ms"), _number(given, "timed_s"), _count(given.get("hosts"))
     steps, use, sent = (_number(given, name) for name in ("timed_steps", "gpu_utilisation", "net_bytes_per_step"))
     device = given.get("device_name") or given.get("device")
@@ -181,7 +181,7 @@ def _curve(given: object) -> tuple[tuple[float, float], ...]:
 
 
 def _of_measurement(given: Mapping[str, Any]) -> Iterator[Run]:
-    """A run a repetition of a training measurement, whose windows are as long as was asked for."""
+    """Yield a run for each repetition of a training measurement, whose windows are as long as was asked for."""
     conditions = given["conditions"]
     ranks, batch = _number(conditions, "ranks"), _number(conditions, "batch_size")
     rate = conditions.get("rate")
@@ -216,7 +216,7 @@ def _number(given: Mapping[str, Any], name: str) -> float | None:
 
 
 def _figure(value: object) -> float | None:
-    """A number that a machine may have come to; None for what is none, below 0, or infinite."""
+    """Return a number that a machine may have come to; None for no number, one below 0, or infinite."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return value if value == 0 or _LEAST <= value <= _MOST else None

@@ -50,7 +50,7 @@ class Wish:
 
 
 def plan_for(command: str, wish: Wish) -> Plan:
-    """The settings of `bench scaling` or `bench modes`, once the hosts are known."""
+    """Return the plan of `bench scaling` or `bench modes`: it makes the settings once the hosts are known."""
     return partial(_modes if command == MODES else _scaling, wish)
 
 
@@ -71,7 +71,7 @@ def _scaling(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting
 
 
 def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
-    """The article's rows that tell a batch of all devices and an accumulation, by its own."""
+    """Return settings with the batch and the accumulation of those of the article's rows that tell both."""
     rows = {figure.row: figure for figure in _claimed(SCALING, wish.program) if "batch" in figure.conditions}
     settings = []
     for name, figure in rows.items():
@@ -168,7 +168,7 @@ def _counts(ready: Sequence[Endpoint], device: str) -> list[int]:
 
 
 def _claimed(command: str, program: str) -> list[Figure]:
-    """The figures that this command measures by this program."""
+    """Return the figures that this command measures by this program."""
     return [
         figure
         for figure in all_figures()
@@ -214,7 +214,7 @@ class Row:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """By the columns of claims."""
+        """Return the row's figures by the columns of claims."""
         return {
             "tokens_s": self.rate if self.unit == "tokens/s" else None,
             "memory": self.memory_gb,
@@ -231,7 +231,7 @@ class Row:
 
 
 def rows_of(runs: Runs, command: str, program: str, judge: Judge) -> list[Row]:
-    """A row for each setting, with speed-up, efficiency and the article's figures beside it."""
+    """Return a row for each setting, with speed-up, efficiency and the article's figures beside it."""
     if not runs.outcomes:
         return []
     rows = [_row(outcomes) for outcomes in runs.outcomes]
@@ -290,13 +290,13 @@ def _each(summaries: Sequence[Mapping[str, Any]], name: str, factor: float) -> l
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    """Of those that are known."""
+    """Return the median of the values that are known."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
-    """The fewest devices at the same batch a device and accumulation."""
+    """Return the fewest devices at the same batch a device and accumulation."""
     same = [other for other in rows if other.rate and row.a_device and other.a_device == row.a_device]
     return min(same, key=lambda other: other.setting.devices, default=None)
 
@@ -338,7 +338,7 @@ def _with_article(row: Row, command: str, program: str) -> Row:
 
 
 def unmeasured(rows: Sequence[Row], command: str, program: str) -> dict[str, list[Figure]]:
-    """The article's figures of columns for which no row has one here."""
+    """Return the article's figures of columns for which no row has one here."""
     told = {column for row in rows for column, value in row.figures.items() if value is not None}
     silent: dict[str, list[Figure]] = {}
     for figure in _claimed(command, program):

@@ -59,7 +59,7 @@ _LINE = ("name", "devices", "nodes", "parallel", "precision", "batch", "accumula
 
 
 def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
-    """A line for each figure of each row; one for a row that has none."""
+    """Return a line for each figure of each row; one for a row that has none."""
     lines: list[list[object]] = [[*_LINE, *RATIO_HEADER, "column", "value", "unit", *HEADER]]
     for row in rows:
         document = _row_document(row)
@@ -91,7 +91,7 @@ _NEEDS = ("", "WAIT FOR DATA", "SENT BY ALL HOSTS", "GB A CARD", "GPU USE", "MFU
 
 
 def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[str, Sequence[Figure]]) -> str:
-    """A line for each setting, what stands against its efficiency, and what against comparing it with the article.
+    """Return a line for each setting, and what stands against its efficiency and against comparing it with the article.
 
     `silent` are the article's figures of columns that have none here.
     """

@@ -80,7 +80,7 @@ class Sweep:
 
 
 def table_for(hosts: int, rows: int | None = None, dim: int | None = None, k: int | None = None) -> Table:
-    """The table that the sweep searches: it grows with the hosts, so that a shard stays as it is."""
+    """Return the table that the sweep searches: it grows with the hosts, so that a shard keeps its size."""
     return Table(rows or _ROWS_A_HOST * hosts, dim or _DIM, k or _K, (_BATCH,))
 
 
@@ -127,7 +127,7 @@ def run_sweep(
 
 
 def _with_share(options: TrainingOptions, left: int) -> TrainingOptions:
-    """The options of the next measurement of so many that are left: it ends when its share of the time is over."""
+    """Return the options of the next of so many measurements: it ends when its share of the time is over."""
     if options.ends_at is None:
         return options
     now = time.monotonic()
@@ -141,7 +141,7 @@ def _at(measurement: Measurement, link: LinkRate) -> Measurement:
 
 
 def _flat(sweep: Sweep) -> list[Finding]:
-    """A warning for each higher rate that brought nothing."""
+    """Return a warning for each higher rate that brought nothing."""
     flat = []
     for low, high in pairwise(sweep.rows):
         if low.many_nodes and high.many_nodes and high.many_nodes.value <= low.many_nodes.value:

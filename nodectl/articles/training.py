@@ -55,7 +55,7 @@ _SMALL_WIDTH, _WIDTH, _SMALL_HEADS = 16, 64, 4
 
 
 def shape_for(device: str, gradient_bytes: int | None = None) -> Shape:
-    """The model of about that many bytes of gradients."""
+    """Return a model of about that many bytes of gradients."""
     wanted = gradient_bytes or _DEFAULT_BYTES[device]
     large = wanted >= _LARGE_BYTES
     layers, width = (12, _WIDTH) if large else (2, _SMALL_WIDTH)
@@ -75,7 +75,7 @@ class TrainingOptions(ProbeOptions):
 def run_training(
     transport: Transport, hosts: Sequence[Host], options: TrainingOptions, note: Note, turns: Turns | None = None
 ) -> ProbeResult:
-    """Samples per second of all ranks together; a rank a GPU, one a host without GPUs.
+    """Measure the samples per second of all ranks together; a rank a GPU, one a host without GPUs.
 
     The model, its data and the seed are the same on the same kind of device, so that two runs differ by their network
     and hosts alone. With `turns` a measurement for each of their settings, in one run.
@@ -125,7 +125,7 @@ def _members(options: TrainingOptions, ready: Sequence[Endpoint], device: str, a
 
 
 def modules() -> bytes:
-    """The workloads' modules by name, as JSON: they are run on hosts from memory."""
+    """Return the workloads' modules by name, as JSON: they are run on hosts from memory."""
     folder = payload_dir().parent / "workloads"
     return json.dumps({path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}).encode()
 
@@ -133,7 +133,7 @@ def modules() -> bytes:
 def _results(
     options: TrainingOptions, settings: int, ready: Sequence[Endpoint], device: str, played: Sequence[Played]
 ) -> ProbeResult:
-    """A measurement a setting where every rank came to the end, and what is wrong with what they came to."""
+    """Return a measurement for each setting if every rank came to its end, and findings on what they came to."""
     trained = [(event, player.member.host.name) for player in played for event in player.events.of("trained")]
     ranks = [event for event, _ in trained]
     if len(ranks) != sum(_ranks_on(endpoint, device) for endpoint in ready):
@@ -172,7 +172,7 @@ def _results(
 def _measurement(
     windows: Sequence[tuple[int, float]], names: tuple[str, ...], samples: int, conditions: dict[str, object]
 ) -> Measurement:
-    """From the steps and seconds of each window; `samples` are those of a step."""
+    """Return the measurement of the steps and seconds of each window; `samples` are those of a step."""
     values = [samples * steps / seconds for steps, seconds in windows]
     value = median(values)
     own = {

@@ -57,7 +57,7 @@ _PROFILE = 'PS1="\\u@\\h:\\w\\$ "\n'
 
 
 def share_folder() -> Path:
-    """The operator's folder that every host sees, read-only, as LAB_SHARE."""
+    """Return the operator's folder that every host sees, read-only, as LAB_SHARE."""
     folder = cache_dir() / "lab-share"
     folder.mkdir(exist_ok=True)
     return folder
@@ -91,7 +91,7 @@ def _hide(base: Path) -> None:
 
 
 def _foreign_pythons() -> list[str]:
-    """A second Python in front of the distribution's would be found first by `python3`."""
+    """Return the Pythons of this machine that `python3` would find before the distribution's."""
     if not Path("/usr/bin/python3").exists():
         return []
     programs = Path("/usr/local/bin").glob("python*")

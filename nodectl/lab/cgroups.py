@@ -14,7 +14,7 @@ _MOVES = 20
 
 
 def make_groups(lab_group: str, names: Sequence[str]) -> list[Path | None]:
-    """The hosts' groups, made; None a host where this machine has no writable cgroup2 mount."""
+    """Make the hosts' groups and return them; None for each where this machine has no writable cgroup2 mount."""
     root = cgroup2_root()
     if root is None:
         return [None] * len(names)
@@ -83,7 +83,7 @@ def slow_down(lab_group: str, name: str, pid: int) -> None:
 
 
 def cpu_group_of(pid: int) -> str:
-    """The process's group in version 1's CPU hierarchy, below its root; empty where there is none."""
+    """Return the process's group in version 1's CPU hierarchy, below its root; empty where there is none."""
     for line in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, place = line.split(":", 2)
         if "cpu" in controllers.split(","):

@@ -24,7 +24,7 @@ _LOOP_CONFIG = struct.Struct("=II52xI176x64x")
 
 
 def default_disk_bytes(folder: Path, hosts: int) -> int:
-    """What a host gets where nobody says: a bounded disk where this machine can give one to each, else 0 (none)."""
+    """Return the size of a host's disk if nobody says it: bounded if this machine can give one to each, else 0."""
     free_bytes = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
     able = Path("/dev/loop-control").exists() and shutil.which("mkfs.ext4") is not None
     return _DEFAULT_BYTES if able and hosts <= _DEFAULT_HOSTS and free_bytes >= _DEFAULT_BYTES else 0
@@ -62,7 +62,7 @@ def mount_image(image: Path, target: Path) -> None:
 
 
 def loop_numbers() -> list[int]:
-    """The loop devices that this machine has; a new one takes the lowest number that is free."""
+    """Return the loop devices that this machine has; a new one takes the lowest number that is free."""
     return sorted(int(path.name[4:]) for path in Path("/sys/block").glob("loop*"))
 
 
@@ -161,7 +161,7 @@ def extra_mounts() -> list[str]:
 
 
 def store_needs_tmpfs(folder: Path) -> bool:
-    """The file system of `folder` cannot hold what overlays write."""
+    """Return whether the file system of `folder` cannot hold what overlays write."""
     best, best_type = "", ""
     for place, fstype, _ in mounts():
         if folder.is_relative_to(place) and len(place) >= len(best):
@@ -170,7 +170,7 @@ def store_needs_tmpfs(folder: Path) -> bool:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Processes whose root is an overlay that writes below `folder`: hosts, whoever entered them, known or not."""
+    """Return the processes whose root is an overlay that writes below `folder`: hosts, and whoever entered them."""
     marker = f"upperdir={folder}/"
     pids, judged = [], dict[str, bool]()
     for entry in Path("/proc").glob("[1-9]*"):
@@ -186,5 +186,5 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def _plain(text: str) -> str:
-    """mountinfo writes blanks and backslashes in octal."""
+    """Return a text of mountinfo with its blanks and backslashes, which are in octal there."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

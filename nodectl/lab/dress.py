@@ -54,7 +54,7 @@ class Garment:
         return texts | {f"{key}.err": entry.stderr for key, entry in entries if entry.stderr}
 
     def programs(self) -> dict[str, str]:
-        """argv by key, of what an operator would type, too; what is not installed there is not here."""
+        """Return argv by key of the programs that an operator would type, too, and that are installed on that host."""
         hardware = {command.key: command.argv for command in hardware_commands()}
         return {
             key: " ".join(hardware[key])
@@ -100,12 +100,12 @@ class Wardrobe:
 
 
 def hardware_commands() -> tuple[Command, ...]:
-    """The commands that only a real machine can answer."""
+    """Return the commands that only a real machine can answer."""
     return tuple(command for command in commands_for(Host("lab", "lab")) if command.hardware)
 
 
 def wardrobe_for(fleet: RecordedFleet, names: Sequence[str]) -> Wardrobe:
-    """The recorded hosts in turn; LabError where one cannot be read or holds no hardware."""
+    """Dress the hosts in the recorded ones in turn; LabError where one cannot be read or holds no hardware."""
     keys = {entry.key for entry in hardware_commands()}
     garments = {host: _garment(fleet, host, folder, keys) for host, folder in fleet.hosts.items()}
     worn = list(garments)
@@ -129,7 +129,7 @@ def _limits_of(profiles: Mapping[str, str]) -> dict[str, str]:
 
 
 def _mounts_in(folder: Path) -> tuple[tuple[str, str], ...]:
-    """The network file systems that the recording has mounted; none where it does not tell."""
+    """Return (source, target) of the network file systems that the recording has mounted; empty if it does not tell."""
     path = folder / "mounts.out"
     rows = [line.split(" ") for line in path.read_text("utf-8", "replace").splitlines()] if path.is_file() else []
     # beside those of a lab host's own folders, and by names that need no quoting

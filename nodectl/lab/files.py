@@ -14,7 +14,7 @@ from nodectl.lab.variables import lab_variables
 
 
 def new_key() -> tuple[bytes, str]:
-    """An ed25519 pair: the private file's content, and the public line without a comment."""
+    """Return an ed25519 pair: the private file's content, and the public line without a comment."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     return private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
@@ -88,12 +88,12 @@ def _ssh_config(folder: LabFolder, state: LabState) -> str:
 
 
 def _inner(path: Path) -> str:
-    """ssh splits its options at blanks and expands `%`."""
+    """Return a path as an option of ssh, which splits at blanks and expands `%`."""
     text = str(path).replace("%", "%%")
     return f'"{text}"' if " " in text else text
 
 
 def _quoted(path: Path) -> str:
-    """The same, once more inside a shell-like argument list."""
+    """Return a path as an option inside a shell-like argument list."""
     inner = _inner(path)
     return f"'{inner}'" if " " in inner else inner

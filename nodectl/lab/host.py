@@ -122,7 +122,7 @@ def _fill(plan: HostPlan) -> None:
 
 
 def _escaped(path: Path) -> str:
-    """A path as overlayfs options want it."""
+    """Return a path as overlayfs options want it."""
     return str(path).replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
 
 

@@ -25,7 +25,7 @@ _IFF_UP, _IFF_RUNNING, _ATF_COM, _ATF_PERM, _ARPHRD_ETHER = 1, 0x40, 2, 4, 1
 
 
 def free_subnet() -> str:
-    """A private /16 that no route of this machine touches; hold ADDRESSES_LOCK until there is a route to it."""
+    """Return a private /16 that no route of this machine touches; hold ADDRESSES_LOCK until there is a route to it."""
     shown = ip(["-json", "-4", "route", "show", "table", "all"])
     destinations = [route["dst"] for route in json.loads(shown or "[]") if route["dst"] != "default"]
     taken = [ipaddress.ip_network(destination, strict=False) for destination in destinations]
@@ -37,23 +37,23 @@ def free_subnet() -> str:
 
 
 def host_address(subnet: str, index: int) -> str:
-    """The address of the host number `index` (from 0); no last byte is 0 or 255."""
+    """Return the address of the host number `index` (from 0); no last byte is 0 or 255."""
     block, place = divmod(index, _HOSTS_A_BLOCK)
     return str(ipaddress.ip_network(subnet).network_address + block * 256 + place + 1)
 
 
 def operator_address(subnet: str) -> str:
-    """The machine's own address in the lab."""
+    """Return the machine's own address in the lab."""
     return str(ipaddress.ip_network(subnet).network_address + 255 * 256 + 254)
 
 
 def mac_of(address: str) -> str:
-    """A fixed, locally administered MAC for `address`: a host that comes back is known at once."""
+    """Return a fixed, locally administered MAC for `address`: a host that comes back is known at once."""
     return "02:4e:" + ":".join(f"{int(byte):02x}" for byte in address.split("."))
 
 
 def make_switch(folder: LabFolder) -> None:
-    """An empty network namespace that lasts as long as `folder.switch` is mounted."""
+    """Make an empty network namespace that lasts as long as `folder.switch` is mounted."""
     folder.switch.touch()
     with leaving(CLONE_NEWNET):
         unshare(CLONE_NEWNET)
@@ -62,7 +62,7 @@ def make_switch(folder: LabFolder) -> None:
 
 
 def join_machine(folder: LabFolder, subnet: str) -> None:
-    """The bridge, and the one cable between it and the machine's own network."""
+    """Make the bridge, and the one cable between it and the machine's own network."""
     with inside_network(folder.switch):
         ip_batch([f"link add {_BRIDGE} type bridge mcast_snooping 0", f"link set {_BRIDGE} up", "link set lo up"])
     address = operator_address(subnet)
@@ -94,7 +94,7 @@ def plug_in(folder: LabFolder, state: LabState) -> None:
 
 
 def port_name(index: int) -> str:
-    """The switch's end of the cable of the host number `index`."""
+    """Return the switch's end of the cable of the host number `index`."""
     return f"p{index}"
 
 
@@ -115,7 +115,7 @@ def configure_interface(address: str, neighbour: tuple[str, str] | None) -> None
 
 
 def forbid_ipv6(*interfaces: str) -> None:
-    """The lab speaks IPv4 only: no address that nobody asked for."""
+    """Switch IPv6 off on these interfaces: the lab has no address that nobody asked for."""
     for interface in interfaces:
         switch = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
         if switch.exists():
@@ -133,7 +133,7 @@ def ip_batch(lines: Sequence[str]) -> None:
 
 
 def hosts_for(subnet: str, names: Sequence[str]) -> tuple[HostRecord, ...]:
-    """The lab's hosts with their addresses, not started yet."""
+    """Return the lab's hosts with their addresses, not started yet."""
     addresses = [host_address(subnet, index) for index in range(len(names))]
     return tuple(HostRecord(name, address, mac_of(address)) for name, address in zip(names, addresses, strict=True))
 

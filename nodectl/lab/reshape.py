@@ -24,7 +24,7 @@ _ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def lab_of(hosts: Sequence[Host]) -> LabFolder | None:
-    """The lab of this operator whose hosts these are, by name and address; None where they are of none that is up."""
+    """Return the operator's lab that has these hosts, by name and address; None if no lab that is up has them."""
     wanted = {(host.name, host.address) for host in hosts}
     for journal in sorted((state_dir() / "lab").glob("*/lab.json")):
         folder = LabFolder(journal.parent.resolve())
@@ -92,7 +92,7 @@ class _Rates:
                 set_rate(self.folder, rate_bits)
 
     def set_back(self) -> None:
-        """A second Ctrl-C comes when the links are as they were."""
+        """Put the links back as they were; a second Ctrl-C comes after that."""
         in_main = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGINT, *_ENDS) if in_main else ()
         former = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}

@@ -40,7 +40,7 @@ class LabSpec:
         return self.delay_s > 0 or self.loss > 0
 
     def fits(self, other: "LabSpec") -> bool:
-        """A lab of the spec `other` is what this one asks for."""
+        """Return whether a lab of the spec `other` is what this one asks for."""
         return self in (other, replace(other, disk_bytes=None))
 
     def names(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class LabSpec:
         return tuple(f"node{index:0{width}d}" for index in range(1, self.hosts + 1))
 
     def described(self) -> str:
-        """The lab in one line for people, `4 hosts, rate 1gbit`."""
+        """Return the lab in one line for people, `4 hosts, rate 1gbit`."""
         parts = [counted(self.hosts, "host")]
         parts += [f"rate {show_rate(self.rate_bits)}"] if self.rate_bits else []
         parts += [f"delay {show_delay(self.delay_s)}"] if self.delay_s else []

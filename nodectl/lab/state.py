@@ -29,7 +29,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> "Process":
-        """The process that has `pid` now; ProcessLookupError where none has."""
+        """Return the process that has `pid` now; ProcessLookupError where none has."""
         return cls(pid, _start_time(pid))
 
     @property
@@ -79,7 +79,7 @@ class LabState:
     complete: bool = False
 
     def host(self, name: str) -> HostRecord:
-        """The host of that name; an error that lists them where there is none."""
+        """Return the host of that name; an error that lists them where there is none."""
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -96,7 +96,7 @@ class LabFolder:
 
     @classmethod
     def named(cls, name: str) -> "LabFolder":
-        """The folder of the lab `name` of this operator (not made yet)."""
+        """Return the folder of the lab `name` of this operator (not made yet)."""
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
             raise UsageError(f"'{name}' is no name for a lab", "use lower-case letters, digits and dashes")
         return cls((state_dir() / "lab" / name).resolve())
@@ -123,6 +123,7 @@ class LabFolder:
 
     @property
     def journal(self) -> Path:
+        """Return the file of the lab's state."""
         return self.path / "lab.json"
 
     @property
@@ -142,22 +143,26 @@ class LabFolder:
 
     @property
     def inventory(self) -> Path:
+        """Return the lab's Ansible inventory."""
         return self.path / "inventory.yml"
 
     @property
     def known_hosts(self) -> Path:
+        """Return the file of the hosts' keys."""
         return self.path / "known_hosts"
 
     @property
     def ssh_config(self) -> Path:
+        """Return the file that `ssh -F` takes."""
         return self.path / "ssh_config"
 
     @property
     def client_key(self) -> Path:
+        """Return the operator's private key for the hosts."""
         return self.path / "id_ed25519"
 
     def read(self) -> LabState | None:
-        """The journal, or None where there is no lab; LabError where it cannot be read."""
+        """Return the journal, or None where there is no lab; LabError where it cannot be read."""
         try:
             return _from_json(json.loads(self.journal.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -171,7 +176,7 @@ class LabFolder:
         return state
 
     def running(self) -> LabState:
-        """The journal of a lab that is up; an error where none is."""
+        """Return the journal of a lab that is up; an error where none is."""
         state = self.read()
         if state is None or not state.complete:
             others = sorted(path.parent.name for path in self.path.parent.glob("*/lab.json") if path != self.journal)

@@ -22,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: str, fstype: str | None = None, flags: int = 0, data: str | None = None) -> None:
-    """mount(2); OSError names the target."""
+    """Mount a file system; the OSError names the target."""
     result = _libc.mount(
         os.fsencode(source),
         os.fsencode(target),
@@ -54,12 +54,12 @@ def pivot_root(new_root: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """unshare(2): leave the namespaces that `flags` name."""
+    """Leave the namespaces that `flags` name."""
     _check(_libc.unshare(flags), f"unshare {flags:#x}")
 
 
 def setns(descriptor: int, kind: int) -> None:
-    """setns(2): enter the namespace of this `kind` behind the descriptor."""
+    """Enter the namespace of this `kind` behind the descriptor."""
     _check(_libc.setns(descriptor, kind), "setns")
 
 

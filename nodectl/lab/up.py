@@ -32,7 +32,7 @@ _SHARED = ("cpu", "memory", "clock", "kernel", "sys")
 
 
 def up(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None = None) -> LabState:
-    """The lab of that spec: made, or found as it is; UsageError where another one is up.
+    """Return the lab of that spec, made or found as it is; UsageError where another one is up.
 
     `wardrobe` is what its hosts are dressed in, where the spec names a recording.
     """
@@ -184,7 +184,7 @@ def _start(folder: LabFolder, state: LabState, plans: Sequence[HostPlan]) -> Lab
 
 
 def _fork_host(plan: HostPlan, ready: int, go: int) -> int:
-    """A child that is the first process of a PID namespace of its own."""
+    """Fork a child that is the first process of its own PID namespace; return its process number."""
     with leaving(CLONE_NEWPID):
         unshare(CLONE_NEWPID)
         pid = os.fork()
@@ -218,7 +218,7 @@ def _wait_for_answers(state: LabState) -> None:
 
 
 async def _silent_hosts(addresses: Sequence[str], timeout_s: float) -> list[str]:
-    """The addresses that showed no SSH banner within `timeout_s`."""
+    """Return the addresses that showed no SSH banner within `timeout_s`."""
     greetings = {address: asyncio.create_task(_greeting(address)) for address in addresses}
     await asyncio.wait(greetings.values(), timeout=timeout_s)
     return sorted(address for address, greeting in greetings.items() if not greeting.done())

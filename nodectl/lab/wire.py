@@ -55,7 +55,7 @@ class Star:
     order: int = 0
 
     def take(self, port: Port, packet: bytes, now_ns: int) -> None:
-        """A packet has come from `port`: drop it, or put it on its way."""
+        """Drop a packet that has come from `port`, or put it on its way."""
         target = self.ports.get(packet[_DESTINATION])
         if target is None or target.cut or port.cut:
             return
@@ -93,7 +93,7 @@ class Star:
                 _write(target, packet)
 
     def wait_s(self, now_ns: int) -> float | None:
-        """Until the next packet is due; None where none is on its way."""
+        """Return the seconds until the next packet is due; None where none is on its way."""
         return max(0, self.travelling[0][0] - now_ns) / _NS if self.travelling else None
 
     def _add(self, due_ns: int, target: Port, packet: bytes, *, crossed: bool) -> None:
@@ -140,7 +140,7 @@ def apply_cuts(star: Star, cut_file: Path) -> None:
 
 
 def make_star(task: dict[str, Any]) -> Star:
-    """The star that the task describes."""
+    """Return the star that the task describes."""
     uplink = task["uplink"]
     rate_bits = task["rate_bits"]
     ns_per_byte = 8 * _NS / rate_bits if rate_bits else 0.0

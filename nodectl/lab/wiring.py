@@ -66,7 +66,7 @@ def cut_file(lab: Path) -> Path:
 
 @contextmanager
 def _device(name: str) -> Iterator[int]:
-    """A TUN device in the network namespace of now; it lasts as long as somebody holds the descriptor."""
+    """Make a TUN device in the current network namespace; it lasts as long as somebody holds the descriptor."""
     descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         flags = _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR
@@ -81,7 +81,7 @@ def _device(name: str) -> Iterator[int]:
 
 
 def _start(folder: LabFolder, state: LabState, descriptors: list[int]) -> LabState:
-    """The wire reads its task from a pipe: it does nothing, and ends with us, until its process is in the journal."""
+    """Start the wire, which reads its task from a pipe: it does nothing until its process is in the journal."""
     addresses = [*(host.address for host in state.hosts), operator_address(state.subnet)]
     task = {
         "ports": dict(zip(addresses, descriptors, strict=True)),

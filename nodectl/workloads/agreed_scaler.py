@@ -17,7 +17,7 @@ _GOOD_STEPS = 2000
 
 
 class AgreedScaler:
-    """As torch's GradScaler, with its numbers and state, for gradients of which each rank has its own part.
+    """A GradScaler with torch's numbers and state, for gradients of which each rank has its own part.
 
     `own_part` gives a gradient's part on this rank, to be changed in place.
     """
@@ -29,11 +29,11 @@ class AgreedScaler:
         self._overflowed = False
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """The loss for the backward pass."""
+        """Return the loss for the backward pass."""
         return loss * self._scale if self._enabled else loss
 
     def unscale_(self, optimizer: Any) -> None:
-        """The true gradients in place of the scaled; every rank must call it."""
+        """Put the true gradients in place of the scaled; every rank must call it."""
         if not self._enabled:
             return
         found = torch.zeros((), device=self._device)
@@ -44,7 +44,7 @@ class AgreedScaler:
         self._overflowed = bool(found.item() > 0)
 
     def step(self, optimizer: Any) -> None:
-        """The optimizer's step, unless a gradient of any rank is not finite."""
+        """Take the optimizer's step, unless a gradient of any rank is not finite."""
         if not self._overflowed:
             optimizer.step()
 
@@ -66,6 +66,6 @@ class AgreedScaler:
         return {"scale": self._scale, **numbers, "_growth_tracker": self._good_steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What `state_dict` gave."""
+        """Take the numbers that `state_dict` gave."""
         if self._enabled and state:
             self._scale, self._good_steps = float(state["scale"]), int(state["_growth_tracker"])

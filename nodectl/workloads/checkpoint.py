@@ -23,7 +23,7 @@ def path_of(folder: Path, step: int) -> Path:
 
 
 def found(folder: Path) -> list[Path]:
-    """The checkpoints in `folder`, newest first; unfinished files are not among them."""
+    """Return the checkpoints in `folder`, newest first; unfinished files are not among them."""
     if not folder.is_dir():
         return []
     steps = {int(match.group(1)): path for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))}
@@ -80,7 +80,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def newest(folder: Path, tell: Callable[[str], None]) -> bytes | None:
-    """The newest checkpoint that can be read whole, as bytes; `tell` hears of each one that cannot."""
+    """Return the newest checkpoint that can be read whole, as bytes; `tell` hears of each one that cannot."""
     for path in found(folder):
         try:
             data = path.read_bytes()
@@ -106,6 +106,6 @@ def _verify(data: bytes) -> None:
 
 
 def load(data: bytes) -> dict[str, Any]:
-    """The state in `data`, on the CPU; tensors and plain values only, never code."""
+    """Return the state in `data`, on the CPU; tensors and plain values only, never code."""
     state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     return state

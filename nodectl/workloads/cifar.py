@@ -61,7 +61,7 @@ class _Files(NamedTuple):
 
 
 def _unpacked(path: Path) -> dict[str, bytes]:
-    """The files of an archive by their names, without folders."""
+    """Return the files of an archive by their names, without folders."""
     try:
         with tarfile.open(path) as archive:
             members = [(member, archive.extractfile(member)) for member in archive if member.isfile()]
@@ -87,7 +87,7 @@ def _joined(batches: Sequence[Pictures]) -> Pictures:
 
 
 def from_records(data: bytes) -> Pictures:
-    """Of the binary form: for each picture its label in a byte, then its red, green and blue plane."""
+    """Read the binary form: for each picture its label in a byte, then its red, green and blue plane."""
     size = 1 + _PICTURE_BYTES
     if not data or len(data) % size:
         raise ValueError(f"{len(data)} bytes are no whole number of records of {size}")
@@ -96,7 +96,7 @@ def from_records(data: bytes) -> Pictures:
 
 
 def from_pickle(data: bytes) -> Pictures:
-    """Of the form for Python: a pickled mapping, of Python 2, with a numpy array of pictures and a list of labels.
+    """Read the form for Python: a mapping pickled by Python 2, of a numpy array of pictures and a list of labels.
 
     Nothing that a pickle names is called but what such an array is made of.
     """
@@ -125,7 +125,7 @@ def _checked(pixels: torch.Tensor, labels: torch.Tensor) -> Pictures:
 
 
 class _Array:
-    """What stands for numpy's array: its shape and its bytes."""
+    """A stand-in for numpy's array: its shape and its bytes."""
 
     shape: tuple[int, ...] = ()
     raw = b""
@@ -138,7 +138,7 @@ class _Array:
 
 
 class _Kind:
-    """What stands for numpy's dtype."""
+    """A stand-in for numpy's dtype."""
 
     def __init__(self, name: Any, *_: Any) -> None:
         self.name = name

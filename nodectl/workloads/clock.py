@@ -32,7 +32,7 @@ class Clock:
         self._began_s = time.perf_counter()
 
     def stop(self, samples: int, wait_s: float) -> None:
-        """It ended; a GPU is waited for, else only its queue would be timed."""
+        """Note the end of a step; a GPU is waited for, else only its queue would be timed."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.durations_s.append(time.perf_counter() - self._began_s)
@@ -45,13 +45,13 @@ class Clock:
         return round(statistics.median(timed) * 1e3, 3) if timed else None
 
     def samples_per_s(self, last: int = 0) -> float | None:
-        """Samples of all ranks over the time of the same steps."""
+        """Return the samples of all ranks over the time of the same steps; None without any."""
         begin = self._from(last)
         total_s = sum(self.durations_s[begin:])
         return round(sum(self.samples[begin:]) / total_s, 1) if total_s else None
 
     def figures(self) -> dict[str, Any]:
-        """Of all steps without warm-up, null where there are none: `step_spread` is (p95 - p5) over the median."""
+        """Return figures of the steps after the warm-up, null without any; `step_spread`: (p95 - p5) over the median."""
         timed = sorted(self.durations_s[self.warmup :])
         waited_s = sum(self.waits_s[self.warmup :])
         middle, low, high = (_quantile(timed, part) for part in (0.5, 0.05, 0.95))
@@ -71,5 +71,5 @@ class Clock:
 
 
 def _quantile(ordered: list[float], part: float) -> float:
-    """By the nearest rank; 0 of nothing."""
+    """Return the quantile by the nearest rank; 0 of nothing."""
     return ordered[round(part * (len(ordered) - 1))] if ordered else 0.0

@@ -62,7 +62,7 @@ class Compression:
 
 
 def add_options(parser: argparse._ActionsContainer) -> None:
-    """The options of which `of` makes a Compression."""
+    """Add the options from which `of` makes a Compression."""
     usual = Compression()
     parser.add_argument("--compress", choices=KINDS, default=usual.kind, help="of gradients before they are sent")
     parser.add_argument("--compress-ratio", type=float, default=usual.ratio, help="topk: share of the values sent")
@@ -80,7 +80,7 @@ def add_options(parser: argparse._ActionsContainer) -> None:
 
 
 def of(settings: Any) -> Compression:
-    """From what `add_options` parsed."""
+    """Return the compression that these settings ask for."""
     return Compression(
         settings.compress,
         settings.compress_ratio,
@@ -154,7 +154,7 @@ class Compressor:
             (self._errors if what == "error" else self._bases)[int(number)] = value.to(self.device, copy=True)
 
     def _begin(self, bucket: Any) -> Any:
-        """A future of the bucket's mean over all ranks; the backward pass goes on meanwhile."""
+        """Return a future of the bucket's mean over all ranks; the backward pass goes on meanwhile."""
         self.steps += bucket.index() == 0
         self.plain_bytes += self._reduced_bytes(bucket.buffer().numel() * bucket.buffer().element_size())
         if self._stream is not None:
@@ -201,7 +201,7 @@ class Compressor:
         buffer.copy_(half)
 
     def _sparse(self, bucket: Any) -> None:
-        """The largest values of each parameter, or those beyond the threshold, with their places."""
+        """Send the largest values of each parameter, or those beyond the threshold, with their places."""
         buffer = bucket.buffer()
         parts = _parts(bucket)
         if self.how.feedback:
@@ -237,7 +237,7 @@ class Compressor:
         return torch.cat(places)
 
     def _longest(self, count: int) -> int:
-        """The largest of all ranks' counts, which only a threshold makes different."""
+        """Return the largest of all ranks' counts, which only a threshold makes different."""
         if self.how.kind == "topk":
             return count
         longest = torch.tensor([count], dtype=torch.int64, device=self.device)
@@ -259,7 +259,7 @@ class Compressor:
             self._errors[number] = parts[place].clone()
 
     def _numbers_in(self, bucket: Any) -> Iterator[tuple[int, int]]:
-        """The place of each parameter in the bucket, and its number in the model."""
+        """Yield the place of each parameter in the bucket, and its number in the model."""
         return enumerate(self._numbers[parameter] for parameter in bucket.parameters())
 
     def _low_rank(self, bucket: Any) -> None:
@@ -292,13 +292,13 @@ class Compressor:
             matrix.copy_(sent)
 
     def _first_basis(self, number: int, matrix: torch.Tensor) -> torch.Tensor:
-        """The same on every rank, drawn on the CPU."""
+        """Return the same on every rank, drawn on the CPU."""
         random = torch.Generator().manual_seed(number)
         basis = torch.randn(matrix.shape[1], self.how.rank, generator=random)
         return torch.linalg.qr(basis).Q.to(matrix.device, matrix.dtype)
 
     def _mean_together(self, tensors: Sequence[torch.Tensor]) -> None:
-        """The mean of each over all ranks, in its place, by one collective."""
+        """Replace each by its mean over all ranks, by one collective."""
         if not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors]).div_(self.world_size)
@@ -314,14 +314,14 @@ def reduced_bytes(size_bytes: int, world_size: int) -> int:
 
 
 def uncompressed(size_bytes: int, world_size: int) -> dict[str, Any]:
-    """The summary of a training that sends so many bytes of gradients a step as they are."""
+    """Return the summary of a training that sends so many bytes of gradients a step as they are."""
     sent_bytes = reduced_bytes(size_bytes, world_size)
     same = {"bytes_per_step": sent_bytes, "plain_bytes_per_step": sent_bytes, "ratio": 1.0}
     return {"kind": "none", "error_feedback": False, **same}
 
 
 def _parts(bucket: Any) -> list[torch.Tensor]:
-    """The bucket's flat buffer by parameters, in the order of memory."""
+    """Return the bucket's flat buffer by parameters, in the order of memory."""
     sizes = [parameter.numel() for parameter in bucket.parameters()]
     return list(bucket.buffer().split(sizes))
 

@@ -100,7 +100,7 @@ class Decoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy
             self.head.weight = self.embed.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Of a part of the model: from and to what lies between layers, (batch, length, hidden)."""
+        """Compute a part of the model, from and to the values between layers, (batch, length, hidden)."""
         answer = tokens if self.embed is None else self.embed(tokens)
         turns = rotation(self.sizes.positions, self.sizes.hidden // self.sizes.heads, answer.device)
         for block in self.layers.values():
@@ -197,14 +197,14 @@ class RootMeanSquare(nn.Module):  # type: ignore[misc]
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The same shape; computed in float32."""
+        """Return the same shape; computed in float32."""
         wide = inputs.float()
         scale = torch.rsqrt(wide.pow(2).mean(dim=-1, keepdim=True) + self.epsilon)
         return (wide * scale).to(inputs.dtype) * self.weight
 
 
 def make_norm(sizes: Sizes) -> nn.Module:
-    """The norm that the sizes name, over the model's width."""
+    """Return the norm that the sizes name, over the model's width."""
     if sizes.norm == "layer":
         return nn.LayerNorm(sizes.hidden)
     own = getattr(nn, "RMSNorm", None)
@@ -226,7 +226,7 @@ def rotated(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
 
 
 def fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """By torch's kernels, which never hold all scores at once; (batch, heads, length, width) each."""
+    """Attend by torch's kernels, which never hold all scores at once; (batch, heads, length, width) each."""
     answer: torch.Tensor = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
     return answer
 
@@ -254,7 +254,7 @@ FORMS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tens
 
 
 def initial(name: str, shape: Sequence[int], layers: int, seed: int) -> torch.Tensor:
-    """The first values of one parameter, on the CPU: the same on every rank, whatever else a rank holds."""
+    """Return the first values of one parameter, on the CPU: the same on every rank, whatever else a rank holds."""
     if name.endswith("norm.weight"):
         return torch.ones(*shape)
     if name.endswith("norm.bias"):

@@ -31,7 +31,7 @@ class Batch:
 
     @classmethod
     def of(cls, micro: int, accumulation: int, world: int) -> Batch:
-        """The one that holds for these."""
+        """Return the one that holds for these."""
         return cls(micro * accumulation * world, micro, accumulation, world)
 
     @property
@@ -51,7 +51,7 @@ class Batch:
 
 
 def batch_of(config: Mapping[str, Any], world: int) -> Batch:
-    """The batch with which DeepSpeed runs `world` ranks: what is not given follows from the rest, rounded down.
+    """Return the batch with which DeepSpeed runs `world` ranks: what is not given follows from the rest, rounded down.
 
     It may break the rule. ValueError where the configuration says too little, or no whole numbers.
     """
@@ -99,7 +99,7 @@ def build(
     offload_optimizer: bool,
     offload_parameters: bool,
 ) -> dict[str, Any]:
-    """The configuration; `clip` 0 is none, `optimizer` as DeepSpeed has it: type and params."""
+    """Return the configuration; `clip` 0 is none, `optimizer` as DeepSpeed has it: type and params."""
     if offload_parameters and stage < 3:
         raise ValueError(f"parameters are taken off the device by ZeRO-3 only, not by ZeRO-{stage}")
     zero: dict[str, Any] = {"stage": stage}
@@ -124,7 +124,7 @@ def build(
 
 
 def agreed(file: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The file's configuration, with what it leaves open (`auto`, or not said) as the program's options want it.
+    """Return the file's configuration, with what it leaves open (`auto`, or not said) as the program's options want it.
 
     ValueError, naming each value, where both say something and not the same: one of them would go unheard.
     """

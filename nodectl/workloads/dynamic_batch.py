@@ -42,7 +42,7 @@ class Rule:
 
 
 def add_options(parser: argparse._ActionsContainer) -> None:
-    """The options of which `of` makes a Rule."""
+    """Add the options from which `of` makes a Rule."""
     usual = Rule()
     parser.add_argument(
         "--dynamic-batch", action="store_true", help="let the batch of a rank follow the throughput, instead of --batch"
@@ -57,7 +57,7 @@ def add_options(parser: argparse._ActionsContainer) -> None:
 
 
 def of(settings: Any) -> Rule | None:
-    """From what `add_options` parsed; None where the batch is fixed. ValueError where the numbers contradict."""
+    """Return the settings' rule; None where the batch is fixed. ValueError where the numbers contradict."""
     if not settings.dynamic_batch:
         return None
     rule = Rule(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def model(name: str, vocabulary: int, *, pretrained: bool) -> nn.Module:
-    """The model of that name or folder, with the weights that lie there or new ones.
+    """Return the model of that name or folder, with the weights that lie there or new ones.
 
     SystemExit where transformers or the model is not there, or where its vocabulary is below `vocabulary`.
     """
@@ -46,7 +46,7 @@ def model(name: str, vocabulary: int, *, pretrained: bool) -> nn.Module:
 
 
 def blocks(model: nn.Module) -> Sequence[nn.Module]:
-    """The repeated layers: the longest list of modules, as the configuration counts them. SystemExit where none is."""
+    """Return the longest list of as many modules as the configuration has layers; SystemExit if there is none."""
     layers = _configured(model, "num_hidden_layers")
     for module in model.modules():
         if type(module).__name__ == "ModuleList" and len(module) == layers:

@@ -30,7 +30,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Divisible:
-    """Hold what of a model is shared by tensor and pipeline parallelism: whole heads, whole layers, …"""
+    """The numbers of a model that tensor and pipeline parallelism must divide: heads, layers, widths."""
 
     heads: int
     intermediate: int
@@ -40,7 +40,7 @@ class Divisible:
 
 
 def of(settings: Settings, world_size: int) -> Layout:
-    """The layout that these options mean for so many ranks; ValueError with the rule that they break."""
+    """Return the layout that these options mean for so many ranks; ValueError with the rule that they break."""
     a_copy = settings.tensor * settings.stages
     if world_size % a_copy:
         raise ValueError(
@@ -130,5 +130,5 @@ def _check_stages(layout: Layout, model: Divisible) -> None:
 
 
 def idle_share(stages: int, micro_batches: int) -> float:
-    """The part of a step in which a stage of a pipeline has nothing to do, by both schedules: (p - 1) / (m + p - 1)."""
+    """Return the idle part of a pipeline stage's step, by both schedules: (p - 1) / (m + p - 1)."""
     return (stages - 1) / (micro_batches + stages - 1)

@@ -91,7 +91,7 @@ class LanguageModel(Workload):
     )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """The model's sizes, how attention is computed, and the text."""
+        """Add the options of the model's sizes, of attention, and of the text."""
         parser.add_argument("--layers", type=at_least(1), default=4, help="decoder layers")
         parser.add_argument("--hidden", type=at_least(2), default=128, help="width of the model")
         parser.add_argument("--intermediate", type=at_least(1), default=344, help="width within the MLP")
@@ -130,7 +130,7 @@ class LanguageModel(Workload):
         self.sizes(settings).check()
 
     def sizes(self, settings: Settings) -> decoder.Sizes:
-        """Of the own decoder."""
+        """Return the sizes of the workload's own decoder."""
         own = settings.own
         return decoder.Sizes(
             own.vocabulary,
@@ -152,7 +152,7 @@ class LanguageModel(Workload):
         return layout.Divisible(own.heads, own.intermediate, own.seq, own.layers, own.tied)
 
     def identity(self, settings: Settings) -> dict[str, Any]:
-        """The sizes, or the foreign model's name."""
+        """Return the sizes, or the foreign model's name."""
         own = settings.own
         return {"hf": own.hf} if own.hf is not None else dict(vars(self.sizes(settings)))
 
@@ -161,7 +161,7 @@ class LanguageModel(Workload):
         return texts.read(settings.own.text, settings.own.seq, settings.samples, settings.seed)
 
     def model(self, settings: Settings) -> nn.Module:
-        """A decoder with its first values, or without any on the meta device."""
+        """Return a decoder with its first values, or without any on the meta device."""
         own = settings.own
         if own.hf is not None:
             return hugging_face.model(own.hf, texts.VOCABULARY, pretrained=own.pretrained)
@@ -173,7 +173,7 @@ class LanguageModel(Workload):
         return model
 
     def values(self, settings: Settings, name: str, shape: Sequence[int]) -> torch.Tensor | None:
-        """The first values of one parameter."""
+        """Return the first values of one parameter."""
         if settings.own.hf is not None:
             return None
         return decoder.initial(name, shape, settings.own.layers, settings.seed)
@@ -185,7 +185,7 @@ class LanguageModel(Workload):
         return loss
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
-        """The decoder's layers."""
+        """Return the decoder's layers."""
         return tuple(model.layers.values()) if isinstance(model, decoder.Decoder) else hugging_face.blocks(model)
 
     def units_per_sample(self, settings: Settings) -> int:
@@ -200,7 +200,7 @@ class LanguageModel(Workload):
         return float(own.seq * decoder.flops_per_token(self.sizes(settings), own.seq))
 
     def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
-        """The layers' forward pass: 8N instead of 6N."""
+        """Return the layers' forward pass: 8N instead of 6N."""
         own = settings.own
         if own.hf is not None:
             return None
@@ -209,7 +209,7 @@ class LanguageModel(Workload):
 
 
 def _has_fused() -> bool:
-    """torch has its kernels for attention; who has no torch is told by what a newer one takes."""
+    """Return whether torch has its kernels for attention; without a torch, what a newer one has counts."""
     return torch is None or hasattr(nn.functional, "scaled_dot_product_attention")
 
 

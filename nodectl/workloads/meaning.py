@@ -66,7 +66,7 @@ RULES = (
 
 
 def without_meaning(given: Values, others: Values, rules: Iterable[Rule] = RULES) -> dict[str, str]:
-    """Of the options `given` those that do nothing beside `others`, and what each would need.
+    """Return those of the options `given` that do nothing beside `others`, and what each would need.
 
     `others` has the values that decide it; where one is not known there, the option is taken to mean something.
     """
@@ -87,7 +87,7 @@ def _holds(rule: Rule, at: Values) -> bool:
 
 
 def refusal(given: Values, others: Values, rules: Iterable[Rule] = RULES) -> str:
-    """The refusal of what does nothing, as one sentence; empty where all means something."""
+    """Return the refusal of what does nothing, as one sentence; empty where all means something."""
     idle = without_meaning(given, others, rules)
     if not idle:
         return ""

@@ -33,7 +33,7 @@ SCHEDULES = ("constant", "cosine")
 
 
 def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Settings:
-    """Settings from the command line; argparse ends the program (2) on a wrong one."""
+    """Return settings from the command line; argparse ends the program (2) on a wrong one."""
     parser = _parser(workload)
     own = _own_names(workload)
     parser.set_defaults(**workload.presets.get(_preset_of(arguments) or "", {}))
@@ -63,7 +63,7 @@ def start(workload: Workload) -> None:
 
 
 def _given(workload: Workload, arguments: Sequence[str] | None) -> frozenset[str]:
-    """The destinations of the options that stand on the command line, whatever the usual values are."""
+    """Return the destinations of the options that stand on the command line, whatever the usual values are."""
     parser = _parser(workload)
     parser.set_defaults(**dict.fromkeys(vars(parser.parse_args([])), argparse.SUPPRESS))
     parser._defaults.clear()  # it would give each the word SUPPRESS for its value
@@ -120,7 +120,7 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
 
 
 def _add_opposites(parser: argparse.ArgumentParser) -> None:
-    """What a search may vary can be said both ways, --x and --no-x, so that what stands last goes before."""
+    """Let all that a search may vary be said both ways, --x and --no-x, of which the last counts."""
     for action in list(parser._actions):  # argparse has no other list of them
         if action.dest not in TUNABLE or action.nargs != 0:
             continue
@@ -245,6 +245,7 @@ class at_least:  # noqa: N801 (a type of argparse)
         self.smallest = smallest
 
     def __call__(self, text: str) -> int:
+        """Return the number of a text; ArgumentTypeError where it is none."""
         with contextlib.suppress(ValueError):
             if self.smallest <= int(text) <= _MOST:
                 return int(text)
@@ -258,6 +259,7 @@ class number:  # noqa: N801 (as above)
         self.smallest = smallest
 
     def __call__(self, text: str) -> float:
+        """Return the number of a text; ArgumentTypeError where it is none."""
         with contextlib.suppress(ValueError):
             if self.smallest <= float(text) < float("inf"):
                 return float(text)

@@ -59,7 +59,7 @@ class Strategy:
         return model
 
     def _prepare(self, model: nn.Module) -> None:
-        """What the options do to layers, before anything is put around them."""
+        """Change layers as the options want them, before anything is put around them."""
         if self.settings.recompute != "none":
             recompute.apply(self.workload.blocks(model), self.settings.recompute)
         if self.settings.compile:
@@ -100,7 +100,7 @@ class Strategy:
         return nullcontext()
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The precision of the forward pass."""
+        """Return the precision of the forward pass."""
         dtype = torch.float16 if self.precision == "fp16" else torch.bfloat16
         autocast: AbstractContextManager[Any] = torch.autocast(
             self.group.device.type, dtype=dtype, enabled=self.precision in ("fp16", "bf16")
@@ -121,11 +121,11 @@ class Strategy:
         nn.utils.clip_grad_norm_(self.model.parameters(), limit)
 
     def mean_loss(self, loss: torch.Tensor) -> float:
-        """The mean over all samples of a step, the same on every rank; every rank must call it."""
+        """Return the mean over all samples of a step, the same on every rank; every rank must call it."""
         return self.group.mean(loss)
 
     def predict(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The model's answer without gradients, as it is now."""
+        """Return the model's answer without gradients, as it is now."""
         self.model.eval()
         with torch.no_grad(), self.autocast():
             answer: torch.Tensor = self.model(*inputs)
@@ -209,7 +209,7 @@ class Replicas(Strategy):
         return {**super().state(), "compression": kept}
 
     def load(self, state: dict[str, Any]) -> None:
-        """With what compression kept back."""
+        """Take what `state` gave, with what compression kept back."""
         super().load(state)
         kept = state.get("compression")
         if self._compressor is not None and kept:
@@ -245,7 +245,7 @@ NAMES = ("auto", *_STRATEGIES)
 
 
 def check(workload: Workload, settings: Settings, world_size: int) -> str:
-    """The strategy's name; Refused with the rule that so many ranks or this mix of options break."""
+    """Return the strategy's name; Refused with the rule that so many ranks or this mix of options break."""
     name = settings.parallel
     if not name.startswith("zero") and settings.deepspeed is not None:
         raise Refused("--deepspeed goes with --parallel zero1, zero2 or zero3, and this is " + name)
@@ -277,7 +277,7 @@ def check(workload: Workload, settings: Settings, world_size: int) -> str:
 
 
 def make(name: str, workload: Workload, settings: Settings, group: Ranks, precision: str) -> Strategy:
-    """The strategy of that name, as `check` gave it; Refused where the options break a rule of its own."""
+    """Return the strategy of that name, as `check` gave it; Refused where the options break a rule of its own."""
     shared = settings.tensor * settings.stages > 1
     return (_sharded if shared else _STRATEGIES[name])(workload, replace(settings, parallel=name), group, precision)
 

@@ -85,7 +85,7 @@ class Pipeline(Sharded):
         return self.group.mean(loss) * self.layout.stages
 
     def _pipe(self, number: int, shape: tuple[int, ...]) -> Any:
-        """The schedule for so many micro-batches of this shape."""
+        """Return the schedule for so many micro-batches of this shape."""
         key = (number, *shape)
         if key not in self._pipes:
             # 1F1B has nothing to take turns with below

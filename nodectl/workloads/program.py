@@ -38,7 +38,7 @@ _POINTS = 200
 
 
 def train(workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
-    """The whole training, from where a checkpoint left it to its last step."""
+    """Train from where a checkpoint left off to the last step."""
     training = Training(workload, settings, group)
     resume(training)
     begun_at = training.step
@@ -83,7 +83,7 @@ class Wish:
         self._said = True
 
     def is_shared(self) -> bool:
-        """At least one rank was asked since the last call; every rank must call it."""
+        """Return whether a rank was asked since the last call; every rank must call it."""
         said, self._said = self._said, False
         return self._group.mean(torch.tensor(float(said), device=self._group.device)) > 0
 
@@ -168,7 +168,7 @@ def resume(training: Training) -> None:
 
 
 def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> dict[str, Any]:
-    """What the last line says; losses belong to the whole training, times to this run. Every rank must call it."""
+    """Return the last line; losses belong to the whole training, times to this run. Every rank must call it."""
     group, losses, settings = training.group, training.losses, training.settings
     workload, strategy = training.workload, training.strategy
     figures = clock.figures()
@@ -211,7 +211,7 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
 
 
 def few(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most `_POINTS` of (seconds, loss), evenly chosen, the last among them: the summary is one line of a log."""
+    """Return at most `_POINTS` of (seconds, loss), evenly chosen and with the last: a summary is one line of a log."""
     every = -(-len(curve) // _POINTS)
     return curve[::-1][:: max(1, every)][::-1]
 

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
     torch = dist = checkpoint = DistributedDataParallel = None
 
     class _Layers:
-        """What classes of layers are made of, so that their modules can be read."""
+        """A base of classes of layers, so that their modules can be read."""
 
         Module = object
 

@@ -18,7 +18,7 @@ else:  # on a node these files lie in one folder, without the package
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among all of them; `device` is its own, `hostnames` are in rank order."""
+    """A process's place among all ranks; `device` is its own, `hostnames` are in rank order."""
 
     rank: int
     world_size: int
@@ -93,18 +93,18 @@ def _hostnames(ranks: Ranks) -> tuple[str, ...]:
 
 # not by numpy, which a node need not have (dist.all_gather_object needs it too)
 def to_tensor(data: bytes) -> torch.Tensor:
-    """`data` as uint8 on the CPU."""
+    """Return `data` as uint8 on the CPU."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 def to_bytes(block: torch.Tensor) -> bytes:
-    """The bytes of a uint8 tensor of any device."""
+    """Return the bytes of a uint8 tensor of any device."""
     here = block.cpu().contiguous()
     return ctypes.string_at(here.data_ptr(), here.numel())
 
 
 def pick_device(kind: str, local_rank: int) -> torch.device:
-    """The GPU of this local rank, or the CPU; SystemExit where there is no such GPU."""
+    """Return the GPU of this local rank, or the CPU; SystemExit where there is no such GPU."""
     if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0

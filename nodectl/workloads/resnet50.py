@@ -88,13 +88,13 @@ class Shown(Data):
 
 
 def chances(seed: int, epoch: int, indices: torch.Tensor) -> torch.Tensor:
-    """A number below 2**32 for each sample, by nothing but seed, epoch and its index: who asks makes no difference."""
+    """Return a number below 2**32 for each sample, by seed, epoch and index alone: every rank gets the same."""
     begun = _mixed(_mixed(torch.tensor(seed & 0xFFFFFFFF)) ^ epoch)
     return _mixed(begun ^ indices)
 
 
 def _mixed(key: torch.Tensor) -> torch.Tensor:
-    """A hash of 32 bits; the factor is small enough that no product leaves 63."""
+    """Return a hash of 32 bits; the factor is small enough that no product leaves 63."""
     for _ in range(2):
         key = (key ^ (key >> 16)) * 0x45D9F3B & 0xFFFFFFFF
     return key ^ (key >> 16)
@@ -162,7 +162,7 @@ class ResNet(Workload):
         return {"layers": settings.own.layers}
 
     def data(self, settings: Settings) -> Data:
-        """The training pictures; those of the test are kept for `evaluate`."""
+        """Return the training pictures; those of the test are kept for `evaluate`."""
         try:
             published = cifar.read(settings.own.data)
         except ValueError as error:
@@ -188,7 +188,7 @@ class ResNet(Workload):
         return entropy
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
-        """The residual blocks of all stages."""
+        """Return the residual blocks of all stages."""
         return tuple(block for stage in (model.layer1, model.layer2, model.layer3, model.layer4) for block in stage)
 
     def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
@@ -211,7 +211,7 @@ class ResNet(Workload):
         return 3 * sum(counted)
 
     def evaluate(self, settings: Settings, group: Ranks, predict: Predict) -> dict[str, float]:
-        """The part of all test pictures that is told right; each is shown to one rank, once."""
+        """Return the part of all test pictures that is told right; each is shown to one rank, once."""
         test = self._test
         if test is None:
             return {}
@@ -228,7 +228,7 @@ class ResNet(Workload):
 
 
 def _torchvision() -> Any:
-    """The library's ResNets; SystemExit, with what to do, where it is not there or not for this torch."""
+    """Return the library's ResNets; SystemExit, with what to do, where it is not there or not for this torch."""
     found = importlib.util.find_spec("torchvision")
     what = "`nodectl provision --tags pytorch` installs the torchvision of the stack, which was built for its torch"
     if found is None or found.origin is None:

@@ -93,7 +93,7 @@ class Settings:
     given: frozenset[str] = frozenset()
 
     def on_course(self) -> Settings:
-        """With the steps, warm-up and learning rate by which this batch sees what `course_batch` would have seen.
+        """Return settings with the steps, warm-up and rate by which this batch sees what `course_batch` would see.
 
         The rate goes with the batch for sgd, and with its root for adam and adamw.
         """

@@ -75,11 +75,11 @@ class Sharded(Strategy):
 
     @property
     def parameters(self) -> int:
-        """Of the whole model."""
+        """Return the number of parameters of the whole model."""
         return self._parameters
 
     def _make(self) -> nn.Module:
-        """Made without memory where the workload can tell each parameter's values, so that no rank holds it whole."""
+        """Make the model without memory where the workload can tell each parameter's values, so that no rank holds it whole."""
         with torch.device("meta"):
             model = self.workload.model(self.settings)
         self._names = [name for name, each in model.named_parameters() if each.requires_grad]
@@ -129,7 +129,7 @@ class Sharded(Strategy):
         return super()._meeting(last=last)
 
     def _clip(self, limit: float) -> None:
-        """By the norm over all ranks; what lies on several of them counts once."""
+        """Clip by the norm over all ranks; what lies on several of them counts once."""
         gradients = [settled(each.grad) for each in self.model.parameters() if each.grad is not None]
         norms = [torch.linalg.vector_norm(local.detach().float()) for local, _ in gradients]
         copies = self.layout.data * self.layout.tensor
@@ -232,7 +232,7 @@ def like(target: torch.Tensor, values: Any) -> Any:
 
 
 def own_part(target: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """What this rank has of whole `values` that lie as `target` does; every rank has the whole, nothing is sent."""
+    """Return this rank's part of whole `values` that lie as `target` does; nothing is sent."""
     if not isinstance(target, DTensor):
         return values
     places = list(zip(target.placements, target.device_mesh.get_coordinate(), target.device_mesh.shape))  # noqa: B905 (Python 3.8 knows no strict)
@@ -245,7 +245,7 @@ def own_part(target: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 
 def send(data: bytes, rank: int, group: Ranks) -> None:
-    """To a rank that calls `receive`; by tensors, since NCCL carries nothing else."""
+    """Send bytes to a rank that calls `receive`; by tensors, since NCCL carries nothing else."""
     dist.send(torch.tensor([len(data)], dtype=torch.int64, device=group.device), rank)
     dist.send(ranks.to_tensor(data).to(group.device), rank)
 

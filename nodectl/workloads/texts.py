@@ -51,7 +51,7 @@ class Text(Data):
 
 
 def read(folder: Path | None, length: int, samples: int, seed: int) -> Text:
-    """The text below `folder`; without one `samples` pieces of a made-up text. SystemExit where there is none."""
+    """Return the text below `folder`, or `samples` pieces of a made-up text; SystemExit where there is none."""
     if folder is None:
         return Text("synthetic text", made_up(seed), length, samples)
     tokens, files = _of_folder(folder)
@@ -81,7 +81,7 @@ def _of_folder(folder: Path) -> tuple[torch.Tensor, int]:
 
 
 def made_up(seed: int) -> torch.Tensor:
-    """A row of made-up words, each followed by one of four: the same everywhere, and a model can learn it.
+    """Return a row of made-up words, each followed by one of four: the same everywhere, and a model can learn it.
 
     Not by chance alone: what a model that knows the rules still cannot know is 2 bits a word.
     """

@@ -84,7 +84,7 @@ class Training:
         return whole + int(rest >= self.workload.smallest_batch or (rest > 0 and not whole))
 
     def _cut(self, mine: Sequence[int], begun: int, size: int) -> list[list[int]]:
-        """The micro-batches of the next step of this epoch, from sample `begun`."""
+        """Return the micro-batches of the next step of this epoch, from sample `begun`."""
         a_step, smallest = size * self.settings.accumulation, self.workload.smallest_batch
         coming = mine[begun : begun + a_step + smallest]
         taken = coming[:a_step] if len(coming) - a_step >= smallest else coming
@@ -115,7 +115,7 @@ class Training:
         return bool(self.taken >= self.sampler.num_samples)
 
     def plan(self) -> Iterator[list[Wanted]]:
-        """This rank's micro-batches of each step, from where the training stands to its end, epoch after epoch."""
+        """Yield the rank's micro-batches of each step, from where the training stands to its end, epoch after epoch."""
         epoch, taken = self.epoch, self.taken
         size = self.batch
         mine = self._order(epoch)
@@ -143,7 +143,7 @@ class Training:
         return loss
 
     def held_out(self) -> dict[str, float]:
-        """The mean loss on the samples that are not trained on, if there are any; every rank must call it."""
+        """Return the mean loss on the samples that are not trained on, if there are any; every rank must call it."""
         count, size = self.settings.held_out, self.settings.batch
         if not count:
             return {}
@@ -160,7 +160,7 @@ class Training:
         return {"held_out_loss": self.group.mean(total) * self.strategy.data_size / count}
 
     def _schedule(self) -> float:
-        """The part of the learning rate that the step to come has."""
+        """Return the part of the learning rate that the step to come has."""
         warmup = self.settings.warmup_steps
         if self.step < warmup:
             return (self.step + 1) / warmup
@@ -192,7 +192,7 @@ class Training:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What of its options makes it another training than one with others: less what only rounds otherwise."""
+        """Return the options that make it another training; without those that only round otherwise."""
         known = {**self.settings.values, "strategy": self.parallel, "on": self.group.device.type}
         idle = meaning.without_meaning(self.settings.values, known, (*meaning.RULES, *self.workload.rules))
         left_out = {*idle, *ROUNDING}
@@ -245,7 +245,7 @@ def _agree(group: ranks.Ranks, data: Data) -> None:
 
 
 def pick_precision(wanted: str, device: torch.device) -> str:
-    """The precision to compute in; Refused where the device lacks it."""
+    """Return the precision to compute in; Refused where the device lacks it."""
     if device.type == "cpu":
         if wanted == "fp16":
             raise Refused("--precision fp16 needs a GPU; bf16 and fp32 work on a CPU")

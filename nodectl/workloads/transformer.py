@@ -91,7 +91,7 @@ class Task(Data):
         return len(self.symbols)
 
     def batch(self, indices: Sequence[int], epoch: int) -> Batch:
-        """Inputs (len(indices), length, width) and targets (len(indices), 1)."""
+        """Return inputs (len(indices), length, width) and targets (len(indices), 1)."""
         where = torch.tensor(indices)
         return self.vectors[self.symbols[where]], self.targets[where]
 
@@ -185,7 +185,7 @@ class Transformer(Workload):
         return Task(settings.samples, settings.own.seq, settings.own.d_model, settings.seed)
 
     def model(self, settings: Settings) -> nn.Module:
-        """An encoder."""
+        """Return an encoder."""
         own = settings.own
         if own.learn == "text":
             return Reader(own.layers, own.d_model, own.heads, own.dropout, own.norms, own.seq)
@@ -200,7 +200,7 @@ class Transformer(Workload):
         return error
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
-        """The encoder's layers."""
+        """Return the encoder's layers."""
         return tuple(model.encoder.layers)
 
     def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:

@@ -71,7 +71,7 @@ def _read_count(path: Path) -> int:
 
 
 class GpuUse:
-    """What nvidia-smi says of one GPU each second, from here until it is stopped, by one process of it."""
+    """One GPU's use as nvidia-smi tells it each second, by one process, until it is stopped."""
 
     def __init__(self, which: str) -> None:
         self._shares: list[float] = []
@@ -96,7 +96,7 @@ class GpuUse:
                 self._shares.append(float(line) / 100)
 
     def stop(self) -> float | None:
-        """The mean share of the time in which a kernel ran, 0 to 1; None where that was not told."""
+        """Return the mean share of the time in which a kernel ran, 0 to 1; None where that was not told."""
         if hasattr(self, "_asking"):
             self._asking.terminate()
             self._asking.wait()
@@ -115,7 +115,7 @@ class Usage:
         self._share: float | None = None
 
     def start(self) -> None:
-        """The first call counts."""
+        """Begin to count; only the first call does."""
         if self._began_bytes is not None:
             return
         self._began_bytes = sent_bytes()
@@ -125,7 +125,7 @@ class Usage:
             self._use = GpuUse(f"GPU-{uuid}" if uuid is not None else str(self._group.local_rank))
 
     def stop(self) -> None:
-        """The last step is over."""
+        """End the count, after the last step."""
         if self._began_bytes is not None:
             self._sent_bytes = sent_bytes() - self._began_bytes
         if self._use is not None:

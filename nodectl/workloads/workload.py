@@ -36,7 +36,7 @@ class Data(ABC):
 
     @abstractmethod
     def batch(self, indices: Sequence[int], epoch: int) -> Batch:
-        """These samples, on the CPU: a function of its arguments and the seed alone, whoever asks, in any order."""
+        """Return these samples, on the CPU: a function of the arguments and the seed alone."""
 
 
 class Workload(ABC):
@@ -55,7 +55,7 @@ class Workload(ABC):
 
     @abstractmethod
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """The options that no other workload has."""
+        """Add the options that no other workload has."""
 
     def check(self, settings: Settings) -> None:  # noqa: B027  # most have no rule of their own
         """ValueError with the rule that these options break."""
@@ -70,10 +70,10 @@ class Workload(ABC):
 
     @abstractmethod
     def model(self, settings: Settings) -> nn.Module:
-        """The model, made anew on the default device; its weights by the seed that was set before."""
+        """Return the model, made anew on the default device; its weights by the seed that was set before."""
 
     def values(self, settings: Settings, name: str, shape: Sequence[int]) -> torch.Tensor | None:
-        """The first values of one parameter, on the CPU; None where only the whole model has them."""
+        """Return the first values of one parameter, on the CPU; None where only the whole model has them."""
         return None
 
     def divisible(self, settings: Settings) -> Divisible | None:
@@ -82,11 +82,11 @@ class Workload(ABC):
 
     @abstractmethod
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """The mean over a micro-batch, in float32."""
+        """Return the mean over a micro-batch, in float32."""
 
     @abstractmethod
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
-        """The repeated layers of the bare model, in their order."""
+        """Return the repeated layers of the bare model, in their order."""
 
     def units_per_sample(self, settings: Settings) -> int:
         """How many of `unit` a sample has."""

@@ -81,7 +81,7 @@ class Zero(parallel.Strategy):
         return self.workload.loss(self.model(*self._cast(part[:-1])), part)
 
     def predict(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The model's answer without gradients, as it is now."""
+        """Return the model's answer without gradients, as it is now."""
         self.model.eval()
         with torch.no_grad():
             answer: torch.Tensor = self.model(*self._cast(inputs))
@@ -89,7 +89,7 @@ class Zero(parallel.Strategy):
         return answer
 
     def _cast(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Inputs as the weights are: half precision is the model's own here, not autocast."""
+        """Return inputs in the weights' precision: half precision is the model's own here, not autocast."""
         return [each.to(self._dtype) if each.is_floating_point() else each for each in inputs]
 
     @property

@@ -55,7 +55,7 @@ time_t time(time_t *kept) {{
 
 
 def send(who: Callable[[Trial], Seen], number: int) -> Act:
-    """A signal for one process of the victim."""
+    """Return a signal for one process of the victim."""
     return lambda trial: who(trial).send(number)
 
 
@@ -85,7 +85,7 @@ def operator_signal(number: int) -> Act:
 
 
 def start_killed(trial: Trial) -> None:
-    """The launch, as soon as its id was said: what was complete by then goes on, and is stopped here."""
+    """Kill the launch as soon as its id was said; what was complete by then goes on, and is stopped here."""
     operator_signal(signal.SIGKILL)(trial)
     trial.wait(lambda: not trial.keepers() or trial.is_in("running"), "supervisors wait for others for ever")
     if trial.is_in("running"):
@@ -93,7 +93,7 @@ def start_killed(trial: Trial) -> None:
 
 
 def terminal_gone(trial: Trial) -> None:
-    """The window of the launch is closed."""
+    """Close the window of the launch."""
     os.close(trial.terminal)
     trial.terminal = -1
 
@@ -104,7 +104,7 @@ def ctrl_c(trial: Trial) -> None:
 
 
 def ctrl_c_twice(trial: Trial) -> None:
-    """The second one within the two seconds that the first one gives."""
+    """Interrupt twice, the second time within the two seconds that the first one gives."""
     ctrl_c(trial)
     if trial.phase is Phase.RUNNING:
         trial.wait(lambda: "Ctrl-C again" in trial.said("launch"), "the first Ctrl-C was not heard")
@@ -149,7 +149,7 @@ def briefly_cut(trial: Trial) -> None:
 
 
 def deafened(trial: Trial) -> None:
-    """The victim hears nobody, and is heard."""
+    """Drop all that comes to the victim, which is still heard."""
     trial.lab.deafen(trial.victim)
 
 
@@ -179,7 +179,7 @@ def no_memory_groups() -> str:
 
 
 def out_of_memory(trial: Trial) -> None:
-    """The victim's rank is in a group with less memory than it takes."""
+    """Put the victim's rank into a group with less memory than it takes."""
     group = _group()
     group.mkdir(exist_ok=True)
     (group / "memory.limit_in_bytes").write_text(str(_ROOM_BYTES if trial.phase is not Phase.STARTING else 40 << 20))
@@ -188,7 +188,7 @@ def out_of_memory(trial: Trial) -> None:
 
 
 def memory_back(_: Trial) -> None:
-    """The group is empty, and goes."""
+    """Remove the group, which is empty."""
     with suppress(OSError):
         _group().rmdir()
 
@@ -214,7 +214,7 @@ def own_clock(trial: Trial) -> None:
 
 
 def clock_stepped(trial: Trial) -> None:
-    """The victim's clock goes on half a minute later; then the last host's rank is killed."""
+    """Set the victim's clock half a minute ahead; then kill the last host's rank."""
     (trial.victim.root / _CLOCK).touch()
     time.sleep(_BRIEF_S)
     if trial.phase is not Phase.STOPPING:
@@ -222,7 +222,7 @@ def clock_stepped(trial: Trial) -> None:
 
 
 def clock_back(trial: Trial) -> None:
-    """As it was, for programs that start later, too."""
+    """Set the clock back, for programs that start later, too."""
     for name in (_CLOCK, "etc/ld.so.preload"):
         (trial.victim.root / name).unlink(missing_ok=True)
 
@@ -253,13 +253,13 @@ def two_heard(trial: Trial) -> None:
 
 
 def stopped(trial: Trial) -> None:
-    """By its operator; in a stop under way a second time."""
+    """Stop the job by its operator; in a stop under way a second time."""
     trial.operate("stop-again", "jobs", "stop", trial.job_id)
     trial.wait(lambda: trial.is_in("stopping", "stopped"), "the job is not being stopped")
 
 
 def asks_for(what: str) -> Act:
-    """The victim's script does something; in a stop it does it by itself (train.py)."""
+    """Return the victim's script does something; in a stop it does it by itself (train.py)."""
 
     def act(trial: Trial) -> None:
         if trial.phase is Phase.RUNNING:
@@ -269,7 +269,7 @@ def asks_for(what: str) -> Act:
 
 
 def daemon_and_killed(trial: Trial) -> None:
-    """A rank that has left a daemon behind dies; when the job runs or is stopped it ends in good order."""
+    """Kill a rank that has left a daemon behind; a job that runs or is stopped ends in good order."""
     asks_for("daemon")(trial)
     if trial.phase is Phase.STARTING:
         trial.wait(lambda: len(_daemons(trial)) > 0, "there is no daemon")
@@ -281,7 +281,7 @@ def _daemons(trial: Trial) -> list[Seen]:
 
 
 def state_damaged(trial: Trial) -> None:
-    """The victim's state file is empty, and its supervisor and guard are gone; then somebody stops the job."""
+    """Empty the victim's state file and kill its supervisor and guard; then stop the job."""
     both = [trial.guard(), trial.supervisor()]
     for seen in both:
         seen.send(signal.SIGSTOP)

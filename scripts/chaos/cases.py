@@ -20,7 +20,7 @@ REACTION_S = 1.5
 
 
 class Phase(StrEnum):
-    """Where a job is when the event meets it; `RESTARTED`: it runs, and has a restart or a spare left."""
+    """A phase of a job that an event meets; `RESTARTED`: it runs, and has a restart or a spare left."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -59,6 +59,7 @@ class Expect:
 
     @property
     def goes_on(self) -> bool:
+        """Return whether the job is to go on."""
         return self.within_s is None
 
 

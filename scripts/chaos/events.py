@@ -50,23 +50,23 @@ _STOPS = Expect(_STOP, ("stopped",), within_s=STOP_S)
 def _dies(
     *classes: str, promise: str = _RANK_DIES, within_s: float = TOLD_S, host: int = 1, rank: int | None = 1
 ) -> Expect:
-    """The job fails, and the cause is found."""
+    """Return the job fails, and the cause is found."""
     return Expect(promise, ("failed",), classes, host, rank, within_s)
 
 
 def _goes_on(promise: str, *, exits: tuple[int, ...] | None = (0,)) -> Expect:
-    """It does not end by this, and later does by itself."""
+    """Return the promise that the job does not end by this, and later does by itself."""
     return Expect(promise, ("finished",), exits=exits)
 
 
 def _stops_or_dies(like: Expect) -> Expect:
-    """A host that cannot be told to stop ends as it would without; which of the two came first is then said."""
+    """Return a host that cannot be told to stop ends as it would without; which of the two came first is then said."""
     exits = None if like.exits is None else (1, 3)
     return replace(like, states=("stopped", "failed"), exits=exits)
 
 
 def _comes_back(like: Expect, promise: str = _COMES_BACK) -> Expect:
-    """The attempt ends as it would without restarts, and the next one brings the job to its end."""
+    """Return the attempt ends as it would without restarts, and the next one brings the job to its end."""
     return replace(like, promise=promise, states=("finished",), exits=(0,))
 
 

@@ -41,7 +41,7 @@ chmod 755 {LAUNCHER} {VENV}/bin/torchrun
 
 
 class MissingError(Exception):
-    """What these trials need is not on this machine."""
+    """Something that these trials need is not on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,17 @@ class Seen:
 
     @property
     def rank(self) -> int | None:
-        """Of the training program; None of any other process."""
+        """Return the rank of the training program; None of any other process."""
         is_rank = any(word.endswith("train.py") for word in self.argv) and "LOCAL_RANK" in self.environ
         return int(self.environ["RANK"]) if is_rank else None
 
     @property
     def is_agent(self) -> bool:
+        """Return whether it is torchrun's agent."""
         return len(self.argv) > 1 and self.argv[1].endswith("/bin/torchrun")
 
     def send(self, number: int) -> None:
-        """A signal; a process that has just ended needs none."""
+        """Send a signal; a process that has just ended needs none."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -77,16 +78,19 @@ class LabHost:
 
     @property
     def name(self) -> str:
+        """Return the host's name."""
         return self.record.name
 
     @property
     def pid(self) -> int:
+        """Return the host's PID 1, as the machine sees it."""
         if self.record.process is None:
             raise MissingError(f"{self.name} has never been up")
         return self.record.process.pid
 
     @property
     def up(self) -> bool:
+        """Return whether the host is up."""
         return self.record.up
 
     @property
@@ -108,7 +112,7 @@ class LabHost:
         (place / what).touch()
 
     def run(self, script: str, given: str = "") -> str:
-        """What a shell script prints that runs as the host's root; CalledProcessError where it fails."""
+        """Return the output of a shell script that runs as the host's root; CalledProcessError where it fails."""
         ways = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"]
         command = ["nsenter", f"--target={self.pid}", *ways, "--", "sh", "-c", script]
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=True)
@@ -131,14 +135,16 @@ class Lab:
 
     @property
     def state(self) -> LabState:
+        """Return the lab's journal."""
         return self.folder.running()
 
     @property
     def names(self) -> list[str]:
+        """Return the hosts' names."""
         return [host.name for host in self.hosts]
 
     def up(self) -> None:
-        """A fresh lab, each host with the launch script and an environment with torch."""
+        """Bring a fresh lab up, each host with the launch script and an environment with torch."""
         self.down()
         done = self.nodectl("lab", "up", "-n", str(self.count), "--name", _NAME)
         if done.returncode:
@@ -153,7 +159,7 @@ class Lab:
                 raise MissingError(f"the lab's share holds no torch: `make wheels` ({error.stderr})") from error
 
     def down(self) -> None:
-        """Nothing is left of it."""
+        """Take the lab down; nothing is left of it."""
         done = self.nodectl("lab", "down", "--name", _NAME)
         if done.returncode:
             raise MissingError(f"the lab does not go down: {done.stderr.strip()}")
@@ -165,16 +171,16 @@ class Lab:
         return bool(self.hosts) and all(host.up for host in self.hosts)
 
     def argv(self, *args: str) -> list[str]:
-        """nodectl's words on this lab's hosts."""
+        """Return the words of a nodectl command on this lab's hosts."""
         return [sys.executable, "-m", "nodectl", "-i", str(self.folder.inventory), *args]
 
     def nodectl(self, *args: str) -> subprocess.CompletedProcess[str]:
-        """A whole run of nodectl."""
+        """Return a whole run of nodectl."""
         argv = [sys.executable, "-m", "nodectl", *args]
         return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=_RUN_S, check=False)
 
     def on_hosts(self, *args: str) -> subprocess.CompletedProcess[str]:
-        """The same with this lab's inventory; of what no event meets the imports are made once."""
+        """Return the same with this lab's inventory; of what no event meets the imports are made once."""
         words = ["-i", str(self.folder.inventory), *args]
         if not warm_cli.can_run(self.environment):
             return self.nodectl(*words)
@@ -189,7 +195,7 @@ class Lab:
         heal_hosts(self.folder, None)
 
     def deafen(self, host: LabHost) -> None:
-        """Nothing comes through to the host, and all that it sends does."""
+        """Cut what comes to the host, and let through what it sends."""
         self._tc(host, "qdisc", "replace", "root", "handle", "1:", "bfifo", "limit", "1")
 
     def let_hear(self, host: LabHost) -> None:
@@ -213,7 +219,7 @@ def freeze(hosts: Sequence[LabHost], number: int) -> None:
 
 
 def marked() -> Iterator[Seen]:
-    """Processes of this machine that a nodectl of these trials has started, or is."""
+    """Yield the processes of this machine that are a nodectl of these trials or were started by one."""
     for pid in _pids():
         seen = _seen(pid)
         if seen is not None and seen.environ.get(MARK) == str(os.getpid()):
@@ -225,7 +231,7 @@ def _pids() -> list[int]:
 
 
 def _network(pid: int) -> str:
-    """The network namespace; empty where the process is gone."""
+    """Return the network namespace; empty where the process is gone."""
     try:
         return os.readlink(f"/proc/{pid}/ns/net")  # noqa: PTH115 - read for all processes, four times a second
     except OSError:
@@ -233,7 +239,7 @@ def _network(pid: int) -> str:
 
 
 def _seen(pid: int) -> Seen | None:
-    """None where it has ended."""
+    """Return the process of a number; None where it has ended."""
     folder = Path(f"/proc/{pid}")
     try:
         status = dict(line.split(":\t", 1) for line in (folder / "status").read_text().splitlines() if ":\t" in line)
@@ -249,7 +255,7 @@ def _seen(pid: int) -> Seen | None:
 
 
 def read_json(path: Path) -> dict[str, object] | None:
-    """A document that is there and whole."""
+    """Return a document that is there and whole."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):

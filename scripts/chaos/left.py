@@ -31,7 +31,7 @@ _OWN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Of one host; processes by their number here, with their words."""
+    """A host's state; processes by their number here, with their words."""
 
     processes: dict[int, str]
     ports: frozenset[str]
@@ -41,14 +41,14 @@ class Snapshot:
 
 
 def look(lab: Lab, host: LabHost) -> Snapshot:
-    """What is there now."""
+    """Return what is there now."""
     processes = {seen.pid: " ".join(seen.argv)[:200] for seen in host.processes()}
     shm = frozenset(path.name for path in (host.root / "dev/shm").iterdir())
     return Snapshot(processes, frozenset(_ports(host)), shm, frozenset(_groups(lab, host)), frozenset(_files(host)))
 
 
 def living(before: Snapshot, after: Snapshot) -> list[str]:
-    """What runs or is held that was not before."""
+    """Return what runs or is held that was not before."""
     found = [f"process: {words}" for pid, words in after.processes.items() if pid not in before.processes]
     found += [f"port: {port}" for port in sorted(after.ports - before.ports)]
     found += [f"shared memory: {name}" for name in sorted(after.shared_memory - before.shared_memory)]
@@ -66,7 +66,7 @@ def uncleaned(before: Snapshot, after: Snapshot) -> list[str]:
 
 
 def of_lab(lab: Lab) -> list[str]:
-    """What this machine holds of the lab."""
+    """Return what this machine holds of the lab."""
     root = cgroup2_root()
     places = [lab.folder.path, Path("/sys/class/net", lab.folder.uplink)]
     places += [root / lab.folder.cgroup] if root else []

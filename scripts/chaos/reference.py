@@ -48,7 +48,7 @@ class Reference:
 
     @property
     def losses(self) -> dict[int, str]:
-        """By step."""
+        """Return the checkpoints by their step."""
         if not self._losses and self._kept.exists():
             self._losses = {int(step): loss for step, loss in json.loads(self._kept.read_text()).items()}
         if not self._losses:
@@ -77,7 +77,7 @@ class Reader:
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def unreadable(self, paths: Sequence[Path]) -> dict[str, str]:
-        """Those that torch.load does not read, with the reason."""
+        """Return the checkpoints that torch.load does not read, with the reason."""
         pipe, answers = self._process.stdin, self._process.stdout
         if not paths or pipe is None or answers is None:
             return {}
@@ -92,5 +92,5 @@ class Reader:
 
 
 def share_python() -> str:
-    """The Python of the lab's share, which has torch."""
+    """Return the Python of the lab's share, which has torch."""
     return str(cache_dir() / "lab-share" / "venv" / "bin" / "python")

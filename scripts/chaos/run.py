@@ -36,6 +36,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
+        """Return whether nothing was otherwise than promised."""
         return not (self.problems or self.left or self.skipped)
 
 
@@ -120,7 +121,7 @@ class _Case:
             self._judge(status)
 
     def _meet(self) -> None:
-        """The event, and then the promised end, or that the job goes on to its own."""
+        """Let the event happen, and wait for the promised end, or for the job's own."""
         trial, expect = self.trial, self.trial.event.expects[self.trial.phase]
         trial.event.act(trial)
         begun_s = time.monotonic()
@@ -168,7 +169,7 @@ class _Case:
         self.problems += [f"the checkpoint {Path(path).name} cannot be read: {why}" for path, why in unreadable.items()]
 
     def _judge_left(self) -> None:
-        """What lives after the job, what lies where the docs name nothing, what `jobs clean` does not take away."""
+        """Judge what lives after the job, what lies where the docs name nothing, and what `jobs clean` leaves."""
         trial, lab, before = self.trial, self.trial.lab, self.runner.before
         keeps = trial.event.expects[trial.phase].keeps
         with suppress(CaseError):

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _end(options: argparse.Namespace) -> None:
-    """What a program does that saves before it ends."""
+    """Save before the end, as a program does."""
     say("ending")
     if options.daemon_last:
         leave_daemon()
@@ -76,7 +76,7 @@ def _segment() -> Path:
 
 
 def leave_daemon() -> None:
-    """A process of its own session, which no parent waits for and SIGTERM does not end."""
+    """Start a process in its own session, which no parent waits for and SIGTERM does not end."""
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:

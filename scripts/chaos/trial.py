@@ -34,7 +34,7 @@ class CaseError(Exception):
 
 
 class TooLateError(CaseError):
-    """What was to be disturbed is over."""
+    """The job's phase that was to be disturbed is over."""
 
 
 class Slowness:
@@ -53,7 +53,7 @@ class Slowness:
             time.sleep(1)
 
     def begin(self) -> None:
-        """Of what comes from here on."""
+        """Read what comes from here on."""
         self._ratios = self._ratios[-2:]
 
     @property
@@ -76,10 +76,12 @@ class Trial:
 
     @property
     def victim(self) -> LabHost:
+        """Return the host that the event is for."""
         return self.lab.hosts[1]
 
     @property
     def up(self) -> list[LabHost]:
+        """Return the hosts that are up."""
         return [host for host in self.lab.hosts if host.up]
 
     def begin(self) -> None:
@@ -130,21 +132,21 @@ class Trial:
         return process
 
     def said(self, name: str) -> str:
-        """What that shell has shown until now."""
+        """Return what that shell has shown until now."""
         path = self.folder / f"{name}.out"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """By host that is up: what its supervisor has written."""
+        """Return, by host that is up, what its supervisor has written."""
         found = {host.name: read_json(self.place(host) / "state.json") for host in self.up}
         return {name: state for name, state in found.items() if state is not None}
 
     def place(self, host: LabHost) -> Path:
-        """The job's folder on a host."""
+        """Return the job's folder on a host."""
         return host.root / STATE / "jobs" / self.job_id
 
     def of_job(self, host: LabHost) -> list[Seen]:
-        """Processes of the job on a host."""
+        """Return the processes of the job on a host."""
         return [seen for seen in host.processes() if seen.environ.get("NODECTL_JOB_ID") == self.job_id]
 
     def ranks(self, hosts: Sequence[LabHost] = ()) -> list[Seen]:
@@ -152,15 +154,15 @@ class Trial:
         return [seen for host in hosts or self.lab.hosts for seen in self.of_job(host) if seen.rank is not None]
 
     def rank(self, host: LabHost | None = None) -> Seen:
-        """The rank of the victim, or of another host."""
+        """Return the rank of the victim, or of another host."""
         return self._one(host, lambda seen: seen.rank is not None, "rank")
 
     def agent(self) -> Seen:
-        """The victim's torchrun."""
+        """Return the victim's torchrun."""
         return self._one(None, lambda seen: seen.is_agent, "torchrun")
 
     def keepers(self) -> list[Seen]:
-        """What of nodectl holds the job, or takes it in, on all hosts."""
+        """Return nodectl's processes that hold the job, or take it in, on all hosts."""
         return [
             seen
             for host in self.up
@@ -169,11 +171,11 @@ class Trial:
         ]
 
     def supervisor(self) -> Seen:
-        """The victim's."""
+        """Return the victim's."""
         return self._keeper("pid", "supervisor")
 
     def guard(self) -> Seen:
-        """The victim's."""
+        """Return the victim's."""
         return self._keeper("outer", "guard")
 
     def _keeper(self, key: str, what: str) -> Seen:
@@ -192,12 +194,12 @@ class Trial:
         return min(found, key=lambda seen: seen.inner)
 
     def output(self, tail_bytes: int = 4 << 20) -> str:
-        """What ranks have written on all hosts that are up, and the launch has shown; of each the end."""
+        """Return the end of what ranks have written on all hosts that are up, and of what the launch has shown."""
         paths = [path for host in self.up for path in sorted((self.place(host) / "ranks").rglob("std*.log"))]
         return "\n".join(_tail(path, tail_bytes) for path in (self.folder / "launch.out", *paths))
 
     def step(self) -> int:
-        """The newest that rank 0 has told."""
+        """Return the newest that rank 0 has told."""
         return max((number for number, _ in steps_in(self.output(1 << 14))), default=0)
 
     def reach(self) -> None:
@@ -223,7 +225,7 @@ class Trial:
             self.wait(lambda: bool(self.ranks([self.victim])), "the victim's rank is not there")
 
     def is_in(self, *wanted: str) -> bool:
-        """Some host is in one of these states."""
+        """Return whether some host is in one of these states."""
         return any(state["state"] in wanted for state in self.states().values())
 
     @property
@@ -235,7 +237,7 @@ class Trial:
     def wait(
         self, condition: Callable[[], bool], words: str, within_s: float = _PATIENCE_S, more_s: float = _MORE_S
     ) -> None:
-        """Until it holds; CaseError after that time, and as much more as this machine is slow."""
+        """Wait until it holds; CaseError after that time, and as much more as this machine is slow."""
         begun_s = time.monotonic()
         while not condition():
             if time.monotonic() - begun_s > within_s + more_s * self.slowness.factor:
@@ -243,7 +245,7 @@ class Trial:
             time.sleep(_POLL_S)
 
     def go_on(self) -> None:
-        """The job makes more steps, then it is asked to finish."""
+        """Let the job make more steps, then ask it to finish."""
         before = self.step()
         self.wait(lambda: self.step() >= before + _STEPS_AFTER, f"the job stands still at step {before}")
         self.finish()
@@ -254,7 +256,7 @@ class Trial:
         self.wait(lambda: self.has_ended, "the job did not finish")
 
     def hear_out(self, within_s: float) -> int | None:
-        """The launch's exit status, once it has ended by itself; None where it did not."""
+        """Return the launch's exit status, once it has ended by itself; None where it did not."""
         if self.launch is None:
             return None
         try:
@@ -276,14 +278,14 @@ class Trial:
         freeze(self.up, signal.SIGCONT)
 
     def keep_evidence(self) -> None:
-        """What the hosts know, beside what the operator was told."""
+        """Keep what the hosts know, beside what the operator was told."""
         for host in self.up:
             for name in ("state.json", "supervisor.log", "output.log", "plan.json"):
                 with contextlib.suppress(OSError):
                     (self.folder / f"{host.name}-{name}").write_bytes((self.place(host) / name).read_bytes()[-200_000:])
 
     def why(self) -> dict[str, Any] | None:
-        """The one job as `jobs why` tells it; None where it knows no such job."""
+        """Return the one job as `jobs why` tells it; None where it knows no such job."""
         done = self.lab.on_hosts("--output", "json", "jobs", "why", self.job_id)
         (self.folder / "why.json").write_text(done.stdout + done.stderr)
         try:

@@ -9,7 +9,7 @@ from scripts.chaos.cases import REACTION_S, Expect, Phase
 
 
 def wrong_time(expect: Expect, ended_s: float | None, slowness: float) -> list[str]:
-    """The ranks' end, where one is promised; `ended_s` is None where it did not come."""
+    """Return the ranks' end, where one is promised; `ended_s` is None where it did not come."""
     if expect.within_s is None:
         return []
     allowed_s = allowed(expect, slowness)
@@ -20,7 +20,7 @@ def wrong_time(expect: Expect, ended_s: float | None, slowness: float) -> list[s
 
 
 def allowed(expect: Expect, slowness: float) -> float:
-    """What is promised, and the reaction of a machine that is so slow."""
+    """Return the promised seconds, with the reaction of a machine that is so slow."""
     return (expect.within_s or 0.0) + REACTION_S * slowness
 
 

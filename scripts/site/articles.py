@@ -13,7 +13,7 @@ _PART = re.compile(r"^<!-- article (\d+): (\w+) -->$", re.MULTILINE)
 
 
 def filled(markdown: str) -> str:
-    """The page with its parts; KeyError for an article or a part that is not there."""
+    """Return the page with its parts; KeyError for an article or a part that is not there."""
     parts = {"title": _title, "claims": _claims, "wrong": _wrong, "numbers": _numbers}
     return _PART.sub(lambda found: "\n\n".join(parts[found[2]](int(found[1]), articles()[int(found[1])])), markdown)
 
@@ -24,7 +24,7 @@ def _title(_number: int, whole: Article) -> Iterator[str]:
 
 
 def _claims(number: int, whole: Article) -> Iterator[str]:
-    """A table for each claim, with what is true of it."""
+    """Yield a table for each claim, with what is true of it."""
     for name, claim in whole.claims.items():
         yield f"**{plain(claim.what[:1].upper() + claim.what[1:])}**, measured by {_command(claim)}:"
         shown = figures(number, name)
@@ -43,7 +43,7 @@ def _claims(number: int, whole: Article) -> Iterator[str]:
 
 
 def _command(claim: Claim) -> str:
-    """The command as a link to its place in the reference."""
+    """Return the command as a link to its place in the reference."""
     words = claim.measured_by.split(" --")[0].split()
     anchor = f"#nodectl-{'-'.join(words)}" if len(words) > 1 else ""
     return f"[`nodectl {claim.measured_by}`](../reference/cli/{words[0]}.md{anchor})"
@@ -54,7 +54,7 @@ def _wrong(_number: int, whole: Article) -> Iterator[str]:
 
 
 def _numbers(_number: int, whole: Article) -> Iterator[str]:
-    """Where its other numbers are, and which of them nothing here holds."""
+    """Yield where the article's other numbers are, and which of them nothing here holds."""
     yield table(
         ["number", "value", "where it is here"],
         [[plain(one.what), _value(one.value), "; ".join(f"`{place}`" for place in one.at)] for one in whole.settings],

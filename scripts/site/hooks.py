@@ -17,7 +17,7 @@ _log = logging.getLogger("mkdocs.hooks.nodectl")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The pages that code writes, and the nav, its folders by the pages that are in them."""
+    """Return the pages that code writes, and the nav, its folders by the pages that are in them."""
     for place, text in reference.pages().items():
         files.append(File.generated(config, place, content=text))
     config.nav = list(_expanded(config.nav or [], files))
@@ -25,7 +25,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page as the site's parser reads it; what is wrong with its links is a warning."""
+    """Return the page as the site's parser reads it; what is wrong with its links is a warning."""
     place = page.file.src_uri
     text = pages.listed(markdown, place, lambda folder: [(_title(one), one.src_uri) for one in _below(folder, files)])
     text, problems = pages.linked(articles.filled(text), place, pages.ROOT)
@@ -35,7 +35,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _expanded(nav: list[Any], files: Files) -> Iterator[Any]:
-    """The entries of the nav; a section without a page is left out."""
+    """Yield the entries of the nav; a section without a page is left out."""
     for entry in nav:
         if isinstance(entry, dict):
             for title, inner in entry.items():
@@ -52,7 +52,7 @@ def _expanded(nav: list[Any], files: Files) -> Iterator[Any]:
 
 
 def _entry(one: File, *, short: bool) -> Any:
-    """The page by its title, or the first words of it: what stands behind a colon explains them."""
+    """Return the page by its title, or the first words of it: what stands behind a colon explains them."""
     title = _title(one)
     if one.name == "index" or not title:
         return one.src_uri
@@ -60,7 +60,7 @@ def _entry(one: File, *, short: bool) -> Any:
 
 
 def _below(folder: str, files: Files) -> list[File]:
-    """The pages right in that folder: its index, then the others by their titles."""
+    """Return the pages right in that folder: its index, then the others by their titles."""
     found = [one for one in files.documentation_pages() if one.src_uri.rpartition("/")[0] == folder.rstrip("/")]
     return sorted(found, key=lambda one: (one.name != "index", _title(one), one.src_uri))
 

@@ -24,13 +24,13 @@ _PAGES_OF = re.compile(r"^<!-- pages of (\S+/) -->$", re.MULTILINE)
 
 
 def title(markdown: str) -> str:
-    """The first heading, without its markup; empty where there is none."""
+    """Return the first heading, without its markup; empty where there is none."""
     found = _HEADING.search(markdown)
     return found[1].replace("`", "").strip() if found else ""
 
 
 def _parts(markdown: str) -> Iterator[tuple[bool, str]]:
-    """The lines, and of each whether it is text: no fence, and not within one."""
+    """Yield the lines, and of each whether it is text: no fence, and not within one."""
     closes = ""
     for line in markdown.split("\n"):
         fence = _FENCE.match(line)
@@ -45,7 +45,7 @@ def _parts(markdown: str) -> Iterator[tuple[bool, str]]:
 
 
 def with_lists_apart(markdown: str) -> str:
-    """The text with an empty line between a paragraph and the list right below it, as GitHub reads it."""
+    """Return the text with an empty line between a paragraph and the list right below it, as GitHub reads it."""
     lines: list[str] = []
     for is_text, line in _parts(markdown):
         above = lines[-1] if lines else ""
@@ -56,7 +56,7 @@ def with_lists_apart(markdown: str) -> str:
 
 
 def linked(markdown: str, place: str, root: Path) -> tuple[str, list[str]]:
-    """The page docs/`place` with links to the repository's other files as plain code; and what is wrong with its links.
+    """Return the page docs/`place` with links to the repository's other files as code, and its wrong links.
 
     The site holds the pages of docs/ alone. Links between them are mkdocs' to judge.
     """
@@ -82,7 +82,7 @@ def linked(markdown: str, place: str, root: Path) -> tuple[str, list[str]]:
 
 
 def _outside_code(line: str, replaced: Callable[[re.Match[str]], str]) -> str:
-    """The line with its links replaced; what a code span holds is none."""
+    """Return the line with its links replaced; what a code span holds is none."""
     spans = [found.span() for found in _CODE.finditer(line)]
     return _LINK.sub(
         lambda link: link[0] if any(begin < link.start() < end for begin, end in spans) else replaced(link), line
@@ -90,7 +90,7 @@ def _outside_code(line: str, replaced: Callable[[re.Match[str]], str]) -> str:
 
 
 def _malformed(address: str) -> Iterator[str]:
-    """What is wrong with the form of another site's address; whether somebody answers there is not asked."""
+    """Yield what is wrong with the form of another site's address; whether it answers is not asked."""
     parts = urlsplit(address)
     if parts.scheme == "mailto":
         return
@@ -101,7 +101,7 @@ def _malformed(address: str) -> Iterator[str]:
 
 
 def listed(markdown: str, place: str, below: Callable[[str], Sequence[tuple[str, str]]]) -> str:
-    """The page with `<!-- pages of FOLDER/ -->` as links to the pages, (title, path), that `below` knows there."""
+    """Return the page with `<!-- pages of FOLDER/ -->` as links to the pages that `below` tells of, (title, path)."""
 
     def items(found: re.Match[str]) -> str:
         here = posixpath.dirname(place) or "."
@@ -111,7 +111,7 @@ def listed(markdown: str, place: str, below: Callable[[str], Sequence[tuple[str,
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that hold markup; one without rows has no heading either."""
+    """Return a table of cells that hold markup; one without rows has no heading either."""
     lines = [f"| {' | '.join(map(_cell, cells))} |" for cells in rows]
     return "\n".join([f"| {' | '.join(heading)} |", "|" + "---|" * len(heading), *lines]) if lines else ""
 
@@ -130,7 +130,7 @@ def _shown(text: str) -> str:
 
 
 def _apart(line: str, text: Callable[[str], str], code: Callable[[str], str]) -> str:
-    """The line with its code spans, and what stands between them, each changed."""
+    """Return the line with its code spans, and what stands between them, each changed."""
     parts: list[str] = []
     end = 0
     for span in _CODE.finditer(line):
@@ -140,7 +140,7 @@ def _apart(line: str, text: Callable[[str], str], code: Callable[[str], str]) ->
 
 
 def with_bars(markdown: str) -> str:
-    """The text with `|` in the code of tables' cells as the site's parser takes it: GitHub has a backslash there."""
+    """Return the text with `|` in the code of cells as the site's parser takes it: GitHub has a backslash there."""
     rows = (is_text and line.startswith("|") for is_text, line in _parts(markdown))
     lines = markdown.split("\n")
     return "\n".join(
@@ -150,12 +150,12 @@ def with_bars(markdown: str) -> str:
 
 
 def body(markdown: str) -> str:
-    """What stands below the title."""
+    """Return the text below the title."""
     return _HEADING.sub("", markdown, count=1).strip()
 
 
 def section(markdown: str, heading: str) -> str:
-    """What stands below that heading of the second level; KeyError where there is none."""
+    """Return the text below that heading of the second level; KeyError where there is none."""
     _, there, rest = markdown.partition(f"\n## {heading}\n")
     if not there:
         raise KeyError(f"no heading {heading!r}")

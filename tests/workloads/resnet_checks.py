@@ -1,6 +1,6 @@
 """What resnet50 and its data do, looked at in one process of a Python that has torch and torchvision: prints JSON.
 
-Run with nodectl/workloads on its path and an empty folder as its argument. The second rank is a fork.
+Run with nodectl/workloads on its path, an empty folder and the parts as its arguments. The second rank is a fork.
 """
 
 import contextlib
@@ -256,5 +256,5 @@ def two_ranks() -> dict[str, Any]:
     return {"lines": lines.getvalue().splitlines(), "other": other, "child": os.waitpid(child, 0)[1]}
 
 
-parts = (forms, shown, course, counted, shared, refused, rests, two_ranks)
-sys.stdout.write(json.dumps({part.__name__: part() for part in parts}))
+parts = {each.__name__: each for each in (forms, shown, course, counted, shared, refused, rests, two_ranks)}
+sys.stdout.write(json.dumps({name: parts[name]() for name in sys.argv[2:]}))

@@ -15,11 +15,9 @@ from tests.workloads.cifar_files import COUNT, label, picture
 CHECKS = Path(__file__).with_name("resnet_checks.py")
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("cifar")
+def looked(folder: Path, *parts: str) -> dict[str, Any]:
     done = subprocess.run(
-        [f"{vision_venv()}/bin/python", str(CHECKS), str(folder)],
+        [f"{vision_venv()}/bin/python", str(CHECKS), str(folder), *parts],
         cwd=folder,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": next(iter(workloads.__path__)), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -30,6 +28,17 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     assert done.returncode == 0, done.stdout + done.stderr
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return looked(tmp_path_factory.mktemp("cifar"), "forms", "shown", "shared", "refused")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What takes trainings, which the transformer's tests in the gate do as well."""
+    return looked(tmp_path_factory.mktemp("trained"), "forms", "course", "counted", "rests", "two_ranks")
 
 
 @pytest.mark.parametrize("form", ["py", "bin"])
@@ -61,21 +70,27 @@ def test_a_picture_is_cropped_flipped_and_normalised_as_the_article_says(told: d
 
 
 def test_chance_is_of_seed_epoch_and_picture_alone(told: dict[str, Any]) -> None:
-    shown, course = told["shown"], told["course"]
+    shown = told["shown"]
     assert shown["same"] is True and shown["other_epoch"] > 0.1 and shown["other_seed"] > 0.1
+
+
+@pytest.mark.slow
+def test_a_resumed_training_sees_the_same_pictures(trained: dict[str, Any]) -> None:
     # in the middle of the second epoch, and with another number of loader processes
-    assert course["resumed"] is True and course["epochs"] == 2
+    assert trained["course"]["resumed"] is True and trained["course"]["epochs"] == 2
 
 
-def test_channels_last_is_a_layout_and_another_rounding(told: dict[str, Any]) -> None:
-    assert told["course"]["channels_last"] is True and told["course"]["close"] < 1e-3
+@pytest.mark.slow
+def test_channels_last_is_a_layout_and_another_rounding(trained: dict[str, Any]) -> None:
+    assert trained["course"]["channels_last"] is True and trained["course"]["close"] < 1e-3
 
 
-def test_flops_and_parameters_are_torchs_own_count(told: dict[str, Any]) -> None:
+@pytest.mark.slow
+def test_flops_and_parameters_are_torchs_own_count(trained: dict[str, Any]) -> None:
     for layers, parameters in (("18", 11_181_642), ("50", 23_528_522)):
-        ours, torchs, count = told["counted"][layers]
+        ours, torchs, count = trained["counted"][layers]
         assert ours == torchs > 1e8 and count == parameters
-    assert told["course"]["blocks"] == [4, 16]
+    assert trained["course"]["blocks"] == [4, 16]
 
 
 def test_every_test_picture_counts_once_and_every_rank_asks_as_often(told: dict[str, Any]) -> None:
@@ -87,18 +102,20 @@ def test_without_torchvision_it_says_what_to_do(told: dict[str, Any]) -> None:
     assert "needs torchvision" in told["refused"]["missing"] and "nodectl provision" in told["refused"]["missing"]
 
 
-def test_a_sample_that_would_be_alone_goes_with_those_before_it(told: dict[str, Any]) -> None:
+@pytest.mark.slow
+def test_a_sample_that_would_be_alone_goes_with_those_before_it(trained: dict[str, Any]) -> None:
     """Batch norms cannot take it by itself: the training ended with a traceback after an epoch."""
-    cut = told["rests"]["cut"]
+    cut = trained["rests"]["cut"]
     assert cut["--samples=33"] == [[[16], [17]] * 2, 4]
     assert cut["--samples=37 --batch=4 --accumulation=2"] == [[*[[4, 4]] * 4, [5]] * 2, 10]
     assert cut["--samples=7 --batch=2 --accumulation=2"] == [[[2, 2], [3]] * 2, 4]
     for options in ("--batch=1", "--samples=1"):
-        assert "a micro-batch of resnet50 has 2 samples at least" in told["rests"][options]
+        assert "a micro-batch of resnet50 has 2 samples at least" in trained["rests"][options]
 
 
-def test_two_ranks_learn_and_every_line_says_on_what(told: dict[str, Any]) -> None:
-    lines, summary = told["two_ranks"]["lines"][:-1], json.loads(told["two_ranks"]["lines"][-1])
+@pytest.mark.slow
+def test_two_ranks_learn_and_every_line_says_on_what(trained: dict[str, Any]) -> None:
+    lines, summary = trained["two_ranks"]["lines"][:-1], json.loads(trained["two_ranks"]["lines"][-1])
     assert all(line.endswith(" on synthetic pictures") for line in lines) and summary["data"] == "synthetic pictures"
     figures = [float(line.split("test accuracy ")[1].split()[0]) for line in lines if "test accuracy" in line]
     # 128 test pictures of ten classes: chance is right in 13
@@ -106,6 +123,7 @@ def test_two_ranks_learn_and_every_line_says_on_what(told: dict[str, Any]) -> No
     assert summary["world_size"] == 2 and summary["last_loss"] < summary["first_loss"]
 
 
-def test_ranks_with_other_data_are_refused(told: dict[str, Any]) -> None:
-    other = told["two_ranks"]
+@pytest.mark.slow
+def test_ranks_with_other_data_are_refused(trained: dict[str, Any]) -> None:
+    other = trained["two_ranks"]
     assert other["child"] == 0 and "rank 1" in other["other"] and "CIFAR-10 of 20 samples" in other["other"]

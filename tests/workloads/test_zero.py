@@ -54,6 +54,7 @@ def test_a_file_of_deepspeed_must_say_what_the_options_say(told: dict[str, Any])
     assert "goes with --parallel zero1" in told["no zero"]
 
 
+@pytest.mark.slow
 def test_without_deepspeed_it_is_refused_in_words() -> None:
     if list(Path(torch_venv()).glob("lib/python3*/site-packages/deepspeed")):
         pytest.skip("this environment has DeepSpeed")

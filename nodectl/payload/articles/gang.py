@@ -25,14 +25,16 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self.texts = texts
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
+        """Return the specification of a module that was given as text; None of another one."""
         return importlib.util.spec_from_loader(fullname, self) if fullname in self.texts else None
 
     def get_source(self, fullname: str) -> str:
+        """Return the module's text."""
         return self.texts[fullname]
 
 
 def nccl_settings() -> Dict[str, str]:
-    """The values in force, read as NCCL reads them: environment, the user's file, the system's; the first counts."""
+    """Return the values in force, as NCCL reads them: environment, user's file, system's file; the first counts."""
     values = {name: value for name, value in os.environ.items() if name.startswith("NCCL_")}
     home = login_home() + "/.nccl.conf"
     for path in (os.environ.get("NCCL_CONF_FILE", home), "/etc/nccl.conf"):
@@ -67,7 +69,7 @@ def set_environment(options: argparse.Namespace) -> Dict[str, str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options by which ranks meet the others, and the network that they take."""
+    """Add the options by which ranks meet the others, and the network that they take."""
     host_ranks.add_arguments(parser)
     parser.add_argument("--interface-asked", action="store_true")
 

@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 def preprocess(path: str) -> Any:
-    """As the article does it; its `.values` would be an array of Python objects, for some columns are booleans."""
+    """Prepare a file as the article does; its `.values` would be Python objects, for some columns are booleans."""
     import pandas
 
     frame = pandas.read_parquet(path)
@@ -47,7 +47,7 @@ def preprocess(path: str) -> Any:
 
 
 def make_file(path: Path, rows: int, seed: int) -> None:
-    """A file that is the same on every host."""
+    """Write a file that is the same on every host."""
     import numpy
     import pandas
 
@@ -67,7 +67,7 @@ def make_file(path: Path, rows: int, seed: int) -> None:
 
 
 def pool(case: Case) -> Executor:
-    """Processes come from a server that has pandas loaded: forking a process that has threads may hang."""
+    """Return a pool; processes come from a server that has pandas loaded, for a fork of one with threads may hang."""
     if case.mode == "threads":
         return ThreadPoolExecutor(case.workers)
     context = multiprocessing.get_context("forkserver")
@@ -76,7 +76,7 @@ def pool(case: Case) -> Executor:
 
 
 def seconds(case: Case, paths: List[str], expected: List[float]) -> float:
-    """From an empty pool to all results here; RuntimeError where a result is not what one process alone made."""
+    """Return the seconds from an empty pool to all results; RuntimeError where one differs from a process alone."""
     began = time.perf_counter()
     with pool(case) as executor:
         results = list(executor.map(preprocess, paths[: case.files]))
@@ -89,7 +89,7 @@ def seconds(case: Case, paths: List[str], expected: List[float]) -> float:
 
 
 def checksum(values: Any) -> float:
-    """Of all values of a result, and of its shape."""
+    """Return a sum of all values of a result, and of its shape."""
     total: float = values.astype("float64").sum() + 1e3 * values.shape[1]
     return float(total)
 
@@ -105,7 +105,7 @@ def room(files: int, rows: int) -> None:
 
 
 def versions() -> Dict[str, Optional[str]]:
-    """Of what is needed; None for what this Python has not."""
+    """Return the versions of what is needed; None for what this Python has not."""
     found: Dict[str, Optional[str]] = {}
     for name in ("pandas", "pyarrow"):
         try:
@@ -116,7 +116,7 @@ def versions() -> Dict[str, Optional[str]]:
 
 
 def cpu_model() -> str:
-    """The processor's name; empty where the kernel tells none."""
+    """Return the processor's name; empty where the kernel tells none."""
     match = re.search(r"^model name\s*:\s*(.+)$", machine.text(Path("/proc/cpuinfo")), re.MULTILINE)
     return match[1] if match else ""
 

@@ -41,7 +41,7 @@ def check_memory(options: argparse.Namespace, free_bytes: Optional[int]) -> None
 
 
 class Run:
-    """This rank's training, step by step."""
+    """The training of one rank, step by step."""
 
     def __init__(self, options: argparse.Namespace, group: Any, torch: Any) -> None:
         names = ("options", "training", "feed", "transformer")
@@ -73,7 +73,7 @@ class Run:
         return time.perf_counter() - began, loss
 
     def slowest(self, seconds: float) -> float:
-        """The largest of all ranks' values, the same on every rank."""
+        """Return the largest of all ranks' values, the same on every rank."""
         if self.group.world_size == 1:
             return seconds
         dist = self.torch.distributed
@@ -82,15 +82,17 @@ class Run:
         return float(value.item())
 
     def barrier(self) -> None:
+        """Wait for all ranks."""
         self.slowest(0.0)
         self.sync()
 
     def sync(self) -> None:
+        """Wait until this rank's GPU has done what it was given."""
         if self.group.device.type == "cuda":
             self.torch.cuda.synchronize(self.group.device)
 
     def checksum(self) -> str:
-        """Of every bit of the trained weights, the same on all ranks or something went wrong on the way."""
+        """Return a checksum of every bit of the trained weights, which must be the same on all ranks."""
         whole, weighted = 0, 0
         for parameter in self.training.strategy.bare.parameters():
             bits = parameter.detach().float().flatten().view(self.torch.int32).to(self.torch.int64)
@@ -130,12 +132,12 @@ def measure(run: Run, options: argparse.Namespace) -> None:
 
 
 def finite(value: float) -> Optional[float]:
-    """A number for JSON, which has none that are infinite or not a number."""
+    """Return a number for JSON, which has none that are infinite or not a number."""
     return round(value, 6) if abs(value) < float("inf") else None
 
 
 def join(options: argparse.Namespace) -> Any:
-    """This rank among the others."""
+    """Return this rank's place among the others, once all have met."""
     import torch
     import torch.distributed as dist
 
@@ -176,6 +178,7 @@ def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser()
     gang.add_arguments(parser)
     for name in ("windows", *SHAPE):

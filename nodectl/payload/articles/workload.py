@@ -32,7 +32,7 @@ class Summaries(io.TextIOBase):
 
 
 def parsed(line: str) -> Optional[Dict[str, object]]:
-    """The object that a line is; None where it is none."""
+    """Return the object that a line is; None where it is none."""
     try:
         document = json.loads(line) if line.startswith("{") else None
     except ValueError:
@@ -41,7 +41,7 @@ def parsed(line: str) -> Optional[Dict[str, object]]:
 
 
 def set_ranks(options: argparse.Namespace) -> None:
-    """What torchrun tells a rank; nothing where it is the only one."""
+    """Set the variables that torchrun tells a rank; none where it is the only one."""
     places = {
         "RANK": options.rank_base + options.local_rank,
         "WORLD_SIZE": options.world_size,
@@ -68,6 +68,7 @@ def run_rank(options: argparse.Namespace, texts: Dict[str, str]) -> None:
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     gang.add_arguments(parser)
     parser.add_argument("--program", required=True)

@@ -44,7 +44,7 @@ def pages() -> dict[str, str]:
 
 
 def _by_task() -> str:
-    """The commands under the headings that `nodectl --help` has for them."""
+    """Return the commands under the headings that `nodectl --help` has for them."""
     helps = commands()
     rows = [
         [heading if name == names[0] else "", f"[`nodectl {name}`]({name}.md)", text_of.plain(helps[name])]
@@ -55,7 +55,7 @@ def _by_task() -> str:
 
 
 def _below(context: click.Context) -> Iterator[str]:
-    """The commands of a group, each under a heading of its own."""
+    """Yield the commands of a group, each under a heading of its own."""
     for inner in contexts_below(context):
         yield f"## {inner.command_path}"
         yield from _command(inner)
@@ -73,7 +73,7 @@ def _command(context: click.Context) -> Iterator[str]:
 
 
 def _options(context: click.Context) -> str:
-    """The options that its help shows, as a table."""
+    """Return the options that its help shows, as a table."""
     shown = (param for param in context.command.params if not getattr(param, "hidden", False))
     records = ((param, param.get_help_record(context)) for param in shown)
     rows = [
@@ -86,7 +86,7 @@ def _options(context: click.Context) -> str:
 
 
 def prose(text: str) -> str:
-    """A help text in Markdown: paragraphs, and what `\\b` keeps as it stands."""
+    r"""Return a help text in Markdown: paragraphs, and what `\b` keeps as it stands."""
     parts = inspect.cleandoc(text).partition("\f")[0].split("\n\n")
     kept = (
         f"```text\n{part[2:].strip(chr(10))}\n```" if part.startswith("\b\n") else text_of.plain(part) for part in parts

@@ -74,13 +74,13 @@ class Names(TypedDict):
 
 
 class Doctor(TypedDict):
-    """What `nodectl doctor` looked at; `host` is `this machine` where a finding is about no host."""
+    """Findings of `nodectl doctor`; `host` is `this machine` where a finding is about no host."""
 
     findings: list[ShortFinding]
 
 
 class Health(TypedDict):
-    """What `nodectl health` found: the worst status of each host, and every finding."""
+    """Findings of `nodectl health`: the worst status of each host, and every finding."""
 
     hosts: dict[str, Status]
     profiles: dict[str, Names]
@@ -89,7 +89,7 @@ class Health(TypedDict):
 
 
 class Probe(TypedDict):
-    """What `nodectl probe` measured; `comparison` with `--compare` alone."""
+    """Measurements of `nodectl probe`; `comparison` with `--compare` alone."""
 
     measurements: list[Measurement]
     findings: list[Finding]
@@ -97,7 +97,7 @@ class Probe(TypedDict):
 
 
 class Answer(TypedDict):
-    """What became of the command on one host; `exit_status` is null unless it ran there."""
+    """The command's result on one host; `exit_status` is null unless it ran there."""
 
     host: str
     outcome: Outcome
@@ -110,7 +110,7 @@ class Answer(TypedDict):
 
 
 class Exec(TypedDict):
-    """What `nodectl exec` ran, host by host."""
+    """The command of `nodectl exec`, host by host."""
 
     results: list[Answer]
 
@@ -126,7 +126,7 @@ class JobFailure(TypedDict):
 
 
 class Cause(JobFailure):
-    """What ended a job first, with what is known of it."""
+    """The failure that ended a job first, with all that is known of it."""
 
     evidence: list[str]
     remedy: str
@@ -293,7 +293,7 @@ def _names(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def _commands_of(path: Path, function: str) -> set[str]:
-    """The command of that module or of its folder, else those of the modules that import the function from it."""
+    """Return the command of that module or folder, else those of modules that import the function from it."""
     place = path.relative_to(_CLI).with_suffix("").parts
     if place[0] in commands():
         return {place[0]}
@@ -303,7 +303,7 @@ def _commands_of(path: Path, function: str) -> set[str]:
 
 
 def schema(name: str, *, closed: bool = False) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of the document of that name; `closed`: without room for other fields."""
+    """Return the JSON Schema (2020-12) of the document of that name; `closed`: without room for other fields."""
     text = json.dumps(TypeAdapter(SHAPES[name]).json_schema())
     for part, alias in _PARTS.get(name, {}).items():
         text = text.replace(f'"{part}": {{', f'"{alias}": {{').replace(f'$defs/{part}"', f'$defs/{alias}"')
@@ -332,7 +332,7 @@ def _fill(value: dict[str, Any], *, closed: bool) -> None:
 
 
 def _section(heading: str, value: Mapping[str, Any]) -> str:
-    """A form under its heading: what it is, its fields with their types."""
+    """Return a form under its heading: what it is, its fields with their types."""
     about = [plain(text) for text in value.get("description", "").split("\n\n")]
     rows = [[f"`{name}`", _type(field)] for name, field in value.get("properties", {}).items()]
     words = ", ".join(f"`{word}`" for word in value.get("enum", ()))
@@ -342,7 +342,7 @@ def _section(heading: str, value: Mapping[str, Any]) -> str:
 
 
 def _type(field: Mapping[str, Any]) -> str:
-    """The type in words, a part as a link."""
+    """Return the type in words, a part as a link."""
     if "$ref" in field:
         part = field["$ref"].rpartition("/")[2]
         return f"[{part}](#{part.lower()})"

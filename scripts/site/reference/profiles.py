@@ -49,7 +49,7 @@ def _kind(kind: str) -> Iterator[str]:
 
 
 def _values(profile: Hardware | Stack | Tuning) -> str:
-    """The values that it has; a column that would be empty is none."""
+    """Return the values that it has; a column that would be empty is none."""
     rows = [(path, row) for path, row in values(profile) if row["value"] not in (None, [], {})]
     columns = [name for name in ("why", "source") if any(row.get(name) for _, row in rows)]
     return table(

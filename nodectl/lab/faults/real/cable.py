@@ -20,7 +20,7 @@ _SHAPING = ("loss", "mtu-hole", "slow-link")
 
 
 def _set_carrier(scene: Scene, *, up: bool) -> None:
-    """At the switch's end: the host sees a cable without a signal, and can do nothing about it."""
+    """Switch the switch's end: the host sees a cable without a signal, and can do nothing about it."""
     if scene.state.link == "wire":
         set_carrier(scene.folder, scene.state, scene.host, up=up)
         return
@@ -55,7 +55,7 @@ def _settle(scene: Scene, _: str) -> None:
 
 
 def _impaired(port: str, kinds: set[str], rate_bits: int, operator: str) -> tuple[str, ...]:
-    """A class for what passes, and one whose queue holds nothing for what is lost; the operator's packets all pass."""
+    """Return tc's lines: a class for what passes, one without a queue for what is lost; the operator's packets pass."""
     rate_bits = min(rate_bits or _FAST_BITS, _SLOW_BITS if "slow-link" in kinds else _FAST_BITS)
     lines = [
         *rate_shaping(port, rate_bits),
@@ -77,7 +77,7 @@ def _port(scene: Scene) -> str:
 
 
 def _shaped(name: str, about: str) -> Fault:
-    """A fault of the cable's shaping, which shows only under load."""
+    """Return a fault of the cable's shaping, which shows only under load."""
     return Fault(name, about, ("tcp",), happens=_settle, heal=_settle, load=True)
 
 

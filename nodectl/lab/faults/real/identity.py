@@ -11,7 +11,7 @@ from nodectl.lab.state import HostRecord
 
 
 def _peer(scene: Scene) -> HostRecord:
-    """The first other host of the lab."""
+    """Return the first other host of the lab."""
     peers = [host for host in scene.state.hosts if host.name != scene.host.name and host.up]
     if not peers:
         raise UsageError(f"{scene.host.name} has no peer", "bring the lab up with more hosts: `nodectl lab up -n 2`")
@@ -24,7 +24,7 @@ def _peers_id(scene: Scene, _: str) -> str:
 
 
 def _other_address(scene: Scene, text: str) -> str:
-    """The peer's line has an address of TEST-NET-1, which nobody has."""
+    """Return the text with an address of TEST-NET-1, which nobody has, in the peer's line."""
     return re.sub(rf"^\S+ {re.escape(_peer(scene).name)}$", f"192.0.2.9 {_peer(scene).name}", text, flags=re.MULTILINE)
 
 

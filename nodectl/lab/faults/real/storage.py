@@ -56,7 +56,7 @@ def _resize_shm(scene: Scene, size: str) -> None:
 
 
 def _crowd(scene: Scene, place: str, mode: int = 700) -> None:
-    """A file system with 64 inodes, and a file for each."""
+    """Mount a file system with 64 inodes, and put a file into each."""
     script = (
         'mkdir -p "$1"; mount -t tmpfs -o "size=2g,nr_inodes=64,mode=$2" nodectl-lab-inodes "$1"; '
         'n=0; while [ $n -lt 100 ] && true >"$1/$n"; do n=$((n + 1)); done 2>/dev/null; true'
@@ -65,7 +65,7 @@ def _crowd(scene: Scene, place: str, mode: int = 700) -> None:
 
 
 def _protect(scene: Scene, _: str) -> None:
-    """A file system of the host's own that can be read only, as the kernel leaves one after an error."""
+    """Make a file system of the host read-only, as the kernel does after an error."""
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
     scene.run(["sh", "-c", script, "protect", _DATA])
 
@@ -83,7 +83,7 @@ def _unmount_checkpoints(scene: Scene, had: str) -> None:
 
 
 def _unmount(scene: Scene, place: str) -> None:
-    """As often as something is mounted there."""
+    """Unmount a place as often as something is mounted there."""
     script = 'while grep -q "^[^ ]* $1 " /proc/self/mounts; do umount -l "$1" || exit; done'
     scene.run(["sh", "-c", script, "unmount", place])
 

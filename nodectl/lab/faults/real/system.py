@@ -62,9 +62,7 @@ def file_fault(
     takes_two: bool = False,
     dressed: bool = False,
 ) -> Fault:
-    """Return a fault by which a file says what `change` makes of the scene and its text; a file that was not there goes
-    again with it.
-    """
+    """Return a fault by which a file says what `change` makes of its text; one that was not there goes again."""
 
     def remember(scene: Scene) -> str:
         file = scene.root / path

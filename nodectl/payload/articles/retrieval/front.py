@@ -36,6 +36,7 @@ class Front:
         return [own, *(self.read(wire.receive_answer(sock)) for sock in self.socks)]
 
     def read(self, answer: wire.Answer) -> Tuple[int, Any, Any]:
+        """Return what a shard answered: its time in ns, scores and rows."""
         torch, count = self.torch, answer.queries * answer.results
         places = torch.frombuffer(answer.data, dtype=torch.int64, count=count)
         scores = torch.frombuffer(answer.data, dtype=torch.float32, count=count, offset=8 * count)
@@ -102,7 +103,7 @@ class Front:
         )
 
     def trip_ms(self) -> Optional[float]:
-        """The median time until all shards have answered to nothing: what no query is faster than."""
+        """Return the median time until all shards have answered to nothing: what no query is faster than."""
         if not self.socks:
             return None
         nothing, trips = wire.Request(0, 0, 0, 0, bytearray()), []
@@ -116,7 +117,7 @@ class Front:
         return milliseconds(trips, 0.5)
 
     def check(self, shards: Sequence[range]) -> None:
-        """A few queries by brute force over the rows of every shard, made anew here."""
+        """Compare a few queries with brute force over the rows of every shard, made anew here."""
         torch, options = self.torch, self.options
         limit = min(max(map(len, shards)), max(1, CHECK_VALUES // options.dim // len(shards)))
         asked = table_of.queries(torch, options.seed, BATCHES, CHECK_QUERIES, options.dim)
@@ -134,7 +135,7 @@ class Front:
 
 
 def brute(torch: Any, options: argparse.Namespace, rows: range, asked: Any, places: Any) -> Tuple[Any, Any]:
-    """(the best scores in these rows, the scores that the rows named in `places` have), by going through all."""
+    """Return the best scores in these rows, and the scores of the rows named in `places`, by going through all."""
     best = torch.full((len(asked), 0), 0.0)
     own = torch.full(places.shape, float("nan"))
     for first, part in table_of.blocks(torch, options.seed, rows, options.dim):
@@ -148,12 +149,12 @@ def brute(torch: Any, options: argparse.Namespace, rows: range, asked: Any, plac
 
 
 def agrees(torch: Any, best: Any, own: Any, places: Any, scores: Any) -> bool:
-    """The scores are the best ones, they are those of the rows named, and no row is named twice."""
+    """Return whether the scores are the best, are those of the rows named, and no row is named twice."""
     once = all(len(set(row)) == len(row) for row in places.tolist())
     return once and bool(torch.equal(best, scores)) and bool(torch.equal(own, scores))
 
 
 def milliseconds(values_ns: Sequence[int], share: float) -> float:
-    """This quantile of nanoseconds, in milliseconds."""
+    """Return that quantile of nanoseconds, in milliseconds."""
     ordered = sorted(values_ns)
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1e6, 6)

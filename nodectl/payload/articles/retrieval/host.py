@@ -102,6 +102,7 @@ def prepare(options: argparse.Namespace) -> Any:
 
 
 def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser()
     for name in ("port", "first-row", "end-row", "dim", "k", "seed", "runs", "groups"):
         parser.add_argument("--" + name, type=int, required=True)

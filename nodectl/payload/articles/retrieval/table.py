@@ -40,7 +40,7 @@ def blocks(torch: Any, seed: int, rows: range, dim: int) -> Iterator[Tuple[int, 
 
 
 def make(torch: Any, seed: int, rows: range, dim: int, device: Any) -> Any:
-    """A part of the table on its device."""
+    """Return a part of the table on its device."""
     table = torch.empty((len(rows), dim), dtype=torch.float32, device=device)
     for first, part in blocks(torch, seed, rows, dim):
         table[first - rows.start : first - rows.start + len(part)] = part.to(device)
@@ -48,7 +48,7 @@ def make(torch: Any, seed: int, rows: range, dim: int, device: Any) -> Any:
 
 
 def queries(torch: Any, seed: int, number: int, batch: int, dim: int) -> Any:
-    """A batch of queries; other numbers than any row's."""
+    """Return a batch of queries; other numbers than any row's."""
     random = torch.Generator().manual_seed(seed * 1_000_003 - 1 - number)
     return torch.randint(-LARGEST, LARGEST + 1, (batch, dim), generator=random, dtype=torch.int8).to(torch.float32)
 
@@ -60,7 +60,7 @@ def search(torch: Any, table: Any, asked: Any, k: int) -> Tuple[Any, Any]:
 
 
 def to_bytes(torch: Any, tensor: Any) -> bytes:
-    """The bytes of a tensor of any device; not by numpy, which a node need not have."""
+    """Return the bytes of a tensor of any device; not by numpy, which a node need not have."""
     here = tensor.cpu().contiguous()
     return ctypes.string_at(here.data_ptr(), here.numel() * here.element_size())
 

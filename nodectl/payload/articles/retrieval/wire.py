@@ -31,7 +31,7 @@ class WireError(Exception):
 
 
 class Request(NamedTuple):
-    """What a front asks; `data` are float32 values, a query after the other."""
+    """A front's question; `data` are float32 values, a query after the other."""
 
     queries: int
     dim: int
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a shard found: rows of the whole table (int64), then their scores (float32), `results` of each query."""
+    """A shard's answer: rows of the whole table (int64), then their scores (float32), `results` of each query."""
 
     queries: int
     results: int
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A listening socket, on this address alone."""
+    """Return a socket that listens on this address alone."""
     server = socket.socket(family(address), socket.SOCK_STREAM)
     server.bind((address, port))
     server.listen(8)
@@ -73,7 +73,7 @@ def admit(sock: socket.socket, token: bytes) -> bool:
 
 
 def connect(address: str, port: int, source: str, token: bytes) -> socket.socket:
-    """A connection to a shard that is ready, from the address on which this host is to be measured."""
+    """Return a connection to a shard that is ready, from the address on which this host is to be measured."""
     until = time.monotonic() + START_S
     while True:
         try:
@@ -92,10 +92,12 @@ def connect(address: str, port: int, source: str, token: bytes) -> socket.socket
 
 
 def send_request(sock: socket.socket, request: Request) -> None:
+    """Send a request and its queries."""
     sock.sendall(REQUEST.pack(request.queries, request.dim, request.k, request.rows) + request.data)
 
 
 def send_end(sock: socket.socket) -> None:
+    """Tell the shard that no request comes any more."""
     sock.sendall(REQUEST.pack(END, 0, 0, 0))
 
 
@@ -111,10 +113,12 @@ def receive_request(sock: socket.socket) -> Optional[Request]:
 
 
 def send_answer(sock: socket.socket, queries: int, results: int, took_ns: int, data: bytes) -> None:
+    """Send scores and rows, with the time that they took."""
     sock.sendall(ANSWER.pack(queries, results, took_ns) + data)
 
 
 def receive_answer(sock: socket.socket) -> Answer:
+    """Return the answer that comes next; WireError where its sizes cannot be."""
     queries, results, took_ns = ANSWER.unpack(receive(sock, ANSWER.size))
     size = queries * results * RESULT_BYTES
     if size > MOST_BYTES:
