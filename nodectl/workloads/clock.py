@@ -51,7 +51,7 @@ class Clock:
         return round(sum(self.samples[begin:]) / total_s, 1) if total_s else None
 
     def figures(self) -> dict[str, Any]:
-        """Return figures of the steps after the warm-up, null without any; `step_spread`: (p95 - p5) over the median."""
+        """Return figures of the steps after the warm-up, null without; `step_spread`: (p95 - p5) over the median."""
         timed = sorted(self.durations_s[self.warmup :])
         waited_s = sum(self.waits_s[self.warmup :])
         middle, low, high = (_quantile(timed, part) for part in (0.5, 0.05, 0.95))

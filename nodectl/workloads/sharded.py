@@ -79,7 +79,7 @@ class Sharded(Strategy):
         return self._parameters
 
     def _make(self) -> nn.Module:
-        """Make the model without memory where the workload can tell each parameter's values, so that no rank holds it whole."""
+        """Make the model without memory, if the workload tells each parameter's values: no rank holds it whole."""
         with torch.device("meta"):
             model = self.workload.model(self.settings)
         self._names = [name for name, each in model.named_parameters() if each.requires_grad]
