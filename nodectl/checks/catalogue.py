@@ -34,7 +34,7 @@ def modules() -> tuple[ModuleType, ...]:
 
 @cache
 def launch_modules() -> tuple[ModuleType, ...]:
-    """The modules of preflight's checks, likewise."""
+    """Return the modules of preflight's checks, likewise."""
     return _loaded(lambda name: name.startswith(_LAUNCH))
 
 
@@ -46,7 +46,7 @@ def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
 
 
 def _refuse_unknown_facts(ordered: Sequence[ModuleType]) -> None:
-    """A fact that is not there is never read, so that a check that looks at it would say nothing, for ever."""
+    """Raise DeclarationError for a check that reads a fact which is not there: it would never say anything."""
     known = list(facts.modules())
     for module in ordered:
         judges = [value for value in vars(module).values() if isinstance(value, Judgement)]
@@ -56,7 +56,7 @@ def _refuse_unknown_facts(ordered: Sequence[ModuleType]) -> None:
 
 
 def _refuse_unknown_roles(ordered: Sequence[ModuleType]) -> None:
-    """A role that is not there is never verified, so that its check would be left out of every verify."""
+    """Raise DeclarationError for a check that names a role which is not there: no verify would run it."""
     known = [folder.name for folder in (share_dir() / "roles").glob("[!.]*")]
     for module in ordered:
         for check in declared(module):
@@ -91,12 +91,12 @@ def launch_judgements() -> tuple[Judgement[Any], ...]:
 
 @cache
 def fields() -> Mapping[str, Field]:
-    """What hosts are compared by, by the id of its check."""
+    """Return what hosts are compared by: the fields by the ids of their checks."""
     return {field.check.id: field for module in modules() for field in _fields(module)}
 
 
 def _fields(module: ModuleType) -> tuple[Field, ...]:
-    """The module's FIELDS; DeclarationError where that is no tuple of them."""
+    """Return the module's FIELDS; DeclarationError where that is no tuple of them."""
     declared: tuple[Field, ...] = getattr(module, "FIELDS", ())
     if not isinstance(declared, tuple) or not all(isinstance(field, Field) for field in declared):
         raise DeclarationError(f"{module.__name__}: FIELDS is no tuple of nodectl.checks.check.Field")
@@ -122,7 +122,7 @@ def thresholds() -> Mapping[str, Threshold]:
 
 
 def declared(module: ModuleType) -> tuple[Check, ...]:
-    """The module's checks, in the order in which they stand there."""
+    """Return the module's checks, in the order in which they stand there."""
     known: list[Check] = []
     for value in vars(module).values():
         if isinstance(value, Check):

@@ -67,7 +67,9 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """What may be found, under one id: what is looked at, and when it fires (failed, where no other status is named).
+    """One thing that may be found.
+
+    Its id, what is looked at, and when it fires (failed, where no other status is named).
 
     `expected`, `remedy` and `action` stand in each finding that gives none of its own. `roles` are the Ansible roles
     whose work the check reads back, so that verify of one role judges by it; `roles_of` those of a subject that is
@@ -118,7 +120,7 @@ class Judgement(Generic[Judged]):
             )
 
     def __call__(self, judged: Judged) -> Iterator[Finding]:
-        """The findings, one after the other."""
+        """Return the findings, one after the other."""
         return self.function(judged)
 
 
@@ -134,7 +136,7 @@ def judges(
 
 
 def _names(given: Sequence[str]) -> tuple[str, ...]:
-    """The names; DeclarationError for a single text, which would be taken for a name of each letter."""
+    """Return the names; DeclarationError for a single text, which would be taken for a name of each letter."""
     if isinstance(given, str):
         raise DeclarationError(f"reads and variables are tuples of names: write ({given!r},)")
     return tuple(given)
@@ -157,7 +159,6 @@ def judges_fact(
     such thing; `promised`: it fails for that, as `Subject.unread` says. Nothing is judged on hosts that are not
     `where`, and on lab hosts that have `borrowed` from below.
     """
-
     subjects = _names(reads)
 
     def register(function: Callable[[Subject, Fact], Iterator[Finding]]) -> Judgement[Subject]:
@@ -188,7 +189,7 @@ FIXED = ""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """What hosts of one hardware profile, or their like parts, have alike: one line in the `FIELDS` of a module.
+    """A value that hosts of one hardware profile, or their like parts, have alike: one row in the `FIELDS` of a module.
 
     `values` reads it of the host's fact `reads[0]`: None for what the host has not, among several for what it could not
     tell, FIXED for what its profiles set. `parts` is the noun of what is compared part by part, all hosts' together.
@@ -207,7 +208,7 @@ class Field:
     odd: Callable[[Mapping[tuple[str, str], str]], tuple[str, frozenset[tuple[str, str]]]] = odd_ones
 
     def of(self, host: Subject) -> dict[Key, dict[str, str | None]] | None:
-        """By key, the value of each part; empty where the host has none of it, None where nothing can be said."""
+        """Return the value of each part by key; empty where the host has none of it, None where nothing can be said."""
         value = host.facts.get(self.reads[0])
         if isinstance(value, Unread):
             if value.kind == "absent":
@@ -222,7 +223,7 @@ class Field:
 
 
 def _in_parts(values: Values) -> Iterator[tuple[tuple[str, str, str], str | None]]:
-    """The values by (which, kind, part)."""
+    """Return the values by (which, kind, part)."""
     if isinstance(values, Mapping):
         yield from (((name, "", "") if isinstance(name, str) else name, text) for name, text in values.items())
     elif values is not None:
@@ -249,16 +250,16 @@ class Subject:
     session: SessionLimits | None = None
 
     def fact(self, subject: str, kind: type[Fact]) -> Fact | None:
-        """The subject's value where it was read."""
+        """Return the subject's value where it was read."""
         value = self.facts.get(subject)
         return value if isinstance(value, kind) else None
 
     def threshold(self, threshold: Threshold) -> float:
-        """The site's number, else the default."""
+        """Return the site's number, else the default."""
         return self.thresholds.get(threshold.name, threshold.value)
 
     def growth(self, key: str, value: int, last: int | None = None) -> Growth:
-        """The counter `key` against its last reading; `last` is the number at which it stops counting."""
+        """Return the counter `key` against its last reading; `last` is the number at which it stops counting."""
         self.counters[key] = value
         if value == 0 != last and self.previous is None:
             return NOTHING_YET  # as `growth` says, which a host would be asked hundreds of times
@@ -275,7 +276,9 @@ class Subject:
         over: str = "",
         remedy: str = "",
     ) -> Iterator[Finding]:
-        """A warning where a counter's change reaches its limit; at a first reading where the number reaches `first`.
+        """Yield a warning where a counter's change reaches its limit.
+
+        At a first reading where the number reaches `first`.
 
         None for `first`: what was counted before the first reading says nothing of now. `over` names the time.
         """
@@ -285,7 +288,7 @@ class Subject:
             yield self.finding(check, Status.WARNING, subject, expected=expected, actual=grown.text, remedy=remedy)
 
     def limit_reached(self, grown: Growth, change: Threshold, first: Threshold | None) -> float | None:
-        """The limit that the counter reaches, as `grew` says; None where it is less."""
+        """Return the limit that the counter reaches, as `grew` says; None where it is less."""
         threshold, counted = (first, grown.value) if grown.by is None else (change, grown.by)
         if threshold is None:
             return None
@@ -308,12 +311,12 @@ class Subject:
         return self.has_stack and self.wanted is not None and self.wanted.stack.torch is not None
 
     def shares(self, resource: str) -> bool:
-        """A lab host has this from the machine below it."""
+        """Return whether the host is a lab's, and has this from the machine below it."""
         lab = self.fact("lab", Lab)
         return lab is not None and resource in lab.shared
 
     def borrows(self, resource: str) -> bool:
-        """A lab host shows the machine's hardware as its own: nothing to judge, unless a recording stands for it."""
+        """Return whether a lab host shows the machine's hardware as its own, with no recording in its place."""
         lab = self.fact("lab", Lab)
         return lab is not None and resource in lab.shared and not lab.recorded
 
@@ -329,7 +332,7 @@ class Subject:
         action: str = "",
         evidence: str = "",
     ) -> Finding:
-        """A finding of `check`, which fills what is not given; its action is for what is wrong, not for the unknown."""
+        """Return a finding of `check`, which fills what is not given; the unknown and the fine need no action."""
         if status in (Status.OK, Status.SKIPPED):
             remedy, action = "", "none"
         else:
@@ -341,14 +344,14 @@ class Subject:
         )
 
     def all_of(self, check: Check, faults: Iterable[Finding], *, expected: str = "", actual: str) -> Iterator[Finding]:
-        """The faults; where there is none, one finding that says so of all that was looked at."""
+        """Yield the faults; where there is none, one finding that says so of all that was looked at."""
         findings = list(faults)
         yield from findings or [self.finding(check, Status.OK, expected=expected, actual=actual)]
 
     def unread(
         self, check: Check, value: object, expected: str = "", *, promised: bool = False, remedy: str = LOOK_THERE
     ) -> Iterator[Finding]:
-        """The finding of a subject that could not be read; nothing where it was never asked for.
+        """Yield the finding of a subject that could not be read; no finding where it was never asked for.
 
         What is `promised` (by the profile or the site) and nobody can see has failed. It is unknown where only this
         login may not look, where the answer was not understood, and where the check `hung` says for all why. `remedy`
@@ -362,7 +365,7 @@ class Subject:
             yield self.finding(check, status, expected=expected, actual=actual, remedy=remedy)
 
     def unknown(self, value: object, expected: str, *checks: Check) -> Iterator[Finding]:
-        """As `unread` for several checks; a tool or device that the host does not have gives no finding."""
+        """Yield `unread` of several checks; a tool or device that the host does not have gives no finding."""
         if isinstance(value, Unread) and value.kind == "unknown":
             for check in checks:
                 yield from self.unread(check, value, expected)
@@ -370,7 +373,10 @@ class Subject:
     def lacks(
         self, check: Check, value: object, subject: str = "", *, expected: str = "", remedy: str = ""
     ) -> Iterator[Finding]:
-        """The finding of a subject that must be there: failed where it is absent or not to be seen, as `unread`."""
+        """Yield the finding of a subject that must be there.
+
+        Failed where it is absent or not to be seen, as `unread`.
+        """
         if isinstance(value, Unread):
             status = Status.UNKNOWN if value.kind == "unknown" and self._is_excused(value) else Status.FAILED
             yield self.finding(check, status, subject, expected=expected, actual=value.reason, remedy=remedy)
@@ -380,7 +386,10 @@ class Subject:
         return value.hung or value.garbled or (is_denied(value.reason) and not self._is_denied_to_root(value.reason))
 
     def _is_denied_to_root(self, reason: str) -> bool:
-        """A denial that no rights mend: sudo ran the command, or the login is root; on a lab's hosts root is less."""
+        """Return whether no rights mend the denial.
+
+        Sudo ran the command, or the login is root (which is less in a lab).
+        """
         session = self.session
         was_root = _RUN_AS_ROOT in reason or (session is not None and session.is_root)
         is_bounded = session is not None and not session.raisable and self.fact("lab", Lab) is not None
@@ -388,7 +397,7 @@ class Subject:
 
 
 def provision(role: str) -> str:
-    """The remedy of what that role sets."""
+    """Return the remedy of what that role sets."""
     return f"run `nodectl provision --tags {role}`"
 
 

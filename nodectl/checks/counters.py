@@ -30,7 +30,7 @@ class Growth(NamedTuple):  # made as fast as a tuple: a host has hundreds
 
     @property
     def change(self) -> int:
-        """What limits are compared with: the change, the number itself where there is nothing to compare it with."""
+        """Return the number that limits are compared with: the change, else the counter itself."""
         return self.value if self.by is None else self.by
 
     @property

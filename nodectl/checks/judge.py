@@ -28,7 +28,7 @@ REACH = Check("reach", looks_at="the host", fires="no answer")
 
 
 def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tuple[Finding, ...]:
-    """The findings of these judgements (of all where None) on one host."""
+    """Return the findings of these judgements (of all where None) on one host."""
     chosen = judgements() if by is None else by
     with patience():
         findings = [finding for judgement in chosen for finding in _judged(judgement, host)]
@@ -36,7 +36,7 @@ def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tupl
 
 
 def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
-    """The findings; where the function fails, what it found so far, and its checks as unknown on this host."""
+    """Yield the findings; where the function fails, those before it, and its checks as unknown on this host."""
     try:
         yield from judgement.function(host)
     except Exception as error:  # a mistake in one check, or what nobody thought a host could print, ends no other look
@@ -49,7 +49,7 @@ def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
 
 
 def _shortened(finding: Finding) -> Finding:
-    """A host may print what it likes; nobody reads a finding of a megabyte."""
+    """Return the finding with texts of a length that somebody reads: a host may print what it likes."""
     if len(finding.subject) + len(finding.expected) + len(finding.actual) + len(finding.evidence) <= LONGEST:
         return finding
     subject, expected, actual, evidence = (
@@ -59,13 +59,13 @@ def _shortened(finding: Finding) -> Finding:
 
 
 def unreachable(host: str, reason: str, remedy: str = "") -> Finding:
-    """A host that did not answer is unknown, and never passes."""
+    """Return the finding of a host that did not answer: unknown, never passed."""
     remedy = remedy or f"run `nodectl exec -l {host} -- true`"
     return Finding(host, REACH.id, Status.UNKNOWN, expected="an answer", actual=reason, remedy=remedy)
 
 
 def not_judged(host: str, error: Exception) -> Finding:
-    """A host whose answer nobody foresaw is unknown, and ends no look at others."""
+    """Return the finding of a host whose answer nobody foresaw; it ends no look at others."""
     actual = clipped(f"its answer could not be judged: {type(error).__name__}: {error}", LONGEST)
     remedy = "a mistake in nodectl: please report it, with `nodectl record` of this host"
     return Finding(host, REACH.id, Status.UNKNOWN, expected="an answer", actual=actual, remedy=remedy)
@@ -78,7 +78,7 @@ def no_profile(host: str, reason: str, remedy: str, *, impossible: bool) -> Find
 
 
 def profile_warning(host: str, number: int, text: str) -> Finding:
-    """A warning that the host's profiles give each time they are used."""
+    """Return the finding of a warning that the host's profiles give each time they are used."""
     return Finding(host, PROFILES.id, Status.WARNING, f"warning {number}", actual=text)
 
 
@@ -114,7 +114,7 @@ Faults = Mapping[str, Mapping[str, float]]
 
 
 def known_faults(findings: Iterable[Finding], before: Faults, reading: Previous) -> dict[str, dict[str, float]]:
-    """The faults known before and those of this reading, each with the boots in which it stood."""
+    """Return the faults known before and those of this reading, each with the boots in which it stood."""
     if reading.boot_id is None:
         return merge_faults(before, {}, reading.time)
     now = {_id(finding): {reading.boot_id: reading.time} for finding in findings if _is_curable(finding)}
@@ -135,7 +135,7 @@ def merge_faults(first: Faults, second: Faults, now: float) -> dict[str, dict[st
 
 
 def with_history(findings: Iterable[Finding], faults: Faults, reboots: float) -> list[Finding]:
-    """A fault that outlived so many `reboots` is to be replaced, and failed."""
+    """Return the findings; a fault that outlived so many `reboots` is failed, and its part to be replaced."""
     if not faults:
         return list(findings)
     return [_escalated(finding, len(faults.get(_id(finding), ())), reboots) for finding in findings]

@@ -11,7 +11,7 @@ Who = TypeVar("Who", bound=Hashable)
 
 
 def odd_ones(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
-    """The value of the majority and who has another one; without a majority, "" and everybody."""
+    """Return the value of the majority and who has another one; without a majority, "" and everybody."""
     counts = Counter(values.values()).most_common()
     if len(counts) < 2:
         return (counts[0][0] if counts else ""), frozenset()
@@ -22,7 +22,7 @@ def odd_ones(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
 
 
 def far_above(least: float, factor: float, unit: str) -> Callable[[Mapping[Who, str]], tuple[str, frozenset[Who]]]:
-    """A rule for numbers before a blank and `unit`: odd is more than `least`, and `factor` times the median."""
+    """Return a rule for numbers before a blank and `unit`: odd is more than `least`, and `factor` times the median."""
 
     def rule(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
         numbers = {who: float(text.split()[0]) for who, text in values.items()}

@@ -87,7 +87,7 @@ def _findings(host: Subject, check: Check, run: SiteRun) -> Iterator[Finding]:
 
 
 def read_answers(text: str, exit_status: int, complaint: str = "") -> tuple[Answer, ...]:
-    """What a check that ended with 0 to 3 says; ValueError with the place and what is wrong there."""
+    """Return what a check that ended with 0 to 3 says; ValueError with the place and what is wrong there."""
     if not _JSON.match(text):
         if _STRAY.search(text):
             raise ValueError("its JSON does not stand alone on standard output")

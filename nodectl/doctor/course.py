@@ -73,7 +73,7 @@ def read_fleet(sources: Sequence[str], access: Access, limit: str | None, fleet:
 
 
 def _named(sources: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The inventories, and who names them; none where Ansible only has its own default, and nothing is there."""
+    """Return the inventories and who names them; empty where Ansible only has its own default, which is not there."""
     if sources:
         # click has them of the environment, too
         return tuple(sources), "NODECTL_INVENTORY" if os.environ.get("NODECTL_INVENTORY") in sources else "-i"
@@ -85,7 +85,7 @@ def _named(sources: Sequence[str]) -> tuple[tuple[str, ...], str]:
 
 
 def _rendered(host: Host) -> tuple[dict[str, object], list[Finding]]:
-    """The variables that nodectl reads, and a finding for each that cannot be rendered."""
+    """Return the variables that nodectl reads, and a finding for each that cannot be rendered."""
     values, faults = {}, []
     for name in host.variables:
         if name.startswith(_READ):

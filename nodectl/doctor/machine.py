@@ -39,13 +39,13 @@ _FINE = (Status.OK, Status.SKIPPED)
 def here(
     check: str, status: Status, actual: str, *, expected: str = "", remedy: str = "", subject: str = ""
 ) -> Finding:
-    """A finding about this machine; what is fine needs no remedy."""
+    """Return a finding about this machine; what is fine needs no remedy."""
     remedy = "" if status in _FINE else remedy
     return Finding(HERE, check, status, subject, expected=expected, actual=actual, remedy=remedy)
 
 
 def looked(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a look; where it fails, what it found so far and that the rest could not be told."""
+    """Yield the findings of a look; where it fails, those before it and that the rest could not be told."""
     try:
         yield from look()
     except NodectlError as error:
@@ -106,7 +106,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _lacking(name: str, wanted: str) -> Iterator[Finding]:
-    """The finding of a package that is not there, or in another version than nodectl was tested with."""
+    """Yield the finding of a package that is not there, or in another version than nodectl was tested with."""
     from packaging.specifiers import SpecifierSet
 
     try:
@@ -124,7 +124,7 @@ def _pip() -> str:
 
 
 def _roles() -> Iterator[Finding]:
-    """The collection beside the package, without which nothing is provisioned."""
+    """Look for the collection beside the package, without which nothing is provisioned."""
     folder = share_dir()
     missing = [name for name in _PARTS if not (folder / name).is_dir()]
     if missing:
@@ -173,7 +173,7 @@ def programs() -> Iterator[Finding]:
 
 
 def _install(*packages: str) -> str:
-    """The command of this machine's package manager; `packages` as in _PROGRAMS."""
+    """Return the command of this machine's package manager; `packages` as in _PROGRAMS."""
     for installer, family in _INSTALLERS:
         if shutil.which(installer, path=f"{os.environ.get('PATH', '')}:{os.defpath}"):
             return f"sudo {installer} install {packages[family - 1]}"
@@ -181,7 +181,7 @@ def _install(*packages: str) -> str:
 
 
 def places() -> Iterator[Finding]:
-    """The folders in which nodectl keeps what it knows, and what can be made again."""
+    """Look at the folders in which nodectl keeps what it knows, and what can be made again."""
     for name, folder, variable in zip(("state", "cache"), folders(), ("XDG_STATE_HOME", "XDG_CACHE_HOME"), strict=True):
         yield _folder(name, folder, variable)
 
@@ -236,7 +236,7 @@ _HARMLESS = {"ANSIBLE_HOME", "ANSIBLE_INVENTORY", "ANSIBLE_CONFIG", "ANSIBLE_LOC
 
 
 def ansible() -> Iterator[Finding]:
-    """The settings, and whether Ansible started by hand would find this collection."""
+    """Look at Ansible's settings, and whether Ansible started by hand would find this collection."""
     # our own temporary folder is no setting of the operator's
     own = str(state_dir() / "ansible")
     settings = read_settings()
@@ -265,7 +265,7 @@ def _disturbs(actual: str, expected: str, remedy: str, subject: str) -> Finding:
 
 
 def program() -> Iterator[Finding]:
-    """The ansible-playbook that provisioning starts: beside the interpreter, else on PATH."""
+    """Look for the ansible-playbook that provisioning starts: beside the interpreter, else on PATH."""
     beside = Path(sys.executable).parent
     path = shutil.which(_PLAYBOOK, path=os.pathsep.join([str(beside), os.environ.get("PATH", os.defpath)]))
     if path is None:
@@ -293,7 +293,7 @@ _OTHERS = 0o077
 
 
 def logins(hosts: Sequence[Host]) -> Iterator[Finding]:
-    """What these hosts are logged in to with; of a host that the inventory says nothing of, where there are none."""
+    """Look at what these hosts are logged in to with; without hosts, at what any host would be offered."""
     servers = [host for host in hosts if host.connection == "ssh"]
     if hosts and not servers:
         yield here("keys", Status.SKIPPED, "no host is reached by SSH")
@@ -314,7 +314,7 @@ def logins(hosts: Sequence[Host]) -> Iterator[Finding]:
 
 
 def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
-    """A finding for each set of keys that a host would be offered."""
+    """Yield a finding for each set of keys that a host would be offered."""
     yield from _agents(targets)
     told = set()
     with closing(SshClient()) as client:
@@ -389,7 +389,7 @@ def _silent(agent: str) -> str:
 
 
 def _known_hosts(targets: Sequence[Target], *, is_fleet: bool) -> Iterator[Finding]:
-    """Which files there are, and how many of the hosts they name; whether a host shows that key, it says itself."""
+    """Look at the files and how many of the hosts they name; whether a host shows that key, it says itself."""
     files = dict.fromkeys(path for target in targets for path in target.known_hosts_files)
     unreadable = [path for path in files if path.exists() and not os.access(path, os.R_OK)]
     for path in unreadable:

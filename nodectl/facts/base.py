@@ -52,7 +52,7 @@ _DENIED = re.compile("Permission denied|Operation not permitted|Insufficient Per
 
 
 def is_denied(reason: str) -> bool:
-    """The reason is one of rights: this login may not look, and another may."""
+    """Return whether the reason is one of rights: this login may not look, and another may."""
     return not reason.startswith(AS_ROOT) and (SUDOERS in reason or _DENIED.search(reason) is not None)
 
 
@@ -93,11 +93,11 @@ class Fact(Generic[T]):
         return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
 
     def commands_on(self, host: Host) -> tuple[Command, ...]:
-        """What the collector runs on `host`."""
+        """Return what the collector runs on `host`."""
         return self.commands if isinstance(self.commands, tuple) else self.commands(host)
 
     def line(self, value: T | Unread) -> str:
-        """The value's words, or why there is none."""
+        """Return the value's words, or why there is none."""
         if isinstance(value, Unread):
             return "" if self.quiet and value.kind == "absent" else f"{value.kind}: {value.reason}"
         try:
@@ -107,7 +107,7 @@ class Fact(Generic[T]):
 
 
 def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
-    """The subject's value, or Unread with the reason; never an exception for what a host printed."""
+    """Return the subject's value, or Unread with the reason; never an exception for what a host printed."""
     try:
         return fact.read(recording)
     except AbsentError as error:
@@ -122,7 +122,7 @@ def read_fact(fact: Fact[T], recording: Recording) -> T | Unread:
 
 
 def script(key: str, text: str, *, hardware: bool = False, waits: bool = False) -> Command:
-    """A program for sh, which exits with NOT_THERE where the host has no such thing."""
+    """Return a program for sh, which exits with NOT_THERE where the host has no such thing."""
     return Command(key, ("sh", "-c", text), hardware=hardware, waits=waits)
 
 
@@ -137,8 +137,7 @@ def text_fact(
     occasion: Occasion = "always",
     about: str = "",
 ) -> Fact[T]:
-    """What `parse` makes of one command's output; Absent with `absent` where its script exits with NOT_THERE."""
-
+    """Return the fact that `parse` makes of one command's output; absent where its script exits with NOT_THERE."""
     # hosts of one kind print most of them alike
     known = lru_cache(maxsize=_KNOWN_TEXTS)(parse)
     return Fact(
@@ -154,7 +153,9 @@ def text_fact(
 
 
 def entry(recording: Recording, key: str, *, in_part: bool = False) -> Entry:
-    """The entry of a command that ran to its end; Absent where its tool is not installed, Unknown where it was cut.
+    """Return the entry of a command that ran to its end.
+
+    Absent where its tool is not installed, Unknown where it was cut.
 
     ParseError where its output ends within a line, which no tool's does that succeeded; not where it counts `in_part`.
     """
@@ -177,7 +178,7 @@ def entry(recording: Recording, key: str, *, in_part: bool = False) -> Entry:
 
 
 def output(recording: Recording, key: str, absent: str = "") -> str:
-    """The standard output of a command that succeeded; Unknown with its complaint where it failed.
+    """Return the standard output of a command that succeeded; Unknown with its complaint where it failed.
 
     With `absent`: Absent for this reason where the script says that the host has no such thing.
     """
@@ -191,7 +192,7 @@ def output(recording: Recording, key: str, absent: str = "") -> str:
 
 
 def file_text(recording: Recording, key: str) -> str | None:
-    """What `cat` shows of one file; None where there is no such file, Unknown where it cannot be read."""
+    """Return what `cat` shows of one file; None where there is no such file. Unknown where it cannot be read."""
     done = entry(recording, key, in_part=True)  # not each editor ends the last line
     if done.exit_status == 0:
         return done.stdout
@@ -201,7 +202,7 @@ def file_text(recording: Recording, key: str) -> str | None:
 
 
 def output_of_root(recording: Recording, command: Command) -> str:
-    """The output of a command that only root may run; Unknown where sudo refused."""
+    """Return the output of a command that only root may run; Unknown where sudo refused."""
     program, recorded = command.argv[0], recording.entries.get(command.key)
     if recorded is not None and recorded.exit_status == NOT_INSTALLED:
         raise AbsentError(f"{program} is not installed")
@@ -220,7 +221,7 @@ def refused(done: Entry) -> str:
 
 
 def parsed(recording: Recording, key: str, parser: Callable[[str], T], *, in_part: bool = False) -> T:
-    """What `parser` reads of a command's output, and of what it printed before it failed."""
+    """Return what `parser` reads of a command's output, and of what it printed before it failed."""
     done = entry(recording, key, in_part=in_part)
     # a tool that failed may have printed something before: a lost GPU ends nvidia-smi after the rows of the others
     text = whole_lines(done.stdout if done.stdout.strip() else output(recording, key))
@@ -233,7 +234,10 @@ def parsed(recording: Recording, key: str, parser: Callable[[str], T], *, in_par
 
 
 def whole_lines(text: str) -> str:
-    """The text without a last line that no newline ends: a tool that was stopped has left `x1` of `x16` there."""
+    """Return the text without a last line that no newline ends.
+
+    A tool that was stopped has left `x1` of `x16` there.
+    """
     return text[: text.rfind("\n") + 1] or text
 
 
@@ -254,29 +258,32 @@ def _remembered(parser: Callable[[str], object], text: str) -> object:
 
 
 def parsed_as(recording: Recording, tool_name: str, key: str | None = None) -> Any:
-    """As `parsed`, by the parser of `nodectl parse`, which is imported only where there is text for it."""
+    """Return `parsed` by the parser of `nodectl parse`, which is imported only where there is text for it."""
     entry(recording, key or tool_name)
     return parsed(recording, key or tool_name, parser_of(tool_name))
 
 
 def hung(name: str, *, flood: bool = False) -> str:
-    """What is said of a tool that did not end in time, or printed without end, wherever its output is missed."""
+    """Return what is said of a tool that did not end in time, or printed without end."""
     return f"{name} {FLOOD}" if flood else f"{name} did not end in time"
 
 
 def is_flood(done: Entry) -> bool:
-    """The collector stopped reading its tool, or did not ask it for that."""
+    """Return whether the collector stopped reading its tool, or did not ask it for that."""
     return (done.cut or done.exit_status == DEADLINE) and f"{tool(done)} {FLOOD}" in done.stderr
 
 
 def tool(done: Entry) -> str:
-    """What the operator calls it: the program's name, not its path; of a script, its key."""
+    """Return what the operator calls it: the program's name, not its path; of a script, its key."""
     name = done.argv[0].rpartition("/")[2] if done.argv else done.key
     return done.key if name in ("sh", "cat") else name
 
 
 def variable(host: Host, name: str, default: str) -> str:
-    """A text among the host's variables; `default` where there is none, or a template: that is Ansible's to render."""
+    """Return a text among the host's variables.
+
+    `default` without one, or for a template, which is Ansible's to render.
+    """
     value = host.variables.get(name)
     return value if isinstance(value, str) and value and "{{" not in value else default
 
@@ -300,7 +307,7 @@ def rows(text: str) -> Iterator[tuple[list[str], dict[str, str]]]:
 
 
 def whole(text: str | None) -> int | None:
-    """A count; None where the script had none to show, or what is none."""
+    """Return a count; None where the script had none to show, or what is none."""
     if text == "0":  # as most counters are
         return 0
     return int(text) if text and _WHOLE.fullmatch(text) else None
@@ -322,10 +329,10 @@ def gib(mib: int | None) -> str:
 
 
 def or_unknown(value: object) -> str:
-    """A question mark for None."""
+    """Return a question mark for None."""
     return "?" if value is None else str(value)
 
 
 def listed(names: Iterable[str], nothing: str = "none") -> str:
-    """The names in their order, or `nothing`."""
+    """Return the names in their order, or `nothing`."""
     return ", ".join(sorted(names)) or nothing

@@ -93,7 +93,7 @@ _NUMBER = re.compile(r"(?!(.)\1*$)(?!0?123456789)(?=\D*\d)\S{4,64}")
 
 
 def _read_host_serial(recording: Recording) -> str:
-    """The number; Absent where the firmware has none, or the login may not see it."""
+    """Return the number; Absent where the firmware has none, or the login may not see it."""
     text = (
         output(recording, _HOST_SERIAL_COMMAND.key, "not shown to this login, or there is none")
         .partition(":")[2]
@@ -135,7 +135,7 @@ class BmcEvent:
 
 @dataclass(frozen=True, slots=True)
 class BmcLog:
-    """What the board's management controller (BMC) has logged: power, fans, temperatures, memory, processors."""
+    """The events of the board's management controller (BMC): power, fans, temperatures, memory, processors."""
 
     events: tuple[BmcEvent, ...]
 
@@ -216,7 +216,7 @@ class Pcie:
     gone: tuple[PcieLink, ...] = ()
 
     def above(self, address: str) -> tuple[str, ...]:
-        """The bridges between a device and the root, the nearest first."""
+        """Return the bridges between a device and the root, the nearest first."""
         bridges: list[str] = []
         at = self.parents.get(address.lower())
         while at and at not in bridges:
@@ -269,7 +269,7 @@ def _link(link: PciLink) -> PcieLink:
 
 
 def _parents(recording: Recording) -> Mapping[str, str]:
-    """The bridge above each device, empty where none is; a recording without the tree still has the rest."""
+    """Return the bridge above each device, empty where none is; a recording without the tree still has the rest."""
     try:
         return parse(_read_tree, output(recording, "pci-tree"))
     except (AbsentError, UnknownError):

@@ -44,7 +44,7 @@ def registered() -> tuple[Fact[Any], ...]:
 
 
 def _refuse_doubles(facts: Sequence[Fact[Any]]) -> None:
-    """A recording keeps one output for each key: two commands of one name would be read as each other's."""
+    """Raise DeclarationError for two commands of one name: a recording keeps one output for each key."""
     first: dict[str, tuple[Fact[Any], tuple[str, ...]]] = {}
     for fact in facts:
         for command in fact.commands_on(_ANY):
@@ -71,7 +71,10 @@ def facts_named(*subjects: str) -> tuple[Fact[Any], ...]:
 def facts_for(
     sysctl_keys: Sequence[str] = (), *, root: bool = True, occasions: Sequence[Occasion] = ("always",)
 ) -> tuple[Fact[Any], ...]:
-    """The facts of these occasions; the kernel settings with those that a tuning sets, `root`: those that need it."""
+    """Return the facts of these occasions.
+
+    The kernel settings with those that a tuning sets, `root`: those that need it.
+    """
     from nodectl.facts.settings import sysctl_fact
 
     return tuple(
@@ -100,12 +103,12 @@ def root_argvs() -> tuple[tuple[str, ...], ...]:
 
 
 def words_of(subject: str, value: object) -> str:
-    """The line of `nodectl facts` for the subject's value; empty where there is none."""
+    """Return the line of `nodectl facts` for the subject's value; empty where there is none."""
     (fact,) = facts_named(subject)
     return fact.line(value)
 
 
 def read_facts(recording: Recording, facts: Sequence[Fact[Any]] | None = None) -> dict[str, object]:
-    """The value (or Unread) of each subject, of all facts where None."""
+    """Return the value (or Unread) of each subject, of all facts where None."""
     with patience():
         return {fact.subject: read_fact(fact, recording) for fact in (all_facts() if facts is None else facts)}

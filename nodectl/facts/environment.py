@@ -37,13 +37,13 @@ class Imported:
 
 
 def import_command(name: str, host: Host) -> Command:
-    """Imports the package in the launcher's environment."""
+    """Return the command that imports the package in the launcher's environment."""
     text = (payload_dir() / "facts" / "torch_import.py").read_text(encoding="utf-8")
     return Command(f"{name}-import", (f"{venv_of(host)}/bin/python", "-c", text, name), deadline_s=_DEADLINE_S)
 
 
 def read_import(recording: Recording, name: str) -> Imported:
-    """The answer among what the package prints; a process that died tells by its last line."""
+    """Return the answer among what the package prints; a process that died tells by its last line."""
     done = entry(recording, f"{name}-import")
     match = re.search(r"^NODECTL (.+)$", done.stdout, re.MULTILINE)
     if match is None:
@@ -78,7 +78,7 @@ _HOSTFILE = Command("deepspeed-hostfile", ("cat", f"{node_paths.ROOT}/etc/hostfi
 
 @dataclass(frozen=True, slots=True)
 class DeepSpeed:
-    """What DeepSpeed is when a job imports it, and the two files that it reads.
+    """DeepSpeed as a job imports it, and the two files that it reads.
 
     The package as imported, and the texts of its files; None where there is none.
     """
@@ -118,7 +118,7 @@ fi
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Whether the launcher that nodectl deployed runs, and has the torchrun that it starts.
+    """The launcher that nodectl deployed: whether it runs, and has the torchrun that it starts.
 
     Why the launcher does not run, and why torchrun cannot be started; empty where they do.
     """
@@ -236,7 +236,7 @@ def _build(lines: Mapping[str, str]) -> NcclTestsBuild:
 
 
 def _run_error(status: str, text: str) -> str:
-    """It ended well, without a wrong value, and headers and library are of one version."""
+    """Return why a run failed; empty where it ended well, without a wrong value, and its versions agree."""
     wrong = re.search(r"Out of bounds values\s*:\s*(\d+)", text)
     words = [re.search(rf"nccl-{name}=\s*(\d+)", text) for name in ("headers", "library")]
     versions = {word[1] for word in words if word}

@@ -22,7 +22,7 @@ NO_ENGINE = ("unable to establish a connection", "host engine is not running", "
 
 @dataclass(frozen=True, slots=True)
 class DcgmHealth:
-    """What DCGM's own watches say (`dcgmi health --check`): the whole, and each complaint.
+    """DCGM's own watches (`dcgmi health --check`): the whole, and each complaint.
 
     `overall` is DCGM's word; `complaints` are the lines below it that are no heading.
     """
@@ -58,7 +58,7 @@ def _parse_dcgm_health(text: str) -> DcgmHealth:
 
 
 def _complaints(text: str) -> list[str]:
-    """A long message is wrapped: rows whose left cell is empty go on with the one before."""
+    """Return the complaints; rows whose left cell is empty go on with the one before."""
     found: list[str] = []
     for row in _DCGM_HEALTH_ROW.finditer(text):
         left, right = row["left"].lstrip("-> "), row["right"]

@@ -89,7 +89,7 @@ class Gpus:
 
 
 def _read_gpus(recording: Recording) -> Gpus:
-    """From the first command that tells; where none does what they name as lost, else the first one's reason."""
+    """Read the first command that tells; where none does, what they name as lost, else raise the first one's reason."""
     ways: tuple[tuple[str, Callable[[Recording], Gpus]], ...] = (
         (REPORT.key, _from_report),
         (_TABLE.key, _from_table),
@@ -115,7 +115,7 @@ def _read_gpus(recording: Recording) -> Gpus:
 
 
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
-    """With what the other commands and the report's header say of their number, and which of them are lost."""
+    """Return them with what the other commands and the header say of their number, and which of them are lost."""
     gpus = _without_lost(recording, gpus)
     told = {
         "the header of nvidia-smi -q says": _attached(recording),
@@ -135,7 +135,7 @@ def _compared(recording: Recording, gpus: Gpus) -> Gpus:
 
 
 def _without_lost(recording: Recording, gpus: Gpus) -> Gpus:
-    """A GPU that any command calls lost, in a line or in place of a value, is lost; so says nvidia-smi's own status."""
+    """Return them without the lost ones: those that any command calls lost, or nvidia-smi's own status."""
     by_index = {gpu.index: gpu.bus_id for gpu in gpus.devices}
     named = [*gpus.lost, *(gpu.bus_id or gpu.label for gpu in gpus.devices if _is_lost(gpu))]
     for key in (REPORT.key, _TABLE.key, _LIST):
@@ -160,7 +160,7 @@ def _status(recording: Recording, key: str) -> int | None:
 
 
 def _bad_ends(recording: Recording) -> list[str]:
-    """What nvidia-smi itself calls a failure, though it printed its GPUs; a query that cannot be read."""
+    """Return what nvidia-smi itself calls a failure, though it printed its GPUs; a query that cannot be read."""
     ends = {key: _status(recording, key) for key in (REPORT.key, _TABLE.key)}
     bad = [f"{key} ended with {status}" for key, status in ends.items() if status not in (None, 0, *_SAID, *_UNREAD)]
     try:
@@ -173,7 +173,7 @@ def _bad_ends(recording: Recording) -> list[str]:
 
 
 def _other_uuids(recording: Recording, gpus: Gpus) -> list[str]:
-    """The UUIDs that only one of nvidia-smi -q and its query names."""
+    """Return the UUIDs that only one of nvidia-smi -q and its query names."""
     table = _table(recording)
     asked = {_text(row, "uuid") for row in table.gpus} if table else set()
     told = {gpu.uuid for gpu in gpus.devices}
@@ -191,7 +191,7 @@ def _single(key: str, gpus: Gpus) -> Gpus:
 
 
 def _attached(recording: Recording) -> int | None:
-    """The number in the header, also of a report whose rest cannot be read."""
+    """Return the number in the header, also of a report whose rest cannot be read."""
     report = recording.entries.get(REPORT.key)
     match = _ATTACHED.search(report.stdout[:_HEADER_CHARS]) if report else None
     return int(match[1] or match[2]) if match else None
@@ -252,7 +252,7 @@ def _gpu(number: int, status: GpuStatus, indexes: dict[str, int]) -> Gpu:
 
 
 def _indexes(recording: Recording) -> dict[str, int]:
-    """By UUID, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
+    """Return indexes by UUID, as the table numbers them: a lost GPU leaves a gap that the report does not show."""
     table = _table(recording)
     if table is None:
         return {}
@@ -261,7 +261,7 @@ def _indexes(recording: Recording) -> dict[str, int]:
 
 
 def _table(recording: Recording) -> NvidiaSmiQuery | None:
-    """The query's rows; None where it has none to tell."""
+    """Return the query's rows; None where it has none to tell."""
     try:
         return parsed(recording, _TABLE.key, parse_nvidia_smi_query)
     except (AbsentError, UnknownError, ParseError):

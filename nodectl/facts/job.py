@@ -22,7 +22,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What names mean on the host: addresses, empty where there is no such name, None where no answer came in time."""
+    """Meanings of names on the host: addresses, empty for no such name, None where no answer came in time."""
 
     hostname: str
     own: tuple[str, ...] | None
@@ -46,7 +46,7 @@ class JobAddress:
 
 @dataclass(frozen=True, slots=True)
 class FreePorts:
-    """Those of the asked ports that nobody has; first and last port that the kernel gives to outgoing connections."""
+    """Free ones of the asked ports; first and last port that the kernel gives to outgoing connections."""
 
     free: tuple[int, ...]
     ephemeral: tuple[int, int] | None
@@ -101,14 +101,14 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class NeededPaths:
-    """By path why it cannot be read there; empty where it can."""
+    """Reasons by path why it cannot be read there; empty where it can."""
 
     errors: Mapping[str, str] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """By installed engine what it knows the asked image by, empty where it has none; only asked-for engines."""
+    """Names of the asked image by installed engine, empty where the engine has none; only asked-for engines."""
 
     images: Mapping[str, str] = field(hash=False)
 
@@ -162,7 +162,7 @@ KINDS: Mapping[str, type[Any]] = {
 
 
 def job_facts(argv: Sequence[str]) -> tuple[Fact[Any], ...]:
-    """The facts that `argv`, run on the host, answers together."""
+    """Return the facts that `argv`, run on the host, answers together."""
     command = Command(KEY, tuple(argv), deadline_s=_DEADLINE_S)
     return tuple(Fact(name, (command,), partial(_read, name, kind), str) for name, kind in KINDS.items())
 

@@ -47,7 +47,7 @@ class Kernel:
 
 @lru_cache(maxsize=4)
 def parse_os_release(text: str) -> dict[str, str]:
-    """The variables of /etc/os-release, whose values are quoted as in a shell."""
+    """Return the variables of /etc/os-release, whose values are quoted as in a shell."""
     values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -265,7 +265,7 @@ def _parse_kernel_knobs(text: str) -> KernelKnobs:
 
 
 def _chosen(text: str) -> str:
-    """`always [madvise] never` is madvise."""
+    """Return the choice in brackets: `always [madvise] never` is madvise."""
     return text.partition("[")[2].partition("]")[0] or text
 
 

@@ -22,7 +22,7 @@ _MARK = "/etc/nodectl-lab"
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """Whether the host is one of a lab, and what it then shares with the machine.
+    """A host of a lab, and what it then shares with the machine.
 
     A host of a lab: what it shares with the machine, so that no value of those is taken for its own. `recorded` names
     the recording that answers for its hardware; empty where it is not dressed in one.
@@ -171,12 +171,12 @@ def _digest(program: bytes) -> str:
 
 
 def program_of(command: Command) -> str:
-    """The name of its program in FOLDER."""
+    """Return the name of its program in FOLDER."""
     return command.argv[4]
 
 
 def lacks_program(entry: Entry | None) -> bool:
-    """The host does not have the program yet, or no more."""
+    """Return whether the host does not have the program yet, or no more."""
     return entry is not None and entry.exit_status == _ABSENT and _NOT_HERE in entry.stderr
 
 

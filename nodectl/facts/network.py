@@ -75,7 +75,7 @@ class Nic:
 
 
 def nics_in(facts: Mapping[str, object]) -> dict[str, Nic]:
-    """A host's network interfaces among its facts, by name; empty where they could not be read."""
+    """Return a host's network interfaces among its facts, by name; empty where they could not be read."""
     value = facts.get("nics")
     return value if isinstance(value, dict) else {}
 
@@ -316,7 +316,7 @@ class InterfaceFlow:
 
 @dataclass(frozen=True, slots=True)
 class FlowControl:
-    """What keeps RoCE from losing packets: priorities with pause frames (PFC), congestion marks (ECN).
+    """Settings that keep RoCE from losing packets: priorities with pause frames (PFC), congestion marks (ECN).
 
     The Ethernet interfaces of RDMA devices by name.
     """

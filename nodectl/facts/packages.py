@@ -88,7 +88,7 @@ def _parse_packages(text: str) -> Packages:
 
 
 def _of_rpm(text: str) -> Iterator[tuple[str, Package]]:
-    """rpm's packages by name; the version is `version-release`, without an epoch."""
+    """Read rpm's packages by name; the version is `version-release`, without an epoch."""
     rows = [line.split("\t") for line in text.splitlines()]
     locks = [row[1] for row in rows if row[0] == "lock" and len(row) == 2]
     for row in rows:
@@ -285,7 +285,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class DriverBuild:
-    """What keeps an installed NVIDIA driver from being loaded, now or after a reboot.
+    """Reasons why an installed NVIDIA driver is not loaded, now or after a reboot.
 
     The running `kernel`, and what DKMS has of the driver: a tree for each version, also of drivers before.
 
@@ -362,7 +362,7 @@ exit 0
 
 @dataclass(frozen=True, slots=True)
 class RoleFiles:
-    """Which of the files by which roles of nodectl have a boot set things again are still there.
+    """Files by which nodectl's roles have a boot set things again: those that are still there.
 
     The paths that are there, the services that a boot starts, and whether systemd runs.
     """

@@ -110,7 +110,7 @@ class JobProcesses:
 
     @property
     def all(self) -> frozenset[int]:
-        """Of any job."""
+        """Return the processes of any job."""
         return self.slurm | self.nodectl
 
 

@@ -30,7 +30,7 @@ class Cpu:
 
 
 def cpu_set(text: str) -> frozenset[int]:
-    """The CPUs of a kernel's list such as `0-3,8`; empty for an empty text."""
+    """Return the CPUs of a kernel's list such as `0-3,8`; empty for an empty text."""
     cpus: set[int] = set()
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
@@ -168,7 +168,10 @@ class Memory:
 
     @property
     def installed_gib(self) -> int:
-        """What the modules hold: the firmware and the kernel keep a little, and modules come in steps of 16 GiB."""
+        """Return what the modules hold, in GiB.
+
+        Firmware and kernel keep a little, and modules come in steps of 16 GiB.
+        """
         return -(-self.total_mib // (16 * 1024)) * 16
 
 
@@ -202,7 +205,7 @@ def _read_memory(recording: Recording) -> Memory:
 
 
 def _shared(recording: Recording) -> FileSystem | None:
-    """The file system of /dev/shm; df shows the one above it where it has none of its own."""
+    """Return the file system of /dev/shm; df shows the one above it where it has none of its own."""
     done = entry(recording, _SHM.key)
     table = parse_df(done.stdout) if done.exit_status == 0 else ()
     return next((row for row in table if row.mount == _SHM_MOUNT), None)

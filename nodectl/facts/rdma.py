@@ -98,7 +98,7 @@ class IbPort:
 
 
 def ports_in(facts: Mapping[str, object]) -> tuple[IbPort, ...]:
-    """A host's RDMA ports among its facts; none where there are none, or nobody could look."""
+    """Return a host's RDMA ports among its facts; none where there are none, or nobody could look."""
     value = facts.get("ib_ports")
     return tuple(port for port in value if isinstance(port, IbPort)) if isinstance(value, tuple) else ()
 
@@ -182,13 +182,13 @@ def _port(name: str, port: int, device: Device) -> IbPort:
 
 @lru_cache(maxsize=1024)
 def _counter(path: str) -> str | None:
-    """The counter's name; None for another file."""
+    """Return the counter's name; None for another file."""
     folder, _, name = path.rpartition("/")
     return name if folder in ("counters", "hw_counters") else None
 
 
 def _word(text: str | None) -> str | None:
-    """The state's name: `4: ACTIVE` is ACTIVE."""
+    """Return the state's name: `4: ACTIVE` is ACTIVE."""
     return None if text is None else text.rpartition(":")[2].strip()
 
 
@@ -205,7 +205,7 @@ def _read_ib_ports(recording: Recording) -> tuple[IbPort, ...]:
 
 
 def _first(recording: Recording) -> Iterable[IbPort]:
-    """The ports from the first tool that shows them; else why the first could not, absent where none could look."""
+    """Return the ports from the first tool that shows them; else raise why the first could not."""
     reasons: list[Exception] = []
     for way in (_from_sysfs, _from_ibstat, _from_ibstatus, _from_devinfo):
         try:
@@ -219,7 +219,7 @@ def _first(recording: Recording) -> Iterable[IbPort]:
 
 
 def sysfs_devices(recording: Recording) -> dict[str, Device]:
-    """The RDMA devices in sysfs by name; Absent where the kernel has none."""
+    """Return the RDMA devices in sysfs by name; Absent where the kernel has none."""
     return parse(read_sysfs, output(recording, "ib-sysfs", _NO_DEVICE))
 
 
@@ -229,7 +229,7 @@ def _from_sysfs(recording: Recording) -> Iterable[IbPort]:
 
 
 def _whole(recording: Recording, key: str, name: str) -> Sequence[Any]:
-    """The devices that a tool shows; ParseError where its last one lacks a port, or that port what all have."""
+    """Return the devices that a tool shows; ParseError where its last one lacks a port, or that port what all have."""
     shown = parsed_as(recording, key)
     devices: Sequence[Any] = getattr(shown, name)
     if shown.error is None:  # else the tool says itself why it ended there
@@ -293,14 +293,14 @@ def _from_devinfo(recording: Recording) -> Iterable[IbPort]:
 
 
 def _verbs_ports(recording: Recording) -> Iterator[tuple[Any, Any]]:
-    """What `ibv_devinfo` shows: each port with its device."""
+    """Yield what `ibv_devinfo` shows: each port with its device."""
     for device in _whole(recording, "ibv-devinfo", "devices"):
         for port in device.ports:
             yield device, port
 
 
 def _upper(text: str | None) -> str | None:
-    """`Initializing` of ibstat is INIT in sysfs."""
+    """Return sysfs' name of the state: `Initializing` of ibstat is INIT."""
     return None if text is None else "INIT" if text.lower().startswith("init") else text.upper()
 
 
@@ -381,7 +381,7 @@ def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
 
 
 def _ipv4(gid: str) -> str | None:
-    """The IPv4 address that a GID carries in its last four bytes; None where it carries none."""
+    """Return the IPv4 address that a GID carries in its last four bytes; None where it carries none."""
     if "ffff" not in gid.lower():  # as before every such address: to read one is dear
         return None
     if (match := _MAPPED.fullmatch(gid)) is not None:  # as the kernel prints it

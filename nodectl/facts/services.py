@@ -157,7 +157,7 @@ fi
 
 @dataclass(frozen=True, slots=True)
 class ClockSync:
-    """Whether a daemon keeps the clock right.
+    """The clock's daemon: whether one keeps the clock right.
 
     Hold whether something keeps the clock right, in the words of the program that was asked.
     """
@@ -220,7 +220,7 @@ _UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60
 
 @dataclass(frozen=True, slots=True)
 class TimeService:
-    """Which programs keep the clock, and how far off the one that runs says it is.
+    """Programs that keep the clock, and how far off the one that runs says it is.
 
     The time services that run, and how many seconds off they say the clock is, None where none says. `own_clock` is
     false in a container, which has its machine's clock.
@@ -353,7 +353,7 @@ _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z]+)=(.*?)(?=\s+[A-Za-z]+=|\s*$)")
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """What Slurm's controller says of the node: states, reason, resources.
+    """The node in the words of Slurm's controller: states, reason, resources.
 
     `states` are the parts of the node's state, without marks such as `*`.
     """

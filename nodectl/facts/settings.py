@@ -67,7 +67,7 @@ class Sysctl:
 
 
 def proc_path(key: str) -> str:
-    """A kernel setting's file below /proc/sys."""
+    """Return a kernel setting's file below /proc/sys."""
     return str(node_module("kernel_values").proc_path(key))
 
 
@@ -168,7 +168,7 @@ class BootValue:
 
 @dataclass(frozen=True, slots=True)
 class SysctlFiles:
-    """What the next boot sets of the kernel: sysctl's files in the order in which they are read, and tuned's.
+    """Kernel settings of the next boot: sysctl's files in the order in which they are read, and tuned's.
 
     The last word on each kernel setting that a file names in full, by its path below /proc/sys.
     """
@@ -176,7 +176,7 @@ class SysctlFiles:
     values: Mapping[str, BootValue]
 
     def of(self, key: str) -> BootValue | None:
-        """Of a setting by any of its spellings; None where no file names it."""
+        """Return the value of a setting by any of its spellings; None where no file names it."""
         return self.values.get(proc_path(key))
 
 

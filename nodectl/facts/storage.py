@@ -62,7 +62,7 @@ class Disk:
 
 
 def parse_df(text: str) -> tuple[FileSystem, ...]:
-    """The rows of `df -kP` in its order, which is that of its arguments; ParseError for a row that is none."""
+    """Return the rows of `df -kP` in its order, which is that of its arguments; ParseError for a row that is none."""
     rows = []
     for number, line in enumerate(text.splitlines()[1:], start=2):
         match = _ROW.fullmatch(line)
@@ -124,7 +124,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """What is mounted on the host: source, type, options.
+    """Mounted file systems: source, type, options.
 
     All mounted file systems, the last one of a target being the one in use.
     """
@@ -274,7 +274,7 @@ class Drive:
 
 @dataclass(frozen=True, slots=True)
 class Drives:
-    """What drives say of their own health: NVMe's health log and SMART, by smartctl or nvme.
+    """Drives and their own word on their health: NVMe's health log and SMART, by smartctl or nvme.
 
     Hold those that tell something; `silent` did not answer, or not in a form that is known.
     """
@@ -324,7 +324,7 @@ def _drive(name: str, said: Mapping[str, Any]) -> Drive:
 
 
 def _whole(value: object) -> int | None:
-    """nvme writes a number that is large as text."""
+    """Return a number; nvme writes one that is large as text."""
     return None if value is None else int(str(value))
 
 

@@ -135,7 +135,7 @@ def _read_versions(recording: Recording) -> Versions:
 
 
 def _venv(recording: Recording) -> tuple[str, dict[str, str], str]:
-    """The venv's folder, versions by name, and why there are none where it could not be looked into."""
+    """Return the venv's folder, versions by name, and why there are none where it could not be looked into."""
     values: dict[str, str] = {}
     try:
         text = output(recording, "venv")
@@ -166,7 +166,7 @@ def _after(text: str, pattern: str) -> str | None:
 
 
 def _driver(recording: Recording) -> str | None:
-    """The loaded module's version, from the kernel; else what nvidia-smi was told by it."""
+    """Return the loaded module's version, from the kernel; else what nvidia-smi was told by it."""
     try:
         loaded = entry(recording, "proc-driver-nvidia")
     except UnknownError:
@@ -177,7 +177,7 @@ def _driver(recording: Recording) -> str | None:
 
 
 def _flavour(recording: Recording) -> str | None:
-    """The open kernel module, or the proprietary one."""
+    """Return whether it is the open kernel module, or the proprietary one."""
     loaded = entry(recording, "proc-driver-nvidia")
     if loaded.exit_status != 0 or "Kernel Module" not in loaded.stdout:
         return None
@@ -189,7 +189,7 @@ def _first_line(recording: Recording, key: str) -> str | None:
 
 
 def _smi(recording: Recording, component: str) -> str | None:
-    """A line of `nvidia-smi --version`, whose wording changed with the drivers."""
+    """Return a line of `nvidia-smi --version`, whose wording changed with the drivers."""
     text = entry(recording, "nvidia-smi-version").stdout
     return _after(text, rf"{component}\s+[Vv]ersion\s*:\s*(\d[\d.]*)")
 
@@ -317,7 +317,7 @@ _LINES = re.compile(r"glibc (?P<glibc>[\d.]*)\nzone (?P<zone>\S*)\noffset (?P<of
 
 @dataclass(frozen=True, slots=True)
 class Userland:
-    """What the distribution gives to programs beside the kernel: the C library and the time zone.
+    """Things of the distribution that programs find beside the kernel: the C library and the time zone.
 
     `glibc` is None where the C library is another one; `time_zone` a name of the tz database, else the offset.
     """

@@ -95,7 +95,7 @@ def look(
 
 
 def _kept(state: StateFile, states: Mapping[str, HostState]) -> tuple[str, ...]:
-    """A look must not fail for a full disk here; the note says what cannot be compared next time."""
+    """Keep the states; a full disk here fails no look: the note says what cannot be compared next time."""
     try:
         if states:
             state.write(states)
@@ -157,7 +157,7 @@ def _read_and_judged(read: ReadHost, order: Order) -> HostHealth:
 
 
 def _judged(order: Order, answer: Recording | CommandResult) -> HostHealth:
-    """The host's health; what one host answers ends no look at the others."""
+    """Return the host's health; what one host answers ends no look at the others."""
     try:
         return judge_answer(order, answer)
     except Exception as error:  # what nobody thought a host could print

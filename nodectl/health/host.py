@@ -45,7 +45,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a host should be, None where that is not known; and the findings about its profiles.
+    """The profiles of a host, None where they are not known; and the findings about them.
 
     `refused`: the inventory names profiles or values that cannot be used.
     """
@@ -84,7 +84,7 @@ class HostHealth:
 
 
 def wanted_of(host: Host, names: Mapping[str, str], extra_dirs: Sequence[Path]) -> Wanted:
-    """The host's profiles, merged and validated as for Ansible; `names` go before the host's own variables."""
+    """Return the host's profiles, merged and validated as for Ansible; `names` go before the host's own variables."""
     try:
         resolved = of_host(host, names=names, extra_dirs=extra_dirs)
     except ProfileError as error:
@@ -106,7 +106,7 @@ def order_of(
     judged_by: Sequence[Judgement[Subject]] | None = None,
     site: Sequence[SiteCheck] | None = None,
 ) -> Order:
-    """What to ask of the host on these occasions: what the judgements read, all of them where None.
+    """Return what to ask of the host on these occasions: what the judgements read, all of them where None.
 
     `site` are the site's own checks, None where they are not looked for. UsageError where the host's `nodectl_health`
     is not one.
@@ -135,7 +135,10 @@ def order_of(
 
 
 def _needs(wanted: Wanted, *, replayed: bool) -> tuple[tuple[str, ...], bool]:
-    """The kernel settings to read, and whether there are GPUs; a recording is read as if, where no profile says so."""
+    """Return the kernel settings to read, and whether there are GPUs.
+
+    A recording is read as if, where no profile says so.
+    """
     resolved = wanted.resolved
     if resolved is None:
         return (), replayed
@@ -154,7 +157,7 @@ def _nics(host: Host) -> list[str] | None:
 
 
 def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:
-    """The host's findings; one that did not answer is unknown."""
+    """Return the host's findings; one that did not answer is unknown."""
     host, wanted = order.host.name, order.wanted
     if not isinstance(answer, Recording):
         reason = answer.error or str(answer.outcome)

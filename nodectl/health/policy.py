@@ -42,7 +42,7 @@ class Accepted(_Strict):
         return check if check.startswith(SITE) else _one_of(check, checks(), "check", "nodectl health --list")
 
     def covers(self, finding: Finding) -> bool:
-        """It is about that finding."""
+        """Return whether the rule is about that finding."""
         return finding.check == self.check and self.subject in (None, finding.subject)
 
 
@@ -85,7 +85,7 @@ class Policy(_Strict):
 
 
 def policy_of(host: str, variables: Mapping[str, object]) -> Policy:
-    """The host's policy; UsageError naming the host, the path and what is wrong there."""
+    """Return the host's policy; UsageError naming the host, the path and what is wrong there."""
     given = variables.get(VARIABLE)
     if given is None:
         return Policy()

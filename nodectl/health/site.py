@@ -47,13 +47,13 @@ class SiteCheck:
     groups: tuple[str, ...] = ()
 
     def is_for(self, host: Host) -> bool:
-        """The host is in one of its groups."""
+        """Return whether the host is in one of its groups."""
         own = host.variables.get("group_names") or ()
         return not self.groups or (isinstance(own, Sequence) and not {"all", *own}.isdisjoint(self.groups))
 
 
 def site_checks(inventory_sources: Sequence[str]) -> tuple[SiteCheck, ...]:
-    """Those of the folders beside the inventories; UsageError with the file, what is wrong with it, and what to do."""
+    """Read the checks beside the inventories; UsageError with the file, what is wrong with it, and what to do."""
     beside = (Path(source).parent / FOLDER for source in inventory_sources if "," not in source)
     checks: dict[str, SiteCheck] = {}
     for folder in {folder.resolve(): folder for folder in beside if folder.is_dir()}.values():
@@ -86,7 +86,7 @@ def for_nobody(checks: Sequence[SiteCheck], hosts: Sequence[Host]) -> tuple[str,
 
 
 def listed_as(check: SiteCheck) -> Check:
-    """The check as `health --list` has it."""
+    """Return the check as `health --list` has it."""
     where = f" of {', '.join(check.groups)}" if check.groups else ""
     looks_at = f"{FOLDER}/{check.path.name}{where}{': ' if check.about else ''}{check.about}"
     fires = f"as it says; unknown: no answer within {check.limit_s} s, or none that can be read"

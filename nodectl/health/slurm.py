@@ -23,7 +23,7 @@ _FIELD = re.compile(r"\b(State|Reason)=(.*?)(?=\s+\[[^\s\]]+@[^\]]*\]|\s+[A-Z][A
 
 
 def node_name(hosts: Sequence[Host]) -> str:
-    """This node's name in Slurm; UsageError where the look is not one of this very node."""
+    """Return the name of this node in Slurm; UsageError where the look is not one of this very node."""
     if len(hosts) != 1 or hosts[0].connection != "local":
         raise UsageError(
             "--drain is for a node's own look, with an inventory of that node alone and ansible_connection: local",

@@ -56,7 +56,7 @@ class Verification:
         return judge_answer(self.order, recording)
 
     def chosen(self, health: HostHealth) -> tuple[Finding, ...]:
-        """The findings of the chosen roles, as the site's policy has them."""
+        """Return the findings of the chosen roles, as the site's policy has them."""
         today = datetime.now(UTC).date()
         return tuple(self.order.policy.applied(each, today) for each in health.findings if self._is_asked(each))
 
@@ -91,7 +91,7 @@ def _roles_of(check: Check) -> frozenset[str]:
 
 
 def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, ...] | None:
-    """The roles that a run's tags name; None where they name all."""
+    """Return the roles that a run's tags name; None where they name all."""
     known = {role for check in checks().values() for role in _roles_of(check)}
     chosen = known if {"all", "tagged", "always"} & set(run) or not run else known & set(run)
     return None if chosen == known and not known & set(skipped) else tuple(sorted(chosen - set(skipped)))
@@ -123,7 +123,7 @@ def member_document(member: Member) -> dict[str, Any]:
 
 
 def member_of(document: Mapping[str, Any]) -> Member:
-    """The member of such a document."""
+    """Return the member of such a document."""
     names = document["names"]
     return Member(
         document["host"],

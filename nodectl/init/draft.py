@@ -73,7 +73,7 @@ def shared_variables(hosts: Sequence[Mapping[str, object]]) -> dict[str, object]
 
 
 def group_name(profile: str, taken: Sequence[str] = ()) -> str:
-    """A name that Ansible takes for a group, and that is none of those `taken`."""
+    """Return a name that Ansible takes for a group, and that is none of those `taken`."""
     name = re.sub(r"\W", "_", profile, flags=re.ASCII)
     name = name if re.match(r"[A-Za-z_]", name) and name not in ("all", "ungrouped") else f"hosts_{name}"
     while name in taken:
@@ -97,7 +97,7 @@ def _rendered(template: str, **values: object) -> str:
 
 
 def _yaml(value: object) -> str:
-    """The value on one line, quoted where YAML wants it."""
+    """Return the value on one line, quoted where YAML wants it."""
     text: str = yaml.safe_dump(plain_value(value), default_flow_style=True, width=1 << 20, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")
 
@@ -135,7 +135,10 @@ class Reasons:
 
 
 def choices(profiles: Mapping[str, str], reasons: Reasons, driver: str) -> tuple[Choice, ...]:
-    """The three profiles, and where there is a driver what is done with it; `driver` is keep, manage or empty."""
+    """Return the three profiles, and where there is a driver what is done with it.
+
+    `driver` is keep, manage or empty.
+    """
     tuning = _TUNING if profiles["tuning"] == "stock" else _TUNING_CHOSEN.format(profiles["tuning"])
     chosen = [
         Choice(
@@ -174,7 +177,7 @@ class Kind:
     why_driver: str = ""
 
     def draft(self, name: str) -> Draft:
-        """The inventory of two hosts whose names are to be replaced."""
+        """Return the inventory of two hosts whose names are to be replaced."""
         profiles = {"hardware": self.hardware, "stack": self.stack, "tuning": self.tuning}
         reasons = Reasons(self.why_hardware, self.why_stack, self.why_tuning, self.why_driver)
         about = f"{self.about[0].upper()}{self.about[1:]}"
@@ -251,7 +254,7 @@ def _into(folder: Path, places: Mapping[Path, str]) -> None:
 
 
 def _beside(folder: Path, files: Mapping[Path, str]) -> None:
-    """As a new folder, which is there only when it is whole."""
+    """Write them as a new folder, which is there only when it is whole."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:

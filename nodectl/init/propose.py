@@ -94,7 +94,7 @@ def _facts() -> tuple[Fact[Any], ...]:
 
 
 def found(host: Host, recording: Recording) -> Found:
-    """The host by its answers; UnreachableError where nobody could tell which GPUs it has."""
+    """Return the host by its answers; UnreachableError where nobody could tell which GPUs it has."""
     facts = read_facts(recording, _facts())
     lab, versions, gpus = (facts[subject] for subject in ("lab", "versions", "gpus"))
     recorded = lab.recorded if isinstance(lab, Lab) else ""
@@ -192,8 +192,10 @@ _PASSWORDS = (
 def connection_variables(
     host: Host, everywhere: Mapping[str, object], vaulted: Collection[str] = ()
 ) -> dict[str, object]:
-    """The variables by which the host is reached, rendered; not those that `everywhere` (ansible.cfg) says anyway, nor
-    what is `vaulted`."""
+    """Return the variables by which the host is reached, rendered.
+
+    Not what `everywhere` says anyway, nor the `vaulted`.
+    """
     return {
         name: host.variables[name]
         for name in _CONNECTION
@@ -229,7 +231,7 @@ def draft_of(
     connections: Mapping[str, Mapping[str, object]],
     extra_dirs: Sequence[Path] = (),
 ) -> tuple[Draft, tuple[str, ...]]:
-    """The inventory of these hosts, reached by `connections` (by host), and what is to be told about it."""
+    """Return the inventory of these hosts, reached by `connections` (by host), and what is to be told about it."""
     members: dict[tuple[str, str, str], list[tuple[Found, Proposal]]] = defaultdict(list)
     for host in sorted(hosts, key=lambda one: natural(one.host.name)):
         proposal = propose(host, extra_dirs)
@@ -279,7 +281,7 @@ def described(found: Found) -> str:
 
 
 def propose(found: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
-    """The profiles that fit the host; `unknown` hardware, and why, where none does."""
+    """Return the profiles that fit the host; `unknown` hardware, and why, where none does."""
     notes: list[str] = []
     names = fitting_hardware(found.seen, extra_dirs)
     hardware = names[0] if names else DEFAULTS["hardware"]
@@ -324,7 +326,7 @@ def _stack(found: Found, hardware: str, extra_dirs: Sequence[Path], notes: list[
 
 
 def _driver(found: Found, stack: str, extra_dirs: Sequence[Path]) -> tuple[str, str]:
-    """keep or manage, and why; empty where the stack has no driver."""
+    """Return keep or manage, and why; empty where the stack has no driver."""
     wanted = load_stacks(extra_dirs)[stack].driver
     if not found.seen.gpus or wanted is None:
         return "", ""
@@ -340,7 +342,7 @@ def _driver(found: Found, stack: str, extra_dirs: Sequence[Path]) -> tuple[str, 
 
 
 def summary(draft: Draft) -> str:
-    """A line a group: its hosts and what they are to be."""
+    """Return a line a group: its hosts and what they are to be."""
     lines = []
     for group in draft.groups:
         values = [str(group.value(f"nodectl_{name}")) for name in ("hardware", "stack", "tuning")]

@@ -15,7 +15,7 @@ LATEST_S = 1e11
 
 
 class NodeVerdict(StrEnum):
-    """What is said of a host; only the first two are an acceptance."""
+    """The verdict on a host; only the first two are an acceptance."""
 
     ACCEPTED = "accepted"
     REMARKS = "accepted with remarks"
@@ -42,7 +42,7 @@ _STATUSES = {
 
 
 class PartKind(StrEnum):
-    """What of a host can be replaced, and has an identity that it keeps."""
+    """A kind of part that can be replaced, and has an identity that it keeps."""
 
     HOST = "host"
     GPU = "gpu"
@@ -151,7 +151,7 @@ class Acceptance:
 
 
 def node_verdict(statuses: Iterable[Status]) -> NodeVerdict:
-    """A failure rejects, what could not be told is no acceptance, a warning is a remark."""
+    """Return the verdict: a failure rejects, an unknown is no acceptance, a warning is a remark."""
     present = set(statuses)
     for verdict in (NodeVerdict.REJECTED, NodeVerdict.UNTOLD, NodeVerdict.REMARKS):
         if verdict.status in present:

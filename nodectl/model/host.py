@@ -20,6 +20,6 @@ class Host:
     variables: Mapping[str, object] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
     def is_true(self, variable: str) -> bool:
-        """The inventory says yes to it: true, or the text `true`, `yes` or `1`."""
+        """Return whether the inventory says yes to it: true, or the text `true`, `yes` or `1`."""
         value = self.variables.get(variable)
         return value is True or str(value).lower() in ("true", "yes", "1")

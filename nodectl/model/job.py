@@ -21,7 +21,7 @@ class JobState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Nothing of it runs any more on any host that could be asked."""
+        """Return whether nothing of it runs any more on any host that could be asked."""
         return self in (JobState.FINISHED, JobState.FAILED, JobState.STOPPED)
 
 
@@ -66,7 +66,7 @@ class JobPart:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """What Slurm says of a job that it runs; `reason` is why it waits or ended, `nodes` how many it was asked for."""
+    """A job that Slurm runs; `reason` is why it waits or ended, `nodes` how many it was asked for."""
 
     id: int
     state: str

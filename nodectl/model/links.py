@@ -25,10 +25,10 @@ def closeness(link: str) -> int:
 
 
 def meaning(link: str) -> str:
-    """The class of link in words, for people."""
+    """Return the class of link in words, for people."""
     return _MEANING.get(link, "a link of unknown kind")
 
 
 def between(links: Mapping[str, Mapping[str, str]], a: str, b: str) -> str:
-    """The class between two, whichever of them has a row; empty where the matrix does not say."""
+    """Return the class between two, whichever of them has a row; empty where the matrix does not say."""
     return links.get(a, {}).get(b) or links.get(b, {}).get(a) or ""

@@ -25,7 +25,7 @@ class Measurement:
     conditions: Conditions = field(default_factory=dict)
 
     def with_conditions(self, **more: object) -> Measurement:
-        """The same measurement, these conditions added or replaced."""
+        """Return the same measurement, these conditions added or replaced."""
         return replace(self, conditions={**self.conditions, **more})
 
 
@@ -81,7 +81,7 @@ class MeasurementKind:
         return tuple(name for _, name, _, _ in fields if name)
 
     def unit(self, name: str) -> Unit:
-        """The declared unit of this name; one that is only written as it is, for a value of an older nodectl."""
+        """Return the declared unit of this name; one that is only written as it is, for a value of an older nodectl."""
         return next((unit for unit in self.units if unit.name == name), Unit(name))
 
     def lower_is_better(self, unit: str) -> bool | None:
@@ -90,16 +90,16 @@ class MeasurementKind:
         return lower_is_better(unit) if declared is None else declared
 
     def chosen(self, conditions: Conditions) -> dict[str, object]:
-        """The conditions that make it this measurement and no other, its size among them."""
+        """Return the conditions that make it this measurement and no other, its size among them."""
         return {name: conditions[name] for name in ("size_bytes", *self.identity) if _is_given(conditions.get(name))}
 
     def what(self, conditions: Conditions) -> dict[str, str]:
-        """The chosen conditions by name; of a place only that it is one, not which."""
+        """Return the chosen conditions by name; of a place only that it is one, not which."""
         chosen = {name: str(value) for name, value in self.chosen(conditions).items()}
         return {name: "" if name in self.places else value for name, value in chosen.items()}
 
     def subject(self, conditions: Conditions) -> str:
-        """The chosen conditions but for the size, as text: `all_reduce, backend nccl, ranks 16`."""
+        """Return the chosen conditions but for the size, as text: `all_reduce, backend nccl, ranks 16`."""
         words = []
         for name in self.identity:
             value = conditions.get(name)

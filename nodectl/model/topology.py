@@ -149,7 +149,7 @@ class Fabric:
 
 @dataclass(frozen=True, slots=True)
 class NcclEnvironment:
-    """What NCCL should be told on one host, each with its reason; `unset` says why another variable is not needed."""
+    """NCCL's environment on one host, each variable with its reason; `unset` says why another one is not needed."""
 
     values: Mapping[str, str]
     why: Mapping[str, str]

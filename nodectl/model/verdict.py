@@ -18,7 +18,7 @@ MEAN_OF = "mean of "
 
 
 class Measured:
-    """What series and verdicts have in common: a fleet's mean, or one of the things measured in the same way."""
+    """The common part of series and verdicts: a fleet's mean, or one of the things measured in the same way."""
 
     __slots__ = ()
     profile: str

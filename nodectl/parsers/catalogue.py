@@ -80,7 +80,7 @@ def _json_line(line: str) -> str:
 
 
 def as_document(parsed: object) -> dict[str, Any]:
-    """A parser's dataclass by its fields' names; without the `unavailable` of an object that refused nothing."""
+    """Return a parser's dataclass by its fields' names; without the `unavailable` of an object that refused nothing."""
     value = _plain(parsed)
     if not isinstance(value, dict):
         raise TypeError(type(parsed))
@@ -126,7 +126,10 @@ def families() -> dict[str, dict[str, str]]:
 
 
 def _tools_in(text: str, module: str) -> Iterator[str]:
-    """The tools that a module names; DeclarationError for a TOOL that is no plain text of a to z, 0 to 9 and -."""
+    """Return the tools that a module names.
+
+    DeclarationError for a TOOL that is no plain text of a to z, 0 to 9 and -.
+    """
     for declared in _DECLARED.finditer(text):
         name = _CATALOGUE_NAME.fullmatch(declared[1])
         if name is None:
@@ -143,7 +146,9 @@ def tools() -> tuple[str, ...]:
 
 @cache
 def parser_of(tool: str) -> Callable[[str], object]:
-    """The pure function that reads `tool`'s text into a frozen dataclass, or raises ParseError; KeyError if unknown.
+    """Return the pure function that reads `tool`'s text into a frozen dataclass, or raises ParseError.
+
+    KeyError if unknown.
 
     It is called `parse_TOOL`. Where that refuses a text because something stands before each of its lines, the text is
     read without it.

@@ -48,7 +48,10 @@ _OVERLONG = Line(1, "one overlong line")
 
 
 def plain(text: str) -> str:
-    """Without ANSI escapes, control characters and carriage returns; a redrawn line is what stood last."""
+    """Return the text without ANSI escapes, control characters and carriage returns.
+
+    A redrawn line as it stood last.
+    """
     text = text.removeprefix("\ufeff")
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
@@ -60,7 +63,7 @@ def plain(text: str) -> str:
 
 
 def lines_with(text: str, words: Iterable[str]) -> list[Line]:
-    """The lines of a text that is `plain` in which one of the words stands, numbered as printed.
+    """Return the lines of a text that is `plain` in which one of the words stands, numbered as printed.
 
     For logs, of which few lines matter: no other line is looked at.
     """
@@ -103,12 +106,12 @@ def untagged(lines: list[Line]) -> Iterator[Line]:
 
 
 def unreadable(tool: str, line: Line, why: str) -> ParseError:
-    """The error for one line: which, what it says, and why that cannot be read."""
+    """Return the error for one line: which, what it says, and why that cannot be read."""
     return ParseError(f"{tool}: line {line.number}: {_shown(line.text)!r}: {_shown(why)}")
 
 
 def foreign(tool: str, lines: Iterable[Line], why: str) -> ParseError:
-    """The error for text that is not this tool's: its first line, and what is missing."""
+    """Return the error for text that is not this tool's: its first line, and what is missing."""
     return unreadable(tool, next((line for line in lines if line.text.strip()), _OVERLONG), why)
 
 
@@ -117,12 +120,12 @@ def _shown(text: str) -> str:
 
 
 def whole(text: str) -> int | None:
-    """An integer; None for any other text, as a run of ten thousand digits is."""
+    """Return an integer; None for any other text, as a run of ten thousand digits is."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def real(text: str) -> float | None:
-    """A finite number; None for any other text, as `nan` and `1e999` are."""
+    """Return a finite number; None for any other text, as `nan` and `1e999` are."""
     if not _REAL.fullmatch(text):
         return None
     value = float(text)
@@ -131,7 +134,7 @@ def real(text: str) -> float | None:
 
 @lru_cache(maxsize=1024)
 def is_refused(value: str) -> bool:
-    """The tool says that it does not give this value."""
+    """Return whether the tool says that it does not give this value."""
     return _REFUSED.fullmatch(value.strip()) is not None
 
 

@@ -28,7 +28,7 @@ _COUNTED = re.compile(r"[a-z-]+0\d+")
 
 
 def plain(chunk: str) -> str:
-    """Without case, and with 0 for a number: `mlx5_3` is `mlx0_0`; a long number and a host's (`node01`) stay."""
+    """Return a word without case, and with 0 for a number: `mlx5_3` is `mlx0_0`; long numbers and a host's stay."""
     lower = chunk.lower()
     return lower if _COUNTED.fullmatch(lower) else _NUMBER.sub("0", lower)
 
@@ -147,7 +147,7 @@ def _in_free_text(
 
 
 def _is_measured(text: str, match: re.Match[str], start: int, is_known: Callable[[str], bool]) -> bool:
-    """A tool's own number: its label is known and it is short, or it has a unit."""
+    """Return whether it is a tool's own number: its label is known and it is short, or it has a unit."""
     value = match.group()
     if value.startswith(("0x", "0X")):
         return not _is_address(int(value, 16))
@@ -183,7 +183,10 @@ def _is_address(number: int) -> bool:
 
 
 def spellings(address: str) -> list[str]:
-    """An IPv4 address as other numbers, always in one order: decimal, octal and hexadecimal, of either byte order."""
+    """Return an IPv4 address as other numbers, always in one order.
+
+    Decimal, octal and hexadecimal, of either byte order.
+    """
     packed = IPv4Address(address).packed
     numbers = [int.from_bytes(octets, "big") for octets in (packed, packed[::-1])]
     return [
@@ -310,7 +313,7 @@ class Allowed:
             self._seen.clear()
 
     def learn(self, text: str) -> None:
-        """The names of what makers sell stay in all texts."""
+        """Learn the names of what makers sell: they stay in all texts."""
         places = (next(filter(None, match.groups()), "") for match in _MAKERS.finditer(text))
         self.keep({word for place in places for word in _MODEL.findall(place) if not re.search(r"\d{5}", word)})
 
@@ -328,7 +331,7 @@ class Allowed:
         return _joined((start, end) for start, end in spans if not _is_plain(text[start:end]))
 
     def text(self, text: str, spans: Spans, offset: int) -> str:
-        """A part of a text, which begins at `offset` of the whole, with other words for what is not known."""
+        """Return a part of a text, which begins at `offset` of the whole, with other words for what is not known."""
         starts = [start for start, _ in spans]
 
         def replaced(match: re.Match[str]) -> str:

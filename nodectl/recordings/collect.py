@@ -42,7 +42,7 @@ class _Answer:
 
 
 def has_started(received: bytes | bytearray) -> bool:
-    """The collector's first line is there."""
+    """Return whether the collector's first line is there."""
     return _HEAD.search(received) is not None
 
 
@@ -172,7 +172,7 @@ _GUARD = re.compile(r"\[ -d (/[\w./-]+) \] \|\| exit 3\b|cd (/[\w./-]+) 2>/dev/n
 
 
 def script(commands: Sequence[Command], nonce: str, *, budget_s: int = BUDGET_S, pack: bool = True) -> bytes:
-    """The collector for these commands, as text for a POSIX shell."""
+    """Return the collector for these commands, as text for a POSIX shell."""
     # most hosts are done before the first tick, and each is a process
     first_tick_s = min([_FIRST_TICK_S, budget_s, *(command.deadline_s for command in commands)])
     settings = f"nonce={nonce} budget={budget_s} first_tick={first_tick_s} pack={int(pack)}"
@@ -208,7 +208,7 @@ def _program(commands: tuple[Command, ...]) -> str:
 
 
 def _lanes(commands: Sequence[Command]) -> list[list[Command]]:
-    """The commands of each tool, which are asked one after the other: what hung once is not asked again."""
+    """Return the commands of each tool, which are asked one after the other: what hung once is not asked again."""
     lanes: dict[str, list[Command]] = {}
     for command in commands:
         name = command.argv[0]

@@ -32,7 +32,7 @@ _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def host_name(folder: str) -> str:
-    """The host whose folder is called so; the folder's own name where it is not one of ours."""
+    """Return the host whose folder is called so; the folder's own name where it is not one of ours."""
     try:
         plain = unquote(folder, errors="strict")
         name = plain if folder_name(plain) == folder else folder
@@ -99,7 +99,7 @@ def _content(file: int, limit: int) -> bytes | None:
 
 
 def read_host(path: Path, host: str, recorded: str, keys: Collection[str] | None = None) -> Recording:
-    """The recording of one host's folder, of these keys and the site's own checks, or of all that it holds.
+    """Return the recording of one host's folder, of these keys and the site's own checks, or of all that it holds.
 
     ParseError where the folder or its index cannot be read; what is not there is not in the entries.
     """
@@ -213,12 +213,12 @@ class RecordedFleet:
 
 
 def bundled() -> dict[str, Path]:
-    """The recordings that nodectl ships, by name."""
+    """Return the recordings that nodectl ships, by name."""
     return {path.parent.name: path.parent for path in sorted(recordings_dir().glob(f"*/{ABOUT}"))}
 
 
 def open_recording(given: str) -> RecordedFleet:
-    """The recording in that folder, or the bundled one of that name; UsageError where there is neither."""
+    """Return the recording in that folder, or the bundled one of that name; UsageError where there is neither."""
     path = Path(given).expanduser()
     if not path.is_dir():
         known = bundled()

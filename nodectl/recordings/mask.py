@@ -48,7 +48,7 @@ class Pseudonyms:
         }
 
     def of(self, kind: str, value: str) -> str:
-        """The pseudonym of a value; the value itself where it is special (all zeros, broadcast, loopback)."""
+        """Return the pseudonym of a value; the value itself where it is special (all zeros, broadcast, loopback)."""
         known = self._memo.get((kind, value))
         if known is None:
             known = self._memo[kind, value] = self._kinds[kind](value)
@@ -59,7 +59,7 @@ class Pseudonyms:
         return hmac.new(self._key, text, hashlib.sha256).digest()
 
     def _fresh(self, kind: str, original: AnyStr, make: Callable[[bytes], AnyStr]) -> AnyStr:
-        """The first of the values that `make` draws which is neither taken nor the original."""
+        """Return the first of the values that `make` draws which is neither taken nor the original."""
         for attempt in range(10_000):
             drawn = make(self._stream(kind, original, str(attempt)))
             if drawn != original and (kind, drawn) not in self._taken:
@@ -75,7 +75,7 @@ class Pseudonyms:
         return _like(value, made)
 
     def _pairs(self, value: str) -> str:
-        """A MAC address, an EUI-64 or InfiniBand's 20 bytes, written in pairs."""
+        """Return a MAC address, an EUI-64 or InfiniBand's 20 bytes, written in pairs."""
         octets = bytes.fromhex(re.sub("[:-]", "", value))
         if len(octets) == 6:
             special = octets[0] & 1 or not any(octets)
@@ -85,7 +85,7 @@ class Pseudonyms:
         return _like(value, octets.hex(value[2]))
 
     def _tail(self, maker: bytes, tail: bytes) -> bytes:
-        """The last three bytes: the maker's own three stay."""
+        """Return the last three bytes: the maker's own three stay."""
         known = self._tails.get((maker, tail))
         if known is None and self._number is not None and len(self._tails) < _TAILS:
             place = (self._number * _TAILS + len(self._tails)) * _SCATTER
@@ -170,8 +170,7 @@ class Pseudonyms:
         return self._fresh("serial", value, make)
 
     def _name(self, value: str) -> str:
-        """A word without meaning; its case does not change it."""
-
+        """Return a word without meaning; its case does not change it."""
         letters = "abcdef" if _HEX.fullmatch(value) else _CONSONANTS
 
         def make(drawn: bytes) -> str:
@@ -230,7 +229,7 @@ class Masker:
         return self._hosts[host]
 
     def masked(self, recording: Recording) -> Recording:
-        """The recording with pseudonyms everywhere: outputs, complaints and arguments alike."""
+        """Return the recording with pseudonyms everywhere: outputs, complaints and arguments alike."""
         texts = [text for entry in recording.entries.values() for text in (entry.stdout, entry.stderr)]
         self._discover(recording.host, texts)
         self._finder = Words(self._words)
@@ -275,7 +274,7 @@ class Masker:
             self._words.setdefault(domain, "example")
 
     def _add_addresses(self, text: str) -> None:
-        """Those of IPv4 as other numbers, too."""
+        """Add a text's IP addresses; those of IPv4 as other numbers, too."""
         for value in {value for kind, value in shapes(text) if kind == "ipv4"} - self._addresses:
             self._addresses.add(value)
             if (made := self._pseudonyms.of("ipv4", value)) != value:
@@ -312,7 +311,7 @@ class Template:
 
     @classmethod
     def of(cls, texts: Mapping[str, str], host: str = "") -> Template:
-        """Serial numbers, UUIDs, GUIDs, MAC addresses and the host's names are the gaps; all else stays."""
+        """Return the template: serial numbers, UUIDs, GUIDs, MAC addresses and the host's names are its gaps."""
         known = {serial for text in texts.values() for serial in serials(text) if not _is_board(serial)}
         names = {name for text in texts.values() for name in host_names(text)} | {host}
         names = {name for name in names if len(name) > 1 and not name.isdigit()}
@@ -320,7 +319,10 @@ class Template:
         return cls({key: tuple(_gaps(text, finder, names)) for key, text in texts.items()}, frozenset(names))
 
     def filled(self, name: str) -> dict[str, str]:
-        """The texts of the machine `name`: always the same ones; those of `node7` and `node8` share no address."""
+        """Return the texts of the machine `name`: always the same ones.
+
+        Those of `node7` and `node8` share no address.
+        """
         counted = re.search(r"[0-9]{1,9}$", name)
         number = int(counted[0]) % 2**12 if counted else None
         made = Pseudonyms(hashlib.sha256(name.encode()).digest(), dict.fromkeys(self.names, name), number)
@@ -446,13 +448,13 @@ class Words:
         yield "", text[position:]
 
     def _at(self, parts: Sequence[str], at: int) -> str:
-        """The longest known word that begins with the part at `at`."""
+        """Return the longest known word that begins with the part at `at`."""
         sizes = range(min(len(parts) - at, _LONGEST), 0, -1)
         return next((word for n in sizes if (word := "".join(parts[at : at + n])) in self._known), "")
 
 
 def serials(text: str) -> set[str]:
-    """Serial numbers, by the label or the column that they stand under; board numbers, too."""
+    """Return serial numbers, by the label or the column that they stand under; board numbers, too."""
     values = {match[1] for pattern in _SERIALS for match in pattern.finditer(text)}
     head, end = _head(text)
     if head:
@@ -464,7 +466,7 @@ def serials(text: str) -> set[str]:
 
 
 def _head(text: str) -> tuple[str, int]:
-    """The first line of columns, one of which is of serial numbers, and where it ends; an empty one where none is."""
+    """Return the first line of columns, one of which is of serial numbers, and its end; an empty one without any."""
     end = 0
     while found := _COLUMN.search(text, end):
         start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())

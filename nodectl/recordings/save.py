@@ -70,7 +70,7 @@ def save(
 
 
 def sysctl_keys(profile_dirs: Sequence[Path]) -> tuple[str, ...]:
-    """The kernel settings that any tuning names: which one a recording will be held against is not known yet."""
+    """Return the settings that any tuning names: which one a recording will be held against is not known yet."""
     keys = dict.fromkeys(base_tuning().sysctl)
     for name in find_profiles("tuning", profile_dirs):
         profile = load_profile("tuning", name, profile_dirs)
@@ -80,7 +80,7 @@ def sysctl_keys(profile_dirs: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _profiles(host: Host, *, masked: bool) -> dict[str, str]:
-    """The names of its profiles; where masked, of those that nodectl ships: a site's own says whose it is."""
+    """Return the names of its profiles; where masked, of those that nodectl ships: a site's own says whose it is."""
     named = {kind: host.variables.get(f"nodectl_{kind}") for kind in KINDS}
     return {
         kind: str(name) for kind, name in named.items() if name and not (masked and name not in find_profiles(kind))
@@ -171,7 +171,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _exchange(draft: Path, target: Path) -> None:
-    """A reader sees the old folder, the new one, or for a moment none; never a mixture."""
+    """Put the draft in the target's place; a reader sees the old folder, the new one, or for a moment none."""
     if not os.path.lexists(target):
         draft.rename(target)
         return

@@ -79,7 +79,10 @@ Source = LiveSource | ReplaySource
 
 
 def replay_source(fleet: RecordedFleet, limit: str | None, inventory: Sequence[Host] | None = None) -> ReplaySource:
-    """The recording's own hosts, or the `inventory`'s; where a variable is silent, the recording's profiles count."""
+    """Return the recording's own hosts, or the `inventory`'s.
+
+    Where a variable is silent, the recording's profiles count.
+    """
     if inventory is None:
         names = select(tuple(fleet.hosts), limit)
         hosts = [Host(name, name, variables=_variables(fleet, name)) for name in names]
@@ -106,7 +109,7 @@ _SEPARATOR = re.compile(r"[,:](?![^\[]*\])")
 
 
 def select(names: Sequence[str], pattern: str | None) -> tuple[str, ...]:
-    """The names that `pattern` selects, in their order; InventoryError where there is none."""
+    """Return the names that `pattern` selects, in their order; InventoryError where there is none."""
     parts = [part.strip() for part in _SEPARATOR.split(pattern or "all") if part.strip()]
     plain = [part for part in parts if part[0] not in "!&"] or ["all"]
     chosen = {name for part in plain for name in _matching(names, part)}

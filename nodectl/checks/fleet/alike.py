@@ -55,7 +55,7 @@ _NOT_OF_THE_SITE = ("/boot", "/dev", "/proc", "/run", "/snap", "/sys", "/var/lib
 def alike(
     name: str, looks_at: str, remedy: str, reads: str, values: Callable[[Subject, Any], Values], **how: Any
 ) -> Field:
-    """The field `fleet_NAME` of the fact that `reads` names first."""
+    """Return the field `fleet_NAME` of the fact that `reads` names first."""
     status = how.pop("status", Status.WARNING)
     fires = f"{status}: not as most have it; " + (
         "nothing without a majority" if how.get("majority") else "a warning without a majority"
@@ -68,7 +68,10 @@ def alike(
 def gpu_alike(
     name: str, looks_at: str, remedy: str, value: str | Callable[[Gpu], object], unit: str = "", **how: Any
 ) -> Field:
-    """A field of each GPU: an attribute, or what is made of them. Like GPUs are compared, on one host and over all."""
+    """Return a field of each GPU: an attribute, or what is made of them.
+
+    Like GPUs are compared, on one host and over all.
+    """
     read = attrgetter(value) if isinstance(value, str) else value
     # another name is what is found
     is_kind = value == "name"
@@ -85,7 +88,7 @@ def _text(value: object) -> str:
 
 
 def _of_stack(name: str) -> Callable[[Subject, Versions], Values]:
-    """A version of the launcher's environment, where no stack fixes it."""
+    """Return a reader of a version of the launcher's environment, which is FIXED where a stack names it."""
 
     def values(host: Subject, versions: Versions) -> Values:
         stack = host.wanted.stack if host.wanted else None
@@ -96,7 +99,7 @@ def _of_stack(name: str) -> Callable[[Subject, Versions], Values]:
 
 
 def _settings(host: Subject, gpus: Gpus) -> Values:
-    """What nvidia-smi can set of each GPU; FIXED what the tuning sets."""
+    """Return what nvidia-smi can set of each GPU; FIXED what the tuning sets."""
     tuning = host.wanted.tuning.gpu if host.wanted else None
     fixed = {"persistence": bool(tuning and tuning.persistence), "power limit": bool(tuning and tuning.power_limit_w)}
     attributes = {
@@ -180,12 +183,12 @@ def is_own(nic: Nic) -> bool:
 
 
 def is_device(nic: Nic) -> bool:
-    """A device of the host's own, not one that is made of others."""
+    """Return whether it is a device of the host's own, not one that is made of others."""
     return bool(nic.driver) and nic.kind is None
 
 
 def _mtus(host: Subject, nics: Mapping[str, Nic]) -> Values:
-    """Of interfaces that are up or have an address; the tuning sets those of training."""
+    """Return the MTUs of interfaces that are up or have an address; the tuning sets those of training."""
     fixed = training_names(host) if host.wanted and host.wanted.tuning.nic.mtu else []
     everywhere = bool(host.wanted and host.wanted.tuning.nic.mtu) and not fixed
     return {
@@ -218,7 +221,7 @@ def _firmware_of_nics(_: Subject, nics: Mapping[str, Nic]) -> Values:
 
 
 def _networks(nics: Mapping[str, Nic], shown: Callable[[Any], str]) -> Values:
-    """By interface, what is `shown` of its IPv4 addresses."""
+    """Return what is `shown` of each interface's IPv4 addresses, by interface."""
     found: dict[str, str | None] = {}
     for name, nic in nics.items():
         if is_own(nic):
@@ -306,7 +309,7 @@ def _limits(host: Subject, limits: SessionLimits) -> Values:
 
 
 def _running(_: Subject, units: Units) -> Values:
-    """The services that run; a socket starts some when they are needed, and one-shot ones end."""
+    """Return the services that run; a socket starts some when they are needed, and one-shot ones end."""
     return {
         name: "running"
         for name, unit in units.units.items()
@@ -316,13 +319,13 @@ def _running(_: Subject, units: Units) -> Values:
 
 
 def _at_boot(_: Subject, units: Units) -> Values:
-    """Whether the next boot starts each service that is installed."""
+    """Return for each installed service whether the next boot starts it."""
     states = ("enabled", "disabled", "masked")
     return {name: unit.enabled for name, unit in units.units.items() if unit.enabled in states}
 
 
 def _of_nics(shown: Callable[[Nic], str | None]) -> Callable[[Subject, Mapping[str, Nic]], Values]:
-    """By interface that is a device, what is `shown` of it."""
+    """Return a reader of what is `shown` of each interface that is a device."""
     return lambda _, nics: {name: shown(nic) for name, nic in nics.items() if is_device(nic) and shown(nic)}
 
 

@@ -59,7 +59,7 @@ Unit = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What one host brings to the comparison: `group` is its kind of hardware.
+    """A host in the comparison: `group` is its kind of hardware.
 
     `values` has by field the text of each part, None where it could not be told; `looked` are the fields of which it
     has nothing where `values` has nothing. `claims` are what no two machines may both have; `machine` tells machines
@@ -77,14 +77,14 @@ class Member:
     names: Named | None = None
 
     def holder(self, kind: str) -> object:
-        """Who it is that has a thing of that kind."""
+        """Return the key of the machine that has an identity of that kind."""
         if self.copied and kind == ADDRESS:
             return frozenset(claim for claim in self.claims if claim[0] == ADDRESS)
         return self.host if kind == BOOT_ID else self.machine or self.host
 
 
 def values_of(host: Subject) -> tuple[dict[Key, dict[str, str | None]], frozenset[str]]:
-    """The host's values by field, and the fields that could be looked at."""
+    """Return the host's values by field, and the fields that could be looked at."""
     found: dict[Key, dict[str, str | None]] = {}
     looked = set()
     for name, each in fields().items():
@@ -96,7 +96,7 @@ def values_of(host: Subject) -> tuple[dict[Key, dict[str, str | None]], frozense
 
 
 def claims_of(host: Subject) -> dict[Claim, str]:
-    """What no other machine may have: (kind, value) → where this one has it."""
+    """Return what no other machine may have: (kind, value) → where this one has it."""
     claims: dict[Claim, str] = {}
     lab, boot, serial = host.fact("lab", Lab), host.fact("boot", Boot), host.fact("host_serial", str)
     # hosts of a lab are one kernel's, unless a recording stands for each
@@ -132,7 +132,7 @@ def _has_its_mac(nic: Nic) -> bool:
 
 
 def compare(members: Sequence[Member]) -> Iterator[Finding]:
-    """What differs between hosts of one kind and their parts, and what hosts of any kind have twice."""
+    """Yield what differs between hosts of one kind and their parts, and what hosts of any kind have twice."""
     groups: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         groups[member.group].append(member)
@@ -144,7 +144,7 @@ def compare(members: Sequence[Member]) -> Iterator[Finding]:
 
 
 def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
-    """The rule of siblings for one field: what is usual, and who has something else, or nothing."""
+    """Yield the findings of one field: who has something else than is usual, or lacks it."""
     declared = fields()[key[0]]
     given = {(member.host, part): text for member in group for part, text in _values(member, key, declared).items()}
     known = {unit: text for unit, text in given.items() if text}
@@ -178,7 +178,7 @@ def _tells(check: str, group: Sequence[Member]) -> bool:
 
 
 def _values(member: Member, key: Key, declared: Field) -> Mapping[str, str | None]:
-    """The host's values by part; that it has none is one, too, where the field says so."""
+    """Return the host's values by part; that it has none is a value, too, where the field says so."""
     values = member.values.get(key)
     if values is not None:
         return values
@@ -186,7 +186,7 @@ def _values(member: Member, key: Key, declared: Field) -> Mapping[str, str | Non
 
 
 def _named(parts: Sequence[str], whole: int, noun: str) -> str:
-    """Those parts of a host for its finding."""
+    """Return the names of a host's parts for its finding."""
     if len(parts) > 1 and len(parts) == whole:
         return f"all {counted(whole, noun)}"
     return few(list(filter(None, parts)))
@@ -220,7 +220,7 @@ def _no_culprit(declared: Field, key: Key, known: Mapping[Unit, str]) -> Iterato
 
 
 def _spread(texts: Mapping[str, Sequence[str]]) -> str:
-    """`a`, or `a (GPU 0, GPU 1), b (GPU 2)` where the parts of one host differ."""
+    """Return `a`, or `a (GPU 0, GPU 1), b (GPU 2)` where the parts of one host differ."""
     if len(texts) == 1:
         return next(iter(texts))
     return ", ".join(f"{text} ({few(list(parts))})" for text, parts in texts.items())
@@ -260,7 +260,7 @@ def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping
 
 
 def _same_besides(member: Member, kind: str, others: Sequence[Member]) -> str:
-    """The first other kind of identity that one of the others has in common with it."""
+    """Return the first other kind of identity that one of the others has in common with it."""
     shared = (claim[0] for claim in member.claims if claim[0] != kind)
     others = [other for other in others if other.host != member.host]
     return next((each for each in shared if any(_has_same(member, other, each) for other in others)), "")

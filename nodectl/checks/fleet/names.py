@@ -34,7 +34,7 @@ class Named:
 
 
 def named_by(host: Subject, address: str) -> Named | None:
-    """What the host calls others; `address` is the inventory's for it, which a NAT may have made."""
+    """Return what the host calls others; `address` is the inventory's for it, which a NAT may have made."""
     files = host.fact("host_files", HostFiles)
     nics = nics_of(host).values()
     if files is None or not nics:
@@ -70,7 +70,7 @@ def _finding(host: str, actual: str, remedy: str) -> Finding:
 
 
 def _common(books: Collection[Book], own: frozenset[str]) -> Book:
-    """What most of several say, where it is wrong; else nothing."""
+    """Return what most of several say, where it is wrong; else an empty tuple."""
     common, number = next(iter(Counter(books).most_common(1)), ((), 0))
     return common if number > 1 and 2 * number > len(books) and _foreign(common, own) else ()
 

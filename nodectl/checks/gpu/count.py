@@ -30,7 +30,7 @@ GPUS = Check(
 
 @judges(GPUS, reads=("gpus", "pcie"))
 def count(host: Subject) -> Iterator[Finding]:
-    """As many as the hardware profile names, none of them lost; a warning where it names none, and some are there."""
+    """Compare the number of GPUs with the hardware profile's; a warning where it names none, and some are there."""
     wanted, gpus = host.gpus, host.facts.get("gpus")
     if wanted == 0 and isinstance(gpus, Gpus) and gpus.count:
         remedy = "name the hardware profile that fits (nodectl_hardware): `nodectl init --from` proposes it"
@@ -46,7 +46,7 @@ def count(host: Subject) -> Iterator[Finding]:
 
 
 def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
-    """Whether they are as many as `wanted`; unknown where what tells of fewer is told otherwise by another source."""
+    """Return whether they are as many as `wanted`; unknown where another source tells of more."""
     expected = counted(wanted, "GPU")
     lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
     told = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
@@ -63,7 +63,7 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
 
 
 def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
-    """Without a profile PCI says how many there are; one of another kind may be a display's, which no driver wants."""
+    """Yield GPUs that PCI shows and no driver has taken, without a profile; one of another kind may be a display's."""
     shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices}
     missing = [link for link in _links(host) if link.address not in shown] if "" not in shown else []
     kinds = {_kind(link) for link in _links(host) if link.address in shown}
@@ -105,7 +105,7 @@ GPU_LOST = Check(
 
 @judges(GPU_REPORT, GPU_LOST, reads=("gpus",))
 def report(host: Subject) -> Iterator[Finding]:
-    """Without the full report nothing below can be told; GPUs that the driver names and cannot reach are lost."""
+    """Require the full report, without which no check below can tell; a GPU that the driver cannot reach is lost."""
     gpus = host.facts.get("gpus")
     if host.gpus is None:
         # with GPUs in the profile the check gpus says it already
@@ -151,7 +151,7 @@ GPU_MEMORY = Check(
 
 @judges(GPU_MODEL, GPU_MEMORY, reads=("gpus",))
 def kind(host: Subject) -> Iterator[Finding]:
-    """The profile's model and memory."""
+    """Compare the GPUs' model and memory with the profile's."""
     devices, wanted = gpus_of(host), host.wanted.hardware.gpu if host.wanted else None
     if not devices:
         return
@@ -225,7 +225,7 @@ GPU_INFOROM = Check(
 
 @judges(GPU_INFOROM, reads=("gpus",))
 def inforom(host: Subject) -> Iterator[Finding]:
-    """The driver's warnings about the InfoROM of GPUs."""
+    """Yield the driver's warnings about the InfoROM of GPUs."""
     gpus, devices = host.fact("gpus", Gpus), gpus_of(host)
     if gpus is None or not devices:
         return

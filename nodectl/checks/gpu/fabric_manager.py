@@ -125,7 +125,7 @@ def complaints(host: Subject, log: FabricManagerLog) -> Iterator[Finding]:
 
 
 def _kind(event: FabricManagerEvent) -> str:
-    """What lines of one cause have in common."""
+    """Return what lines of one cause have in common."""
     if event.sxid is not None:
         return f"SXid {event.sxid} {event.bus_id or ''}".strip()
     return str(_row(event.text).get("title") or _DIGITS.sub("#", event.text)[:_WORDING])
@@ -210,7 +210,7 @@ _JOINED = {
 
 
 def _may_have_fabric(host: Subject) -> bool:
-    """The profile has NVSwitch, or tells of no GPUs at all."""
+    """Return whether the profile has NVSwitch, or tells of no GPUs at all."""
     return host.gpus is None or _has_nvswitch(host)
 
 
@@ -245,5 +245,5 @@ def fabric(host: Subject, gpu: Gpu) -> Fault | None:
 
 
 def _member(gpu: Gpu) -> str:
-    """Of which clique and cluster it is."""
+    """Return the clique and the cluster that it belongs to."""
     return f"clique {gpu.fabric_clique_id} of cluster {gpu.fabric_cluster_uuid}"

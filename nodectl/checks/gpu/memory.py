@@ -36,6 +36,7 @@ _RECOVERY = {
     remedy=_RESET_IDLE,
 )
 def recovery(host: Subject, gpu: Gpu) -> Fault | None:
+    """Fire where the driver itself asks for a reset, a drain or a reboot."""
     asked = (gpu.recovery_action or "").strip()
     if asked.lower() in ("none", "n/a"):
         return None
@@ -100,6 +101,7 @@ def ecc_off(host: Subject, gpu: Gpu) -> Fault | None:
     action="reset GPU",
 )
 def ecc_pending(host: Subject, gpu: Gpu) -> Fault | None:
+    """Fire where a change of the ECC mode waits for a reset."""
     if gpu.ecc_mode_current is None or gpu.ecc_mode_pending == gpu.ecc_mode_current:
         return None
     now, then = ("on", "off") if gpu.ecc_mode_current else ("off", "on")
@@ -115,6 +117,7 @@ def ecc_pending(host: Subject, gpu: Gpu) -> Fault | None:
     action="reset GPU",
 )
 def uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
+    """Fire for an error since the driver was loaded that ECC could not correct."""
     count = gpu.ecc_volatile_uncorrectable
     return Fault(Status.FAILED, f"{count} since the driver was loaded") if count else None
 
@@ -132,7 +135,7 @@ GPU_ECC_CORRECTED_LIMIT = Threshold(
     remedy=_COUNTS,
     thresholds=(GPU_ECC_CORRECTED_LIMIT,),
 )
-def corrected(host: Subject, gpu: Gpu) -> Fault | None:
+def _corrected(host: Subject, gpu: Gpu) -> Fault | None:
     grown = host.growth(f"gpu.{gpu.uuid}.ecc_corrected", gpu.ecc_volatile_correctable or 0)
     return Fault(Status.WARNING, grown.text) if grown.change > host.threshold(GPU_ECC_CORRECTED_LIMIT) else None
 
@@ -148,7 +151,7 @@ GPU_SRAM_CORRECTED_LIMIT = Threshold("gpu_sram_corrected", 10_000, "Azure takes 
     remedy=_COUNTS,
     thresholds=(GPU_SRAM_CORRECTED_LIMIT,),
 )
-def sram_corrected(host: Subject, gpu: Gpu) -> Fault | None:
+def _sram_corrected(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.ecc_aggregate_sram_correctable or 0
     return Fault(Status.WARNING, f"{count} in its life") if count > host.threshold(GPU_SRAM_CORRECTED_LIMIT) else None
 
@@ -166,7 +169,7 @@ GPU_SRAM_UNCORRECTABLE_LIMIT = Threshold(
     remedy="watch it: Azure takes such a GPU out, others after four",
     thresholds=(GPU_SRAM_UNCORRECTABLE_LIMIT,),
 )
-def sram_uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
+def _sram_uncorrectable(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.ecc_aggregate_sram_uncorrectable or 0
     if count > host.threshold(GPU_SRAM_UNCORRECTABLE_LIMIT):
         return Fault(Status.FAILED, f"{count} in its life", "replace", _REPLACE)
@@ -207,7 +210,7 @@ GPU_RETIRED_PAGES_LIMIT = Threshold("gpu_retired_pages", 62, "Azure; NVIDIA's li
     action="replace",
     thresholds=(GPU_RETIRED_PAGES_LIMIT,),
 )
-def retired(host: Subject, gpu: Gpu) -> Fault | None:
+def _retired(host: Subject, gpu: Gpu) -> Fault | None:
     count = (gpu.retired_pages_single_bit or 0) + (gpu.retired_pages_double_bit or 0)
     return Fault(Status.FAILED, f"{count} pages") if count >= host.threshold(GPU_RETIRED_PAGES_LIMIT) else None
 
@@ -245,7 +248,7 @@ GPU_REMAPPED_ROWS_LIMIT = Threshold("gpu_remapped_rows", 512, "NVIDIA's RMA poli
     action="replace",
     thresholds=(GPU_REMAPPED_ROWS_LIMIT,),
 )
-def remapped(host: Subject, gpu: Gpu) -> Fault | None:
+def _remapped(host: Subject, gpu: Gpu) -> Fault | None:
     count = gpu.remapped_uncorrectable or 0
     many = count > host.threshold(GPU_REMAPPED_ROWS_LIMIT)
     return Fault(Status.FAILED, f"{counted(count, 'row')} for uncorrectable errors") if many else None
@@ -259,7 +262,7 @@ def remapped(host: Subject, gpu: Gpu) -> Fault | None:
     remedy=_REPLACE,
     action="replace",
 )
-def banks(host: Subject, gpu: Gpu) -> Fault | None:
+def _banks(host: Subject, gpu: Gpu) -> Fault | None:
     if gpu.remap_banks_none:
         return Fault(Status.FAILED, f"{gpu.remap_banks_none} banks without a spare row")
     if not gpu.remap_banks_low:

@@ -94,7 +94,9 @@ def _rows(name: str) -> list[list[Any]]:
 
 
 def nvlink_cases(code: int, text: str, driver: int | None) -> tuple[NvlinkCode, ...]:
-    """The cases that a line of Xid `code` tells of by its bits, the gravest first; none where it has no such bits.
+    """Return the cases that a line of Xid `code` tells of by its bits, the gravest first.
+
+    Empty where it has no such bits.
 
     `driver` is the branch (580), None where it is not known.
     """
@@ -108,7 +110,7 @@ def nvlink_cases(code: int, text: str, driver: int | None) -> tuple[NvlinkCode, 
 
 
 def _by_bit(cases: list[NvlinkCode], status: int) -> Iterator[NvlinkCode]:
-    """Of a status with several bits, the case of each; a status that a unit enumerates has no single bits."""
+    """Return the case of each bit of a status that has several; a status that a unit enumerates has no single bits."""
     if any(case.status & (case.status - 1) for case in cases):
         return
     yield from (case for case in cases if case.status and case.status & status)

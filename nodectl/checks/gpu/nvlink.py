@@ -99,7 +99,9 @@ def links(host: Subject) -> Iterator[Finding]:
 
 
 def _whole(host: Subject, nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str]:
-    """The report without a last part that lists fewer links than the others, and how it is cut; empty where it is not.
+    """Return the report without a last part that lists fewer links than the others, and how it is cut.
+
+    Empty where it is not.
 
     A link that is down is listed, too: one that is not listed was not looked at.
     """
@@ -146,7 +148,7 @@ def _active(gpu: NvLinkGpu) -> int:
 
 
 def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
-    """As many active links on every GPU; each GPU has some where the profile wants NVLink."""
+    """Require as many active links on every GPU; each GPU has some where the profile wants NVLink."""
     counts = {gpu.index: _active(gpu) for gpu in nvlink.gpus if gpu.links is not None}
     if _link(host) == "pcie" or not nvlink.gpus:
         return
@@ -188,7 +190,7 @@ def _errors(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
 
 
 def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
-    """By change between readings; without an earlier one, only clearly many."""
+    """Return the counters that grew between readings; without an earlier one, those that are clearly many."""
     texts, prefix = [], f"nvlink.{gpu.uuid or gpu.index}.{link.link}."
     for name in _COUNTERS:
         value = getattr(link, name)

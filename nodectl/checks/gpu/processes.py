@@ -87,7 +87,7 @@ def _held(host: Subject, gpu: Gpu) -> str:
 
 
 def _of_no_job(host: Subject, gpu: Gpu) -> list[GpuProcess]:
-    """Those that compute, without a job's; where nobody could look whose they are, Slurm's word counts for all."""
+    """Return the computing processes of no job; where nobody could look whose they are, Slurm's word counts for all."""
     owned, node = host.fact("job_processes", JobProcesses), host.fact("slurm", SlurmNode)
     at_work = node is not None and _SLURM_AT_WORK & set(node.states)
     if at_work and (owned is None or not owned.slurm):
@@ -96,7 +96,7 @@ def _of_no_job(host: Subject, gpu: Gpu) -> list[GpuProcess]:
 
 
 def _compute(gpu: Gpu) -> list[GpuProcess]:
-    """Those that compute: a display server's are of type G."""
+    """Return the processes that compute: a display server's are of type G."""
     return [process for process in gpu.processes or () if process.type is None or "C" in process.type]
 
 

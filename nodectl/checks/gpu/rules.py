@@ -17,7 +17,7 @@ _HAS_NONE = ("", "n/a", "not supported", "requested functionality has been depre
 
 
 class Fault(NamedTuple):
-    """What is wrong with one GPU; empty fields are the check's."""
+    """A fault of one GPU; empty fields are the check's."""
 
     status: Status
     actual: str
@@ -68,30 +68,30 @@ def gpu_check(
 def gpu_flag(
     check: str, field: str, actual: str, *, fires: str, expected: str, remedy: str, action: str = "none"
 ) -> GpuJudgement:
-    """The check of a value that is true where something is wrong."""
+    """Return the check of a value that is true where something is wrong."""
     return gpu_check(check, field, fires=fires, expected=expected, remedy=remedy, action=action)(
         lambda host, gpu: Fault(Status.FAILED, actual) if getattr(gpu, field) else None
     )
 
 
 def is_failure(refusal: str) -> bool:
-    """A refusal that is a failure to look; the others say that the GPU has no such thing."""
+    """Return whether a refusal is a failure to look; the others say that the GPU has no such thing."""
     return refusal.strip("[] ").lower() not in _HAS_NONE
 
 
 def name_of(gpu: Gpu) -> str:
-    """The same over boots: where the GPU sits."""
+    """Return a name that stays over boots: where the GPU sits."""
     return f"{gpu.label} ({gpu.bus_id})" if gpu.index is not None and gpu.bus_id else gpu.label
 
 
 def identity(gpu: Gpu) -> str:
-    """By which a card that comes back from repair is known again."""
+    """Return the numbers by which a card that comes back from repair is known again."""
     known = (("UUID", gpu.uuid), ("serial", gpu.serial), ("bus", gpu.bus_id))
     return ", ".join(f"{name} {value}" for name, value in known if value)
 
 
 def gpus_of(host: Subject) -> tuple[Gpu, ...]:
-    """The GPUs of a full report; none where there is none, which the check gpu_report tells."""
+    """Return the GPUs of a full report; empty without one, which the check gpu_report tells."""
     gpus = host.fact("gpus", Gpus)
     return gpus.devices if gpus is not None and gpus.source == REPORT else ()
 
@@ -99,7 +99,7 @@ def gpus_of(host: Subject) -> tuple[Gpu, ...]:
 def _each_gpu(
     host: Subject, devices: Sequence[Gpu], check: Check, field: str, fault_of: GpuFunction
 ) -> Iterator[Finding]:
-    """The faults of all GPUs and what could not be told of one, or one line that all is well."""
+    """Yield the faults of all GPUs and what could not be told of one, or one line that all is well."""
     if not devices:
         return
     is_told = [getattr(gpu, field) is not None for gpu in devices]
@@ -129,7 +129,7 @@ def of_gpu(
     remedy: str = "",
     action: str = "",
 ) -> Finding:
-    """A finding of one GPU, with what it is known by."""
+    """Return a finding of one GPU, with what it is known by."""
     return host.finding(
         check,
         status,
@@ -143,7 +143,7 @@ def of_gpu(
 
 
 def _untold(gpu: Gpu, field: str, kinds: Collection[str | None]) -> Fault | None:
-    """A value that is refused, or that GPUs of its kind have; None where the GPU has no such thing."""
+    """Return a value that is refused, or that GPUs of its kind have; None where the GPU has no such thing."""
     refusal = gpu.unavailable.get(field, "")
     # what is cut into slices does not tell all that whole ones do
     siblings_tell = (bool(kinds) and not refusal) or (gpu.name in kinds and not gpu.mig_mode)

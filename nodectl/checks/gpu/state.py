@@ -41,7 +41,7 @@ def _with_clock(gpu: Gpu, actual: str) -> str:
     remedy="start nvidia-persistenced (`systemctl enable --now nvidia-persistenced`)",
     roles=_ROLES,
 )
-def persistence(host: Subject, gpu: Gpu) -> Fault | None:
+def _persistence(host: Subject, gpu: Gpu) -> Fault | None:
     wanted = host.wanted.tuning.gpu.persistence if host.wanted else None
     if wanted is None:
         return None if gpu.persistence_mode else Fault(Status.WARNING, "off")
@@ -52,7 +52,7 @@ def persistence(host: Subject, gpu: Gpu) -> Fault | None:
 
 
 def _not_tuned(gpu: Gpu, actual: str, remedy: str = "") -> Fault:
-    """What a desktop needs is its own: the role sets nothing there."""
+    """Return the fault of a GPU that is not as tuned: of a desktop's none, since the role sets nothing there."""
     if gpu.display_active:
         return Fault(Status.SKIPPED, "a display uses this GPU: its settings are left alone")
     return Fault(Status.FAILED, actual, remedy=remedy)
@@ -65,7 +65,7 @@ def _not_tuned(gpu: Gpu, actual: str, remedy: str = "") -> Fault:
     expected="Default",
     remedy="`nvidia-smi -c DEFAULT`",
 )
-def compute_mode(host: Subject, gpu: Gpu) -> Fault | None:
+def _compute_mode(host: Subject, gpu: Gpu) -> Fault | None:
     mode = (gpu.compute_mode or "").lower()
     if mode == "default":
         return None
@@ -79,7 +79,7 @@ def compute_mode(host: Subject, gpu: Gpu) -> Fault | None:
     expected="off",
     remedy="`nvidia-smi -mig 0`, then reset the GPU: jobs over several GPUs need whole ones",
 )
-def mig(host: Subject, gpu: Gpu) -> Fault | None:
+def _mig(host: Subject, gpu: Gpu) -> Fault | None:
     if gpu.mig_mode_pending is not None and gpu.mig_mode_pending != gpu.mig_mode:
         return Fault(Status.WARNING, "a change waits for a reset", "reset GPU")
     if not gpu.mig_mode:
@@ -96,7 +96,7 @@ def mig(host: Subject, gpu: Gpu) -> Fault | None:
     expected="no display",
     remedy="stop the X or Wayland server there",
 )
-def display(host: Subject, gpu: Gpu) -> Fault | None:
+def _display(host: Subject, gpu: Gpu) -> Fault | None:
     if not gpu.display_active or _GEFORCE in (gpu.name or ""):
         return None
     return Fault(Status.WARNING, "a display is driven by it")
@@ -116,7 +116,7 @@ GPU_TEMPERATURE_MARGIN_C_LIMIT = Threshold(
     action="drain",
     thresholds=(GPU_TEMPERATURE_MARGIN_C_LIMIT,),
 )
-def temperature(host: Subject, gpu: Gpu) -> Fault | None:
+def _temperature(host: Subject, gpu: Gpu) -> Fault | None:
     margin = host.threshold(GPU_TEMPERATURE_MARGIN_C_LIMIT)
     limit, now = gpu.temperature_slowdown_c, gpu.temperature_c
     if gpu.temperature_limit_margin_c is not None:
@@ -141,7 +141,7 @@ def temperature(host: Subject, gpu: Gpu) -> Fault | None:
     action="drain",
     thresholds=(GPU_TEMPERATURE_MARGIN_C_LIMIT,),
 )
-def memory_temperature(host: Subject, gpu: Gpu) -> Fault | None:
+def _memory_temperature(host: Subject, gpu: Gpu) -> Fault | None:
     limit, now = gpu.memory_temperature_max_c, gpu.memory_temperature_c
     if limit is None or now is None or now < limit - host.threshold(GPU_TEMPERATURE_MARGIN_C_LIMIT):
         return None
@@ -156,7 +156,7 @@ def memory_temperature(host: Subject, gpu: Gpu) -> Fault | None:
     remedy=f"{_COOL}; {_POWER}",
     action="drain",
 )
-def slowdown(host: Subject, gpu: Gpu) -> Fault | None:
+def _slowdown(host: Subject, gpu: Gpu) -> Fault | None:
     reasons = gpu.clock_event_reasons or ()
     named = {"hw_thermal_slowdown", "hw_power_brake_slowdown"} & set(reasons)
     if "hw_slowdown" not in reasons or named:
@@ -205,7 +205,7 @@ GPU_IDLE_PERCENT_LIMIT = Threshold("gpu_idle_percent", 5, "utilisation up to whi
     thresholds=(GPU_IDLE_PERCENT_LIMIT,),
 )
 def power_cap(host: Subject, gpu: Gpu) -> Fault | None:
-    """At work it is the normal end of the clock's rise; an idle GPU under it is held down by something else."""
+    """Fire for an idle GPU under the power cap: at work that is the normal end of the clock's rise."""
     if "sw_power_cap" not in (gpu.clock_event_reasons or ()) or gpu.utilization_gpu_percent is None:
         return None
     if gpu.utilization_gpu_percent > host.threshold(GPU_IDLE_PERCENT_LIMIT):
@@ -230,7 +230,7 @@ GPU_CLOCK_PERCENT_LIMIT = Threshold(
     action="reset GPU",
     thresholds=(GPU_BUSY_PERCENT_LIMIT, GPU_CLOCK_PERCENT_LIMIT),
 )
-def clock(host: Subject, gpu: Gpu) -> Fault | None:
+def _clock(host: Subject, gpu: Gpu) -> Fault | None:
     now, top, busy = gpu.sm_clock_mhz, gpu.sm_clock_max_mhz, gpu.utilization_gpu_percent
     if now is None or top is None or busy is None or busy < host.threshold(GPU_BUSY_PERCENT_LIMIT):
         return None
@@ -248,7 +248,7 @@ def clock(host: Subject, gpu: Gpu) -> Fault | None:
     roles=_ROLES,
 )
 def clock_setting(host: Subject, gpu: Gpu) -> Fault | None:
-    """As the tuning sets them; without one, as most of its siblings have them."""
+    """Compare with the tuning's clocks; without any, with those that most siblings have."""
     wanted = host.wanted.tuning.gpu.clocks if host.wanted else None
     now = gpu.applications_graphics_clock_mhz
     if wanted is not None:
@@ -283,7 +283,7 @@ def _pair(clocks: str) -> tuple[int, int]:
     remedy="`nvidia-smi -pl WATTS`, or set it in the tuning",
     roles=_ROLES,
 )
-def power_limit(host: Subject, gpu: Gpu) -> Fault | None:
+def _power_limit(host: Subject, gpu: Gpu) -> Fault | None:
     wanted = host.wanted.tuning.gpu.power_limit_w if host.wanted else None
     limit = gpu.power_limit_w or 0
     if wanted is not None:
@@ -306,7 +306,7 @@ _SLOT = "drain, reseat the GPU, then its riser; if it stays so, have the board l
     reads=("pcie", "lab"),
 )
 def width(host: Subject, gpu: Gpu) -> Fault | None:
-    """What the chip could is no fault of the host: cards are built with 8 lanes of 16, and slots have 8."""
+    """Compare with the slot's lanes, not with the chip's: cards are built with 8 lanes of 16, and slots have 8."""
     now, top = gpu.pcie_width_current or 0, gpu.pcie_width_max
     if top is None or now >= top:
         return None
@@ -328,7 +328,7 @@ _USUAL_SLOT = 8
 
 
 def _slot_width(host: Subject, gpu: Gpu) -> int | None:
-    """The lanes of the port above the GPU; None where root did not look, and of another machine's hardware."""
+    """Return the lanes of the port above the GPU; None where root did not look, and of another machine's hardware."""
     pcie = host.fact("pcie", Pcie)
     if pcie is None or not gpu.bus_id or host.borrows("sys"):
         return None
@@ -346,7 +346,7 @@ def _slot_width(host: Subject, gpu: Gpu) -> int | None:
     thresholds=(GPU_IDLE_PERCENT_LIMIT,),
 )
 def generation(host: Subject, gpu: Gpu) -> Fault | None:
-    """An idle GPU lowers its link by itself: only one at work must have it up. Its best is judged at any time."""
+    """Require the full link of a GPU at work: an idle one lowers it by itself. Its best is judged at any time."""
     now, able = gpu.pcie_gen_current or 0, _able_gen(gpu)
     busy = (gpu.utilization_gpu_percent or 0) > host.threshold(GPU_IDLE_PERCENT_LIMIT)
     if busy and now < able:
@@ -361,7 +361,7 @@ def generation(host: Subject, gpu: Gpu) -> Fault | None:
 
 
 def _able_gen(gpu: Gpu) -> int:
-    """What GPU and slot both have: the report's Max is the GPU's own with some drivers."""
+    """Return the generation that GPU and slot both have: the report's Max is the GPU's own with some drivers."""
     told = (gpu.pcie_gen_max, gpu.pcie_gen_device_max, gpu.pcie_gen_host_max)
     return min((each for each in told if each is not None), default=0)
 
@@ -381,7 +381,7 @@ GPU_PCIE_REPLAYS_LIMIT = Threshold("gpu_pcie_replays", 100, "a link that changes
     remedy=_SLOT,
     thresholds=(GPU_PCIE_REPLAYS_FIRST_LIMIT, GPU_PCIE_REPLAYS_LIMIT),
 )
-def replays(host: Subject, gpu: Gpu) -> Fault | None:
+def _replays(host: Subject, gpu: Gpu) -> Fault | None:
     grown = host.growth(f"gpu.{gpu.uuid}.pcie_replays", gpu.pcie_replay_counter or 0)
     limit = host.threshold(GPU_PCIE_REPLAYS_FIRST_LIMIT if grown.by is None else GPU_PCIE_REPLAYS_LIMIT)
     return Fault(Status.WARNING, grown.text) if grown.change > limit else None

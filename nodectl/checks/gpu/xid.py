@@ -46,12 +46,12 @@ class Xid:
 
     @property
     def severity(self) -> Status:
-        """As findings have it."""
+        """Return the status as findings have it."""
         return Status(self.status)
 
     @property
     def source(self) -> str:
-        """Whose word the action is, and who says otherwise."""
+        """Return whose word the action is, and who says otherwise."""
         return "; ".join(filter(None, [f"NVIDIA: {self.nvidia}" if self.nvidia else "", self.others]))
 
 
@@ -98,7 +98,7 @@ def _document() -> dict[str, Any]:
 
 
 def meaning(number: int, site: Mapping[Any, Any] | None = None) -> Xid:
-    """The catalogue's entry with the site's fields over it; a number that nobody names is a warning."""
+    """Return the catalogue's entry with the site's fields over it; a number that nobody names is a warning."""
     known = catalogue().get(number, UNKNOWN)
     own = _own(number, site)
     return replace(known, **{**own, "nvidia": known.nvidia, "others": "set by this site"}) if own else known
@@ -185,7 +185,7 @@ PEERMEM = Check(
 
 @judges(KERNEL_LOG, XID, SXID, DRIVER_MESSAGE, PEERMEM, reads=("kernel_events", "lab", "gpus"))
 def log(host: Subject) -> Iterator[Finding]:
-    """The log is the machine's on a lab host that is not dressed in a recording."""
+    """Judge the kernel's log; on a lab host that is not dressed in a recording it is the machine's."""
     log = host.facts.get("kernel_events")
     if host.borrows("kernel") or host.gpus == 0:
         return
@@ -255,14 +255,14 @@ def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked:
 
 
 def _is_remapped(host: Subject, place: str) -> bool:
-    """The GPU itself says that nothing waits for a reset."""
+    """Return whether the GPU itself says that nothing waits for a reset."""
     gpu = next((gpu for gpu in gpus_of(host) if gpu.bus_id and _place(gpu.bus_id) == place), None)
     waits = (gpu.remap_pending, gpu.retired_pages_pending) if gpu else ()
     return False in waits and True not in waits
 
 
 def _judged(host: Subject, code: int, errors: list[KernelEvent]) -> Xid:
-    """What the catalogue says of the number; of an NVLink error what its lines say, the gravest of them."""
+    """Return what the catalogue says of the number; of an NVLink error what its lines say, the gravest of them."""
     known = meaning(code, _site(host))
     if code not in NVLINK5 or _own(code, _site(host)):
         return known
@@ -291,7 +291,7 @@ def _watch(gpus: str, *, named: bool) -> str:
 
 
 def _of_bits(known: Xid, case: NvlinkCode, watch: str) -> Xid:
-    """What NVIDIA advises for the case; what it lets pass, and yet wants looked at, is a warning."""
+    """Return what NVIDIA advises for the case; a case to ignore that is yet to be looked at is a warning."""
     told = {**_bucket(case.action), "nvidia": f"{case.action} / {case.next}, {case.severity} by its bits", "others": ""}
     if case.action == "IGNORE" and (case.next != "IGNORE" or case.severity != "nonfatal"):
         told |= {"status": "warning", "remedy": f"{watch}; ask NVIDIA's support if it comes again"}
@@ -299,7 +299,7 @@ def _of_bits(known: Xid, case: NvlinkCode, watch: str) -> Xid:
 
 
 def _branch(host: Subject) -> int | None:
-    """The branch of the loaded driver (580), None where it is not known."""
+    """Return the branch of the loaded driver (580), None where it is not known."""
     gpus = host.fact("gpus", Gpus)
     major = (gpus.driver_version or "").partition(".")[0] if gpus else ""
     return int(major) if major.isdigit() else None

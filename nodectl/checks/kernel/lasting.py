@@ -37,7 +37,7 @@ ROLE_FILES = Check(
 
 @judges(KERNEL_SETTINGS_AT_BOOT, reads=("sysctl_files", "sysctl"))
 def kernel_settings(host: Subject) -> Iterator[Finding]:
-    """Of each key that can be set here: the last word of all files."""
+    """Compare each key that can be set here with the last word of all files."""
     wanted = host.wanted.tuning.sysctl if host.wanted else {}
     files, live = host.facts.get("sysctl_files"), host.fact("sysctl", dict) or {}
     if not wanted:
@@ -64,7 +64,7 @@ def _at_boot(host: Subject, files: SysctlFiles, key: str, wanted: str, never_low
 
 @judges_fact(RoleFiles, ROLE_FILES, reads=("role_files",), unread="the roles' files", variables=("nodectl_nics",))
 def role_files(host: Subject, files: RoleFiles) -> Iterator[Finding]:
-    """Of roles whose work the tuning asks for; what a service runs is there, and a boot starts it."""
+    """Require the files of roles whose work the tuning asks for, and that a boot starts their services."""
     tuning = host.wanted.tuning if host.wanted else None
     if tuning is None:
         return
@@ -79,7 +79,7 @@ def role_files(host: Subject, files: RoleFiles) -> Iterator[Finding]:
 
 
 def _of_service(settings: str, files: RoleFiles) -> tuple[str, ...]:
-    """Without systemd the settings lie there for whoever starts them."""
+    """Return the service's files; without systemd the settings lie there for whoever starts them."""
     return (settings, *SERVICES[settings]) if files.systemd else (settings,)
 
 

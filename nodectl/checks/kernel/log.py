@@ -112,7 +112,7 @@ def _line(event: KernelEvent) -> str:
     borrowed="kernel",
 )
 def log(host: Subject, log: Dmesg) -> Iterator[Finding]:
-    """The kernel's log since the boot."""
+    """Judge the kernel's log since the boot."""
     yield from host.all_of(OOM, _oom(host, log), actual="none in the log")
     yield from host.all_of(MACHINE_CHECK, _machine_checks(host, log), actual="none in the log")
     yield from host.all_of(SEGFAULT, _crashes(host, log), expected="none of training", actual="none in the log")
@@ -175,7 +175,7 @@ def _message(host: Subject, message: KernelMessage, events: list[KernelEvent]) -
 
 
 def _part(host: Subject, name: str | None) -> str | None:
-    """The part; below a PCIe port that has one device, that device: who looks at the port looks at the wrong thing."""
+    """Return the part's name; of a PCIe port that has one device, the device: the port itself is not at fault."""
     pcie = host.fact("pcie", Pcie)
     below = [device for device, port in pcie.parents.items() if port == (name or "").lower()] if pcie else []
     return f"{below[0]} below {name}" if len({each.partition(".")[0] for each in below}) == 1 else name

@@ -85,7 +85,7 @@ PCIE_GONE = Check(
 
 @judges(PCIE_GONE, reads=("pcie", "lab", "gpus", "ib_ports"))
 def gone(host: Subject) -> Iterator[Finding]:
-    """A device that has fallen off the bus is in no other list of lspci's."""
+    """Fail for each device that has fallen off the bus, which is in no other list of lspci's."""
     pcie = host.facts.get("pcie")
     if host.borrows("sys"):
         return
@@ -143,7 +143,7 @@ def nic_links(host: Subject) -> Iterator[Finding]:
 
 
 def _able(pcie: Pcie, link: PcieLink, best: str) -> float | None:
-    """What the card can in its slot; None where lspci does not tell the card's."""
+    """Return what the card can in its slot; None where lspci does not tell the card's."""
     above = pcie.above(link.address)[:1]
     slot = next((getattr(port, best) for port in pcie.links if port.address in above), None)
     able: float | None = getattr(link, best)
@@ -153,7 +153,7 @@ def _able(pcie: Pcie, link: PcieLink, best: str) -> float | None:
 def _short(
     host: Subject, check: Check, link: PcieLink, live: float | None, best: float | None, text: str
 ) -> Iterator[Finding]:
-    """A card that was trained for less than it can; `text` shows both numbers."""
+    """Yield the finding of a card that was trained for less than it can; `text` shows both numbers."""
     if live is None or best is None:
         yield host.finding(check, Status.UNKNOWN, link.address, actual="lspci does not tell", evidence=link.name)
     elif live < best:
@@ -173,7 +173,7 @@ PCIE_LIMITED = Check(
 
 @judges_fact(Dmesg, PCIE_LIMITED, reads=("kernel_events", "gpus", "nics", "ib_ports"), borrowed="kernel")
 def limited(host: Subject, log: Dmesg) -> Iterator[Finding]:
-    """The kernel's word on a slot that cannot carry its card; harmless for a card that needs no more."""
+    """Warn where the kernel says that a slot cannot carry its card, and the card needs it."""
     nics = nics_of(host)
     training = [nics[name].pci_address for name in training_names(host) if name in nics]
     addresses = (*training, *(gpu.bus_id for gpu in gpus_of(host)))

@@ -62,7 +62,7 @@ def _kernel_setting(host: Subject, key: str, wanted: str, never_lower: bool, liv
 
 
 def is_held(live: str, wanted: str, never_lower: bool) -> bool:
-    """Whether the role kernel_settings would leave the value as it is."""
+    """Return whether the role kernel_settings would leave the value as it is."""
     return bool(node_module("kernel_values").is_held(live, wanted, never_lower))
 
 
@@ -82,7 +82,7 @@ LIMITS = Check(
     or_absent=True,
 )
 def limits(host: Subject, live: SessionLimits) -> Iterator[Finding]:
-    """What a fresh login gets, where root could open one, else this very session; a stack that NCCL can live with."""
+    """Compare a fresh login's limits, else this session's, with the tuning's; NCCL must live with the stack."""
     wanted = host.wanted.tuning.limits if host.wanted else {}
     for name, setting in sorted(wanted.items()):
         yield _limit(host, name, setting.value, live)
@@ -124,7 +124,7 @@ def _is_enough(actual: str, wanted: str) -> bool:
 
 
 def most_files(host: Subject) -> int | None:
-    """The kernel's own limit for one process, above which nobody can raise it."""
+    """Return the kernel's own limit for one process, above which nobody can raise it."""
     setting = (host.fact("sysctl", dict) or {}).get("fs.nr_open")
     return whole(setting.value) if setting else None
 
@@ -208,7 +208,7 @@ def _wrong(host: Subject, path: str, text: str) -> Iterator[Finding]:
 
 
 def why_misread(line: str) -> str:
-    """What NCCL makes of the line that nobody means by it; empty where there is nothing of that."""
+    """Return what NCCL makes of the line that nobody means by it; empty where it takes the line as meant."""
     name, equals, value = line.partition("=")
     if not line.strip() or line.startswith("#"):
         return ""

@@ -38,7 +38,7 @@ _NEARLY = 0.95
 
 
 def ports_of(host: Subject) -> tuple[IbPort, ...]:
-    """The host's ports; none where they could not be read."""
+    """Return the host's ports; none where they could not be read."""
     return host.fact("ib_ports", tuple) or ()
 
 
@@ -48,7 +48,7 @@ def is_active(port: IbPort) -> bool:
 
 
 def rdma_of_profile(host: Subject) -> list[WantedNic]:
-    """The InfiniBand and RoCE interfaces that the hardware profile names."""
+    """Return the InfiniBand and RoCE interfaces that the hardware profile names."""
     return [nic for nic in host.wanted.hardware.nics if nic.kind in _LAYERS] if host.wanted else []
 
 
@@ -78,7 +78,7 @@ IB_COUNT = Check(
 
 @judges(IB_COUNT, reads=("ib_ports",))
 def count(host: Subject) -> Iterator[Finding]:
-    """As many active ports of the rate as the hardware profile names."""
+    """Require as many active ports of the rate as the hardware profile names."""
     unread = host.fact("ib_ports", Unread)
     for wanted in rdma_of_profile(host):
         expected = f"{wanted.count} active at {wanted.rate_gbit:g} Gbit/s or more"
@@ -95,7 +95,7 @@ def count(host: Subject) -> Iterator[Finding]:
 
 
 def _ports_for(host: Subject, wanted: WantedNic) -> tuple[list[IbPort], list[IbPort]]:
-    """The ports of the wanted kind, and those of them that are active and fast enough."""
+    """Return the ports of the wanted kind, and those of them that are active and fast enough."""
     ports = [port for port in ports_of(host) if port.link_layer in (None, _LAYERS[wanted.kind])]
     return ports, [port for port in ports if is_active(port) and _is_fast(port, wanted.rate_gbit)]
 
@@ -195,7 +195,7 @@ def rates(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
 
 
 def _slow(host: Subject, port: IbPort, need_gbit: float, *, named: bool) -> Finding:
-    """Where no profile says otherwise, a slower Ethernet port may be there for something else."""
+    """Return the finding of a slow port; without a profile an Ethernet port may be there for something else."""
     if port.rate_gbit_s is None:
         status, actual = Status.UNKNOWN, "not told"
     else:
@@ -421,7 +421,7 @@ _INTERFACES = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 
 @judges(NCCL_NETWORK, reads=("nccl_files", "ib_ports", "nics", "host_files", "libraries"))
 def nccl_network(host: Subject) -> Iterator[Finding]:
-    """What NCCL's variables name is there: else it ends, or silently takes something slower."""
+    """Require what NCCL's variables name: else it ends, or silently takes something slower."""
     env = _nccl_env(host)
     nccl = host.wanted.stack.nccl if host.wanted else None
     for problem in nccl_problems(env, nccl):
@@ -444,7 +444,7 @@ def nccl_network(host: Subject) -> Iterator[Finding]:
 
 
 def _nccl_env(host: Subject) -> dict[str, str]:
-    """As NCCL finds them: what a session has goes before the user's file, and that before the machine's."""
+    """Return NCCL's variables as it finds them: a session's before the user's file, and that before the machine's."""
     files, own = host.fact("nccl_files", NcclFiles), host.fact("host_files", HostFiles)
     texts = files.texts.values() if files else ()
     session = {each.name: each.value for each in own.variables if each.file == "/etc/environment"} if own else {}
@@ -477,7 +477,7 @@ def _plugin(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _adapters(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
-    """Where there is none at all NCCL works as without the variable: by sockets."""
+    """Judge NCCL's choice of adapters; a host without any works as without the variable: by sockets."""
     unread = host.fact("ib_ports", Unread)
     there = tuple(f"{port.device}:{port.port}" for port in ports_of(host))
     if not is_set(env, "NCCL_IB_DISABLE") and (there or (unread and unread.kind == "absent")):
@@ -487,7 +487,7 @@ def _adapters(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
 def _selected(
     host: Subject, env: Mapping[str, str], name: str, there: Sequence[str], status: Status
 ) -> Iterator[Finding]:
-    """Whether the selection leaves NCCL any; nothing where the host's names are not known."""
+    """Judge whether the selection leaves NCCL any; no finding where the host's names are not known."""
     value = env.get(name)
     if value and (there or status is Status.WARNING):
         chosen = _choice(value, there)
@@ -512,7 +512,7 @@ def _entries(value: str) -> list[str]:
 
 
 def _named(value: str, entry: str, there: Sequence[str]) -> list[str]:
-    """What begins so, or is called so after `=`; of an adapter the port that stands after a colon."""
+    """Return the names that begin so, or are called so after `=`; of an adapter the port that stands after a colon."""
     name, _, port = entry.partition(":")
     matches = str.__eq__ if value.removeprefix("^").startswith("=") else str.startswith
     parts = ((each, *each.partition(":")[::2]) for each in there)

@@ -26,12 +26,12 @@ _CABLE = "clean or change cable and transceiver, then look at the switch's port"
 
 
 def nics_of(host: Subject) -> dict[str, Nic]:
-    """The host's interfaces by name; empty where they could not be read."""
+    """Return the host's interfaces by name; empty where they could not be read."""
     return host.fact("nics", dict) or {}
 
 
 def training_names(host: Subject) -> list[str]:
-    """The interfaces that the inventory names for training."""
+    """Return the interfaces that the inventory names for training."""
     named = host.variables.get("nodectl_nics")
     return [str(name) for name in named] if isinstance(named, list) else []
 
@@ -53,7 +53,7 @@ NIC_DUPLEX = Check("nic_duplex", looks_at="sysfs", fires="half duplex", expected
 
 @judges(NIC_LINK, NIC_DUPLEX, reads=("nics",))
 def link(host: Subject) -> Iterator[Finding]:
-    """The training interfaces are there and up; all have both directions."""
+    """Require the training interfaces to be up, and both directions of all interfaces."""
     if training_names(host):
         yield from host.unknown(host.facts.get("nics"), "the interfaces", NIC_LINK)
     yield from host.unknown(host.facts.get("nics"), "the interfaces", NIC_DUPLEX)
@@ -84,7 +84,7 @@ NIC_RATE = Check("nic_rate", looks_at="the training interfaces", fires="slower t
 
 @judges(NIC_COUNT, NIC_RATE, reads=("nics",))
 def rate(host: Subject) -> Iterator[Finding]:
-    """As many interfaces of the rate as the hardware profile names; those of one kind in use agree on theirs."""
+    """Require as many interfaces of the rate as the hardware profile names, and one rate of those in use."""
     known = nics_of(host)
     named = training_names(host)
     for wanted in host.wanted.hardware.nics if host.wanted else ():

@@ -25,7 +25,7 @@ PORT_TAKEN = Check(
 
 @judges_fact(Listening, PORT_TAKEN, reads=("listening",))
 def ports(host: Subject, listening: Listening) -> Iterator[Finding]:
-    """Nothing listens on torchrun's own ports."""
+    """Fail where something listens on torchrun's own ports."""
     taken = (
         host.finding(
             PORT_TAKEN,

@@ -58,7 +58,7 @@ AT_BOOT = Check(
 
 @judges(MTU, reads=("nics", "nic_setup"))
 def mtu(host: Subject) -> Iterator[Finding]:
-    """The training interfaces have the tuning's MTU; where nobody says which they are, those with a driver."""
+    """Compare MTUs with the tuning's; where nobody names the training interfaces, of those with a driver."""
     wanted = host.wanted.tuning.nic.mtu if host.wanted else None
     if wanted is None:
         return
@@ -99,7 +99,7 @@ def queues(host: Subject) -> Iterator[Finding]:
 
 
 def _named(host: Subject) -> Sequence[str]:
-    """The inventory's training interfaces, else those that the role found when it set them; empty: not known."""
+    """Return the inventory's training interfaces, else those that the role found when it set them; empty: not known."""
     setup = host.fact("nic_setup", NicSetup)
     kept = (setup.boot or {}).get("interfaces") if setup else None
     return training_names(host) or ([str(name) for name in kept] if isinstance(kept, list) else [])

@@ -40,7 +40,7 @@ DEEPSPEED = Check(
 
 @judges(TORCH, reads=("torch_import", "libraries"))
 def torch(host: Subject) -> Iterator[Finding]:
-    """The stack's pins are there, it imports, and the libraries that it loads are the stack's own."""
+    """Require the stack's pins, that torch imports, and that the libraries which it loads are the stack's own."""
     package = host.facts.get("torch_import")
     if host.wanted is None or not host.has_torch:
         return
@@ -86,7 +86,7 @@ def _versions(host: Subject, package: Imported) -> Iterator[Finding]:
 
 
 def _ways(host: Subject, package: Imported) -> Iterator[Finding]:
-    """The system's copies of the libraries: which of the two torch loads, and what gets in its way."""
+    """Compare the system's copies of the libraries with torch's: which one it loads, and what gets in its way."""
     libraries = host.fact("libraries", Libraries)
     system = {library.name.partition(".so")[0]: library for library in libraries.libraries} if libraries else {}
     for name in ("nccl", "cudnn"):
@@ -107,7 +107,7 @@ def _ways(host: Subject, package: Imported) -> Iterator[Finding]:
 
 @judges(DEEPSPEED, reads=("deepspeed",))
 def deepspeed(host: Subject) -> Iterator[Finding]:
-    """Where the stack has it: it imports, and train = micro x accumulation x ranks holds on the text of its files."""
+    """Require DeepSpeed where the stack has it: it imports, and train = micro x accumulation x ranks holds."""
     deepspeed = host.facts.get("deepspeed")
     wanted = host.wanted.stack.deepspeed if host.wanted else None
     if not wanted:

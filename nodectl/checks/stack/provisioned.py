@@ -71,7 +71,7 @@ RDMA = Check(
     where=lambda host: host.has_stack,
 )
 def packages(host: Subject, packages: Packages) -> Iterator[Finding]:
-    """Nothing where the stack names none; what torch's wheel brings is no part of this."""
+    """Compare the system's packages with the stack's; what torch's wheel brings is no part of this."""
     stack = host.wanted.stack if host.wanted else None
     if stack is None:
         return
@@ -97,7 +97,7 @@ def rdma(host: Subject) -> Iterator[Finding]:
 
 
 def _family(host: Subject) -> Family:
-    """What the host's distribution calls things."""
+    """Return what the host's distribution calls things."""
     kernel = host.fact("kernel", Kernel)
     return family_of(kernel.os_id if kernel else None)
 
@@ -180,7 +180,7 @@ def _next_boot(host: Subject, build: DriverBuild) -> Iterator[Finding]:
 
 
 def _way_to_module(host: Subject, build: DriverBuild) -> str:
-    """By how the running kernel came to its module: as a package that somebody else built, or by DKMS."""
+    """Return the way to a module for the next kernel: by the package that somebody else built, or by DKMS."""
     packages, kernel = host.fact("packages", Packages), build.next_kernel
     built = [name for name in packages.installed if name.startswith("linux-modules-nvidia-")] if packages else []
     named = [f"install {name.replace(known, kernel)}" for name in built for known in build.with_module if known in name]
@@ -192,7 +192,7 @@ def _way_to_module(host: Subject, build: DriverBuild) -> str:
 
 
 def _tree(host: Subject, build: DriverBuild, wanted: Driver) -> Tree | None:
-    """That of the driver's package, which may lie beside those of drivers before it; without one the newest.
+    """Return the tree of the driver's package, among those of drivers before it; without a package the newest.
 
     A package whose modules are not DKMS's to build has none.
     """
@@ -229,7 +229,7 @@ def _nccl_tests_version(host: Subject) -> str | None:
     where=lambda host: bool(_nccl_tests_version(host)),
 )
 def nccl_tests(host: Subject, tests: NcclTests) -> Iterator[Finding]:
-    """Whether they measure the NCCL that training loads."""
+    """Require that the programs measure the NCCL that training loads."""
     version = _nccl_tests_version(host)
     program = f"{node_paths.NCCL_TESTS}/{version}/all_reduce_perf"
     if not tests.cuda:
@@ -289,7 +289,7 @@ FROZEN = (
     variables=("nvidia_repo_baseurl", "nvidia_repository_frozen", "nvidia_repository_revoked_keys"),
 )
 def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[Finding]:
-    """What apt itself holds: one source, its lists, the stack's versions as candidates, no key that was revoked.
+    """Compare what apt holds: one source, its lists, the stack's versions as candidates, no revoked key.
 
     Of dnf: one source, and that its signatures are checked.
     """
@@ -329,7 +329,7 @@ def _signed(host: Subject, unchecked: set[tuple[str, str]]) -> Finding:
 
 
 def _list_name(uri: str) -> str:
-    """As apt names a repository's lists: the address with slashes as underscores."""
+    """Return apt's name for a repository's lists: the address with slashes as underscores."""
     return f"{uri.rstrip('/')}/".partition(":/")[2].replace("_", "%5f").replace("/", "_").lstrip("_")
 
 

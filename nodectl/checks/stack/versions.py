@@ -34,7 +34,7 @@ VERSIONS = Check(
 
 @judges_fact(Versions, VERSIONS, reads=("versions",), unread="the stack's versions", or_absent=True)
 def versions(host: Subject, versions: Versions) -> Iterator[Finding]:
-    """torch and the libraries that its wheel brings, in the launcher's environment; the driver at least the lowest."""
+    """Compare torch, the libraries of its wheel and the driver with the stack's versions."""
     if host.wanted is None:
         return
     stack = host.wanted.stack
@@ -60,12 +60,15 @@ def _library(host: Subject, name: str, wanted: str, actual: str | None, versions
 
 
 def agree(one: str, other: str | None) -> bool:
-    """As `same`, whichever of the two says more."""
+    """Return whether the two are the `same`, whichever says more."""
     return same(one, other) or (other is not None and same(other, one))
 
 
 def same(wanted: str, actual: str | None) -> bool:
-    """A build (+cu118) is compared only where the profile names one, a patch level only as far as it does."""
+    """Return whether the version is wanted.
+
+    A build (+cu118) and a patch level count only where the profile names them.
+    """
     if actual is None:
         return False
     plain = actual if "+" in wanted else actual.split("+")[0]
@@ -127,7 +130,7 @@ DRIVER_CUDA = Check(
 
 @judges(DRIVER_LOADED, DRIVER_LIBRARY, DRIVER_PENDING, DRIVER_CUDA, reads=("gpus", "versions"))
 def driver(host: Subject) -> Iterator[Finding]:
-    """The driver that is loaded, the one on disk and its library are one; it takes the stack's CUDA."""
+    """Require that the loaded driver, the one on disk and its library are one, and take the stack's CUDA."""
     gpus, versions = host.fact("gpus", Unread), host.fact("versions", Versions)
     if host.gpus == 0:
         return
@@ -203,7 +206,10 @@ MANAGED_DRIVER = Check(
 
 @judges(MANAGED_DRIVER, reads=("versions",), variables=("nodectl_driver",))
 def managed_driver(host: Subject) -> Iterator[Finding]:
-    """A driver that is kept needs only its lowest version; one that nodectl installs is of the stack's branch."""
+    """Compare the driver with its lowest version where it is kept.
+
+    One that nodectl installs with the stack's branch.
+    """
     wanted = host.wanted.stack.driver if host.wanted else None
     if wanted is None or host.variables.get("nodectl_driver") != "manage":
         return
@@ -246,7 +252,7 @@ NCCL_LOADED = Check(
 
 @judges(NCCL_LOADED, reads=("versions",))
 def loaded_nccl(host: Subject) -> Iterator[Finding]:
-    """The library in the environment answers with the version that its package names."""
+    """Require that the library in the environment answers with the version that its package names."""
     versions = host.fact("versions", Versions)
     if versions is None or versions.nccl is None:
         return

@@ -55,7 +55,7 @@ def clock(host: Subject) -> Iterator[Finding]:
 
 
 def _if_certain(host: Subject, clock: Clock, found: Finding) -> Finding:
-    """What is near our clock only if the answer came fast was not seen to be near it."""
+    """Return the finding as unknown where a slow answer leaves open whether the clock is near ours."""
     most_s = max(abs(clock.offset_s), abs(clock.offset_s + clock.error_s))
     if most_s < host.threshold(CLOCK_WARNING_S_LIMIT):
         return found
@@ -142,7 +142,7 @@ def _status(host: Subject, keys: Sequence[str]) -> Status:
 
 
 def told_once(host: Subject, findings: Sequence[Finding]) -> Sequence[Finding]:
-    """Without the unknown ones that only repeat what the check `hung` says, where it is among them."""
+    """Return the findings without the unknown ones that only repeat what the check `hung` says."""
     late = host.fact("hung", Hung)
     if late is None or not any(finding.check == HUNG.id for finding in findings):
         return findings
@@ -172,7 +172,7 @@ PYTHON3 = Check(
 
 @judges_fact(Versions, PYTHON3, reads=("versions",), unread="the system's Python")
 def python3(host: Subject, versions: Versions) -> Iterator[Finding]:
-    """The system's own, not that of an environment."""
+    """Require the system's own python3, not that of an environment."""
     reason = versions.unavailable.get("python3", "")
     if not (versions.python3 or reason):
         return

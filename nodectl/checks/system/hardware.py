@@ -72,7 +72,7 @@ def processors(host: Subject, cpu: Cpu) -> Iterator[Finding]:
 
 @judges_fact(Cpu, CPU_OFFLINE, reads=("cpu",), unread="the processors", borrowed="cpu")
 def offline(host: Subject, cpu: Cpu) -> Iterator[Finding]:
-    """lscpu counts all threads that the kernel knows of; those online may be fewer."""
+    """Compare the threads that the kernel knows of (all that lscpu counts) with those online."""
     if cpu.online is None:
         remedy = "look at /sys/devices/system/cpu/online there"
         yield host.finding(CPU_OFFLINE, Status.UNKNOWN, actual="not told", remedy=remedy)
@@ -94,7 +94,7 @@ MEMORY_BALANCE = Check(
 
 @judges_fact(Numa, NUMA_NODES, MEMORY_BALANCE, reads=("numa", "cpu"), unread="the NUMA nodes", borrowed="sys")
 def numa(host: Subject, numa: Numa) -> Iterator[Finding]:
-    """A node of memory for each socket at least, each with memory, and about as much as the others."""
+    """Require a node of memory for each socket at least, each with about as much as the others."""
     if not numa.nodes:
         return
     cpu = host.fact("cpu", Cpu)
@@ -143,7 +143,7 @@ SWAP = Check(
     where=lambda host: bool(host.wanted and host.wanted.hardware.memory_gb),
 )
 def memory(host: Subject, memory: Memory) -> Iterator[Finding]:
-    """As much as the profile names, less what firmware and kernel keep."""
+    """Require as much memory as the profile names, less what firmware and kernel keep."""
     wanted_gb, percent = (
         (host.wanted.hardware.memory_gb if host.wanted else 0) or 0,
         host.threshold(MEMORY_PERCENT_LIMIT),
@@ -253,7 +253,7 @@ _HOT_BIT = 1
 
 @judges_fact(Drives, DRIVE_HEALTH, reads=("drives",), unread="the drives' own health", borrowed="sys")
 def drive_health(host: Subject, drives: Drives) -> Iterator[Finding]:
-    """A drive's word is taken as it is; one that says nothing of its health (a virtual one) is not judged."""
+    """Take each drive's word as it is; one that says nothing of its health (a virtual one) is not judged."""
     silent = (host.finding(DRIVE_HEALTH, Status.UNKNOWN, name, actual="it did not answer") for name in drives.silent)
     faults = (fault for drive in drives.drives for fault in _complaints(host, drive))
     yield from host.all_of(DRIVE_HEALTH, chain(faults, silent), actual=f"{len(drives.drives)} drives have none")
@@ -303,7 +303,7 @@ OPEN_FILES = Check(
 
 @judges_fact(OpenFiles, OPEN_FILES, reads=("open_files",), unread="the open files", borrowed="kernel")
 def open_files(host: Subject, files: OpenFiles) -> Iterator[Finding]:
-    """The share of what the kernel allows."""
+    """Compare the share of open files with what the kernel allows."""
     limit = host.threshold(OPEN_FILES_LIMIT)
     share = 100 * files.open / files.most if files.most else 0.0
     expected = f"at most {limit:g} % of {files.most}"
@@ -342,7 +342,7 @@ _NEAR = re.compile(
 
 @judges_fact(BmcLog, BMC_LOG, reads=("bmc_log",), unread="the BMC's event log", borrowed="sys")
 def bmc_log(host: Subject, log: BmcLog) -> Iterator[Finding]:
-    """The newest event of each sensor, where it says that a part failed and nothing took it back since."""
+    """Judge the newest event of each sensor: a part failed, and no later event took it back."""
     days = host.threshold(BMC_DAYS_LIMIT)
     newest = {(event.sensor, event.event): event for event in log.events}
     standing = [event for event in newest.values() if event.asserted and _recent(event, host.time, days)]
@@ -361,7 +361,7 @@ def _findings(host: Subject, events: list[BmcEvent]) -> Iterator[Finding]:
 
 
 def _recent(event: BmcEvent, now: float, days: float) -> bool:
-    """What came before the controller had a clock is taken for recent: it may be of this start."""
+    """Return whether the event is recent; one from before the controller had a clock may be of this start."""
     if not event.date:
         return True
     form = "%m/%d/%Y" if len(event.date) == 10 else "%m/%d/%y"

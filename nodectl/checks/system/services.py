@@ -124,7 +124,7 @@ REMOVE_IPC = Check(
 
 @judges_fact(UnitLimits, UNIT_LIMITS, REMOVE_IPC, reads=("unit_limits", "sysctl"), unread="systemd's default limits")
 def limits(host: Subject, limits: UnitLimits) -> Iterator[Finding]:
-    """What a unit gets by default is what the tuning wants of a session; logind removes nobody's shared memory."""
+    """Compare a unit's defaults with the tuning's limits; logind must remove nobody's shared memory."""
     wanted = host.wanted.tuning.limits if host.wanted else {}
     given = {"memlock": limits.memlock, "nofile": limits.nofile}
     for name, setting in sorted(wanted.items()):
@@ -202,7 +202,7 @@ def state(host: Subject, node: SlurmNode) -> Iterator[Finding]:
 
 
 def _resources(host: Subject, node: SlurmNode) -> Iterator[Finding]:
-    """What slurm.conf says of the node, against what it has."""
+    """Compare what slurm.conf says of the node with what it has."""
     cpu = None if host.borrows("cpu") else host.fact("cpu", Cpu)
     memory = None if host.borrows("memory") else host.fact("memory", Memory)
     correct = f"correct the node's line in slurm.conf and gres.conf (`slurmd -C` on {host.host} prints it)"

@@ -137,7 +137,7 @@ TEMPORARY = Check(
 
 @judges_fact(Mounts, TEMPORARY, reads=("mounts",), unread="the mounted file systems")
 def temporary(host: Subject, mounts: Mounts) -> Iterator[Finding]:
-    """What a job compiles can be loaded from where it is put."""
+    """Require that what a job compiles can be loaded from where it is put."""
     live = {mount.target: mount for mount in mounts.mounts}
     barred = (
         host.finding(TEMPORARY, Status.WARNING, target, actual=f"noexec ({live[target].kind})")
@@ -183,7 +183,7 @@ def mounted(host: Subject, mounts: Mounts) -> Iterator[Finding]:
 
 
 def _fallen(host: Subject, mount: Mount) -> Finding:
-    """What the machine stands on cannot be unmounted, and what a server has is no disk of this machine."""
+    """Return the finding of a read-only mount: `/` cannot be unmounted, and a server's is no disk of this machine."""
     remedy, action = "", ""
     if mount.target == "/":
         remedy, action = _OF_THE_MACHINE, "reboot"

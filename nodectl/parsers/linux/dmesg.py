@@ -108,7 +108,7 @@ class KernelEvent:
 
 @dataclass(frozen=True, slots=True)
 class Dmesg:
-    """What the log tells, in its order.
+    """The log's events, in its order.
 
     `refused`: how many lines could not be read though they tell of something; `refused_line` is the last of them.
     `is_part`: the log is longer than what was kept of it.
@@ -176,7 +176,7 @@ def parse_dmesg(text: str) -> Dmesg:
 
 
 def _unfolded(lines: Iterable[Line]) -> Iterator[Line]:
-    r"""The lines, a message of several of them (`dmesg -r` prints it as one, with \x0a between) taken apart."""
+    r"""Return the lines, a message of several of them (`dmesg -r` prints it as one, with \x0a between) taken apart."""
     for line in lines:
         if r"\x0a" not in line.text:
             yield line
@@ -188,7 +188,7 @@ def _unfolded(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _is_below_a_users(rows: Sequence[str], is_record: Callable[[str], bool]) -> bool:
-    """The record that a line without time and level continues is no word of the kernel's."""
+    """Return whether the record that a line without time and level continues is no word of the kernel's."""
     first = next((row for row in reversed(rows) if is_record(row)), None)
     return first is not None and not _message_of(first).is_kernels
 
@@ -203,7 +203,7 @@ def _has_priority(line: str) -> bool:
 
 
 def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
-    """What the line tells, None for what is no event; ParseError where it begins as one and cannot be read."""
+    """Return what the line tells, None for no event; ParseError where it begins as one and cannot be read."""
     if len(line.text) > _LONGEST:
         raise unreadable(TOOL, line, "no message is as long as that")
     message = _message_of(line.text)
@@ -226,7 +226,7 @@ def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
 
 
 def _complaint(message: _Message) -> KernelEvent | None:
-    """What NVIDIA's driver says of trouble in words that stand in no catalogue."""
+    """Return what NVIDIA's driver says of trouble in words that stand in no catalogue."""
     if not _DRIVER_SPEAKS.match(message.text):
         return None
     is_error = message.level is not None and message.level <= _ERROR_LEVEL
@@ -248,7 +248,7 @@ _BOOT = re.compile(r"-- (?:\S{1,40} [0-9a-f]{32}|Reboot) --\s*")
 
 
 def _newest_boot(text: str) -> str:
-    """From the last line that begins a boot; of a log whose newest line is its first, down to the first such line."""
+    """Return the text from the last line that begins a boot; of a log in reverse, up to the first such line."""
     begins = [line for line in readable(lines_with(text, ("Linux version ", " --\n"))) if _is_boot(line.text)]
     # of hosts side by side none is the newest
     if len(begins) < 2 or len({_carried(line.text) for line in begins}) > 1:
@@ -266,7 +266,7 @@ def _is_boot(line: str) -> bool:
 
 
 def _carried(line: str) -> str:
-    """What a parallel shell put before the line."""
+    """Return what a parallel shell put before the line."""
     match = _CARRIER.match(line) if line[:1] != "[" else None
     return match[0].strip() if match else ""
 
@@ -338,7 +338,7 @@ def _crash(text: str) -> KernelEvent | None:
 
 
 def _without_details(events: list[KernelEvent]) -> Iterator[KernelEvent]:
-    """A switch's error is three lines, in any order; a log may have been searched for one of them."""
+    """Yield the events, a switch's error once: it is three lines, in any order, and a log may hold one of them."""
     is_detail = [event.kind == "sxid" and bool(_SXID_DETAIL.search(event.text)) for event in events]
     reported = {(e.pci, e.code) for e, detail in zip(events, is_detail, strict=True) if e.kind == "sxid" and not detail}
     for event, detail in zip(events, is_detail, strict=True):
@@ -414,7 +414,7 @@ class _Message(NamedTuple):
 
 
 def _message_of(line: str) -> _Message:
-    """The line without everything that stands before the message."""
+    """Return the line without everything that stands before the message."""
     if "<std" in line[:_LONGEST_TAG]:
         line = RANK_TAG.sub("", line, count=1)
     if line[:1] != "[" and (carried := _CARRIER.match(line)):
@@ -437,7 +437,7 @@ def _message_of(line: str) -> _Message:
 
 
 def _is_kernel_line(line: str) -> bool:
-    """It has a time, or begins as a driver's message does."""
+    """Return whether it has a time, or begins as a driver's message does."""
     time, text, *_ = _message_of(line)
     return time is not None or _DRIVER.match(text) is not None
 
@@ -472,7 +472,7 @@ class _LinkChange(NamedTuple):
 
 
 def _link_change(text: str) -> _LinkChange | None:
-    """None where the message is about no link, or not that of a network device."""
+    """Return the change; None where the message is about no link, or not that of a network device."""
     if _OTHER.search(text):
         return None
     if match := _PORT.search(text):

@@ -30,7 +30,7 @@ class KernelMessage:
     at_least: int = 1
 
     def match(self, text: str) -> tuple[str | None] | None:
-        """The part that the message names; None where the text is another message."""
+        """Return the part that the message names; None where the text is another message."""
         if not any(word in text for word in self.words):
             return None
         if self.pattern is None:
@@ -60,7 +60,7 @@ def message_words() -> tuple[str, ...]:
 
 
 def message_of(text: str) -> tuple[KernelMessage, str | None] | None:
-    """The entry of a message's text, and the part that it names."""
+    """Return the entry of a message's text, and the part that it names."""
     for message in kernel_messages().values():
         found = message.match(text)
         if found is not None:

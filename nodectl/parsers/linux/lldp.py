@@ -38,7 +38,7 @@ class Lldp:
 
 
 def parse_lldp(text: str) -> Lldp:
-    """The neighbours of one host or switch."""
+    """Read the neighbours of one host or switch."""
     if not text.strip():
         raise ParseError(f"{_TOOL}: the output is empty")
     start = text.find("{")
@@ -50,7 +50,7 @@ def parse_lldp(text: str) -> Lldp:
 
 
 def read_lldp(document: object) -> Lldp:
-    """The neighbours from the parsed document."""
+    """Read the neighbours from the parsed document."""
     if not isinstance(document, dict) or "lldp" not in document:
         raise ParseError(f"{_TOOL}: no 'lldp' in the document", "run lldpctl -f json")
     neighbors = []
@@ -95,14 +95,14 @@ def _objects(value: object, kind: str) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def _as_list(value: object) -> list[Any]:
-    """A list as it is; what stands alone as a list of one."""
+    """Return a list as it is; what stands alone as a list of one."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
 
 
 def _value(value: object) -> str | None:
-    """The text of `"x"`, `{"type": …, "value": "x"}` or a list of one of those."""
+    """Return the text of `"x"`, `{"type": …, "value": "x"}` or a list of one of those."""
     for item in _as_list(value):
         text = item.get("value") if isinstance(item, dict) else item
         if isinstance(text, str | int):

@@ -174,7 +174,7 @@ _Link = tuple[dict[str, Any], dict[str, str]]
 
 @lru_cache(maxsize=1024)
 def _link(text: str) -> _Link | None:
-    """None where speed and width are not there; ports of one kind are trained alike, and read once."""
+    """Return a link's values; None where speed and width are not there."""
     match = _LINK.match(text)
     trained = _TRAINED.match(match["rest"]) if match else None
     if match is None or trained is None:

@@ -37,7 +37,7 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class NcclChoice:
-    """Which algorithm and protocol NCCL took for a size."""
+    """The algorithm and protocol that NCCL took for a size."""
 
     collective: str | None
     size_bytes: int
@@ -58,7 +58,7 @@ class NcclWarning:
 
 @dataclass(frozen=True, slots=True)
 class NcclLog:
-    """What the log tells; names in the order of their first mention, each once."""
+    """The log's facts; names in the order of their first mention, each once."""
 
     version: str | None
     network: str | None
@@ -81,7 +81,7 @@ def parse_nccl_log(text: str) -> NcclLog:
 
 
 class _Log:
-    """What was read so far."""
+    """The state of reading."""
 
     def __init__(self) -> None:
         self.version: str | None = None
@@ -217,7 +217,7 @@ class NcclNet:
 
 @dataclass(frozen=True, slots=True)
 class NcclPaths:
-    """What the channels use, each once and in the order of first mention; None where the log does not tell."""
+    """The channels' ways, each once and in the order of first mention; None where the log does not tell."""
 
     transports: tuple[str, ...]
     nets: tuple[NcclNet, ...]
@@ -229,7 +229,7 @@ class NcclPaths:
 
 
 def parse_nccl_paths(text: str) -> NcclPaths:
-    """The same text as for parse_nccl_log, which judges whether it is a log; here what is not told is left out."""
+    """Read the text of parse_nccl_log, which judges whether it is a log; what is not told is left out."""
     paths = _Paths()
     for line in untagged(lines_of(text, TOOL)):
         match = _MESSAGE.search(line.text)
@@ -239,7 +239,7 @@ def parse_nccl_paths(text: str) -> NcclPaths:
 
 
 class _Paths:
-    """What was read so far."""
+    """The state of reading."""
 
     def __init__(self) -> None:
         self.transports: dict[str, None] = {}

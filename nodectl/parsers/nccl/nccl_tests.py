@@ -38,7 +38,7 @@ _REASON = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsRank:
-    """Which GPU a rank ran on; `bus` as printed, which old programs cut to `0x0f`."""
+    """A rank and its GPU; `bus` as printed, which old programs cut to `0x0f`."""
 
     rank: int
     host: str
@@ -82,7 +82,7 @@ _DOCUMENT = re.compile(r'"(?:results|out_of_bounds)"\s{0,20}:')
 
 
 class _Run:
-    """What was read so far."""
+    """The state of reading."""
 
     def __init__(self) -> None:
         self.collective: str | None = None
@@ -227,7 +227,7 @@ class NcclTestsRow:
 
 
 def _columns_of(text: str) -> tuple[str, ...] | None:
-    """The names in the table's header; None for every other line."""
+    """Return the names in the table's header; None for every other line."""
     if "algbw" not in text or "size" not in text:
         return None
     names = tuple(text.lstrip("# ").split())
@@ -236,13 +236,13 @@ def _columns_of(text: str) -> tuple[str, ...] | None:
 
 
 def _sides_of(text: str) -> tuple[str, ...]:
-    """What the line above the header names, in its order; empty for every other line."""
+    """Return what the line above the header names, in its order; empty for every other line."""
     words = text.lstrip("# ").split()
     return tuple(words) if words and set(words) <= set(_SIDES) and len(words) <= len(_SIDES) else ()
 
 
 def _is_row(text: str, *, in_table: bool) -> bool:
-    """It begins as a row does: what follows must then be one."""
+    """Return whether it begins as a row does: what follows must then be one."""
     if not text[:1].isdigit() or len(text) > _LONGEST_ROW:
         return False
     words = text.split()
@@ -271,7 +271,7 @@ def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] 
 
 
 def _side_columns(columns: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of one side, and those that follow both sides: what the header names once for the row."""
+    """Return the columns of one side, and those that follow both sides: what the header names once for the row."""
     if columns is None:
         return (*_SIDE, "#wrong"), ()
     first = columns.index("time")
@@ -311,7 +311,7 @@ def _head(line: Line, head: list[str], *, has_root: bool) -> tuple[int, int, str
 
 
 def _judged(columns: tuple[str, ...] | None, side: tuple[str, ...], tail: list[str]) -> str:
-    """Whether the last column counts wrong values or gives the largest error; without a header, by how it looks."""
+    """Return max_error or wrong, as the last column gives one or the other; without a header, by how it looks."""
     if columns is not None:
         return "max_error" if "error" in side else "wrong"
     looks = [word for word in (tail[3], tail[7]) if not _NO_VALUE.fullmatch(word)]
@@ -366,7 +366,10 @@ class _TornRow:
         self._missing = 0
 
     def read(self, line: Line, columns: tuple[str, ...] | None) -> Line | None:
-        """The line itself; None for a part of a torn row, and for its last part the row under its first number."""
+        """Return the line itself.
+
+        None for a part of a torn row, and for its last part the row under its first number.
+        """
         if "NCCL" in line.text and (head := _HEAD.match(line.text)):
             self.require_none()
             self._line, self._parts = line, [head["head"]]
@@ -392,7 +395,7 @@ _NO_NUMBER = "nan"
 
 
 def _run_of_json(text: str) -> NcclTests | None:
-    """The run; None where the text holds no such document, ParseError where a value has another type."""
+    """Return the run; None where the text holds no such document, ParseError where a value has another type."""
     document = find_document(text, TOOL, _is_run)
     return None if document is None else _json_run(document)
 
@@ -426,7 +429,7 @@ def _is_no_error(text: str) -> bool:
 def _json_ok(
     rows: tuple[NcclTestsRow, ...], failures: tuple[str, ...], bounds: int | None, words: tuple[Any, ...]
 ) -> bool | None:
-    """As the text's: wrong values, a failed summary or an error; None where the file ends before its summary."""
+    """Return the run's verdict; None where the file ends before its summary."""
     wrong = any(side.wrong for row in rows for side in (row.out_of_place, row.in_place) if side is not None)
     if failures or wrong or bounds or "false" in words or False in words:
         return False
@@ -465,7 +468,7 @@ def _json_row(result: Mapping[str, Any]) -> NcclTestsRow:
 
 
 def _json_side(result: Mapping[str, Any], key: str) -> NcclTestsSide | None:
-    """None where that way was not measured, as in a replay."""
+    """Return the measurements of that way; None where it was not measured, as in a replay."""
     if result.get(key) is None:
         return None
     measured = section(result, key, TOOL)

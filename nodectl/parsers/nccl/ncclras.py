@@ -72,7 +72,7 @@ class NcclRas:
 
 
 def _status_of(errors: Iterable[str]) -> str:
-    """The worst of NCCL's words: data that is missing hides what else is wrong."""
+    """Return the worst of NCCL's words: data that is missing hides what else is wrong."""
     words = set(errors)
     return next((word for word in ("INCOMPLETE", "ERROR", "MISMATCH") if word in words), "OK")
 
@@ -105,7 +105,7 @@ _CANDIDATES = 20
 
 
 def _document_of(text: str) -> Mapping[str, Any] | None:
-    """None where the text is no JSON; ParseError where it begins as JSON and is cut."""
+    """Return the document; None where the text is no JSON, ParseError where it begins as JSON and is cut."""
     failure: ParseError | None = None
     for brace in islice(_LINE_BRACE.finditer(text), _CANDIDATES):
         try:
@@ -218,7 +218,7 @@ def _ras_of_text(lines: list[Line]) -> NcclRas:
 
 
 class _Answer:
-    """What was read so far."""
+    """The state of reading."""
 
     def __init__(self) -> None:
         self.version: str | None = None

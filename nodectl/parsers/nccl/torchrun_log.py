@@ -77,7 +77,7 @@ class RendezvousTimeout:
 
 @dataclass(frozen=True, slots=True)
 class TorchrunLog:
-    """None and empty where the log tells of no such thing: the job may have ended well."""
+    """The log's news of a job; empty and None where it tells of no such thing: the job may have ended well."""
 
     root_cause: TorchrunFailure | None
     others: tuple[TorchrunFailure, ...]
@@ -158,7 +158,7 @@ def _watchdog(line: Line, timeouts: dict[tuple[int | None, int | None], Watchdog
 
 
 def _stuck(line: Line, stuck: dict[int | None, WatchdogTimeout]) -> None:
-    """The monitor's two sentences of one rank are one event; only the second tells the seconds."""
+    """Return the stuck ranks; of the monitor's two sentences of one rank only the second tells the seconds."""
     got_stuck = _STUCK.search(line.text)
     if got_stuck is None and not _HEARTBEAT.search(line.text):
         raise unreadable(TOOL, line, "a watchdog's line that is cut")

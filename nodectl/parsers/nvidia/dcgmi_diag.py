@@ -106,7 +106,7 @@ class _Reader:
         self.tests.append(test)
 
     def _more(self, kind: str, cell: str) -> None:
-        """A line below a test: results of more GPUs, or what the test says."""
+        """Read a line below a test: results of more GPUs, or what the test says."""
         if kind and (not self.tests or self.tests[-1].category != self.category):
             # an error that belongs to no test of its category is the category's own failure
             self.tests.append(_Test(self.category, kind, "Fail" if kind.lower() == "error" else None))
@@ -159,7 +159,7 @@ def _is_diagnostic(document: Any) -> bool:
 
 
 def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
-    """The report, None where the text holds no such document; ParseError where dcgmi says why it failed."""
+    """Return the report, None where the text holds no such document; ParseError where dcgmi says why it failed."""
     document = find_document(text, TOOL, _is_diagnostic)
     if document is None:
         return None

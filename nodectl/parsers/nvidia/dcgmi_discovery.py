@@ -28,7 +28,7 @@ class DiscoveredGpu:
 
 @dataclass(frozen=True, slots=True)
 class DcgmiDiscovery:
-    """What DCGM found; None where it says nothing of such a kind."""
+    """The parts that DCGM found; None where it says nothing of such a kind."""
 
     gpus: tuple[DiscoveredGpu, ...]
     nvswitches: int | None

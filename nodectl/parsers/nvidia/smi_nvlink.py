@@ -108,7 +108,7 @@ def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
 
 @lru_cache(maxsize=1024)
 def _is_link(content: str) -> bool:
-    """It is a link's row and nothing else; GPUs and hosts of one kind print the same ones."""
+    """Return whether it is a link's row and nothing else."""
     return bool(_LINK.fullmatch(content)) and not lost_gpu(content) and not _STARTS_GPU.match(content)
 
 

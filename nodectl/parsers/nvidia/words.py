@@ -66,7 +66,7 @@ def needs_reset(value: str) -> bool:
 
 
 def lost_gpu(text: str) -> LostGpu | None:
-    """The GPU that a line reports as lost, if it is such a line."""
+    """Return the GPU that a line reports as lost, if it is such a line."""
     if "device handle" not in text and "lost" not in text.lower():
         return None
     match = _LOST.search(text)
@@ -80,12 +80,15 @@ def lost_gpu(text: str) -> LostGpu | None:
 
 
 def warning(text: str) -> str | None:
-    """A line like `WARNING: infoROM is corrupted at gpu 0000:02:00.0`, which stands before or after the output."""
+    """Return a line like `WARNING.
+
+    InfoROM is corrupted at gpu 0000:02:00.0`, which stands before or after the output.
+    """
     return text.strip() if "WARNING" in text and _WARNING.search(text) else None
 
 
 def no_output(tool: str, lines: Sequence[Line], expected: str) -> ParseError:
-    """The error for a text without the tool's output: its own reason where one is printed, else the first line."""
+    """Return the error for a text without the tool's output: its own reason where printed, else the first line."""
     written = [line for line in lines if line.text.strip()]
     for line in written:
         if _AMD.search(line.text[:2000]):
@@ -106,5 +109,5 @@ _NOISE = re.compile(
 
 
 def is_noise(text: str) -> bool:
-    """A prompt or a log line, by its beginning: for lines that do not have a row's form."""
+    """Return whether it is a prompt or a log line, by its beginning: for lines that do not have a row's form."""
     return _NOISE.match(text) is not None

@@ -73,5 +73,5 @@ def parse_ibstatus(text: str) -> Ibstatus:
 
 
 def _without_code(label: str, value: str) -> str:
-    """A state without its number: `4: ACTIVE` is `ACTIVE`."""
+    """Return a state without its number: `4: ACTIVE` is `ACTIVE`."""
     return re.sub(r"^\s*\d+:(?: |$)", "", value) if label in ("state", "phys state") else value

@@ -117,7 +117,7 @@ def _put(device: tuple[str, Block, list[_PortBlock]], line: Line) -> None:
 
 @lru_cache(maxsize=2048)
 def _form(text: str) -> re.Match[str] | None:
-    """The line as the first of the patterns reads it that does; devices of one kind print most lines alike."""
+    """Return the match of the first pattern that reads the line; devices of one kind print most lines alike."""
     return _PORT.fullmatch(text) or _GID.fullmatch(text) or _LABEL.fullmatch(text)
 
 
@@ -127,7 +127,7 @@ def _gid(match: re.Match[str]) -> PortGid:
 
 @lru_cache(maxsize=256)
 def _coded(value: str) -> str | None:
-    """The word before the number in brackets; None where that is missing."""
+    """Return the word before the number in brackets; None where that is missing."""
     match = _CODE.fullmatch(value)
     return None if match is None else match[1].rstrip()
 

@@ -29,25 +29,25 @@ def rows_of(text: str, tool: str) -> Iterator[Line]:
 
 
 def first_match(lines: Iterable[Line], pattern: re.Pattern[str]) -> str | None:
-    """The first line in which `pattern` is found, without the space around it."""
+    """Return the first line in which `pattern` is found, without the space around it."""
     return next((line.text.strip() for line in lines if pattern.search(line.text)), None)
 
 
 def nothing_found(tool: str, missing: str, lines: Iterable[Line], failure: re.Pattern[str]) -> ParseError:
-    """The error for output without what the tool is there to print: quotes why it failed, else where it begins."""
+    """Return the error for output without what the tool prints: quotes why it failed, else where it begins."""
     lines = list(lines)
     reason = first_match(lines, failure) or first_match(lines, _ANYTHING) or "one overlong line"
     return ParseError(f"{tool}: no {missing}: {reason[:_SHOWN_CHARS]!r}")
 
 
 def labelled(read: Callable[..., object], label: str, *arguments: object) -> Any:
-    """A dataclass's field that `read`, a method of Block, takes from the row of this label."""
+    """Return a dataclass's field that `read`, a method of Block, takes from the row of this label."""
     return field(default=None, metadata={"row": (read, label, *arguments)})
 
 
 @cache
 def _rows_of(kind: Any) -> dict[str, tuple[Callable[..., object], tuple[object, ...]]]:
-    """Of the dataclass `kind`: how each field is read that has a row, by its name."""
+    """Return how each field of the dataclass `kind` is read that has a row, by its name."""
     rows = {item.name: item.metadata["row"] for item in fields(kind) if "row" in item.metadata}
     return {name: (read, tuple(arguments)) for name, (read, *arguments) in rows.items()}
 
@@ -61,22 +61,22 @@ class Block:
         self._rows: dict[str, tuple[Line, str]] = {}
 
     def put(self, label: str, line: Line, value: str) -> None:
-        """A label that comes again belongs to a part of the block that is not read."""
+        """Put the value of a label; one that comes again belongs to a part of the block that is not read."""
         self._rows.setdefault(label, (line, value.strip()))
 
     def __contains__(self, label: str) -> bool:
         return label in self._rows
 
     def read(self, kind: Callable[..., T], **given: object) -> T:
-        """The dataclass `kind` with its `labelled` fields, what the caller gives, and what the tool refused."""
+        """Return the dataclass `kind` with its `labelled` fields, what the caller gives, and what the tool refused."""
         return kind(**given, **self.values(kind), unavailable=self.unavailable)
 
     def values(self, kind: object) -> dict[str, Any]:
-        """The `labelled` fields of the dataclass `kind` by their names."""
+        """Return the `labelled` fields of the dataclass `kind` by their names."""
         return {name: read(self, name, *arguments) for name, (read, arguments) in _rows_of(kind).items()}
 
     def text(self, name: str, label: str, vocabulary: tuple[str, ...] = ()) -> str | None:
-        """As printed, None where blank; blank or half a word of a `vocabulary` is a row that was cut."""
+        """Return the text as printed, None where blank; half a word of a `vocabulary` is a row that was cut."""
         row = self._row(name, label)
         if row is None or not (row[1] or vocabulary):
             return None
@@ -90,7 +90,7 @@ class Block:
         return self.text(name, label, _LINK_LAYERS)
 
     def guid(self, name: str, label: str) -> str | None:
-        """As printed, masked ones too; ParseError where digits are missing."""
+        """Return the GUID as printed, masked ones too; ParseError where digits are missing."""
         row = self._row(name, label)
         if row is None:
             return None
@@ -111,7 +111,7 @@ class Block:
         return number
 
     def number(self, name: str, label: str, pattern: str = r"(\S+)") -> float | None:
-        """A decimal number, as a float; ParseError for other text."""
+        """Return a decimal number, as a float; ParseError for other text."""
         matched = self._matched(name, label, pattern)
         if matched is None:
             return None
@@ -139,11 +139,11 @@ class Block:
 
 @lru_cache(maxsize=1024)
 def _number_of(value: str) -> int | None:
-    """A whole number, hexadecimal after 0x; None for other text."""
+    """Return a whole number, hexadecimal after 0x; None for other text."""
     return int(value, 16 if value[:2] in ("0x", "0X") else 10) if _WHOLE.fullmatch(value) else None
 
 
 def is_cut_label(text: str, labels: Iterable[str]) -> bool:
-    """The text is the beginning of a label, without its colon."""
+    """Return whether the text is the beginning of a label, without its colon."""
     text = text.strip()
     return len(text) > 1 and ":" not in text and any(label.startswith(text) for label in labels)

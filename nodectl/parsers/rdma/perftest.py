@@ -111,7 +111,10 @@ class _Output:
         return int(value.removesuffix("B"))
 
     def silent_error(self, rows: tuple[Row, ...]) -> PerftestError | None:
-        """A link cut in the middle of a run shows as zero iterations only, a deadline as no output at all."""
+        """Return the error of a silent run.
+
+        A cut link shows as zero iterations only, a deadline as no output at all.
+        """
         if any(row.iterations == 0 for row in rows):
             return PerftestError("peer_lost", self.table.idle or "0 iterations")
         deadline = next((line for line in self._lines if _DEADLINE.search(line.text)), None)
@@ -206,7 +209,10 @@ class _Table:
         self._has_more_columns = False
 
     def read(self, line: Line) -> str | None:
-        """None for a header or a row, else the text that is neither: the line, or what is glued to a row's end."""
+        """Return None for a header or a row, else the text that is neither.
+
+        The line, or what is glued to a row's end.
+        """
         if _HEADER.match(line.text):
             self._head(line)
             return None
@@ -275,12 +281,12 @@ _NAMES = {
 
 
 def _is_perftest_json(text: str) -> bool:
-    """The text holds such a document."""
+    """Return whether the text holds such a document."""
     return _STARTS.search(text) is not None
 
 
 def _json_rows(text: str) -> tuple[Row, ...]:
-    """The results; ParseError for one that is cut, and where nothing tells the unit."""
+    """Return the results; ParseError for one that is cut, and where nothing tells the unit."""
     rows: list[dict[str, float | None]] = []
     places = []
     for match in _PAIR.finditer(text):
@@ -376,8 +382,10 @@ _STARTER = re.compile(r"^\s*(?:sudo|ssh|-?bash|sh): ")
 
 @dataclass(frozen=True, slots=True)
 class PerftestError:
-    """Why a run failed: no_device, no_server, refused, unresolved, port_down, port_busy, bad_gid, bad_option, mismatch,
-    memlock, peer_lost, timeout or other; and the line that says so.
+    """A reason why a run failed, and the line that says so.
+
+    no_device, no_server, refused, unresolved, port_down, port_busy, bad_gid, bad_option, mismatch, memlock, peer_lost,
+    timeout or other.
     """
 
     kind: str
@@ -385,12 +393,12 @@ class PerftestError:
 
 
 def _is_error(text: str) -> bool:
-    """The line tells of a failure, or complains."""
+    """Return whether the line tells of a failure, or complains."""
     return _ANY.search(text) is not None or _COMPLAINT.match(text) is not None
 
 
 def _find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | None:
-    """The cause among the lines for which `_is_error` holds."""
+    """Return the cause among the lines for which `_is_error` holds."""
     own = [line for line in lines if not _STARTER.match(line.text)]
     if own or has_figures:
         lines = own

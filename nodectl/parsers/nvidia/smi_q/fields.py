@@ -50,7 +50,7 @@ PERCENT, KB_S, US, WIDTH, BANKS = _number("%"), _number("KB/s"), _number("us"), 
 
 
 class Place(NamedTuple):
-    """Where a field may stand: the first path with a value counts; `sections` lie around them, the inner first."""
+    """Paths where a field may stand: the first with a value counts; `sections` lie around them, the inner first."""
 
     kind: Kind
     paths: tuple[str, ...]
@@ -58,7 +58,10 @@ class Place(NamedTuple):
 
 
 def _at(kind: Kind, *paths: str) -> Any:
-    """A field at these paths: the text's first, then the XML's, then older drivers'; `section/a|b` are two of them."""
+    """Return a field at these paths: the text's first, then the XML's, then older drivers'.
+
+    `section/a|b` are two of them.
+    """
     spelt = tuple(
         f"{section}{slash}{name}"
         for section, slash, names in (path.rpartition("/") for path in paths)
@@ -75,7 +78,7 @@ def _limit(name: str) -> Any:
 
 
 def _summed(span: str, memories: tuple[str, ...], kind: str) -> Any:
-    """A sum over paths, newest form first: split over SRAM and DRAM, else the total of all memories."""
+    """Return a sum over paths, newest form first: split over SRAM and DRAM, else the total of all memories."""
     tails = ("", "_parity", "_sec_ded", "_secded")
     split = tuple(f"ecc_errors/{span}/{memory}_{kind}{tail}" for memory in memories for tail in tails)
     bits = "single_bit" if kind == "correctable" else "double_bit"
@@ -285,13 +288,16 @@ class NvidiaSmiQ:
 
 @cache
 def places_of(kind: Any) -> dict[str, Place]:
-    """Of the dataclass `kind`: the place of each field that stands somewhere, by its name."""
+    """Return the place of each field of the dataclass `kind` that stands somewhere, by its name."""
     return {item.name: item.metadata["place"] for item in fields(kind) if "place" in item.metadata}
 
 
 @cache
 def sums() -> dict[str, tuple[tuple[str, ...], ...]]:
-    """The groups of paths of each sum by its name: what was counted since the driver was loaded, then what ever was."""
+    """Return the groups of paths of each sum by its name.
+
+    What was counted since the driver was loaded, then what ever was.
+    """
     by_name = {item.name: item.metadata["sum"] for item in fields(GpuStatus) if "sum" in item.metadata}
     return {name: by_name[name] for name in sorted(by_name, key=lambda name: "volatile" not in name)}
 

@@ -70,7 +70,7 @@ _MOST_KNOWN = 20_000
 
 
 def read_text(lines: Sequence[Line]) -> Log:
-    """The log's sections; ParseError where nothing of it is there, or the last line is cut."""
+    """Return the log's sections; ParseError where nothing of it is there, or the last line is cut."""
     return _Reader(lines).read()
 
 
@@ -93,7 +93,7 @@ def _row(text: str) -> _Row:
 
 
 class _Spot:
-    """Where a line stands: its indent, its path, and below what; and which lines are known to follow there."""
+    """The place of a line: its indent, its path, and below what; and which lines are known to follow there."""
 
     __slots__ = ("above", "below", "indent", "next", "path")
 
@@ -124,13 +124,13 @@ class _Known:
         self.first = _Spot(None, 0, "")
 
     def start(self) -> _Spot:
-        """Where a GPU begins."""
+        """Return the place where a GPU begins."""
         if self.number > _MOST_KNOWN:
             self.number, self.first = 0, _Spot(None, 0, "")
         return self.first
 
     def after(self, spot: _Spot, text: str, row: _Row) -> _Read:
-        """A line that was not yet read after one there."""
+        """Return a line that was not yet read after one there."""
         above = spot
         while above.above is not None and above.indent >= row.indent:
             above = above.above
@@ -187,7 +187,7 @@ class _Reader:
 
     @property
     def prefixed(self) -> str:
-        """What stands before every line: an indent, or the host that a parallel shell names."""
+        """Return what stands before every line: an indent, or the host that a parallel shell names."""
         for line in self.lines:
             if match := _HEADER_LINE.search(line.text[:_PREFIX_CHARS]):
                 return line.text[: match.start()]
@@ -278,7 +278,7 @@ _MAX_DEPTH = 32
 
 
 def read_xml(lines: Sequence[Line]) -> Log:
-    """The document's values; one that ends between two elements is read as far as it goes."""
+    """Return the document's values; one that ends between two elements is read as far as it goes."""
     first = next(index for index, line in enumerate(lines) if "<nvidia_smi_log" in line.text)
     last = next((index for index, line in enumerate(lines) if "</nvidia_smi_log" in line.text), len(lines) - 1)
     outside = [*lines[:first], *lines[last + 1 :]]

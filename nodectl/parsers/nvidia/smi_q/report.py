@@ -43,7 +43,7 @@ class Refused(NamedTuple):
 
 
 def parse_nvidia_smi_q(text: str) -> NvidiaSmiQ:
-    """The report; ParseError for a garbled value, or where nvidia-smi says why there is no report."""
+    """Return the report; ParseError for a garbled value, or where nvidia-smi says why there is no report."""
     if "<nvidia_smi_log" in text:
         from nodectl.parsers.nvidia.smi_q.forms import read_xml
 
@@ -56,7 +56,7 @@ def parse_nvidia_smi_q(text: str) -> NvidiaSmiQ:
 
 
 def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
-    """The report that a log holds; ParseError for a value of another kind than the field's."""
+    """Return the report that a log holds; ParseError for a value of another kind than the field's."""
     header = log.header
     attached = _plain(COUNT, header.get("attached_gpus"))
     if not log.blocks and attached and len(log.lost) < attached:
@@ -85,7 +85,7 @@ def _report(log: Log, lines: Sequence[Line]) -> NvidiaSmiQ:
 
 
 def _is_cut(blocks: Sequence[Block]) -> bool:
-    """Whether the last part lacks what every other part ends with; of a single one, what a full report ends with."""
+    """Return whether the last part lacks what every other part ends with; of a single one, what a report ends with."""
     if not blocks:
         return False
     *others, last = blocks
@@ -127,7 +127,7 @@ _Layout = tuple[dict[str, None], tuple[tuple[str, Kind, str, Place], ...]]
 
 
 class _Plan(NamedTuple):
-    """Which of the paths that a GPU prints are looked at; `reasons` and `counters` are (name, path)."""
+    """The paths of a GPU that are looked at; `reasons` and `counters` are (name, path)."""
 
     layout: _Layout
     sums: tuple[tuple[str, tuple[str, ...], str], ...]
@@ -145,7 +145,7 @@ def _plan(paths: tuple[str, ...]) -> _Plan:
 
 
 def _fields(layout: _Layout, values: Values, unavailable: dict[str, str]) -> dict[str, Any]:
-    """The class's fields that stand somewhere, by name."""
+    """Return the class's fields that stand somewhere, by name."""
     blank, printed = layout
     read: dict[str, Any] = dict(blank)
     for name, kind_of, path, place in printed:
@@ -161,7 +161,7 @@ def _fields(layout: _Layout, values: Values, unavailable: dict[str, str]) -> dic
 
 @lru_cache(maxsize=64)
 def _layout(kind: Any, paths: tuple[str, ...]) -> _Layout:
-    """The layout of the dataclass `kind` where these paths are printed."""
+    """Return the layout of the dataclass `kind` where these paths are printed."""
     known, printed = set(paths), []
     blank: dict[str, None] = {}
     for name, place in places_of(kind).items():
@@ -173,7 +173,7 @@ def _layout(kind: Any, paths: tuple[str, ...]) -> _Layout:
 
 
 def _reading(kind: Kind, value: Value | None) -> Any:
-    """What the field holds, a Refused, or None where nothing is printed."""
+    """Return what the field holds, a Refused, or None where nothing is printed."""
     if value is None or value.text == "":
         if value is not None and kind is not TEXT:
             raise unreadable(TOOL, value.line, "the value is missing")
@@ -190,12 +190,12 @@ def _told(kind: Kind, text: str, line: Line) -> Any:
 
 @lru_cache(maxsize=4096)
 def _understood(kind: Kind, text: str) -> Any:
-    """The value or a Refused; GPUs of one kind print few different values, and each is read once."""
+    """Return the value or a Refused; GPUs of one kind print few different values, and each is read once."""
     return Refused(text) if refused(text) else kind(text)
 
 
 def _plain(kind: Kind, value: Value | None) -> Any:
-    """The value, or None where it is refused."""
+    """Return the value, or None where it is refused."""
     reading = _reading(kind, value)
     return None if isinstance(reading, Refused) else reading
 
@@ -217,7 +217,7 @@ def _summed(paths: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...], str], .
 
 
 def _sum(values: Values, paths: tuple[str, ...], section: str) -> int | Refused | None:
-    """Of these paths; a part that this GPU does not count adds nothing."""
+    """Return the sum of these paths; a part that this GPU does not count adds nothing."""
     if not paths:
         whole = values.get(section)
         return Refused(whole.text) if whole is not None and refused(whole.text) else None
@@ -231,7 +231,7 @@ def _sum(values: Values, paths: tuple[str, ...], section: str) -> int | Refused 
 
 @lru_cache(maxsize=1024)
 def _total(texts: tuple[str, ...]) -> int | Refused:
-    """Of what stands there, few different texts over GPUs of one kind; ValueError where one is no count."""
+    """Return the sum of these texts; ValueError where one is no count."""
     if not all(texts):
         raise ValueError("the value is missing")
     parts = [_understood(COUNT, text) for text in texts]
@@ -313,7 +313,7 @@ def _processes(listed: list[Values], last: bool) -> tuple[GpuProcess, ...]:
 
 
 def _printed(values: Values, place: Place) -> Value | None:
-    """The first path that holds a value; else a refusal of it, or of the section that it stands in."""
+    """Return the first path that holds a value; else a refusal of it, or of the section that it stands in."""
     word: Value | None = None
     for path in place.paths:
         value = values.get(path)
