@@ -300,7 +300,7 @@ def launch(
     from nodectl.jobs.preflight import skipped_checks
     from nodectl.jobs.seen import note_jobs
     from nodectl.jobs.ways import Asked, container_line, find_way, needed, trace_line
-    from nodectl.topology.fabric.job_order import in_rank_order
+    from nodectl.topology.fabric.judge import in_rank_order
     from nodectl.transport.router import connect_ahead
 
     if conda is not None and venv is not None:

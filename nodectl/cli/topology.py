@@ -22,7 +22,7 @@ from nodectl.report.topology.environment import MARK, environment_yaml, variable
 from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
 
 if TYPE_CHECKING:
-    from nodectl.topology.fabric.limits import Limits
+    from nodectl.topology.fabric.judge import Limits
     from nodectl.topology.look import Looked
 
 
@@ -72,7 +72,7 @@ def topology(
     `--fabric --fabric-from FILE` alone asks no host: the hosts are those in FILE.  Ends with 1 if anything failed, else
     3 if anything could not be told or reached, else 0.
     """
-    from nodectl.topology.fabric.limits import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits
+    from nodectl.topology.fabric.judge import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits
 
     with_fabric = with_fabric or fabric_from is not None
     wanted = _hosts_for(app, fabric_from)
@@ -121,9 +121,8 @@ def _look(
 
 
 def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, limits: Limits) -> Fabric:
-    from nodectl.topology.fabric.from_variables import variables_graph
     from nodectl.topology.fabric.judge import judge_fabric, unknown_fabric
-    from nodectl.topology.fabric.sources import graph_from
+    from nodectl.topology.fabric.sources import graph_from, variables_graph
 
     if fabric_from is not None:
         graph = graph_from(fabric_from, hosts, looked.guids)

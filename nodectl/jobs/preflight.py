@@ -32,8 +32,7 @@ from nodectl.model.status import Status
 from nodectl.payload.common.frames import Reader
 from nodectl.payload.jobs.container import ENGINES
 from nodectl.recordings.collect import collect
-from nodectl.topology.addresses import Network, interfaces_of, networks_of
-from nodectl.topology.socket_interface import choose
+from nodectl.topology.interfaces import Network, choose, interfaces_of, networks_of
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import (

@@ -11,9 +11,8 @@ from nodectl.model.topology import Fabric
 from nodectl.recordings.source import Source
 from nodectl.report.page.blocks import Nature, Origin
 from nodectl.report.page.content import Found, Wired
-from nodectl.topology.fabric.from_variables import variables_graph
-from nodectl.topology.fabric.judge import judge_fabric
-from nodectl.topology.fabric.limits import Limits
+from nodectl.topology.fabric.judge import Limits, judge_fabric
+from nodectl.topology.fabric.sources import variables_graph
 from nodectl.topology.look import look
 
 

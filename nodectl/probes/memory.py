@@ -53,7 +53,7 @@ class _Ready:
 
 def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
     """GB/s of each host; hosts of one machine (a lab, containers) in turn, so that none disturbs another."""
-    look = Look("probes.memory.probe", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
+    look = Look("probes.memory", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
     ready, findings = ask_all(transport, hosts, _NAME, look, _ready, options.forks)
     if not ready:
         return ProbeResult(findings=tuple(findings))
@@ -92,7 +92,7 @@ def _measure(transport: Transport, host: Host, method: str, amount: Amount) -> P
     }
     args = ["measure", *(f"--{name}={value}" for name, value in wishes.items())]
     python = f"{venv_of(host)}/bin/python" if method == "torch" else None
-    done, events = run_program(transport, host, "probes.memory.probe", args, timeout_s=_MEASURE_S, python=python)
+    done, events = run_program(transport, host, "probes.memory", args, timeout_s=_MEASURE_S, python=python)
     measurements = tuple(_measurement(host, method, event, wishes) for event in events.of("measured"))
     if done.ok and measurements:
         return ProbeResult(measurements)
@@ -124,7 +124,7 @@ def _has_quota(transport: Transport, suspect: _Ready, other: _Ready) -> bool:
 
     def got(node: _Ready) -> float | None:
         args = ["spin", f"--seconds={_SPIN_S}"]
-        done, events = run_program(transport, node.host, "probes.memory.probe", args, timeout_s=_LOOK_S)
+        done, events = run_program(transport, node.host, "probes.memory", args, timeout_s=_LOOK_S)
         told = events.of("spun") if done.ok else []
         return float(told[0]["got"]) if told else None
 

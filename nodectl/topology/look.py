@@ -18,8 +18,7 @@ from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, NodeTopology
 from nodectl.profiles.host import hardware_of
 from nodectl.recordings.source import Source
-from nodectl.topology.fabric.from_ibnetdiscover import bare
-from nodectl.topology.fabric.sources import LLDP, recorded_graph
+from nodectl.topology.fabric.sources import LLDP, bare, recorded_graph
 from nodectl.topology.node import SUBJECTS, node_topology
 
 _WANTED = frozenset({*SUBJECTS, "nics", "mounts", "gids", "versions", "lab"})

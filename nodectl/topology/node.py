@@ -1,23 +1,241 @@
-"""The inside of one host, from its facts: GPUs, NICs, the links between them, and the NIC that each GPU uses."""
+"""The inside of one host, from its facts: GPUs, NICs, the links between them, each GPU's NIC, and what limits it.
+
+Each bottleneck is a warning: whether it is a fault, the hardware profile says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
+from nodectl.common.few import few
+from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.network import nics_in
 from nodectl.facts.rdma import IbPort, ports_in
 from nodectl.facts.storage import Mounts
 from nodectl.model.facts import Unread
+from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.links import NEAR, between, closeness, meaning
+from nodectl.model.links import FAR_SOCKET, NEAR, between, closeness, meaning
+from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic, NodeGpu, NodeNic, NodeTopology
-from nodectl.topology.bottlenecks import Parts, bottlenecks
+from nodectl.topology.groups import joined
 from nodectl.topology.port_uses import TRAINING, Surroundings, servers_of, uses
 
 if TYPE_CHECKING:
     from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+
+_RESEAT = "reseat the card or its riser; then compare with a host of the same kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A host's parts; `bus_ids` are those of the GPUs, `facts` all that was read."""
+
+    host: str
+    gpus: tuple[NodeGpu, ...]
+    nics: tuple[NodeNic, ...]
+    links: Mapping[str, Mapping[str, str]]
+    gpu_nic: Mapping[str, GpuNic]
+    facts: Mapping[str, object]
+    bus_ids: Mapping[str, str]
+
+
+def bottlenecks(parts: Parts) -> Iterator[Finding]:
+    """A warning for each bottleneck of a host, those of PCIe widths first."""
+    for looks in (_gpu_width, _nic_width, _peer_access, _no_near_nic, _far_nic, _shared_nic, _shared_uplink, _mixed):
+        yield from looks(parts)
+
+
+def _warning(parts: Parts, check: str, subjects: Sequence[str], actual: str, expected: str, remedy: str) -> Finding:
+    return Finding(
+        parts.host,
+        check,
+        Status.WARNING,
+        subject=", ".join(subjects),
+        expected=expected,
+        actual=actual,
+        remedy=remedy,
+        kind="host",
+        hosts=(parts.host,),
+    )
+
+
+def _note(parts: Parts, check: str, subjects: Sequence[str], actual: str) -> Finding:
+    """Return what is good to know of how the host was built, where nobody can or need change it."""
+    return Finding(parts.host, check, Status.OK, subject=", ".join(subjects), actual=actual)
+
+
+def _gpu_width(parts: Parts) -> Iterator[Finding]:
+    pcie = parts.facts.get("pcie")
+    trained = {link.address: link for link in pcie.links} if isinstance(pcie, Pcie) else {}
+    usual = Counter(gpu.pcie_width for gpu in parts.gpus if gpu.pcie_width).most_common(1)
+    for gpu in parts.gpus:
+        link = trained.get(parts.bus_ids.get(gpu.name, ""))
+        width = gpu.pcie_width or (link.width if link else None)
+        most = max(filter(None, (gpu.pcie_width_max, link.width_max if link else None)), default=None)
+        if usual and most is not None:
+            most = max(most, usual[0][0] or 0)
+        if width is not None and most is not None and width < most:
+            yield _warning(parts, "topology_gpu_width", [gpu.name], f"PCIe x{width}", f"PCIe x{most}", _RESEAT)
+
+
+def _nic_width(parts: Parts) -> Iterator[Finding]:
+    pcie = parts.facts.get("pcie")
+    if not isinstance(pcie, Pcie):
+        return
+    trained = {link.address: link for link in pcie.links}
+    addresses = {port.device: port.pci_address.lower() for port in ports_in(parts.facts) if port.pci_address}
+    for nic in parts.nics:
+        link = trained.get(addresses.get(nic.device, ""))
+        if link is None or nic.use != TRAINING:
+            continue
+        narrow = link.width is not None and link.width_max is not None and link.width < link.width_max
+        slow = link.speed_gt_s is not None and link.speed_max_gt_s is not None and link.speed_gt_s < link.speed_max_gt_s
+        if narrow or slow:
+            actual = f"PCIe x{link.width} at {link.speed_gt_s:g} GT/s" if link.speed_gt_s else f"PCIe x{link.width}"
+            expected = f"x{link.width_max}" + (f" at {link.speed_max_gt_s:g} GT/s" if link.speed_max_gt_s else "")
+            yield _warning(parts, "topology_nic_width", [f"{nic.name} ({nic.device})"], actual, expected, _RESEAT)
+
+
+def _peer_access(parts: Parts) -> Iterator[Finding]:
+    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p
+
+    matrix = parts.facts.get("p2p")
+    if not isinstance(matrix, NvidiaSmiP2p):
+        return
+    refused: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    pairs = list(combinations(matrix.gpus, 2))
+    for pair in pairs:
+        status = between(matrix.status, *pair)
+        if status and status != "OK":
+            refused[status].append(pair)
+    for status, listed in refused.items():
+        which = "all pairs" if len(listed) == len(pairs) else few(["-".join(pair) for pair in listed], 6)
+        actual = f"P2P not available ({status}: {_P2P.get(status, 'refused')})"
+        if status != "DR" and all("GeForce" in (gpu.model or "") for gpu in parts.gpus):
+            yield _note(parts, "topology_p2p", [which], f"{actual}: GeForce cards copy through the host's memory")
+            continue
+        yield _warning(
+            parts,
+            "topology_p2p",
+            [which],
+            actual,
+            "GPUs read each other's memory",
+            "data goes through the host's memory: expect less, or look at ACS, the driver and the cards' kind",
+        )
+
+
+_P2P = {
+    "CNS": "chipset not supported",
+    "GNS": "GPU not supported",
+    "TNS": "topology not supported",
+    "NS": "not supported",
+    "DR": "disabled by a registry key",
+}
+
+
+def _no_near_nic(parts: Parts) -> Iterator[Finding]:
+    far: dict[str, list[str]] = defaultdict(list)
+    for gpu, use in parts.gpu_nic.items():
+        if use.link is not None and closeness(use.link) >= closeness("NODE"):
+            far[use.link].append(gpu)
+    for link, gpus in far.items():
+        yield _warning(
+            parts,
+            "topology_gpu_without_near_nic",
+            gpus,
+            f"the closest NIC is {link}: {meaning(link)}",
+            "a NIC below the same PCIe switch or root port",
+            "GPUDirect RDMA will be slow or off there; put ranks that send much on the other GPUs, or move a NIC",
+        )
+
+
+def _far_nic(parts: Parts) -> Iterator[Finding]:
+    if not parts.gpus:
+        return
+    for nic in parts.nics:
+        classes = [between(parts.links, gpu.name, nic.name) for gpu in parts.gpus]
+        if nic.use == TRAINING and all(link_class == FAR_SOCKET for link_class in classes):
+            yield _warning(
+                parts,
+                "topology_far_nic",
+                [f"{nic.name} ({nic.device})"],
+                "on another socket or NUMA node than every GPU",
+                "beside a GPU",
+                "move it to a slot of the GPUs' socket, or leave it out of training (nodectl_nics)",
+            )
+
+
+def _shared_nic(parts: Parts) -> Iterator[Finding]:
+    users: dict[str, list[str]] = defaultdict(list)
+    for gpu, use in parts.gpu_nic.items():
+        if use.nic is not None:
+            users[use.nic].append(gpu)
+    shared = {nic: gpus for nic, gpus in users.items() if len(gpus) > 1}
+    if shared:
+        most = max(map(len, shared.values()))
+        yield _warning(
+            parts,
+            "topology_shared_nic",
+            [f"{nic}: {'+'.join(gpus)}" for nic, gpus in shared.items()],
+            f"up to {most} GPUs share one NIC",
+            "a NIC for each GPU",
+            "each gets a part of its rate when all send at once: nothing to do if it was built so",
+        )
+
+
+def _shared_uplink(parts: Parts) -> Iterator[Finding]:
+    names = [gpu.name for gpu in parts.gpus]
+    pairs = [pair for pair in combinations(names, 2) if _below_one(parts, *pair)]
+    unique = {group for group in joined(names, pairs).values() if len(group) > 1}
+    groups = sorted([name for name in names if name in group] for group in unique)
+    if groups == [sorted(names)]:
+        reason = f"all {len(names)} GPUs share one PCIe uplink to the CPU, and its rate when all copy at once"
+        yield _note(parts, "topology_shared_uplink", ["+".join(groups[0])], reason)
+    elif groups:
+        yield _warning(
+            parts,
+            "topology_shared_uplink",
+            ["+".join(group) for group in groups],
+            f"up to {max(map(len, groups))} GPUs share one PCIe uplink to the CPU",
+            "an uplink for each GPU",
+            "copies from and to the host are slower when all do it at once: nothing to do if it was built so",
+        )
+
+
+def _below_one(parts: Parts, a: str, b: str) -> bool:
+    """Whether two GPUs are below one root port: by the PCIe tree, else by the matrix, if need be by a NIC near both."""
+    pcie = parts.facts.get("pcie")
+    if isinstance(pcie, Pcie) and pcie.parents and a in parts.bus_ids and b in parts.bus_ids:
+        return bool(set(pcie.above(parts.bus_ids[a])) & set(pcie.above(parts.bus_ids[b])))
+    if between(parts.links, a, b) in NEAR:
+        return True
+    return any(
+        between(parts.links, a, nic.name) in NEAR and between(parts.links, b, nic.name) in NEAR for nic in parts.nics
+    )
+
+
+def _mixed(parts: Parts) -> Iterator[Finding]:
+    names = [gpu.name for gpu in parts.gpus]
+    classes = Counter(link for pair in combinations(names, 2) if (link := between(parts.links, *pair)))
+    if len(classes) > 1:
+        shown = ", ".join(
+            f"{link} {classes[link]}" for link in sorted(classes, key=lambda link: (closeness(link), link))
+        )
+        yield _warning(
+            parts,
+            "topology_mixed_links",
+            [],
+            f"pairs of GPUs by link: {shown}",
+            "one class of link between all GPUs",
+            "a ring over all of them is as slow as its slowest pair: nothing to do if it was built so",
+        )
+
 
 # what the picture is made of; what cannot be read is named, and the rest is shown
 SUBJECTS = ("gpu_topology", "gpus", "p2p", "pcie", "ib_ports")
@@ -129,7 +347,7 @@ def assign(
     closest = {gpu: _closest(gpu, devices, links) for gpu in gpus}
     matched = _matched(gpus, closest, links)
     chosen = {gpu: matched[gpu] for gpu in gpus if gpu in matched}
-    return {gpu: _gpu_nic(gpu, chosen, closest[gpu], devices, links) for gpu in gpus}
+    return {gpu: _nic_of_gpu(gpu, chosen, closest[gpu], devices, links) for gpu in gpus}
 
 
 def _closest(gpu: str, devices: Mapping[str, str], links: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -168,7 +386,7 @@ def _place(gpu: str, closest: Mapping[str, Sequence[str]], chosen: dict[str, str
     return False
 
 
-def _gpu_nic(
+def _nic_of_gpu(
     gpu: str,
     chosen: Mapping[str, str],
     closest: Sequence[str],

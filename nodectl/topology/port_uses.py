@@ -10,7 +10,7 @@ from nodectl.common import file_systems
 from nodectl.facts.network import Nic
 from nodectl.facts.rdma import IbPort
 from nodectl.model.links import NEAR, between
-from nodectl.topology.addresses import carries, reaches
+from nodectl.topology.interfaces import carries, reaches
 
 TRAINING = "training"
 

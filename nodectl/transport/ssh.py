@@ -1,4 +1,4 @@
-"""Commands over SSH: one kept connection a host, one channel a command."""
+"""Commands over SSH: one kept connection a host, one channel a command; shells that do not start it are noticed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,54 @@ import paramiko
 from nodectl.errors import NodectlError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
-from nodectl.transport.base import Call, CallTransport
-from nodectl.transport.lifeline import BEFORE_INPUT, FOR_START_FILES, command_line
-from nodectl.transport.output import Output
+from nodectl.transport.base import Call, CallTransport, Output
+from nodectl.transport.lifeline import BEFORE_INPUT, FOR_START_FILES, STARTED, command_line
 from nodectl.transport.ssh_client import CONNECT_S, SharedConnection, SshClient
 from nodectl.transport.ssh_target import password_of, target_of
-from nodectl.transport.start import Start
+
+# start files on a slow file system take seconds
+START_S = 30.0
+
+
+class Start:
+    """Takes the line by which a command with input says that it starts out of what its host prints; `waits` for it."""
+
+    def __init__(self, call: Call) -> None:
+        self.waits = call.stdin is not None
+        self._until = monotonic() + START_S
+        self._held = b""
+
+    def passed(self, data: bytes) -> bytes:
+        """Return what of `data` is not that line; what may be its beginning is kept for the next time."""
+        if not self.waits:
+            return data
+        before, line, after = (self._held + data).partition(STARTED)
+        if line:
+            self.waits, self._held = False, b""
+            return before + after
+        begun = next(size for size in range(len(STARTED) - 1, -1, -1) if before.endswith(STARTED[:size]))
+        self._held = before[len(before) - begun :]
+        return before[: len(before) - begun]
+
+    def held(self) -> bytes:
+        """Return what was kept and turned out to be no line, once nothing more comes."""
+        held, self._held = self._held, b""
+        return held
+
+    @property
+    def is_late(self) -> bool:
+        """The time for it is over."""
+        return self.waits and monotonic() >= self._until
+
+    def missed(self, output: Output) -> CommandResult:
+        """The result of a command that did not start in time."""
+        return output.lost(
+            f"the login shell did not start the command within {START_S:g} s: one of its start files waits, "
+            "reads the input, or starts another shell",
+            "look at ~/.bashrc and /etc/profile.d there: what asks (`read`) or waits is for interactive shells only: "
+            "`case $- in *i*) ;; *) return ;; esac` before it",
+        )
+
 
 _CHUNK_BYTES = 65536
 # after its exit status a host has this long to send the rest; a daemon left behind may never close the channel
@@ -55,7 +97,7 @@ class SshTransport(CallTransport):
         deadline, start = call.deadline(), Start(call)
         self._running[channel] = start
         try:
-            _start(channel, call)
+            _send(channel, call)
             ended = _follow(channel, output, deadline, start)
         except (OSError, EOFError, paramiko.SSHException):
             ended = True
@@ -192,7 +234,7 @@ def _request(channel: paramiko.Channel, kind: str, text: str, *, answered: bool)
     channel.get_transport()._send_user_message(message)  # type: ignore[attr-defined]
 
 
-def _start(channel: paramiko.Channel, call: Call) -> None:
+def _send(channel: paramiko.Channel, call: Call) -> None:
     """Ask for the command; a refusal closes the channel."""
     _request(channel, "exec", command_line(call.argv, call.stdin_bytes), answered=True)
     # the watcher of a command without input reads lines and makes nothing of them

@@ -16,7 +16,7 @@ from nodectl.model.trial import Side
 from nodectl.probes.base import Amount, Own, Probe, ProbeResult
 from nodectl.probes.lost import Loss, Watched, said_once
 from nodectl.probes.registry import AnyProbe, declarations
-from nodectl.topology.fabric.job_order import in_rank_order
+from nodectl.topology.fabric.judge import in_rank_order
 from nodectl.transport.base import Transport
 from nodectl.trials.space import flag_words
 from nodectl.trials.verdict import MIN_PAIRS

@@ -14,7 +14,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.budget import BudgetError
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play
 from tests.torch_venv import torch_venv
 

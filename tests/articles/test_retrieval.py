@@ -14,7 +14,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.payload.articles.retrieval import table as payload_table
 from nodectl.probes.base import ProbeOptions, ProbeResult
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play
 from tests.torch_venv import torch_venv
 

@@ -24,7 +24,7 @@ from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 
 if TYPE_CHECKING:
     from tests.transport.sshd_server import Sshd

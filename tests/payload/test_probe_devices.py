@@ -12,8 +12,8 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import machine
-from nodectl.payload.probes.device import hardware, places, watch
-from nodectl.payload.probes.device.crew import Crew
+from nodectl.payload.probes.device import h2d, hardware
+from nodectl.payload.probes.device.devices import Crew
 
 
 def tree(root: Path, files: dict[str, str]) -> None:
@@ -102,7 +102,7 @@ def test_the_far_node_is_the_farthest_that_has_memory(host: Path) -> None:
     assert hardware.farthest(0, nodes) == 2 and hardware.farthest(2, nodes) in (0, 1)
     assert hardware.farthest(0, {0: [10]}) is None
     assert machine.cpus_of(1) == [4, 5, 6, 7]
-    assert places.nodes_for(0, 2) == (("near", 0), ("far", 2)) and places.nodes_for(None, None) == (("any", None),)
+    assert h2d.nodes_for(0, 2) == (("near", 0), ("far", 2)) and h2d.nodes_for(None, None) == (("any", None),)
 
 
 def until(true: Callable[[], Any], seconds: float = 20.0) -> Any:
@@ -118,7 +118,7 @@ ROW = "3, 1755, 3201, 71, 698.31, 5, 16, 0x0000000000000044"
 @pytest.mark.parametrize("known", ["clocks_event_reasons", "clocks_throttle_reasons"])
 def test_the_watch_asks_by_the_name_that_the_driver_has(host: Path, known: str) -> None:
     smi(host, f'case $* in *{known}.active*) echo "{ROW}"; echo "4, [N/A], 1, 2, 3, 4, 8, [N/A]" ;; *) exit 2 ;; esac')
-    began, seen = time.monotonic(), watch.Watch().start()
+    began, seen = time.monotonic(), hardware.Watch().start()
     assert until(lambda: seen.between(3, began, time.monotonic())["samples"])
     found = seen.between(3, began, time.monotonic())
     seen.stop()
@@ -131,7 +131,7 @@ def test_the_watch_asks_by_the_name_that_the_driver_has(host: Path, known: str) 
 
 
 def test_the_watch_ends_where_there_is_no_nvidia_smi(host: Path) -> None:
-    seen = watch.Watch().start()
+    seen = hardware.Watch().start()
     seen._thread.join(20)
     assert not seen._thread.is_alive() and seen.between(0, 0.0, 1e12)["samples"] == 0
 
@@ -220,9 +220,9 @@ def test_memory_is_bound_to_a_node_and_found_there() -> None:
     size = 4 << 20
     memory = mmap.mmap(-1, size)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    if not places.bind(address, size, 0):
+    if not h2d.bind(address, size, 0):
         pytest.skip("this kernel does not let a login bind memory")
     ctypes.memset(address, 1, size)
-    assert set(places.where(address, size)) == {0}
-    assert not places.bind(address, size, 4095), "a node that is not there is refused"
+    assert set(h2d.where(address, size)) == {0}
+    assert not h2d.bind(address, size, 4095), "a node that is not there is refused"
     assert os.sched_getaffinity(0)

@@ -15,10 +15,10 @@ import pytest
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import machine
 from nodectl.payload.common.frames import texts
-from nodectl.payload.probes.memory.rates import Rates, best_of_ten, sustained
+from nodectl.payload.probes.memory import Rates, best_of_ten, measure_compiled, sustained
 from tests.torch_venv import torch_venv
 
-PROGRAM = (str(payload_dir() / "run.py"), "probes.memory.probe")
+PROGRAM = (str(payload_dir() / "run.py"), "probes.memory")
 QUICK = ("--seconds=0.01", "--repetitions=2", "--runs=2")
 
 
@@ -83,9 +83,7 @@ def test_the_best_of_ten_passes_counts(repetitions: list[Rates], best: float) ->
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
 def test_no_pass_is_slower_than_all_of_them(tmp_path: Path) -> None:
-    from nodectl.payload.probes.memory import compiled
-
-    found = compiled.measure(machine.one_a_core(machine.cpu_list("0")), machine.LEAST_BYTES, 0.02, 2)
+    found = measure_compiled(machine.one_a_core(machine.cpu_list("0")), machine.LEAST_BYTES, 0.02, 2)
     for repetitions in found.values():
         assert all(len(each.passes) >= 5 for each in repetitions)
         assert all(min(each.passes) <= 1.01 * each.sustained <= 1.03 * max(each.passes) for each in repetitions)

@@ -18,7 +18,7 @@ from nodectl.common.resources import payload_dir
 from nodectl.payload.common import ranks as host_ranks
 from nodectl.payload.common.frames import texts
 from nodectl.payload.common.sockets import parsed
-from nodectl.payload.probes.nccl import connections, group, log, nccl_tests, sweep
+from nodectl.payload.probes.nccl import group, log, nccl_tests, probe, sweep
 from tests.torch_venv import torch_venv
 
 PROGRAM = (str(payload_dir() / "run.py"), "probes.nccl.probe")
@@ -197,10 +197,10 @@ def test_the_interface_of_a_connection_is_seen() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0]:
-            seen = set(connections.connections({str(os.fstat(client.fileno()).st_ino)}, but_port=1))
+            seen = set(probe.established({str(os.fstat(client.fileno()).st_ino)}, but_port=1))
             assert seen == {("127.0.0.1", "127.0.0.1")}
-            assert connections.used(but_port=1)["interfaces"].get("lo", 0) >= 2
-            assert not set(connections.connections({str(os.fstat(client.fileno()).st_ino)}, but_port=port))
+            assert probe.used_interfaces(but_port=1)["interfaces"].get("lo", 0) >= 2
+            assert not set(probe.established({str(os.fstat(client.fileno()).st_ino)}, but_port=port))
 
 
 @pytest.mark.parametrize(

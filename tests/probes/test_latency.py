@@ -13,7 +13,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.latency import run_latency
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
 
 LISTENING = Answer([{"event": "listening", "port": 40001, "pid": 77}])

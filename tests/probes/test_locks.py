@@ -15,7 +15,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
 from nodectl.model.status import Status
 from nodectl.probes.locks import Holds, held
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, play, silent
 
 SMI = """\

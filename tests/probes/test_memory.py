@@ -10,7 +10,7 @@ import pytest
 from nodectl.model.host import Host
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.memory import run_memory
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, play, silent
 
 Rates = Callable[[str, int], list[float]]
@@ -40,7 +40,7 @@ def probe(
     times: dict[str, int] = {}
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        assert module == "probes.memory.probe"
+        assert module == "probes.memory"
         if args[0] == "look":
             return (methods or {}).get(host, ready("torch", "cc", "libc"))
         number = times[host] = times.get(host, -1) + 1

@@ -11,7 +11,7 @@ from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.options import Sizes
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, silent
 from tests.probes.scripted_nccl import (
     fleet_of,

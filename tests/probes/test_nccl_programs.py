@@ -14,7 +14,7 @@ from nodectl.probes.nccl.engines import read
 from nodectl.probes.nccl.fleet import Group, Part, Ready, Route
 from nodectl.probes.nccl.run import NcclOptions, Run
 from nodectl.probes.options import Sizes
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted_nccl import LOOK, fleet_of, probe, with_gpus
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"

@@ -19,7 +19,7 @@ from nodectl.probes.options import Sizes
 from nodectl.probes.registry import kind_of
 from nodectl.profiles.schema import Hardware
 from nodectl.report.measurements import measurements_table
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, Fleet
 from tests.probes.scripted_nccl import fleet_of, option, probe, ranks_of, ready, with_gpus
 from tests.torch_venv import torch_venv

@@ -15,7 +15,7 @@ from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.rdma.argv import RdmaOptions
 from nodectl.probes.rdma.probe import run_rdma
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, Fleet
 from tests.probes.scripted_rdma import LISTENING, port, rdma_fleet, told
 

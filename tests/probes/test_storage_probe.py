@@ -12,7 +12,7 @@ import pytest
 from nodectl.model.host import Host
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.storage import StorageOptions, run_storage
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, play, silent
 
 JOBS = {"sequential write": "write", "sequential read": "read", "random read": "read", "small files write": "write"}

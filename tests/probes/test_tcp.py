@@ -15,7 +15,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.tcp import TcpOptions, run_tcp
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
 
 LISTENING = Answer([{"event": "listening", "port": 40001, "pid": 77}])

@@ -16,7 +16,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.recordings.collect import CAP_BYTES, TOTAL_BYTES, collect, new_nonce, read_frames, script
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 HERE = Host("here", "127.0.0.1", connection="local")

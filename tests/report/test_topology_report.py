@@ -12,8 +12,7 @@ from nodectl.report.topology.document import fabric_document, node_document
 from nodectl.report.topology.environment import environment_yaml, variables_yaml
 from nodectl.report.topology.svg import topology_svg
 from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
-from nodectl.topology.fabric.judge import judge_fabric
-from nodectl.topology.fabric.limits import Limits
+from nodectl.topology.fabric.judge import Limits, judge_fabric
 from tests.topology.fabrics import graph
 
 NODE = NodeTopology(

@@ -4,9 +4,8 @@ import pytest
 
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, FabricGraph
-from nodectl.topology.fabric.distances import Distances, homes_of, rank_order
-from nodectl.topology.fabric.judge import judge_fabric
-from nodectl.topology.fabric.limits import Limits
+from nodectl.topology.fabric.graph import Distances, homes_of, rank_order
+from nodectl.topology.fabric.judge import Limits, judge_fabric
 from tests.topology.fabrics import graph
 
 SPINE = [("l0", "s", 400.0), ("l1", "s", 400.0), ("l2", "s", 400.0)]

@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.model.host import Host
-from nodectl.topology.fabric.job_order import in_rank_order
+from nodectl.topology.fabric.judge import in_rank_order
 from tests.topology.fabrics import two_level
 
 HOSTS = [Host(name, name) for name in ("node017", "node002", "elsewhere", "node018", "node001")]

@@ -9,10 +9,8 @@ import pytest
 
 from nodectl.errors import InventoryError, NodectlError, ParseError, UsageError
 from nodectl.model.host import Host
-from nodectl.topology.fabric.from_variables import variables_graph
-from nodectl.topology.fabric.judge import judge_fabric
-from nodectl.topology.fabric.limits import Limits
-from nodectl.topology.fabric.sources import graph_from
+from nodectl.topology.fabric.judge import Limits, judge_fabric
+from nodectl.topology.fabric.sources import graph_from, variables_graph
 from tests.topology.fabrics import Fabric
 
 HOSTS = (Host("gpu01.example.org", "192.0.2.1"), Host("gpu02.example.org", "192.0.2.2"))

@@ -7,7 +7,7 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.transport.fanout import fan_out, run_all
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 
 HOSTS = [Host(f"h{number}", "x", connection="local") for number in range(20)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 
 HOST = Host("here", "here", connection="local")
 

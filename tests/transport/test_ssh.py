@@ -17,7 +17,7 @@ import pytest
 
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
-from nodectl.transport import ssh, start
+from nodectl.transport import ssh
 from nodectl.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_a_start_file_that_reads_holds_no_command_up(
 def test_a_start_file_that_keeps_the_input_is_told_soon(
     sshd: Sshd, transport: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr(start, "START_S", 2.0)
+    monkeypatch.setattr(ssh, "START_S", 2.0)
     marker = f"3{time.time_ns()}"
     host = sshd.with_start_file(text.format(marker=marker), tmp_path)
     try:

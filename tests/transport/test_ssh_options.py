@@ -9,8 +9,7 @@ from nodectl.errors import InventoryError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.transport import ssh_target
 from nodectl.transport.ssh_options import OBEYED, SshOptions, options_of, parse_options
-from nodectl.transport.ssh_rules import Rules
-from nodectl.transport.ssh_target import config_matters, target_of
+from nodectl.transport.ssh_target import Rules, config_matters, target_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from nodectl.inventory.read import Inventory
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
-from nodectl.transport import start
+from nodectl.transport import ssh
 from nodectl.transport.router import open_transport
 from tests.conftest import LabUnderTest
 
@@ -55,7 +55,7 @@ def login(lab4: LabUnderTest) -> Iterator[Login]:
 
 
 def test_it_ends_when_the_command_is_given_up(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "START_S", 3.0)
+    monkeypatch.setattr(ssh, "START_S", 3.0)
     transport = open_transport()
     try:
         done = transport.run(login.host, ["sh", "-s"], timeout_s=600, stdin=b"echo ran\n")

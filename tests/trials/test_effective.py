@@ -7,7 +7,7 @@ import pytest
 
 from nodectl.checks.kernel.settings import is_held
 from nodectl.model.host import Host
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from nodectl.trials.effective import effective, keys_of, meaningful, read_live, values_of
 from nodectl.trials.sides import side_of, sides_of_space
 from nodectl.trials.space import space_of

@@ -8,8 +8,13 @@ import struct
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
-from .addresses import family
 from .events import say
+
+
+def family(address: str) -> socket.AddressFamily:
+    """IPv6 or IPv4."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTEN, ESTABLISHED = "0A", "01"

@@ -18,7 +18,7 @@ import time
 from io import BufferedRWPair
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from ..common.addresses import family
+from ..common.sockets import family
 from . import syscalls
 from .checkpoints import File, Saved, is_name, newest_steps, resolve, saved
 from .folder import JobFolder, write_atomic

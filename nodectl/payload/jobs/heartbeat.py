@@ -9,8 +9,8 @@ import json
 import socket
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ..common.addresses import family
 from ..common.bounds import fitted
+from ..common.sockets import family
 
 _MAGIC = b"nodectl1"
 _DIGEST_BYTES = 32

@@ -8,7 +8,7 @@ import socket
 import subprocess
 from typing import Any, Dict, NamedTuple, Optional
 
-from ..common.addresses import family
+from ..common.sockets import family
 from .checkpoints import saved
 from .folder import JobFolder, no_space, venv_of
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from ..common import libraries, machine, program
-from ..common.addresses import family
 from ..common.events import say
+from ..common.sockets import family
 
 SIOCGIFADDR = 0x8915
 SIOCGIFMTU = 0x8921

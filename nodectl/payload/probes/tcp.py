@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from ..common import program
-from ..common.addresses import family
 from ..common.events import say
-from ..common.sockets import ESTABLISHED, LISTEN, kernel_rows
+from ..common.sockets import ESTABLISHED, LISTEN, family, kernel_rows
 from ..jobs.syscalls import die_with_parent
 
 POLL_S = 0.01

@@ -24,8 +24,8 @@ from nodectl.probes.endpoints import Endpoint, Look, ask_all, find_endpoints
 from nodectl.probes.events import Event
 from nodectl.recordings.source import LiveSource
 from nodectl.topology.env import training_ports
+from nodectl.topology.interfaces import choose
 from nodectl.topology.node import SUBJECTS, node_topology
-from nodectl.topology.socket_interface import choose
 from nodectl.transport.base import Transport
 
 NAME = "nccl"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodectl.transport.local import LocalTransport
+from nodectl.transport.router import LocalTransport
 from nodectl.trials.arming.armed import armed
 
 

@@ -6,8 +6,7 @@ import struct
 import time
 from typing import NamedTuple, Optional
 
-from ...common.addresses import family
-from ...common.sockets import receive, undelayed
+from ...common.sockets import family, receive, undelayed
 
 # what front and shards greet each other with, before the token
 GREETING = b"nodectl-retrieval/1\n"

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ...common.addresses import family
+from ...common.sockets import family
 
 _RESOLVE_DEADLINE_S = 5.0
 

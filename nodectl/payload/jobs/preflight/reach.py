@@ -8,8 +8,8 @@ import socket
 import time
 from typing import Any, Dict, List, Set, Tuple
 
-from ...common.addresses import family
 from ...common.events import say
+from ...common.sockets import family
 
 _FIRST_RETRY_S, _RETRY_S = 0.02, 0.2  # the other side begins at the same moment
 _TICK_S = 0.2

@@ -6,17 +6,113 @@ It ends when one of its ranks fails, and leaves nothing behind.
 
 import argparse
 import os
+import stat
+import threading
 import time
-from typing import List, Optional, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ...common import program
+from ...common import machine, program
 from ...common import ranks as host_ranks
 from ...common.events import first_line, say
+from ...common.sockets import ESTABLISHED, kernel_rows, parsed
 from ...jobs.syscalls import die_with_parent
-from . import connections, group, nccl_tests
-from .clocks import Clocks
+from ..endpoints import addresses
+from . import group, nccl_tests
 from .log import Log
 from .sweep import Sweep
+
+COLUMNS = "index,clocks.sm,clocks.mem,temperature.gpu"
+EVERY_S = 1.0
+SMI_S = 10.0
+_CPU_MHZ = "cpu MHz"
+
+
+class Clocks:
+    """Samples of these GPUs, or of the processors where there are none, from its making to `stop`."""
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        self.gpus = gpus
+        self.samples: Dict[str, List[List[float]]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> Dict[str, Dict[str, float]]:
+        """By GPU (or `cpu`): the median clocks, and the highest temperature."""
+        self._over.set()
+        self._thread.join(10)
+        summaries = {}
+        for name, samples in list(self.samples.items()):
+            summaries[name] = {"mhz": median(sample[0] for sample in samples)}
+            if len(samples[0]) > 2:
+                summaries[name]["memory_mhz"] = median(sample[1] for sample in samples)
+                summaries[name]["temperature_c"] = max(sample[2] for sample in samples)
+        return summaries
+
+    def _watch(self) -> None:
+        # what a process does before it computes says nothing of its clocks
+        while not self._over.wait(EVERY_S):
+            for name, values in (gpu_sample(self.gpus) if self.gpus else cpu_sample()).items():
+                self.samples.setdefault(name, []).append(values)
+
+
+def gpu_sample(gpus: Sequence[int]) -> Dict[str, List[float]]:
+    """The columns of each GPU by its index; nothing where the driver does not tell."""
+    asked = "-i", ",".join(map(str, gpus))
+    rows = machine.smi("--query-gpu=" + COLUMNS, "--format=csv,noheader,nounits", *asked, timeout_s=SMI_S) or ""
+    values = {}
+    for line in rows.splitlines():
+        index, *cells = [cell.strip() for cell in line.split(",")]
+        try:
+            values[index] = [float(cell) for cell in cells]
+        except ValueError:
+            continue
+    return values
+
+
+def cpu_sample() -> Dict[str, List[float]]:
+    """The mean over all processors, where the kernel tells it."""
+    lines = machine.text(Path("/proc/cpuinfo")).splitlines()
+    values = [float(line.partition(":")[2]) for line in lines if line.startswith(_CPU_MHZ)]
+    return {"cpu": [round(sum(values) / len(values), 1)]} if values else {}
+
+
+def used_interfaces(but_port: int) -> Dict[str, Any]:
+    """Connections by interface and the addresses at their other ends; `but_port` is of the meeting, not of data."""
+    names = {address: name for name, address in addresses()}
+    interfaces: Dict[str, int] = {}
+    peers: Set[str] = set()
+    for local, peer in established(own_inodes(), but_port):
+        # a link-local address of IPv6 is not among the listed ones
+        name = names.get(local, "lo" if local.startswith("127.") or local == "::1" else "?")
+        interfaces[name] = interfaces.get(name, 0) + 1
+        peers.add(peer)
+    return {"interfaces": interfaces, "peers": sorted(peers)}
+
+
+def own_inodes() -> Set[str]:
+    """The inodes of this process's sockets."""
+    inodes = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            status = os.fstat(int(entry.name))
+        except OSError:
+            continue
+        if stat.S_ISSOCK(status.st_mode):
+            inodes.add(str(status.st_ino))
+    return inodes
+
+
+def established(inodes: Set[str], but_port: int) -> Iterator[Tuple[str, str]]:
+    """(own address, other's address) of established established."""
+    for row in kernel_rows():
+        if len(row) < 10 or row[3] != ESTABLISHED or row[9] not in inodes:
+            continue
+        (local, own_port), (peer, their_port) = parsed(row[1]), parsed(row[2])
+        if but_port not in (own_port, their_port):
+            yield local, peer
 
 
 def look(options: argparse.Namespace) -> int:
@@ -77,7 +173,7 @@ def run_rank(options: argparse.Namespace, gpus: List[int]) -> int:
 
 def _prove(options: argparse.Namespace, rank: int, nccl_log: Optional[Log]) -> None:
     """Say which way the data really went; also of a run that failed."""
-    say(event="sockets", rank=rank, **connections.used(options.master_port))
+    say(event="sockets", rank=rank, **used_interfaces(options.master_port))
     if nccl_log is not None:
         say(event="nccl_log", rank=rank, lines=nccl_log.lines())
 

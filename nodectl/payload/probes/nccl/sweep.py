@@ -5,8 +5,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ...common.events import first_line, say
-from .cases import BUFFERS, Case
-from .group import Group
+from .group import BUFFERS, Case, Group
 from .log import Log
 
 MAX_ITERATIONS = 1000

@@ -13,9 +13,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ...common import program, sockets
 from ...common.events import say
-from . import ports, programs
-from .both import both_ends
-from .ends import ATTEMPTS, FINISH_S, LISTEN_S, Ends, has_failed
+from . import ends, ports
+from .ends import ATTEMPTS, FINISH_S, LISTEN_S, Ends, both_ends, has_failed
 
 CONNECT_S = 8.0
 IDLE_S = 20.0
@@ -29,7 +28,7 @@ def look(options: argparse.Namespace) -> None:
         event="rdma",
         ports=ports.ports(),
         adapters=ports.adapters_on_bus(),
-        programs=programs.look(options.programs.split(",")),
+        programs=ends.look(options.programs.split(",")),
         memlock=ports.memlock(),
         gpus=ports.gpus(),
     )
@@ -109,7 +108,7 @@ class Leader:
         if "run" in started:
             self.runs["server"] = started["run"]
             return
-        wait_s = self._ends.plan[number]["deadline_s"] + 2 * programs.END_S + ANSWER_S
+        wait_s = self._ends.plan[number]["deadline_s"] + 2 * ends.END_S + ANSWER_S
         try:
             self.runs["client"] = self.ask(wait_s, do="client", test=number, port=started["port"])["run"]
         finally:
@@ -121,7 +120,7 @@ class Leader:
             self.runs["server"] = started["run"]
             return
         self.runs["client"] = self._ends.client(number, self._there, int(started["port"]))
-        self.runs["server"] = self.ask(FINISH_S + 2 * programs.END_S + ANSWER_S, do="finish", test=number)["run"]
+        self.runs["server"] = self.ask(FINISH_S + 2 * ends.END_S + ANSWER_S, do="finish", test=number)["run"]
 
 
 def measure(options: argparse.Namespace) -> None:
