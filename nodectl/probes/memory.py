@@ -1,22 +1,22 @@
 """The memory probe: copy and triad over all cores and each NUMA node, and the fleet held against itself."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from nodectl.common.counting import counted
-from nodectl.common.units import MIB, time_text
+from nodectl.common.units import MIB
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked
-from nodectl.probes.endpoints import Look, ask_all
+from nodectl.probes.each import Node, compared, planned
+from nodectl.probes.endpoints import Look
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_by_host
-from nodectl.probes.schedule import Pace, at_once, by_machine, turns
+from nodectl.probes.schedule import at_once
 from nodectl.transport.base import Transport
 
 _NAME = "memory"
@@ -30,7 +30,6 @@ _SUSTAINED = "sustained_gb_s"
 _SPIN_S, _FAIR = 1.0, 0.6
 # beside other load one second may show either as the other
 _SPINS = 3
-# the best that all hosts have is used on all: figures of different means say nothing of each other
 _METHODS = ("torch", "cc", "libc")
 _COMPARISON = Comparison(
     lambda measurement: (measurement.conditions["kernel"], measurement.conditions["numa"]),
@@ -42,45 +41,35 @@ _QUOTA = "a quota holds its processors back: look at the control group's cpu.max
 _REMEDY = "look at its memory modules and the processor's frequencies (`nodectl health`), and at who else runs there"
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A host that answers: by what means it could be measured, and on which machine it runs."""
-
-    host: Host
-    methods: tuple[str, ...]
-    machine: str
-
-
 def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
-    """GB/s of each host; hosts of one machine (a lab, containers) in turn, so that none disturbs another."""
-    look = Look("probes.memory", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
-    ready, findings = ask_all(transport, hosts, _NAME, look, _ready, options.forks)
-    if not ready:
-        return ProbeResult(findings=tuple(findings))
-    method = next(method for method in _METHODS if all(method in node.methods for node in ready))
-    in_turn = turns(ready, options.forks)
-    options, amount = fit(PROBE, options, cost_s=lambda amount: in_turn * _cost_s(amount))
-    cost = f"about {_cost_s(amount):g} s a host and NUMA node, {time_text(in_turn * _cost_s(amount))} in all"
-    note(f"memory: {counted(len(ready), 'host')} by {method}, {cost}{given_up(options)}")
+    """Measure GB/s of each host; hosts of one machine (a lab, containers) in turn, so that none disturbs another."""
+    plan = planned(
+        transport,
+        hosts,
+        PROBE,
+        options,
+        note,
+        look=Look("probes.memory", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S),
+        read=Node,
+        cost_s=lambda amount, _: _cost_s(amount),
+        words=lambda nodes: f"{counted(len(nodes), 'host')} by {_method(nodes)}",
+    )
+    if isinstance(plan, ProbeResult):
+        return plan
+    method = _method(plan.nodes)
 
-    def measure(nodes: Sequence[_Ready]) -> ProbeResult:
-        in_turn = turns(nodes, options.forks)
-        pace = Pace(_NAME, in_turn, note, in_turn * _cost_s(amount))
-        return by_machine(
-            transport, nodes, lambda node: _measure(transport, node.host, method, amount), options.forks, pace
-        )
+    def blame(result: ProbeResult, slow_ones: Sequence[SlowOne]) -> Iterable[Finding]:
+        held_back = _held_back(transport, plan.nodes, result.measurements, slow_ones)
+        return map(_finding, worst_by_host([*of_itself(slow_ones), *held_back], hosts))
 
-    def fits(nodes: Sequence[_Ready]) -> bool:
-        return has_time(options, len(nodes) * _cost_s(amount))
-
-    result, slow_ones = _COMPARISON.measured(hosts, ready, measure, fits, note)
-    slow_ones = [*of_itself(slow_ones), *_held_back(transport, ready, result.measurements, slow_ones)]
-    findings += [*result.findings, *map(_finding, worst_by_host(slow_ones, hosts))]
-    return marked(ProbeResult(result.measurements, tuple(findings)), options)
+    return compared(
+        transport, hosts, plan, lambda node, _: _measure(transport, node.host, method, plan.amount), _COMPARISON, blame
+    )
 
 
-def _ready(host: Host, answer: Event) -> _Ready:
-    return _Ready(host, tuple(answer["methods"]), str(answer["machine"]) or host.name)
+def _method(nodes: Sequence[Node]) -> str:
+    """Return the best means that all have: figures of different means say nothing of each other."""
+    return next(method for method in _METHODS if all(method in node.answer["methods"] for node in nodes))
 
 
 def _measure(transport: Transport, host: Host, method: str, amount: Amount) -> ProbeResult:
@@ -100,7 +89,7 @@ def _measure(transport: Transport, host: Host, method: str, amount: Amount) -> P
 
 
 def _held_back(
-    transport: Transport, ready: Sequence[_Ready], measurements: Sequence[Measurement], slow_ones: Sequence[SlowOne]
+    transport: Transport, ready: Sequence[Node], measurements: Sequence[Measurement], slow_ones: Sequence[SlowOne]
 ) -> list[SlowOne]:
     """Of those that are slower than others of their machine, who does not even get its part of the processors."""
     best = {place.hosts[0]: place.value for place in sorted(measurements, key=lambda place: place.value)}
@@ -119,10 +108,10 @@ def _held_back(
     ]
 
 
-def _has_quota(transport: Transport, suspect: _Ready, other: _Ready) -> bool:
+def _has_quota(transport: Transport, suspect: Node, other: Node) -> bool:
     """Return whether of two hosts of one machine that compute at the same time the suspect gets much less of it."""
 
-    def got(node: _Ready) -> float | None:
+    def got(node: Node) -> float | None:
         args = ["spin", f"--seconds={_SPIN_S}"]
         done, events = run_program(transport, node.host, "probes.memory", args, timeout_s=_LOOK_S)
         told = events.of("spun") if done.ok else []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from nodectl.common.counting import counted
-from nodectl.common.units import MIB, time_text
+from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -17,12 +17,12 @@ from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.parsers.linux.fio import FioJob, parse_fio
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked
-from nodectl.probes.endpoints import Look, ask_all
+from nodectl.probes.each import Node, compared, planned
+from nodectl.probes.endpoints import Look
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.options import Text, option
-from nodectl.probes.outliers import Comparison, of_itself, slow_finding, worst_by_host
-from nodectl.probes.schedule import Pace, by_machine, turns
+from nodectl.probes.outliers import Comparison, SlowOne, of_itself, slow_finding, worst_by_host
+from nodectl.probes.schedule import turns
 from nodectl.transport.base import Transport
 
 NAME = "storage"
@@ -32,19 +32,6 @@ SIZE_BYTES = 1024 * MIB
 _LOOK_S, _SLACK_S = 60.0, 120.0
 # fio's start and what it does beside the measurement: flushing, making and removing files
 _JOB_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A host on which it can be measured, and what it says of its storage."""
-
-    host: Host
-    storage: Event
-
-    @property
-    def machine(self) -> str:
-        """Hosts of one machine share its disks."""
-        return str(self.storage["machine"]) or self.host.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,33 +70,30 @@ class StorageOptions(ProbeOptions):
 
 
 def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOptions, note: Note) -> ProbeResult:
-    """Rates of each host's storage; hosts of one machine in turn, so that none disturbs another."""
-    look = Look("probes.storage", lambda _: ["look", *_path(options.path)], "ready", _LOOK_S)
-    ready, findings = ask_all(transport, hosts, NAME, look, _ready, options.forks)
-    if not ready:
-        return ProbeResult(findings=tuple(findings))
-    in_turn = turns(ready, options.forks)
-    options, amount = fit(PROBE, options, cost_s=lambda amount: in_turn * _cost_s(amount))
-    cost = time_text(in_turn * _cost_s(amount))
-    note(f"storage: {counted(len(ready), 'host')}, {in_turn} in turn, about {cost}{given_up(options)}")
+    """Measure rates of each host's storage; hosts of one machine in turn, so that none disturbs another."""
+    plan = planned(
+        transport,
+        hosts,
+        PROBE,
+        options,
+        note,
+        look=Look("probes.storage", lambda _: ["look", *_path(options.path)], "ready", _LOOK_S),
+        read=_ready,
+        cost_s=lambda amount, _: _cost_s(amount),
+        words=lambda nodes: f"{counted(len(nodes), 'host')}, {turns(nodes, options.forks)} in turn",
+    )
+    if isinstance(plan, ProbeResult):
+        return plan
 
-    def measure(nodes: Sequence[_Ready]) -> ProbeResult:
-        at_once = min(len({node.machine for node in nodes}), options.forks)
-        in_turn = turns(nodes, options.forks)
-        pace = Pace(NAME, in_turn, note, in_turn * _cost_s(amount))
-        return by_machine(
-            transport, nodes, lambda node: _measure(transport, node, options.path, amount, at_once), options.forks, pace
-        )
+    def measure(node: Node, nodes: Sequence[Node]) -> ProbeResult:
+        at_once = min(len({other.machine for other in nodes}), options.forks)
+        return _measure(transport, node, options.path, plan.amount, at_once)
 
-    def fits(nodes: Sequence[_Ready]) -> bool:
-        return has_time(options, turns(nodes, options.forks) * _cost_s(amount))
+    def blame(_: ProbeResult, slow_ones: Sequence[SlowOne]) -> Iterable[Finding]:
+        for pair in worst_by_host(of_itself(slow_ones), hosts):
+            yield slow_finding(pair, str(pair[0].conditions["pattern"]), _REMEDY, digits=".0f")
 
-    result, slow_ones = _COMPARISON.measured(hosts, ready, measure, fits, note)
-    slow = [
-        slow_finding(pair, str(pair[0].conditions["pattern"]), _REMEDY, digits=".0f")
-        for pair in worst_by_host(of_itself(slow_ones), hosts)
-    ]
-    return marked(ProbeResult(result.measurements, (*findings, *result.findings, *slow)), options)
+    return compared(transport, hosts, plan, measure, _COMPARISON, blame)
 
 
 def _cost_s(amount: Amount) -> float:
@@ -117,9 +101,9 @@ def _cost_s(amount: Amount) -> float:
     return 1.0 + amount.repetitions * len(_JOBS) * (amount.duration_s + _JOB_S)
 
 
-def _ready(host: Host, answer: Event) -> _Ready | Finding:
+def _ready(host: Host, answer: Event) -> Node | Finding:
     if answer["fio"]:
-        return _Ready(host, answer)
+        return Node(host, answer)
     return host_finding(NAME, host.name, Status.UNKNOWN, "fio is not installed", "install the package fio there")
 
 
@@ -127,8 +111,8 @@ def _path(path: str | None) -> list[str]:
     return ["--path", path] if path else []
 
 
-def _measure(transport: Transport, ready: _Ready, path: str | None, amount: Amount, at_once: int) -> ProbeResult:
-    storage = ready.storage
+def _measure(transport: Transport, ready: Node, path: str | None, amount: Amount, at_once: int) -> ProbeResult:
+    storage = ready.answer
     wishes = {
         "seconds": amount.duration_s,
         "runs": amount.repetitions,
@@ -166,11 +150,11 @@ def _read(events: Events) -> dict[str, list[FioJob]]:
     return jobs
 
 
-def _conditions(ready: _Ready, events: Events, amount: Amount, at_once: int) -> dict[str, object]:
+def _conditions(ready: Node, events: Events, amount: Amount, at_once: int) -> dict[str, object]:
     sizes = [int(event["bytes"]) for event in events.of("size")]
     return {
         # where it is not direct the page cache takes part
-        **{name: ready.storage[name] for name in ("path", "file_system", "source", "direct", "engine", "fio")},
+        **{name: ready.answer[name] for name in ("path", "file_system", "source", "direct", "engine", "fio")},
         "file_mib": sizes[0] // MIB if sizes else None,
         "duration_s": amount.duration_s,
         "hosts_at_once": at_once,

@@ -8,7 +8,6 @@ from statistics import median
 from typing import Any
 
 from nodectl.common.counting import counted
-from nodectl.common.units import time_text
 from nodectl.errors import ParseError
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
@@ -16,12 +15,12 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement
 from nodectl.model.status import Status
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
+from nodectl.probes import each
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
-from nodectl.probes.budget import fit, given_up, has_time, marked
-from nodectl.probes.endpoints import Look, ask_all
+from nodectl.probes.each import Node, Plan
+from nodectl.probes.endpoints import Look
 from nodectl.probes.events import Event, Events, failure, run_program
 from nodectl.probes.outliers import Comparison, SlowOne, hardware_known, of_itself, slow_finding, worst_of
-from nodectl.probes.schedule import Pace, by_machine, turns
 from nodectl.transport.base import Transport
 
 _LOOK_S = 120.0
@@ -32,16 +31,6 @@ GPUS = 8
 # a host may take so many times what was planned
 _PATIENCE, _MORE_S = 5.0, 120.0
 _PROVISION = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A host that can be measured; `gpus` 0 is certain, None is not."""
-
-    host: Host
-    gpus: int | None
-    machine: str
-    links: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,46 +50,21 @@ class Kind:
         return self.probe.name
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Hold what will be run, on whom, within the budget."""
-
-    kind: Kind
-    nodes: tuple[Node, ...]
-    options: ProbeOptions
-    amount: Amount
-    note: Note
-
-    def cost_s(self, nodes: Sequence[Node]) -> float:
-        """The seconds that these nodes take; those of one machine come in turn."""
-        return turns(nodes, self.options.forks) * max(
-            (self.kind.cost_s(self.amount, node) for node in nodes), default=0.0
-        )
-
-
 def planned(
     transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note, kind: Kind
-) -> tuple[Plan | None, list[Finding]]:
-    """Return what to run within the budget, None where no host can be measured; and a finding for each that cannot."""
-    look = Look(f"probes.device.{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S)
-    nodes, findings = ask_all(
-        transport, hosts, kind.name, look, lambda host, answer: _node(host, answer, kind), options.forks
+) -> Plan | ProbeResult:
+    """Return what to run within the budget; where no host can be measured, why each cannot."""
+    return each.planned(
+        transport,
+        hosts,
+        kind.probe,
+        options,
+        note,
+        look=Look(f"probes.device.{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S),
+        read=lambda host, answer: _node(host, answer, kind),
+        cost_s=kind.cost_s,
+        words=_counted,
     )
-    if not nodes:
-        return None, findings
-    in_turn = turns(nodes, options.forks)
-    options, amount = fit(
-        kind.probe, options, cost_s=lambda amount: in_turn * max(kind.cost_s(amount, node) for node in nodes)
-    )
-    plan = Plan(kind, tuple(nodes), options, amount, note)
-    note(f"{kind.name}: {_counted(nodes)}, about {time_text(plan.cost_s(nodes))}{given_up(options)}")
-    return plan, findings
-
-
-def measured(transport: Transport, plan: Plan, nodes: Sequence[Node]) -> ProbeResult:
-    """Machines at once, as many as --forks says; the hosts of each in turn."""
-    pace = Pace(plan.kind.name, turns(nodes, plan.options.forks), plan.note, plan.cost_s(nodes))
-    return by_machine(transport, nodes, lambda node: _one(transport, plan, node), plan.options.forks, pace)
 
 
 def measurement(probe: str, node: Node, event: Event, unit: str, where: str, conditions: Event) -> Measurement:
@@ -177,7 +141,7 @@ def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
         return host_finding(kind.name, host.name, Status.SKIPPED, actual)
     if not answer["torch"]:
         return host_finding(kind.name, host.name, Status.UNKNOWN, f"no torch in {venv_of(host)}", _PROVISION)
-    return Node(host, gpus, str(answer["machine"]) or host.name, _links(answer.get("topology")))
+    return Node(host, answer)
 
 
 def _by_profile(host: Host) -> int:
@@ -186,15 +150,18 @@ def _by_profile(host: Host) -> int:
     return (hardware.gpus or 0) if hardware else 0
 
 
-def _links(topology: str | None) -> Mapping[str, Mapping[str, str]]:
+def links_of(node: Node) -> Mapping[str, Mapping[str, str]]:
+    """Return nvidia-smi's matrix of links; empty where it was not told or cannot be read."""
+    topology = node.answer.get("topology")
     try:
         return parse_nvidia_smi_topo(topology).links if topology else {}
     except ParseError:
         return {}
 
 
-def _one(transport: Transport, plan: Plan, node: Node) -> ProbeResult:
-    kind, name = plan.kind, node.host.name
+def measured(transport: Transport, plan: Plan, kind: Kind, node: Node) -> ProbeResult:
+    """Run the probe's program on one host."""
+    name = node.host.name
     deadline_s = _PATIENCE * kind.cost_s(plan.amount, node) + _MORE_S
     wishes = {
         "seconds": plan.amount.duration_s,
@@ -250,19 +217,19 @@ def compared(
     comparison: Comparison,
     blame: Callable[[Sequence[SlowOne]], list[Finding]] | None = None,
 ) -> ProbeResult:
-    """The whole of a probe: look, measure, measure suspects again, name them."""
-    plan, findings = planned(transport, hosts, options, note, kind)
-    if plan is None:
-        return ProbeResult(findings=tuple(findings))
-
-    def fits(nodes: Sequence[Node]) -> bool:
-        return has_time(plan.options, plan.cost_s(nodes))
-
-    result, slow_ones = comparison.measured(
-        hosts, plan.nodes, lambda nodes: measured(transport, plan, nodes), fits, note
+    """Run the whole of a probe: look, measure, measure suspects again, name them."""
+    plan = planned(transport, hosts, options, note, kind)
+    if isinstance(plan, ProbeResult):
+        return plan
+    named = blame or _slow_devices
+    return each.compared(
+        transport,
+        hosts,
+        plan,
+        lambda node, _: measured(transport, plan, kind, node),
+        comparison,
+        lambda _, slow_ones: named(of_itself(slow_ones)),
     )
-    findings += [*result.findings, *(blame or _slow_devices)(of_itself(slow_ones))]
-    return marked(ProbeResult(result.measurements, tuple(findings)), plan.options)
 
 
 def _slow_devices(slow_ones: Sequence[SlowOne]) -> list[Finding]:

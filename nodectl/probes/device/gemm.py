@@ -17,7 +17,6 @@ from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeRe
 from nodectl.probes.device.devices import (
     START_S,
     Kind,
-    Node,
     broken,
     called,
     compared,
@@ -26,6 +25,7 @@ from nodectl.probes.device.devices import (
     measurement,
     shown,
 )
+from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
 from nodectl.probes.options import Text, names, option
 from nodectl.probes.outliers import Comparison

@@ -14,7 +14,6 @@ from nodectl.probes.device.devices import (
     GPUS,
     START_S,
     Kind,
-    Node,
     broken,
     called,
     compared,
@@ -23,6 +22,7 @@ from nodectl.probes.device.devices import (
     measurement,
     shown,
 )
+from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Comparison
 from nodectl.transport.base import Transport

@@ -11,7 +11,6 @@ from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeRe
 from nodectl.probes.device.devices import (
     START_S,
     Kind,
-    Node,
     broken,
     called,
     compared,
@@ -20,6 +19,7 @@ from nodectl.probes.device.devices import (
     measurement,
     shown,
 )
+from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Comparison
 from nodectl.transport.base import Transport

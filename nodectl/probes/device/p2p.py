@@ -15,15 +15,16 @@ from nodectl.probes.device.devices import (
     GPUS,
     START_S,
     Kind,
-    Node,
     broken,
     compared,
     device_of,
     least_of,
+    links_of,
     measurement,
     shown,
     slow_device,
 )
+from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
 from nodectl.probes.outliers import Comparison, SlowOne, worst_of
 from nodectl.transport.base import Transport
@@ -82,7 +83,7 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         "bidirectional": both,
         # False: CUDA itself goes through the host's memory
         "can_access_peer": event["peer_access"],
-        "link": node.links.get(f"GPU{gpu}", {}).get(f"GPU{target}"),
+        "link": links_of(node).get(f"GPU{gpu}", {}).get(f"GPU{target}"),
         # what a profile expects of the links between GPUs is not expected of the way through the host
         **({"link_class": "host"} if event["way"] == "staged" else {}),
         "size_mib": event["size_bytes"] // MIB,

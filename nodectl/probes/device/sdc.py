@@ -15,8 +15,9 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding
-from nodectl.probes.budget import has_time, marked
-from nodectl.probes.device.devices import START_S, Kind, Node, device_of, least_of, measured, planned, shown
+from nodectl.probes.budget import marked
+from nodectl.probes.device.devices import START_S, Kind, device_of, least_of, measured, planned, shown
+from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
 from nodectl.transport.base import Transport
 
@@ -132,21 +133,24 @@ def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     """The number of wrong results of every device: 0, or a finding says whose."""
     gathered = _Gathered()
     kind = Kind(PROBE, _cost_s, gathered.read, on_cpu=True)
-    plan, findings = planned(transport, hosts, options, note, kind)
-    result = ProbeResult(findings=tuple(findings))
-    if plan is None:
-        return result
-    result += measured(transport, plan, plan.nodes)
+    plan = planned(transport, hosts, options, note, kind)
+    if isinstance(plan, ProbeResult):
+        return plan
+
+    def one(node: Node, _: object) -> ProbeResult:
+        return measured(transport, plan, kind, node)
+
+    result = ProbeResult(findings=plan.findings) + plan.measured(transport, plan.nodes, one)
     first, gathered.units = gathered.units, []
     votes = vote(first)
     # where it is not known who is wrong, asking once more does not tell either
     suspects = {host for host, _ in (*votes.unstable, *votes.odd)}
     again = [node for node in plan.nodes if node.host.name in suspects]
     repeated = None
-    if again and has_time(plan.options, plan.cost_s(again)):
+    if again and plan.fits(again):
         note(f"{_NAME}: once more on {', '.join(sorted(suspects))}")
         known = set(result.findings)
-        more = measured(transport, plan, again)
+        more = plan.measured(transport, again, one)
         result += ProbeResult(findings=tuple(finding for finding in more.findings if finding not in known))
         repeated = vote([*(unit for unit in first if unit.host not in suspects), *gathered.units])
     measurements = tuple(_measurements(first, gathered.conditions, votes, plan.amount))
