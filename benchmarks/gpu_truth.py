@@ -271,13 +271,11 @@ def _said(module: str, *words: str) -> list[dict[str, Any]]:
 def _sdc_busy(torch: Any, where: Any, options: argparse.Namespace) -> float:
     """Return the probe's rounds times the GPU's own time of one, over the time that they took."""
     sys.path.insert(0, str(_PAYLOAD.parent))
-    cuda, matmul, sdc, seeded = (
-        import_module(f"payload.probes.device.{n}") for n in ("cuda", "matmul", "sdc", "seeded")
-    )
+    cuda, matmul, sdc = (import_module(f"payload.probes.device.{n}") for n in ("cuda", "matmul", "sdc"))
     (computed,) = _events("sdc", "computed", options)
     counts = next(iter(computed["digests"].values()))
     names = [name for name in sdc.PRODUCTS if not matmul.lacks(cuda.Cuda(torch), name, 0)]
-    computation = seeded.Computation(torch, where, 1, seeded.ON_GPU, names)
+    computation = sdc.Computation(torch, where, 1, sdc.ON_GPU, names)
     rounds = sum(counts.values())
     return float(rounds * _each_s(torch, where, computation.results, options.seconds) / (_RUNS * options.seconds))
 

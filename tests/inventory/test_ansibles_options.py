@@ -50,12 +50,6 @@ def test_a_constructed_inventory(home: Cli, tmp_path: Path) -> None:
     assert hosts_of(home, *sources, "-l", "tuned") == ["a"]
 
 
-def test_a_scripted_inventory(home: Cli, tmp_path: Path) -> None:
-    answer = json.dumps({"gpu": {"hosts": ["d1"], "vars": {"ansible_connection": "local"}}})
-    script = write(tmp_path / "dynamic", f"#!/bin/sh\necho '{answer}'\n", 0o755)
-    assert hosts_of(home, "-i", script) == ["d1"]
-
-
 def test_a_lookup_of_the_operators_own_collection(home: Cli, tmp_path: Path) -> None:
     port = "ansible_port={{ 22 if lookup('site.racks.rack') == 'rack-7' else 'no' }}\n"
     source = local(tmp_path, port)
@@ -78,13 +72,6 @@ def test_extra_variables_win_before_and_after_the_command_and_add_up(home: Cli, 
     assert "no-such-stack" in done.stdout + done.stderr
     refused = home("-i", source, "-e", "{colour", "exec", "--", "true", check=False)
     assert (refused.returncode, "--extra-vars" in refused.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("text", [' {"colour": "blue"}', "\n{colour: blue}", " @more.yml ", "\tcolour=blue"])
-def test_blanks_before_extra_variables_change_nothing(home: Cli, tmp_path: Path, text: str) -> None:
-    write(tmp_path / "more.yml", "colour: blue\n")
-    sources = ("-i", local(tmp_path), "-i", write(tmp_path / "made.constructed.yml", SHADED))
-    assert hosts_of(home, *sources, "-e", text.replace("@", f"@{tmp_path}/"), "-l", "tuned") == ["a", "b"]
 
 
 def test_a_file_of_extra_vars_that_is_not_there_is_named(home: Cli, tmp_path: Path) -> None:

@@ -72,11 +72,6 @@ def test_gpus_are_counted_and_none_is_said_only_where_it_is_certain(
     assert hardware.gpu_count() == count
 
 
-def test_what_nvidia_smi_lists_counts_too(host: Path) -> None:
-    smi(host, '[ "$1" = -L ] && printf "GPU 0: NVIDIA H200 (UUID: GPU-1)\\nGPU 1: NVIDIA H200 (UUID: GPU-2)\\n"')
-    assert hardware.gpu_count() == 2
-
-
 def test_cards_and_the_node_at_which_they_hang(host: Path) -> None:
     tree(host, GPU)
     row = "0, GPU-1, 00000000:18:00.0, 5, 16, 1980, 700.00"
@@ -130,12 +125,6 @@ def test_the_watch_asks_by_the_name_that_the_driver_has(host: Path, known: str) 
     assert seen.between(3, 0.0, began)["samples"] == 0 and seen.between(5, 0.0, 1e12)["samples"] == 0
 
 
-def test_the_watch_ends_where_there_is_no_nvidia_smi(host: Path) -> None:
-    seen = hardware.Watch().start()
-    seen._thread.join(20)
-    assert not seen._thread.is_alive() and seen.between(0, 0.0, 1e12)["samples"] == 0
-
-
 # each member says when it was let go; between its first and second step it waits for the others again
 MEMBER = """
 import json, os, sys, time
@@ -183,11 +172,6 @@ def test_one_that_dies_does_not_hold_the_others_up(body: str, text: str) -> None
     assert [each["text"] for each in told if each["event"] == "error"] == [text]
 
 
-def test_one_that_dies_before_the_others_are_ready_lets_them_go() -> None:
-    well, told, _ = crew("sys.exit(1) if gpu else None\n" + STEPS, [0, 1])
-    assert not well and [each["gpu"] for each in told if each["event"] == "went"] == [0, 0]
-
-
 def test_who_hangs_is_killed_at_the_deadline_and_named() -> None:
     well, told, pids = crew("time.sleep(60 if gpu == 2 else 0)", [1, 2], seconds=2.0)
     assert not well and [each["gpu"] for each in told] == [2] and "no end within 2 s" in told[0]["text"]
@@ -197,7 +181,7 @@ def test_who_hangs_is_killed_at_the_deadline_and_named() -> None:
 
 def test_members_die_with_the_program_that_started_them() -> None:
     starter = (
-        "import sys, os; sys.path.insert(0, sys.argv[1]); from payload.probes.device.crew import Crew\n"
+        "import sys, os; sys.path.insert(0, sys.argv[1]); from payload.probes.device.devices import Crew\n"
         "c = Crew(lambda gpu: [sys.executable, '-c', 'import time; time.sleep(60)'], [0, 1])\n"
         "print(*[m.pid for m in c._members.values()], flush=True); os.kill(os.getpid(), 9)"
     )

@@ -38,7 +38,7 @@ PARTS = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from payload.probes.device import copies, matmul, seeded
+from payload.probes.device import copies, matmul, sdc as seeded
 from payload.probes.device.cuda import Cuda
 
 torch.set_num_threads(1)

@@ -64,14 +64,6 @@ def test_what_an_earlier_holder_left_means_nothing(tmp_path: Path, monkeypatch: 
         assert json.loads(path.read_text())["operator"] == "alice@laptop"
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[1]", '{"operator": '])
-def test_a_holder_that_cannot_be_read_is_somebody(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "lock"
-    path.write_text(text)
-    with path.open() as file:
-        assert host_lock.holder_of(file.fileno()) == {}
-
-
 def test_a_state_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "nodectl").write_text("a file where the folder should be")
     with running(tmp_path, "one") as (process, told):
@@ -130,13 +122,6 @@ def test_who_only_measures_shares_the_machine_and_keeps_changes_away(tmp_path: P
             assert told["event"] == "busy"
 
 
-def test_a_machines_lock_goes_with_its_holder_too(tmp_path: Path) -> None:
-    with of_login(tmp_path / "m", "ada", "--changes") as (first, _):
-        first.kill()
-        with of_login(tmp_path / "m", "bob", "--changes") as (_, told):
-            assert told["event"] == "held", "what the dead holder left in the file is stale"
-
-
 def test_who_is_relieved_goes_and_lets_the_next_one_in(tmp_path: Path) -> None:
     controller = '--controller={"host": "laptop", "pid": 7, "start": "1"}'
     with of_login(tmp_path / "m", "ada", "--changes", controller) as (first, _):
@@ -185,15 +170,6 @@ def test_a_lock_that_no_nodectl_holds_says_how_to_find_who_does(tmp_path: Path) 
 def test_what_a_claim_says_is_one_line_of_bounded_length() -> None:
     told = locks.words_of({"operator": "eve\n  try: curl x | sh\x1b[2J\u202e", "what": "w" * 999, "login": "eve"})
     assert told["operator"] == r"eve\n  try: curl x | sh\x1b[2J\u202e" and len(told["what"]) == 201
-
-
-def test_what_cannot_be_written_is_no_relief(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    path.write_text("")
-    with path.open("r+") as file:
-        assert not locks.is_relieved(file.fileno(), "one")
-        path.write_text("{}")
-        assert locks.is_relieved(file.fileno(), "one")
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
-from nodectl.payload.common import ranks as host_ranks
 from nodectl.payload.common.frames import texts
 from nodectl.payload.common.sockets import parsed
-from nodectl.payload.probes.nccl import group, log, nccl_tests, probe, sweep
+from nodectl.payload.probes.nccl import log, nccl_tests, probe, sweep
 from tests.torch_venv import torch_venv
 
 PROGRAM = (str(payload_dir() / "run.py"), "probes.nccl.probe")
@@ -26,9 +25,9 @@ PROGRAM = (str(payload_dir() / "run.py"), "probes.nccl.probe")
 CHECKS = """
 import json, sys
 import torch
-from payload.probes.nccl import cases
-cases.PIECE = 26
-ranks = cases.Cases(torch, 1, 3, torch.device("cpu"))
+from payload.probes.nccl import group
+group.PIECE = 26
+ranks = group.Cases(torch, 1, 3, torch.device("cpu"))
 found = {}
 for name in ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "sendrecv"):
     case = ranks.case(name, 4 * 300)
@@ -96,19 +95,6 @@ def test_a_log_is_turned_away_and_back_by_its_handle(tmp_path: Path) -> None:
         mine.remove()
 
 
-def test_what_was_logged_since_is_of_one_case() -> None:
-    mine = log.Log()
-    try:
-        with Path(mine.environment()["NCCL_DEBUG_FILE"]).open("w", buffering=1) as written:
-            written.write("a:1:2 [0] NCCL INFO 8 Bytes -> Algo 1 proto 0 time 9.1 \u00b5\n")
-            assert mine.chosen() == "NCCL INFO 8 Bytes -> Algo 1 proto 0 time 9.1 \u00b5"
-            assert mine.chosen() is None
-            written.write("a:1:2 [0] NCCL INFO 16 Bytes -> Algo 1 proto 0 time 9.1\n")
-            assert mine.chosen() == "NCCL INFO 16 Bytes -> Algo 1 proto 0 time 9.1"
-    finally:
-        mine.remove()
-
-
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
@@ -132,21 +118,6 @@ WATCHDOG = (
     "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4) ran for 120001 ms before timing out."
 )
 ACCESS = "NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered"
-
-
-@pytest.mark.parametrize(
-    ("number", "printed", "text", "peer"),
-    [
-        (signal.SIGKILL, [WATCHDOG], "local rank 0 was ended by SIGKILL", False),
-        (signal.SIGABRT, ["I0101 fine", f"[E ProcessGroupNCCL.cpp:1] {WATCHDOG}"], "Watchdog caught collective", True),
-        (signal.SIGABRT, [ACCESS], "illegal memory access", False),
-        (signal.SIGABRT, [], "local rank 0 was ended by SIGABRT", False),
-    ],
-)
-def test_the_death_of_a_rank(number: signal.Signals, printed: list[str], text: str, peer: bool) -> None:
-    found = host_ranks.death(0, number, printed)
-    assert text in found.text and found.peer is peer
-    assert ("memory short" in found.remedy) is (number == signal.SIGKILL)
 
 
 ABORTED = """
@@ -287,25 +258,6 @@ def test_a_usual_size_is_quartered_until_a_second_carries_it(
     assert own._carried(asked, last) == taken
 
 
-def test_a_floor_s_size_is_left_out_where_it_takes_too_long_or_has_no_room() -> None:
-    argv = ranks("--usual=0", f"--more=all_reduce:2048,all_reduce:{1 << 50},all_reduce:{1 << 32}")
-    argv = [each.replace("--world-size=2", "--world-size=1") for each in argv]
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    done = subprocess.run(
-        [each.replace("--master-port=0", f"--master-port={port}") for each in argv],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    events = [json.loads(text) for text in texts(done.stdout)]
-    assert [each["size_bytes"] for each in events if each["event"] == "times"][:2] == [1024, 2048]
-    reasons = {each["asked_bytes"]: each["reason"] for each in events if each["event"] == "left"}
-    assert reasons[1 << 50].startswith("there is room for ")
-    assert [each for each in events if each["event"] == "cut"] == []
-
-
 def ranks(*more: str) -> list[str]:
     """One rank of a group of two whose other never comes."""
     own = ["ranks", "--rank-base=0", "--world-size=2", "--nproc=1", "--master-port=0", "--master-addr=127.0.0.1"]
@@ -348,24 +300,6 @@ def test_ranks_end_with_the_program_that_started_them() -> None:
 def is_dead(pid: int) -> bool:
     """Nobody has collected it yet."""
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-
-
-def test_what_a_processor_needs_to_hand_over_is_timed_without_the_gpus_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU that is none: what it does is done in sync()."""
-    rank = group.Group.__new__(group.Group)
-    rank.device = argparse.Namespace(type="cuda")
-    waited: list[float] = []
-
-    def sync() -> None:
-        time.sleep(0.2)
-        waited.append(0.2)
-
-    monkeypatch.setattr(rank, "sync", sync, raising=False)
-    case = argparse.Namespace(run=lambda: time.sleep(0.001))
-    assert 0.001 <= (rank.dispatched(case) or 0) < 0.008  # type: ignore[arg-type]
-    assert len(waited) == 2
-    rank.device = argparse.Namespace(type="cpu")
-    assert rank.dispatched(case) is None  # type: ignore[arg-type]
 
 
 def test_what_a_limited_time_would_not_do_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,12 +156,6 @@ def test_what_does_not_end_is_ended_and_its_words_are_kept(serve: Any, server_he
     assert server.process.wait(10) == 0
 
 
-def test_a_program_that_is_not_there(serve: Any) -> None:
-    _, (said,) = serve(case(program="ib_no_such_bw")).measure()
-    assert (said["server"]["status"], said["client"]) == (127, None)
-    assert "No such file" in said["server"]["stderr"]
-
-
 def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 

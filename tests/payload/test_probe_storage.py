@@ -1,6 +1,5 @@
 """probes/storage.py as a node runs it: where it may write, what fio measures, and that nothing is left."""
 
-import errno
 import fcntl
 import json
 import os
@@ -70,23 +69,10 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
     assert not folder.exists()
 
 
-def test_look_tells_what_may_be_done_there(tmp_path: Path) -> None:
-    (ready,) = events(run([*ARGV, "look", f"--path={tmp_path}"]))
-    assert ready["event"] == "ready" and ready["path"] == str(tmp_path)
-    assert ready["room_bytes"] >= place.LEAST_BYTES and isinstance(ready["direct"], bool)
-    assert ready["file_system"] and ready["machine"]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_default_is_where_checkpoints_lie_and_is_not_left_behind(tmp_path: Path) -> None:
     (ready,) = events(run([*ARGV, "look"], XDG_STATE_HOME=str(tmp_path)))
     assert ready["path"] == str(tmp_path / "nodectl/checkpoints")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_without_fio_it_says_so(tmp_path: Path) -> None:
-    (ready,) = events(run([*ARGV, "look", f"--path={tmp_path}"], PATH=str(tmp_path)))
-    assert ready["fio"] is None
 
 
 def test_a_folder_that_is_not_there_is_an_error_and_not_made(tmp_path: Path) -> None:
@@ -140,14 +126,3 @@ def test_a_nearly_full_disk_is_refused(monkeypatch: pytest.MonkeyPatch, info: os
     monkeypatch.setattr("nodectl.payload.probes.storage.os.statvfs", lambda _: info)
     with pytest.raises(RuntimeError, match=told):
         place.room(Path("/"))
-
-
-@pytest.mark.parametrize(("number", "direct"), [(errno.EINVAL, False), (errno.EOPNOTSUPP, False)])
-def test_a_file_system_without_direct_access_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, direct: bool
-) -> None:
-    def refuse(*_: Any) -> int:
-        raise OSError(number, "no")
-
-    monkeypatch.setattr("nodectl.payload.probes.storage.os.open", refuse)
-    assert place.takes_direct(tmp_path) is direct

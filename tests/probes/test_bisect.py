@@ -52,24 +52,6 @@ def test_a_group_that_is_merely_too_large_has_no_culprit() -> None:
     assert found.smallest == HOSTS
 
 
-def test_a_flaky_failure_accuses_nobody() -> None:
-    answers = iter([False, False])
-    run, _ = asker(lambda group: next(answers, True))
-    found = run(HOSTS)
-    assert (found.culprits, found.only_together) == ((), False)
-
-
 def test_two_that_fail_together_only_are_named_together() -> None:
     run, _ = asker(lambda group: {HOSTS[2], HOSTS[3]} <= set(group))
     assert set(run(HOSTS).culprits) == {HOSTS[2], HOSTS[3]}
-
-
-def test_single_hosts_where_a_test_needs_no_other() -> None:
-    run, tested = asker(lambda group: HOSTS[9] in group)
-    assert run(HOSTS, least=1).culprits == (HOSTS[9],)
-    assert min(map(len, tested)) == 1
-
-
-def test_two_hosts_cannot_be_told_apart() -> None:
-    run, _ = asker(lambda group: True)
-    assert run(HOSTS[:2]).culprits == HOSTS[:2]

@@ -11,7 +11,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, ProbeOptions, ProbeResult
-from nodectl.probes.budget import BudgetError, fit, fitted, marked, share_s
+from nodectl.probes.budget import BudgetError, fit, fitted
 from nodectl.probes.registry import AnyProbe
 from nodectl.probes.series import Cost, run_probes
 from tests.probes.declared import probe_of, wanted_of
@@ -48,26 +48,10 @@ def test_less_than_the_least_is_refused_and_says_what_it_takes(time_s: float) ->
     assert "--budget" in refused.value.remedy and isinstance(refused.value, UsageError)
 
 
-def test_whole_seconds_stay_whole() -> None:
-    durations = [fitted("tcp", Amount(1, 7.0), Amount(1, 1.0), cost, each)[0].duration_s for each in (7, 6, 3, 1)]
-    assert durations == [7.0, 4.0, 2.0, 1.0]
-
-
 def test_what_was_asked_for_may_be_less_than_the_least() -> None:
     storage = probe_of("storage", lambda *_: ProbeResult(), usual=WISH, least=LEAST, cost_s=cost)
     options, amount = fit(storage, ProbeOptions(repetitions=1, duration_s=0.1))
     assert amount == Amount(1, 0.1) and options.duration_s == 0.1 and options.trimmed == ()
-
-
-def test_measurements_say_what_was_given_up() -> None:
-    found = ProbeResult((Measurement("tcp", ("a",), 1.0, "Gbit/s", conditions={"streams": 1}),))
-    told = marked(found, ProbeOptions(trimmed=("rounds 7 -> 1",)))
-    assert told.measurements[0].conditions == {"streams": 1, "trimmed": ["rounds 7 -> 1"]}
-    assert marked(found, ProbeOptions()) is found
-
-
-def test_what_one_probe_leaves_is_there_for_the_next() -> None:
-    assert (share_s(60, 2), share_s(50, 1), share_s(-1, 3)) == (30, 50, 0)
 
 
 def probes(*least_s: float) -> tuple[list[tuple[AnyProbe, ProbeOptions]], list[float]]:

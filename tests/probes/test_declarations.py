@@ -14,14 +14,14 @@ from click import BadParameter
 
 from nodectl.cli.options import Seconds
 from nodectl.cli.probe import _single
-from nodectl.errors import DeclarationError, UsageError
+from nodectl.errors import DeclarationError
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.probes import registry
-from nodectl.probes.base import Amount, Probe, ProbeOptions
+from nodectl.probes.base import Amount, ProbeOptions
 from nodectl.probes.floors import refuse_wrong_floors
 from nodectl.probes.options import Choice, Whole, option
-from nodectl.probes.registry import AnyProbe, chosen, declarations, kind_of, listed
+from nodectl.probes.registry import AnyProbe, declarations, kind_of
 from nodectl.probes.series import run_probes
 from nodectl.profiles.load import find_profiles
 from nodectl.profiles.resolve import load_profile
@@ -184,16 +184,6 @@ def test_what_is_measured_and_not_declared_is_refused(
         run_probes(nowhere, (Host("a", "a"),), wanted, None, lambda _: None)
 
 
-def test_names_groups_and_lists() -> None:
-    names = [probe.name for probe in listed()]
-    assert names == sorted(names)
-    assert {"training", "retrieval", "preprocess", "workload"} == set(declarations()) - set(names)
-    assert [probe.name for probe in chosen("tcp, latency,tcp")] == ["tcp", "latency"]
-    for wrong in ("training", "tcp,", "", "TCP"):
-        with pytest.raises(UsageError):
-            chosen(wrong)
-
-
 @pytest.mark.parametrize("probe", declarations().values(), ids=lambda probe: probe.name)
 def test_what_a_trial_measures_is_no_more_than_usual(probe: AnyProbe) -> None:
     shorter = probe.trial_options
@@ -235,12 +225,6 @@ def test_what_a_table_shows_of_conditions() -> None:
 def test_which_way_a_unit_points() -> None:
     kind = MeasurementKind(units=(Unit("files", lower_is_better=False), Unit("ms"), Unit("things")))
     assert [kind.lower_is_better(name) for name in ("files", "ms", "things", "MB/s")] == [False, True, None, False]
-
-
-def test_options_are_types() -> None:
-    for probe in listed():
-        assert isinstance(probe, Probe) and issubclass(probe.options, ProbeOptions)
-        assert probe.options() == probe.given(ProbeOptions())
 
 
 def test_an_option_that_is_called_as_a_common_one_is_refused() -> None:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 from nodectl.model.measurement import Measurement
 from nodectl.probes.floors import with_fleet
-from nodectl.probes.registry import kind_of
-from nodectl.report.measurements import measurements_text
 
 
 def gemm(host: str, value: float, precision: str = "bf16", **more: object) -> Measurement:
@@ -39,11 +37,3 @@ def test_what_has_a_floor_keeps_it() -> None:
         "gemm", ("n4",), 200.0, "TFLOPS", "n4", 250.0, None, {"precision": "bf16", "reference": "own"}
     )
     assert said(gemm("n1", 240.0), gemm("n2", 240.0), gemm("n3", 240.0), floored)[-1] == "own"
-
-
-def test_the_table_says_that_the_fleet_is_its_own_reference() -> None:
-    measured = with_fleet([gemm(f"n{number}", 240.0 + number) for number in range(4)], {})
-    text = measurements_text(measured, kind_of, ())
-    assert "no floor is known; the values are compared with the fleet's median" in text
-    alone = with_fleet([gemm("n1", 240.0), gemm("n2", 1.0)], {})
-    assert "gemm: ok; no floor is known" in measurements_text(alone, kind_of, ())

@@ -6,7 +6,6 @@ import pytest
 
 from nodectl.probes.device.hbm import PROBE as HBM
 from tests.probes.device_answers import devices, look, measured_hosts, probe, told
-from tests.probes.scripted import HOSTS
 
 
 def copied(gpu: int, rate: float, wrong: int = 0, cache: int = 60 << 20) -> dict[str, Any]:
@@ -21,12 +20,6 @@ def test_each_gpu_is_measured_and_what_was_counted_is_said(monkeypatch: pytest.M
     assert (one.unit, one.spread, one.direction) == ("GB/s", 0.02, "node01 GPU 0")
     wanted = {"kernel": "copy", "counted": "read and written", "array_mib": 4096, "cache_mib": 60, "beyond_cache": True}
     assert wanted.items() <= one.conditions.items() and one.conditions["wrong"] == 0
-
-
-def test_a_cache_that_is_not_known_is_not_said_to_be_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [devices(1), copied(0, 1.0, cache=0)]
-    result, _ = probe(monkeypatch, HBM, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
-    assert result.measurements[0].conditions["beyond_cache"] is None
 
 
 def test_the_slow_gpu_and_the_corrupting_one_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

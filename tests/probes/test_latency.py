@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.latency import run_latency
 from nodectl.transport.router import LocalTransport
-from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play, silent
+from tests.probes.scripted import ENDPOINT, HOSTS, Answer, play
 
 LISTENING = Answer([{"event": "listening", "port": 40001, "pid": 77}])
 MANY = tuple(Host(f"node{n:02}", f"192.0.2.{n}") for n in range(1, 9))
@@ -80,11 +79,6 @@ def test_each_end_asks_and_the_percentiles_are_shown(monkeypatch: pytest.MonkeyP
     assert json.dumps(there.conditions) and found.findings == ()
 
 
-def test_all_pairs_of_four_hosts_and_nobody_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(fleet(monkeypatch, alike), HOSTS)
-    assert len({each.direction for each in found.measurements}) == 12 and found.findings == ()
-
-
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
@@ -101,29 +95,6 @@ def test_a_pair_that_fails_is_a_path_with_a_remedy(monkeypatch: pytest.MonkeyPat
     assert (finding.kind, finding.hosts, finding.status) == ("path", ("node01", "node02"), Status.FAILED)
     assert finding.actual == text and remedy in finding.remedy
     assert not found.measurements and nodes.killed == [("node02", "77")]
-
-
-def test_a_host_that_is_lost_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    (finding,) = probe(fleet(monkeypatch, alike, silent("the connection was lost"))).findings
-    assert (finding.host, finding.kind, finding.status) == ("node01", "host", Status.UNKNOWN)
-
-
-def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        taken = Answer([{"event": "error", "text": "Address already in use"}], status=1)
-        return Answer([ENDPOINT]) if module == "probes.endpoints" else taken
-
-    (finding,) = probe(play(monkeypatch, answers), port=22).findings
-    assert (finding.host, finding.status, finding.actual) == (
-        "node02",
-        Status.FAILED,
-        "cannot listen: Address already in use",
-    )
-
-
-def test_one_host_alone_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError):
-        probe(fleet(monkeypatch, alike), HOSTS[:1])
 
 
 def test_the_slow_host_is_named_after_a_second_look(monkeypatch: pytest.MonkeyPatch) -> None:

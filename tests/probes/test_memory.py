@@ -11,7 +11,7 @@ from nodectl.model.host import Host
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.memory import run_memory
 from nodectl.transport.router import LocalTransport
-from tests.probes.scripted import HOSTS, Answer, play, silent
+from tests.probes.scripted import HOSTS, Answer, play
 
 Rates = Callable[[str, int], list[float]]
 
@@ -102,15 +102,6 @@ def test_machines_are_compared_by_the_best_of_their_hosts(monkeypatch: pytest.Mo
     )
 
 
-def test_alike_hosts_are_measured_and_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, fleet = probe(monkeypatch, lambda host, number: [100.0, 99.0, 104.0])
-    assert told(result) == [] and [each.value for each in result.measurements] == [100.0] * 4
-    first = result.measurements[0]
-    assert (first.unit, first.hosts, first.direction, first.spread) == ("GB/s", ("node01",), "node01", 0.05)
-    assert first.conditions["method"] == "torch" and first.conditions["beyond_cache"] is True
-    assert sum(args[0] == "measure" for _, _, args in fleet.asked) == 4
-
-
 def test_the_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     result, fleet = probe(monkeypatch, lambda host, number: [30.0] if host == "node03" else [100.0])
     assert told(result) == [("node03", "memory", "failed", "host")]
@@ -138,24 +129,6 @@ def test_a_quota_shows_in_what_is_sustained_and_not_in_a_pass(monkeypatch: pytes
 def test_the_best_means_that_all_have_is_used_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
     _, fleet = probe(monkeypatch, lambda host, number: [100.0], {"node02": ready("cc", "libc")})
     assert {arg for _, _, args in fleet.asked for arg in args if arg.startswith("--method")} == {"--method=cc"}
-
-
-def test_hosts_that_do_not_answer_are_unknown_and_the_others_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _ = probe(monkeypatch, lambda host, number: [100.0], {"node02": silent()})
-    assert told(result) == [("node02", "memory", "unknown", "host")] and len(result.measurements) == 3
-
-
-def test_a_measurement_that_fails_is_unknown_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if args[0] == "look":
-            return ready("libc")
-        if host == "node01":
-            return Answer([{"event": "error", "text": "not enough memory"}], status=1)
-        return Answer([measured([100.0])])
-
-    result = run_memory(play(monkeypatch, answers), HOSTS, ProbeOptions(), lambda _: None)
-    assert told(result) == [("node01", "memory", "unknown", "host")]
-    assert result.findings[0].actual == "not enough memory"
 
 
 def test_hosts_of_another_kind_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.options import Sizes
 from nodectl.transport.router import LocalTransport
-from tests.probes.scripted import ENDPOINT, HOSTS, Answer, silent
+from tests.probes.scripted import HOSTS, Answer
 from tests.probes.scripted_nccl import (
     fleet_of,
     measured,
@@ -122,17 +122,6 @@ def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest
     assert sorted(fleet.killed) == [("node02", "77"), ("node04", "77")]
 
 
-def test_a_host_that_is_lost_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        lost = host == "node02" and module == "probes.nccl.probe" and args[0] == "ranks"
-        return silent("the connection was lost") if lost else measured(host, module, args)
-
-    found = probe(fleet_of(monkeypatch, answers))
-    told = [(each.host, each.status, each.kind) for each in found.findings]
-    assert told == [("node02", Status.UNKNOWN, "host"), ("node01", Status.UNKNOWN, "incomplete")]
-    assert not found.measurements
-
-
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
@@ -211,17 +200,6 @@ def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first["fit_algbw_gb_s"] == pytest.approx(2.0)
     assert [each.conditions["verdict_size"] for each in found.measurements] == ["small", None, "large"]
     assert any("all_reduce: 50.0 us to start, then 2.00 GB/s" in line for line in notes)
-
-
-def test_hosts_without_torch_are_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        bare = module == "probes.endpoints" and host != "node01"
-        return Answer([{**ENDPOINT, "torch": None}]) if bare else measured(host, module, args)
-
-    found = probe(fleet_of(monkeypatch, answers))
-    assert not found.measurements
-    assert {each.host for each in found.findings} == {host.name for host in HOSTS}
-    assert "nodectl provision" in found.findings[0].remedy
 
 
 def test_usage(monkeypatch: pytest.MonkeyPatch) -> None:

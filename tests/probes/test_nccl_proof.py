@@ -64,11 +64,6 @@ def test_what_is_said(lines: list[str], route: Route, expected: list[tuple[Statu
     assert [each for each in found if each != (Status.WARNING, "adapters") or each in expected] == expected
 
 
-def test_within_a_node_the_network_is_not_judged() -> None:
-    own = Route(adapters=("mlx5_0",), link_class="pcie")
-    assert told(log(ETH, "[send] via NET/Socket/0"), own, alone=True) == []
-
-
 def test_gpus_on_nvlink_never_need_the_network_within_a_node() -> None:
     lines = log("NCCL_SHM_DISABLE set by environment to 1.", ETH, "[send] via NET/Socket/0")
     assert told(lines, RDMA, alone=True) == [(Status.FAILED, "peer access")]
@@ -134,14 +129,6 @@ def test_conditions_are_one_value_or_one_a_host() -> None:
 def test_the_choice_for_a_size(lines: list[str], collective: str, chosen: tuple[str, str] | None) -> None:
     found = choice([host_log_of("a", log(*lines))], collective, 1024)
     assert (found and (found.algorithm, found.protocol)) == chosen
-
-
-def test_each_of_two_sizes_of_one_algorithm_has_its_choice() -> None:
-    lines = [f"{size} Bytes -> Algo 1 proto 2 time 9.1" for size in (MIB, 64 * MIB)]
-    logs = [host_log_of("a", log(*lines))]
-    for size in (MIB, 64 * MIB):
-        found = choice(logs, "all_reduce", size, 8)
-        assert found is not None and (found.size_bytes, found.algorithm, found.protocol) == (size, "RING", "SIMPLE")
 
 
 @pytest.mark.parametrize(

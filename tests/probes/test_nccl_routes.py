@@ -63,11 +63,6 @@ def test_the_links_between_gpus(text: str, count: int, link_class: str, inside: 
     assert found.nvlink == (link_class != "pcie")
 
 
-def test_a_link_that_is_down_counts_nothing() -> None:
-    assert route(JOINED, nvlink=nvlink(2, active=9)).inside_gb_s == pytest.approx(9 * 25.0)
-    assert route(JOINED, nvlink=Unread("unknown", "no answer")).inside_gb_s is None
-
-
 @pytest.mark.parametrize(
     ("text", "model", "expected"),
     [
@@ -79,13 +74,6 @@ def test_a_link_that_is_down_counts_nothing() -> None:
 )
 def test_gpu_direct_is_expected_of_gpus_beside_their_nics(text: str, model: str, expected: bool) -> None:
     assert route(text, gpus=gpus(3 if text is THREE else 2, model)).gpu_direct is expected
-
-
-def test_adapters_and_nearest_nics() -> None:
-    found = route(JOINED)
-    assert (found.adapters, found.rdma, found.unknown) == (("mlx5_0", "mlx5_1"), True, "")
-    assert found.rates_gb_s == {"mlx5_0": 50.0, "mlx5_1": 50.0}
-    assert {gpu: nic.device for gpu, nic in found.gpu_nic.items()} == {0: "mlx5_0", 1: "mlx5_1"}
 
 
 @pytest.mark.parametrize(

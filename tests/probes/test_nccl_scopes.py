@@ -84,16 +84,6 @@ def test_each_node_by_itself_has_several_ranks(monkeypatch: pytest.MonkeyPatch) 
     assert {each.conditions["model_busbw_gb_s"] for each in gpus.measurements} == {450.0}
 
 
-def test_a_single_gpu_is_skipped_and_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        answer = with_gpus(host, module, args)
-        return Answer([{**answer.events[0], "gpus": 1}]) if module == "probes.endpoints" else answer
-
-    found = probe(fleet_of(monkeypatch, answers), scope="node")
-    assert not found.measurements
-    assert {each.status for each in found.findings} == {Status.SKIPPED}
-
-
 def test_a_single_gpu_among_larger_hosts_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         answer = with_gpus(host, module, args)

@@ -82,9 +82,3 @@ def test_each_series_keeps_what_was_better() -> None:
     kept = better(first, again, "kernel")
     assert [each.value for each in kept.measurements] == [8.0, 7.0, 6.0]
     assert [each.actual for each in kept.findings] == ["late"]
-
-
-def test_runs_decide_where_they_are_named() -> None:
-    first, again = one("a", "copy", 9.0, 2.0, 3.0), one("a", "copy", 8.0, 4.0, 5.0)
-    assert better(ProbeResult((first,)), ProbeResult((again,)), "kernel", "sustained").measurements == (again,)
-    assert better(ProbeResult((first,)), ProbeResult((again,)), "kernel").measurements == (first,)

@@ -7,7 +7,6 @@ import pytest
 
 from nodectl.model.facts import Unread
 from nodectl.probes.quick import BUDGET_S, Choice, choice
-from nodectl.probes.registry import declarations, group, listed
 from nodectl.probes.series import Cost, _share_s
 
 
@@ -67,12 +66,6 @@ def test_by_what_the_hosts_have(hosts: list[Mapping[str, Any]], expected: list[s
     assert set(reasons) <= set(found.left_out)
 
 
-def test_all_that_is_left_out_is_said_once() -> None:
-    found = choice([CPU_ONLY], BUDGET_S)
-    told = [name for line in found.left_out for name in line.partition(":")[0].split(", ")]
-    assert sorted(told + names(found)) == [probe.name for probe in listed()]
-
-
 def test_little_time_is_for_the_cheapest() -> None:
     found = choice([HGX] * 2, 20)
     assert "gemm" not in names(found) and "memory" in names(found)
@@ -95,9 +88,3 @@ def test_shares_are_in_proportion() -> None:
     costs = [Cost(1, 11), Cost(2, 32)]
     assert _share_s(43, 2, costs) == 11
     assert _share_s(23, 2, costs) == 6
-
-
-def test_groups_have_members() -> None:
-    assert {probe.name for probe in group("network")} == {
-        name for name, each in declarations().items() if each.between_hosts and each.listed
-    }

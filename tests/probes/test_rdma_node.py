@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -176,21 +175,6 @@ def test_a_slow_nic_is_named_with_its_host_and_its_neighbours_are_not(monkeypatc
     assert again == ["node02"]
 
 
-def test_the_nics_of_a_single_host_are_held_against_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(rdma_fleet(monkeypatch, rated(slow_at("node01", "mlx5_5", "mlx5_6")), with_nics(8)))
-    assert [each.subject for each in found.findings] == ["write of mlx5_5/1", "write of mlx5_6/1"]
-
-
-def test_one_direction_is_enough_to_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(rdma_fleet(monkeypatch, rated(lambda _, __, b: 0.11 if b == "mlx5_1" else 0.43), with_nics(4)))
-    assert [each.subject for each in found.findings] == ["write of mlx5_1/1"]
-
-
-def test_a_single_nic_is_held_against_those_of_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(rdma_fleet(monkeypatch, rated(slow_at("node03", "mlx5_0")), with_nics(1, HOSTS)), HOSTS)
-    assert named(found) == [("node03", Status.FAILED, "write of mlx5_0/1", "host")]
-
-
 @pytest.mark.parametrize(("alone", "subject"), [(0.12, "write of mlx5_1/1"), (0.43, "write of mlx5_0/1 or mlx5_1/1")])
 def test_of_two_that_have_only_each_other_loopback_decides(
     monkeypatch: pytest.MonkeyPatch, alone: float, subject: str
@@ -275,17 +259,3 @@ def test_a_host_that_goes_away_is_unknown_and_the_others_are_measured(monkeypatc
     found = probe(fleet, HOSTS)
     assert [(each.status, each.hosts) for each in found.findings] == [(Status.UNKNOWN, ("node02",))]
     assert {row.hosts for row in found.measurements} == {(name,) for name in ("node01", "node03", "node04")}
-
-
-def test_hosts_without_a_nic_are_told_as_between_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing: dict[str, Any] = {"ports": [], "adapters": [], "programs": {}}
-    found = probe(rdma_fleet(monkeypatch, rated(everywhere), {"node01": nothing}))
-    assert [(each.subject, each.status) for each in found.findings] == [("no_device", Status.SKIPPED)]
-
-
-def test_a_budget_takes_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = rdma_fleet(monkeypatch, rated(everywhere), with_nics(2))
-    found = probe(fleet, repetitions=5, ends_at=monotonic() + 9.0)
-    (args,) = [args for _, _, args in fleet.asked if args[0] == "alone"]
-    assert int(args[args.index("--repetitions") + 1]) < 5
-    assert all("repetitions 5 ->" in str(row.conditions["trimmed"]) for row in found.measurements)

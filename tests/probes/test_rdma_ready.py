@@ -41,11 +41,6 @@ def test_a_library_that_gave_no_answer_refuses_nothing() -> None:
     assert findings == [] and nics["node01"]["0"].port.mtu_active is None
 
 
-def test_infiniband_needs_no_gid() -> None:
-    nics, findings = judged(site(ports=[port("node01", link_layer="InfiniBand", gids=[])]))
-    assert findings == [] and nics["node01"]["0"].end.gid_index is None
-
-
 IB = {"link_layer": "InfiniBand"}
 V6 = {"index": 1, "gid": "fe80:0000:0000:0000:004e:0aff:fe40:0001", "type": "RoCE v2", "netdev": "eth0"}
 
@@ -152,12 +147,6 @@ def test_rails_by_the_inventory_or_by_place(said: object, labels: list[str]) -> 
     )
 
 
-@pytest.mark.parametrize("wanted", [("mlx5_10",), ("eth7",)])
-def test_a_device_is_chosen_by_its_name_or_its_interface(wanted: tuple[str, ...]) -> None:
-    ports = [port("node01", "mlx5_0"), port("node01", "mlx5_10", netdev="eth7")]
-    assert [each.device for _, each in rails_of(site(ports=ports), wanted)] == ["mlx5_10"]
-
-
 @pytest.mark.parametrize(
     ("values", "blamed"),
     [
@@ -190,8 +179,3 @@ def test_another_version_of_perftest_is_told() -> None:
     other = {"ib_write_bw": {"version": "24.01", "options": []}}
     findings = judged(site(), site("node02"), site("node03", programs=other))[1]
     assert findings == [("version", Status.WARNING, "node03")]
-
-
-def test_a_slower_link_is_told_before_it_is_measured() -> None:
-    sites = [site(), site("node02", ports=[port("node01", rate_gbit_s=100.0)]), site("node03")]
-    assert judged(*sites)[1] == [("speed", Status.WARNING, "node02")]

@@ -66,8 +66,3 @@ def test_an_error_ends_all() -> None:
     with pytest.raises(KeyboardInterrupt):
         flowing(transport, [[(1, 2)], [(2, 3)]], work, lambda _: None)
     assert transport.closed
-
-
-def test_nothing_to_do() -> None:
-    transport: Any = Transport()
-    assert flowing(transport, [], lambda pair: pair, lambda _: None) == []

@@ -53,11 +53,6 @@ def test_many_units_of_one_host_do_not_outvote_the_other_hosts() -> None:
     assert len(vote(one + others).doubts) == 1 and not vote(one + others).odd
 
 
-def test_a_single_gpu_of_two_hosts_is_found_among_the_others() -> None:
-    given = units("a", "a", "a", "b", hosts=2)
-    assert list(vote(given).odd) == [("h1", "GPU 3")]
-
-
 GOOD = {"integers": {"1111": 9}, "product bf16": {"2222": 9}}
 
 

@@ -67,22 +67,6 @@ def test_the_model_takes_the_measured_share() -> None:
     assert four["model_bit_s"] == pytest.approx(4 * 8 * 11_140_096 / 0.020) and four["limited_by"] is None
 
 
-@pytest.mark.parametrize(
-    ("path", "listening"),
-    [
-        (None, {"buffers": [MIB, MIB]}),
-        ({"rtt_ms": None, "buffers": [MIB, MIB]}, {"buffers": [MIB, MIB]}),
-        ({"rtt_ms": 20.0, "buffers": [None, None]}, {"buffers": [MIB, MIB]}),
-        ({"rtt_ms": 20.0, "buffers": [MIB, MIB]}, {}),
-    ],
-)
-def test_what_is_not_told_is_not_judged(path: dict[str, Any] | None, listening: dict[str, Any]) -> None:
-    for reverse in (False, True):
-        told = window_of(played(path, listening), [run(693_504)], 1).conditions(0.26, 1, reverse=reverse)
-        if told["receive_buffer_bytes"] is None or told["send_buffer_bytes"] is None or told["rtt_ms"] is None:
-            assert told["model_bit_s"] is None and told["limited_by"] is None
-
-
 def test_one_warning_for_all_that_blames_nobody() -> None:
     held = window(16, 16, 11_140_096)
     flows = []
@@ -94,9 +78,3 @@ def test_one_warning_for_all_that_blames_nobody() -> None:
     assert (finding.status, finding.kind, finding.hosts) == (Status.WARNING, "", ("a", "b1"))
     assert "16 MiB is full at 4.05 Gbit/s over 20 ms" in finding.actual and "1 more of 3 directions" in finding.actual
     assert "tcp_rmem" in finding.remedy and buffer_hint(flows[2:]) == ()
-
-
-def test_sixteen_mebibytes_cover_four_milliseconds_at_20_gbit_s() -> None:
-    conditions = {"streams": 1, **window(16, 16, 11_140_096).conditions(4.1, 1, reverse=False)}
-    (finding,) = buffer_hint([Measurement("tcp", ("a", "b"), 4.1, "Gbit/s", "a -> b", conditions=conditions)])
-    assert "at 10 Gbit/s it covers 8.2 ms" in finding.actual

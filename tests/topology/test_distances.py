@@ -1,11 +1,6 @@
 """The largest number of switches between two hosts, held against a search that tries every pair of hosts."""
 
-from collections import defaultdict, deque
-from itertools import pairwise
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodectl.model.topology import FabricGraph
 from nodectl.topology.fabric.graph import Distances, farthest, homes_of, parts_of
@@ -46,50 +41,6 @@ TWO_RAILS = [(f"n{n}", f"mlx5_{rail}", f"leaf{rail}") for n in range(3) for rail
 def test_hops_and_their_witness(given_graph: FabricGraph, hops: int | None, path: tuple[str, ...]) -> None:
     found = farthest(Distances(given_graph), homes_of(given_graph))
     assert (found.hops, found.path) == (hops, path)
-
-
-def brute_force(given_graph: FabricGraph) -> int | None:
-    """Every port of every host to the nearest port of every other, one search each."""
-    near = defaultdict(set)
-    for trunk in given_graph.trunks:
-        near[trunk.a].add(trunk.b)
-        near[trunk.b].add(trunk.a)
-    homes = homes_of(given_graph)
-    worst = 0
-    for host, switches in homes.items():
-        for start in switches:
-            distance, queue = {start: 1}, deque([start])
-            while queue:
-                here = queue.popleft()
-                for there in near[here] - set(distance):
-                    distance[there] = distance[here] + 1
-                    queue.append(there)
-            for other, theirs in homes.items():
-                ways = [distance[each] for each in theirs if each in distance]
-                if other != host and ways:
-                    worst = max(worst, min(ways))
-    return worst or None
-
-
-SWITCH = st.integers(0, 9).map("s{}".format)
-
-
-@given(
-    homes=st.lists(st.tuples(st.integers(0, 7).map("h{}".format), st.just("nic"), SWITCH), max_size=14),
-    trunks=st.lists(st.tuples(SWITCH, SWITCH).filter(lambda ends: ends[0] != ends[1]), max_size=20),
-)
-def test_any_fabric_agrees_with_trying_every_pair(
-    homes: list[tuple[str, str, str]], trunks: list[tuple[str, str]]
-) -> None:
-    given_graph = graph(homes, trunks)
-    found = farthest(Distances(given_graph), homes_of(given_graph))
-    assert found.hops == brute_force(given_graph)
-    if found.hops is not None:
-        first, *switches, last = found.path
-        assert first != last and len(switches) == found.hops
-        cables = {frozenset(each) for each in trunks}
-        assert all(frozenset(pair) in cables for pair in pairwise(switches))
-        assert switches[0] in homes_of(given_graph)[first] and switches[-1] in homes_of(given_graph)[last]
 
 
 @pytest.mark.parametrize(

@@ -28,18 +28,6 @@ def told(fabric: Fabric) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def test_a_whole_fabric_has_no_findings() -> None:
-    fabric = judged(graph(HOSTS, SPINE))
-    assert told(fabric) == [] and fabric.max_hops == 3
-    assert [(load.switch, load.tier, load.ratio) for load in fabric.switches] == [
-        ("l0", 1, 1.0),
-        ("l1", 1, 1.0),
-        ("l2", 1, 1.0),
-        ("s", 2, None),
-    ]
-    assert fabric.cables == (("l0", "s", 1), ("l1", "s", 1), ("l2", "s", 1))
-
-
 @pytest.mark.parametrize(
     ("given_graph", "limits", "expected"),
     [

@@ -4,18 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodectl.facts.board import Pcie, PcieLink
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
-from nodectl.model.links import closeness
 from nodectl.model.topology import NodeTopology
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_p2p, parse_nvidia_smi_topo
-from nodectl.topology.node import assign, node_topology
+from nodectl.topology.node import node_topology
 from nodectl.topology.port_uses import TRAINING
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
@@ -73,27 +70,6 @@ def test_each_gpu_uses_its_closest_nic_and_shares_evenly(text: str, expected: li
     found = look(text).gpu_nic
     assert [f"{use.nic} {use.link}" if use.nic else None for use in found.values()] == expected
     assert all(use.why for use in found.values())
-
-
-CLASSES = st.sampled_from(["PIX", "PXB", "PHB", "NODE", "SYS"])
-
-
-@given(
-    st.integers(1, 8).flatmap(
-        lambda nics: st.lists(st.lists(CLASSES, min_size=nics, max_size=nics), min_size=1, max_size=8)
-    )
-)
-def test_any_machine_gets_closest_nics_and_no_move_would_share_better(rows: list[list[str]]) -> None:
-    nics = {f"NIC{n}": f"mlx5_{n}" for n in range(len(rows[0]))}
-    links = {f"GPU{n}": dict(zip(nics, row, strict=True)) for n, row in enumerate(rows)}
-    found = assign(list(links), nics, links)
-    load = {nic: sum(use.nic == nic for use in found.values()) for nic in nics}
-    for gpu, use in found.items():
-        best = min(map(closeness, links[gpu].values()))
-        assert use.nic is not None and closeness(links[gpu][use.nic]) == best
-        as_close = [nic for nic in nics if closeness(links[gpu][nic]) == best]
-        # one move alone never helps by more than it costs
-        assert load[use.nic] <= min(load[nic] for nic in as_close) + 1
 
 
 P2P_OFF = """\

@@ -126,14 +126,6 @@ def test_lldp_of_hosts_and_switches(
     assert fabric.findings[0].status.value == ("unknown" if hops is None else "ok")
 
 
-def test_parallel_cables_between_switches_count_once_each(tmp_path: Path) -> None:
-    (tmp_path / "f.json").write_text(json.dumps(WHOLE))
-    assert judge_fabric(graph_from(tmp_path / "f.json", (), {}), Limits()).cables == (
-        ("leaf-a", "spine", 2),
-        ("leaf-b", "spine", 1),
-    )
-
-
 def test_only_the_nics_that_the_inventory_names(tmp_path: Path) -> None:
     (tmp_path / "h1.json").write_text(json.dumps(lldp(("eth0", "management", True), ("eth1", "leaf-a", True))))
     host = Host("h1", "h1", variables={"nodectl_nics": ["eth1"]})

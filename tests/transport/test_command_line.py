@@ -34,11 +34,6 @@ def state(nodectl: Nodectl, inventory: str) -> tuple[int, set[str]]:
     return done.returncode, {key["state"] for host in document["hosts"] for key in host["keys"]}
 
 
-def test_exec(nodectl: Nodectl, sshd: Sshd, tmp_path: Path) -> None:
-    done = nodectl("-i", str(sshd.inventory(tmp_path, "gpu[01:03]")), "exec", "--", "echo", "a  b")
-    assert done.stdout == "--- gpu[01-03]  (3)\na  b\n"
-
-
 def test_unknown_keys_are_shown_asked_for_and_stored(nodectl: Nodectl, sshd: Sshd, stranger: tuple[str, Path]) -> None:
     inventory, known = stranger
     assert state(nodectl, inventory) == (0, {"unknown"})

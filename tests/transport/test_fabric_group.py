@@ -9,7 +9,7 @@ from fabric import Group
 from fabric.exceptions import GroupException
 
 from nodectl import fleet
-from nodectl.errors import InventoryError, UnreachableError, UsageError
+from nodectl.errors import UnreachableError, UsageError
 from nodectl.model.host import Host
 from nodectl.transport.fabric_group import CheckedConnection, CheckedGroup
 from tests.transport.sshd_server import Sshd
@@ -78,11 +78,6 @@ def test_fleet_is_a_fabric_group_over_an_inventory(sshd: Sshd, tmp_path: Path) -
     sessions = {connection.host: done.stdout for connection, done in results.items()}
     assert sessions == {connection.host: done.stdout for connection, done in again.items()}
     assert sessions["web1"] != sessions["web2"]
-
-
-def test_fleet_refuses_a_pattern_without_a_host(sshd: Sshd, tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match="no host"):
-        fleet(sshd.inventory(tmp_path), limit="gpu*")
 
 
 def test_a_host_that_fails_does_not_keep_the_others_from_their_result(sshd: Sshd, tmp_path: Path) -> None:

@@ -147,9 +147,3 @@ def test_the_same_programs_pack_to_the_same_bytes(programs: Path) -> None:
     (programs / "greet.py").chmod(0o755)
     payload._packed.cache_clear()
     assert payload._packed() != first
-
-
-def test_tar_is_readable_by_tar(programs: Path) -> None:
-    packed, _ = payload._packed()
-    listed = subprocess.run(["tar", "-tf", "-"], input=packed, capture_output=True, check=True).stdout
-    assert listed == b"greet.py\nhelper.py\nrun.py\n"
