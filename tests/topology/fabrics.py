@@ -64,6 +64,25 @@ def two_level(hosts: int = 128, rails: int = 1, hosts_per_leaf: int = 16, spines
     return fabric
 
 
+def three_level(pods: int = 8, leaves: int = 4, hosts_per_leaf: int = 4) -> Fabric:
+    """Pods of leaves and spines below a core."""
+    fabric = Fabric()
+    for core in range(leaves):
+        fabric.add(f"core{core}")
+    for pod in range(pods):
+        for number in range(leaves):
+            fabric.add(f"pod{pod}-spine{number}")
+            fabric.cable(f"pod{pod}-spine{number}", f"core{number}")
+        for leaf in range(leaves):
+            fabric.add(f"pod{pod}-leaf{leaf}")
+            for number in range(leaves):
+                fabric.cable(f"pod{pod}-leaf{leaf}", f"pod{pod}-spine{number}")
+            for place in range(hosts_per_leaf):
+                host = (pod * leaves + leaf) * hosts_per_leaf + place + 1
+                fabric.host(f"node{host:03}", "HCA-1", f"pod{pod}-leaf{leaf}")
+    return fabric
+
+
 def graph(
     homes: Sequence[tuple[str, str, str]] | Sequence[tuple[str, str, str, float]],
     trunks: Sequence[tuple[str, str]] | Sequence[tuple[str, str, float]] = (),
