@@ -166,7 +166,14 @@ def course(provision: Provision, fleet: Callable[..., str], lab4: Any) -> Course
 
 @pytest.mark.lab
 @pytest.mark.timeout(600)
-def test_a_second_run_changes_nothing_on_any_host(provision: Provision, course: Course, lab4: Any) -> None:
+def test_a_run_keeps_what_is_not_nodectls_and_a_second_one_changes_nothing(
+    provision: Provision, course: Course, lab4: Any, cli_env: Any
+) -> None:
+    assert "NCCL_IB_TIMEOUT=23" in course.kept_runs.splitlines()
+    assert "NCCL_IB_TIMEOUT" not in lab4.ssh("node01", "cat /etc/nccl.conf")
+    assert not course.sockets, "sockets of ssh"
+    folder = Path(cli_env["XDG_STATE_HOME"]) / "nodectl" / "runs" / "artifacts" / course.run["run"]
+    assert (folder / "stdout").exists() and not (folder / "command").exists()
     status, second, said = provision(inventory=course.inventory)
     assert status == 0 and course.run["schema"] == "nodectl.provision/1"
     assert {name: tally["changed"] for name, tally in second["hosts"].items()} == {"node01": 0, "node03": 0}, said
@@ -176,21 +183,6 @@ def test_a_second_run_changes_nothing_on_any_host(provision: Provision, course: 
     program = """printf 'import os; print("waits", os.environ["OMP_WAIT_POLICY"])' > /tmp/waits.py"""
     assert "waits PASSIVE" in lab4.ssh("node01", f"{program} && /opt/nodectl/bin/nodectl-launch -- /tmp/waits.py")
     assert "limits: memlock: not settable on this host" in said and "expected unlimited" in said
-
-
-@pytest.mark.lab
-@pytest.mark.timeout(600)
-def test_a_file_that_is_not_nodectls_is_kept(course: Course, lab4: Any) -> None:
-    assert "NCCL_IB_TIMEOUT=23" in course.kept_runs.splitlines()
-    assert "NCCL_IB_TIMEOUT" not in lab4.ssh("node01", "cat /etc/nccl.conf")
-
-
-@pytest.mark.lab
-@pytest.mark.timeout(600)
-def test_a_run_leaves_no_environment_and_no_connection(course: Course, cli_env: Any) -> None:
-    assert not course.sockets, "sockets of ssh"
-    folder = Path(cli_env["XDG_STATE_HOME"]) / "nodectl" / "runs" / "artifacts" / course.run["run"]
-    assert (folder / "stdout").exists() and not (folder / "command").exists()
 
 
 @pytest.mark.lab

@@ -98,7 +98,11 @@ def test_roles_alone_set_in_somebody_elses_play(
     ("role", "reason"),
     [
         ({"name": "nodectl.fleet.kernel_settings", "tasks_from": "verify"}, "judges by the nodectl package"),
-        ({"name": "nodectl.fleet.health_timer", "tasks_from": "install"}, "the timer runs nodectl"),
+        pytest.param(
+            {"name": "nodectl.fleet.health_timer", "tasks_from": "install"},
+            "the timer runs nodectl",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_needs_the_package_says_so_and_what_to_do(

@@ -60,13 +60,6 @@ def test_the_articles_stacks_are_the_articles(name: str) -> None:
     assert (stack.cuda, stack.torch.partition("+")[0], (stack.python.min, stack.python.max)) == (cuda, torch, python)
 
 
-def test_the_systems_libraries_may_differ_from_those_that_torch_loads() -> None:
-    stack = STACKS["cu118"]
-    assert stack.cudnn and stack.system.cudnn
-    assert not stack.system.cudnn.packages["libcudnn8"].startswith(stack.cudnn)
-    resolve("dgx-a100", "cu118", "stock")
-
-
 def test_every_row_of_the_matrix_that_may_refuse_has_a_source() -> None:
     rows = matrix()
     sources = [
@@ -119,20 +112,6 @@ def test_general_knowledge_warns_and_never_refuses() -> None:
     assert any("2.21.5 of its wheel" in text and "no source" in text for text in found.warnings)
 
 
-def test_a_python_without_wheels_is_refused_of_every_build_that_is_known() -> None:
-    assert not [row for row in matrix().torch if "python" in row.unsure]
-    stack = {"torch": "2.8.0", "nccl": "2.27.3", "python": {"max": "3.14"}}
-    with pytest.raises(IncompatibleError, match=r"wheels for Python 3\.9 to 3\.13"):
-        resolve("dgx-a100", "cu128", "stock", overrides={"stack": stack})
-
-
-def test_what_the_matrix_does_not_know_is_a_warning() -> None:
-    stack = {"torch": "3.0.0", "cuda": "14.1", "driver": {"branch": "700", "min": "700"}}
-    gpu = {"gpu": {"compute_capability": "13.0"}}
-    found = resolve("dgx-a100", "cu13", "stock", overrides={"stack": stack, "hardware": gpu})
-    assert {"torch-unknown", "cuda-unknown", "gpu-unknown"} <= codes(found)
-
-
 @pytest.mark.parametrize("name", sorted(name for name, stack in STACKS.items() if stack.torch))
 def test_every_shipped_stack_has_the_torchvision_of_its_torch(name: str) -> None:
     stack = STACKS[name]
@@ -162,21 +141,11 @@ def test_torchvision_goes_with_another_torch_by_itself(
     assert found.stack.packages.get("torchvision") == torchvision
 
 
-def test_a_torch_that_is_no_version_is_told_as_that() -> None:
-    with pytest.raises(ProfileError, match=r"stack cu128 with .*torch"):
-        resolve("dgx-a100", "cu128", "stock", overrides={"stack": {"torch": "newest"}})
-
-
 @pytest.mark.parametrize("policy", [None, "keep"])
 def test_a_driver_that_works_is_kept_by_itself(policy: str | None) -> None:
     old = look(policy, driver={"version": "470.57.02", "origin": "apt"})
     assert {each.code for each in resolve("dgx-a100", "cu121", "stock", look=old).refusals} == {"driver-too-old"}
     assert resolve("dgx-a100", "cu118", "stock", look=old).refusals == ()
-
-
-def test_a_driver_that_is_managed_is_not_judged_as_it_is() -> None:
-    old = look("manage", driver={"version": "470.57.02", "origin": "apt"})
-    assert resolve("dgx-a100", "cu121", "stock", look=old).refusals == ()
 
 
 @pytest.mark.parametrize("wrong", ["kepp", True, 3])
@@ -198,11 +167,6 @@ def test_a_gpu_that_runs_older_code_is_told_what_it_loses(hardware: str, of: str
     found = resolve(hardware, "cu116", "stock", look=None)
     assert found.refusals == () and "gpu-by-older-code" in codes(found)
     assert any(f"it runs that of {of}: FP8 is out of reach, nvcc builds nothing" in text for text in found.warnings)
-
-
-def test_a_gpu_whose_older_code_the_cuda_has_not_either_is_refused() -> None:
-    with pytest.raises(IncompatibleError, match=r"8\.9, needs CUDA 11\.8, and the stack brings 11\.0"):
-        resolve("rtx4090-3", "cu116", "stock", overrides={"stack": {"cuda": "11.0"}})
 
 
 @pytest.mark.parametrize(
@@ -227,29 +191,11 @@ def test_what_takes_the_hardware_away_says_what_it_costs(env: dict[str, object],
         assert not any(told in text for text in plain.warnings)
 
 
-def test_reasons_for_a_host_let_it_pass_with_a_warning() -> None:
-    debian = look(os={"id": "debian", "version": "12", "key": "debian-12"})
-    assert resolve("dgx-a100", "cu121", "stock", look=debian).refusals
-    found = resolve("dgx-a100", "cu121", "stock", look=debian, allow_unsupported=["our own build"])
-    assert found.refusals == () and any("debian-12" in text and "our own build" in text for text in found.warnings)
-
-
-def test_reasons_that_nothing_needs_say_nothing() -> None:
-    found = resolve("dgx-a100", "cu121", "stock", allow_unsupported=["just in case"])
-    assert found.unsupported == () and found.warnings == ()
-
-
 @pytest.mark.parametrize("wrong", ["yes", True, [""], [1], {"a": 1}])
 def test_reasons_are_a_list_of_sentences(wrong: object) -> None:
     with pytest.raises(ProfileError) as caught:
         resolve("h100-pcie-8", "cu116", "stock", allow_unsupported=wrong)
     assert "nodectl_allow_unsupported" in caught.value.message and caught.value.exit_status == 2
-
-
-@pytest.mark.parametrize(("gpus", "code"), [([], "gpus-not-seen"), (LOOK["gpus"][:5], "gpu-count")])
-def test_missing_gpus_are_a_warning_and_no_refusal(gpus: list[Any], code: str) -> None:
-    found = resolve("a100-pcie-8", "cu121", "stock", look=look(gpus=gpus))
-    assert found.refusals == () and code in codes(found)
 
 
 def test_unknown_hardware_is_what_is_seen_and_refused_only_where_its_gpus_are_idle() -> None:
@@ -336,23 +282,6 @@ def test_every_floor_names_its_source(name: str) -> None:
     assert all(floor.source and floor.unit for floor in hardware(name).floors)
 
 
-@pytest.mark.parametrize(
-    "torch", ["2.7.1+cu128", "2.8.0+cu126", "2.8.0+cu129", "2.9.1+cu130", "2.5.1+cu121", "2.7.1+cu118"]
-)
-def test_pypis_build_is_not_the_only_one(torch: str) -> None:
-    index = torch.partition("+")[2]
-    unknown: dict[str, Any] = {"cudnn": None, "nccl": None, "python": {"min": "3.10", "max": "3.12"}}
-    build = {"torch": torch, "cuda": f"{index[2:4]}.{index[4:]}", "index": index, "driver": {"min": "580"}}
-    resolve("dgx-a100", "cu128", "stock", overrides={"stack": {**build, **unknown}})
-
-
-def test_a_p100_is_refused_where_torch_holds_no_code_for_it() -> None:
-    p100 = {"model": "Tesla P100", "compute_capability": "6.0", "memory_gb": 16}
-    stack = {"driver": {"flavour": "proprietary"}}
-    with pytest.raises(IncompatibleError, match=r"and not for 6\.0; nearest working choice: stack cu126"):
-        resolve("dgx-a100", "cu128", "stock", overrides={"hardware": {"gpu": p100}, "stack": stack})
-
-
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.code)
 def test_a_nearest_choice_never_names_a_build_that_is_refused_too(case: Combination) -> None:
     """Each build that is named is put into the stack, and what refuses then is less than before."""
@@ -371,11 +300,3 @@ def test_a_nearest_choice_never_names_a_build_that_is_refused_too(case: Combinat
             if problem.refuses
         }
         assert found.code not in left
-
-
-@pytest.mark.parametrize("hardware", ["gb200-4", "dgx-a100", "lab-cpu", "unknown", "t4-4"])
-def test_a_site_of_containers_names_the_stack_none(hardware: str) -> None:
-    resolved = resolve(hardware, "none", "stock", look=look())
-    assert not [problem for problem in resolved.problems if problem.code not in _OF_THE_LOOK]
-    stack = resolved.as_variables()["stack"]
-    assert (stack["requirements"], stack["torch"], stack["cuda"], stack["driver"]) == ([], None, None, None)

@@ -1,7 +1,6 @@
 """What a host should be, from its variables: one answer for health, tune, probes and Ansible."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,7 +11,7 @@ from nodectl.health.host import wanted_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.trial import Side
-from nodectl.profiles.host import check_names, hardware_of, of_host, of_variables
+from nodectl.profiles.host import hardware_of, of_host, of_variables
 from nodectl.profiles.role_values import PROFILES, TUNING, refuse_repeated
 from nodectl.trials.sides import refuse_impossible
 
@@ -27,10 +26,6 @@ def test_names_go_before_the_hosts_own() -> None:
     resolved = of_host(host(), names={"stack": "cu13", "hardware": "dgx-a100"})
     assert resolved is not None
     assert dict(resolved.names) == {"hardware": "dgx-a100", "stack": "cu13", "tuning": "stock"}
-
-
-def test_a_host_that_names_no_profile_should_be_nothing() -> None:
-    assert of_host(Host("a", "a")) is None
 
 
 def test_without_a_stack_no_version_is_expected_and_nothing_is_installed() -> None:
@@ -99,19 +94,6 @@ def test_hardware_is_read_without_the_other_profiles_and_with_its_overrides() ->
     hardware = hardware_of(own)
     assert hardware is not None and hardware.gpus == 7
     assert hardware_of(Host("a", "a")) is None
-
-
-def test_a_fleets_own_profile_is_known(tmp_path: Path) -> None:
-    (tmp_path / "tuning").mkdir()
-    (tmp_path / "tuning" / "mine.yml").write_text("description: mine\nsysctl:\n  vm.swappiness: {value: 1, why: x}\n")
-    resolved = of_host(host(nodectl_tuning="mine"), extra_dirs=[tmp_path])
-    assert resolved is not None and resolved.tuning.sysctl["vm.swappiness"].value == "1"
-
-
-@pytest.mark.parametrize("kind", ["hardware", "stack", "tuning"])
-def test_a_name_that_no_profile_has_is_refused(kind: str) -> None:
-    with pytest.raises(ProfileError, match=f"no {kind} profile 'nope'"):
-        check_names({kind: "nope"}, ())
 
 
 def test_variables_of_roles_are_what_the_host_should_be() -> None:

@@ -86,14 +86,6 @@ def test_a_host_that_is_not_well_is_not_learned_from(facts: dict[str, Any], said
     assert refused.value.message.startswith(said)
 
 
-def test_a_machine_without_gpus() -> None:
-    absent = Unread("absent", "nvidia-smi is not installed")
-    facts = dict.fromkeys(("gpus", "gpu_topology", "ib_ports"), absent)
-    found = learn(facts, facts).document
-    assert found["gpus"] == 0 and "gpu" not in found and "link" not in found
-    assert found["nics"] == [{"count": 1, "rate_gbit": 10, "kind": "ethernet"}]
-
-
 def test_a_gpu_that_nobody_knows_needs_a_word() -> None:
     odd = {"gpus": Gpus(2, (replace(A100, name="NVIDIA Z1"), replace(A100, name="NVIDIA Z1")))}
     without = learn(odd, odd)
@@ -161,10 +153,3 @@ def test_an_acceptance_to_learn_nothing_from_is_refused(
 ) -> None:
     with pytest.raises(ProfileError, match=said):
         accepted_in(acceptance(ended=ended, **verdicts), named)
-
-
-def test_an_acceptance_that_measured_nothing_on_them_is_refused() -> None:
-    rejected = Measurement("gemm", ("n2",), 9.0, "TFLOPS")
-    given = acceptance(rejected, n1=NodeVerdict.ACCEPTED, n2=NodeVerdict.REJECTED)
-    with pytest.raises(ProfileError, match="measured nothing with accepted hosts alone"):
-        taken_on(given, accepted_in(given))

@@ -6,10 +6,6 @@ import pytest
 import yaml
 
 from nodectl.common.resources import share_dir
-from nodectl.errors import ProfileError
-from nodectl.profiles.load import check_document
-from nodectl.profiles.resolve import load_stacks
-from nodectl.profiles.schema import Stack
 from tests.conftest import Cli
 
 _OF_TORCH = ("Python", "PyTorch", "Launcher")
@@ -32,19 +28,3 @@ def test_no_play_brings_torch_to_a_host_without_it(playbook: str) -> None:
     tasks = {task["name"]: task for play in plays for task in play["tasks"]}
     for name in _OF_TORCH:
         assert tasks[name]["when"].startswith("fleet.stack.torch is not none")
-
-
-def test_gpus_are_set_also_where_the_stack_has_no_cuda() -> None:
-    for playbook in ("tune.yml", "trial_on.yml", "validate.yml"):
-        plays = yaml.safe_load((share_dir() / "playbooks" / playbook).read_text(encoding="utf-8"))
-        named = [play["hosts"] for play in plays if any("GPUs" in task["name"] for task in play.get("tasks", ()))]
-        assert named == ["nodectl_gpus"]
-
-
-def test_nothing_of_torch_stands_in_a_stack_without_torch() -> None:
-    assert load_stacks()["none"].requirements == ()
-    for field in ({"nccl": "2.27.5"}, {"packages": {"numpy": "2.2.6"}}, {"cuda": "12.8"}):
-        with pytest.raises(ProfileError, match="of no use to a stack without 'torch'"):
-            check_document(Stack, {"description": "x", **field}, "here")
-    with pytest.raises(ProfileError, match="it needs 'python' and 'index'"):
-        check_document(Stack, {"description": "x", "torch": "2.9.1"}, "here")

@@ -90,6 +90,7 @@ def test_the_sdist_has_all_that_the_wheel_has_and_no_more_folders(built: Built, 
     }
 
 
+@pytest.mark.slow
 def test_a_link_to_a_package_elsewhere_in_a_checkout_takes_nothing_out_of_what_is_built(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{ROOT}", str(clone)], check=True)
@@ -142,6 +143,7 @@ def _git(folder: Path, *argv: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_each_way_to_the_source_gives_a_version(asked: Callable[[Path], str], tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     (clone / "nodectl").mkdir(parents=True)
@@ -210,6 +212,8 @@ def test_wheel_and_sdist_run_with_each_python(version: str, built: Built, tmp_pa
     assert {found["host"] for found in health["findings"]} == {"node01"}
     assert opened.read_text().splitlines() == [str(ROOT / "README.md")]
 
+    if version == OLDEST:
+        return  # what the sdist gives is compared with the Pythons of `make test-all`
     from_source = installed(python, built.sdist, tmp_path / "sdist")
     assert from_source.files() == place.files()
     assert from_source.run("nodectl", "--version") == f"nodectl {version_of(built.wheel)}\n"

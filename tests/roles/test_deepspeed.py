@@ -161,6 +161,7 @@ def test_numbers_that_deepspeed_would_end_with_are_refused_before_anything_chang
     assert "deepspeed_train_batch 16 is not 1 (deepspeed_micro_batch) x 4" in said and "set it to 12" in said, said
 
 
+@pytest.mark.slow
 def test_a_compiler_that_no_repository_has_is_told_before_anything_changes(tmp_path: Path) -> None:
     said = playbook(
         tmp_path,

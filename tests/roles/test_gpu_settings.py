@@ -71,12 +71,6 @@ def test_what_differs_is_set_and_only_that(tmp_path: Path) -> None:
     assert node.calls() == [f"nvidia-smi {words}" for words in wanted], "the H100's driver has no application clocks"
 
 
-def test_a_gpu_that_holds_it_is_left_alone(tmp_path: Path) -> None:
-    node = Node(tmp_path, A100.replace("Disabled, Disabled", "Enabled, Disabled"))
-    node("set", persistence=True)
-    assert node.calls() == [] and not node("set", persistence=True)["changed"]
-
-
 def test_check_changes_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path, A100)
     checked = node("set", check=True, persistence=True)
@@ -151,12 +145,6 @@ def test_access_control_is_read_from_bridges_alone(monkeypatch: pytest.MonkeyPat
     assert gpu_hw.commands(run, {"acs": "off"}) == [["setpci", "-s", "0000:00:01.1", "ECAP_ACS+0x6.w=0000"]]
     monkeypatch.setattr(gpu_hw, "virtual", lambda: True)
     assert gpu_hw.commands(run, {"acs": "off"}) == []
-
-
-def test_a_virtual_machine_is_told_by_its_processor(tmp_path: Path) -> None:
-    (tmp_path / "vm").write_text("flags\t\t: fpu vme hypervisor lahf_lm\n")
-    (tmp_path / "metal").write_text("flags\t\t: fpu vme lahf_lm\n")
-    assert gpu_hw.virtual(str(tmp_path / "vm")) and not gpu_hw.virtual(str(tmp_path / "metal"))
 
 
 def test_the_boot_program_does_the_same_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,14 +109,6 @@ def test_each_number_is_only_raised_where_the_setting_says_so(
     assert values.is_held(present, wanted, never_lower) is (" ".join(present.split()) == effective)
 
 
-def test_a_setting_is_exact_unless_it_says_otherwise(kernel: Kernel) -> None:
-    for present in ("60", "15"):
-        kernel.set("net.ipv4.tcp_fin_timeout", present)
-        done = kernel.run([{"key": "net.ipv4.tcp_fin_timeout", "value": "30"}])
-        assert done["report"] == [] and kernel.get("net.ipv4.tcp_fin_timeout") == "30"
-    assert "net.ipv4.tcp_fin_timeout = 30\n" in kernel.file.read_text()
-
-
 @pytest.mark.parametrize(
     ("key", "folder", "first", "kind"),
     [
@@ -244,12 +236,6 @@ def test_check_changes_nothing_and_its_diff_is_what_then_happens(kernel: Kernel)
     assert not kernel.run(ARTICLE, check=True)["changed"]
 
 
-def test_drift_is_put_right(kernel: Kernel) -> None:
-    kernel.run(ARTICLE)
-    kernel.set(WMEM, "4096 16384 4194304")
-    assert kernel.run(ARTICLE)["changed"] and kernel.get(WMEM) == "4096 65536 16777216"
-
-
 def test_a_run_killed_before_the_kernel_was_set_is_finished_by_the_next(kernel: Kernel) -> None:
     kernel.run(ARTICLE)
     for key, value in DEFAULTS.items():  # as if only the record and the file had been written
@@ -257,14 +243,6 @@ def test_a_run_killed_before_the_kernel_was_set_is_finished_by_the_next(kernel: 
     assert kernel.run(ARTICLE)["changed"] and kernel.get(WMEM) == "4096 65536 16777216"
     kernel.run([])
     assert kernel.get(WMEM) == "4096 16384 4194304"
-
-
-def test_an_exact_setting_may_lower(kernel: Kernel) -> None:
-    kernel.set("vm.swappiness", "60\n")
-    kernel.run([{"key": "vm.swappiness", "value": "10"}])
-    assert kernel.get("vm.swappiness") == "10"
-    kernel.run([])
-    assert kernel.get("vm.swappiness") == "60"
 
 
 def test_a_value_that_is_live_already_is_in_the_file_too(kernel: Kernel) -> None:

@@ -135,10 +135,6 @@ def test_the_first_writer_wins(launch: Launcher, tmp_path: Path) -> None:
     assert not [line for line in shown if "NCCL_NET" in line], "with NCCL_CONF_FILE, ~/.nccl.conf is not read"
 
 
-def test_nothing_set_is_said(launch: Launcher) -> None:
-    assert "none set" in launch("--print-env").stderr
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -154,11 +150,6 @@ def test_nothing_set_is_said(launch: Launcher) -> None:
 def test_a_wrong_call_is_refused_in_one_line(launch: Launcher, args: tuple[str, ...], words: str) -> None:
     done = launch(*args)
     assert done.returncode == 2 and words in done.stderr.splitlines()[-1] and done.stdout == ""
-
-
-def test_help_says_how(launch: Launcher) -> None:
-    done = launch("--help")
-    assert done.returncode == 0 and "--node-rank I" in done.stdout and "$NCCL_CONF_FILE" in done.stdout
 
 
 def test_ranks_are_bound_to_torchrun_where_the_supervisor_asks_for_it(launch: Launcher) -> None:

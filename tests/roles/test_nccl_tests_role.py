@@ -9,9 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -61,11 +59,6 @@ out=
 for word; do case $word in -gencode=*) ;; *.cu) out="$out -x c++ $word -x none" ;; *) out="$out $word" ;; esac; done
 exec g++ $out
 """
-
-
-@pytest.fixture(scope="module")
-def tests(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
-    return role_module("nccl_tests", "nccl_tests")
 
 
 def source(folder: Path) -> Path:

@@ -147,15 +147,13 @@ host_lock.take(path, {"token": "one", "renewed": 1, "connection": [int(sys.argv[
     assert freed(folder, monkeypatch, 20)
 
 
-def test_a_run_that_has_ended_on_this_controller_is_relieved(folder: Path) -> None:
+def test_a_play_that_has_ended_is_relieved_by_the_next_and_by_nodectl(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "it is ours" in play(folder, "one")
     assert claim_of(folder).get("token") == "one"  # nobody let go of it
     assert "it is ours" in play(folder, "two")
     assert claim_of(folder).get("token") == "two"
-
-
-def test_nodectl_relieves_a_play_that_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "it is ours" in play(folder, "one")
     holder = holder_for_nodectl(folder, monkeypatch)
     assert holder is not None
     told = locks.words_of(holder)["run"]

@@ -121,18 +121,6 @@ def test_a_later_play_of_the_run_adds_and_does_not_overwrite(node: Node) -> None
     assert (one.read_text(), two.read_text()) == ("1", "2")
 
 
-def test_a_settled_run_may_go_on(node: Node) -> None:
-    one, two = node.write("one", "1"), node.write("two", "2")
-    node.begin("r1", paths=[str(one), str(two)])
-    one.write_text("x")
-    node.settle("r1")
-    node.begin("r1", paths=[str(one), str(two)])
-    two.write_text("y")
-    node.settle("r1")
-    node.undo()
-    assert (one.read_text(), two.read_text()) == ("1", "2")
-
-
 def test_a_killed_run_keeps_its_record_and_the_next_begin_closes_it(node: Node) -> None:
     path, half = node.write("a.conf", "1"), node.etc / ".ansible_tmpab12cd34a.conf"
     node.begin("r1", paths=[str(path)])
@@ -218,16 +206,6 @@ def test_a_read_only_file_of_others_where_ours_was_is_no_reason_to_fail(
     assert way.all() and not way.errors and not node.records()
     assert new.exists() and other.read_text() == "before"
     assert any(str(new) in line and "stays" in line for line in way.warnings)
-
-
-def test_folders_that_others_use_stay(node: Node) -> None:
-    node.begin("r1", paths=[str(node.etc / "new.d" / "ours")])
-    node.write("new.d/ours", "1")
-    node.settle("r1")
-    theirs = node.write("new.d/theirs", "2")
-    done = node.undo()
-    assert theirs.exists() and not (node.etc / "new.d" / "ours").exists()
-    assert [change["subject"] for change in done["rollback"]["changes"]] == [str(node.etc / "new.d" / "ours")]
 
 
 def test_a_folder_of_ours_that_was_not_there_goes_with_what_we_put_into_it(node: Node) -> None:

@@ -196,12 +196,6 @@ def test_solved_not_installed_a_kept_driver_is_no_candidate(host: Host) -> None:
     assert host.policy("libcudnn9-cuda-12") != "(none)"
 
 
-def test_solved_not_installed_another_branch_is_no_candidate(host: Host) -> None:
-    host.source(driver_branch="535")
-    assert host.policy("cuda-drivers-535").startswith("535.")
-    assert host.policy("nvidia-driver-580-open") == "(none)"
-
-
 ARCHIVES = {"ubuntu2404": "archive", "debian12": "archive-debian"}
 
 
@@ -283,33 +277,12 @@ def test_solved_not_installed_a_transitional_fabric_manager_is_refused(host: Hos
     assert answer["failed"] and "it would bring nvidia-fabricmanager-580" in answer["msg"], answer
 
 
-def test_solved_not_installed_dcgm_4_takes_the_place_of_3(host: Host) -> None:
-    host.holds(
-        "Package: datacenter-gpu-manager\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:3.3.6\n"
-        "Maintainer: x\nDescription: x\n"
-    )
-    host.source()
-    wanted = [{"names": ["datacenter-gpu-manager-4-cuda12"]}]
-    refused = host.packages(wanted)
-    assert refused["failed"] and "it would remove datacenter-gpu-manager 1:3.3.6" in refused["msg"], refused
-    plan = host.packages(wanted, absent=["datacenter-gpu-manager"])["plan"]
-    assert {"action": "remove", "name": "datacenter-gpu-manager", "before": "1:3.3.6", "after": ""} in plan
-    assert "datacenter-gpu-manager-4-core" in {step["name"] for step in plan}
-
-
 def test_solved_not_installed_what_somebody_holds_stays(host: Host) -> None:
     stanza = "Maintainer: x\nDescription: x\nArchitecture: amd64\n"
     host.holds(f"Package: libnccl2\nStatus: hold ok installed\nVersion: 2.14.3-1+cuda11.7\n{stanza}")
     host.source()
     answer = host.packages([{"names": ["libnccl-dev"], "version": "2.15.5-1+cuda11.8"}])
     assert answer["failed"] and "but 2.14.3-1+cuda11.7 is to be installed" in answer["msg"], answer
-
-
-def test_solved_not_installed_nothing_changes_under_work(host: Host) -> None:
-    host.source(driver_branch="535")
-    wanted = [{"names": ["cuda-drivers-535"], "version": "535.*"}]
-    answer = host.packages(wanted, driver=True, blocked_by="a GPU is in use by python3 (pid 99)")
-    assert answer["failed"] and answer["msg"].endswith("a GPU is in use by python3 (pid 99)"), answer
 
 
 def test_a_mirror_over_http_is_read_and_one_that_does_not_answer_is_named(host: Host) -> None:

@@ -3,10 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-from click.testing import CliRunner
-
-from nodectl.cli.root import cli
 from nodectl.common.documents import new_id
 from nodectl.common.node_paths import TRIALS
 from nodectl.provision.run import RUN_NAME
@@ -16,9 +12,3 @@ def test_runs_and_trials_are_named_here_as_on_the_nodes(utils: Any) -> None:
     for name in ("start", f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-4711", new_id(datetime.now(UTC))):
         assert utils("undo.store").RUN_NAME.fullmatch(name) and RUN_NAME.fullmatch(name)
     assert utils("undo.trials").Trials().folder == TRIALS
-
-
-@pytest.mark.parametrize("name", ["bad name", "../x", "-x", "a;b", "yesterday", "20261124", "last"])
-def test_a_name_that_no_run_has_is_refused_at_once(name: str) -> None:
-    done = CliRunner().invoke(cli, ["-i", "nowhere,", "rollback", f"--to={name}"])
-    assert done.exit_code == 2 and "is no name of a run" in done.output

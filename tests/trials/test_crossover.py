@@ -42,12 +42,6 @@ def test_the_other_way_round_and_in_any_order() -> None:
     assert found == crossover(many)
 
 
-def test_less_of_a_time_is_better() -> None:
-    found = crossover(at_sizes([-40, -40, -30, -30, -20, 20, 30, 40, 50], unit="us"))
-    assert found is not None
-    assert (found.below, found.above) == ("tree", "ring")
-
-
 def test_sizes_that_nobody_wins_widen_the_interval() -> None:
     narrow = crossover(at_sizes([50, 50, 50, 50, 20, -20, -50, -50, -50]))
     wide = crossover(at_sizes([50, 50, 0.3, 0.1, 0, -0.1, -0.3, -50, -50], noise=0.02))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from nodectl.articles.programs import Outcome, Runs, WorkloadOptions
-from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
@@ -19,8 +18,6 @@ from nodectl.probes.endpoints import Endpoint
 from nodectl.trials import learning as module
 from nodectl.trials.learning import Learning
 from nodectl.trials.measuring import Measuring
-from nodectl.trials.sides import varied_by
-from nodectl.workloads.settings import TUNABLE, Settings
 
 HOSTS = [Host(name, "192.0.2.1", 22, "root") for name in ("a", "b")]
 
@@ -128,26 +125,3 @@ def test_half_of_the_budget_is_for_the_losses(monkeypatch: pytest.MonkeyPatch) -
     kept, (finding,) = learning.equal(transport, HOSTS, {}, wanted, lambda: next(left))
     assert len(kept) == 1 and len(program.ran) == 2
     assert finding.status is Status.WARNING and finding.actual.startswith("2 choices of options: no time")
-
-
-def test_series_are_not_parted_by_what_the_options_change() -> None:
-    assert varied_by([side(accumulation="2")]) >= {"accumulation", "arguments", "parallel", "precision"}
-    assert varied_by([Side("x", run_with={"interface": "eth1"})]) == {"interfaces"}
-    assert varied_by([Side("x", run_with={"rank_order": "fabric"})]) == frozenset()
-
-
-def test_what_may_vary_is_an_option_of_every_workload() -> None:
-    assert {*TUNABLE} <= {each.name for each in fields(Settings)}
-
-
-def test_a_finding_for_a_run_that_came_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    failure = Finding("b", "workload", Status.FAILED, actual="killed")
-
-    def fails(*_: Any) -> Runs:
-        return Runs(result=ProbeResult(findings=(failure,)))
-
-    monkeypatch.setattr(module, "run_plan", fails)
-    transport: Any = None
-    learning = Learning("llm", (), 50, lambda _: None)
-    assert learning.equal(transport, HOSTS, {}, [side(compress="bf16")], never) == ([], [failure])
-    assert Measuring(transport, HOSTS, [learning.probe], {})(Side("own")).findings == (failure,)

@@ -57,11 +57,6 @@ def test_what_failed_or_came_to_nothing_is_none() -> None:
     assert found.complete == ()
 
 
-def test_a_pair_that_was_not_finished_is_left_out() -> None:
-    taken = [Taken(turn, (measured(5),)) for turn in list(schedule(2))[:3]]
-    assert len(series_of("tree", "ring", taken)[0].pairs) == 1
-
-
 def test_what_is_found_does_not_part_a_series() -> None:
     first, second = Turn(0, candidate=False), Turn(0, candidate=True)
     with_retransmits = Measurement(
@@ -159,8 +154,3 @@ def test_what_is_no_file_of_series(tmp_path: Path, spoil: Callable[[str], str], 
         series_in(path)
     assert str(path) in refused.value.message
     assert told in refused.value.message
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
-        series_in(tmp_path / "none.json")

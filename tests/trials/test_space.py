@@ -100,12 +100,6 @@ def test_what_changes_least_is_tried_first_and_among_equals_chance_decides() -> 
     assert space.in_turn(100, 3) == space.in_turn(100, 3)
 
 
-def test_a_small_space_is_sampled_whole() -> None:
-    space = space_of({"sysctl": {RMEM: [None, BIG], WMEM: [None, BIG]}}, "space")
-    assert space.sample(3) == tuple(space) == space.sample(100)
-    assert len(space.sample(2)) == 2
-
-
 @pytest.mark.parametrize(
     ("document", "told"),
     [
@@ -144,13 +138,6 @@ def test_refused_with_its_path(document: dict[str, Any], told: str) -> None:
     assert refused.value.remedy
 
 
-def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "space.yml"
-    path.write_text(f"sysctl:\n  {RMEM}: [1]\n  {RMEM}: [2]\n")
-    with pytest.raises(ProfileError, match="stands twice"):
-        read_space(path)
-
-
 def test_yaml_of_the_documentation_is_read() -> None:
     import nodectl.trials.space as module
 
@@ -187,21 +174,3 @@ def test_options_of_a_workload_vary_as_settings_do() -> None:
 def test_only_what_changes_speed_may_vary(training: Any, words: str) -> None:
     with pytest.raises(ProfileError, match=words):
         space_of({"training": training}, "space")
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("sysctl.vm.swappiness", {"value": 1, "bogus": 2}),
-        ("probe.interface", 1),
-        ("launch.rank_order", "none"),
-        ("training.compres", "bf16"),
-    ],
-)
-def test_an_error_names_its_path_once(path: str, value: Any) -> None:
-    group, _, key = path.partition(".")
-    with pytest.raises(ProfileError) as refused:
-        space_of({group: {key: [None, value]}}, "space")
-    assert str(refused.value).startswith(f"space: {path}") and str(refused.value).count(path) == 1
-    with pytest.raises(ProfileError, match=f"space: together.a: {path}"):
-        space_of({"together": {"a": [{}, {group: {key: value}}]}}, "space")

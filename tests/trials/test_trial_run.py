@@ -171,12 +171,6 @@ def test_a_host_that_is_lost_leaves_what_was_measured() -> None:
     assert failed(found) == 3
 
 
-def test_too_few_pairs_are_undecided() -> None:
-    found = run_of(PaperFleet(SPEEDS, lost_after=5), head()).run()
-    assert [each.verdict for each in found.verdicts] == [Outcome.UNKNOWN]
-    assert failed(found) == 3
-
-
 def test_what_could_not_be_put_back_fails_the_trial() -> None:
     bad = Finding("b", "trial", Status.FAILED, "former values", actual="tcp_rmem is 1")
     found = run_of(PaperFleet(SPEEDS, findings=(bad,)), head()).run()
@@ -275,14 +269,6 @@ def test_a_search_judges_the_fresh_pairs_of_the_best_alone() -> None:
     assert found.search[0].label == "c6"
     assert len(found.search) == 9
     assert read(store.folder() / f"{found.id}.json") == found
-
-
-def test_a_search_without_a_win_says_so() -> None:
-    speeds, sides = spaces(lambda _: 7.0)
-    fleet = PaperFleet(speeds)
-    found = run_of(fleet, replace(head(*sides), baseline=Side("own")), ends_at=900.0, search=True).run()
-    assert (found.complete, found.verdicts, failed(found)) == (True, (), 0)
-    assert len(found.search) == 9
 
 
 def test_what_no_probe_feels_is_said_before_anything_is_changed() -> None:

@@ -9,7 +9,6 @@ import pytest
 from nodectl.errors import ProfileError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
-from nodectl.trials.arming.settings import own_overrides
 from nodectl.trials.sides import (
     OWN,
     overruled,
@@ -56,12 +55,6 @@ def test_one_alone_is_no_trial(names: str) -> None:
         sides_of_profiles(names.split(","), None)
 
 
-def test_own_is_what_the_inventory_says() -> None:
-    assert side_of(OWN) == Side("own", None)
-    assert own_overrides(host(nodectl_overrides={"nic": {"mtu": 9000}})) == {"nic": {"mtu": 9000}}
-    assert own_overrides(host()) == {}
-
-
 @pytest.mark.parametrize(
     ("side", "told"),
     [
@@ -92,13 +85,6 @@ def test_a_value_that_the_inventory_pins_is_not_said_to_be_tried(tmp_path: Path)
         "mine: NCCL_IB_TIMEOUT is not tried on a: nodectl_nccl_env sets it there, and goes before a profile"
     ]
     assert overruled(side_of(OWN), [pins], [tmp_path]) == []
-
-
-def test_a_profile_beside_the_inventory_is_known(tmp_path: Path) -> None:
-    folder = tmp_path / "tuning"
-    folder.mkdir()
-    (folder / "mine.yml").write_text("description: mine\nsysctl:\n  vm.swappiness: {value: 1, why: because}\n")
-    refuse_impossible(Side("mine", "mine"), [host()], [tmp_path])
 
 
 def test_of_a_space_what_cannot_be_is_left_out_with_its_reason() -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodectl.common.documents import new_id
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import Side
 from nodectl.trials import store
 from nodectl.trials.applied import Applied, last_applied, read_proposal, remember
 from nodectl.trials.propose import proposal_of, propose
-from tests.trials.saved_trial import RMEM, trial
+from tests.trials.saved_trial import trial
 from tests.trials.trials import document, gaining
 
 
@@ -49,12 +47,6 @@ def test_found_by_id_its_beginning_or_its_file(tmp_path: Path) -> None:
         store.find("20261121")
     with pytest.raises(UsageError, match="no trial nosuch"):
         store.find("nosuch")
-
-
-def test_ids_are_in_the_order_of_time() -> None:
-    early, late = (new_id(datetime(2026, 11, day, tzinfo=UTC)) for day in (9, 10))
-    assert early < late
-    assert new_id(datetime(2026, 11, 9, tzinfo=UTC)) != early
 
 
 def test_a_file_that_is_damaged_is_named_and_hides_no_other() -> None:
@@ -141,12 +133,6 @@ def test_what_won_is_proposed_as_it_was_tried(tmp_path: Path) -> None:
 
 
 NCCL = ({"profile": "own", "what": "nccl", "conditions": {"backend": "nccl"}},)
-
-
-def test_overrides_over_another_profile_name_that_too(tmp_path: Path) -> None:
-    path = tmp_path / "won.yml"
-    propose(proposal_of(trial(candidates=(Side("big", "roce", RMEM),), probes=("nccl",), conditions=NCCL), None), path)
-    assert "nodectl_tuning: roce" in path.read_text()
 
 
 TWO = (gaining(30, profile="big"), gaining(40, profile="bigger"))

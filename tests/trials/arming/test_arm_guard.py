@@ -122,6 +122,7 @@ def test_a_playbook_that_is_still_at_it_is_ended_and_gets_in_no_more(arm_node: N
         at_it.kill()
 
 
+@pytest.mark.slow
 def test_a_child_that_comes_through_late_is_undone_too(arm_node: Node) -> None:
     """Marked as the trial's, it starts when the values were back already."""
     arm_node.record()
