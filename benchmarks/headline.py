@@ -33,7 +33,7 @@ from nodectl.common.units import time_text
 from nodectl.errors import UsageError
 from nodectl.lab.spec import parse_rate
 from nodectl.probes.options import duration
-from nodectl.trials.bootstrap import interval
+from nodectl.trials.verdict import interval
 
 _HOSTS = 4
 _TEXT = "/root/text"

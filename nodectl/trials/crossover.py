@@ -11,9 +11,8 @@ from statistics import fmean
 from nodectl.errors import UsageError
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
-from nodectl.trials.bootstrap import RESAMPLES
 from nodectl.trials.families import judge_all
-from nodectl.trials.verdict import MIN_PAIRS, logarithms, summarise
+from nodectl.trials.verdict import MIN_PAIRS, RESAMPLES, logarithms, summarise
 
 _TAIL = 0.025
 

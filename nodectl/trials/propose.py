@@ -18,8 +18,8 @@ from nodectl.errors import NodectlError, UsageError
 from nodectl.model.trial import Series, Side, Trial
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.profiles.overrides import OVERRIDES
-from nodectl.trials.arming.settings import TUNING, merged_overrides
 from nodectl.trials.felt import Setting, as_overrides, named, tried, unfelt_in
+from nodectl.trials.settings import TUNING, merged_overrides
 from nodectl.trials.verdict import summarise
 
 MARK = "# Proposed by `nodectl tune propose`"

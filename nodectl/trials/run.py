@@ -22,7 +22,7 @@ from nodectl.trials.sides import OWN
 from nodectl.trials.turns import TrialEndError, Turns
 
 if TYPE_CHECKING:
-    from nodectl.trials.arming.armed import Armed
+    from nodectl.trials.arming import Armed
 
 
 class TrialInterrupt(KeyboardInterrupt):

@@ -15,7 +15,7 @@ from nodectl.profiles.host import of_variables
 from nodectl.profiles.overrides import NCCL_ENV, OVERRIDES
 from nodectl.profiles.resolve import Resolved, load_profile
 from nodectl.profiles.schema import Tuning
-from nodectl.trials.arming.settings import overrides_for
+from nodectl.trials.settings import overrides_for
 from nodectl.trials.space import Candidate
 
 # what each host has by itself

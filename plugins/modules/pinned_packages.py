@@ -65,8 +65,8 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import ahead, node_packages, wanted_packages
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.aside import offers_of
 from ansible_collections.nodectl.fleet.plugins.module_utils.apt.packages import BROKEN
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import offers_of
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import difference
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on

@@ -22,7 +22,7 @@ from nodectl.model.result import CommandResult
 from nodectl.probes.events import run_program
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import OnOutput, Transport
-from nodectl.trials.arming import armed, leases
+from nodectl.trials import arming
 from tests.payload.fleet import Fleet
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ def test_the_leases_of_a_trial_are_read(noisy_sshd: Sshd, transport: Transport, 
     host = noisy_sshd.host("gpu07")
     (tmp_path / "lease").write_text("0")
     (tmp_path / "state").write_text(json.dumps({"state": "armed", "seen": ""}))
-    uids, findings = armed._logins(transport, [host])
+    uids, findings = arming._logins(transport, [host])
     assert (uids, findings) == ({"gpu07": tmp_path.stat().st_uid}, ())
-    argv = ["sh", "-c", leases._BEAT, "sh", str(tmp_path), "7"]
-    assert leases._guard_state(transport.run(host, argv, timeout_s=60)) == {"state": "armed", "seen": ""}
+    argv = ["sh", "-c", arming._BEAT, "sh", str(tmp_path), "7"]
+    assert arming._guard_state(transport.run(host, argv, timeout_s=60)) == {"state": "armed", "seen": ""}
     assert (tmp_path / "lease").read_text() == "7\n"
-    gone = ["sh", "-c", leases._BEAT, "sh", str(tmp_path / "gone"), "7"]
-    assert leases._guard_state(transport.run(host, gone, timeout_s=60)) == {}
+    gone = ["sh", "-c", arming._BEAT, "sh", str(tmp_path / "gone"), "7"]
+    assert arming._guard_state(transport.run(host, gone, timeout_s=60)) == {}
 
 
 def test_one_that_cannot_be_read_is_named_and_the_others_go_on(sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import openpgp
 from ansible_collections.nodectl.fleet.plugins.module_utils import wanted_packages as wanting
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import plan, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import run, sources
 
 PUBLIC = sorted(Path("/usr/share/keyrings").glob("debian-archive-*.gpg"))
 
@@ -99,9 +99,9 @@ def test_madison_and_simulation_are_read() -> None:
         "  libnccl2 | 2.15.5-1+cuda11.8 | http://mirror.example/ubuntu2204/x86_64  Packages\n"
         "      nccl | 2.15.5-1 | http://mirror.example/ubuntu2204 Sources\n"
     )
-    offers = plan.parse_madison(madison)
+    offers = run.parse_madison(madison)
     assert offers["libnccl2"] == ["2.15.5-1+cuda11.8", "2.12.10-1+cuda11.6"] and not offers.get("nccl")
-    steps = plan.parse_simulation(
+    steps = run.parse_simulation(
         "Remv a [1.0]\nInst b [2:1-1] (2:2-1 NVIDIA CUDA:1 [amd64])\nInst c (3 X [all])\nConf c (3 X [all])\n"
     )
     assert [(step["action"], step["name"], step["before"], step["after"]) for step in steps] == [
@@ -112,7 +112,7 @@ def test_madison_and_simulation_are_read() -> None:
 
 
 def test_only_what_was_asked_for_may_happen() -> None:
-    steps = plan.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
+    steps = run.parse_simulation("Inst own (1 X)\nInst cuda-drivers (2 X)\nRemv old [1]\nInst held [1] (2 X)\n")
     never: Any = {"cuda-drivers"}
     said = wanting.objections(steps, {"own"}, [], lambda name, _: name not in never, {"held"})
     assert said == [

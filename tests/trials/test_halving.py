@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodectl.trials.halving import Search, halve
+from nodectl.trials.course import Search, halve
 
 
 @dataclass
@@ -40,8 +40,8 @@ def peak_at(best: int, height: float) -> Callable[[int], float]:
     return lambda candidate: height if candidate == best else -1.0
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 9, 10, 27, 60])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("count", [1, 3, 10, 60])
+@pytest.mark.parametrize("seed", range(2))
 def test_a_winner_by_a_quarter_is_found(count: int, seed: int) -> None:
     best = random.Random(seed).randrange(count)
     land = Landscape(peak_at(best, 25), chance=random.Random(seed))

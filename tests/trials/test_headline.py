@@ -29,10 +29,7 @@ def headline() -> Any:
     ("words", "said"),
     [
         (("--full", "--budget=2h"), "--budget 2 h: the grid takes at least"),
-        (("--budget=60",), "nothing was started"),
         (("--ways=powersgd",), "--ways powersgd: take ddp"),
-        (("--ways=ddp,own",), "--ways ddp,own"),
-        (("--rates=none",), "none"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(words: tuple[str, ...], said: str) -> None:

@@ -1,5 +1,6 @@
 """Better, noise, worse or nothing to be told: tables of series."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from nodectl.model.trial import Series
 from nodectl.model.verdict import Outcome
 from nodectl.trials.families import judge_all
 from nodectl.trials.store import series_in
-from nodectl.trials.verdict import judge, summarise
+from nodectl.trials.verdict import expanded_tail, interval, judge, summarise
 from tests.trials.trials import STEADY, gaining, trial
 
 RECORDED = Path(__file__).resolve().parent.parent / "fixtures" / "trials"
@@ -155,3 +156,35 @@ def recorded() -> list[tuple[str, Series]]:
 @pytest.mark.parametrize(("known", "series"), recorded(), ids=lambda each: getattr(each, "subject", each))
 def test_recorded_series_have_their_verdict_by_any_seed(known: str, series: Series) -> None:
     assert [judge(series, seed).verdict for seed in range(3)] == [Outcome(known)] * 3
+
+
+# the interval of a mean from few values
+
+
+def test_the_tail_is_cut_further_out_the_fewer_there_are() -> None:
+    tails = [expanded_tail(count) for count in (5, 6, 10, 30, 1000)]
+    assert tails == sorted(tails)
+    assert tails[0] < 0.0011
+    assert tails[-1] == pytest.approx(0.025, rel=0.02)
+
+
+def test_of_five_values_almost_all_resamples_lie_between_the_ends() -> None:
+    low, high = interval([1.0, 2.0, 3.0, 4.0, 100.0])
+    # 1/3125 of the resamples is the lowest value five times; 5/3125 more have the next lowest mean
+    assert low == pytest.approx(1.2)
+    assert high == pytest.approx((4 + 4 * 100) / 5)
+
+
+def test_equal_values_have_no_width() -> None:
+    for count in (5, 12):
+        assert interval([0.25] * count) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize(("count", "trials"), [(5, 500), (10, 200)])
+def test_covers_the_truth_about_as_often_as_it_says(count: int, trials: int) -> None:
+    chance = random.Random(count)
+    hits = 0
+    for _ in range(trials):
+        low, high = interval([chance.gauss(3, 1) for _ in range(count)])
+        hits += low <= 3 <= high
+    assert 0.92 <= hits / trials <= 0.985

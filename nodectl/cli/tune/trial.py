@@ -344,9 +344,9 @@ def _head(
     from nodectl import __version__
     from nodectl.common.documents import new_id
     from nodectl.model.trial import Trial
-    from nodectl.trials.arming.settings import own_overrides
     from nodectl.trials.ledger import now
     from nodectl.trials.measuring import trial_defaults
+    from nodectl.trials.settings import own_overrides
 
     # of those that only one probe has, what it takes by itself
     own = {name: next(iter(trial_defaults(name).values())) for name in ("streams", "collectives", "sizes")}
@@ -401,7 +401,7 @@ def _run(
     """The trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.probes.lost import Watched
     from nodectl.transport.router import open_transport
-    from nodectl.trials.arming.armed import armed
+    from nodectl.trials.arming import armed
     from nodectl.trials.felt import tried
     from nodectl.trials.measuring import TRAINING, Measuring
     from nodectl.trials.run import TrialRun

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages, plan
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import ENVIRONMENT
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import ENVIRONMENT, parse_madison, parse_simulation
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from ansible_collections.nodectl.fleet.plugins.module_utils.undo.live import Run
@@ -60,7 +60,7 @@ def wanted_words(run: Run, changes: list[Change]) -> tuple[list[str], list[str]]
         elif not packages.there(new) or new["version"] != old["version"]:
             pinned = "%s=%s" % (key, old["version"])
             # `apt-cache show` also knows versions that are only installed
-            offers = plan.parse_madison(run(["apt-cache", "madison", key])[1])
+            offers = parse_madison(run(["apt-cache", "madison", key])[1])
             if any(old["version"] in versions for versions in offers.values()):
                 words.append(pinned)
             else:
@@ -74,7 +74,7 @@ def extra_removals(run: Run, words: list[str], changes: list[Change]) -> str:
     if status != 0:
         return ended("apt-get --simulate", status, out, err)
     expected = {change["subject"].partition(":")[0] for change in changes}
-    removed = {step["name"].partition(":")[0] for step in plan.parse_simulation(out) if step["action"] == "remove"}
+    removed = {step["name"].partition(":")[0] for step in parse_simulation(out) if step["action"] == "remove"}
     if removed <= expected:
         return ""
     return "apt would also remove %s, which nodectl did not install: nothing was removed" % ", ".join(

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import nvidia_repository, openpgp, wanted_packages
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import aside, packages, sources
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages, sources
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.run import Apt, offers_of
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     from collections.abc import Iterable
@@ -129,7 +129,7 @@ class Repository(nvidia_repository.Repository):
 
         The node's apt is left as it is.
         """
-        return aside.offers_of(self.module, f"deb [signed-by={{key}}] {self.uri} /", self.key_in_use(), names)
+        return offers_of(self.module, f"deb [signed-by={{key}}] {self.uri} /", self.key_in_use(), names)
 
     def key_in_use(self) -> bytes:
         """Return the repository's key, or the keyring of the source that is adopted."""

@@ -1,16 +1,17 @@
 # GNU General Public License v3.0 or later: it imports Ansible
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How apt and dpkg are called: without questions, waiting for another's lock, on a private root where one is given."""
+"""Calls of apt and dpkg and what they answer: without questions, waiting for another's lock, also on a private root."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages, plan
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt import packages
 from ansible_collections.nodectl.fleet.plugins.module_utils.files import read_text
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -18,6 +19,29 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
 
     Packages = dict[str, dict[str, Any]]
     Steps = list[dict[str, str]]
+    Offers = dict[str, list[str]]
+
+
+def parse_madison(text: str) -> Offers:
+    """{package: its versions, newest first} of `apt-cache madison`."""
+    offers: Offers = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) == 3 and "Packages" in cells[2] and cells[1] not in offers.setdefault(cells[0], []):
+            offers[cells[0]].append(cells[1])
+    return offers
+
+
+def parse_simulation(text: str) -> Steps:
+    """`apt-get --simulate`: each package that would be installed, changed or removed."""
+    steps = []
+    for line in text.splitlines():
+        match = re.match(r"(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", line)
+        if match:
+            action = "install" if match[1] == "Inst" else "remove"
+            steps.append({"action": action, "name": match[2], "before": match[3] or "", "after": match[4] or ""})
+    return steps
+
 
 ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
@@ -64,7 +88,7 @@ class Apt:
         self._read_first()
         names = [known for name in names for known in (self.known(name) if "*" in name else [name])]
         status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
-        return plan.parse_madison(out) if status == 0 else {}
+        return parse_madison(out) if status == 0 else {}
 
     def _has_lists(self) -> bool:
         return any(Path(self.root, "var/lib/apt/lists").glob("*_Packages*"))
@@ -135,7 +159,7 @@ class Apt:
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
         """Return what apt would do, by its own solver."""
         words = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go
-        return plan.parse_simulation(self.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}"))
+        return parse_simulation(self.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}"))
 
     def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
         """apt-get's arguments; its own guards stay on where nothing may go."""
@@ -151,3 +175,27 @@ class Apt:
     def hold(self, names: list[str]) -> None:
         """Keep each at the version that it has."""
         self.module.run_command(["apt-mark", "hold", *names], check_rc=True)
+
+
+# what apt needs below a root of its own
+FOLDERS = (
+    *("etc/apt/preferences.d", "etc/apt/sources.list.d", "var/lib/apt/lists/partial"),
+    *("var/cache/apt/archives/partial", "var/lib/dpkg"),
+)
+
+
+def offers_of(module: AnsibleModule, line: str, keyring: bytes, names: list[str]) -> Offers:
+    """{package: its versions} of this line's source, with {key} for its keyring; the node's apt is left as it is."""
+    with tempfile.TemporaryDirectory(prefix="nodectl-apt-") as root:
+        for folder in FOLDERS:
+            Path(root, folder).mkdir(parents=True)
+        Path(root, "var/lib/dpkg/status").touch()
+        # by the suffix apt tells an armoured one
+        key = Path(root, "key.asc" if keyring.startswith(b"-----BEGIN") else "key.gpg")
+        key.write_bytes(keyring)
+        source = line.replace("{key}", str(key))
+        Path(root, "etc/apt/sources.list.d/aside.list").write_text(source + "\n", encoding="utf-8")
+        apt = Apt(module, root)
+        doing = f"read {line.partition('] ')[2]}"
+        apt.run("apt-get", "update", "--quiet", "-o", "APT::Update::Error-Mode=any", doing=doing)
+        return apt.offers(names)

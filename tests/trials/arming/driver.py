@@ -18,7 +18,7 @@ from nodectl.common.documents import new_id
 from nodectl.inventory.read import Inventory
 from nodectl.model.trial import Side
 from nodectl.transport.router import open_transport
-from nodectl.trials.arming.armed import armed
+from nodectl.trials.arming import armed
 
 _RMEM = {"value": "4096 131072 212992", "never_lower": False}
 SETTINGS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.trials.arming.armed import LEASE_S
+from nodectl.trials.arming import LEASE_S
 from tests.conftest import Cli, LabUnderTest
 from tests.trials.arming.conftest import HOSTS, ArmFleet
 from tests.trials.arming.process import descendants, started

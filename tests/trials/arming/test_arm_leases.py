@@ -13,8 +13,8 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import encode
 from nodectl.transport.base import OnOutput
-from nodectl.trials.arming import leases as leases_module
-from nodectl.trials.arming.leases import Leases
+from nodectl.trials import arming as leases_module
+from nodectl.trials.arming import Leases
 
 GOOD, OTHER = Host("gpu01", "192.0.2.1"), Host("gpu02", "192.0.2.2")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodectl.transport.router import LocalTransport
-from nodectl.trials.arming.armed import armed
+from nodectl.trials.arming import armed
 
 
 def test_the_record_on_the_hosts_is_named_by_the_trial_s_own_id() -> None:

@@ -17,7 +17,7 @@ from nodectl.errors import ProfileError, UsageError
 from nodectl.inventory.read import Inventory
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
-from nodectl.trials.arming.settings import given, overrides_for, plain
+from nodectl.trials.settings import given, overrides_for, plain
 
 RMEM = {"sysctl": {"net.ipv4.tcp_rmem": {"value": "1 2 3", "never_lower": False}}}
 
