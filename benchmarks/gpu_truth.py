@@ -10,8 +10,8 @@ over the node's GPUs stand for themselves. The last line is one JSON object: `ra
 medians of all rounds, so more is better; below 0.95 the exit status is 1, and so it is where a part failed, which does
 not end the others. Before it stands the table for docs/evidence.md. `sdc_busy` is the part of its time that the sdc
 probe keeps a GPU at work: its rounds, times what the GPU needs for one. What a device or a torch lacks is said and left
-out. Without a GPU nothing is measured, and the exit status is 0. `--device cpu` compares products and a small training on
-processors.
+out. Without a GPU nothing is measured, and the exit status is 0. `--device cpu` compares products and a small training
+on processors.
 """
 
 from __future__ import annotations

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
+from itertools import accumulate
 
 from nodectl.common.counting import counted
+from nodectl.common.resources import payload_dir
 from nodectl.common.units import time_text
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
@@ -77,9 +80,7 @@ def measure(
     (`cuda` or `cpu`). With `turns` every round of the amount is one of their settings.
     """
     ready, findings = with_torch(transport, hosts, probe.name, options)
-    if len(ready) < len(hosts):  # fewer ranks or other shards would be another measurement
-        actual = "not measured: another host cannot take part"
-        findings += [host_finding(probe.name, endpoint.host.name, Status.UNKNOWN, actual) for endpoint in ready]
+    if not ready:
         return ProbeResult(findings=tuple(findings))
     rounds = len(turns.settings) if turns else 1
     options, amount = fit(probe, options, rounds, cost_s, least_rounds=rounds)
@@ -94,14 +95,17 @@ def measure(
     played = play(transport, gang, _RUN_S, turns.on_event if turns else None)
     if turns:
         turns.check()
-    failed = ProbeResult(findings=(*findings, *(failure_of(probe.name, culprit) for culprit in culprits(played))))
+    failed = ProbeResult(findings=tuple(failure_of(probe.name, culprit) for culprit in culprits(played)))
     return marked(failed + results(ready, device, played), options)
 
 
 def with_torch(
     transport: Transport, hosts: Sequence[Host], name: str, options: ProbeOptions
 ) -> tuple[list[Endpoint], list[Finding]]:
-    """Return the hosts that have a torch, and an unknown finding for each that has none or does not answer."""
+    """Return all hosts if each has a torch and can be reached by the others; else none, and a finding for each.
+
+    Fewer ranks or other shards would be another measurement.
+    """
     endpoints, findings = find_endpoints(transport, hosts, name, options)
     ready = []
     for endpoint in endpoints:
@@ -113,7 +117,10 @@ def with_torch(
             findings.append(host_finding(name, endpoint.host.name, Status.UNKNOWN, actual, NOT_PROVISIONED))
         else:
             ready.append(endpoint)
-    return ready, findings
+    if len(ready) == len(hosts):
+        return ready, []
+    actual = "not measured: another host cannot take part"
+    return [], [*findings, *(host_finding(name, each.host.name, Status.UNKNOWN, actual) for each in ready)]
 
 
 def _only_itself(endpoint: Endpoint) -> bool:
@@ -140,6 +147,47 @@ def member(
     """Return the payload program `module` for that host's Python with torch; `arguments` become `--name=value`."""
     args = (*(f"--{name}={value}" for name, value in arguments.items()), *flags)
     return Member(endpoint.host, module, args, f"{venv_of(endpoint.host)}/bin/python", stdin)
+
+
+def rank_members(
+    ready: Sequence[Endpoint],
+    ranks: Sequence[int],
+    module: str,
+    device: str,
+    options: ProbeOptions,
+    given: Mapping[str, object],
+    timeout_s: float,
+) -> list[Member]:
+    """Return the payload program `module` for each host that has ranks, numbered in the hosts' order.
+
+    The workloads' modules go to its standard input as JSON (name: source), so that they are run from memory.
+    """
+    first, sources = ready[0], workload_sources()
+    shared = {
+        "world-size": sum(ranks),
+        "master-addr": first.address,
+        "master-port": options.port or first.free_port,
+        "backend": "nccl" if device == "cuda" else "gloo",
+        "timeout": timeout_s,
+        **given,
+    }
+    flags = ["--interface-asked"] * bool(options.interface)
+    return [
+        member(
+            endpoint,
+            module,
+            {"rank-base": end - count, "nproc": count, "interface": endpoint.interface, **shared},
+            flags,
+            sources,
+        )
+        for endpoint, count, end in zip(ready, ranks, accumulate(ranks), strict=False)
+    ]
+
+
+def workload_sources() -> bytes:
+    """Return the workloads' modules by name, as JSON."""
+    folder = payload_dir().parent / "workloads"
+    return json.dumps({path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}).encode()
 
 
 def common(events: Sequence[Event], key: str) -> object:

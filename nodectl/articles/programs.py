@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from nodectl.articles.gangs import device_of, failure_of, member, with_torch
-from nodectl.articles.training import modules
+from nodectl.articles.gangs import device_of, failure_of, rank_members, with_torch
 from nodectl.common.counting import counted
 from nodectl.common.units import time_text
 from nodectl.errors import UsageError
@@ -85,27 +84,9 @@ def _silent(player: Played) -> Finding:
 def _members(
     ready: Sequence[Endpoint], program: str, setting: Setting, device: str, options: ProbeOptions
 ) -> list[Member]:
-    taking = list(zip(ready, setting.ranks, strict=False))
-    first, world, sources = taking[0][0], sum(setting.ranks), modules()
     steps = [f"--steps={setting.steps}", f"--log-every={setting.steps}"] if setting.steps else []
-    flags = ["--interface-asked"] * bool(options.interface)
-    members, base = [], 0
-    for endpoint, count in taking:
-        given = {
-            "rank-base": base,
-            "nproc": count,
-            "world-size": world,
-            "master-addr": first.address,
-            "master-port": options.port or first.free_port,
-            "backend": "nccl" if device == "cuda" else "gloo",
-            "timeout": RUN_S,
-            "interface": endpoint.interface,
-            "program": program,
-            "arguments": json.dumps([f"--device={device}", *setting.arguments, *steps]),
-        }
-        members.append(member(endpoint, _MODULE, given, flags, sources))
-        base += count
-    return members
+    given = {"program": program, "arguments": json.dumps([f"--device={device}", *setting.arguments, *steps])}
+    return rank_members(ready, setting.ranks, _MODULE, device, options, given, RUN_S)
 
 
 def run_all(
@@ -191,9 +172,7 @@ def run_plan(transport: Transport, hosts: Sequence[Host], options: WorkloadOptio
     UsageError where the plan has nothing that can be run.
     """
     ready, findings = with_torch(transport, hosts, NAME, options)
-    if len(ready) < len(hosts):
-        actual = "not measured: another host cannot take part"
-        findings += [host_finding(NAME, endpoint.host.name, Status.UNKNOWN, actual) for endpoint in ready]
+    if not ready:
         return Runs(result=ProbeResult(findings=tuple(findings)))
     device = device_of(ready)
     settings = plan(ready, device)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import accumulate
 from statistics import median
 
-from nodectl.articles.gangs import Turns, common, measure, member
+from nodectl.articles.gangs import Turns, common, measure, rank_members
 from nodectl.common.counting import counted
-from nodectl.common.resources import payload_dir
 from nodectl.common.units import MIB
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -103,31 +100,14 @@ def _ranks_on(endpoint: Endpoint, device: str) -> int:
 
 
 def _members(options: TrainingOptions, ready: Sequence[Endpoint], device: str, amount: Amount) -> list[Member]:
-    first, sources = ready[0], modules()
-    ranks = [_ranks_on(endpoint, device) for endpoint in ready]
-    shared = {
-        "world-size": sum(ranks),
-        "master-addr": first.address,
-        "master-port": options.port or first.free_port,
-        "backend": "nccl" if device == "cuda" else "gloo",
+    given = {
         "windows": amount.repetitions * amount.rounds,
         "seconds": amount.duration_s,
-        "timeout": _STEP_S,
         "seed": _SEED,
         **{name.replace("_", "-"): value for name, value in asdict(shape_for(device, options.gradient_bytes)).items()},
     }
-    flags = ["--interface-asked"] * bool(options.interface)
-    members = []
-    for endpoint, count, end in zip(ready, ranks, accumulate(ranks), strict=True):
-        own = {"rank-base": end - count, "nproc": count, "interface": endpoint.interface}
-        members.append(member(endpoint, "articles.training", own | shared, flags, sources))
-    return members
-
-
-def modules() -> bytes:
-    """Return the workloads' modules by name, as JSON: they are run on hosts from memory."""
-    folder = payload_dir().parent / "workloads"
-    return json.dumps({path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}).encode()
+    ranks = [_ranks_on(endpoint, device) for endpoint in ready]
+    return rank_members(ready, ranks, "articles.training", device, options, given, _STEP_S)
 
 
 def _results(

@@ -20,7 +20,7 @@ from nodectl.facts.kernel import Kernel
 from nodectl.facts.look import Lab
 from nodectl.facts.versions import Versions
 from nodectl.init.draft import Draft, Group, Reasons, choices, group_name, shared_variables
-from nodectl.lab.variables import lab_variables
+from nodectl.lab.files import lab_variables
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording

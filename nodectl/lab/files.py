@@ -8,9 +8,14 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from nodectl.common.node_paths import LAB_SHARE
 from nodectl.lab.spec import show_rate
 from nodectl.lab.state import HostRecord, LabFolder, LabState
-from nodectl.lab.variables import lab_variables
+
+
+def lab_variables() -> dict[str, object]:
+    """Return the variables of every lab host, by name; `nodectl_lab` says that nobody has to be asked about it."""
+    return {"nodectl_lab": True, "nodectl_wheelhouse": f"{LAB_SHARE}/wheels", "nodectl_uv": f"{LAB_SHARE}/uv"}
 
 
 def new_key() -> tuple[bytes, str]:

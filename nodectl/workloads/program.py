@@ -16,21 +16,19 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 if TYPE_CHECKING:
     from nodectl.workloads import checkpoint, options, ranks
-    from nodectl.workloads.clock import Clock
     from nodectl.workloads.feed import Feed
     from nodectl.workloads.settings import Refused, Settings
     from nodectl.workloads.training import Training
-    from nodectl.workloads.usage import Usage
+    from nodectl.workloads.usage import Clock, Usage
     from nodectl.workloads.workload import Workload
 else:  # on a node these files lie in one folder, without the package
     import checkpoint
     import options
     import ranks
-    from clock import Clock
     from feed import Feed
     from settings import Refused
     from training import Training
-    from usage import Usage
+    from usage import Clock, Usage
 
 
 # of the losses over time that a summary tells

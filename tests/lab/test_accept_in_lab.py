@@ -48,6 +48,7 @@ def _until(child: subprocess.Popen[str], words: str) -> None:
     pytest.fail(f"it ended without {words!r}")
 
 
+@pytest.mark.slow
 def test_ended_early_it_goes_on_and_its_certificate_holds(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
     lab = lab4.part(3, tmp_path)
     # what is provisioned by others has no torch that is missing; other tests may have left one on these hosts

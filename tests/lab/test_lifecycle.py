@@ -80,7 +80,7 @@ def test_up_twice_down_twice_leaves_nothing(own: Cli, tmp_path: Path) -> None:
 POINTS = ("lab.json", "switch.net", "base/etc/hosts", "hosts/node09/disk/upper0", "known_hosts")
 SHAPES = ("--rate 1gbit", "--delay 5ms", "--disk 128M")
 # a disk is there from early on, a cable's shape once the cable is: the other points see it only in `make test-all`
-QUICK = {*((point, "--disk 128M") for point in POINTS), ("known_hosts", "--delay 5ms"), ("switch.net", "--rate 1gbit")}
+QUICK = {("hosts/node09/disk/upper0", "--disk 128M"), ("known_hosts", "--delay 5ms"), ("switch.net", "--rate 1gbit")}
 KILLED = [
     pytest.param(point, shape.split(), id=f"{point}-{shape}", marks=() if (point, shape) in QUICK else pytest.mark.slow)
     for point in POINTS
@@ -137,7 +137,7 @@ def test_up_makes_a_whole_lab_of_a_half_made_one(own: Cli, tmp_path: Path) -> No
     assert machine(tmp_path) == before
 
 
-@pytest.mark.parametrize("damage", ["no journal", "damaged journal", "no files"])
+@pytest.mark.parametrize("damage", [pytest.param("no journal", marks=pytest.mark.slow), "damaged journal", "no files"])
 @pytest.mark.parametrize("shape", [pytest.param([], marks=pytest.mark.slow), ["--delay", "5ms"]], ids=["veth", "delay"])
 def test_down_finds_what_the_journal_has_lost(own: Cli, tmp_path: Path, damage: str, shape: list[str]) -> None:
     before = machine(tmp_path)
@@ -225,13 +225,8 @@ def test_two_labs_do_not_touch_each_other(own: Cli) -> None:
     own("lab", "down", "--name", "b")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [["-n", "0"], ["-n", "5000"], ["--rate", "fast"], ["--delay", "10"], ["--loss", "100%"], ["--disk", "1K"]],
-    ids=" ".join,
-)
-def test_nonsense_is_refused_before_anything_is_made(own: Cli, tmp_path: Path, wrong: list[str]) -> None:
-    refused = own("lab", "up", *wrong, check=False)
+def test_nonsense_is_refused_before_anything_is_made(own: Cli, tmp_path: Path) -> None:
+    refused = own("lab", "up", "--disk", "1K", check=False)
     assert refused.returncode == 2 and "try:" in refused.stderr
     assert traces(tmp_path) == NOTHING
 

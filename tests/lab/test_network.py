@@ -68,7 +68,7 @@ def shaped(
     cli("lab", "down")
 
 
-@pytest.mark.parametrize("options", [(), ("-R",)], ids=["there", "back"])
+@pytest.mark.parametrize("options", [pytest.param((), marks=pytest.mark.slow), ("-R",)], ids=["there", "back"])
 def test_a_flow_gets_the_rate_and_not_more(shaped: Shaped, options: tuple[str, ...]) -> None:
     assert 0.85 * 200e6 < shaped.rate_bits("node01", "node02", *options) < 1.01 * 200e6
 

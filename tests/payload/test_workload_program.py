@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.articles.training import modules
+from nodectl.articles.gangs import workload_sources
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
 from tests.payload.fleet import free_port
@@ -32,7 +32,7 @@ def run(ranks: int, *arguments: str) -> tuple[list[dict[str, Any]], "subprocess.
     }
     argv = [f"{torch_venv()}/bin/python", str(payload_dir() / "run.py"), "articles.workload"]
     argv += [f"--{name}={value}" for name, value in given.items()]
-    done = subprocess.run(argv, input=modules().decode(), capture_output=True, text=True, check=False, env={
+    done = subprocess.run(argv, input=workload_sources().decode(), capture_output=True, text=True, check=False, env={
         **os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"
     })  # fmt: skip
     return [json.loads(text) for text in texts(done.stdout)], done

@@ -16,14 +16,12 @@ import torch.distributed as dist
 
 if TYPE_CHECKING:
     from nodectl.workloads import options, sharded
-    from nodectl.workloads.agreed_scaler import AgreedScaler
     from nodectl.workloads.llm import LanguageModel
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.training import Training
 else:  # on a node these files lie in one folder, without the package
     import options
     import sharded
-    from agreed_scaler import AgreedScaler
     from llm import LanguageModel
     from ranks import Ranks
     from training import Training
@@ -113,7 +111,7 @@ def scaled(group: Ranks) -> dict[str, Any]:
     """What becomes of a step in which the last rank's gradient is not finite, and of the next."""
     weight = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.SGD([weight], lr=1.0)
-    scaler = AgreedScaler(True, group.device, lambda gradient: gradient)
+    scaler = sharded.AgreedScaler(True, group.device, lambda gradient: gradient)
     told = []
     for bad in (True, False):
         optimizer.zero_grad()

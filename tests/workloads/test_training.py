@@ -15,13 +15,13 @@ FOLDER = Path(next(iter(workloads.__path__)))
 SCRIPT = """
 import json, os, pathlib, sys, time, types
 import torch
-from clock import Clock
 from feed import Feed, Wanted
 from options import parse
 from ranks import Ranks
 from training import Training
 from transformer import Transformer
 import usage
+from usage import Clock
 
 TINY = ["--d-model=16", "--layers=1", "--heads=2", "--seq=4", "--dropout=0", "--samples=24", "--clip=0", "--device=cpu"]
 

@@ -10,7 +10,7 @@ import yaml
 from nodectl.checks import catalogue
 from nodectl.checks.check import Check
 from nodectl.checks.gpu import xid
-from nodectl.lab.faults.engine import FAULTS
+from nodectl.lab.faults import FAULTS
 from scripts.site.pages import plain, table
 
 # what the folders hold, in the order in which findings come

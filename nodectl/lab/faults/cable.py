@@ -6,7 +6,7 @@ import json
 import subprocess
 
 from nodectl.errors import UsageError
-from nodectl.lab.faults.base import Fault, Scene
+from nodectl.lab.faults import Fault, Scene
 from nodectl.lab.network import ip_batch, operator_address, port_name
 from nodectl.lab.shape import QUANTUM_BYTES, port_shaping, rate_shaping, run_tc
 from nodectl.lab.spec import show_rate

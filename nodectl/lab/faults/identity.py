@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from nodectl.errors import UsageError
-from nodectl.lab.faults.base import Fault, Scene
-from nodectl.lab.faults.real.system import file_fault
+from nodectl.lab.faults import Fault, Scene
+from nodectl.lab.faults.system import file_fault
 from nodectl.lab.state import HostRecord
 
 

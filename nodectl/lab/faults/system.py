@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 from nodectl.lab.cgroups import cpu_group_of, slow_down, speed_up
-from nodectl.lab.faults.base import Fault, Scene
+from nodectl.lab.faults import Fault, Scene
 
 _SYSCTL = "net/ipv4/tcp_rmem"
 _SMALL = "4096 87380 131072"

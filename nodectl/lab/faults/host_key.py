@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nodectl.errors import LabError
 from nodectl.lab.base import write_file
-from nodectl.lab.faults.base import Fault, Scene
+from nodectl.lab.faults import Fault, Scene
 from nodectl.lab.files import know_host, new_key
 
 _HOST_KEY = "etc/ssh/ssh_host_ed25519_key"

@@ -6,8 +6,8 @@ import re
 
 from nodectl.errors import UsageError
 from nodectl.lab.dress import RECORDED
-from nodectl.lab.faults.base import Fault, Scene
-from nodectl.lab.faults.real.system import file_fault
+from nodectl.lab.faults import Fault, Scene
+from nodectl.lab.faults.system import file_fault
 
 _SMI = f"{RECORDED}/nvidia-smi-q.out"
 

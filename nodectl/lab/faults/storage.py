@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from nodectl.errors import UsageError
-from nodectl.lab.faults.base import Fault, Scene
+from nodectl.lab.faults import Fault, Scene
 
 _FILLING = "var/lib/nodectl-lab-disk-full"
 _SHM = "/dev/shm"  # noqa: S108 - of a lab host
