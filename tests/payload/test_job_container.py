@@ -11,7 +11,7 @@ import pytest
 
 from nodectl.payload.jobs import container
 from nodectl.payload.jobs.container import Place
-from nodectl.payload.jobs.preflight.programs import image_of
+from nodectl.payload.jobs.preflight.look import image_of
 from tests.payload.fleet import Fleet
 
 PLACE = Place("/s/jobs/j", "/s/jobs/j/code/sub", ["/data", "/data/x", ""], ["/s/payload", "/bin/go"], True, 0, 0)

@@ -364,7 +364,7 @@ def _is_fresh(path: str) -> bool:
 
 def examine_job(job_id: str) -> List[Row]:
     """Return what the job's ranks do here, in about three seconds."""
-    from .examine import examine  # what the other commands have no use for
+    from .living import examine  # what the other commands have no use for
 
     job = JobFolder(job_id)
     if not job.exists:

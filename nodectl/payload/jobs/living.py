@@ -1,17 +1,24 @@
-"""What the ranks that still live are doing: state of the process, and the stacks that their Python writes."""
+"""What the ranks that still live do: state, stacks, asides of their logs; of a running job CPU, network, NCCL too."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
+import shutil
+import socket
+import subprocess
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..common.patterns import lazily
-from . import notes
+from . import flight, kernel, listeners, notes, outputs, pulse, standing
 from .classify import aside
+from .contain import Containment
 from .evidence import Output, log_of
-from .process import below, read_stat, send
+from .folder import JobFolder, venv_of
+from .process import below, read_environ, read_stat, send
 from .ranks import Rank
 
 _ANSWER_S = 0.5
@@ -83,3 +90,151 @@ def main_stack(text: str) -> List[str]:
     last = text[max((match.start() for match in _THREAD.finditer(text)), default=0) :]
     frames = [match.groups() for match in map(_FRAME.match, last.splitlines()) if match]
     return [f"{name}:{line} {function}" for name, line, function in frames[:FRAMES]]
+
+
+_WINDOW_S = 2.0
+_TOOL_S = 10.0
+_RAS_S = 5.0
+_RAS_BYTES = 256 * 1024
+_RAS = ("localhost", 28028)
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def examine(job: JobFolder) -> Dict[str, Any]:
+    """Return `ranks` (as of `living`, with `moved`, `cpu`, `output_age_s`), `network`, `gpus`, `ras` and more."""
+    plan, state = job.plan(), job.state()
+    ranks, environments = find_ranks(job, state)
+    before = _measures(ranks, plan)
+    first = look(job.path, ranks)
+    gpus, ras = pulse.gpus(), _ask_ras(environments)
+    time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
+    output = Output(job.at("output.log"))
+    second = with_asides(look(job.path, ranks), ranks, job.at("ranks"), output)
+    after = _measures(ranks, plan)
+    seconds = after[0] - before[0]
+    rows = []
+    for rank, one, other in zip(ranks, first, second):  # noqa: B905 - strict is newer than some hosts' Python
+        stack = other["stack"] or _py_spy(rank, venv_of(plan, plan["hosts"][plan["rank"]]))
+        row = {**other, "stack": stack, "moved": bool(one["stack"]) and one["stack"] != other["stack"]}
+        ticks = after[1].get(rank.pid, 0) - before[1].get(rank.pid, 0)
+        row["cpu"] = round(ticks / _TICKS_PER_S / seconds, 2)
+        row["output_age_s"] = _output_age_s(job, rank.local_rank)
+        row["store"] = listeners.connected(rank.pid) if standing.meets(row) else []
+        rows.append(row)
+    ports = {int(place.rpartition(":")[2]) for row in rows for place in row["store"]}
+    return {
+        "ranks": rows,
+        "listeners": [listeners.words_of(port) for port in sorted(ports & set(listeners.ports_here()))],
+        "network": {
+            f"{kind} {way}": round((after[2][kind][way] - count) / seconds)
+            for kind, counts in before[2].items()
+            for way, count in counts.items()
+            if kind in after[2]
+        },
+        "gpus": gpus,
+        "ras": ras,
+        "flight": flight.read_dumps(job.path),
+        "xids": [line.text for line in kernel.log_since(_since_s(job))[0] if line.kind == "xid"],
+    }
+
+
+def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[Dict[str, str]]]:
+    """Find the job's ranks here, and their environments: the topmost processes with a rank's variables."""
+    known: Dict[int, Tuple[Rank, Dict[str, str]]] = {}
+    for pid in sorted(Containment.recorded(job.id, state.get("containment", {})).members()):
+        env, stat = read_environ(pid), read_stat(pid)
+        if stat is None or not (env.get("RANK", "").isdigit() and env.get("LOCAL_RANK", "").isdigit()):
+            continue
+        if "LOCAL_RANK" not in read_environ(stat.ppid):
+            known[pid] = (Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), -1), env)
+    in_order = sorted(known.values(), key=lambda item: item[0].rank)
+    return [rank for rank, _ in in_order], [env for _, env in in_order]
+
+
+def _since_s(job: JobFolder) -> float:
+    """Return when the job was received, by the kernel log's clock."""
+    with contextlib.suppress(OSError):
+        return kernel.now_s() - (time.time() - os.path.getmtime(job.at("plan.json")))
+    return kernel.now_s()
+
+
+def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[int, int], Dict[str, Dict[str, int]]]:
+    """Now: the time, CPU ticks by rank's process, bytes in and out of the job's network and of RDMA ports."""
+    network = pulse.network_bytes(str(plan["hosts"][plan["rank"]].get("interface", "")))
+    counted = {"network": network, "RDMA": pulse.rdma_bytes()}
+    counts = {
+        kind: {name[: -len("_bytes")]: number for name, number in each.items()}
+        for kind, each in counted.items()
+        if each
+    }
+    return time.monotonic(), {rank.pid: _ticks(rank.pid) for rank in ranks}, counts
+
+
+def _ticks(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return 0
+    fields = text[text.rindex(")") + 2 :].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
+    """Since the rank wrote last; of a launcher that keeps no log of each, since any of the host's ranks did."""
+    times = []
+    for path in outputs.own_files(job.at("ranks"), local_rank) or [job.at("output.log")]:
+        with contextlib.suppress(OSError):
+            times.append(os.path.getmtime(path))
+    return round(max(0.0, time.time() - max(times)), 1) if times else None
+
+
+def _tool(argv: List[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_TOOL_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode(errors="replace")
+
+
+def _py_spy(rank: Rank, venv: str) -> List[str]:
+    """Return the main thread's stack of a rank whose Python does not write it, where py-spy is there and may look."""
+    tool = shutil.which(
+        "py-spy", path=os.pathsep.join(filter(None, (venv and os.path.join(venv, "bin"), os.environ.get("PATH"))))
+    )
+    if tool is None:
+        return []
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        threads = json.loads(_tool([tool, "dump", "--json", "--pid", str(rank.pid)]))
+        main = next((each for each in threads if each.get("thread_name") == "MainThread"), threads[0])
+        frames = main["frames"][:FRAMES]
+        return [f"{frame['filename']}:{frame['line']} {frame['name']}" for frame in frames]
+    return []
+
+
+def _ask_ras(environments: Sequence[Dict[str, str]]) -> str:
+    """Return what NCCL's RAS says on this host, in its own words; empty where nobody listens."""
+    address = _RAS
+    for env in environments:
+        host, _, port = env.get("NCCL_RAS_ADDR", "").rpartition(":")
+        if port.isdigit():
+            address = (host.strip("[]") or "localhost", int(port))
+    said = b""
+    try:
+        with socket.create_connection(address, timeout=_RAS_S) as line:
+            line.sendall(b"verbose status\n")
+            while len(said) < _RAS_BYTES:
+                block = line.recv(65536)
+                if not block:
+                    break
+                said += block
+    except OSError:  # also a time-out: what has come is what there is
+        pass
+    return said.decode(errors="replace")

@@ -11,6 +11,7 @@ import re
 import resource
 import time
 from bisect import bisect_left
+from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
@@ -64,14 +65,19 @@ def stream(job_id: str, mode: str, request: str) -> None:
     reader.run(follow=mode == "follow")
 
 
-def _wanted(name: str, rank: Optional[int]) -> Wanted:
-    """Return whether a line that begins with these bytes is of that rank."""
+def wanted(rank: Optional[int]) -> Wanted:
+    """Return what tells by a line's first bytes whether it is of that rank; all are wanted where it is None."""
 
-    def is_of_rank(head: bytes) -> bool:
-        mark = _MARK.match(head)
-        return mark is not None and int(mark[1]) == rank
+    def is_wanted(head: bytes) -> bool:
+        mark = None if rank is None else _MARK.match(head)
+        return rank is None or (mark is not None and int(mark[1]) == rank)
 
-    return is_of_rank if rank is not None and name == outputs.COMMON else lambda _: True
+    return is_wanted
+
+
+def _marked(name: str, rank: Optional[int]) -> Optional[int]:
+    """Return the rank by which the lines of a file are chosen: only those of the common output are marked."""
+    return rank if name == outputs.COMMON else None
 
 
 def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int]:
@@ -111,7 +117,7 @@ def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, i
 
     def last_lines(name: str) -> Iterator[Tuple[float, int, str, int]]:
         sizes, looks = marks[name]
-        starts = line_starts(files[name], _wanted(name, rank), lost.get(name, 0))
+        starts = line_starts(files[name], wanted(_marked(name, rank)), lost.get(name, 0))
         for number, offset in enumerate(starts):  # of one look, each file's last line comes before each one's other
             place = bisect_left(sizes, offset + 1)
             yield -(looks[place] if place < len(looks) else float("inf")), number, name, offset
@@ -161,7 +167,7 @@ class _Reader:
 
     def __init__(self, job: JobFolder, rank: Optional[int]) -> None:
         self._job, self._rank = job, rank
-        self._streams: Dict[str, _Stream] = {}
+        self._streams: Dict[str, Stream] = {}
         self._lost = _Lost(job)
         self._supervisor = _Supervisor(job)
         self._find()
@@ -171,7 +177,8 @@ class _Reader:
             if name not in self._streams:
                 file = _opened(self._job, name)
                 file.seek(0)
-                self._streams[name] = _Stream(name, file, _wanted(name, self._rank), self._lost)
+                frame, lost = {"file": name, "rank": outputs.local_rank(name)}, partial(self._lost.of, name)
+                self._streams[name] = Stream(frame, file, wanted(_marked(name, self._rank)), lost)
 
     def begin_at(self, offsets: Dict[str, int]) -> None:
         """Not at the files' beginnings; who asked is told where, for the case that the connection breaks."""
@@ -278,11 +285,12 @@ class _Lost:
         return self._sizes.get(name, 0)
 
 
-class _Stream:
+class Stream:
     """Sends what is written to a file: lines, and long ones in parts; never more of it in memory than a chunk."""
 
-    def __init__(self, name: str, file: BinaryIO, wanted: Wanted, lost: _Lost) -> None:
-        self.name, self._file, self._wanted, self._lost = name, file, wanted, lost
+    def __init__(self, frame: Dict[str, Any], file: BinaryIO, wanted: Wanted, lost: Callable[[], int] = int) -> None:
+        """`frame` is what each frame says beside its text; `lost`: how many bytes at the beginning are gone by now."""
+        self.name, self._frame, self._file, self._wanted, self._lost = str(frame["file"]), frame, file, wanted, lost
         self.inside: Optional[bool] = None  # of a line: whether it is wanted
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -295,7 +303,7 @@ class _Stream:
         start = self._file.tell()
         most = _CHUNK_BYTES if limit is None or self.inside is not None else min(_CHUNK_BYTES, limit - start)
         data = self._file.read(most) if most > 0 else b""
-        if data and self._lost.of(self.name) > start:  # asked after reading: what is given back is said before
+        if data and self._lost() > start:  # asked after reading: what is given back is said before
             return self._skip(start)
         if self.inside is not None:
             end = data.find(b"\n") + 1
@@ -313,13 +321,13 @@ class _Stream:
     def _skip(self, start: int) -> bool:
         """Go on with the first whole line that is still there."""
         self.break_off()
-        offset = _line_after(self._file, self._lost.of(self.name))
+        offset = _line_after(self._file, self._lost())
         self._file.seek(offset)
         self._send(offset, dropped=offset - start)
         return True
 
     def _send(self, offset: int, **more: object) -> None:
-        send({"file": self.name, "rank": outputs.local_rank(self.name), "offset": offset, **more})
+        send({**self._frame, "offset": offset, **more})
 
     def _send_lines(self, offset: int, data: bytes) -> None:
         kept = b"".join(line + b"\n" for line in data.split(b"\n")[:-1] if self._wanted(line[:_HEAD_BYTES]))

@@ -7,8 +7,8 @@ with a list of rows; only `logs` answers in many. No word of a request ever pass
 
 from __future__ import annotations
 
-import codecs
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -19,7 +19,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common.frames import exit_status, send
-from . import evidence, flight, notes
+from . import evidence, flight, logs, notes
 from .folder import JobFolderError, check_id, state_root, write_atomic
 from .job_id import is_job_id
 
@@ -30,7 +30,6 @@ _POLL_S = 0.3
 _ASK_QUEUE_S = 3.0
 _ALIVE_S = 2.0
 _TAIL_BYTES = 64 * 1024
-_CHUNK_BYTES = 256 * 1024
 _UNREAD = "NO_ANSWER"
 _ACTIVE = frozenset(
     {
@@ -295,61 +294,29 @@ class _Follower:
         self._folder, self._wanted = folder, asked.get("files")
         self._offsets: Dict[str, int] = dict(asked.get("offsets") or {})
         self._tail: Optional[int] = asked.get("tail")
-        rank = asked.get("local_rank")
-        self._mark = None if rank is None else f"[default{rank}]:"
+        self._is_wanted = logs.wanted(asked.get("local_rank"))
+        self._streams: Dict[str, logs.Stream] = {}
 
     def pass_on(self, *, last: bool) -> bool:
         """Send what has come; with `last` also a line without an end. False where there was nothing."""
-        sent = [self._send(name, host, last) for name, host in self._files()]  # none waits for another's end
+        self._find()
+        sent = [stream.pass_on(partial=last) for stream in self._streams.values()]  # none waits for another's end
         return any(sent)
 
-    def _files(self) -> Iterator[Tuple[str, str]]:
+    def _find(self) -> None:
+        """Open the files that have come since."""
         hosts = [("batch", "slurm"), *((str(rank), host) for rank, host in enumerate(_hosts(self._folder)))]
-        return ((name, host) for name, host in hosts if self._wanted is None or name in self._wanted)
-
-    def _send(self, name: str, host: str, last: bool) -> bool:
-        path = os.path.join(self._folder, "batch.log" if name == "batch" else os.path.join("ranks", f"{name}.log"))
-        try:
-            with open(path, "rb") as file:
-                start = self._start(name, file)
-                file.seek(start)
-                data = file.read(_CHUNK_BYTES)
-        except OSError:
-            return False
-        end = data.rfind(b"\n") + 1
-        if not end and (last or len(data) == _CHUNK_BYTES):
-            end = _whole_characters(data)
-        self._offsets[name] = start + end
-        text = self._of_rank(data[:end].decode(errors="replace"))
-        if text:
-            send({"file": name, "host": host, "offset": start + end, "text": text})
-        return end > 0
+        for name, host in hosts:
+            if name not in self._streams and (self._wanted is None or name in self._wanted):
+                place = "batch.log" if name == "batch" else os.path.join("ranks", f"{name}.log")
+                with contextlib.suppress(OSError):
+                    file = open(os.path.join(self._folder, place), "rb")  # noqa: SIM115 - it is read until the end
+                    self._streams[name] = logs.Stream({"file": name, "host": host}, file, self._is_wanted)
+                    self._streams[name].seek(self._start(name, file))
 
     def _start(self, name: str, file: Any) -> int:
-        if name not in self._offsets:
-            self._offsets[name] = 0 if self._tail is None else _tail_offset(file, self._tail)
-        return self._offsets[name]
-
-    def _of_rank(self, text: str) -> str:
-        if self._mark is None:
-            return text
-        return "".join(line for line in text.splitlines(keepends=True) if line.startswith(self._mark))
-
-
-def _whole_characters(data: bytes) -> int:
-    """Bytes before a character of UTF-8 that the end cuts; all of them where that is no UTF-8 at all."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(data)
-    return len(data) - len(decoder.getstate()[0]) or len(data)
-
-
-def _tail_offset(file: Any, lines: int) -> int:
-    """Return where the last lines begin, of those that lie in the last part of the file."""
-    size = file.seek(0, os.SEEK_END)
-    begin = max(0, size - _CHUNK_BYTES)
-    file.seek(begin)
-    data = file.read()
-    if lines <= 0:
-        return int(size)
-    kept = data.splitlines(keepends=True)[-lines:]
-    return int(size - sum(map(len, kept)))
+        """Return where to begin: where another reader stopped, with the last lines, or at the beginning."""
+        if name in self._offsets or self._tail is None:
+            return self._offsets.get(name, 0)
+        starts = list(itertools.islice(logs.line_starts(file, self._is_wanted), self._tail))
+        return starts[-1] if starts else int(file.seek(0, os.SEEK_END))
