@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inventory:
-    """The hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read."""
+    """Read the hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read."""
     with _ansible():
         from nodectl.inventory.read import Inventory
     return Inventory.read(sources, access)

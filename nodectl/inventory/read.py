@@ -80,15 +80,15 @@ class Inventory:
         return cls(manager, loader, resolved, access)
 
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
-        """The hosts that the Ansible pattern `limit` selects, in the inventory's order."""
+        """Return the hosts that the Ansible pattern `limit` selects, in the inventory's order."""
         return tuple(self._host(host) for host in self._selected(limit))
 
     def names(self, limit: str | None = None) -> tuple[str, ...]:
-        """The names of those hosts, also of such whose variables fail."""
+        """Return the names of those hosts, also of such whose variables fail."""
         return tuple(str(host.name) for host in self._selected(limit))
 
     def groups(self) -> tuple[str, ...]:
-        """The names of the groups, `all` among them."""
+        """Return the names of the groups, `all` among them."""
         return tuple(sorted(map(str, self._manager.groups)))
 
     def _selected(self, limit: str | None) -> list[Any]:
@@ -176,7 +176,7 @@ def vaulted(host: Host) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def configured() -> Mapping[str, str]:
-    """What ansible.cfg and ANSIBLE_SSH_* say of all hosts, under the names of the variables that come before it."""
+    """Return what ansible.cfg and ANSIBLE_SSH_* say of all hosts, by the names of the variables that come first."""
     config = constants.config
     parser = config._parsers.get(config._config_file)
     settings = {"ansible_ssh_private_key_file": constants.DEFAULT_PRIVATE_KEY_FILE}
@@ -230,7 +230,7 @@ def _missing(path: Path, who: str) -> InventoryError:
 
 
 def _resolve(source: str, who: str) -> str:
-    """The source as Ansible is to see it: a host list as it is, else an absolute path that exists."""
+    """Return the source as Ansible is to see it: a host list as it is, else an absolute path that exists."""
     if "," in source:
         return source
     path = Path(source).expanduser().absolute()
@@ -282,7 +282,7 @@ def _load_collections() -> None:
 
 
 def _take_extra_vars(loader: Any, access: Access) -> None:
-    """What `-e` says, to Ansible's own reader, which keeps the first answer for the whole process."""
+    """Give `-e` to Ansible's own reader, which keeps the first answer for the whole process."""
     for word in access.given_vars:
         if word.startswith("@") and not os.access(Path(word[1:]).expanduser(), os.R_OK):
             # Ansible speaks of modules and their remote_src
@@ -417,15 +417,17 @@ class _Listener:
         self.warnings.append(msg)
 
     def reason(self) -> tuple[str, BaseException] | None:
-        """The refusal that knows its place best, and its words: every plugin that tried has left one."""
+        """Return the refusal that knows its place best, and its text: every plugin that tried has left one."""
         located = [(*_located(error, source), error) for error, source in self.refusals]
         _, text, error = max(located, default=(0, "", None), key=lambda one: one[0])
         return None if error is None else (text, error)
 
 
 def _located(error: BaseException, source: str) -> tuple[int, str]:
-    """How much it is worth to the reader (the failure of a program or plug-in that the file names, then file and line),
-    and the message."""
+    """Return how much the message is worth to the reader, and the message.
+
+    The failure of a program or plug-in that the file names is worth most, then a message with file and line.
+    """
     origin = getattr(error, "obj", None)
     path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
     if known := getattr(origin, "ansible_pos", None):  # ansible-core before 2.19 tells it again in many words
@@ -443,7 +445,7 @@ def _located(error: BaseException, source: str) -> tuple[int, str]:
 
 
 def _unsaid(error: BaseException) -> list[tuple[Exception, str]]:
-    """What each plug-in said of a source that none could read: ansible-core before 2.19 only prints and lists it."""
+    """Return each plug-in's reason for a source that none could read, which ansible-core before 2.19 only prints."""
     frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
     found = (names["failures"] for names in reversed(frames) if isinstance(names.get("failures"), list))
     listed: list[object] = next(found, [])
@@ -461,12 +463,12 @@ def _ini_line(error: BaseException) -> int | None:
 
 
 def _message(error: BaseException) -> str:
-    """The error's own words, on one line."""
+    """Return the error's text on one line."""
     return " ".join(str(getattr(error, "message", None) or error).split())
 
 
 def _with_causes(error: BaseException) -> str:
-    """The error and what led to it, where its own words do not have that."""
+    """Return the error and what led to it, where its own text does not have that."""
     text = ""
     for message in map(_message, _causes(error)):
         text += "" if message.rstrip(".") in text else f"{': ' if text else ''}{message.rstrip('.')}"
@@ -481,7 +483,7 @@ def _complaint(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it."""
+    """Yield the error and what led to it."""
     left: BaseException | None = error
     known: set[int] = set()
     while left is not None and id(left) not in known:  # a chain may come back to itself

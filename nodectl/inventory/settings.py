@@ -21,8 +21,11 @@ _INVENTORY = "DEFAULT_HOST_LIST"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`file` is the ansible.cfg that counts; `origins` has for each setting that somebody set a file, or a variable of
-    the environment (`env: NAME`). `passed_over`: an ansible.cfg that Ansible does not take, and why."""
+    """Ansible's own settings; `file` is the ansible.cfg that counts.
+
+    `origins` has for each setting that somebody set a file, or a variable of the environment (`env: NAME`).
+    `passed_over`: an ansible.cfg that Ansible does not take, and why.
+    """
 
     version: str
     file: str | None

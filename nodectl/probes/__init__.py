@@ -1,1 +1,1 @@
-"""What hosts do under load: one file a probe."""
+"""Measurements of hosts under load: one file a probe."""

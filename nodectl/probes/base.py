@@ -1,4 +1,4 @@
-"""What a probe is: one declaration, the options it is given, and the result it gives back."""
+"""A probe: one declaration, the options it is given, and the result it gives back."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Amount:
 
 
 class Need(StrEnum):
-    """What hosts must have for a probe to say something there."""
+    """A thing that hosts must have for a probe to say something there."""
 
     GPU = "a GPU"
     RDMA = "an RDMA device"
@@ -133,7 +133,7 @@ class Probe(Generic[Own]):
     listed: bool = True
 
     def __post_init__(self) -> None:
-        """What is wrong with the declaration is told when its file is imported, not when an operator asks for it."""
+        """Refuse a wrong declaration when its file is imported, and not when an operator asks for it."""
         parts: dict[str, tuple[object, type]] = {
             "results.units": (self.results.units, Unit),
             "results.identity": (self.results.identity, str),
@@ -182,7 +182,7 @@ class Probe(Generic[Own]):
             raise DeclarationError(f"probe {self.name}: {'; '.join(wrong)}")
 
     def _without_direction(self) -> list[str]:
-        """The units of which nobody says which of two values is the better one; compared, they would never be worse."""
+        """Return the units of which nobody says which of two values is better."""
         units = self.results.units if isinstance(self.results.units, tuple) else ()
         names = [unit.name for unit in units if isinstance(unit, Unit)]
         return [name for name in names if self.results.lower_is_better(name) is None]
@@ -203,8 +203,10 @@ class Probe(Generic[Own]):
         return self.options(repetitions=1) if self.in_a_trial is None else self.in_a_trial
 
     def refuse_undeclared(self, measurements: Sequence[Measurement]) -> None:
-        """DeclarationError where its own measurements are not what it says of them: another name, a unit that it does
-        not list, or a condition whose name is misspelt there; the table and the history would show what is not so.
+        """Raise DeclarationError where its own measurements are not what it declares.
+
+        That is another name, a unit that it does not list, or a condition whose name is misspelt there: the table
+        and the history would show what is not so.
         """
         ours = {unit.name for unit in self.results.units}
         names = dict.fromkeys(name for measurement in measurements for name in measurement.conditions)
@@ -227,7 +229,7 @@ class Probe(Generic[Own]):
             raise DeclarationError(f"{home}: probe {self.name}: {'; '.join(dict.fromkeys(wrong))}")
 
     def given(self, common: ProbeOptions, **own: object) -> Own:
-        """The probe's own options from the common ones."""
+        """Return the probe's own options, with the values of the common ones."""
         shared = {field.name: getattr(common, field.name) for field in dataclasses.fields(ProbeOptions)}
         return cast("Callable[..., Own]", self.options)(**shared, **own)
 
@@ -244,12 +246,12 @@ def host_finding(
     expected: str = "",
     evidence: str = "",
 ) -> Finding:
-    """A finding that blames one host."""
+    """Return a finding that blames one host."""
     return Finding(host, probe, status, subject, action, expected, actual, remedy, evidence, "host", (host,))
 
 
 def path_finding(probe: str, sender: str, receiver: str, actual: str, remedy: str = "") -> Finding:
-    """A failed measurement between two hosts, either of which may be the culprit."""
+    """Return a finding for a failed measurement between two hosts, either of which may be the culprit."""
     hosts = (sender, receiver)
     subject = " -> ".join(hosts)
     return Finding(sender, probe, Status.FAILED, subject, actual=actual, remedy=remedy, kind="path", hosts=hosts)

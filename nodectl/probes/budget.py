@@ -1,4 +1,4 @@
-"""What a probe costs in time, and how much less of it fits into the time that there is."""
+"""The time that a probe takes, and how much less of it fits into the time that there is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def has_time(options: ProbeOptions, seconds: float) -> bool:
 def fit(
     probe: Probe[Own], options: Own, rounds: int = 1, cost_s: Cost | None = None, *, least_rounds: int = 1
 ) -> tuple[Own, Amount]:
-    """The options with as much of what is asked for, else usual, as fits into their time; and how much that is.
+    """Return the options with as much of what is asked for, else usual, as fits into their time; and how much that is.
 
     What is asked for may be less than the probe's least. `cost_s` goes before the probe's own, where more is known.
     """
@@ -67,7 +67,7 @@ def marked(result: ProbeResult, options: ProbeOptions) -> ProbeResult:
 
 
 def fitted(probe: str, wish: Amount, least: Amount, cost: Cost, time_s: float | None) -> tuple[Amount, tuple[str, ...]]:
-    """The most of `wish` that fits, and what was given up: first repetitions, then their length, then rounds.
+    """Return the most of `wish` that fits, and what was given up: first repetitions, then their length, then rounds.
 
     BudgetError names the time that `least` takes.
     """

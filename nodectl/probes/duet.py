@@ -52,7 +52,7 @@ class Played:
 
 
 def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
-    """The first of the pair is the client; a server whose client has failed is ended."""
+    """Run the client on the first of the pair and the server on the second, which is ended where the client fails."""
     client, server = pair
     args = ["serve", "--address", server.address, "--port", str(duet.port), *duet.args]
     serving = Background(transport, server.host, duet.module, args, duet.deadline_s + LISTEN_S)
@@ -76,7 +76,7 @@ def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
 
 
 def no_server_finding(probe: str, server: Endpoint, why: tuple[Status, str, str]) -> Finding:
-    """The server's host is to blame."""
+    """Return a finding that blames the server's host."""
     status, reason, remedy = why
     said = reason if status is Status.UNKNOWN else f"cannot listen: {reason}"
     return host_finding(probe, server.host.name, status, said, remedy)

@@ -1,4 +1,4 @@
-"""Where each host takes part in a probe, asked before anything is measured."""
+"""The place where each host takes part in a probe, asked before anything is measured."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ def ask_all(
 def find_endpoints(
     transport: Transport, hosts: Sequence[Host], probe: str, options: ProbeOptions
 ) -> tuple[list[Endpoint], list[Finding]]:
-    """The endpoints of the hosts that answer, in the hosts' order, and a finding for each that does not."""
+    """Return the endpoints of hosts that answer, in the hosts' order, and a finding for each that does not."""
 
     def args(host: Host) -> list[str]:
         interface = ["--interface", options.interface] if options.interface else []

@@ -46,23 +46,23 @@ class Events:
             self._text(text)
 
     def end(self) -> None:
-        """The run is over: wake all that wait for an event."""
+        """End the run: wake all that wait for an event."""
         with self._arrived:
             self.all.append({"event": "end"})
             self._arrived.notify_all()
 
     def of(self, kind: str) -> list[Event]:
-        """The events of one kind."""
+        """Return the events of one kind."""
         return [event for event in list(self.all) if event["event"] == kind]
 
     def wait(self, kind: str, timeout_s: float) -> Event | None:
-        """The first event of this kind; None when the run ended, or the time is over, without it."""
+        """Return the first event of this kind; None where the run ended, or the time is over, without it."""
         with self._arrived:
             self._arrived.wait_for(lambda: bool(self.of(kind) or self.of("end")), timeout_s)
         return next(iter(self.of(kind)), None)
 
     def complaint(self) -> str:
-        """The last line that the program printed on stderr."""
+        """Return the last line that the program printed on stderr."""
         lines = b"".join(self._noise).decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
 

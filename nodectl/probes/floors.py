@@ -1,4 +1,4 @@
-"""What measurements are held against: hosts' hardware profiles, the links between GPUs, else the fleet's own median."""
+"""Floors for measurements: of hardware profiles, of links between GPUs, else the fleet's own median."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _NVLS_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a host is said to be: its hardware profile, and the link class found between its GPUs where it was asked."""
+    """The hardware profile of a host, and the link class between its GPUs where it was asked."""
 
     name: str
     hardware: Hardware
@@ -94,7 +94,7 @@ class Reference:
 
 
 def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> ProbeResult:
-    """The measurements with `expected` and where that comes from, and a finding for each that misses it."""
+    """Return the measurements with `expected` and where that comes from, and a finding for each that misses it."""
     measurements, findings = [], []
     for measurement in result.measurements:
         reference = _reference(measurement, references)
@@ -144,7 +144,7 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
 
 
 def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
-    """The floor with the most conditions; of equals that of the nearest size, fewest nodes, then the stricter one."""
+    """Return the floor with most conditions; of equals that of the nearest size, fewest nodes, then the stricter."""
     ceiling = _is_ceiling(measurement)
     link = measurement.conditions.get("link_class") or reference.link
     fitting = [
@@ -260,7 +260,7 @@ def _unit(unit: str) -> str:
 
 
 def _in_unit(floor: Floor, unit: str) -> Floor | None:
-    """The same floor in the unit of a measurement; None where they measure different things."""
+    """Return the same floor in the unit of a measurement; None where they measure different things."""
     own, wanted = _unit(floor.unit), _unit(unit)
     if own == wanted:
         return floor
@@ -282,7 +282,7 @@ def _missed(measurement: Measurement, floor: Floor) -> bool:
 
 
 def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
-    """Of one host it blames that host; of a pair or a group, only that together they miss it."""
+    """Return the finding for a missed floor, which blames a host that was measured alone, and no pair or group."""
     hosts, unit = measurement.hosts, measurement.unit
     alone = len(hosts) == 1
     word = "at most" if _is_ceiling(measurement) else "at least"
@@ -335,7 +335,7 @@ _LINK_SUBJECTS = ("gpu_topology", "gpus", "fabric_manager")
 def judged(
     transport: Transport, hosts: Sequence[Host], result: ProbeResult, profile_dirs: Sequence[Path], forks: int
 ) -> ProbeResult:
-    """The result with what was expected; a host is asked for its links only where a floor depends on them."""
+    """Return the result with what was expected; a host is asked for its links only where a floor depends on them."""
     taking_part = {name for measurement in result.measurements for name in measurement.hosts}
     references, findings = _references([host for host in hosts if host.name in taking_part], profile_dirs)
     asking = {
@@ -372,8 +372,9 @@ def _read(name: str, hardware: Hardware) -> Reference:
 
 
 def refuse_wrong_floors(hardware: Hardware, where: str) -> None:
-    """ProfileError with the field of each floor that nothing would ever be held against: no such probe, another unit,
-    a condition or size that is misspelt.
+    """Raise ProfileError with the field of each floor that nothing would ever be held against.
+
+    It names no probe, another unit, or has a condition or size that is misspelt.
     """
     wrong = [
         f"floors.{number}.{problem}" for number, floor in enumerate(hardware.floors) for problem in _problems(floor)

@@ -80,7 +80,7 @@ def play(
 
 
 def culprits(played: Sequence[Played]) -> list[Played]:
-    """The members that failed by themselves; where none did, those that saw another fail; empty where all went well."""
+    """Return the members that failed by themselves, else those that saw another fail; empty where all went well."""
     failed = [member for member in played if not member.ok]
     return [member for member in failed if not member.blames_peer] or [
         member for member in failed if not member.was_ended

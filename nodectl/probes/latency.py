@@ -69,7 +69,7 @@ def run_latency(transport: Transport, hosts: Sequence[Host], options: ProbeOptio
 
 
 def cost_s(amount: Amount, start_s: float = _START_S) -> float:
-    """At most: a run ends earlier where the exchanges are quick."""
+    """Return the seconds at most: a run ends earlier where the exchanges are quick."""
     return amount.rounds * (start_s + 2 * amount.repetitions * amount.duration_s * (1 + _WARM_UP_PART))
 
 
@@ -158,7 +158,7 @@ def _slow_trips(
 
 
 def _second_looks(inquiry: Inquiry, is_slow: Callable[[Suspect], bool]) -> Iterator[list[HostPair]]:
-    """Rounds that tell more of the suspects; none where nobody is slow enough to matter."""
+    """Yield rounds that tell more of the suspects; none where nobody is slow enough to matter."""
     while any(map(is_slow, inquiry.first_sight())) and (rounds := inquiry.next_rounds()):
         yield from rounds
 
@@ -173,7 +173,7 @@ def _readings(measurements: Sequence[Measurement], *, quickest: bool) -> Iterato
 
 
 def _is_slow(suspect: Suspect, usual_us: float, least_us: float) -> bool:
-    """By so many times and at least so many microseconds more than usual."""
+    """Return whether it is slower than usual by so many times and at least so many microseconds."""
     times = 1 / max(suspect.share, 1e-9)
     return times > SLOW_TIMES and (times - 1) * usual_us >= least_us
 
@@ -205,7 +205,7 @@ def _blamed(blamed: Blamed) -> Finding:
 
 
 def _unsettled(suspect: Suspect) -> Finding:
-    """A warning without culprit: the round trips are slow, and several causes explain them."""
+    """Return a warning without culprit: the round trips are slow, and several causes explain them."""
     causes = [suspect.cause, *suspect.rivals]
     names = "; or ".join(f"the {cause.kind} {' - '.join(cause.hosts)}" for cause in causes)
     hosts = tuple(dict.fromkeys(name for cause in causes for name in cause.hosts))

@@ -56,7 +56,7 @@ class Holds:
         return {holder.host.name: holder.events.heard_at for holder in self.holders if holder.events.of("held")}
 
     def unreached(self) -> dict[str, Loss]:
-        """The hosts that could not be asked at all."""
+        """Return the hosts that could not be asked at all."""
         done = {holder.host.name: holder.done for holder in self.holders}
         return {
             name: Loss(result.error, result.remedy)
@@ -77,7 +77,7 @@ def held(
     changes: bool = False,
     beside_work: bool = False,
 ) -> Iterator[Holds]:
-    """The lock of each host that can be reached, from here to the end of the block.
+    """Hold the lock of each host that can be reached, from here to the end of the block.
 
     `changes`: the hosts are changed, so that nobody of any login may be there; `beside_work`: jobs and processes on
     their GPUs are no reason to refuse. A host that does not answer is left to what is run on it, which will say so.
@@ -105,7 +105,7 @@ def held(
 
 
 class _Taker:
-    """What takes the lock of one host; the `last` of its attempts is the one that counts."""
+    """An attempt to take the lock of one host; the `last` one counts."""
 
     def __init__(self, transport: Transport, host: Host, args: Sequence[str], holders: list[Background]) -> None:
         self.transport, self.host, self.args, self.holders = transport, host, args, holders
@@ -133,7 +133,7 @@ class _Taker:
 
 
 def _refusals(taker: _Taker) -> list[Finding]:
-    """Findings for jobs and processes on the host, asked while the lock is taken, and for a lock that another holds."""
+    """Return findings for jobs and processes there, asked while the lock is taken, and for another's lock."""
     host = taker.host
     recording = collect(taker.transport, host, [REPORT, *SLURM_FACT.commands_on(host)])
     findings = taker.refusal()
@@ -220,7 +220,7 @@ def _release(transport: Transport, holders: Sequence[Background]) -> None:
 
 
 def _room_for(count: int) -> None:
-    """A connection is kept for each host: more descriptors, as far as this login may have them."""
+    """Allow more descriptors, as far as this login may have them: a connection is kept for each host."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS * count + _SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -88,7 +88,7 @@ class Watched(CallTransport):
         self.measured.append(ProbeResult(result.measurements) if self.closed else result)
 
     def _is_lost(self, host: Host) -> bool:
-        """A host that has beaten and is silent is asked once before it counts as lost."""
+        """Return whether the host is lost: one that has beaten and is silent is asked once before it counts so."""
         heard_at = self.heard().get(host.name)
         if host.name in self.lost or heard_at is None or self._beats(host.name):
             return host.name in self.lost
@@ -150,7 +150,7 @@ def _carry_out(transport: Transport, call: Call, answers: SimpleQueue[CommandRes
 
 
 def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], known: Sequence[str]) -> ProbeResult:
-    """The result of a probe with one finding for each lost host, in the place of all that its loss explains.
+    """Return the result of a probe with one finding for each lost host, in the place of all that its loss explains.
 
     `known` were lost before, and have their finding already.
     """
@@ -178,7 +178,7 @@ def _is_explained(finding: Finding) -> bool:
 
 
 def _is_blameless_end(finding: Finding) -> bool:
-    """A rank that ended and was cleared of blame; wrong results have a subject, and stand."""
+    """Return whether it is a rank that ended and was cleared of blame; wrong results have a subject, and stand."""
     return (finding.status, finding.kind, finding.action, finding.subject) == (Status.FAILED, "", "none", "")
 
 

@@ -91,7 +91,7 @@ def _measure(transport: Transport, host: Host, method: str, amount: Amount) -> P
 def _held_back(
     transport: Transport, ready: Sequence[Node], measurements: Sequence[Measurement], slow_ones: Sequence[SlowOne]
 ) -> list[SlowOne]:
-    """Of those that are slower than others of their machine, who does not even get its part of the processors."""
+    """Return those slower than others of their machine that do not even get their part of the processors."""
     best = {place.hosts[0]: place.value for place in sorted(measurements, key=lambda place: place.value)}
     nodes = {node.host.name: node for node in ready}
     rivals = {
@@ -147,12 +147,12 @@ def _measurement(host: Host, method: str, event: Event, wishes: Mapping[str, obj
 
 
 def _cost_s(amount: Amount) -> float:
-    """Of one host and NUMA node: copy and triad."""
+    """Return the seconds of copy and triad on one host and NUMA node."""
     return 2 * _BEST_OF * amount.repetitions * (amount.duration_s + 0.1)
 
 
 def _finding(pair: SlowOne) -> Finding:
-    """Of a host's worst series: the kernel, and the NUMA node where it is one node's."""
+    """Return the finding for a host's worst series: the kernel, and the NUMA node where it is one node's."""
     given = pair[0].conditions
     where = "" if given["numa"] is None else f" of NUMA node {given['numa']}"
     remedy = _QUOTA if pair[1].among_them else _REMEDY

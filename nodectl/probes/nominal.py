@@ -1,4 +1,4 @@
-"""What links are said to carry: where all fall far short of it alike, no host stands out, and yet all is slow."""
+"""The nominal rate of links: where all fall far short of it alike, no host stands out, and yet all is slow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REMEDY = (
 
 
 def link_rate_gbit_s(host: Host, speed_mbit: int | None) -> float | None:
-    """What the inventory says of the host's link (`25gbit`), else what its interface does; None where nobody tells."""
+    """Return the link's rate by the inventory (`25gbit`), else by its interface; None where nobody tells."""
     said = _RATE.fullmatch(str(host.variables.get(VARIABLE, "")).strip())
     if said:
         return float(said[1]) * _GBIT_S[said[2].lower()] or None
@@ -45,15 +45,23 @@ class Placed(Protocol):
     """A host that is measured, its interface's rate and its machine, where they are known."""
 
     @property
-    def host(self) -> Host: ...
+    def host(self) -> Host:
+        """Return the host of the inventory."""
+        ...
+
     @property
-    def machine(self) -> str: ...
+    def machine(self) -> str:
+        """Return the machine's id, empty where it is not known."""
+        ...
+
     @property
-    def speed_mbit(self) -> int | None: ...
+    def speed_mbit(self) -> int | None:
+        """Return the interface's rate, None where it is not known."""
+        ...
 
 
 def least_effect(ready: Sequence[Placed]) -> float:
-    """Of links that nothing limits but the processors of a shared machine, who differs a little differs by these."""
+    """Return what a shared machine's processors may do to links that nothing else limits, as a logarithm; else 0."""
     unlimited = any(link_rate_gbit_s(end.host, end.speed_mbit) is None for end in ready)
     machines = [end.machine for end in ready if end.machine]
     return _LOAD_EFFECT if unlimited and len(set(machines)) < len(machines) else 0.0

@@ -79,12 +79,12 @@ class Declared:
 
 
 def option(default: Any, kind: Kind, text: str, *, flag: str = "", shown: str = "") -> Any:
-    """The dataclass field of an option; `text` is its help, `shown` its default in words."""
+    """Return the dataclass field of an option; `text` is its help, `shown` its default in words."""
     return dataclasses.field(default=default, metadata={_OPTION: Option(kind, text, flag, shown)})
 
 
 def declared(options: type) -> tuple[Declared, ...]:
-    """The options among a dataclass' fields, in their order."""
+    """Return the options among a dataclass' fields, in their order."""
     return tuple(
         Declared(field.name, field.metadata[_OPTION], field.default)
         for field in dataclasses.fields(options)
@@ -160,7 +160,7 @@ def sweep(text: str) -> Sizes:
 
 
 def rounds(text: str) -> int:
-    """A number of rounds; `all` is 0."""
+    """Return the number of rounds; `all` is 0."""
     if text == "all":
         return 0
     if not re.fullmatch(r"[1-9]\d{0,5}", text):

@@ -1,4 +1,4 @@
-"""Who is slower than the others of a fleet.
+"""Hosts that are slower than the others of a fleet.
 
 By the median of the others and their own spread, so that one bad host hides neither itself nor another.
 """
@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from nodectl.common.nodeset import fold
 from nodectl.common.statistics import QUORUM, robust_deviation
@@ -18,7 +18,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.base import Note, ProbeResult, host_finding
+from nodectl.probes.base import ProbeResult, host_finding
 
 if TYPE_CHECKING:
     from nodectl.profiles.schema import Hardware
@@ -55,7 +55,7 @@ class Slow:
 
 
 def hardware_names(hosts: Sequence[Host]) -> dict[str, str]:
-    """The name of each host's hardware profile, empty where it has none: only hosts of one kind are compared."""
+    """Return the name of each host's hardware profile, empty where it has none: only hosts of one kind are compared."""
     # not at the top: profiles bring pydantic, which takes longer to import than the help of all probes
     from nodectl.profiles.host import hardware_name
 
@@ -63,7 +63,7 @@ def hardware_names(hosts: Sequence[Host]) -> dict[str, str]:
 
 
 def hardware_known(host: Host) -> Hardware | None:
-    """The host's hardware profile; None where the inventory names none, or one that cannot be read."""
+    """Return the host's hardware profile; None where the inventory names none, or one that cannot be read."""
     from nodectl.profiles.host import hardware_of
 
     try:
@@ -73,7 +73,7 @@ def hardware_known(host: Host) -> Hardware | None:
 
 
 def slow(values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Slow]:
-    """The hosts that even at their `best` are well below the median of the others; of two that differ much, both."""
+    """Return the hosts that even at their `best` are well below the others' median; of two that differ much, both."""
     if len(values) < QUORUM:
         return _pair(values)
     slow_ones = {}
@@ -96,12 +96,12 @@ def _pair(values: Mapping[str, float]) -> dict[str, Slow]:
 
 
 def best_run(measurement: Measurement, runs_key: str) -> float:
-    """The best of the runs that stand under this condition; the value itself where none do."""
+    """Return the best of the runs that stand under this condition; the value itself where none do."""
     return max(_runs(measurement, runs_key))
 
 
 def usual_run(measurement: Measurement, runs_key: str) -> float:
-    """The median of the runs that stand under this condition; the value itself where none do."""
+    """Return the median of the runs that stand under this condition; the value itself where none do."""
     return median(_runs(measurement, runs_key))
 
 
@@ -120,23 +120,6 @@ def better(first: ProbeResult, again: ProbeResult, series_condition: str, runs_k
 
 
 SlowOne = tuple[Measurement, Slow]
-
-
-class HasHost(Protocol):
-    """What is measured on one host."""
-
-    @property
-    def host(self) -> Host:
-        """The host of the inventory."""
-        ...
-
-    @property
-    def machine(self) -> str:
-        """The machine's id: hosts of a lab, or containers, may share one."""
-        ...
-
-
-N = TypeVar("N", bound=HasHost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +143,7 @@ class Comparison:
     def slow_ones(
         self, measurements: Sequence[Measurement], hosts: Sequence[Host], machines: Mapping[str, str] | None = None
     ) -> list[SlowOne]:
-        """The measurements below the others of their kind; `machines` by host, where they are known."""
+        """Return the measurements below the others of their kind; `machines` by host, where they are known."""
         kinds = hardware_names(hosts)
         groups: dict[Hashable, dict[str, Measurement]] = defaultdict(dict)
         for measurement in measurements:
@@ -168,30 +151,13 @@ class Comparison:
             groups[kind][measurement.direction] = measurement
         return [pair for group in groups.values() for pair in self._slow_of(group, machines or {})]
 
-    def measured(
-        self,
-        hosts: Sequence[Host],
-        nodes: Sequence[N],
-        measure: Callable[[Sequence[N]], ProbeResult],
-        fits: Callable[[Sequence[N]], bool],
-        note: Note,
-    ) -> tuple[ProbeResult, list[SlowOne]]:
-        """Return what the nodes reach, suspects measured once more where that `fits`, and what is slow even so."""
-        machines = {node.host.name: node.machine for node in nodes}
-        result = measure(nodes)
-        names = {measurement.hosts[0] for measurement, _ in self.slow_ones(result.measurements, hosts, machines)}
-        suspects = [node for node in nodes if node.host.name in names]
-        if suspects and fits(suspects):
-            note(f"{result.measurements[0].probe}: once more on {', '.join(sorted(names))}")
-            result = better(result, measure(suspects), self.series, self._value_key)
-        return result, self.slow_ones(result.measurements, hosts, machines)
-
     @property
-    def _value_key(self) -> str:
+    def value_key(self) -> str:
+        """Return the condition whose runs stand for the value; empty where it stands for itself."""
         return self.runs if self.by_runs else ""
 
     def _slow_of(self, group: Mapping[str, Measurement], machines: Mapping[str, str]) -> Iterator[SlowOne]:
-        values = {place: usual_run(measurement, self._value_key) for place, measurement in group.items()}
+        values = {place: usual_run(measurement, self.value_key) for place, measurement in group.items()}
         best = {place: best_run(measurement, self.runs) for place, measurement in group.items()}
         sharing = _by_machine(group, machines)
         first = [max(places, key=values.__getitem__) for places in sharing]
@@ -212,7 +178,7 @@ def of_itself(slow_ones: Iterable[SlowOne]) -> list[SlowOne]:
 
 
 def _by_machine(group: Mapping[str, Measurement], machines: Mapping[str, str]) -> list[list[str]]:
-    """The places that share a machine; a GPU, or a host whose machine is not known, is by itself."""
+    """Group the places that share a machine; a GPU, or a host whose machine is not known, is by itself."""
     sharing: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for place, measurement in group.items():
         machine = machines.get(measurement.hosts[0]) if measurement.conditions.get("gpu") is None else None
@@ -226,7 +192,7 @@ def _among(places: Sequence[str], values: Mapping[str, float], best: Mapping[str
 
 
 def worst_of(slow_ones: Iterable[SlowOne], key: Callable[[Measurement], Hashable]) -> list[SlowOne]:
-    """Of those with the same key the one that reaches the least of the usual."""
+    """Return the one that reaches least of the usual, of all with the same key."""
     worst: dict[Hashable, SlowOne] = {}
     for measurement, one in slow_ones:
         known = worst.setdefault(key(measurement), (measurement, one))
@@ -236,7 +202,7 @@ def worst_of(slow_ones: Iterable[SlowOne], key: Callable[[Measurement], Hashable
 
 
 def worst_by_host(slow_ones: Iterable[SlowOne], hosts: Sequence[Host]) -> list[SlowOne]:
-    """The worst of each host, in the hosts' order."""
+    """Return the worst of each host, in the hosts' order."""
     names = [host.name for host in hosts]
     worst = worst_of(slow_ones, lambda measurement: measurement.hosts)
     return sorted(worst, key=lambda pair: names.index(pair[0].hosts[0]))

@@ -1,4 +1,4 @@
-"""What `nodectl probe` measures where no probe is named: what the hosts have the means for, while time lasts."""
+"""The probes that run where none is named: those for which the hosts have the means, while time lasts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Who else looks at what the hosts have: further facts for it, asked with the others; `leaves_out` names hosts."""
+    """Another reader of the same facts: `facts` are asked with ours, `leaves_out` names hosts that are not measured."""
 
     facts: tuple[Fact[Any], ...]
     leaves_out: Callable[[Mapping[str, Facts]], Collection[str]]
@@ -62,7 +62,7 @@ def choose(transport: Transport, hosts: Sequence[Host], ends_at: float, forks: i
 
 
 def choice(facts: Sequence[Facts], time_s: float) -> Choice:
-    """From what each host has: the group quick, without what lacks its means, the cheapest first while time lasts."""
+    """Choose of the group quick what the hosts have the means for, the cheapest first while time lasts."""
     reasons: dict[str, list[str]] = {}
     able = []
     for probe in group("quick"):
@@ -109,7 +109,7 @@ def _has_pair(facts: Facts) -> bool:
 
 
 def _has(need: Need, facts: Facts) -> bool:
-    """True also where the host cannot tell: the probe will say why."""
+    """Return whether the host has it, True also where it cannot tell: the probe will say why."""
     subject, is_there = _MEANS[need]
     fact = facts.get(subject)
     if fact is None or (isinstance(fact, Unread) and fact.kind == "unknown"):

@@ -1,4 +1,4 @@
-"""Which probes there are: every `PROBE` that is declared below nodectl/probes, or by the articles' measurements."""
+"""All probes: every `PROBE` that is declared below nodectl/probes, or by the articles' measurements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def declarations() -> Mapping[str, AnyProbe]:
 
 
 def listed() -> tuple[AnyProbe, ...]:
-    """The probes that are commands of their own."""
+    """Return the probes that are commands of their own."""
     return tuple(probe for probe in declarations().values() if probe.listed)
 
 
@@ -45,7 +45,7 @@ def kind_of(probe: str) -> MeasurementKind:
 
 
 def chosen(text: str) -> tuple[AnyProbe, ...]:
-    """The probes of `NAME[,NAME…]`, each once, in that order; a group stands for its probes.
+    """Return the probes of `NAME[,NAME…]`, each once, in that order; a group stands for its probes.
 
     UsageError for a name that is neither.
     """
@@ -62,12 +62,12 @@ def chosen(text: str) -> tuple[AnyProbe, ...]:
 
 
 def group(name: str) -> Sequence[AnyProbe]:
-    """The listed probes that belong to a group; `all` is every one."""
+    """Return the listed probes that belong to a group; `all` is every one."""
     return [probe for probe in listed() if name == "all" or name in probe.groups]
 
 
 def unknown(name: str) -> UsageError:
-    """The error for a name that is no probe's, with the one that may be meant."""
+    """Return the error for a name that is no probe's, with the one that may be meant."""
     names = [probe.name for probe in listed()]
     hint = meant(name, [*names, *GROUPS])
     return UsageError(

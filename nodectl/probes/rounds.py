@@ -28,7 +28,7 @@ def require_two(hosts: Sequence[Host], probe: str, remedy: str = "widen --limit"
 def planned_rounds(
     ready: Sequence[Endpoint], switches: Mapping[str, str], options: ProbeOptions
 ) -> tuple[str, Rounds[Endpoint]]:
-    """What is measured, as a word for the operator and as rounds; near pairs first where the switches are known."""
+    """Return the plan, as a word for the operator and as rounds; near pairs first where the switches are known."""
     if options.rounds is not None:
         return f"sample of {options.rounds}", sampled(ready, options.rounds)
     mode = resolved(options.pairs, len(ready))
@@ -38,7 +38,7 @@ def planned_rounds(
 
 
 def rounds_for(mode: str, items: Sequence[T]) -> Rounds[T]:
-    """The rounds of a mode; `auto` is `all` up to ALL_PAIRS_LIMIT hosts, else `sample`."""
+    """Return the rounds of a mode; `auto` is `all` up to ALL_PAIRS_LIMIT hosts, else `sample`."""
     mode = resolved(mode, len(items))
     if mode == "first":
         return [[(items[0], items[1])]] if len(items) > 1 else []
@@ -48,7 +48,7 @@ def rounds_for(mode: str, items: Sequence[T]) -> Rounds[T]:
 
 
 def resolved(mode: str, count: int) -> str:
-    """The mode that `auto` means for so many hosts; any other as it is."""
+    """Return the mode that `auto` means for so many hosts; any other as it is."""
     if mode != "auto":
         return mode
     return "all" if count <= ALL_PAIRS_LIMIT else "sample"
@@ -60,7 +60,7 @@ def all_pairs(items: Sequence[T]) -> Rounds[T]:
 
 
 def _circle(items: Sequence[T], turns: Iterable[int]) -> Rounds[T]:
-    """The circle method's rounds of these numbers: the first sits still, the others move on by one each turn."""
+    """Return the circle method's rounds of these numbers: the first sits still, the others move on by one each turn."""
     first, *others = [*items, *([None] if len(items) % 2 else [])] or [None]
     half = (len(others) + 1) // 2
     rounds = []
@@ -119,7 +119,7 @@ def near_before_far(items: Sequence[T], switch_of: Callable[[T], Hashable]) -> R
 
 
 def switch_names(hosts: Iterable[Host]) -> dict[str, str]:
-    """The one switch beside each host, by its variable nodectl_switch; nothing unless all hosts name one.
+    """Return the one switch beside each host, by its variable nodectl_switch; nothing unless all hosts name one.
 
     A host with several switches is beside the set of them.
     """

@@ -50,7 +50,7 @@ class Pace:
         self._note(f"{self._what}: about {time_text(left_s)} more, {time_text(whole_s)} in all")
 
     def took_s(self) -> float:
-        """The seconds since it began."""
+        """Return the seconds since it began."""
         return self._clock() - self._began
 
 
@@ -77,7 +77,7 @@ def at_once(transport: Transport, items: Sequence[T], work: Callable[[T], R]) ->
 
 
 def _end(transport: Transport, running: Iterable[Future[R]]) -> None:
-    """What runs on the hosts ends with the transport; its last words are waited for a moment."""
+    """End what runs on the hosts by closing the transport; its last words are waited for a moment."""
     transport.close()
     for each in running:
         each.cancel()
@@ -85,14 +85,14 @@ def _end(transport: Transport, running: Iterable[Future[R]]) -> None:
 
 
 def together(transport: Transport, items: Sequence[T], work: Callable[[T], ProbeResult]) -> ProbeResult:
-    """The sum of what `work` says of the items, all at the same time."""
+    """Return the sum of what `work` says of the items, all at the same time."""
     return _sum(at_once(transport, items, keeping(transport, work)))
 
 
 def in_rounds(
     transport: Transport, rounds: Sequence[Sequence[T]], work: Callable[[T], ProbeResult], probe: str, note: Note
 ) -> ProbeResult:
-    """The sum of what `work` says of the items, those of a round at the same time; `note` is told each round."""
+    """Return the sum of what `work` says of the items, those of a round at once; `note` is told each round."""
     result = ProbeResult()
     pace = Pace(probe, len(rounds), note)
     for number, items in enumerate(rounds, start=1):
@@ -165,7 +165,7 @@ def flowing(
 
 
 class OnMachine(Protocol):
-    """What is measured on one machine; hosts of a lab, or containers, may share one."""
+    """A thing that is measured on one machine; hosts of a lab, or containers, may share one."""
 
     @property
     def machine(self) -> str:

@@ -43,13 +43,13 @@ class _Job:
     per_second: bool
 
     def value(self, job: FioJob) -> float | None:
-        """The measured rate, in the unit of the pattern; None where fio did not report it."""
+        """Return the measured rate, in the unit of the pattern; None where fio did not report it."""
         if self.per_second:
             return job.read_iops if self.reads else job.write_iops
         return job.read_mib_s if self.reads else job.write_mib_s
 
     def latency_ms(self, job: FioJob) -> float | None:
-        """The 99th percentile of one operation."""
+        """Return the 99th percentile of one operation."""
         return job.read_latency_p99_ms if self.reads else job.write_latency_p99_ms
 
 
@@ -140,7 +140,7 @@ def _measure(transport: Transport, ready: Node, path: str | None, amount: Amount
 
 
 def _read(events: Events) -> dict[str, list[FioJob]]:
-    """fio's jobs by their pattern; ParseError where a report cannot be read or a job ended with an error."""
+    """Return fio's jobs by their pattern; ParseError where a report cannot be read or a job ended with an error."""
     jobs: dict[str, list[FioJob]] = defaultdict(list)
     for event in events.of("fio"):
         for job in parse_fio(str(event["text"])).jobs:

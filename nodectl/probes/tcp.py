@@ -82,7 +82,7 @@ class Window:
 
 
 def window_of(played: Played, forward: Sequence[Iperf3], streams: int) -> Window:
-    """By what both ends said; the share only where the window has grown as far as the buffer lets it."""
+    """Return the window by what both ends said; the share only where it has grown as far as the buffer lets it."""
     paths = played.events.of("path")
     path = paths[0] if paths else {}
     client, server = _buffers(path), _buffers(played.listening)
@@ -262,7 +262,7 @@ def _passing(result: ProbeResult) -> str:
 
 
 def _asked_again(first: ProbeResult, second: ProbeResult, reason: str) -> ProbeResult:
-    """The second answer counts; what it measures says why it was asked, and a path that fails again that it did."""
+    """Return the second answer, with why it was asked; a path that fails again says so."""
     measured = tuple(each.with_conditions(asked_again=reason) for each in second.measurements)
     findings = (
         replace(each, actual=f"{each.actual}, also when it was asked again") if each.kind == "path" else each
@@ -272,7 +272,7 @@ def _asked_again(first: ProbeResult, second: ProbeResult, reason: str) -> ProbeR
 
 
 def _readings(tests: Sequence[Event]) -> tuple[list[Iperf3], str]:
-    """The runs that measured something, and why one of the others did not."""
+    """Return the runs that measured something, and why one of the others did not."""
     runs, reason = [], ""
     for test in tests:
         try:

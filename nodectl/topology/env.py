@@ -24,14 +24,14 @@ HCA, GID, SOCKET = "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"
 
 
 def propose(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, NcclEnvironment]:
-    """The environments of all hosts that answered; together, because the socket interface must reach all."""
+    """Return the environments of all hosts that answered; together, because the socket interface must reach all."""
     ports = {host.name: training_ports(host, facts) for host, facts in hosts}
     interfaces = choose([(host, nics_in(facts)) for host, facts in hosts], rdma=all(ports.values()))
     return {host.name: _host(host, facts, ports[host.name], interfaces[host.name]) for host, facts in hosts}
 
 
 def training_ports(host: Host, facts: Mapping[str, object]) -> tuple[IbPort, ...]:
-    """The host's RDMA ports that carry training."""
+    """Return the host's RDMA ports that carry training."""
     ports = ports_in(facts)
     port_uses = uses(ports, surroundings(host, facts))
     return tuple(port for port in ports if port_uses[port.label] == TRAINING)
@@ -46,7 +46,7 @@ def _host(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], chos
 
 
 class _Proposal:
-    """What grows while the host is looked at."""
+    """A proposal, which grows while the host is looked at."""
 
     def __init__(self, host: str) -> None:
         self.host = host

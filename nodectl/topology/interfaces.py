@@ -23,7 +23,7 @@ Network = IPv4Network | IPv6Network
 
 
 def interfaces_of(nic: Nic) -> Iterator[IPv4Interface | IPv6Interface]:
-    """An interface's addresses with their networks, without link-local ones."""
+    """Yield an interface's addresses with their networks, without link-local ones."""
     for text in nic.addresses:
         try:
             interface = ip_interface(text)
@@ -34,7 +34,7 @@ def interfaces_of(nic: Nic) -> Iterator[IPv4Interface | IPv6Interface]:
 
 
 def networks_of(nic: Nic) -> set[Network]:
-    """The networks that it is in; a network of one address is none."""
+    """Return the networks that it is in; a network of one address is none."""
     return {interface.network for interface in interfaces_of(nic) if interface.network.num_addresses > 1}
 
 
@@ -95,7 +95,7 @@ def _up(nic: Nic) -> bool:
 def _common(
     hosts: Sequence[tuple[Host, Mapping[str, Nic]]], usable: Mapping[str, list[Nic]], *, rdma: bool
 ) -> Network | None:
-    """The best network that all are in, each with an address of its own."""
+    """Return the best network that all are in, each with an address of its own."""
     shared: set[Network] | None = None
     for nics in usable.values():
         here = {network for nic in nics for network in networks_of(nic)}

@@ -26,7 +26,7 @@ _WANTED = frozenset({*SUBJECTS, "nics", "mounts", "gids", "versions", "lab"})
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the hosts told: the picture of each that has GPUs, all facts, and the fabric where their files show it."""
+    """The hosts' answers: the picture of each that has GPUs, all facts, and the fabric where their files show it."""
 
     nodes: Mapping[str, NodeTopology] = field(default_factory=dict)
     facts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def _recorded(facts: Mapping[str, object], answer: Recording) -> str:
 
 
 def _unseen(host: Host, node: NodeTopology) -> Iterator[Finding]:
-    """An unknown finding on a host of which some facts were not read: a bottleneck could hide there."""
+    """Yield an unknown finding on a host of which some facts were not read: a bottleneck could hide there."""
     if node.unknown:
         remedy = "record it again with all of them; what needs root, `nodectl sudoers` prints"
         yield _finding(host, "topology", Status.UNKNOWN, f"not read: {'; '.join(node.unknown)}", remedy)
@@ -95,7 +95,7 @@ _NO_TOOL = (
 
 
 def _unread(host: Host, node: Unread, profile_dirs: Sequence[Path]) -> Finding:
-    """The finding on a host without a picture: skipped where its hardware profile says that it has no GPUs."""
+    """Return the finding on a host without a picture: skipped where its hardware profile says that it has no GPUs."""
     if node.kind == "absent" and _without_gpus(host, profile_dirs):
         return _finding(host, "topology", Status.SKIPPED, "no GPUs, as its hardware profile says")
     remedy = _NO_TOOL if node.kind == "absent" else ""

@@ -46,7 +46,7 @@ class Parts:
 
 
 def bottlenecks(parts: Parts) -> Iterator[Finding]:
-    """A warning for each bottleneck of a host, those of PCIe widths first."""
+    """Yield a warning for each bottleneck of a host, those of PCIe widths first."""
     for looks in (_gpu_width, _nic_width, _peer_access, _no_near_nic, _far_nic, _shared_nic, _shared_uplink, _mixed):
         yield from looks(parts)
 
@@ -209,7 +209,7 @@ def _shared_uplink(parts: Parts) -> Iterator[Finding]:
 
 
 def _below_one(parts: Parts, a: str, b: str) -> bool:
-    """Whether two GPUs are below one root port: by the PCIe tree, else by the matrix, if need be by a NIC near both."""
+    """Return whether two GPUs are below one root port: by the PCIe tree, else by the matrix or a NIC near both."""
     pcie = parts.facts.get("pcie")
     if isinstance(pcie, Pcie) and pcie.parents and a in parts.bus_ids and b in parts.bus_ids:
         return bool(set(pcie.above(parts.bus_ids[a])) & set(pcie.above(parts.bus_ids[b])))
@@ -243,13 +243,13 @@ T = TypeVar("T")
 
 
 def _fact(facts: Mapping[str, object], subject: str, kind: type[T]) -> T | None:
-    """The subject's value; None where it was not read."""
+    """Return the subject's value; None where it was not read."""
     value = facts.get(subject)
     return value if isinstance(value, kind) else None
 
 
 def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = "") -> NodeTopology | Unread:
-    """The host's picture; Unread where its matrix could not be read."""
+    """Return the host's picture; Unread where its matrix could not be read."""
     from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
     matrix = _fact(facts, "gpu_topology", NvidiaSmiTopo)
@@ -359,7 +359,7 @@ def _closest(gpu: str, devices: Mapping[str, str], links: Mapping[str, Mapping[s
 def _matched(
     gpus: Sequence[str], closest: Mapping[str, Sequence[str]], links: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """A matching that grows: one GPU a NIC as long as that goes, then two, and so on; near GPUs choose first."""
+    """Return a matching that grows: one GPU a NIC as long as that goes, then two, and so on; near GPUs choose first."""
     chosen: dict[str, str] = {}
     order = [gpu for gpu in gpus if closest[gpu]]
     order.sort(key=lambda gpu: closeness(between(links, gpu, closest[gpu][0])))

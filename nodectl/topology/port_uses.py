@@ -1,4 +1,4 @@
-"""Which RDMA ports carry training: not those that are down, bonded, for storage or for management."""
+"""The RDMA ports that carry training: not those that are down, bonded, for storage or for management."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRAINING = "training"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What tells the ports of a host apart; `chosen` are the inventory's nodectl_nics, `servers` of its storage."""
+    """The signs by which a host's ports differ; `chosen` are the inventory's nodectl_nics, `servers` of its storage."""
 
     nics: Mapping[str, Nic] = field(default_factory=dict)
     address: str = ""
@@ -79,7 +79,7 @@ def _management(port: IbPort, _ports: Sequence[IbPort], around: Surroundings) ->
 
 
 def _other_kind(port: IbPort, ports: Sequence[IbPort], around: Surroundings) -> str:
-    """Where a host has InfiniBand and Ethernet, training is on what lies beside the GPUs, else on what carries more."""
+    """Return why a port is out whose kind is not training's: that beside the GPUs, else the faster one."""
     kinds = {candidate.link_layer for candidate in ports if candidate.link_layer}
     if len(kinds) < 2 or port.link_layer is None:
         return ""
@@ -115,7 +115,7 @@ def _near(port: IbPort, around: Surroundings) -> bool:
 
 
 def _neighbours(port: IbPort, around: Surroundings) -> set[str]:
-    """The GPUs below the same PCIe switch or root port as the RDMA port's device."""
+    """Return the GPUs below the same PCIe switch or root port as the RDMA port's device."""
     names = [name for name, device in around.devices.items() if device == port.device]
     return {gpu for gpu in around.gpus for name in names if between(around.links, gpu, name) in NEAR}
 
@@ -134,7 +134,7 @@ _RULES: tuple[tuple[_Rule, bool], ...] = (
 
 
 def servers_of(mounts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The addresses of storage servers from (kind, source) of mounts, as `10.0.5.1:/export` or `10.0.5.1@o2ib:/fs`."""
+    """Return storage servers' addresses from (kind, source) of mounts: `10.0.5.1:/export`, `10.0.5.1@o2ib:/fs`."""
     servers = []
     for kind, source in mounts:
         if kind in file_systems.NETWORK:

@@ -56,7 +56,7 @@ class Call:
         return None if self.stdin is None else len(self.stdin)
 
     def deadline(self) -> float | None:
-        """The moment of the monotonic clock at which it is to be over, if it starts now; None for no deadline."""
+        """Return the moment of the monotonic clock at which it is over, if it starts now; None for no deadline."""
         return None if self.timeout_s is None else monotonic() + self.timeout_s
 
 
@@ -109,18 +109,18 @@ class Output:
         self._kept[stream].append(kept)
 
     def ran(self, exit_status: int) -> CommandResult:
-        """The command ended by itself."""
+        """Return the result of a command that ended by itself."""
         return self._result(
             Outcome.RAN, f"the output was cut after {KEPT_BYTES >> 20} MiB" if self.cut else "", "", exit_status
         )
 
     def overran(self) -> CommandResult:
-        """The command was killed at its deadline."""
+        """Return the result of a command that was killed at its deadline."""
         error = f"no exit within {self._call.timeout_s or 0.0:g} s; its process group was killed"
         return self._result(Outcome.TIMEOUT, error, "give the command more time with --timeout")
 
     def lost(self, error: str, remedy: str = "") -> CommandResult:
-        """The host could not be asked, or the connection ended before the command did."""
+        """Return the result where the host could not be asked, or the connection ended before the command did."""
         return self._result(Outcome.UNREACHABLE, error, remedy)
 
     def _result(self, outcome: Outcome, error: str, remedy: str, exit_status: int | None = None) -> CommandResult:

@@ -62,7 +62,7 @@ class CheckedConnection(Connection):  # type: ignore[misc]
             self.client._transport = self.transport
 
     def get(self, remote: str, local: Any = None, preserve_mode: bool = True) -> Any:
-        """As Fabric's; for `{host}` in `local` stands the host's name as one path component, whatever it is called."""
+        """Fetch as Fabric does; `{host}` in `local` becomes the host's name as one path component."""
         if isinstance(local, str):
             local = local.replace("{host}", folder_name(self.host))
         return super().get(remote, local, preserve_mode)

@@ -17,8 +17,10 @@ from nodectl.transport.ssh_target import Target, target_of
 
 @dataclass(frozen=True, slots=True)
 class OfferedKey:
-    """One key of a server; `wire` is what known_hosts keeps of it. A key may be unknown beside a known one of another
-    kind: that is no cause for worry."""
+    """One key of a server; `wire` is what known_hosts keeps of it.
+
+    A key may be unknown beside a known one of another kind: that is no cause for worry.
+    """
 
     kind: str
     wire: bytes
@@ -54,7 +56,7 @@ class Survey:
 
 
 def servers(hosts: Sequence[Host]) -> list[list[Server]]:
-    """The hosts and the jump hosts on the way to them, those first through which others are reached."""
+    """Return the hosts and the jump hosts on the way to them, those first through which others are reached."""
     names: dict[Target, tuple[int, str]] = {}
     for host in hosts:
         if host.connection == "ssh":

@@ -20,7 +20,7 @@ _REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
 
 
 class Standing(StrEnum):
-    """What known_hosts says of a key that a host shows; `authority`: only a certificate would be accepted."""
+    """The word of known_hosts on a key that a host shows; `authority`: only a certificate would be accepted."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"
@@ -56,7 +56,7 @@ class KnownHosts:
         return known
 
     def entries(self, name: str, port: int) -> list[Entry]:
-        """The entries for the host; those without the port count where there are none with it, as in OpenSSH."""
+        """Return the entries for the host; those without the port where there are none with it, as in OpenSSH."""
         return self.entries_named(written(name, port)) or (
             self.entries_named(name.lower()) if port != _SSH_PORT else []
         )
@@ -75,7 +75,7 @@ class KnownHosts:
         return Standing.AUTHORITY if any(entry.marker == _AUTHORITY for entry in entries) else Standing.UNKNOWN
 
     def entries_named(self, name: str) -> list[Entry]:
-        """The entries for a name as it is `written`."""
+        """Return the entries for a name as it is `written`."""
         entries = list(self.by_name.get(name, []))
         entries += [entry for salt, digest, entry in self.hashed if _digest(salt, name) == digest]
         entries += [entry for words, entry in self.patterns if _matches(words, name)]
@@ -106,7 +106,7 @@ class KnownHosts:
 
 
 def written(name: str, port: int) -> str:
-    """The name as known_hosts has it: `host`, or `[host]:port` where the port is not 22."""
+    """Return the name as known_hosts has it: `host`, or `[host]:port` where the port is not 22."""
     return name.lower() if port == _SSH_PORT else f"[{name.lower()}]:{port}"
 
 
@@ -117,7 +117,7 @@ def fingerprint(key: bytes) -> str:
 
 @lru_cache(maxsize=64)
 def known_hosts(paths: tuple[Path, ...]) -> KnownHosts:
-    """The same as `KnownHosts.read`, once a process."""
+    """Return the same as `KnownHosts.read`, once a process."""
     return KnownHosts.read(paths)
 
 
@@ -135,7 +135,7 @@ def store(path: Path, keys: Mapping[str, Sequence[bytes]]) -> None:
 
 
 def _kind(key: bytes) -> str:
-    """The first string of a key's wire form names its kind."""
+    """Return the kind of a key, which is the first string of its wire form."""
     return key[4 : 4 + int.from_bytes(key[:4], "big")].decode("ascii")
 
 

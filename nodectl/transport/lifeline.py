@@ -49,7 +49,7 @@ def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
 
 
 def command_line(argv: Sequence[str], stdin_bytes: int | None) -> str:
-    """The same as one line for a login shell: the only place where an argv is quoted.
+    """Return the same as one line for a login shell: the only place where an argv is quoted.
 
     With input, BEFORE_INPUT is to come before it, and STARTED comes before what the command prints.
     """

@@ -87,12 +87,12 @@ def copy_payload(transport: Transport, host: Host, *, timeout_s: float | None) -
 
 
 def lacks_payload(exit_status: int | None, stderr: str) -> bool:
-    """The host has the payload no more, or not yet: copy it, and run it again."""
+    """Return whether the host has no payload, or no longer: copy it, and run it again."""
     return exit_status == _ABSENT and _MARK in stderr
 
 
 def lacks_python(exit_status: int | None, stderr: str) -> bool:
-    """The host has no Python to run the payload."""
+    """Return whether the host has no Python to run the payload."""
     return exit_status == _NO_PYTHON and _MARK in stderr
 
 
@@ -116,7 +116,7 @@ def _stderr(done: CommandResult, filtered: _OutputFilter | None) -> str:
 
 @lru_cache(maxsize=1)
 def _packed() -> tuple[bytes, str]:
-    """The payload folder as a tar file, and the name under which hosts keep it: a hash of names, modes and bytes."""
+    """Return the payload folder as a tar file, and its name on hosts: a hash of names, modes and bytes."""
     packed, digest = io.BytesIO(), hashlib.sha256()
     folder = payload_dir()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT, dereference=True) as archive:

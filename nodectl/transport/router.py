@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_transport(replay: str | None = None) -> Transport:
-    """The transport for a run of nodectl; it opens connections when they are first used."""
+    """Return the transport for a run of nodectl; it opens connections when they are first used."""
     if replay is not None:
         raise UsageError("--replay reads a recording, and this command needs the hosts themselves", "leave it out")
     return Router()

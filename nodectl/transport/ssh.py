@@ -52,7 +52,7 @@ class Start:
         return self.waits and monotonic() >= self._until
 
     def missed(self, output: Output) -> CommandResult:
-        """The result of a command that did not start in time."""
+        """Return the result of a command that did not start in time."""
         return output.lost(
             f"the login shell did not start the command within {START_S:g} s: one of its start files waits, "
             "reads the input, or starts another shell",
@@ -148,7 +148,7 @@ class SshTransport(CallTransport):
         self._client.close()
 
     def _channel(self, host: Host) -> paramiko.Channel:
-        """A session on the kept connection, or on a new one where the kept one turns out to be dead."""
+        """Return a session on the kept connection, or on a new one where the kept one turns out to be dead."""
         for _ in range(2):
             kept = self._connected(host)
             try:
@@ -224,7 +224,7 @@ def _ended_by_signals(channel: paramiko.Channel) -> bool:
 
 
 def _request(channel: paramiko.Channel, kind: str, text: str, *, answered: bool) -> None:
-    """A request of RFC 4254 with one text, sent without waiting for the answer."""
+    """Send a request of RFC 4254 with one text, without waiting for the answer."""
     message = paramiko.Message()
     message.add_byte(paramiko.common.cMSG_CHANNEL_REQUEST)
     message.add_int(channel.remote_chanid)

@@ -1,4 +1,4 @@
-"""From a target to a logged-in SSH connection: socket or proxy, host key check, keys and agent, under one deadline."""
+"""A logged-in SSH connection to a target: socket or proxy, host key, keys and agent, under one deadline."""
 
 from __future__ import annotations
 
@@ -44,8 +44,10 @@ _ACCEPT = "compare the fingerprint with the host's own, then: nodectl hostkeys a
 
 
 class SshClient:
-    """Logs in to SSH servers; connections to jump hosts are shared by all that go through them. Safe to use from many
-    threads."""
+    """Logs in to SSH servers; connections to jump hosts are shared by all that go through them.
+
+    Safe to use from many threads.
+    """
 
     def __init__(self) -> None:
         self._credentials = _Credentials()
@@ -58,8 +60,10 @@ class SshClient:
             return self._login(target, password, monotonic() + CONNECT_S)
 
     def offered_key(self, target: Target, algorithms: tuple[str, ...]) -> paramiko.PKey | None:
-        """The key of one of `algorithms` that the target shows, not checked (jump hosts are); None if it has none, or
-        HostKeyAlgorithms forbids them."""
+        """Return the key of one of `algorithms` that the target shows, not checked (jump hosts are).
+
+        None if it has none, or HostKeyAlgorithms forbids them.
+        """
         if target.rules.host_keys is not None and not set(algorithms) & set(target.rules.host_keys):
             return None
         deadline = monotonic() + CONNECT_S
@@ -73,7 +77,7 @@ class SshClient:
             return key
 
     def credentials(self, target: Target) -> tuple[list[str], list[str]]:
-        """Where the keys are from that the target would be offered, and why the others of it could not be used."""
+        """Return the sources of the keys that the target would be offered, and why its others could not be used."""
         return [source for source, _ in self._credentials.offered(target)], self._credentials.unusable(target)
 
     def close(self) -> None:
@@ -132,7 +136,7 @@ class SharedConnection:
     problem: NodectlError | None = None  # why it could not be opened ahead, for the first who needs it
 
     def alive(self) -> paramiko.Transport | None:
-        """The connection; None where it is still to be opened, or has died."""
+        """Return the connection; None where it is still to be opened, or has died."""
         return self.transport if self.transport is not None and self.transport.is_active() else None
 
     def opened(self, transport: paramiko.Transport) -> paramiko.Transport:
@@ -148,7 +152,7 @@ class SharedConnection:
 
 
 def open_socket(target: Target, deadline: float) -> socket.socket:
-    """A TCP connection to the target, or to what its ProxyCommand says."""
+    """Open a TCP connection to the target, or to what its ProxyCommand says."""
     if target.proxy_command is not None:
         return _proxied(target.proxy_command)
     bind = target.rules.bind_address
@@ -170,7 +174,7 @@ def _address(name: str, port: int, family: str) -> tuple[str, int]:
 def handshake(
     target: Target, sock: socket.socket | paramiko.Channel, algorithms: tuple[str, ...], deadline: float
 ) -> paramiko.Transport:
-    """An encrypted but not authenticated connection over `sock`; nobody has looked at the host key yet."""
+    """Return an encrypted but not authenticated connection over `sock`; nobody has looked at the host key yet."""
     transport = paramiko.Transport(sock)
     transport.daemon = True
     left_s = _left(deadline)
@@ -333,8 +337,10 @@ class _Credentials:
                     yield "agent", held
 
     def unusable(self, target: Target) -> list[str]:
-        """Why the target's own key files could not be used, one reason a file; files that are not there count
-        only where there is nothing else."""
+        """Return why the target's own key files could not be used, one reason a file.
+
+        Files that are not there count only where there is nothing else.
+        """
         reasons = [(path, key) for path in target.identity_files if isinstance(key := self._from_file(path), str)]
         present = [f"{path}: {why}" for path, why in reasons if path.exists()]
         return present or [f"{path}: {why}" for path, why in reasons[:1]]
@@ -370,7 +376,7 @@ def _load(path: Path) -> paramiko.PKey | str:
 
 
 def _public(path: Path) -> bytes | None:
-    """The wire form of the public half that lies beside a private key."""
+    """Return the wire form of the public half that lies beside a private key."""
     try:
         return base64.b64decode(path.with_name(path.name + ".pub").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -378,7 +384,7 @@ def _public(path: Path) -> bytes | None:
 
 
 def _ask_agent(socket: str) -> tuple[paramiko.AgentKey, ...]:
-    """The keys of the agent at `socket`; none where it does not answer."""
+    """Return the keys of the agent at `socket`; none where it does not answer."""
     before = os.environ.get("SSH_AUTH_SOCK")
     os.environ["SSH_AUTH_SOCK"] = socket  # paramiko knows no other way to say which agent
     try:

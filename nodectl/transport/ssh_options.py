@@ -1,4 +1,4 @@
-"""What the inventory says of how to reach a host by SSH: `ansible_ssh_*_args` and the variables beside them.
+"""The inventory's options for reaching a host by SSH: `ansible_ssh_*_args` and the variables beside them.
 
 An option that would change where, as whom or how safely a host is reached is obeyed, or refused by its name. So is one
 that the operator's ssh_config sets. What only steers the OpenSSH client's own session means nothing here. An option
@@ -82,7 +82,7 @@ class SshOptions:
     rules: tuple[tuple[str, str], ...] = ()
 
     def then(self, other: SshOptions) -> SshOptions:
-        """These options, and where they are silent, the other ones."""
+        """Return these options, and where they are silent, the other ones."""
         proxied = self.proxy_jump or self.proxy_command
         return SshOptions(
             user=self.user or other.user,
@@ -113,8 +113,10 @@ def options_of(host: Host) -> SshOptions:
 
 
 def refuse_unchecked(name: str, variables: Mapping[str, object]) -> None:
-    """InventoryError for a variable by which Ansible's connection to host `name` would not check the host key, or by
-    which another program or way would be taken than those that nodectl checks."""
+    """Raise InventoryError for a variable by which Ansible's connection would not check the host key of host `name`.
+
+    So it does for one by which another program or way would be taken than those that nodectl checks.
+    """
     for variable in filter(is_judged, variables):
         if variable.endswith("host_key_checking") and not _means(variables[variable], "yes", "true", "1", "on", "y"):
             why, remedy = "nodectl never trusts a host key unseen", ACCEPT_REMEDY
@@ -160,7 +162,7 @@ def _arguments(host: Host, variable: str) -> SshOptions:
 
 @lru_cache(maxsize=4096)
 def parse_options(text: str, variable: str) -> SshOptions:
-    """The options in `text`; InventoryError names the first that nodectl does not know, and the variable it is in."""
+    """Return the options in `text`; InventoryError names the first that nodectl does not know, and its variable."""
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -84,7 +84,7 @@ class Rules:
 
 
 def rules_of(settings: Mapping[str, Sequence[str]], path: Callable[[str], Path]) -> Rules:
-    """The rules in `settings`, OpenSSH's lower-case keyword → values; `path` makes a path of a file's name there."""
+    """Return the rules in `settings`, OpenSSH's lower-case keyword → values; `path` makes a path of a file's name."""
 
     def listed(keyword: str) -> tuple[str, ...] | None:
         return tuple(settings[keyword][0].split(",")) if settings.get(keyword) else None
@@ -187,12 +187,12 @@ class Target:
 
 
 def target_of(host: Host) -> Target:
-    """The server behind `host`; InventoryError for an option that nodectl does not know."""
+    """Return the server behind `host`; InventoryError for an option that nodectl does not know."""
     return _target(host.address, options_of(host), ())
 
 
 def password_of(host: Host) -> str | None:
-    """The login password that the inventory has, by any of Ansible's names for it."""
+    """Return the login password that the inventory has, by any of Ansible's names for it."""
     for variable in ("ansible_ssh_password", "ansible_ssh_pass", "ansible_password"):
         value = host.variables.get(variable)
         if value is not None:
@@ -251,7 +251,7 @@ def _settings(address: str, options: SshOptions) -> dict[str, list[str]]:
 
 
 def _as_arguments(options: SshOptions) -> list[str]:
-    """The options as arguments of `ssh -G`, which merges them with its files."""
+    """Return the options as arguments of `ssh -G`, which merges them with its files."""
     pairs = [
         ("User", options.user),
         ("Port", options.port),
@@ -286,15 +286,17 @@ def _path(name: str) -> Path:
 
 
 def _paths(values: list[str]) -> tuple[Path, ...]:
-    """The files of space-separated, perhaps quoted, lists."""
+    """Return the files of space-separated, perhaps quoted, lists."""
     return tuple(_path(name) for value in values for name in re.findall(r'"[^"]*"|\S+', value) if name != "none")
 
 
 def _jump(
     proxy_jump: str, options: SshOptions, identities: tuple[Path, ...], known_hosts: tuple[Path, ...], depth: int
 ) -> Target:
-    """The last of `user@a:22,b`, reached through those before it; each is also trusted by the files, given the keys,
-    and held to the rules, that the host is."""
+    """Return the last of `user@a:22,b`, reached through those before it.
+
+    Each is also trusted by the files, given the keys, and held to the rules, that the host is.
+    """
     before, _, spec = proxy_jump.rpartition(",")
     match = _JUMP.fullmatch(spec.strip())
     if match is None:
@@ -319,8 +321,10 @@ def _expand(command: str, name: str, hostname: str, port: int, user: str) -> str
 
 
 def config_matters() -> bool:
-    """Whether an ssh_config that counts without being named has a directive about how a host is reached: only then is
-    `ssh -G` worth a process a host."""
+    """Return whether an ssh_config that counts without being named has a directive about how a host is reached.
+
+    Only then is `ssh -G` worth a process a host.
+    """
     return any(not _keywords(path) <= _HARMLESS for path in (Path.home() / ".ssh" / "config", _GLOBAL_CONFIG))
 
 
@@ -333,7 +337,7 @@ def config_names(keyword: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _keywords(path: Path, depth: int = 0) -> frozenset[str]:
-    """The keywords in a file and in those that it includes; `include` where they include each other without end."""
+    """Return the keywords in a file and in those it includes; `include` where they include each other without end."""
     found = set[str]()
     for keyword, value in _directives(path):
         if keyword != "include" or depth > _DEEPEST:
@@ -407,7 +411,7 @@ def _printed(arguments: Sequence[str], address: str) -> dict[str, list[str]]:
 
 
 def _home_config() -> list[str]:
-    """ssh looks in the home that the password file names; where HOME says otherwise, HOME is meant."""
+    """Name HOME's file where ssh would look in another home, that of the password file."""
     own = Path.home() / ".ssh" / "config"
     differs = Path(pwd.getpwuid(os.getuid()).pw_dir) != Path.home()
     return ["-F", str(own)] if differs and own.exists() else []

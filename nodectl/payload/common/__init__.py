@@ -1,1 +1,1 @@
-"""What several programs on nodes need."""
+"""Shared parts of several programs on nodes."""

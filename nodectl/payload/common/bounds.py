@@ -8,7 +8,7 @@ _CHARS = (2000, 500, 150, 40)
 
 
 def fitted(document: Callable[[Callable[[Any], Any]], Any], most_bytes: int, **style: Any) -> bytes:
-    """A document as JSON in at most so many bytes, as far as cutting its texts makes it that short.
+    """Return a document as JSON in at most so many bytes, as far as cutting its texts makes it that short.
 
     `document(cut)` makes it, and calls `cut` on the parts of which texts may be cut; a character takes up to 12 bytes.
     """
@@ -21,7 +21,7 @@ def fitted(document: Callable[[Callable[[Any], Any]], Any], most_bytes: int, **s
 
 
 def _cut(chars: Optional[int], value: Any) -> Any:
-    """The same, with so many characters of each text in it."""
+    """Return the same, with so many characters of each text in it."""
     if chars is None:
         return value
     if isinstance(value, str):

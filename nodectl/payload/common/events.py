@@ -11,5 +11,5 @@ def say(**event: Any) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of its text, or its type where it has none."""
+    """Return the first line of its text, or its type where it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

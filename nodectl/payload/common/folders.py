@@ -25,7 +25,7 @@ def made(folder: Path) -> Iterator[None]:
 
 
 def remove_stale(parent: Path, prefix: str) -> None:
-    """What `own_folder` made there for programs that are gone."""
+    """Remove the folders that `own_folder` made there for programs that are gone."""
     for folder in parent.glob(glob.escape(prefix) + "*"):
         try:
             with (folder / LOCK).open("a") as lock:
@@ -37,7 +37,7 @@ def remove_stale(parent: Path, prefix: str) -> None:
 
 @contextlib.contextmanager
 def own_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A folder for files of this program, gone at the end; so is what had to be made for it."""
+    """Make a folder for files of this program, gone at the end; so is what had to be made for it."""
     with made(parent):
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=str(parent)))
         try:

@@ -6,7 +6,7 @@ from typing import Optional
 
 
 def installed(venv: Path, name: str) -> str:
-    """The version of a distribution from the name of its metadata folder; empty where it is not there."""
+    """Return the version of a distribution by the name of its metadata folder; empty where it is not there."""
     wanted = re.compile(r"%s-(\d[^-]*)\.dist-info" % name, re.IGNORECASE)
     for folder in (
         *venv.glob("lib*/python3*/site-packages/*.dist-info"),
@@ -19,7 +19,7 @@ def installed(venv: Path, name: str) -> str:
 
 
 def loaded_nccl() -> Optional[str]:
-    """The version of the NCCL that this process has loaded; torch's own word may be that of its build."""
+    """Return the version of the NCCL that this process has loaded; torch's own may be that of its build."""
     import ctypes  # a host's look at its files need not wait for it
 
     with Path("/proc/self/maps").open() as maps:

@@ -1,4 +1,4 @@
-"""What programs read of this host: processors, NUMA nodes, caches, free memory, and what nvidia-smi prints."""
+"""Readings of this host: processors, NUMA nodes, caches, free memory, and what nvidia-smi prints."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def scopes() -> List[Scope]:
 
 
 def one_a_core(cpus: List[int]) -> List[int]:
-    """The first thread of each core: a second one adds no bandwidth."""
+    """Return the first thread of each core: a second one adds no bandwidth."""
     chosen: List[int] = []
     seen: Set[int] = set()
     for cpu in cpus:
@@ -52,7 +52,7 @@ def one_a_core(cpus: List[int]) -> List[int]:
 
 
 def cache_bytes(cpus: Iterable[int]) -> int:
-    """The last-level caches of these processors together."""
+    """Return the last-level caches of these processors together."""
     sizes: Dict[str, int] = {}
     for cpu in cpus:
         levels = {}
@@ -85,7 +85,7 @@ def _meminfo() -> Optional[int]:
 
 
 def _group_left() -> Optional[int]:
-    """Of the tightest memory limit on the way up from this process's group (cgroup 2, or 1)."""
+    """Return what is left of the tightest memory limit on the way up from this process's group (cgroup 2, or 1)."""
     left = []
     for line in text(Path("/proc/self/cgroup")).splitlines():
         _, controllers, place = line.split(":", 2)
@@ -123,12 +123,12 @@ def cpu_list(ranges: str) -> List[int]:
 
 
 def cpus_of(node: int) -> List[int]:
-    """The processors of a NUMA node."""
+    """Return the processors of a NUMA node."""
     return cpu_list(text(NODES / ("node%d" % node) / "cpulist"))
 
 
 def text(path: Path) -> str:
-    """A file's text without its line end; empty where it cannot be read."""
+    """Return a file's text without its line end; empty where it cannot be read."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
@@ -136,18 +136,18 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> Optional[int]:
-    """The whole number in a file; None where it holds none (-1 among them) or cannot be read."""
+    """Return the whole number in a file; None where it holds none (-1 among them) or cannot be read."""
     words = text(path)
     return int(words) if words.isdigit() else None
 
 
 def pci_device(bus: str) -> Path:
-    """The folder of a PCI device; nvidia-smi writes eight digits of its domain, sysfs four."""
+    """Return the folder of a PCI device; nvidia-smi writes eight digits of its domain, sysfs four."""
     return PCI / bus[-12:].lower()
 
 
 def boot_id() -> str:
-    """The same for all containers of one machine; empty where the kernel does not tell."""
+    """Return the machine's id, the same for all its containers; empty where the kernel does not tell."""
     return text(Path("/proc/sys/kernel/random/boot_id"))
 
 

@@ -10,7 +10,7 @@ Work = Callable[[argparse.Namespace], Optional[int]]
 
 
 def commands(*work: Work) -> Tuple[argparse.ArgumentParser, List[argparse.ArgumentParser]]:
-    """A parser with a command for each of these functions, named as they are, and the parsers of the commands."""
+    """Return a parser with a command for each of these functions, named as they are, and the commands' parsers."""
     parser = argparse.ArgumentParser()
     group = parser.add_subparsers(dest="command", required=True)
     parsers = []
@@ -21,7 +21,7 @@ def commands(*work: Work) -> Tuple[argparse.ArgumentParser, List[argparse.Argume
 
 
 def add_addresses(ends: Sequence[argparse.ArgumentParser]) -> None:
-    """The options of both ends of a measurement between two hosts that say where they meet."""
+    """Add the options of both ends of a measurement between two hosts that say where they meet."""
     for end in ends:
         end.add_argument("--address", required=True, help="to bind to, or to connect to")
         end.add_argument("--port", type=int, default=0)
@@ -29,7 +29,7 @@ def add_addresses(ends: Sequence[argparse.ArgumentParser]) -> None:
 
 
 def first_line_of(error: Exception) -> Dict[str, str]:
-    """The `text` of a failure."""
+    """Return the `text` of a failure."""
     return {"text": first_line(error)}
 
 
@@ -39,7 +39,7 @@ def run(
     *failures: Type[Exception],
     explain: Callable[[Exception], Dict[str, str]] = first_line_of,
 ) -> int:
-    """The exit status of the command that was given; 1, after an `error` event, where it fails by one of `failures`.
+    """Return the command's exit status; 1, after an `error` event, where it fails by one of `failures`.
 
     RuntimeError, OSError and ValueError are always among them.
     """

@@ -32,7 +32,7 @@ class Death(NamedTuple):
 
 
 def of_peer(text: str) -> bool:
-    """An error of these words was caused by another rank."""
+    """Return whether an error of these words was caused by another rank."""
     return any(word in text for word in PEER_WORDS)
 
 
@@ -57,7 +57,7 @@ class _Stderr:
 
 
 def death(rank: int, number: int, printed: List[str]) -> Death:
-    """Of a rank that was ended by this signal, after it had printed this on stderr."""
+    """Return the death of a rank that was ended by this signal, after it had printed this on stderr."""
     name = signal.Signals(number).name
     last = [match.group()[:_LONGEST] for match in map(_LAST_WORDS.search, printed) if match]
     if number == signal.SIGABRT and last:
@@ -67,7 +67,7 @@ def death(rank: int, number: int, printed: List[str]) -> Death:
 
 
 def spawn(count: int, given: bytes = b"") -> Tuple[int, Optional[Death]]:
-    """This program once for each rank, with `given` on its standard input; the first that fails ends the others.
+    """Run this program once for each rank, with `given` on its standard input; the first that fails ends the others.
 
     Its exit status, and its death where that was by a signal that is not ours: a rank that fails otherwise says why.
     """
@@ -121,7 +121,7 @@ def init_process_group(dist: Any, options: argparse.Namespace, rank: int) -> Non
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options by which a host's ranks meet the others."""
+    """Add the options by which a host's ranks meet the others."""
     for name in ("--rank-base", "--world-size", "--nproc", "--master-port"):
         parser.add_argument(name, type=int, required=True)
     for name in ("--master-addr", "--backend"):

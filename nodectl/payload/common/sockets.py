@@ -47,7 +47,7 @@ def await_client(address: str, port: int, idle_s: float) -> socket.socket:
 
 
 def connect(address: str, port: int, source: Optional[str], timeout_s: float) -> socket.socket:
-    """A connection, from this address where one is given; UnreachedError says in one word what kept it away."""
+    """Return a connection, from this address where one is given; UnreachedError says in one word what kept it away."""
     where = "%s port %d" % (address, port)
     try:
         return undelayed(socket.create_connection((address, port), timeout_s, (source, 0) if source else None))
@@ -58,7 +58,7 @@ def connect(address: str, port: int, source: Optional[str], timeout_s: float) ->
 
 
 def why(error: OSError) -> str:
-    """The error in one word, as in UnreachedError."""
+    """Return the error in one word, as in UnreachedError."""
     if error.errno == errno.ECONNREFUSED:
         return "refused"
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
@@ -68,7 +68,7 @@ def why(error: OSError) -> str:
 
 
 def kernel_rows() -> Iterator[List[str]]:
-    """The fields of each TCP socket of this network namespace, as the kernel's tables have them."""
+    """Yield the fields of each TCP socket of this network namespace, as the kernel's tables have them."""
     for table in TABLES:
         try:
             lines = table.read_text().splitlines()[1:]
@@ -88,7 +88,7 @@ def parsed(entry: str) -> Tuple[str, int]:
 
 
 def undelayed(sock: socket.socket) -> socket.socket:
-    """The socket, which now sends small messages at once."""
+    """Return the socket, which now sends small messages at once."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 

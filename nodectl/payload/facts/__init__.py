@@ -1,1 +1,1 @@
-"""What the facts of nodectl/facts run on nodes."""
+"""Programs that the facts of nodectl/facts run on nodes."""

@@ -1,4 +1,4 @@
-"""What a package of the stack is when it is imported, and the libraries that it loads: `torch_import.py torch`.
+"""The identity of a package when it is imported, and the libraries that it loads: `torch_import.py torch`.
 
 Prints `NODECTL` and JSON. An import takes seconds, so its answer is kept, and given again for as long as no package,
 loader setting or driver has changed.
@@ -20,7 +20,7 @@ CACHE = Path("/var/lib/nodectl")
 
 
 def loaded(name: str) -> str:
-    """The file of a library that this process has loaded; empty where it has not."""
+    """Return the file of a library that this process has loaded; empty where it has not."""
     lines = (line.split() for line in Path("/proc/self/maps").read_text().splitlines())
     paths = {words[-1] for words in lines if len(words) > 5 and Path(words[-1]).name.startswith(name)}
     return sorted(paths)[0] if paths else ""
@@ -33,7 +33,7 @@ def dotted(code: int) -> str:
 
 
 def look_torch(torch: Any) -> dict[str, str]:
-    """The libraries answer with their own versions; torch's words may be those of its build."""
+    """Return the libraries' own versions; torch's words may be those of its build."""
     answer = {"version": torch.__version__, "cuda": torch.version.cuda or ""}
     path = loaded("libnccl.so")
     if path:
@@ -51,7 +51,7 @@ def look_torch(torch: Any) -> dict[str, str]:
 
 
 def site_packages() -> tuple[Path, list[str]]:
-    """The environment's, and where the big packages in it really lie."""
+    """Return the environment's folder, and where the big packages in it really lie."""
     site = next((Path(entry) for entry in sys.path if entry.endswith("site-packages")), Path("/nonexistent"))
     places = [Path(sys.prefix), *(site / name for name in ("nvidia", "torch"))]
     return site, sorted({os.path.realpath(str(place)) for place in places if place.exists()})
@@ -83,7 +83,7 @@ def shadowing(own: list[str]) -> dict[str, list[str]]:
 
 
 def stamp(site: Path) -> str:
-    """Changes with every package that comes, goes or is replaced, with the loader's cache and with the driver."""
+    """Return a digest that changes with every package, with the loader's cache and with the driver."""
     names = ["/etc/ld.so.cache", "/etc/ld.so.preload", "/proc/driver/nvidia/version", sys.executable, str(site)]
     names += sorted(str(folder / "RECORD") for folder in site.glob("*.dist-info"))
     digest = hashlib.sha256(os.environ.get("LD_LIBRARY_PATH", "").encode())

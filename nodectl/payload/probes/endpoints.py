@@ -26,7 +26,7 @@ NET = Path("/sys/class/net")
 
 
 def ioctl(request: int, interface: str) -> Optional[bytes]:
-    """The kernel's answer about an interface, None where it has none."""
+    """Return the kernel's answer about an interface, None where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             return fcntl.ioctl(sock.fileno(), request, struct.pack("256s", interface.encode()[:15]))
@@ -53,7 +53,7 @@ def addresses() -> List[Tuple[str, str]]:
 
 
 def is_local(address: str) -> bool:
-    """A socket can be bound to it."""
+    """Return whether a socket can be bound to it."""
     with socket.socket(family(address), socket.SOCK_STREAM) as sock:
         try:
             sock.bind((address, 0))
@@ -100,7 +100,7 @@ def choose(address: str, interface: Optional[str]) -> Tuple[str, str]:
 
 
 def speed_mbit(interface: str) -> Optional[int]:
-    """What a real device, or a bond of them, has agreed on; a virtual interface tells a speed that means nothing."""
+    """Return the rate of a real device, or a bond of them; a virtual interface tells one that means nothing."""
     place = NET / interface
     if not interface or not ((place / "device").exists() or (place / "bonding").exists()):
         return None
@@ -109,7 +109,7 @@ def speed_mbit(interface: str) -> Optional[int]:
 
 
 def free_port(address: str) -> int:
-    """A port that nobody holds now."""
+    """Return a port that nobody holds now."""
     with socket.socket(family(address), socket.SOCK_STREAM) as sock:
         sock.bind((address, 0))
         return int(sock.getsockname()[1])

@@ -57,7 +57,7 @@ def ask(sock: socket.socket, options: argparse.Namespace, same_clock: bool) -> D
 
 
 def us(ordered: Sequence[int], share: float) -> float:
-    """This quantile of ordered nanoseconds, in microseconds."""
+    """Return the quantile `share` of ordered nanoseconds, in microseconds."""
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1000, 3)
 
 
@@ -73,14 +73,14 @@ def echo(sock: socket.socket) -> None:
 
 
 def clock_id() -> str:
-    """The same for all that share one monotonic clock: the containers of one machine; empty where it is not known."""
+    """Return an id of the monotonic clock, the same for all containers of one machine; empty where it is not known."""
     boot_id = machine.boot_id()
     return boot_id and boot_id + " ".join(machine.text(Path("/proc/self/timens_offsets")).split())
 
 
 @contextlib.contextmanager
 def exchanging(sock: socket.socket) -> Iterator[socket.socket]:
-    """The connection, closed at the end; RuntimeError where an exchange on it takes too long."""
+    """Hold the connection, closed at the end; RuntimeError where an exchange on it takes too long."""
     with sock:
         sock.settimeout(EXCHANGE_S)
         try:

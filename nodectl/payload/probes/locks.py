@@ -28,7 +28,7 @@ BEAT_S = 2.0
 
 
 def lock_path() -> Path:
-    """Of this host alone: a home folder may be the same on all of them."""
+    """Return the lock of this host alone: a home folder may be the same on all of them."""
     return Path(state_root()) / "locks" / ("host-%s.lock" % host_lock.host_name())
 
 
@@ -54,6 +54,7 @@ def take_machine(file: int, lock: str, token: str, mode: int, stale: str = "") -
 
 
 def open_lock() -> int:
+    """Open the login's own lock file, made where it is missing."""
     path = lock_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -127,6 +128,7 @@ def words_of(holder: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Hold the host's lock until this program is ended, or relieved."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--token", required=True, help="the same for all that one nodectl starts")
     parser.add_argument("--operator", required=True)

@@ -32,9 +32,9 @@ class Rates(NamedTuple):
 
 
 def best_of_ten(repetitions: Sequence[Rates]) -> float:
-    """The best of ten passes that lie far apart; of more passes the median of such tens, so that more are no better.
+    """Return the best of ten passes that lie far apart, without passes the best repetition.
 
-    Without passes the best repetition.
+    Of more passes it is the median of such tens, so that more are no better.
     """
     passes = [rate for repetition in repetitions for rate in repetition.passes]
     if not passes:
@@ -44,7 +44,7 @@ def best_of_ten(repetitions: Sequence[Rates]) -> float:
 
 
 def sustained(repetitions: Sequence[Rates]) -> float:
-    """The best repetition: something else may have run during the others."""
+    """Return the best repetition: something else may have run during the others."""
     return max(repetition.sustained for repetition in repetitions)
 
 
@@ -225,7 +225,7 @@ METHODS = {
 
 
 def look(options: argparse.Namespace) -> None:
-    """What there is to measure with; `machine` is the same for all containers of one machine."""
+    """Say by what means it can be measured; `machine` is the same for all containers of one machine."""
     methods = ["libc"]
     if can_compile():
         methods.insert(0, "cc")

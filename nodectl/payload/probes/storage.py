@@ -35,7 +35,7 @@ SMALL_FILES = 10000
 
 
 def target(path: str) -> Path:
-    """The folder asked for, or where checkpoints lie that nodectl keeps on this host."""
+    """Return the folder asked for, or where checkpoints lie that nodectl keeps on this host."""
     return Path(path) if path else Path(state_root()) / "checkpoints"
 
 
@@ -186,7 +186,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def explained(error: Exception) -> Dict[str, str]:
-    """The `text` of a failure, and the `remedy` where there is one."""
+    """Return the `text` of a failure, and the `remedy` where there is one."""
     text, remedy = str(error), ""
     if isinstance(error, OSError) and error.filename:
         text = "%s: %s" % (error.filename, error.strerror)

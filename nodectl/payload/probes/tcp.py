@@ -46,7 +46,7 @@ def buffers() -> List[Optional[int]]:
 
 
 def idle_round_trip_ms(address: str, port: int, bind: Optional[str]) -> Optional[float]:
-    """The quickest of some connections to a port where nobody answers but the kernel; None where it cannot be had."""
+    """Return the quickest of some connections to a port where only the kernel answers; None where it cannot be had."""
     times = []
     for _ in range(CONNECTIONS):
         with socket.socket(family(address), socket.SOCK_STREAM) as sock:
@@ -63,7 +63,7 @@ def idle_round_trip_ms(address: str, port: int, bind: Optional[str]) -> Optional
 
 
 def reserve(address: str, port: int) -> int:
-    """The port, any free one for 0; OSError where somebody listens on it: iperf3 would take his for its own."""
+    """Return the port, any free one for 0; OSError where somebody listens on it: iperf3 would take his for its own."""
     with socket.socket(family(address), socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((address, port))
@@ -88,7 +88,7 @@ def start_server(address: str, port: int) -> "subprocess.Popen[bytes]":
 
 
 def first_server(address: str, port: int) -> Tuple["subprocess.Popen[bytes]", int]:
-    """A server on `port`; on any free one where that is 0, another one where somebody was quicker."""
+    """Start a server on `port`; on any free one where that is 0, another one where somebody was quicker."""
     for _ in range(ATTEMPTS):
         chosen = reserve(address, port)
         try:

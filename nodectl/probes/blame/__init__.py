@@ -1,1 +1,1 @@
-"""Which host, path or direction is at fault: a fit over the rounds of pairs, and second looks at suspects."""
+"""Blame for slow pairs of hosts: a fit over the rounds of pairs, and second looks at suspects."""

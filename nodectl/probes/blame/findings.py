@@ -1,4 +1,4 @@
-"""What an inquiry has come to, in words: which host, path or direction is slow, how certainly, and what to do next."""
+"""Findings of an inquiry: which host, path or direction is slow, how certainly, and what to do next."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMEDY = "look at its cable, its switch's port and its interface's errors (`nod
 
 
 def blame(measurements: Sequence[Measurement], failed: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings that name a host: its pairs lose packets or fail, and pairs without it do not."""
+    """Return findings that name a host: its pairs lose packets or fail, and pairs without it do not."""
     broken = [finding.hosts for finding in failed if finding.kind == "path" and finding.status is Status.FAILED]
     pairs = [*(measurement.hosts for measurement in measurements), *broken]
     names = sorted({name for pair in pairs for name in pair})
@@ -59,7 +59,7 @@ def _lost_share(measurement: Measurement) -> float | None:
 
 
 def _cut(flows: Sequence[Measurement], broken: Sequence[tuple[str, ...]], names: Sequence[str]) -> Iterator[Finding]:
-    """The one host that is in every broken pair, where others have pairs that work."""
+    """Yield the one host that is in every broken pair, where others have pairs that work."""
     common = set(names).intersection(*map(set, broken)) if broken else set()
     for name in sorted(common):
         others = [flow for flow in flows if name not in flow.hosts]
@@ -84,12 +84,12 @@ _SWITCH = "its hosts are fast among themselves: look at the switch's links to th
 
 
 def readings_of(measurements: Iterable[Measurement]) -> list[Reading]:
-    """A measurement between two hosts, as blame reads it."""
+    """Return the measurements between two hosts, as blame reads them."""
     return [Reading(flow.hosts[0], flow.hosts[1], flow.value) for flow in measurements if len(flow.hosts) == 2]
 
 
 def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str] = ()) -> tuple[Finding, ...]:
-    """A finding for each cause, worst first; a warning without culprit where it cannot be told.
+    """Return a finding for each cause, worst first; a warning without culprit where it cannot be told.
 
     Nothing is left unsettled of hosts that are `known` to be at fault.
     """
@@ -104,7 +104,7 @@ def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str
 
 
 def two_hosts(probe: str, measurements: Sequence[Measurement]) -> tuple[Finding, ...]:
-    """Of two hosts only their two directions can be compared, and neither host be blamed."""
+    """Compare the two directions between two hosts, of which neither can be blamed."""
     pairs = {frozenset(measurement.hosts) for measurement in measurements}
     if len(pairs) != 1 or {len(measurement.hosts) for measurement in measurements} != {2}:
         return ()
@@ -219,7 +219,7 @@ def inquire(
     round_s: float | None = None,
     least_effect: float = 0.0,
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
-    """Findings for slow hosts and paths, and what was measured again for them: nothing where no pair looks slow.
+    """Return findings for slow hosts and paths, and what was measured again for them; nothing where no pair looks slow.
 
     `measure` does one round of pairs, which took about `round_s` before; more is better. `least_effect`
     is as Inquiry has it.

@@ -1,4 +1,4 @@
-"""Which hosts, paths and directions explain the slow measurements of a fleet, and how certainly.
+"""A fit of hosts, paths and directions that explain the slow measurements of a fleet, and how certainly.
 
 A link is as fast as the slowest thing on it, so causes do not add up: each is a ceiling. They are accepted one after
 the other, first the one that explains most, until what is left looks like noise; the noise is that of the rest.
@@ -137,7 +137,7 @@ def _better_level(entries: Mapping[HostPair, Entry], links: Iterable[HostPair]) 
 
 
 def _upper(values: Sequence[float], share: float) -> float:
-    """The value that at least this share of them does not exceed."""
+    """Return the value that at least this share of them does not exceed."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
@@ -172,7 +172,7 @@ class Fit:
 
 
 def fit(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str] | None = None) -> Fit:
-    """The causes that explain these measurements best; `switch_of` names the switch beside each host, if known."""
+    """Return the causes that explain the measurements best; `switch_of` names the switch beside each host."""
     if not entries:
         return Fit({}, _PRIOR_NOISE, (), 0.0)
     switches = switch_of or {}
@@ -195,12 +195,12 @@ def fit(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str] | None =
 
 
 def strictness(count: int) -> float:
-    """By how much more a threshold asks for where the noise is known from few measurements only."""
+    """Return by how much more a threshold asks for where the noise is known from few measurements only."""
     return 1 + 4 / max(1, count)
 
 
 def _noise(residuals: Sequence[float], *, above: bool = False) -> float:
-    """The standard deviation, by the median; `above`: from those only that are faster than usual, as no fault is."""
+    """Return the standard deviation, by the median; `above`: of those that are faster than usual, as no fault is."""
     deviations = [abs(residual) for residual in residuals if residual >= 0 or not above]
     spread = robust_deviation(deviations) if deviations else _PRIOR_NOISE
     square = (len(deviations) * spread**2 + _PRIOR_COUNT * _PRIOR_NOISE**2) / (len(deviations) + _PRIOR_COUNT)
@@ -236,7 +236,7 @@ class _Search:
         self.score = SUSPECT_SCORE * strictness(len(entries))
 
     def run(self) -> list[Suspect]:
-        """The causes, in the order in which they were accepted."""
+        """Return the causes, in the order in which they were accepted."""
         accepted: list[Suspect] = []
         judged = {cause: judgement for cause in self._candidates() if (judgement := self._judge(cause)) is not None}
         touching: dict[HostPair, list[Cause]] = defaultdict(list)
@@ -312,7 +312,7 @@ class _Search:
         return [(a, b) for a, b in both if (a, b) in self.entries]
 
     def _error(self, cause: Cause, links: Sequence[HostPair]) -> float:
-        """The standard error of the middle of these links."""
+        """Return the standard error of the middle of these links."""
         error = self.noise * math.sqrt(sum(1 / self.entries[link].count for link in links)) / len(links)
         if len(links) > 2:
             error *= MEDIAN_ERROR

@@ -58,7 +58,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the readings say by now; `shifts` as in `entries_of`, `controls` how far off the usual in each stage."""
+    """Hold the fit of all readings; `shifts` as in `entries_of`, `controls` how far off the usual in each stage."""
 
     fit: Fit
     shifts: Mapping[int, float]
@@ -90,7 +90,7 @@ class Inquiry:
         ]
 
     def next_rounds(self) -> list[list[HostPair]]:
-        """Rounds to measure now; none where nothing is left to be asked. Healthy pairs run beside the suspects."""
+        """Return rounds to measure now; none where nothing is left to ask. Healthy pairs run beside the suspects."""
         if self.stage >= STAGES or len(self._names()) < 3:
             return []
         view = self._view()
@@ -115,14 +115,14 @@ class Inquiry:
         )
 
     def first_sight(self) -> tuple[Suspect, ...]:
-        """The suspects, before anything is measured again."""
+        """Return the suspects, before anything is measured again."""
         return self._view().fit.suspects
 
     def _names(self) -> set[str]:
         return {name for reading in self.readings for name in reading.link}
 
     def _view(self) -> _View:
-        """Computed once for the same readings."""
+        """Return the view of all readings, computed once for the same ones."""
         if self._known is None or self._known[0] != len(self.readings):
             shifts = self._shifts()
             best = self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
@@ -165,7 +165,7 @@ class Inquiry:
         }
 
     def _blamed(self, suspect: Suspect, view: _View) -> Blamed | None:
-        """The suspect as one to blame, by what was measured again alone; None where that does not suffice."""
+        """Return the suspect as one to blame, by what was measured again alone; None where that does not suffice."""
         cause, best, shifts = suspect.cause, view.fit, view.shifts
         again = [
             reading for reading in self.readings if reading.stage and not reading.control and cause.covers(reading.link)
@@ -257,14 +257,14 @@ class Plan:
         self._usual = [link for link in first if not touched & set(link)]
 
     def rounds(self, causes: Iterable[Cause], turn: int) -> list[Round]:
-        """Rounds of what is asked, each with the controls that run beside it; others with each `turn`."""
+        """Return the rounds of pairs that are asked, each with the controls beside it; others with each `turn`."""
         wanted = [link for cause in causes for link in self._wanted(cause)]
         asked = packed(wanted)[:_MOST_ROUNDS]
         return [(links, self._controls(links, turn * _MOST_ROUNDS + number)) for number, links in enumerate(asked)]
 
     @staticmethod
     def asked(rounds: Iterable[Round]) -> set[frozenset[str]]:
-        """The pairs that are no controls."""
+        """Return the pairs that are no controls."""
         return {frozenset(link) for links, _ in rounds for link in links}
 
     def _wanted(self, cause: Cause) -> list[HostPair]:
@@ -304,7 +304,7 @@ class Plan:
 
 
 def packed(pairs: Sequence[HostPair]) -> list[list[HostPair]]:
-    """The pairs in few rounds, each taken into the first one in which both its hosts are free."""
+    """Put the pairs into few rounds, each into the first one in which both its hosts are free."""
     rounds: list[list[HostPair]] = []
     busy: list[set[str]] = []
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""What the probes of GPUs and processors share: who has what, all devices of a host at once, and who is slow."""
+"""The shared part of the probes of GPUs and processors: which devices there are, all at once, and who is slow."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def planned(
 
 
 def measurement(probe: str, node: Node, event: Event, unit: str, where: str, conditions: Event) -> Measurement:
-    """The median of the runs; what was seen of the device while they went on stands beside it."""
+    """Return the median of the runs; what was seen of the device while they went on stands beside it."""
     values = [float(value) for value in event["rates"]]
     value = median(values)
     all_conditions = {
@@ -96,7 +96,7 @@ def device_of(events: Events, gpu: int | None) -> dict[str, object]:
 
 
 def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -> Finding:
-    """A finding that takes a device with wrong results out of use."""
+    """Return a finding that takes a device with wrong results out of use."""
     remedy = f"run it again with `nodectl probe {probe},sdc`, and look for ECC errors and Xids with `nodectl health`"
     subject = f"{called(gpu)}, {subject}"
     return host_finding(
@@ -105,7 +105,7 @@ def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -
 
 
 def least_of(amount: Amount) -> Amount:
-    """The least of this amount, for a short budget: one repetition of a quarter of its time."""
+    """Return the least of this amount, for a short budget: one repetition of a quarter of its time."""
     return Amount(1, amount.duration_s / 4)
 
 
@@ -124,12 +124,12 @@ def _seen(given: Conditions) -> list[str]:
 
 
 def called(gpu: int | None) -> str:
-    """The device as a finding names it: `GPU 3`, or `CPU` for the processors."""
+    """Return the device's name in findings: `GPU 3`, or `CPU` for the processors."""
     return "CPU" if gpu is None else f"GPU {gpu}"
 
 
 def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
-    """The host as one that can be measured, or why not: skipped only where it is certain that there is no such GPU."""
+    """Return the host as one that can be measured, or why not: skipped only where it is certain to have no such GPU."""
     gpus = answer["gpus"]
     if not gpus and (said_to_have := _by_profile(host)):
         actual = f"no GPU is seen here, and the hardware profile speaks of {said_to_have}"
@@ -145,7 +145,7 @@ def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
 
 
 def _by_profile(host: Host) -> int:
-    """The GPUs of one of nodectl's own hardware profiles; 0 where it names none or another's."""
+    """Return the GPUs of one of nodectl's own hardware profiles; 0 where the host names none or another's."""
     hardware = hardware_known(host)
     return (hardware.gpus or 0) if hardware else 0
 
@@ -186,7 +186,7 @@ def measured(transport: Transport, plan: Plan, kind: Kind, node: Node) -> ProbeR
 
 
 def _unseen(kind: Kind, node: Node, events: Events) -> list[Finding]:
-    """An unknown finding where torch sees fewer GPUs than the host has."""
+    """Return an unknown finding where torch sees fewer GPUs than the host has."""
     seen = [len(event["gpus"]) for event in events.of("devices")]
     if not seen or (node.gpus is not None and seen[0] >= node.gpus):
         return []
@@ -239,7 +239,7 @@ def _slow_devices(slow_ones: Sequence[SlowOne]) -> list[Finding]:
 
 
 def slow_device(pair: SlowOne, subject: str) -> Finding:
-    """The finding for a device that is slower than the others of its kind."""
+    """Return the finding for a device that is slower than the others of its kind."""
     return slow_finding(pair, subject, _REMEDY, digits=".4g", other="the other one has")
 
 

@@ -84,7 +84,7 @@ def _read(node: Node, events: Events) -> ProbeResult:
 
 
 def _slowest_marked(measurements: Sequence[Measurement]) -> Iterator[Measurement]:
-    """The slowest GPU of a host counts: training waits for it."""
+    """Mark the slowest GPU of a host, which counts: training waits for it."""
     slowest: dict[object, Measurement] = {}
     for device in sorted(measurements, key=lambda device: device.value):
         slowest.setdefault(device.conditions["precision"], device)
@@ -129,7 +129,7 @@ def _wrong(node: Node, measured: Sequence[Event]) -> list[Finding]:
 
 
 def _throttled(node: Node, measured: Sequence[Event]) -> list[Finding]:
-    """A warning for each GPU that slowed itself down for heat or power, whatever the number of precisions."""
+    """Return a warning for each GPU that slowed itself down for heat or power, however many precisions there are."""
     findings: dict[object, Finding] = {}
     for event in measured:
         seen = event.get("seen") or {}

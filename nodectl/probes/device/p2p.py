@@ -94,7 +94,7 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
 
 
 def _blame(slow_ones: Sequence[SlowOne]) -> list[Finding]:
-    """A GPU whose pairs are nearly all slow, else the pairs; by host, by the direct copies where those are slow."""
+    """Name GPUs whose pairs are nearly all slow, else the pairs; by the direct copies where those are slow."""
     by_host: dict[str, list[SlowOne]] = defaultdict(list)
     for pair in slow_ones:
         by_host[pair[0].hosts[0]].append(pair)
@@ -106,7 +106,7 @@ def _blame(slow_ones: Sequence[SlowOne]) -> list[Finding]:
 
 
 def _of_host(slow_ones: Sequence[SlowOne]) -> list[Finding]:
-    """Of the slow pairs of GPUs of one host, each once."""
+    """Name each slow GPU, or pair, of one host once."""
     findings, left = [], list(slow_ones)
     while left:
         gpu, count = Counter(end for measurement, _ in left for end in _ends(measurement)).most_common(1)[0]

@@ -47,7 +47,7 @@ class Doubt:
 
 @dataclass(slots=True)
 class Votes:
-    """By place, the operations in which it differs from itself, and from most others; and what cannot be told."""
+    """The operations in which a place differs from itself, or from most others, by place; and what cannot be told."""
 
     unstable: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     odd: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Votes:
 
 
 def vote(units: Sequence[Device]) -> Votes:
-    """A result is right where more than half of all units have it, and more than half of the hosts with such units."""
+    """Judge each result: right is what more than half of all units have, and more than half of their hosts."""
     votes = Votes()
     kinds: dict[Hashable, list[Device]] = defaultdict(list)
     for unit in units:
@@ -83,7 +83,7 @@ def vote(units: Sequence[Device]) -> Votes:
 
 
 def _camps(units: Sequence[Device], operation: str) -> dict[str, list[tuple[str, str]]]:
-    """The places of each digest; those that differ from themselves have no vote."""
+    """Return the places of each digest; those that differ from themselves have no vote."""
     camps: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for unit in units:
         counts = unit.digests.get(operation, {})
@@ -130,7 +130,7 @@ class _Gathered:
 
 
 def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, note: Note) -> ProbeResult:
-    """The number of wrong results of every device: 0, or a finding says whose."""
+    """Measure the number of wrong results of every device: 0, or a finding says whose."""
     gathered = _Gathered()
     kind = Kind(PROBE, _cost_s, gathered.read, on_cpu=True)
     plan = planned(transport, hosts, options, note, kind)
@@ -192,7 +192,7 @@ def _measurements(
 
 
 def _fingerprint(unit: Device) -> str:
-    """Of all its results: the same for units that agree."""
+    """Return one digest of all results: the same for units that agree."""
     results = {name: sorted(counts) for name, counts in unit.digests.items()}
     return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()[:16]
 

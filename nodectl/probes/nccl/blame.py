@@ -22,7 +22,7 @@ MeasurePairs = Callable[[Sequence[HostPair], str, int], ProbeResult]
 def blamed(
     first: ProbeResult, measure: MeasurePairs, switches: Mapping[str, str], note: Note, least_effect: float = 0.0
 ) -> tuple[tuple[Finding, ...], ProbeResult]:
-    """Findings and what was measured again; by one collective at its large size, never by an average over sizes.
+    """Return findings and what was measured again; by one collective at its large size, never by an average over sizes.
 
     `least_effect` is as Inquiry has it.
     """
@@ -52,7 +52,7 @@ def blamed(
 
 
 def _judged(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Of pairs, the first collective that has a large size."""
+    """Return the measurements of pairs of the first collective that has a large size."""
     large = [
         measurement
         for measurement in measurements
@@ -120,7 +120,7 @@ class _Search:
         return self._done(culprits)
 
     def _single_out(self, group: Sequence[str]) -> list[str]:
-        """Of a failing group that is too small to halve, those that fail with good hosts, too."""
+        """Return the hosts of a failing group, too small to halve, that fail with good hosts, too."""
         fresh = [name for name in self.good if name not in group]
         if len(group) == 1:
             return list(group)
@@ -134,7 +134,7 @@ class _Search:
         return culprits or list(group)
 
     def _left_out(self) -> Isolation:
-        """The whole fails, its halves pass: narrow down the part without which it passes."""
+        """Narrow down the part without which the whole passes, where the whole fails and its halves pass."""
         suspects = self.hosts
         while len(suspects) > 1:
             parts = _parts(suspects, min(_PARTS, len(suspects)))
@@ -182,7 +182,7 @@ Measure = Callable[[Sequence[Sequence[str]], Case], Sequence[ProbeResult]]
 def settled(
     result: ProbeResult, hosts: Sequence[str], cases: Sequence[Case], measure: Measure, note: Note
 ) -> ProbeResult:
-    """The result, and where no host could be named for its failure, those that smaller groups name.
+    """Return the result, and where no host could be named for its failure, those that smaller groups name.
 
     `cases` are all that were asked for, in their order.
     """
@@ -203,7 +203,7 @@ def settled(
 
 
 def failing_case(result: ProbeResult, cases: Sequence[Case]) -> Case | None:
-    """The first case with a wrong result, else the one at which a run that is incomplete ended."""
+    """Return the first case with a wrong result, else the one at which a run that is incomplete ended."""
     measured = _measured(result)
     runs = zip(measured, result.measurements, strict=True)
     wrong = [case for case, measurement in runs if measurement.conditions.get("wrong")]

@@ -111,7 +111,7 @@ def _events(played: Sequence[Played], kind: str) -> list[Event]:
 
 
 def _cases(played: Sequence[Played], ranks: int, logs: Sequence[HostLog]) -> list[Case]:
-    """The cases that every rank finished; a repetition takes as long as its slowest rank."""
+    """Return the cases that every rank finished; a repetition takes as long as its slowest rank."""
     by_rank: dict[tuple[str, int], dict[int, Event]] = defaultdict(dict)
     for event in _events(played, "times"):
         # small sizes that were asked for can come to the same when ranks share them; the first counts
@@ -134,7 +134,7 @@ def _cases(played: Sequence[Played], ranks: int, logs: Sequence[HostLog]) -> lis
 
 
 def _dispatch(events: Sequence[Event]) -> dict[str, object]:
-    """Of the slowest rank: what torch needs to hand an operation to its GPU, and whether the figure is little else."""
+    """Return what torch needs to hand an operation to the slowest rank's GPU, and whether the figure is little else."""
     known = [float(event["dispatch_s"]) for event in events if event.get("dispatch_s")]
     if not known:
         return {}
@@ -143,7 +143,7 @@ def _dispatch(events: Sequence[Event]) -> dict[str, object]:
 
 
 def _chosen(events: Sequence[Event]) -> NcclChoice | None:
-    """By the line that one rank logged while this case was checked."""
+    """Return NCCL's choice by the line that one rank logged while this case was checked."""
     return next((found for event in events if (found := choice_in(event.get("chosen")))), None)
 
 
@@ -163,13 +163,13 @@ def _loaded(played: Sequence[Played]) -> dict[str, object]:
 
 
 def _one_of(events: Sequence[Event], key: str) -> object:
-    """The value that all ranks have, or the list of their values."""
+    """Return the value that all ranks have, or the list of their values."""
     values = sorted({str(event[key]) for event in events if event.get(key) is not None})
     return values[0] if len(values) == 1 else values or None
 
 
 def _interfaces(played: Played) -> dict[str, int]:
-    """Connections of all ranks of a host, by interface."""
+    """Return the number of connections of all ranks of a host, by interface."""
     connections: dict[str, int] = defaultdict(int)
     for event in played.events.of("sockets"):
         for name, count in event["interfaces"].items():
@@ -183,7 +183,7 @@ def _told(played: Played) -> HostLog:
 
 
 def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[HostLog]) -> Iterator[Finding]:
-    """Of ranks that met: whether the data went the way it should."""
+    """Yield findings of ranks that met where the data did not go the way it should."""
     alone = len(group.parts) == 1
     for part, member in zip(group.parts, played, strict=True):
         name = part.ready.name
@@ -300,7 +300,7 @@ def measure_by_programs(transport: Transport, group: Group, run: Run) -> ProbeRe
 def read(
     collective: str, outputs: Sequence[Mapping[str, object]], group: Group, host: str, proof: HostLog | None = None
 ) -> Printed:
-    """The repetitions of one collective; text that ends before its summary is incomplete, never a pass.
+    """Return the repetitions of one collective; text that ends before its summary is incomplete, never a pass.
 
     `proof` is what NCCL logged of this collective alone.
     """

@@ -1,4 +1,4 @@
-"""Who takes part in a collective: the hosts that can, the way that NCCL should go on each, and the groups of ranks."""
+"""The members of a collective: the hosts that can, the way that NCCL should go on each, and the groups of ranks."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _engine(ready: Sequence[Ready], wish: str) -> str:
 
 
 def _uses_gpus(ready: Ready) -> bool:
-    """The host has GPUs and a torch that is not built for CPUs."""
+    """Return whether the host has GPUs and a torch that is not built for CPUs."""
     return bool(ready.endpoint.gpus) and "+cpu" not in (ready.endpoint.torch or "")
 
 
@@ -145,7 +145,7 @@ def _without(ready: Ready, engine: str) -> Finding:
 
 
 def common(values: Mapping[str, object]) -> object:
-    """The value that all hosts have; by host where they differ."""
+    """Return the value that all hosts have; by host where they differ."""
     distinct = {str(value) for value in values.values()}
     return next(iter(values.values()), None) if len(distinct) < 2 else dict(values)
 
@@ -196,7 +196,7 @@ def find_routes(transport: Transport, hosts: Sequence[Host], forks: int) -> dict
 
 
 def routes_of(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, Route]:
-    """From facts; together, because the socket interface must reach all."""
+    """Return the routes by host, from facts; together, because the socket interface must reach all."""
     ports = {host.name: training_ports(host, facts) for host, facts in hosts}
     sockets = choose([(host, nics_in(facts)) for host, facts in hosts], rdma=all(ports.values()))
     return {host.name: _route(host, facts, ports[host.name], sockets[host.name].interface) for host, facts in hosts}
@@ -319,12 +319,12 @@ def group_of(ready: Sequence[Ready], backend: str) -> Group:
 
 
 def node_groups(fleet: Fleet) -> list[Group]:
-    """A group for each host, of its own ranks only."""
+    """Return a group for each host, of its own ranks only."""
     return [Group((part_of(host, fleet.backend, alone=True),)) for host in fleet.ready]
 
 
 def rail_groups(fleet: Fleet, routes: Mapping[str, Route]) -> list[Group]:
-    """The GPUs beside the NICs of one rail on all hosts, or the interfaces that nodectl_rail puts on it.
+    """Return groups of GPUs beside the NICs of one rail on all hosts, or of interfaces that nodectl_rail puts on it.
 
     UsageError where nobody says what a rail is.
     """
@@ -341,7 +341,7 @@ def rail_groups(fleet: Fleet, routes: Mapping[str, Route]) -> list[Group]:
 
 
 def _rails_by_gpu(ready: Ready, route: Route) -> dict[str, Part]:
-    """By the NIC that topology gives each GPU; NICs are on rails by the inventory, else by their order."""
+    """Return parts by the NIC that topology gives each GPU; NICs are on rails by the inventory, else by their order."""
     named = _named(ready)
     order = sorted({nic.device for nic in route.gpu_nic.values() if nic.device}, key=natural)
     rails: dict[str, Part] = {}

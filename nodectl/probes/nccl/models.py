@@ -53,7 +53,7 @@ class ExpectedBusBandwidth:
 def expected_busbw(
     collective: str, nodes: Sequence[NodeLinks], part: float = 1.0, algorithm: str | None = None
 ) -> ExpectedBusBandwidth:
-    """The ceiling of a collective of large messages over these nodes; of an all_reduce by NCCL's algorithm.
+    """Return the ceiling of a collective of large messages over these nodes; of an all_reduce by NCCL's algorithm.
 
     `part` is what of a link a protocol can fill, such as 0.95 for LL128 or 0.5 for LL. The slowest node counts. An
     algorithm that is not known is a ring or a tree, whichever allows more.
@@ -86,7 +86,7 @@ def _bounds(collective: str, node: NodeLinks, ranks: int) -> list[ExpectedBusBan
 
 
 def _all_reduce(node: NodeLinks, nodes: int, ranks: int, algorithm: str) -> list[ExpectedBusBandwidth]:
-    """By what leaves a rank inside, and a node outside, as a multiple of the buffer; each over its links."""
+    """Return the bounds by what leaves a rank inside, and a node outside, as a multiple of the buffer."""
     name = algorithm.upper().replace("_", "")
     ring = 2 * (ranks - 1) / ranks
     # trees: chains in the node, or its switch, and between nodes only one sum a node
@@ -164,7 +164,7 @@ def named(collective: str) -> str:
 
 
 def ranks_of(collective: str, algbw_gb_s: float, busbw_gb_s: float) -> int | None:
-    """The number of ranks that a published row was taken on; None where the factor does not depend on it."""
+    """Return the number of ranks of a published row; None where the factor does not depend on it."""
     ratio = busbw_gb_s / algbw_gb_s
     factor = BUS_FACTORS[named(collective)]
     whole = factor(1 << 30)
@@ -214,7 +214,7 @@ class AlphaBeta:
 
 
 def fit_alpha_beta(samples: Sequence[tuple[float, float]]) -> AlphaBeta:
-    """The line through (size in bytes, seconds), by relative error, so that small sizes count as much as large ones.
+    """Return the line through (size in bytes, seconds), by relative error, so that small sizes count, too.
 
     Robust: single stalled repetitions hardly move it. UsageError where the sizes are too few to tell the two apart.
     """
@@ -260,13 +260,13 @@ def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
 
 
 def with_fits(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The fit of its collective in each measurement."""
+    """Return the measurements, each with the fit of its collective."""
     by_collective = fits(measurements)
     return [measurement.with_conditions(**_fit(by_collective, measurement)) for measurement in measurements]
 
 
 def fit_lines(by_collective: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
-    """A line for the operator for each collective: start-up time, bandwidth, and how well the fit holds."""
+    """Return a line for the operator for each collective: start-up time, bandwidth, and how well the fit holds."""
     return [
         f"nccl: {hosts}: {collective}: {format_value(fit.alpha_s * 1e6, 'us')} to start, then "
         f"{format_value(fit.bandwidth_gb_s, 'GB/s')}; half of that at {format_size_rounded(round(fit.half_size_bytes))}"
@@ -276,7 +276,7 @@ def fit_lines(by_collective: Mapping[str, AlphaBeta], hosts: str) -> list[str]:
 
 
 def size(measurement: Measurement) -> int:
-    """The message size of a measurement in bytes."""
+    """Return the message size of a measurement in bytes."""
     value = measurement.conditions["size_bytes"]
     return value if isinstance(value, int) else 0
 
@@ -284,7 +284,7 @@ def size(measurement: Measurement) -> int:
 def ceiling(
     collective: str, group: Group, backend: str, routes: Mapping[str, Route], algorithm: str | None = None
 ) -> ExpectedBusBandwidth | None:
-    """The most that the links allow; None where not all of them are known."""
+    """Return the most that the links allow; None where not all of them are known."""
     nodes = [_links(part, backend, routes.get(part.ready.name), len(group.parts)) for part in group.parts]
     known = [node for node in nodes if node is not None]
     if len(known) < len(nodes) or group.ranks < 2:

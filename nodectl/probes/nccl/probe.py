@@ -162,7 +162,7 @@ def _new(sizes: Sequence[int], usual: Sizes) -> tuple[int, ...]:
 
 
 def _node_first(run: Run, fleet: Fleet) -> Run | None:
-    """The run of each host by itself that goes before that of all GPUs: what is slow in a host is slow over all."""
+    """Return the run of each host by itself that goes before that of all GPUs: a slow host is slow over all."""
     several = len(fleet.ready) > 1 and any(host.endpoint.gpus > 1 for host in fleet.ready)
     if run.backend != "nccl" or run.options.scope != "all" or not run.options.sizes.usual or not several:
         return None
@@ -209,7 +209,7 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
 
 
 def _alone(fleet: Fleet) -> tuple[Finding, ...]:
-    """The hosts that have nothing to measure by themselves."""
+    """Return the hosts that have nothing to measure by themselves."""
     actual = "a single GPU has no other to exchange data with"
     alone = [host for host in fleet.ready if fleet.backend == "nccl" and host.endpoint.gpus < 2]
     return tuple(host_finding(NAME, host.name, Status.SKIPPED, actual) for host in alone)
@@ -273,7 +273,7 @@ def _blame(
 
 
 def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: ProbeResult, note: Note) -> ProbeResult:
-    """The result, and where all hosts together fail and none names itself, the hosts that make smaller groups fail."""
+    """Return the result; where all hosts together fail and none names itself, with those that fail smaller groups."""
     by_host = {host.name: host for host in fleet.ready}
     cases = [(name, size) for name in run.collectives for size in run.options.sizes.bytes]
 
@@ -289,7 +289,7 @@ def _in_smaller_groups(transport: Transport, fleet: Fleet, run: Run, result: Pro
 
 
 def _cost_s(amount: Amount, cases: int = _CASES) -> float:
-    """At least: a single large operation may take longer than a repetition is meant to."""
+    """Return the seconds at least: a single large operation may take longer than a repetition is meant to."""
     return amount.rounds * (_START_S + cases * amount.repetitions * amount.duration_s)
 
 
@@ -308,7 +308,7 @@ def _shown(given: Conditions) -> str:
 
 
 def _share(given: Conditions) -> str:
-    """Of what the links allow; where that is not known, and no floor is there either, that nothing was compared."""
+    """Return the share of what the links allow; where neither that nor a floor is known, that nothing was compared."""
     model, busbw = given.get("model_busbw_gb_s"), given.get("busbw_gb_s")
     if isinstance(model, int | float) and isinstance(busbw, int | float) and model:
         limit = "network allows" if given.get("model_limit") == "network" else "links inside allow"
@@ -396,7 +396,7 @@ class Forecast:
         self._pace.expect(took_s, more_s if room_s is None else max(0.0, min(more_s, room_s)))
 
     def _can_tell(self) -> bool:
-        """The first collective tells of the others; of one alone, its sizes tell of larger ones."""
+        """Return whether enough was measured: the first collective tells of the others, sizes of larger ones."""
         largest = max(size for _, size in self._known)
         others = len({name for name, _ in (*self._left, *self._known)}) > 1
         return largest >= max(size for _, size in self._left) or (largest >= _TELLING and not others)
@@ -406,7 +406,7 @@ class Forecast:
         return timed + _BESIDE * operation_s
 
     def _operation_s(self, case: Case) -> float:
-        """As long as the other collectives took at this size; else by the size nearest to it, of its own if it can."""
+        """Return the seconds of other collectives at this size; else by the nearest size, of its own if it can."""
         collective, size = case
         same_size = [took for (_, other), took in self._known.items() if other == size]
         if same_size:

@@ -1,4 +1,4 @@
-"""Which way NCCL really went, by its own log, against the way it should go: proof, and findings where they differ."""
+"""The way that NCCL really went, by its own log, and findings where it should have gone another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HostLog:
 
 
 def host_log_of(host: str, lines: Sequence[str]) -> HostLog:
-    """From all ranks of a host."""
+    """Return the log of all ranks of a host."""
     text = "\n".join(lines)
     if not text.strip():
         return HostLog(host, None, None, "NCCL wrote no log")
@@ -52,7 +52,7 @@ def host_log_of(host: str, lines: Sequence[str]) -> HostLog:
 
 
 def choice(logs: Sequence[HostLog], collective: str, size_bytes: int, ranks: int = 1) -> NcclChoice | None:
-    """What NCCL took for this collective and size; transfers between two ranks are never chosen, but always direct."""
+    """Return NCCL's choice for this collective and size; transfers between two ranks are always direct."""
     function = _FUNCTIONS.get(collective)
     if function is None:
         return None
@@ -70,7 +70,7 @@ def choice(logs: Sequence[HostLog], collective: str, size_bytes: int, ranks: int
 
 
 def choice_in(line: object) -> NcclChoice | None:
-    """That of one line of the log; None for anything else."""
+    """Return the choice in one line of the log; None for anything else."""
     if not isinstance(line, str):
         return None
     try:
@@ -80,7 +80,7 @@ def choice_in(line: object) -> NcclChoice | None:
 
 
 def _logged(log: NcclLog, collective: str, size_bytes: int, ranks: int) -> int:
-    """The size as NCCL logs it: since 2.24 what one rank brings or gets, before it the whole."""
+    """Return the size as NCCL logs it: since 2.24 what one rank brings or gets, before it the whole."""
     old = _VERSION.match(log.version or "")
     if collective not in _SHARED or (old and (int(old[1]), int(old[2])) < _BY_RANK):
         return size_bytes
@@ -184,7 +184,7 @@ def _adapters(host: str, nets: Sequence[NcclNet], wanted: Sequence[str]) -> Iter
 
 
 def _cause(paths: NcclPaths) -> str:
-    """A setting that forbids RDMA is its own remedy."""
+    """Return the remedy for a setting that forbids RDMA; empty where none does."""
     if paths.environment.get("NCCL_IB_DISABLE", "0") not in ("0", ""):
         return "NCCL_IB_DISABLE is set: take it out of nccl.conf and the environment (nodectl_nccl_env)"
     if paths.environment.get("NCCL_NET", "").lower() == "socket":
@@ -208,7 +208,7 @@ def _finding(host: str, status: Status, subject: str, expected: str, actual: str
 
 
 def sockets_judged(host: str, used: Mapping[str, int], wanted: str) -> Iterator[Finding]:
-    """Of gloo: the interfaces on which its sockets really are."""
+    """Yield findings where gloo's sockets are on other interfaces than they should be."""
     if not used:
         actual = "its sockets could not be seen, so the interface is not proven"
         yield _finding(host, Status.UNKNOWN, "interface", wanted, actual, "is /proc/net/tcp readable there?")

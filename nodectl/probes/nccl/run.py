@@ -1,4 +1,4 @@
-"""What one run of a group is given, and the parts of a measurement that all engines share."""
+"""One run of a group: what it is given, and the parts of a measurement that all engines share."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Case:
 def measurements(
     cases: Sequence[Case], group: Group, run: Run, logs: Sequence[HostLog], own: Mapping[str, object], *, complete: bool
 ) -> list[Measurement]:
-    """A measurement for each case, with all conditions."""
+    """Return a measurement for each case, with all conditions."""
     verdicts = verdict_sizes(cases, run.options, complete=complete)
     shared = {**_conditions(group, run), **own, **conditions(logs), "complete": complete}
     return [
@@ -151,7 +151,7 @@ def measurements(
 
 
 def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool) -> dict[tuple[str, int], str]:
-    """A verdict is taken at one large and one small size: `large` and `small` by case.
+    """Return the sizes at which a verdict is taken: one `large` and one `small`, by case.
 
     Where the largest size that was asked for was not reached, none is large; nor where a sweep did not reach its limit.
     Of the usual sizes nobody asked for one.
@@ -173,7 +173,7 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
 
 
 def incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
-    """A run cut short is never a pass."""
+    """Return the finding for a run that was cut short, which is never a pass."""
     reason = "; ".join(dict.fromkeys(reasons)) or "the ranks did not come to an end"
     more = f" over {', '.join(group.hosts)}" + (f" on {group.rail}" if group.rail else "")
     return Finding(
@@ -190,7 +190,7 @@ def incomplete(group: Group, cases: int, reasons: Sequence[str]) -> Finding:
 
 
 def wrong(host: str, collective: str, size_bytes: int, count: int, where: str) -> Finding:
-    """A failed finding for wrong elements in a result; `where` says on which rank, or over which hosts."""
+    """Return a failed finding for wrong elements in a result; `where` says on which rank, or over which hosts."""
     return host_finding(
         NAME,
         host,
@@ -204,13 +204,13 @@ def wrong(host: str, collective: str, size_bytes: int, count: int, where: str) -
 
 
 def left_out(hosts: tuple[str, ...], collective: str, size_bytes: int, reason: str) -> Finding:
-    """A size of a floor that cannot be measured here."""
+    """Return a finding for a floor's size that cannot be measured here."""
     subject = f"{collective} {format_size(size_bytes)}"
     return Finding(hosts[0], NAME, Status.SKIPPED, subject, actual=f"a floor's size: {reason}", hosts=hosts)
 
 
 def unsupported(hosts: tuple[str, ...], collective: str, actual: str, evidence: str) -> Finding:
-    """A collective that the engine or its backend lacks."""
+    """Return a finding for a collective that the engine or its backend lacks."""
     return Finding(hosts[0], NAME, Status.SKIPPED, collective, actual=actual, evidence=evidence, hosts=hosts)
 
 

@@ -30,7 +30,7 @@ def is_latency(operation: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What one end of a test is told: its port, its GID on Ethernet, and the GPU whose memory is used, if one is."""
+    """One end of a test: its port, its GID on Ethernet, and the GPU whose memory is used, if one is."""
 
     device: str
     port: int
@@ -49,7 +49,7 @@ class Size:
 
 
 def command(operation: str, end: End, size: Size) -> list[str]:
-    """The program and its options for one end, without TCP port and server."""
+    """Return the program and its options for one end, without TCP port and server."""
     argv = [PROGRAMS[operation], "-d", end.device, "-i", str(end.port), "-s", str(size.message_bytes), "-F"]
     argv += ["-x", str(end.gid_index)] if end.gid_index is not None else []
     argv += ["-D", str(size.seconds)] if size.seconds is not None else ["-n", str(size.iterations)]
@@ -60,7 +60,7 @@ def command(operation: str, end: End, size: Size) -> list[str]:
 
 
 def without_timeout(argv: Sequence[str]) -> Sequence[str]:
-    """The command that `timeout [OPTION…] SECONDS` runs."""
+    """Return the command that `timeout [OPTION…] SECONDS` runs."""
     if not argv or argv[0].rpartition("/")[2] != "timeout":
         return argv
     rest = list(argv[1:])
@@ -85,7 +85,7 @@ def is_server(argv: Sequence[str]) -> bool:
 
 
 def given(argv: Sequence[str], short: str, long: str) -> str | None:
-    """An option's value, in whichever form it stands there; None where it does not."""
+    """Return an option's value, in whichever form it stands there; None where it does not."""
     words = list(argv)
     for place, word in enumerate(words):
         if word in (short, long):

@@ -190,7 +190,7 @@ def _of_error(run: Run, argv: Sequence[str], parsed: Perftest) -> Failure:
 
 
 def _without_words(run: Run, argv: Sequence[str]) -> Failure | None:
-    """It said nothing of a reason."""
+    """Return the failure of a run that said nothing of a reason."""
     if run.timed_out or run.exit_status == _DEADLINE:
         if is_server(argv) and not _MET.search(run.text):
             return Failure("no_client", "nobody connected before its time was over")
@@ -218,7 +218,7 @@ def _is_idle(parsed: Perftest) -> bool:
 
 
 def _waited(partner: Run) -> bool:
-    """A server that was there, and to which nobody came."""
+    """Return whether the server was there, and nobody came to it."""
     argv = without_timeout(partner.argv)
     return (
         _is_perftest(argv)
@@ -229,7 +229,7 @@ def _waited(partner: Run) -> bool:
 
 
 def _other_count(argv: Sequence[str], parsed: Perftest) -> str:
-    """perftest says nothing when its two ends were told different numbers: one reports the other's."""
+    """Return how the ends were told different numbers, of which perftest says nothing: one reports the other's."""
     iterations = given(argv, "-n", "--iters")
     pairs = given(argv, "-q", "--qp") or "1"
     done = {row.iterations for row in parsed.rows}

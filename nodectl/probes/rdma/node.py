@@ -36,19 +36,20 @@ _REMEDY = (
 
 
 def ends_of(measurement: Measurement) -> frozenset[str]:
-    """The ports between which it was taken, one where that is a port with itself."""
+    """Return the ports between which it was taken, one where that is a port with itself."""
     device = measurement.conditions["device"]
     return frozenset(map(str, device)) if isinstance(device, list | tuple) else frozenset()
 
 
 def slow_ones(measurements: Sequence[Measurement], hosts: Sequence[Host]) -> list[SlowOne]:
-    """The NICs below the others of all hosts of a hardware profile: `direction` is host and port, `nic` the port."""
+    """Return the NICs below the others of a hardware profile: `direction` is host and port, `nic` the port."""
     return _COMPARISON.slow_ones(_of_nics(measurements), hosts)
 
 
 def _of_nics(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Of each NIC the better one of its links, which is as good as its slower direction: a slow neighbour is not its
-    fault.
+    """Return of each NIC the better one of its links: a slow neighbour is not its fault.
+
+    A link is as good as its slower direction.
     """
     links: dict[tuple[str, str, frozenset[str]], Measurement] = {}
     for measurement in measurements:
@@ -67,7 +68,7 @@ def _of_nics(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def undecided(found: Sequence[SlowOne]) -> dict[tuple[str, str], frozenset[str]]:
-    """By host and port the two ports that have only each other, so that either may be the slow one."""
+    """Return, by host and port, two ports that have only each other, so that either may be the slow one."""
     links: dict[tuple[str, frozenset[str]], set[str]] = defaultdict(set)
     for measurement, _ in found:
         if measurement.conditions["links"] == 1:
@@ -186,7 +187,7 @@ def _kind(nic: Nic) -> Hashable:
 
 
 def _network(port: Port, address: str | None) -> str:
-    """The subnet of InfiniBand; of RoCE the IPv4 network, the port itself where that is not known."""
+    """Return the subnet of InfiniBand; of RoCE the IPv4 network, the port itself where that is not known."""
     if not port.is_ethernet:
         return port.gids[0].gid[:19] if port.gids else ""
     networks = [ipaddress.IPv4Network(text, strict=False) for text in port.networks]
@@ -240,7 +241,7 @@ def _with_loopbacks(
 
 
 def _without_way(node: Node, result: ProbeResult) -> list[tuple[Nic, Nic]]:
-    """The pairs of NICs of which nothing was measured, for no reason that is one NIC's."""
+    """Return the pairs of NICs of which nothing was measured, for no reason that is one NIC's."""
     name = node.site.name
     own = [finding for finding in result.findings if finding.host == name]
     if not own or any(finding.subject not in _NO_WAY for finding in own):
@@ -269,7 +270,7 @@ def _of_networks_apart(
 
 
 def _alone(pairs: Sequence[tuple[Nic, Nic]], host: str, result: ProbeResult) -> list[str]:
-    """The NICs of these pairs that no other pair shows to be well."""
+    """Return the NICs of these pairs that no other pair shows to be well."""
     reached = {
         label for measurement in result.measurements if measurement.hosts == (host,) for label in ends_of(measurement)
     }
@@ -283,7 +284,7 @@ def _with_slow(
     first: ProbeResult,
     rounds: Mapping[str, Rounds[Nic]],
 ) -> ProbeResult:
-    """The result, with what was better the second time, and a finding for each NIC that is slow even so."""
+    """Return the result, with what was better the second time, and a finding for each NIC that is slow even so."""
     judged = course.judged or ""
 
     def found_in(result: ProbeResult) -> list[SlowOne]:

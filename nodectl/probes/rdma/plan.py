@@ -1,4 +1,4 @@
-"""Which tests a pair of hosts, or a host by itself, runs on which NICs, as both ends are told."""
+"""Plans of tests: on which NICs a pair of hosts, or a host by itself, runs which, as both ends are told."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Case:
 
     @property
     def flow(self) -> tuple[str, str]:
-        """From where to where the data goes: a read's comes from the server."""
+        """Return from which host to which the data goes: a read's comes from the server."""
         return (self.server, self.client) if self.comes_back else (self.client, self.server)
 
     @property
@@ -94,7 +94,7 @@ def operations_of(options: RdmaOptions) -> tuple[str, ...]:
 
 
 def measurable(operations: Sequence[str], memory: str) -> tuple[str, ...]:
-    """perftest has no latency of writes to GPU memory."""
+    """Return the operations without latency of writes to GPU memory, which perftest does not have."""
     return tuple(operation for operation in operations if memory == "host" or operation != "write_lat")
 
 

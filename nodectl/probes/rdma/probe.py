@@ -128,7 +128,7 @@ def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: Rdma
 
 
 def _with_limit(fleet: _Fleet, finding: Finding) -> Finding:
-    """A finding about locked memory also says how much the login may lock."""
+    """Add to a finding about locked memory how much the login may lock."""
     limit = fleet.sites[finding.host].memlock_bytes
     if finding.subject != "memlock" or limit is None:
         return finding
@@ -136,7 +136,7 @@ def _with_limit(fleet: _Fleet, finding: Finding) -> Finding:
 
 
 def _no_server(host: str, status: Status, reason: str, remedy: str) -> Finding:
-    """The end that was to serve could not even listen."""
+    """Return a finding for the end that was to serve and could not even listen."""
     kind = "port_busy" if "in use" in reason else "no_server"
     return failed_finding(kind, f"cannot listen: {reason}", host, status=status, remedy=remedy)
 
@@ -205,7 +205,7 @@ def _of(measurements: Sequence[Measurement], rail: str, operation: str) -> list[
 
 
 def _again(fleet: _Fleet, rail: str, operation: str, options: RdmaOptions, pairs: Sequence[HostPair]) -> ProbeResult:
-    """These pairs once more, on one rail only; nothing where no time is left for it."""
+    """Measure these pairs once more, on one rail only; nothing where no time is left for it."""
     seconds = size_of(operation, options).seconds or USUAL.duration_s
     amount = Amount(options.repetitions or USUAL.repetitions, float(seconds))
     if not has_time(options, cost_s(amount, 1, (operation,))):

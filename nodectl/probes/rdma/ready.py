@@ -82,7 +82,7 @@ class Site:
 def find_sites(
     transport: Transport, endpoints: Sequence[Endpoint], programs: Sequence[str], options: ProbeOptions
 ) -> tuple[list[Site], list[Finding]]:
-    """The sites of the hosts that answer, in the order of the endpoints, and a finding for each that does not."""
+    """Return the sites of hosts that answer, in the order of the endpoints, and a finding for each that does not."""
     by_host = {endpoint.host: endpoint for endpoint in endpoints}
     look = Look("probes.rdma.probe", lambda _: ["look", "--programs", ",".join(programs)], "rdma", _DEADLINE_S)
     return ask_all(
@@ -91,7 +91,7 @@ def find_sites(
 
 
 def site_of(endpoint: Endpoint, answer: Event) -> Site:
-    """The payload's answer as a value."""
+    """Return the payload's answer as a value."""
     gpus, limit = answer["gpus"], answer["memlock"]
     locked = None if limit["exempt"] or limit["soft"] < 0 else int(limit["soft"])
     return Site(
@@ -175,7 +175,7 @@ def ready(
 
 
 def rails_of(site: Site, devices: Sequence[str] = ()) -> list[tuple[str, Port]]:
-    """The host's ports (of these devices, if any are named) with their rails: by nodectl_rail, else by place."""
+    """Return the host's ports (of these devices, if any are named) with their rails: by nodectl_rail, else by place."""
     chosen = [port for port in site.ports if not devices or port.device in devices or port.netdev in devices]
     chosen.sort(key=lambda port: (natural(port.device), port.port))
     rails = site.endpoint.host.variables.get("nodectl_rail")
@@ -252,7 +252,7 @@ def choose_gid(port: Port, index: int | None) -> Gid | str:
 
 
 def _gpu(site: Site, port: Port) -> tuple[int, bool] | Finding:
-    """The GPU nearest to the port on the PCI bus, and whether its memory is handed over as DMA-BUF."""
+    """Return the GPU nearest to the port on the PCI bus, and whether its memory is handed over as DMA-BUF."""
     gpus = site.gpus
     if not gpus.on_bus:
         return failed_finding("gpu_memory", "no NVIDIA GPU on the bus", site.name, status=Status.SKIPPED)

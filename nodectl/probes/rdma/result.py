@@ -1,4 +1,4 @@
-"""What both ends of tests printed, as measurements and as findings with the reason of each failure."""
+"""The outputs of both ends of tests, as measurements and as findings with the reason of each failure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def read(case: Case, event: Event) -> Reading | Failed:
 
 
 def _figures(client: Event) -> tuple[BwRow | LatRow, str]:
-    """The text's figures, those of `--out_json` where it has none that can be read."""
+    """Return the text's figures, those of `--out_json` where it has none that can be read."""
     try:
         parsed = parse_perftest(client["stdout"])
     except ParseError:
@@ -90,7 +90,7 @@ def _figures(client: Event) -> tuple[BwRow | LatRow, str]:
 
 
 def _printed(text: str, parsed: Perftest) -> str:
-    """The table as perftest printed it: its header and its last row."""
+    """Return the table as perftest printed it: its header and its last row."""
     head = [line.strip() for line in text.splitlines() if line.lstrip().startswith("#bytes")]
     start = str(parsed.rows[-1].size_bytes)
     rows = [line.strip() for line in text.splitlines() if line.split()[:1] == [start]]
@@ -134,7 +134,7 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
 
 
 def _percentiles(readings: Sequence[Reading]) -> dict[str, object]:
-    """Of the repetitions' own, their medians; the least and the most of all."""
+    """Return the medians of the repetitions' percentiles; the least and the most of all."""
     rows = [reading.row for reading in readings if isinstance(reading.row, LatRow)]
     conditions: dict[str, object] = {}
     for name, fold in (
@@ -196,7 +196,7 @@ def _findings(failed: Sequence[Failed]) -> list[Finding]:
 
 
 def _blamed(failed: Failed) -> tuple[tuple[str, ...], str]:
-    """The hosts that it is about, and the port, or the ports of the path."""
+    """Return the hosts that it is about, and the port, or the ports of the path."""
     case = failed.case
     if KINDS[failed.failure.kind].is_host:
         end = 1 if failed.failure.by_partner else 0
@@ -221,7 +221,7 @@ def _shown(run: Event) -> str:
 
 
 def failure_of(client: Event | None, server: Event | None, gone: str) -> Failure | None:
-    """By what both ends said; the other end's way is lost where it is `gone`."""
+    """Return the failure by what both ends said; the other end's way is lost where it is `gone`."""
     served = None if server is None else _run(server)
     if client is not None:
         # a server that had ended before the client came says so itself
@@ -239,7 +239,7 @@ def _run(ended: Event) -> Run:
 
 
 def seen_from_outside(case: Case, event: Event, failure: Failure) -> Failure:
-    """Where nothing is carried, the ports tell whether the link is cut, or something keeps RoCE's packets back."""
+    """Return the failure by the ports, where nothing is carried: a cut link, or a firewall for RoCE's packets."""
     if event.get("gone") or not (failure.kind == "link_cut" or (failure.kind == "timeout" and _had_met(event))):
         return failure
     received = []

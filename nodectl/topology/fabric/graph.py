@@ -39,14 +39,14 @@ class Distances:
         self._levels: dict[int, list[int]] = {}
 
     def bits(self, switches: Iterable[str]) -> int:
-        """These switches as one number: a bit is set for each."""
+        """Return these switches as one number: a bit is set for each."""
         number = 0
         for switch in switches:
             number |= 1 << self._index[switch]
         return number
 
     def levels(self, switch: str) -> list[int]:
-        """The switches at distance 0, 1, 2 … from `switch`, and no others; each level as bits."""
+        """Return the switches at distance 0, 1, 2 … from `switch`, and no others; each level as bits."""
         start = self._index[switch]
         if start not in self._levels:
             self._levels[start] = self._search(1 << start)
@@ -57,14 +57,14 @@ class Distances:
         return _up_to(self.levels(switch))
 
     def nearest(self, switch: str, targets: int) -> int | None:
-        """Number of switches on the way from a host at `switch` to one at the nearest of `targets`."""
+        """Return the number of switches on the way from a host at `switch` to one at the nearest of `targets`."""
         for distance, level in enumerate(self.levels(switch)):
             if level & targets:
                 return distance + 1
         return None
 
     def path(self, switch: str, targets: int) -> list[str]:
-        """The switches on the way to the nearest of `targets`, the first of several by number."""
+        """Return the switches on the way to the nearest of `targets`, the first of several by number."""
         levels = self.levels(switch)
         distance = next(number for number, level in enumerate(levels) if level & targets)
         here = _lowest(levels[distance] & targets)
@@ -75,7 +75,7 @@ class Distances:
         return [self._ids[number] for number in reversed(way)]
 
     def around(self, switches: Iterable[str]) -> Iterator[list[str]]:
-        """These switches, then those one further from the nearest of them, and so on."""
+        """Yield these switches, then those one further from the nearest of them, and so on."""
         for level in self._search(self.bits(switches)):
             yield [self._ids[number] for number in _ones(level)]
 
@@ -93,7 +93,7 @@ class Distances:
 
 
 def homes_of(graph: FabricGraph) -> dict[str, frozenset[str]]:
-    """The switches of each host, hosts in counting order; hosts without one are left out."""
+    """Return the switches of each host, hosts in counting order; hosts without one are left out."""
     switches: dict[str, set[str]] = defaultdict(set)
     for attachment in graph.attachments:
         switches[attachment.host].add(attachment.switch)
@@ -101,7 +101,7 @@ def homes_of(graph: FabricGraph) -> dict[str, frozenset[str]]:
 
 
 def farthest(distances: Distances, homes: Mapping[str, frozenset[str]]) -> Farthest:
-    """The worst pair of hosts.
+    """Return the worst pair of hosts.
 
     Each port of a host counts, towards that port of the other host that is nearest to it: a pair of hosts with a rail
     of their own is as far apart as its worst rail.  Ports without any way to the other host are the parts' matter.
@@ -127,7 +127,7 @@ def farthest(distances: Distances, homes: Mapping[str, frozenset[str]]) -> Farth
 
 
 def parts_of(graph: FabricGraph, distances: Distances, homes: Mapping[str, frozenset[str]]) -> list[tuple[str, ...]]:
-    """The groups of hosts that can reach one another, largest first; one group where the fabric is whole."""
+    """Return the groups of hosts that can reach one another, largest first; one group where the fabric is whole."""
     islands: dict[int, list[str]] = defaultdict(list)
     for host, switches in homes.items():
         for island in {distances.reach(switch) for switch in switches}:
@@ -141,7 +141,7 @@ def parts_of(graph: FabricGraph, distances: Distances, homes: Mapping[str, froze
 
 
 def _classes(homes: Mapping[str, frozenset[str]]) -> dict[frozenset[str], list[str]]:
-    """The hosts with the same switches, by those switches."""
+    """Return the hosts with the same switches, by those switches."""
     classes: dict[frozenset[str], list[str]] = defaultdict(list)
     for host, switches in homes.items():
         classes[switches].append(host)
@@ -149,7 +149,7 @@ def _classes(homes: Mapping[str, frozenset[str]]) -> dict[frozenset[str], list[s
 
 
 def _up_to(levels: list[int], count: int | None = None) -> int:
-    """The switches of the first levels, or of all, as bits."""
+    """Return the switches of the first levels, or of all, as bits."""
     switches = 0
     for level in levels[:count]:
         switches |= level
@@ -294,7 +294,7 @@ def _label(port: Attachment) -> str:
 
 
 def shared_switches(graph: FabricGraph) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """host → switch → its NICs there, where it has more than one."""
+    """Return host → switch → its NICs there, where it has more than one."""
     names = names_of(graph)
     nics_on: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for port in graph.attachments:

@@ -40,7 +40,7 @@ MAX_OVERSUBSCRIPTION = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the operator allows: switches on the way between two hosts, and capacity below a leaf for each above it."""
+    """The operator's limits: switches on the way between two hosts, and capacity below a leaf for each above it."""
 
     max_hops: int = MAX_HOPS
     max_oversubscription: float = MAX_OVERSUBSCRIPTION
@@ -49,7 +49,7 @@ class Limits:
 def too_far(
     graph: FabricGraph, count: int | None, path: Sequence[str], limits: Limits, *, complete: bool
 ) -> Iterator[Finding]:
-    """The largest number of switches between two hosts, with the path that has it."""
+    """Yield the largest number of switches between two hosts, with the path that has it."""
     expected = f"at most {counted(limits.max_hops, 'switch')} between any two hosts"
     if not complete:
         yield Finding(
@@ -88,7 +88,7 @@ def too_far(
 
 
 def nothing_known() -> Finding:
-    """The finding where no source tells of any switch."""
+    """Return the finding where no source tells of any switch."""
     return Finding(
         FABRIC,
         "fabric_hops",
@@ -166,7 +166,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 def majority(values: Mapping[K, V]) -> V | None:
-    """The value that more than half have; None where there is none, or fewer than QUORUM are compared."""
+    """Return the value that more than half have; None where there is none, or fewer than QUORUM are compared."""
     if len(values) < QUORUM:
         return None
     value, count = Counter(values.values()).most_common(1)[0]
@@ -174,7 +174,7 @@ def majority(values: Mapping[K, V]) -> V | None:
 
 
 def differing(values: Mapping[K, V]) -> dict[K, V]:
-    """The entries that differ from the majority; all of them where they differ and there is no majority."""
+    """Return the entries that differ from the majority; all of them where they differ and there is no majority."""
     usual = majority(values)
     if usual is None:
         return dict(values) if len(set(values.values())) > 1 else {}

@@ -28,7 +28,7 @@ class HostNames:
         self._short = _unique({host.name: _short(host.name) for host in hosts})
 
     def find(self, name: str) -> str | None:
-        """The inventory's name of it; None where it is none of the hosts."""
+        """Return the inventory's name of it; None where it is none of the hosts."""
         if self.everybody:
             return name
         return self._exact.get(name.lower()) or self._short.get(_short(name))
@@ -131,13 +131,13 @@ def _host_and_device(description: str) -> tuple[str, str]:
 
 
 def bare(guid: str) -> str:
-    """A GUID without prefix, colons and leading noughts, as every tool prints it differently."""
+    """Return a GUID without prefix, colons and leading noughts, as every tool prints it differently."""
     text = guid.lower().replace(":", "")
     return re.sub(r"^(?:[hs]-)?(?:0x)?0*", "", text)
 
 
 def lldp_graph(neighbors_of: Mapping[str, Lldp], hosts: Sequence[Host], source: str) -> FabricGraph:
-    """The graph of what each host or switch, by its name, sees beside itself.
+    """Return the graph of what each host or switch, by its name, sees beside itself.
 
     Who is no host of the inventory is a switch; without an inventory, whom others see forward.  Cables between switches
     are known only where switches were asked.
@@ -220,7 +220,7 @@ def _trunks(neighbors_of: Mapping[str, Lldp], switches: Sequence[str], attachmen
 
 
 def _training(hosts: Sequence[Host], name: str) -> tuple[str, ...]:
-    """The training NICs that the inventory names; empty where it names none."""
+    """Return the training NICs that the inventory names; empty where it names none."""
     for host in hosts:
         named = host.variables.get("nodectl_nics") if host.name == name else None
         if isinstance(named, list):
@@ -235,7 +235,7 @@ LLDP = Command("lldpctl", ("lldpctl", "-f", "json"), hardware=True)
 
 
 def graph_from(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str]]) -> FabricGraph:
-    """The graph in a file, or a folder with lldpctl's JSON of several; of `hosts` only, where it knows one of them.
+    """Return the graph of a file, or of a folder with lldpctl's JSON; of `hosts` only, where it knows one of them.
 
     `guids` are the hosts' own adapters (GUID → host and device), for those that carry no name in the fabric.
     """
@@ -301,7 +301,7 @@ def _parsed(name: str, text: str) -> Lldp:
 
 
 def recorded_graph(outputs: Mapping[str, str], hosts: Sequence[Host]) -> FabricGraph | None:
-    """The graph from lldpctl's outputs by host; None where no host knows a neighbour."""
+    """Return the graph from lldpctl's outputs by host; None where no host knows a neighbour."""
     neighbors = {host: _parsed(host, text) for host, text in outputs.items()}
     if any(lldp.neighbors for lldp in neighbors.values()):
         return lldp_graph(neighbors, hosts, "lldpctl on the hosts")
@@ -312,7 +312,7 @@ _FORM = "a switch's name, a list of names, or a mapping from NIC to name"
 
 
 def variables_graph(hosts: Sequence[Host]) -> FabricGraph | None:
-    """The graph that nodectl_switch and nodectl_rail describe; None where no host has them."""
+    """Return the graph that nodectl_switch and nodectl_rail describe; None where no host has them."""
     attachments = [attachment for host in hosts for attachment in _attachments(host)]
     if not attachments:
         return None

@@ -1,1 +1,1 @@
-"""What GPUs (and processors) do under load: matrix products, copies, seeded computations; Python 3.8 and torch."""
+"""GPUs (and processors) under load: matrix products, copies, seeded computations; Python 3.8 and torch."""

@@ -54,7 +54,7 @@ def halving(size: int, work: Callable[[int], Any]) -> Any:
 
 
 def size_on(cuda: Cuda, *gpus: int) -> int:
-    """Of one of two arrays on each of these GPUs: a part of what is free."""
+    """Return the bytes of one of two arrays on each of these GPUs: a part of what is free."""
     free = min(cuda.free_bytes(gpu) for gpu in gpus) // FREE_PART
     return max(LEAST_BYTES, min(MOST_BYTES, free) // MIB * MIB)
 
@@ -126,6 +126,7 @@ class Pair:
 
     def direct(self) -> None:
         # streams of its own on both sides: the other direction must not wait for this one
+        """Copy as CUDA does between the two."""
         with self.cuda.on(self.into, self.out):
             self.target.copy_(self.source, non_blocking=True)
 
@@ -155,6 +156,7 @@ class Pair:
         return differing(torch, self.target, pattern(torch, self.cuda.device(target), self.size, source + 1))
 
     def clear(self) -> None:
+        """Write zeros over the target."""
         self.target.zero_()
 
 

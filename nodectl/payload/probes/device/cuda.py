@@ -11,9 +11,11 @@ class Cuda:
         self.torch = torch
 
     def device(self, gpu: Optional[int]) -> Any:
+        """Return torch's name of the device."""
         return self.torch.device("cpu") if gpu is None else self.torch.device("cuda", gpu)
 
     def capability(self, gpu: int) -> Tuple[int, int]:
+        """Return the GPU's compute capability."""
         major, minor = self.torch.cuda.get_device_capability(gpu)
         return int(major), int(minor)
 
@@ -27,32 +29,37 @@ class Cuda:
         return float(start.elapsed_time(end)) / 1e3
 
     def forget(self) -> None:
-        """Gives memory back that torch keeps for later."""
+        """Give memory back that torch keeps for later."""
         self.torch.cuda.empty_cache()
 
     def count(self) -> int:
+        """Return how many GPUs torch sees."""
         return int(self.torch.cuda.device_count())
 
     def free_bytes(self, gpu: int) -> int:
+        """Return the GPU's free memory."""
         return int(self.torch.cuda.mem_get_info(gpu)[0])
 
     def cache_bytes(self, gpu: int) -> int:
-        """Of L2; 0 where this torch does not tell."""
+        """Return the size of L2; 0 where this torch does not tell."""
         return int(getattr(self.torch.cuda.get_device_properties(gpu), "L2_cache_size", 0))
 
     def can_reach(self, source: int, target: int) -> bool:
+        """Return whether one GPU reads the other's memory."""
         return bool(self.torch.cuda.can_device_access_peer(source, target))
 
     def sync(self, *gpus: int) -> None:
+        """Wait until these GPUs have done what they were given."""
         for gpu in gpus:
             self.torch.cuda.synchronize(gpu)
 
     def stream(self, gpu: int) -> Any:
+        """Return a new stream of the GPU."""
         return self.torch.cuda.Stream(device=gpu)
 
     @contextlib.contextmanager
     def on(self, *streams: Any) -> Iterator[None]:
-        """These are the current streams of their GPUs; the last one's GPU is the current one."""
+        """Make these the current streams of their GPUs; the last one's GPU is the current one."""
         with contextlib.ExitStack() as stack:
             for stream in streams:
                 stack.enter_context(self.torch.cuda.stream(stream))
@@ -63,10 +70,11 @@ class Cuda:
         return stream.record_event()
 
     def after(self, stream: Any, mark: Any) -> None:
-        """What is given to this stream from now on waits for that."""
+        """Have all that this stream is given from now on wait for the mark."""
         stream.wait_event(mark)
 
     def pinned(self, size: int) -> Any:
+        """Return pinned host memory of so many bytes."""
         return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
 
 

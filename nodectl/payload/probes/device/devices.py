@@ -54,7 +54,7 @@ class Crew:
             threading.Thread(target=self._listen, args=(gpu,), daemon=True).start()
 
     def play(self, relay: Say, seconds: float) -> bool:
-        """True if all ended well in this time; those that did not are killed, each with an error of its own."""
+        """Return True if all ended well in this time; those that did not are killed, each with an error of its own."""
         until, well = time.monotonic() + seconds, True
         try:
             while self._alive:
@@ -74,6 +74,7 @@ class Crew:
             self.end()
 
     def end(self) -> None:
+        """End all members."""
         for member in self._members.values():
             if member.poll() is None:
                 member.kill()
@@ -124,7 +125,7 @@ _LAST_S = 20
 
 
 class Device(NamedTuple):
-    """What one process works on: a GPU by number, or the processors (None)."""
+    """The device of one process: a GPU by number, or the processors (None)."""
 
     torch: Any
     gpu: Optional[int]
@@ -236,7 +237,7 @@ def card_of(gpu: int) -> Optional[hardware.Card]:
 
 
 def host(torch: Any) -> Dict[str, Any]:
-    """Of the processor and the libraries: what decides which bits come out."""
+    """Return the processor and the libraries, which decide which bits come out."""
     return {
         "torch": torch.__version__,
         "cuda": torch.version.cuda,

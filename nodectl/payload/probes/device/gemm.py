@@ -18,7 +18,7 @@ _FREE_PART, _CPU_FREE_PART = 2, 4
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `measure`."""
+    """Add the options of `measure`."""
     parser.add_argument("--precisions", default="", help="by comma; empty: what the device is made for")
 
 

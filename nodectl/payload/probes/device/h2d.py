@@ -38,11 +38,12 @@ class Buffer:
         self.tensor = torch.frombuffer(self._map, dtype=torch.uint8)
 
     def lies_on(self) -> Optional[int]:
-        """The node of most of some of its pages; None where the kernel does not tell."""
+        """Return the node of most of some of its pages; None where the kernel does not tell."""
         pages = where(self.address, self.size)
         return max(pages, key=lambda node: pages[node]) if pages else None
 
     def close(self) -> None:
+        """Give the pinned memory back."""
         if self._pinned:
             self._torch.cuda.cudart().cudaHostUnregister(self.address)
             self._pinned = False
@@ -55,7 +56,7 @@ class Buffer:
 
 
 def bind(address: int, size: int, node: int) -> bool:
-    """The pages of this stretch will come from that node alone; False where the kernel refuses."""
+    """Have the pages of this stretch come from that node alone; False where the kernel refuses."""
     bits = 8 * ctypes.sizeof(ctypes.c_ulong)
     mask = (ctypes.c_ulong * (node // bits + 1))()
     mask[node // bits] = 1 << node % bits

@@ -59,7 +59,7 @@ def _is_gpu(device: Path) -> bool:
 
 
 def cards() -> List[Card]:
-    """By nvidia-smi's index, which is CUDA's where devices are in the order of the PCI bus."""
+    """Return the cards by nvidia-smi's index, which is CUDA's where devices are in the order of the PCI bus."""
     known = []
     for row in (smi("--query-gpu=" + ",".join(_CARD_COLUMNS), "--format=csv,noheader,nounits") or "").splitlines():
         cells = [cell.strip() for cell in row.split(",")]
@@ -79,7 +79,7 @@ def value_of(cell: str) -> Optional[float]:
 
 
 def numa_of(bus: str) -> Optional[int]:
-    """The NUMA node at which a PCI device hangs."""
+    """Return the NUMA node at which a PCI device hangs."""
     return machine.number(machine.pci_device(bus) / "numa_node")
 
 
@@ -101,7 +101,7 @@ def _total_kb(node: Path) -> int:
 
 
 def farthest(near: int, nodes: Dict[int, List[int]]) -> Optional[int]:
-    """The node from which `near` is farthest; None where there is no other."""
+    """Return the node from which `near` is farthest; None where there is no other."""
     others = [node for node in nodes if node != near]
     listed = sorted(nodes)
     position = listed.index(near) if near in nodes else 0
@@ -111,7 +111,7 @@ def farthest(near: int, nodes: Dict[int, List[int]]) -> Optional[int]:
 
 
 def cpu_model() -> str:
-    """The processor's name; Arm's kernel tells numbers only."""
+    """Return the processor's name; Arm's kernel tells numbers only."""
     lines = text(PROC / "cpuinfo").splitlines()
     for key in ("model name", "cpu model", "CPU part"):
         for line in lines:
@@ -157,10 +157,12 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> "Watch":
+        """Begin to ask."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
+        """End asking."""
         self._ended.set()
 
     def between(self, gpu: int, began: float, ended: float) -> Dict[str, Any]:
@@ -189,7 +191,7 @@ class Watch:
 
 
 def summary(samples: Sequence[Sample]) -> Dict[str, Any]:
-    """The lowest and the usual clock, the highest temperature and power, the best link, every reason that was given."""
+    """Return the lowest and the usual clock, the highest temperature and power, the best link, and every reason."""
 
     def known(name: str) -> List[float]:
         return sorted(value for sample in samples for value in [sample.values.get(name)] if value is not None)

@@ -47,13 +47,14 @@ _WRONG_TIMES = 8.0
 
 
 class Choice(NamedTuple):
-    """What is multiplied: rows, columns, depth; the second operand as it is (nn) or transposed (nt)."""
+    """A product: rows, columns, depth; the second operand as it is (nn) or transposed (nt)."""
 
     shape: Tuple[int, int, int]
     layout: str
 
     @property
     def operations(self) -> int:
+        """Return the floating-point operations of one product."""
         rows, columns, depth = self.shape
         return 2 * rows * columns * depth
 
@@ -121,7 +122,7 @@ class Bench:
         return ""
 
     def search(self, seconds: float) -> Choice:
-        """The fastest choice: a short trial of each, a longer one of the best few."""
+        """Return the fastest choice: a short trial of each, a longer one of the best few."""
         rates: Dict[Choice, float] = {}
         for choice in self._choices():
             if self._bytes(choice) > self.memory_bytes or self._predicted_s(choice, rates) > seconds:
@@ -156,7 +157,7 @@ class Bench:
         return Measured(rates, passes, sets, checked, wrong, changed, error)
 
     def operands(self, choice: Choice, seed: int) -> Operands:
-        """Of normal distribution: on zeros a GPU draws less power and is faster than on anything real."""
+        """Draw operands of normal distribution: on zeros a GPU draws less power and is faster than on anything real."""
         torch, (rows, columns, depth) = self.torch, choice.shape
         chance = torch.Generator(device=self.device)
         chance.manual_seed(seed)

@@ -123,7 +123,7 @@ class Rounds:
             self.count(name, different(self.digests[name], digest(result)) if name in changed else self.digests[name])
 
     def changed(self) -> List[str]:
-        """The operations whose last result has other bits than the first; the device is waited for once."""
+        """Return the operations whose last result has other bits than the first; the device is waited for once."""
         flags = [
             (bits(self.computation.torch, result) != self.first_bits(name)).any() for name, result in self.last.items()
         ]
@@ -131,10 +131,11 @@ class Rounds:
         return [name for number, name in enumerate(self.last) if found[number]]
 
     def first_bits(self, name: str) -> Any:
+        """Return the bits of the operation's first result."""
         return bits(self.computation.torch, self.first[name])
 
     def end(self) -> None:
-        """The last round once more, by the processor."""
+        """Look at the last round once more, by the processor."""
         changed = self.changed()
         for name, result in self.last.items():
             value = digest(result)
@@ -142,11 +143,12 @@ class Rounds:
                 self.count(name, value)
 
     def count(self, name: str, value: str) -> None:
+        """Count one result under its digest."""
         self.counts[name][value] = self.counts[name].get(value, 0) + 1
 
 
 def different(first: str, value: str) -> str:
-    """What a result counts as that the device found to differ: also where the processor reads the same from it."""
+    """Return the name of a result that the device found to differ, also where the processor reads the same from it."""
     return value if value != first else "%s, compared as different" % value
 
 
@@ -178,12 +180,12 @@ PRODUCTS = ("bf16", "fp16", "tf32", "fp32")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `measure`."""
+    """Add the options of `measure`."""
     parser.add_argument("--seed", type=int, default=1)
 
 
 def work(device: devices.Device) -> None:
-    """A GPU, or every processor that may be used, all at once."""
+    """Compute on a GPU, or on every processor that may be used, all at once."""
     if device.gpu is not None:
         device.ready()
         device.say(**computed(device), gpu=device.gpu)
@@ -195,14 +197,14 @@ def work(device: devices.Device) -> None:
 
 
 def on_processor(device: devices.Device, cpu: int) -> Dict[str, Any]:
-    """A thread that stays on one processor."""
+    """Compute in a thread that stays on one processor."""
     os.sched_setaffinity(threading.get_native_id(), {cpu})
     device.torch.set_num_threads(1)
     return {**computed(device), "gpu": None, "cpu": cpu}
 
 
 def computed(device: devices.Device) -> Dict[str, Any]:
-    """The digests of all repetitions."""
+    """Return the digests of all repetitions."""
     options, cuda = device.options, Cuda(device.torch)
     products = [name for name in PRODUCTS if not matmul.lacks(cuda, name, device.gpu)]
     extent = ON_CPU if device.gpu is None else ON_GPU

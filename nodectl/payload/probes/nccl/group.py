@@ -61,6 +61,7 @@ class Cases:
         self.pattern = (index % PATTERN).to(torch.float32)
 
     def case(self, collective: str, size_bytes: int) -> Case:
+        """Return the collective at this size, as far as the ranks can share it evenly."""
         count = max(1, size_bytes // ITEM_BYTES)
         if collective in ("all_gather", "reduce_scatter", "all_to_all"):
             count = max(1, count // self.world) * self.world
@@ -68,16 +69,19 @@ class Cases:
         return case
 
     def all_reduce(self, count: int) -> Case:
+        """Sum all ranks' buffers."""
         data = self.empty(count)
         expected = [Block(0, count, 0, float(self.world), self.rank_sum)]
         return Case(data, [self.own(count)], data, expected, lambda: self.dist.all_reduce(data))
 
     def broadcast(self, count: int) -> Case:
+        """Send rank 0's buffer to all."""
         data = self.empty(count)
         expected = [Block(0, count, 0, 1.0, 0.0)]
         return Case(data, [self.own(count)], data, expected, lambda: self.dist.broadcast(data, 0))
 
     def all_gather(self, count: int) -> Case:
+        """Put all ranks' parts together."""
         part = count // self.world
         data, result = self.empty(part), self.empty(count)
         expected = [Block(part * rank, part, 0, 1.0, float(rank)) for rank in range(self.world)]
@@ -85,6 +89,7 @@ class Cases:
         return Case(data, own, result, expected, lambda: self.dist.all_gather_into_tensor(result, data))
 
     def reduce_scatter(self, count: int) -> Case:
+        """Sum all ranks' buffers, a part for each."""
         part = count // self.world
         data, result = self.empty(count), self.empty(part)
         expected = [Block(0, part, part * self.rank, float(self.world), self.rank_sum)]
@@ -92,6 +97,7 @@ class Cases:
         return Case(data, own, result, expected, lambda: self.dist.reduce_scatter_tensor(result, data))
 
     def all_to_all(self, count: int) -> Case:
+        """Send each rank a part of its own."""
         part = count // self.world
         data, result = self.empty(count), self.empty(count)
         ranks = range(self.world)
@@ -117,9 +123,11 @@ class Cases:
         return Block(0, count, 0, 1.0, float(self.rank))
 
     def empty(self, count: int) -> Any:
+        """Return an uninitialised buffer."""
         return self.torch.empty(count, device=self.device, dtype=self.torch.float32)
 
     def fill(self, case: Case) -> None:
+        """Write what the case is given."""
         for part, values in self.pieces(case.data, case.given):
             part.copy_(values)
 
@@ -147,7 +155,7 @@ DISPATCHED = 20
 
 
 class Group:
-    """This process and the others of the group."""
+    """A process of the group, and its way to the others."""
 
     def __init__(self, torch: Any, rank: int, world: int, device: Any) -> None:
         self.torch, self.dist, self.device = torch, torch.distributed, device
@@ -155,6 +163,7 @@ class Group:
         self.cases = Cases(torch, rank, world, device)
 
     def sync(self) -> None:
+        """Wait until the GPU has done what it was given."""
         if self.device.type == "cuda":
             self.torch.cuda.synchronize(self.device)
 
@@ -193,11 +202,11 @@ class Group:
         return self.cases.wrong(case)
 
     def largest(self, value: float) -> float:
-        """Of all ranks' values; the same on every rank."""
+        """Return the largest of all ranks' values; the same on every rank."""
         return self._agreed(value, self.dist.ReduceOp.MAX)
 
     def least(self, value: float) -> float:
-        """Of all ranks' values; the same on every rank."""
+        """Return the least of all ranks' values; the same on every rank."""
         return self._agreed(value, self.dist.ReduceOp.MIN)
 
     def _agreed(self, value: float, by: Any) -> float:

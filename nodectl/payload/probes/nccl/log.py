@@ -40,7 +40,7 @@ class Log:
         return {"NCCL_DEBUG": level, "NCCL_DEBUG_SUBSYS": SUBSYSTEMS, "NCCL_DEBUG_FILE": path}
 
     def pause(self) -> None:
-        """From here on lines go nowhere; nothing happens where NCCL has not opened the file."""
+        """Turn lines away from here on; nothing happens where NCCL has not opened the file."""
         handle = self._open()
         if handle is None:
             return
@@ -60,7 +60,7 @@ class Log:
         return reduced(self._text(0).splitlines())
 
     def chosen(self) -> Optional[str]:
-        """The last choice of algorithm and protocol that was logged since this was asked before."""
+        """Return the last choice of algorithm and protocol that was logged since this was asked before."""
         text = self._text(self._told)
         self._told += len(text.encode(errors="surrogateescape"))
         choices = [line for line in reduced(text.splitlines()) if _CHOSEN in line]
@@ -70,10 +70,11 @@ class Log:
         return os.pread(self.number, MOST_BYTES, start).decode(errors="surrogateescape")
 
     def remove(self) -> None:
+        """Close the file, which goes with that."""
         self._file.close()
 
     def _open(self) -> Optional[int]:
-        """The handle by which NCCL writes the file."""
+        """Return the handle by which NCCL writes the file."""
         if self._handle is None:
             wanted = os.fstat(self.number)
             for entry in Path("/proc/self/fd").iterdir():

@@ -49,7 +49,7 @@ def look(folder: str, interface: str) -> Dict[str, Any]:
 
 
 def programs_in(folder: str) -> str:
-    """The newest build below the folder, or where the search path has them; empty where there are none."""
+    """Return the newest build below the folder, or where the search path has them; empty where there are none."""
     built = [*Path(folder).glob("*/" + ANY), Path(folder) / ANY]
     folders = [path.parent for path in built if os.access(str(path), os.X_OK)]
     if folders:
@@ -68,7 +68,7 @@ def uses_mpi(program: str) -> bool:
 
 
 def bus_ids() -> List[str]:
-    """The GPUs' places on the bus in the order of their indices; empty where the driver does not tell."""
+    """Return the GPUs' places on the bus in the order of their indices; empty where the driver does not tell."""
     rows = machine.smi("--query-gpu=index,pci.bus_id", "--format=csv,noheader", timeout_s=SMI_S) or ""
     places = re.findall(r"^\s*(\d+), *([0-9A-Fa-f:.]+)\s*$", rows, re.MULTILINE)
     return [place for _, place in sorted((int(index), place) for index, place in places)]
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def planned(options: argparse.Namespace) -> Iterator[Tuple[str, argparse.Namespace]]:
-    """Collectives with the options of a run; those of floors last, as far as there is room."""
+    """Yield collectives with the options of a run; those of floors last, as far as there is room."""
     for collective in options.collectives.split(","):
         yield collective, options
     for case in options.more.split(",") if options.more else []:
@@ -137,7 +137,7 @@ def _factor(sizes: List[int]) -> int:
 
 
 def limit_bytes(options: argparse.Namespace) -> int:
-    """The size for which the GPU with the least free memory has room; the largest asked for where none is known."""
+    """Return the size for which every GPU has room; the largest asked for where no free memory is known."""
     rows = machine.smi("--query-gpu=memory.free", "--format=csv,noheader,nounits", timeout_s=SMI_S) or ""
     free_mib = rows.split()
     if not free_mib or not all(map(str.isdigit, free_mib)):

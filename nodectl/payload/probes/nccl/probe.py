@@ -1,7 +1,6 @@
-"""Collectives on this host: `look` says what there is to measure with, `ranks` is this host's part of a group by
-torch.distributed, `programs` runs nccl-tests.
+"""Collectives on this host: by torch.distributed (`ranks`, its part of a group) or nccl-tests (`programs`).
 
-It ends when one of its ranks fails, and leaves nothing behind.
+`look` says what there is to measure with.  It ends when one of its ranks fails, and leaves nothing behind.
 """
 
 import argparse
@@ -40,7 +39,7 @@ class Clocks:
         self._thread.start()
 
     def stop(self) -> Dict[str, Dict[str, float]]:
-        """By GPU (or `cpu`): the median clocks, and the highest temperature."""
+        """Return, by GPU (or `cpu`), the median clocks and the highest temperature."""
         self._over.set()
         self._thread.join(10)
         summaries = {}
@@ -59,7 +58,7 @@ class Clocks:
 
 
 def gpu_sample(gpus: Sequence[int]) -> Dict[str, List[float]]:
-    """The columns of each GPU by its index; nothing where the driver does not tell."""
+    """Return the columns of each GPU by its index; nothing where the driver does not tell."""
     asked = "-i", ",".join(map(str, gpus))
     rows = machine.smi("--query-gpu=" + COLUMNS, "--format=csv,noheader,nounits", *asked, timeout_s=SMI_S) or ""
     values = {}
@@ -73,14 +72,14 @@ def gpu_sample(gpus: Sequence[int]) -> Dict[str, List[float]]:
 
 
 def cpu_sample() -> Dict[str, List[float]]:
-    """The mean over all processors, where the kernel tells it."""
+    """Return the mean over all processors, where the kernel tells it."""
     lines = machine.text(Path("/proc/cpuinfo")).splitlines()
     values = [float(line.partition(":")[2]) for line in lines if line.startswith(_CPU_MHZ)]
     return {"cpu": [round(sum(values) / len(values), 1)]} if values else {}
 
 
 def used_interfaces(but_port: int) -> Dict[str, Any]:
-    """Connections by interface and the addresses at their other ends; `but_port` is of the meeting, not of data."""
+    """Return connections by interface and their other ends; `but_port` is of the meeting, not of data."""
     names = {address: name for name, address in addresses()}
     interfaces: Dict[str, int] = {}
     peers: Set[str] = set()
@@ -93,7 +92,7 @@ def used_interfaces(but_port: int) -> Dict[str, Any]:
 
 
 def own_inodes() -> Set[str]:
-    """The inodes of this process's sockets."""
+    """Return the inodes of this process's sockets."""
     inodes = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -179,7 +178,7 @@ def _prove(options: argparse.Namespace, rank: int, nccl_log: Optional[Log]) -> N
 
 
 def _set_environment(options: argparse.Namespace, nccl_log: Optional[Log]) -> None:
-    """What gloo and NCCL read, for this process only."""
+    """Set what gloo and NCCL read, for this process only."""
     if options.backend == "gloo" and options.interface:
         os.environ["GLOO_SOCKET_IFNAME"] = options.interface
     if options.backend == "nccl":

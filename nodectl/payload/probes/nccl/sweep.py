@@ -24,7 +24,7 @@ NO_ROOM_WORDS = ("out of memory", "allocate memory", "not enough memory")
 
 
 def predicted_s(size: int, last: Tuple[int, float]) -> float:
-    """Of one operation, by the last one that was measured; all ranks predict the same."""
+    """Return the seconds of one operation by the last one that was measured; all ranks predict the same."""
     return last[1] * size / last[0]
 
 
@@ -45,6 +45,7 @@ class Sweep:
         self.sizes = [int(size) for size in options.sizes.split(",")]
 
     def run(self) -> None:
+        """Measure every collective at every size."""
         free = self.group.least(self.group.free_bytes(self.group.neighbours()) / BUFFERS)
         limit = FREE_PART * free
         # a GPU is the probe's alone, the memory of a machine is not
@@ -68,7 +69,7 @@ class Sweep:
             self._of_a_floor(collective, int(size_text), limit, last.get(collective))
 
     def _carried(self, size: int, last: Optional[Tuple[int, float]]) -> int:
-        """A quarter, and so on, where an operation of a usual size would take too long; 0 where none is left."""
+        """Return a quarter, and so on, where an operation of a usual size would take too long; 0 where none is left."""
         if last is None or not self.options.usual:
             return size
         while size > last[0] and predicted_s(size, last) > CARRIED_S:
@@ -76,7 +77,7 @@ class Sweep:
         return size if size > last[0] else 0
 
     def _of_a_floor(self, collective: str, size: int, limit: float, last: Optional[Tuple[int, float]]) -> None:
-        """What no host has room for, or a slow network carries for too long, is no fault of anything."""
+        """Measure a floor's size; one without room, or for which the network is too slow, is no fault of anything."""
         reason = "there is room for %d bytes" % limit if size > limit else ""
         if not reason and last is not None and predicted_s(size, last) > CARRIED_S:
             reason = "an operation would take %.1f s" % predicted_s(size, last)
@@ -181,7 +182,7 @@ class Sweep:
         self._require(timed_s + besides_s * max(1.0, size / seen), operation_s)
 
     def _tried_unsaid(self, collective: str, size: int) -> None:
-        """What an operation of that size takes, and what else a case does: it is checked twice."""
+        """Measure what an operation of that size takes, and what else a case does: it is checked twice."""
         began = time.monotonic()
         case = self._built(collective, size)
         self.group.checked(case)

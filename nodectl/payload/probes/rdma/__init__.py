@@ -1,1 +1,1 @@
-"""What an RDMA measurement needs on a host: its ports, perftest's programs, and the talk with the other end."""
+"""RDMA measurements on a host: its ports, perftest's programs, and the talk with the other end."""

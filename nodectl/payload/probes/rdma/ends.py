@@ -78,10 +78,11 @@ class Program:
             os.sched_setaffinity(0, self.cpus)
 
     def running(self) -> bool:
+        """Return whether it has not ended yet."""
         return self._process.poll() is None
 
     def wait(self, timeout_s: float) -> None:
-        """Until it ends by itself, or is ended after this time."""
+        """Wait until it ends by itself, and end it after this time."""
         until = time.monotonic() + timeout_s
         while self.running() and time.monotonic() < until:
             time.sleep(POLL_S)
@@ -113,7 +114,7 @@ class Program:
         return outcome
 
     def clear(self) -> None:
-        """Nothing of it stays."""
+        """End it, and remove all that it left."""
         self.end()
         self._out.close()
         self._err.close()
@@ -126,14 +127,14 @@ class Program:
 
 
 def content(file: Any) -> str:
-    """The beginning of a file that a program has written."""
+    """Return the beginning of a file that a program has written."""
     file.seek(0)
     data: bytes = file.read(MOST_BYTES)
     return data.decode(errors="replace")
 
 
 def not_started(argv: Sequence[str], error: OSError) -> Dict[str, Any]:
-    """The outcome of a program that could not be started."""
+    """Return the outcome of a program that could not be started."""
     complaint = "%s: %s" % (argv[0], error.strerror)
     return {
         "argv": list(argv),
@@ -154,12 +155,12 @@ BUSY = "Couldn't listen to port"
 
 
 def has_failed(run: Optional[Dict[str, Any]]) -> bool:
-    """It was not started, was ended, or ended with an error."""
+    """Return whether it was not started, was ended, or ended with an error."""
     return run is None or bool(run["status"]) or run["timed_out"]
 
 
 class Ends:
-    """What one end is asked to do, test by test."""
+    """One end's part of the plan, test by test."""
 
     def __init__(self, plan: List[Dict[str, Any]], address: str, port: int) -> None:
         self.plan, self.address, self.port = plan, address, port
@@ -234,7 +235,7 @@ class Ends:
             self._client = None
 
     def _seen(self, run: Dict[str, Any], test: Dict[str, Any], role: str) -> Dict[str, Any]:
-        """The run, with the state of its port and the packets that came meanwhile."""
+        """Return the run, with the state of its port and the packets that came meanwhile."""
         port = test["%s_port" % role]
         now = ports.packets(*port)
         received = None if now is None or self._received is None else now - self._received
@@ -294,7 +295,7 @@ def at_once(plan: List[Dict[str, Any]], numbers: List[int]) -> List[Lane]:
 
 
 def both_ends(plan: List[Dict[str, Any]], repetitions: int) -> None:
-    """The whole plan, so often: tests of one `step` at the same time; after one that failed no more of its group."""
+    """Run the whole plan so often: tests of one `step` at the same time; after a failure no more of its group."""
     failed = set()
     steps: Dict[int, List[int]] = {}
     for number, test in enumerate(plan):

@@ -36,7 +36,7 @@ def last_word(path: Path) -> Optional[str]:
 
 
 def gids_of(port: Path) -> List[Dict[str, Any]]:
-    """The entries that are set."""
+    """Return the entries that are set."""
     entries = []
     for path in sorted((port / "gids").glob("*"), key=lambda path: int(path.name)):
         gid = text_of(path)
@@ -49,7 +49,7 @@ def gids_of(port: Path) -> List[Dict[str, Any]]:
 
 
 def netdev_of(device: Path, port: Path) -> Optional[str]:
-    """The interface beside an RDMA port."""
+    """Return the interface beside an RDMA port."""
     for path in sorted((port / "gid_attrs/ndevs").glob("*"), key=lambda path: int(path.name)):
         name = text_of(path)
         if name:
@@ -93,7 +93,7 @@ def ports() -> List[Dict[str, Any]]:
 
 
 def networks_of(netdev: Optional[str]) -> List[str]:
-    """The IPv4 networks that an interface reaches without a router, `192.0.2.0/24`."""
+    """Return the IPv4 networks that an interface reaches without a router, `192.0.2.0/24`."""
     networks = []
     for line in text(ROUTES).splitlines()[1:]:
         interface, destination, gateway, _, _, _, _, mask, *_ = line.split()

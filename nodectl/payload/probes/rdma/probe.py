@@ -1,8 +1,7 @@
-"""perftest's two ends on a host: `look` says what there is, `serve` and `measure` run a plan of tests together, and
-`alone` runs one whose ends are both here.
+"""perftest's two ends on a host: `serve` and `measure` run a plan of tests together, `alone` runs one by itself.
 
-Who measures leads: for each test of the plan one end starts perftest's server and the other its client, as the plan
-says, and both ends' outputs are told by the one who measures.
+`look` says what there is. Who measures leads: for each test of the plan one end starts perftest's server and the other
+its client, as the plan says, and both ends' outputs are told by the one who measures.
 """
 
 import argparse
@@ -53,7 +52,7 @@ def serve(options: argparse.Namespace) -> None:
 
 
 def kept_alive(sock: socket.socket) -> socket.socket:
-    """The socket, on which a dead path is noticed in seconds."""
+    """Return the socket, on which a dead path is noticed in seconds."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 15000)):
         if hasattr(socket, name):
@@ -92,6 +91,7 @@ class Leader:
         self._sock, self._ends, self._there = sock, ends, there
 
     def ask(self, timeout_s: float, **message: Any) -> Dict[str, Any]:
+        """Send the other end a request, and return its answer."""
         sockets.send_message(self._sock, message)
         return receive(self._sock, timeout_s)
 

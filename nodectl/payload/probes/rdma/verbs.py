@@ -41,7 +41,7 @@ def ask_verbs() -> Optional[Dict[str, Any]]:
 
 
 def attributes_of(verbs: Any, context: int, port: int) -> Dict[str, Any]:
-    """The MTUs of one port."""
+    """Return the MTUs of one port."""
     answer = ctypes.create_string_buffer(PORT_ATTR_BYTES)
     if verbs.ibv_query_port(context, port, answer):
         return {"error": "the port cannot be queried"}
