@@ -11,85 +11,12 @@ from pathlib import Path
 
 import yaml
 
-from nodectl.accept.steps import STEPS, Level
 from nodectl.common.declarations import ended
 from nodectl.common.resources import data_dir
-from nodectl.probes.base import ProbeOptions
-from nodectl.probes.options import declared
-from nodectl.probes.registry import AnyProbe, listed
-from nodectl.profiles.compat import profile_problems
-from nodectl.profiles.load import find_profiles
-from nodectl.profiles.matrix import matrix
-from nodectl.profiles.resolve import load_profile, load_stacks
-from nodectl.profiles.schema import Hardware, Stack, Tuning
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # rows of cells by the name of the table, the first the heading
 Tables = dict[str, list[list[str]]]
-
-
-def probe_tables() -> Tables:
-    """Return every probe."""
-    return {
-        "probes": [
-            ["probe", "what", "unit", "usual", "a host or round", "options of its own", "groups"],
-            *map(_probe_row, listed()),
-        ],
-    }
-
-
-def _probe_row(probe: AnyProbe) -> list[str]:
-    common = {declaration.field for declaration in declared(ProbeOptions)}
-    own = [f"`{declaration.flag}`" for declaration in declared(probe.options) if declaration.field not in common]
-    return [
-        f"`{probe.name}`",
-        probe.summary.rstrip("."),
-        ", ".join(unit.name for unit in probe.results.units),
-        f"{probe.usual.repetitions} x {probe.usual.duration_s:g} s",
-        f"{probe.cost_s(probe.usual):.0f} s",
-        " ".join(own) or "-",
-        ", ".join(probe.groups) or "-",
-    ]
-
-
-def accept_tables() -> Tables:
-    """Return the steps of an acceptance, in their order."""
-    levels = [level for level in Level if level is not Level.GATE]
-    rows = [
-        [
-            f"`{kind.name}`",
-            kind.about,
-            str(kind.scope),
-            *("yes" if kind.options(level, ()) is not None else "" for level in levels),
-        ]
-        for kind in STEPS
-    ]
-    return {"accept steps": [["step", "what", "measured by", *map(str, levels)], *rows]}
-
-
-def profile_tables() -> Tables:
-    """Return which hardware a stack fits."""
-    stacks = load_stacks()
-    loaded = {name: load_profile("hardware", name) for name in find_profiles("hardware")}
-    hardware = {name: profile for name, profile in loaded.items() if isinstance(profile, Hardware)}
-    return {
-        "compatibility": [
-            ["", *(f"`{name}`" for name in stacks)],
-            *(
-                [f"`{name}`", *(_verdict(profile, stack) for stack in stacks.values())]
-                for name, profile in hardware.items()
-            ),
-        ],
-    }
-
-
-def _verdict(hardware: Hardware, stack: Stack) -> str:
-    """`yes`, `yes, warns`, or the codes of the refusals."""
-    stock = load_profile("tuning", "stock")
-    assert isinstance(stock, Tuning)  # noqa: S101  # what the kind means
-    problems = list(profile_problems(hardware, stack, stock, matrix()))
-    refusals = dict.fromkeys(problem.code for problem in problems if problem.refuses)
-    return ", ".join(refusals) or ("yes, warns" if problems else "yes")
 
 
 def alert_tables() -> Tables:
@@ -113,9 +40,6 @@ def alert_tables() -> Tables:
 
 
 PAGES: dict[str, Callable[[], Tables]] = {
-    "accept.md": accept_tables,
-    "probes.md": probe_tables,
-    "profiles.md": profile_tables,
     "report.md": alert_tables,
 }
 

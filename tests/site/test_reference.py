@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from nodectl.accept.steps import STEPS
 from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.checks.gpu.xid import catalogue
 from nodectl.cli.options import global_options
@@ -11,6 +12,7 @@ from nodectl.cli.root import cli, commands
 from nodectl.common.resources import share_dir
 from nodectl.facts.catalogue import registered
 from nodectl.parsers.catalogue import families
+from nodectl.probes.registry import listed
 from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles
 from nodectl.report.metrics import METRICS
@@ -51,10 +53,12 @@ def test_every_check_stands_with_its_threshold() -> None:
     assert [name for name in thresholds() if not re.search(rf"`{name}`(,| \|) [0-9]", everything)] == []
 
 
-def test_every_fact_tool_and_metric_stands() -> None:
+def test_every_fact_probe_step_tool_and_metric_stands() -> None:
     assert [fact.subject for fact in registered() if f"| `{fact.subject}` | " not in PAGES["reference/facts.md"]] == []
     named = {tool for family in families().values() for tool in family}
     assert [tool for tool in named if f"| `{tool}` | " not in PAGES["reference/tools.md"]] == []
+    assert [probe.name for probe in listed() if f"| `{probe.name}` | " not in PAGES["reference/probes.md"]] == []
+    assert [step.name for step in STEPS if f"| `{step.name}` | " not in PAGES["reference/accept-steps.md"]] == []
     assert [name for name in METRICS if f"| `{name}` | " not in PAGES["reference/metrics.md"]] == []
 
 

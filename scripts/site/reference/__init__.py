@@ -17,12 +17,11 @@ What the code declares, written out when this site is built, so that it says wha
 - [Roles](roles/index.md): every variable of the Ansible roles
 - [Checks](checks/index.md): what `nodectl health` and the look before a job judge, and what to do
 - [Xids](xids.md): what the driver's error numbers mean, and what to do
-- [Facts](facts.md): what a look reads of a host
+- [Facts](facts.md): what a look reads of a host; [probes](probes.md); [steps of an acceptance](accept-steps.md)
 - [Outputs that can be read](tools.md), [metrics](metrics.md)
 
-The other pages of this part say how things work. Some have a table of their own: [probes](../probes.md),
-[faults of the lab](../faults.md#the-matrix), [alerts](../report.md#alerts),
-[steps of an acceptance](../accept.md#steps).
+The other pages of this part say how things work. Two have a table of their own: [faults of the
+lab](../faults.md#the-matrix), [alerts](../report.md#alerts).
 """
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from nodectl.common.resources import profiles_dir
 from nodectl.profiles import KINDS
+from nodectl.profiles.compat import profile_problems
 from nodectl.profiles.describe import own_warnings, values
 from nodectl.profiles.load import check_document, find_profiles, read_document
-from nodectl.profiles.resolve import load_profile
+from nodectl.profiles.matrix import matrix
+from nodectl.profiles.resolve import load_profile, load_stacks
 from nodectl.profiles.schema import Hardware, Stack, Tuning
 from scripts.site.pages import plain, table
 
@@ -18,6 +20,12 @@ What should be, in three files: what a host is made of, what is installed, what 
 together: [Profiles](../../profiles.md). `nodectl profile show NAME` shows one in a terminal.
 
 {kinds}
+
+## Hardware with stacks
+
+What `nodectl profile validate` says of the profiles alone, with the tuning `stock`; the codes are those of its JSON.
+
+{compatibility}
 """
 _TITLES = {
     "hardware": "Hardware: what a host is made of",
@@ -29,7 +37,8 @@ _TITLES = {
 def pages() -> dict[str, str]:
     """`profiles/index.md`, and `profiles/KIND.md`."""
     kinds = [f"- [{_TITLES[kind]}]({kind}.md)" for kind in KINDS]
-    return {"profiles/index.md": _INDEX.format(kinds="\n".join(kinds))} | {
+    index = _INDEX.format(kinds="\n".join(kinds), compatibility=_compatibility())
+    return {"profiles/index.md": index} | {
         f"profiles/{kind}.md": "\n\n".join([f"# {_TITLES[kind]}", *_kind(kind)]) + "\n" for kind in KINDS
     }
 
@@ -60,3 +69,24 @@ def _values(profile: Hardware | Stack | Tuning) -> str:
 
 def _value(value: object) -> str:
     return plain(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def _compatibility() -> str:
+    """Return the table of every hardware profile with every stack."""
+    stacks = load_stacks()
+    loaded = {name: load_profile("hardware", name) for name in find_profiles("hardware")}
+    rows = [
+        [f"`{name}`", *(_verdict(profile, stack) for stack in stacks.values())]
+        for name, profile in loaded.items()
+        if isinstance(profile, Hardware)
+    ]
+    return table(["", *(f"`{name}`" for name in stacks)], rows)
+
+
+def _verdict(hardware: Hardware, stack: Stack) -> str:
+    """Return `yes`, `yes, warns`, or the codes of the refusals."""
+    stock = load_profile("tuning", "stock")
+    assert isinstance(stock, Tuning)  # noqa: S101  # what the kind means
+    problems = list(profile_problems(hardware, stack, stock, matrix()))
+    refusals = dict.fromkeys(problem.code for problem in problems if problem.refuses)
+    return ", ".join(refusals) or ("yes, warns" if problems else "yes")
