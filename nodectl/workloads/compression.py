@@ -7,7 +7,6 @@ bucket, needs numpy, and starts collectives from callbacks, whose order over glo
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ else:  # on a node these files lie in one folder, without the package
     from meaning import LOSSY, OFF
     from pytorch import dist, torch
 
-KINDS = (OFF["compress"], "fp16", "bf16", *LOSSY)
 _HALVES = {"fp16": "float16", "bf16": "bfloat16"}
 _VALUE_BYTES = 4
 # an index and a value
@@ -59,24 +57,6 @@ class Compression:
             )
         if self.kind == "threshold" and self.threshold <= 0:
             raise ValueError(f"--compress-threshold {self.threshold:g}: more than 0")
-
-
-def add_options(parser: argparse._ActionsContainer) -> None:
-    """Add the options from which `of` makes a Compression."""
-    usual = Compression()
-    parser.add_argument("--compress", choices=KINDS, default=usual.kind, help="of gradients before they are sent")
-    parser.add_argument("--compress-ratio", type=float, default=usual.ratio, help="topk: share of the values sent")
-    parser.add_argument(
-        "--compress-threshold", type=float, default=usual.threshold, help="threshold: values beyond it are sent"
-    )
-    parser.add_argument("--compress-rank", type=int, default=usual.rank, help="powersgd: columns kept of a matrix")
-    parser.add_argument(
-        "--no-error-feedback",
-        dest="error_feedback",
-        action="store_false",
-        default=usual.feedback,
-        help="drop what compression leaves out, instead of adding it to the next step's gradients",
-    )
 
 
 def of(settings: Any) -> Compression:

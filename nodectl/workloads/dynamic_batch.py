@@ -5,12 +5,9 @@ The rule of the article on the 20 Gb/s network: the mean of the last five readin
 
 from __future__ import annotations
 
-import argparse
 import math
 from dataclasses import dataclass, field
 from typing import Any
-
-SCALINGS = ("linear", "sqrt", "none")
 
 
 @dataclass(frozen=True)
@@ -39,21 +36,6 @@ class Rule:
         """Return what the learning rate is multiplied with at this batch."""
         grown = batch / self.start
         return {"linear": grown, "sqrt": math.sqrt(grown), "none": 1.0}[self.scaling]
-
-
-def add_options(parser: argparse._ActionsContainer) -> None:
-    """Add the options from which `of` makes a Rule."""
-    usual = Rule()
-    parser.add_argument(
-        "--dynamic-batch", action="store_true", help="let the batch of a rank follow the throughput, instead of --batch"
-    )
-    parser.add_argument("--dynamic-start", type=int, default=usual.start, help="samples of a rank at first")
-    parser.add_argument("--dynamic-min", type=int, default=usual.smallest, help="smallest batch of a rank")
-    parser.add_argument("--dynamic-max", type=int, default=usual.largest, help="largest batch of a rank")
-    parser.add_argument("--dynamic-window", type=int, default=usual.window, help="readings that are averaged")
-    parser.add_argument(
-        "--dynamic-lr", choices=SCALINGS, default=usual.scaling, help="how the learning rate follows the batch"
-    )
 
 
 def of(settings: Any) -> Rule | None:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from nodectl.workloads import decoder, hugging_face, layout, options, pytorch, texts
     from nodectl.workloads.meaning import Rule
-    from nodectl.workloads.options import at_least
-    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.settings import Settings, at_least
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import decoder
@@ -31,8 +30,8 @@ else:  # on a node these files lie in one folder, without the package
     import pytorch
     import texts
     from meaning import Rule
-    from options import at_least
     from pytorch import nn, torch
+    from settings import at_least
     from workload import Workload
 
 _ARTICLE = {

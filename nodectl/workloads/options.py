@@ -1,35 +1,33 @@
-"""The command line of a training program: what every workload has, and what one has of its own."""
+"""The command line of a training program: the options of every workload (settings.py), and those of one alone."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import os
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from dataclasses import Field
 
-    from nodectl.workloads import compression, dynamic_batch, layout, parallel, pytorch, recompute
-    from nodectl.workloads.meaning import OFF, RULES, refusal
-    from nodectl.workloads.settings import TUNABLE, Settings
+    from nodectl.workloads import dynamic_batch, layout, parallel, pytorch, recompute
+    from nodectl.workloads.meaning import RULES, refusal
+    from nodectl.workloads.settings import COMPUTED, COURSE, DYNAMIC, LOG, MEETING, SHARES, TUNABLE, Settings
     from nodectl.workloads.workload import Workload
 else:  # on a node these files lie in one folder, without the package
-    import compression
     import dynamic_batch
     import layout
     import parallel
     import pytorch
     import recompute
-    from meaning import OFF, RULES, refusal
-    from settings import TUNABLE, Settings
+    from meaning import RULES, refusal
+    from settings import COMPUTED, COURSE, DYNAMIC, LOG, MEETING, SHARES, TUNABLE, Settings
 
-PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16")
-OPTIMIZERS = ("adam", "adamw", "sgd")
-OFFLOADS = ("none", "optimizer", "parameters")
-SCHEDULES = ("constant", "cosine")
+# of options whose choices the modules have that know what they do
+_CHOICES = {"parallel": parallel.NAMES, "recompute": recompute.MODES, "pipeline": layout.SCHEDULES}
 
 
 def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Settings:
@@ -108,12 +106,12 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
         parser.add_argument("--preset", choices=known, help="an article's options; those given beside it go before")
     model = parser.add_argument_group("the workload's own")
     workload.add_options(model)  # type: ignore[arg-type]  # a group takes options as a parser does
-    _add_course(parser.add_argument_group("course of the training"))
-    dynamic_batch.add_options(parser.add_argument_group("a batch that follows the throughput"))
-    _add_speed(parser.add_argument_group("how it is computed"))
-    _add_meeting(parser.add_argument_group("how gradients meet (ddp)"))
-    _add_shares(parser.add_argument_group("how ranks share a model"))
-    _add_log(parser.add_argument_group("what is said and kept"))
+    groups = {name: parser.add_argument_group(name) for name in (COURSE, DYNAMIC, COMPUTED, MEETING, SHARES, LOG)}
+    for each in fields(Settings):
+        if each.metadata:
+            _add(groups[each.metadata["group"]], each)
+    folder = os.environ.get("NODECTL_CHECKPOINT_DIR")
+    parser.set_defaults(**({"checkpoint_dir": Path(folder)} if folder else {}))
     _add_opposites(parser)
     parser.set_defaults(**{"preset": None, **workload.defaults})
     return parser
@@ -135,132 +133,16 @@ def _add_opposites(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def _add_course(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--batch", type=at_least(1), default=32, help="samples of a micro-batch on each rank")
-    group.add_argument("--accumulation", type=at_least(1), default=1, help="micro-batches of a step on each rank")
-    group.add_argument(
-        "--course-batch",
-        type=at_least(0),
-        default=0,
-        help="samples of a rank and step that --steps, --warmup-steps and --lr are meant for, which then follow the "
-        "batch; 0: they are meant for this batch",
-    )
-    group.add_argument("--epochs", type=at_least(1), default=10, help="passes over the samples")
-    group.add_argument("--samples", type=at_least(1), default=1024, help="samples of synthetic data, over all ranks")
-    group.add_argument(
-        "--held-out",
-        type=at_least(0),
-        default=0,
-        help="so many last samples are not trained on: their loss ends an epoch",
-    )
-    group.add_argument("--steps", type=at_least(0), default=0, help="end after so many steps in all; 0: by --epochs")
-    group.add_argument("--lr", type=number(0.0), default=1e-3, help="learning rate")
-    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="what changes the weights")
-    group.add_argument("--weight-decay", type=number(0.0), default=0.0, help="of the optimizer")
-    group.add_argument("--momentum", type=number(0.0), default=0.0, help="of sgd")
-    group.add_argument("--schedule", choices=SCHEDULES, default="constant", help="of the learning rate; cosine: to 0")
-    group.add_argument("--warmup-steps", type=at_least(0), default=0, help="steps in which the learning rate rises")
-    group.add_argument("--clip", type=number(0.0), default=1.0, help="largest norm of the gradients; 0: any")
-    group.add_argument("--seed", type=at_least(0), default=0, help="of weights, data, order and dropout")
-
-
-def _add_speed(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--precision", choices=PRECISIONS, default="auto", help="auto: bf16 or fp16 on a GPU, else fp32")
-    group.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: a GPU where there is one"
-    )
-    group.add_argument(
-        "--parallel", choices=parallel.NAMES, default="auto", help="auto: ddp over several ranks, else single"
-    )
-    group.add_argument("--fused", action="store_true", help="the optimizer is one kernel for all weights")
-    group.add_argument(
-        "--offload",
-        choices=OFFLOADS,
-        default="none",
-        help="zero, fsdp2: to host memory; parameters: the optimizer, too",
-    )
-    group.add_argument("--deepspeed", type=Path, help="zero: DeepSpeed's file, which says the same as these options")
-    group.add_argument(
-        "--recompute",
-        choices=recompute.MODES,
-        default="none",
-        help="full: layers keep their inputs alone and are computed again; selective: they keep products and attention",
-    )
-    group.add_argument("--compile", action="store_true", help="compile the layers (torch.compile)")
-    group.add_argument(
-        "--workers", type=at_least(0), default=OFF["workers"], help="processes a rank that prepare batches"
-    )
-    group.add_argument("--pin-memory", action="store_true", help="batches go to a GPU from page-locked memory")
-    group.add_argument(
-        "--prefetch", type=at_least(1), default=2, help="batches that each of the workers prepares ahead"
-    )
-
-
-def _add_meeting(group: argparse._ArgumentGroup) -> None:
-    compression.add_options(group)
-    group.add_argument(
-        "--bucket-mb",
-        type=number(0.001),
-        help="gradients are sent in parts of so many MiB; none: as DDP has it, 1, then 25",
-    )
-    group.add_argument(
-        "--bucket-view", action="store_true", help="gradients lie in the parts that are sent: one copy less"
-    )
-    group.add_argument(
-        "--static-graph", action="store_true", help="every step uses the same parameters in the same order"
-    )
-
-
-def _add_shares(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--tensor", type=at_least(1), default=OFF["tensor"], help="ranks that share each matrix (tensor parallelism)"
-    )
-    group.add_argument(
-        "--stages", type=at_least(1), default=OFF["stages"], help="ranks that share the layers (pipeline parallelism)"
-    )
-    group.add_argument("--pipeline", choices=layout.SCHEDULES, default=layout.SCHEDULES[0], help="schedule of --stages")
-
-
-def _add_log(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--log-every", type=at_least(1), default=10, help="steps between two lines")
-    folder = os.environ.get("NODECTL_CHECKPOINT_DIR") or OFF["checkpoint_dir"]
-    group.add_argument("--checkpoint-dir", type=Path, default=folder, help="none: save nothing")
-    group.add_argument("--checkpoint-every", type=at_least(1), default=50, help="steps between two checkpoints")
-    group.add_argument(
-        "--resume", dest="resume", action="store_true", default=True, help="go on from the newest checkpoint"
-    )
-    group.add_argument(
-        "--no-resume", dest="resume", action="store_false", help="begin anew; older checkpoints are set aside"
-    )
-
-
-# of a count and of a seed: what torch's generators take, also with a rank's number added
-_MOST = 2**32 - 1
-
-
-class at_least:  # noqa: N801 (a type of argparse)
-    """A whole number from `smallest`, which a generator of torch takes as its seed, too."""
-
-    def __init__(self, smallest: int) -> None:
-        self.smallest = smallest
-
-    def __call__(self, text: str) -> int:
-        """Return the number of a text; ArgumentTypeError where it is none."""
-        with contextlib.suppress(ValueError):
-            if self.smallest <= int(text) <= _MOST:
-                return int(text)
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {self.smallest} to {_MOST}")
-
-
-class number:  # noqa: N801 (as above)
-    """A finite number from `smallest`."""
-
-    def __init__(self, smallest: float) -> None:
-        self.smallest = smallest
-
-    def __call__(self, text: str) -> float:
-        """Return the number of a text; ArgumentTypeError where it is none."""
-        with contextlib.suppress(ValueError):
-            if self.smallest <= float(text) < float("inf"):
-                return float(text)
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number from {self.smallest:g}")
+def _add(group: argparse._ArgumentGroup, option: Field[Any]) -> None:
+    """Add the option that a field declares; one that is on by default is switched off by --no-x."""
+    flag, about, kind = option.name.replace("_", "-"), option.metadata["about"], option.metadata["kind"]
+    given: dict[str, Any] = {"dest": option.name, "default": option.default}
+    if isinstance(option.default, bool):
+        if about:
+            group.add_argument(f"--{flag}", action="store_true", help=about, **given)
+        if option.default:
+            group.add_argument(f"--no-{flag}", action="store_false", help=option.metadata["unless"], **given)
+        return
+    choices = _CHOICES.get(option.name, kind if isinstance(kind, tuple) else None)
+    given["choices" if choices else "type"] = choices or kind
+    group.add_argument(f"--{flag}", help=about, **given)

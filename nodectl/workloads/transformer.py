@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
     from nodectl.workloads import texts
     from nodectl.workloads.meaning import Rule
-    from nodectl.workloads.options import at_least, number, start
-    from nodectl.workloads.settings import Settings
+    from nodectl.workloads.options import start
+    from nodectl.workloads.settings import Settings, at_least, number
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import texts
     from meaning import Rule
-    from options import at_least, number, start
+    from options import start
     from pytorch import nn, torch
+    from settings import at_least, number
     from workload import Data, Workload
 
 VOCABULARY = 64

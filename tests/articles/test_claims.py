@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nodectl.articles.claims import Article, Figure, all_figures, article, articles, figures
-from nodectl.articles.comparing import comparable_lines, compared, nearest
+from nodectl.articles.comparing import comparable_lines, compared
 from nodectl.cli.root import cli
 from nodectl.common.resources import share_dir
 from nodectl.errors import ProfileError, UsageError
@@ -180,13 +180,6 @@ def test_what_measures_a_claim_is_a_command() -> None:
             assert command is not None, claim.measured_by
 
 
-def test_every_reason_and_truth_is_a_sentence() -> None:
-    for whole in articles().values():
-        texts = [*whole.wrong, whole.says, *(each.why for each in whole.refused)]
-        texts += [claim.truth for claim in whole.claims.values()]
-        assert all(len(text) >= 10 and text == text.strip() for text in texts)
-
-
 def raw(number: int) -> dict[str, Any]:
     return article(number).model_dump()
 
@@ -251,11 +244,6 @@ def test_a_device_is_known_by_the_words_of_its_name(name: str) -> None:
     figure = next(each for each in figures(1, "two_clouds", "step"))
     assert not any("device:" in reason for reason in compared(figure, {"device": name}).because)
     assert any("device:" in reason for reason in compared(figure, {"device": "NVIDIA A100-SXM4-40GB"}).because)
-
-
-def test_the_nearest_row_is_the_one_with_most_in_common() -> None:
-    here = HERE | {"devices": 2, "batch": 8, "accumulation": 4, "parallel": "ddp"}
-    assert nearest(figures(4, "scaling", "tokens_s"), here).figure.row == "2 GPUs, DP"
 
 
 def test_each_reason_is_said_once_with_the_cells_that_it_is_of() -> None:

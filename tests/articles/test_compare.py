@@ -226,15 +226,6 @@ def test_other_workloads_are_not_compared() -> None:
         compare([Run("llm", 1.0, 1.0)], [Run("transformer", 1.0, 1.0)], judge_all)
 
 
-def test_files_and_folders(tmp_path: Path) -> None:
-    (tmp_path / "1.log").write_text(log(summary(2.4)))
-    (tmp_path / "2.log").write_text(log(summary(2.5)))
-    assert [run.step_s for run in read_paths([tmp_path])] == [2.4, 2.5]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="no result of a training"):
-        read_paths([tmp_path / "empty"])
-
-
 def test_the_command(nodectl: Cli, tmp_path: Path) -> None:
     for number, step_s in enumerate((2.4, 2.41, 1.6), start=1):
         (tmp_path / f"{number}.log").write_text(log(summary(step_s)))

@@ -225,16 +225,6 @@ def test_what_is_not_told_here_is_named_with_the_articles_figures() -> None:
     assert named["1 device", "data_wait"] == 25 and named["2 devices", "sent"] == 3
 
 
-def test_a_baseline_has_no_speed_up_to_hold_against_the_articles() -> None:
-    given: dict[str, Any] = {"workload": "resnet50", "tokens_per_s": None}
-    rows = by_label(
-        rows_of(
-            runs(("1", 1, summary(100, **given)), ("3", 3, summary(270, 3, **given))), SCALING, "resnet50", judge_all
-        )
-    )
-    assert "speed_up" not in rows["1"].beside and "speed_up" in rows["3"].beside
-
-
 def test_the_articles_batch_is_one_for_a_model_that_is_cut() -> None:
     settings = planned(SCALING, Wish("llm", ("tensor",)), THREE)
     assert option(settings["article 4: 2 GPUs, DP"], "batch") == "8"
@@ -330,13 +320,3 @@ def test_every_setting_is_run_in_turns_and_a_refusal_is_no_failure(monkeypatch: 
     one, two = told.result.measurements
     assert (one.hosts, two.hosts) == (("node01",), ("node01", "node02"))
     assert (one.value, one.unit, one.spread, one.conditions["values"]) == (10.0, "tokens/s", 0.0, [10.0, 10.0])
-
-
-def test_a_fleet_with_a_host_without_torch_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reply(host: str, module: str, args: Any) -> Answer:
-        return Answer([{**ENDPOINT, "torch": None if host == "node02" else "2.7.0+cpu"}])
-
-    fleet = play(monkeypatch, reply)
-    told = run_plan(fleet, HOSTS[:2], WorkloadOptions(), note, plan_for(MODES, Wish("transformer")))
-    assert not told.outcomes and {finding.status for finding in told.result.findings} == {Status.UNKNOWN}
-    assert rows_of(told, MODES, "transformer", judge_all) == []

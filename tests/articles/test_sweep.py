@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodectl.articles import sweep as sweep_module
-from nodectl.articles.document import article_ratio, published, sweep_document, sweep_table
+from nodectl.articles.document import sweep_document, sweep_table
 from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table
 from nodectl.articles.sweep import LinkRate, Sweep, run_sweep, table_for
@@ -203,10 +203,3 @@ def test_a_budget_that_ends_is_told_but_for_the_first(monkeypatch: pytest.Monkey
 def test_one_host_is_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="two hosts or more"):
         run_sweep(Lab(monkeypatch, SPEED), HOSTS[:1], [], TrainingOptions(), table_for(1), print)  # type: ignore[arg-type]
-
-
-def test_the_article_is_as_printed() -> None:
-    latencies = published()["retrieval"]
-    assert [each.conditions["link_gbit"] for each in latencies] == [1, 10, 20]
-    assert [each.value for each in latencies] == [45.2, 22.1, 9.8]
-    assert article_ratio() == 25678 / 8765

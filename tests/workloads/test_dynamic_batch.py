@@ -1,11 +1,12 @@
 """The rule of the dynamic batch on series of throughputs."""
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from nodectl.workloads.dynamic_batch import DynamicBatch, Rule, add_options, of
+from nodectl.workloads.dynamic_batch import DynamicBatch, Rule, of
+from nodectl.workloads.settings import Settings
 
 
 def batches(readings: Sequence[float], rule: Rule | None = None) -> list[int]:
@@ -75,27 +76,23 @@ def test_a_resumed_one_decides_as_the_whole_one() -> None:
     assert len(set(batches(series))) > 2
 
 
-def parsed(*arguments: str) -> Rule | None:
-    parser = argparse.ArgumentParser()
-    add_options(parser)
-    return of(parser.parse_args(arguments))
-
-
 def test_the_options_make_the_rule() -> None:
-    assert parsed() is None
-    assert parsed("--dynamic-batch") == Rule()
-    given = ("--dynamic-start", "8", "--dynamic-min", "4", "--dynamic-max", "16", "--dynamic-window", "2")
-    assert parsed("--dynamic-batch", *given, "--dynamic-lr", "sqrt") == Rule(8, 4, 16, 2, scaling="sqrt")
+    assert of(Settings()) is None
+    assert of(Settings(dynamic_batch=True)) == Rule()
+    own = Settings(
+        dynamic_batch=True, dynamic_start=8, dynamic_min=4, dynamic_max=16, dynamic_window=2, dynamic_lr="sqrt"
+    )
+    assert of(own) == Rule(8, 4, 16, 2, scaling="sqrt")
 
 
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        (("--dynamic-start", "128"), "--dynamic-start 128 is not between --dynamic-min 256"),
-        (("--dynamic-max", "512"), "and --dynamic-max 512"),
-        (("--dynamic-window", "0"), "--dynamic-window 0: at least 1"),
+        ({"dynamic_start": 128}, "--dynamic-start 128 is not between --dynamic-min 256"),
+        ({"dynamic_max": 512}, "and --dynamic-max 512"),
+        ({"dynamic_window": 0}, "--dynamic-window 0: at least 1"),
     ],
 )
-def test_numbers_that_contradict_are_refused(given: tuple[str, ...], rule: str) -> None:
+def test_numbers_that_contradict_are_refused(given: dict[str, int], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
-        parsed("--dynamic-batch", *given)
+        of(replace(Settings(dynamic_batch=True), **given))  # type: ignore[arg-type]  # all are numbers
