@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def is_current(role: Path) -> bool:
-    """Return the README is what the specs say."""
+    """Return whether the README is what the specs say."""
     path = role / "README.md"
     return path.is_file() and path.read_text(encoding="utf-8") == readme(role)
 

@@ -259,7 +259,7 @@ def stopped(trial: Trial) -> None:
 
 
 def asks_for(what: str) -> Act:
-    """Return the victim's script does something; in a stop it does it by itself (train.py)."""
+    """Return an act that the victim's script does; in a stop it does it by itself (train.py)."""
 
     def act(trial: Trial) -> None:
         if trial.phase is Phase.RUNNING:

@@ -50,7 +50,7 @@ _STOPS = Expect(_STOP, ("stopped",), within_s=STOP_S)
 def _dies(
     *classes: str, promise: str = _RANK_DIES, within_s: float = TOLD_S, host: int = 1, rank: int | None = 1
 ) -> Expect:
-    """Return the job fails, and the cause is found."""
+    """Return the promise that the job fails, and that the cause is found."""
     return Expect(promise, ("failed",), classes, host, rank, within_s)
 
 
@@ -60,18 +60,18 @@ def _goes_on(promise: str, *, exits: tuple[int, ...] | None = (0,)) -> Expect:
 
 
 def _stops_or_dies(like: Expect) -> Expect:
-    """Return a host that cannot be told to stop ends as it would without; which of the two came first is then said."""
+    """Return the promise of a stop of which a host cannot be told: it ends as without, and which came first is said."""
     exits = None if like.exits is None else (1, 3)
     return replace(like, states=("stopped", "failed"), exits=exits)
 
 
 def _comes_back(like: Expect, promise: str = _COMES_BACK) -> Expect:
-    """Return the attempt ends as it would without restarts, and the next one brings the job to its end."""
+    """Return the promise that the attempt ends as without restarts, and that the next one brings the job to its end."""
     return replace(like, promise=promise, states=("finished",), exits=(0,))
 
 
 def _in_all(expect: Expect, stopping: Expect = _STOPS, restarted: Expect | None = None) -> Mapping[Phase, Expect]:
-    """While it starts and while it runs the same is promised."""
+    """Return the promises by phase; while a job starts and while it runs they are the same."""
     more = {} if restarted is None else {_A: restarted}
     return {_S: expect, _R: expect, _T: stopping, **more}
 

@@ -180,7 +180,7 @@ class Lab:
         return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=_RUN_S, check=False)
 
     def on_hosts(self, *args: str) -> subprocess.CompletedProcess[str]:
-        """Return the same with this lab's inventory; of what no event meets the imports are made once."""
+        """Run a command with this lab's inventory; without an event to meet, its imports are made once."""
         words = ["-i", str(self.folder.inventory), *args]
         if not warm_cli.can_run(self.environment):
             return self.nodectl(*words)
