@@ -17,7 +17,19 @@ from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger, nothing_left, recognise
 from nodectl.cli.measuring import hold, look_at, note_not_kept
-from nodectl.cli.options import OneOf, Read, force_option, output_option
+from nodectl.cli.options import (
+    EXISTING_FILE,
+    FILE,
+    FOLDER,
+    WRITE_HELP,
+    OneOf,
+    Read,
+    force_option,
+    option,
+    option_group,
+    output_option,
+    takes,
+)
 from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
 from nodectl.common.counting import counted
 from nodectl.common.documents import new_id
@@ -51,71 +63,47 @@ def _plain_nonce(_context: click.Context, _option: click.Parameter, value: str |
     return value
 
 
+@option_group
+class _Options:
+    level: str = option("--level", "How much is tried, and for how long.", type=OneOf(_LEVELS), default="standard")
+    budget: float | None = option(
+        "--budget",
+        "Time for the whole acceptance; a burn-in takes what the other steps leave (without a budget: 2 hours).",
+        type=Read(duration),
+        metavar="SECONDS|30m|8h",
+    )
+    resume: str | None = option(
+        "--resume", "Continue an acceptance that was ended early.", is_flag=False, flag_value="last", metavar="[ID]"
+    )
+    dry_run: bool = option("--dry-run", "Print the plan with its times, and start nothing.")
+    cordon: bool = option("--cordon", "Cordon the hosts that are rejected (`nodectl ledger`).")
+    out: Path | None = option("-o --out", "Copy all files into this folder.", type=FOLDER, metavar="DIR")
+    write: Path | None = option("--write", WRITE_HELP, type=FILE)
+    sign: Path | None = option("--sign", "Sign the certificate.", type=EXISTING_FILE, metavar="KEY")
+    verify: Path | None = option(
+        "--verify", "Check a certificate; no host is asked.", type=EXISTING_FILE, metavar="FILE"
+    )
+    signers: Path | None = option(
+        "--signers",
+        "With --verify: a file of allowed signers (ssh-keygen); the certificate must be signed by one of them.",
+        type=EXISTING_FILE,
+        metavar="FILE",
+    )
+    nonce: str | None = option(
+        "--nonce",
+        "A text that the certificate repeats, so that no older one can take its place (default: random).",
+        callback=_plain_nonce,
+        metavar="TEXT",
+    )
+
+
 @click.command()
-@click.option(
-    "--level", type=OneOf(_LEVELS), default="standard", show_default=True, help="How much is tried, and for how long."
-)
-@click.option(
-    "--budget",
-    type=Read(duration),
-    metavar="SECONDS|30m|8h",
-    help="Time for the whole acceptance; a burn-in takes what the other steps leave (without a budget: 2 hours).",
-)
-@click.option(
-    "--resume", is_flag=False, flag_value="last", metavar="[ID]", help="Continue an acceptance that was ended early."
-)
-@click.option("--dry-run", is_flag=True, help="Print the plan with its times, and start nothing.")
+@takes(_Options)
 @force_option
 @include_cordoned_option
-@click.option("--cordon", is_flag=True, help="Cordon the hosts that are rejected (`nodectl ledger`).")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Copy all files into this folder.",
-)
 @output_option("table", "json", "prometheus")
-@click.option(
-    "--write", type=click.Path(dir_okay=False, path_type=Path), help="Write the result into this file, in one step."
-)
-@click.option(
-    "--sign", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="KEY", help="Sign the certificate."
-)
-@click.option(
-    "--verify",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Check a certificate; no host is asked.",
-)
-@click.option(
-    "--signers",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="With --verify: a file of allowed signers (ssh-keygen); the certificate must be signed by one of them.",
-)
-@click.option(
-    "--nonce",
-    callback=_plain_nonce,
-    metavar="TEXT",
-    help="A text that the certificate repeats, so that no older one can take its place (default: random).",
-)
 @click.pass_obj
-def accept(
-    app: App,
-    level: str,
-    budget: float | None,
-    resume: str | None,
-    dry_run: bool,
-    force: bool,
-    cordon: bool,
-    out: Path | None,
-    write: Path | None,
-    sign: Path | None,
-    verify: Path | None,
-    signers: Path | None,
-    nonce: str | None,
-) -> None:
+def accept(app: App, asked: _Options, force: bool) -> None:
     """Say which nodes are good, which are not, and by what evidence.
 
     Health, then each node by itself, pairs, growing groups and the whole fleet; a node that fails a step leaves the
@@ -125,40 +113,36 @@ def accept(
 
     Exit status 1: a node is rejected; 3: of one it could not be told; 0: all are accepted.
     """
-    if signers and not verify:
+    if asked.signers and not asked.verify:
         raise click.UsageError("--signers needs --verify")
-    if verify:
-        _verify(app, verify, signers, nonce)
+    if asked.verify:
+        _verify(app, asked.verify, asked.signers, asked.nonce)
         return
     from nodectl.accept import store
 
-    if sign is not None:
+    if asked.sign is not None:
         from nodectl.accept.certificate import refuse_no_key
 
-        refuse_no_key(sign)
-    begun = None if resume is None else _begun(app, resume)
+        refuse_no_key(asked.sign)
+    begun = None if asked.resume is None else _begun(app, asked.resume, asked.nonce)
     app.reach()
     if begun is None:
-        acceptance, means = _planned(app, level, budget, nonce)
+        acceptance, means = _planned(app, asked.level, asked.budget, asked.nonce)
     else:
-        if nonce not in (None, begun.nonce):
-            raise UsageError(
-                f"acceptance {begun.id} was begun with another nonce, {begun.nonce or 'none'}", "begin one anew"
-            )
         acceptance, means = _again(app, begun)
     from nodectl.report.acceptance import plan_text
 
     plan = plan_text(acceptance.steps, terminal_width())
-    if dry_run:
+    if asked.dry_run:
         app.show("accept-plan", {"level": acceptance.level, "steps": store.document_of(acceptance)["steps"]}, plan)
         return
     note(plan)
-    acceptance = _carried_out(app, acceptance, means, force=force, limited=budget is not None)
-    keep_in_ledger(app, acceptance, cordon=cordon)
-    _conclude(app, acceptance, app.output, write, out, sign)
+    acceptance = _carried_out(app, acceptance, means, force=force, limited=asked.budget is not None)
+    keep_in_ledger(app, acceptance, cordon=asked.cordon)
+    _conclude(app, acceptance, app.output, asked.write, asked.out, asked.sign)
 
 
-def _begun(app: App, name: str) -> Acceptance:
+def _begun(app: App, name: str, nonce: str | None) -> Acceptance:
     from nodectl.accept import store
     from nodectl.accept.resume import refuse_strange
 
@@ -168,6 +152,9 @@ def _begun(app: App, name: str) -> Acceptance:
     if begun.ended is not None:
         raise UsageError(f"acceptance {begun.id} has come to its end", "begin another: nodectl accept")
     refuse_strange(begun, app.fleet)
+    if nonce not in (None, begun.nonce):
+        known = begun.nonce or "none"
+        raise UsageError(f"acceptance {begun.id} was begun with another nonce, {known}", "begin one anew")
     return begun
 
 
@@ -202,7 +189,7 @@ def _asked(app: App, level: str, budget: float | None) -> str:
 
 
 def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]]:
-    """The acceptance that was begun, on the hosts that it was begun on."""
+    """Return the acceptance that was begun, on the hosts that it was begun on."""
     from nodectl.accept.means import look
     from nodectl.accept.resume import refuse_untried
 
@@ -321,7 +308,7 @@ def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
 
 
 def _report(acceptance: Acceptance) -> str:
-    """The page to look at, of this acceptance alone."""
+    """Return the HTML page of this acceptance alone."""
     from nodectl.history.database import iso
     from nodectl.probes.registry import kind_of
     from nodectl.report.page.content import Content
@@ -344,7 +331,7 @@ def _keep_measurements(app: App, acceptance: Acceptance) -> None:
 
 
 def _record_rejected(app: App, acceptance: Acceptance, folder: Path) -> None:
-    """The raw outputs of the nodes that are rejected, masked: what can be sent to a vendor as it is."""
+    """Return the raw outputs of the nodes that are rejected, masked: what can be sent to a vendor as it is."""
     from nodectl.recordings.save import save
     from nodectl.recordings.source import LiveSource
 

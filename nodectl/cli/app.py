@@ -1,4 +1,4 @@
-"""What every command is given: the global options, and the hosts and the transport made from them when asked for."""
+"""The App that every command is given: global options, and the hosts and transport made from them when needed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class App:
         typed: Collection[str] = (),
         **access: Any,
     ) -> App:
-        """Flags over the settings of the nodectl.toml that lies beside the inventory; `access` as Access has it.
+        """Make an App of flags over the nodectl.toml beside the inventory; `access` is as Access has it.
 
         `typed` are the names of the options that the command line has; the others' values come from NODECTL_*.
         """
@@ -116,7 +116,7 @@ class App:
             setattr(self, name, _spelt_out(value) if name == "limit" else value)
 
     def defaults_for(self, path: Sequence[str]) -> dict[str, Any]:
-        """A command's settings by its path: `[probe.tcp]`, over the plain values of the tables above it: `[probe]`."""
+        """Return a command's settings by its path: `[probe.tcp]` over the plain values of `[probe]` above it."""
         table: dict[str, Any] = self.settings
         values: dict[str, Any] = {}
         for name in path:
@@ -169,7 +169,7 @@ class App:
         return "\n".join(self.inventory.sources)
 
     def history(self) -> History:
-        """The fleet's measurements of the past; to be closed, as by `with`."""
+        """Open the fleet's measurements of the past; to be closed, as by `with`."""
         from nodectl.common.paths import state_dir
         from nodectl.history.database import FILE
         from nodectl.history.store import History
@@ -220,7 +220,7 @@ class App:
         return open_transport(replay=self.replay)
 
     def slurm(self, *, submits: bool = False) -> Login | None:
-        """The host that has Slurm's commands; None where the inventory names none and this machine has no job there."""
+        """Return the host with Slurm's commands; None if the inventory names none and this machine has no job there."""
         from nodectl.jobs.slurm.login import find_login
 
         return find_login(self.transport, self.inventory.hosts(None), self.hosts, submits=submits)

@@ -1,4 +1,4 @@
-"""What a TAB offers as values, found without asking a host; nothing where they cannot be told."""
+"""Values that a TAB offers, found without asking a host; none where they cannot be told."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATTERN = re.compile(r"(?P<before>(?:.*[,:])?[!&]?)(?P<part>[^,:]*)", re.DOTALL
 
 
 def completes() -> bool:
-    """A shell asks what may stand here, and wants nothing done."""
+    """Return whether a shell asks what may stand here, and wants nothing done."""
     return VARIABLE in os.environ
 
 
@@ -64,7 +64,7 @@ def one_of(words: _Words, *, files: bool = False) -> _Complete:
 
 
 def several_of(words: _Words) -> _Complete:
-    """Some of the words between commas."""
+    """Offer the words that are not given yet, with commas between them."""
 
     def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         before, comma, part = incomplete.rpartition(",")
@@ -76,7 +76,7 @@ def several_of(words: _Words) -> _Complete:
 
 
 def pattern(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """The hosts and groups of the inventory, each part of a pattern for itself."""
+    """Offer the hosts and groups of the inventory, each part of a pattern for itself."""
     found = _names(ctx)
     match = _PATTERN.fullmatch(incomplete)
     if found is None or match is None:
@@ -95,7 +95,7 @@ def host(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
 
 
 def job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """The jobs of this inventory that were started or listed here."""
+    """Offer the jobs of this inventory that were started or listed here."""
     from nodectl.jobs.seen import seen_jobs
 
     found = _names(ctx)
@@ -103,7 +103,7 @@ def job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Com
 
 
 def _names(ctx: click.Context) -> Names | None:
-    """Of the inventory that the words before name, before or behind the command."""
+    """Return the names in the inventory that the typed words name; None where it cannot be read."""
     from nodectl.errors import NodectlError
     from nodectl.inventory.names import names_of
 
@@ -116,7 +116,7 @@ def _names(ctx: click.Context) -> Names | None:
 
 
 def profiles(*kinds: str) -> _Words:
-    """The profiles of these kinds, of all where none is named: nodectl's own, and those beside the inventory."""
+    """Name the profiles of these kinds, of all where none is given: nodectl's own, and those beside the inventory."""
 
     def names(ctx: click.Context) -> list[str]:
         from nodectl.profiles import KINDS
@@ -137,21 +137,21 @@ def recordings(ctx: click.Context) -> list[str]:
 
 
 def faults(ctx: click.Context) -> list[str]:
-    """The kinds of faults of a lab."""
+    """Name the kinds of faults of a lab."""
     from nodectl.lab.faults import FAULTS
 
     return list(FAULTS)
 
 
 def labs(ctx: click.Context) -> list[str]:
-    """The labs of this operator."""
+    """Name the labs of this operator."""
     from nodectl.common.paths import state_dir
 
     return sorted(path.parent.name for path in (state_dir() / "lab").glob("*/lab.json"))
 
 
 def probes(ctx: click.Context) -> list[str]:
-    """The probes."""
+    """Name the probes."""
     from nodectl.probes.registry import listed
 
     return [probe.name for probe in listed()]
@@ -172,7 +172,7 @@ def trials(ctx: click.Context) -> list[str]:
 
 
 def provision_runs(ctx: click.Context) -> list[str]:
-    """The runs of playbooks that were started here, the latest first."""
+    """Name the runs of playbooks that were started here, the latest first."""
     from nodectl.common.paths import state_dir
 
     runs: Iterable[Path] = (state_dir() / "runs" / "artifacts").glob("*/")
@@ -180,7 +180,7 @@ def provision_runs(ctx: click.Context) -> list[str]:
 
 
 def role_names(ctx: click.Context) -> list[str]:
-    """The roles of the collection."""
+    """Name the roles of the collection."""
     from nodectl.common.resources import share_dir
 
     return sorted(path.name for path in (share_dir() / "roles").glob("[!_]*/"))

@@ -7,24 +7,26 @@ import click
 from nodectl.cli.completing import VARIABLE
 from nodectl.cli.options import OneOf, text_option
 
+_HELP = """Print the script with which SHELL completes commands, options, and names of hosts, jobs and profiles.
 
-@click.command()
+\b
+bash   nodectl completion bash > ~/.local/share/bash-completion/completions/nodectl
+       or in ~/.bashrc: eval "$(nodectl completion bash)"
+zsh    nodectl completion zsh > ~/.zfunc/_nodectl, and in ~/.zshrc:
+       fpath=(~/.zfunc $fpath); autoload -Uz compinit; compinit
+fish   nodectl completion fish > ~/.config/fish/completions/nodectl.fish
+
+A shell that is started after that completes.  No host is asked; an inventory that cannot be read completes to
+nothing.
+"""
+
+
+@click.command(help=_HELP)
 @click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
 @text_option
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script with which SHELL completes commands, options, and names of hosts, jobs and profiles.
-
-    \b
-    bash   nodectl completion bash > ~/.local/share/bash-completion/completions/nodectl
-           or in ~/.bashrc: eval "$(nodectl completion bash)"
-    zsh    nodectl completion zsh > ~/.zfunc/_nodectl, and in ~/.zshrc:
-           fpath=(~/.zfunc $fpath); autoload -Uz compinit; compinit
-    fish   nodectl completion fish > ~/.config/fish/completions/nodectl.fish
-
-    A shell that is started after that completes.  No host is asked; an inventory that cannot be read completes to
-    nothing.
-    """
+    """Print click's script for the shell."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

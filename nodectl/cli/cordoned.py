@@ -44,12 +44,12 @@ include_cordoned_option = click.option(_NAME, **_SETTINGS)
 
 
 def include_cordoned(envvar: str) -> click.Option:
-    """The same option, for a command that is made of its options."""
+    """Return the option `--include-cordoned` for a command that is made of a list of options."""
     return click.Option([_NAME], envvar=envvar, **_SETTINGS)
 
 
 def _without_cordoned(app: App, hosts: Sequence[Host]) -> tuple[Host, ...]:
-    """The hosts that are not cordoned, the others being named on stderr; UsageError where none is left."""
+    """Return the hosts that are not cordoned, and name the others on stderr; UsageError where none is left."""
     holds = _held(app, hosts)
     _say(_LEFT_OUT, holds)
     left = tuple(host for host in hosts if host.name not in holds)
@@ -69,7 +69,7 @@ def note_cordoned(app: App) -> None:
 
 
 def nothing_left(cordoned: Sequence[str]) -> UsageError:
-    """The error where all hosts are cordoned."""
+    """Return the error where all hosts are cordoned."""
     first = cordoned[0]
     return UsageError(
         f"nothing is left: {counted(len(cordoned), 'host is', 'hosts are')} cordoned",
@@ -78,7 +78,7 @@ def nothing_left(cordoned: Sequence[str]) -> UsageError:
 
 
 def recognise(app: App, parts: Mapping[str, Sequence[Part]]) -> set[str]:
-    """Of hosts with the parts that they have now, those with a part that was cordoned elsewhere: said, and kept so.
+    """Return the hosts that now have a part that was cordoned elsewhere; they are named on stderr, and kept so.
 
     None of them where cordoned hosts are to be taken in.
     """
@@ -140,7 +140,7 @@ def _held(app: App, hosts: Sequence[Host]) -> Mapping[str, Sequence[Hold]]:
 
 
 def _asked(app: App, ask: Callable[[Ledger], _Answer]) -> _Answer | None:
-    """What the ledger answers, None where there is none. One that cannot be read costs a line, and nobody's work."""
+    """Return what the ledger answers, None without one; one that cannot be read costs a line, and nobody's work."""
     from nodectl.common.paths import state_dir
     from nodectl.history.database import FILE, HistoryError
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
-from nodectl.cli.options import OneOf
-from nodectl.cli.slurm import gpus_a_host
+from nodectl.cli.options import OneOf, argument, option, option_group, takes
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.errors import UsageError
@@ -35,40 +34,35 @@ def export() -> None:
     """
 
 
+@option_group
+class _Slurm:
+    nodes: int | None = option(
+        "--nodes",
+        "Number of nodes, which Slurm chooses.  Default: the hosts by name.",
+        type=click.IntRange(1),
+        metavar="N",
+    )
+    nproc_per_node: int | None = option(
+        "--nproc-per-node", "Ranks a node.  Default: one a GPU, else one.", type=click.IntRange(1, 1024)
+    )
+    options: tuple[str, ...] = option("--sbatch", "As --sbatch=--partition=gpu.", metavar="OPTION")
+    interface: str = option(
+        "--interface", "Interface of the job: eth1, or the one in 10.1.0.0/16.", default="", metavar="NAME|NETWORK"
+    )
+    launcher: str = option(
+        "--launcher", "Path of the launch script on the nodes.", default=node_paths.LAUNCHER, metavar="PATH"
+    )
+    venv: str | None = option(
+        "--venv", "Environment that holds torchrun.  Default: the inventory's pytorch_venv.", metavar="DIR"
+    )
+    script: str = argument()
+    args: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED)
+
+
 @export.command()
-@click.option(
-    "--nodes",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Number of nodes, which Slurm chooses.  Default: the hosts by name.",
-)
-@click.option("--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks a node.  Default: one a GPU, else one.")
-@click.option("--sbatch", "options", multiple=True, metavar="OPTION", help="As --sbatch=--partition=gpu.")
-@click.option(
-    "--interface", default="", metavar="NAME|NETWORK", help="Interface of the job: eth1, or the one in 10.1.0.0/16."
-)
-@click.option(
-    "--launcher",
-    default=node_paths.LAUNCHER,
-    show_default=True,
-    metavar="PATH",
-    help="Path of the launch script on the nodes.",
-)
-@click.option("--venv", metavar="DIR", help="Environment that holds torchrun.  Default: the inventory's pytorch_venv.")
-@click.argument("script")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@takes(_Slurm)
 @click.pass_obj
-def slurm(
-    app: App,
-    nodes: int | None,
-    nproc_per_node: int | None,
-    options: tuple[str, ...],
-    interface: str,
-    launcher: str,
-    venv: str | None,
-    script: str,
-    args: tuple[str, ...],
-) -> None:
+def slurm(app: App, asked: _Slurm) -> None:
     """Print a batch script for `sbatch`; SCRIPT is named from the folder where that will be called."""
     from nodectl.export.kubernetes import script_path
     from nodectl.export.sbatch import SbatchJob
@@ -77,99 +71,112 @@ def slurm(
     hosts = app.hosts
     gpus = gpus_a_host(app, hosts)
     job = SbatchJob(
-        name=PurePosixPath(script).stem,
-        nodes=nodes or len(hosts),
-        hosts=() if nodes else [host.name for host in hosts],
-        nproc_per_node=nproc_per_node or gpus or 1,
+        name=PurePosixPath(asked.script).stem,
+        nodes=asked.nodes or len(hosts),
+        hosts=() if asked.nodes else [host.name for host in hosts],
+        nproc_per_node=asked.nproc_per_node or gpus or 1,
         gpus=gpus,
-        program=(script_path(script), *args),
-        asked=options,
-        launcher=launcher,
-        venv=one_venv(hosts, launcher, venv),
-        network=check_interface(interface or None) or "",
+        program=(script_path(asked.script), *asked.args),
+        asked=asked.options,
+        launcher=asked.launcher,
+        venv=one_venv(hosts, asked.launcher, asked.venv),
+        network=check_interface(asked.interface or None) or "",
         env=_nccl_env(_wanted(app, hosts)),
     )
     _show(app, "slurm", job.script_text())
 
 
+@option_group
+class _Hostfile:
+    form: str = option("--format", "Whose hostfile.", type=OneOf(_FORMS), default="deepspeed")
+    slots: int | None = option("--slots", "Ranks a host.  Default: its GPUs, else one.", type=click.IntRange(1, 1024))
+    names: bool = option("--names", "Write the inventory's host names instead of addresses.")
+
+
 @export.command()
-@click.option("--format", "form", type=OneOf(_FORMS), default="deepspeed", show_default=True, help="Whose hostfile.")
-@click.option("--slots", type=click.IntRange(1, 1024), help="Ranks a host.  Default: its GPUs, else one.")
-@click.option("--names", is_flag=True, help="Write the inventory's host names instead of addresses.")
+@takes(_Hostfile)
 @click.pass_obj
-def hostfile(app: App, form: str, slots: int | None, names: bool) -> None:
+def hostfile(app: App, asked: _Hostfile) -> None:
     """Print the hosts as DeepSpeed, Open MPI or MPICH reads them; for torchrun, what is to be run on each."""
     from nodectl.export.hostfile import Node
     from nodectl.export.hostfile import hostfile as text_of
 
-    nodes = [Node(host.name if names else host.address, slots or gpus_a_host(app, [host]) or 1) for host in app.hosts]
-    _show(app, "hostfile", text_of(nodes, form))
+    nodes = [
+        Node(host.name if asked.names else host.address, asked.slots or gpus_a_host(app, [host]) or 1)
+        for host in app.hosts
+    ]
+    _show(app, "hostfile", text_of(nodes, asked.form))
+
+
+@option_group
+class _Kubernetes:
+    kind: str = option("--kind", "The operator that the cluster has.", type=OneOf(_KINDS), default="jobset")
+    image: str = option(
+        "--image", "Container image that holds torchrun and the script.", required=True, metavar="IMAGE"
+    )
+    name: str | None = option("--name", "Name of the job.  Default: the script's name.", metavar="NAME")
+    namespace: str = option("--namespace", None, default="", metavar="NAME")
+    nodes: int | None = option(
+        "--nodes", "Number of pods.  Default: the number of hosts.", type=click.IntRange(1), metavar="N"
+    )
+    gpus: int | None = option(
+        "--gpus", "GPUs of each pod.  Default: those of the hardware profile.", type=click.IntRange(0, 64), metavar="N"
+    )
+    nproc_per_node: int | None = option(
+        "--nproc-per-node", "Ranks a pod.  Default: one a GPU, else one.", type=click.IntRange(1, 1024)
+    )
+    rdma: tuple[str, ...] = option(
+        "--rdma-resource",
+        f"Resource that gives a pod RDMA; `none`: no RDMA.  Default: {_RDMA_RESOURCE}=1 where the profile has RDMA.",
+        metavar="NAME[=COUNT]",
+    )
+    shm: str = option(
+        "--shm", "Size of /dev/shm, such as 64Gi.  Default: half the node's memory.", default="", metavar="SIZE"
+    )
+    host_network: bool = option("--host-network", "Use the nodes' own network, with the names of their interfaces.")
+    script: str = argument()
+    args: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED)
 
 
 @export.command()
-@click.option(
-    "--kind", type=OneOf(_KINDS), default="jobset", show_default=True, help="The operator that the cluster has."
-)
-@click.option("--image", required=True, metavar="IMAGE", help="Container image that holds torchrun and the script.")
-@click.option("--name", metavar="NAME", help="Name of the job.  Default: the script's name.")
-@click.option("--namespace", default="", metavar="NAME")
-@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Number of pods.  Default: the number of hosts.")
-@click.option(
-    "--gpus", type=click.IntRange(0, 64), metavar="N", help="GPUs of each pod.  Default: those of the hardware profile."
-)
-@click.option("--nproc-per-node", type=click.IntRange(1, 1024), help="Ranks a pod.  Default: one a GPU, else one.")
-@click.option(
-    "--rdma-resource",
-    "rdma",
-    multiple=True,
-    metavar="NAME[=COUNT]",
-    help=f"Resource that gives a pod RDMA; `none`: no RDMA.  Default: {_RDMA_RESOURCE}=1 where the profile has RDMA.",
-)
-@click.option(
-    "--shm", default="", metavar="SIZE", help="Size of /dev/shm, such as 64Gi.  Default: half the node's memory."
-)
-@click.option("--host-network", is_flag=True, help="Use the nodes' own network, with the names of their interfaces.")
-@click.argument("script")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@takes(_Kubernetes)
 @click.pass_obj
-def kubernetes(
-    app: App,
-    kind: str,
-    image: str,
-    name: str | None,
-    namespace: str,
-    nodes: int | None,
-    gpus: int | None,
-    nproc_per_node: int | None,
-    rdma: tuple[str, ...],
-    shm: str,
-    host_network: bool,
-    script: str,
-    args: tuple[str, ...],
-) -> None:
+def kubernetes(app: App, asked: _Kubernetes) -> None:
     """Print a JobSet or a PyTorchJob for `kubectl apply -f -`; SCRIPT is a path in the image."""
     from nodectl.export.kubernetes import KubernetesJob, job_name, manifest
 
-    if shm and not _QUANTITY.fullmatch(shm):
-        raise click.UsageError(f"--shm {shm!r}: no quantity such as 64Gi")
+    if asked.shm and not _QUANTITY.fullmatch(asked.shm):
+        raise click.UsageError(f"--shm {asked.shm!r}: no quantity such as 64Gi")
     hosts = app.hosts
     wanted = _wanted(app, hosts)
-    count = gpus_a_host(app, hosts) if gpus is None else gpus
+    count = gpus_a_host(app, hosts) if asked.gpus is None else asked.gpus
     job = KubernetesJob(
-        name=name if name is not None else job_name(script),
-        namespace=namespace,
-        image=image,
-        nodes=nodes or len(hosts),
+        name=asked.name if asked.name is not None else job_name(asked.script),
+        namespace=asked.namespace,
+        image=asked.image,
+        nodes=asked.nodes or len(hosts),
         gpus=count,
-        ranks=nproc_per_node or count or 1,
-        rdma=_rdma(rdma, wanted),
-        shm=shm,
-        host_network=host_network,
-        env=_nccl_env(wanted, of_hosts=host_network),
-        script=script,
-        args=args,
+        ranks=asked.nproc_per_node or count or 1,
+        rdma=_rdma(asked.rdma, wanted),
+        shm=asked.shm,
+        host_network=asked.host_network,
+        env=_nccl_env(wanted, of_hosts=asked.host_network),
+        script=asked.script,
+        args=asked.args,
     )
-    _show(app, "kubernetes", manifest(job, kind))
+    _show(app, "kubernetes", manifest(job, asked.kind))
+
+
+def gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
+    """Return the GPUs of each host, as their hardware profile has it; 0 without one."""
+    from nodectl.profiles.host import hardware_of
+
+    counts = {hardware.gpus or 0 if (hardware := hardware_of(host, app.profile_dirs)) else 0 for host in hosts}
+    if len(counts) > 1:
+        raise UsageError(
+            f"the hosts have different numbers of GPUs: {sorted(counts)}", "leave the odd hosts out with --limit"
+        )
+    return counts.pop()
 
 
 def _wanted(app: App, hosts: Sequence[Host]) -> list[Resolved]:

@@ -159,7 +159,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def examples_of(path: str) -> tuple[tuple[str, str], ...]:
-    """A command's examples; of one probe, which is found by being there, those that fit every probe."""
+    """Return a command's examples; one probe's, which is found by being there, are those that fit every probe."""
     group, _, name = path.partition(" ")
     if group == "probe" and name:
         return (
@@ -170,7 +170,7 @@ def examples_of(path: str) -> tuple[tuple[str, str], ...]:
 
 
 def epilog(path: str) -> str:
-    """The examples as the end of a help text; empty where there are none."""
+    """Return the examples as the end of a help text; empty where there are none."""
     examples = examples_of(path)
     width = max((len(line) for line, _ in examples), default=0)
     lines = [f"  {line:<{width}}  {what}" for line, what in examples]
@@ -178,7 +178,7 @@ def epilog(path: str) -> str:
 
 
 def with_examples(command: click.Command, path: str) -> click.Command:
-    """The command, and all that is below it, with examples at the end of its help; idempotent."""
+    """Add examples to the end of the help of the command and of all below it, and return it; idempotent."""
     ending = epilog(path)
     if ending and ending not in (command.epilog or ""):
         command.epilog = "\n\n".join(filter(None, [command.epilog, ending]))

@@ -11,7 +11,17 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import note_cordoned
-from nodectl.cli.options import OneOf, Seconds, output_option, profile_option
+from nodectl.cli.options import (
+    FILE,
+    WRITE_HELP,
+    OneOf,
+    Seconds,
+    option,
+    option_group,
+    output_option,
+    profile_option,
+    takes,
+)
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.model.status import Status, exit_status
@@ -28,69 +38,51 @@ if TYPE_CHECKING:
 _WATCH_S = 60.0
 
 
+@option_group
+class _Options:
+    one_line: bool = option("--one-line", "Print the worst status and its findings on one line, for a prolog.")
+    everything: bool = option("--all", "Show each finding in the table, and what is ok or skipped, too.")
+    strict: bool = option("--strict", "End with 1 for warnings, too.")
+    unknown: str | None = option(
+        "--unknown",
+        "fail: 3 (could not be told) becomes 1. ok: 0, where only this login's rights hide it.",
+        type=OneOf(["ok", "fail"]),
+    )
+    drain: bool = option("--drain", "On a node of Slurm: drain it if a check fails, with the finding as the reason.")
+    resume: bool = option("--resume", "With --drain: return the node when nothing fails, if --drain had drained it.")
+    write: Path | None = option("--write", WRITE_HELP, type=FILE)
+    watch: float | None = option(
+        "--watch",
+        f"Look again every {_WATCH_S:g} s or SECONDS, and print what changed.",
+        is_flag=False,
+        flag_value=_WATCH_S,
+        type=Seconds(min=1),
+        metavar="[SECONDS]",
+    )
+    rounds: int | None = option("--rounds", "With --watch: end after this number of looks.", type=click.IntRange(min=1))
+    listed: bool = option("--list", "List the checks and their thresholds; no host is asked.")
+
+
 @click.command()
+@takes(_Options)
 @profile_option("hardware", help="Instead of the hosts' nodectl_hardware.")
 @profile_option("stack", help="Instead of the hosts' nodectl_stack.")
 @profile_option("tuning", help="Instead of the hosts' nodectl_tuning.")
 @output_option("table", "json", "junit", "prometheus")
-@click.option("--one-line", is_flag=True, help="Print the worst status and its findings on one line, for a prolog.")
-@click.option(
-    "--all", "everything", is_flag=True, help="Show each finding in the table, and what is ok or skipped, too."
-)
-@click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
-@click.option(
-    "--unknown",
-    type=OneOf(["ok", "fail"]),
-    help="fail: 3 (could not be told) becomes 1. ok: 0, where only this login's rights hide it.",
-)
-@click.option(
-    "--drain", is_flag=True, help="On a node of Slurm: drain it if a check fails, with the finding as the reason."
-)
-@click.option(
-    "--resume", is_flag=True, help="With --drain: return the node when nothing fails, if --drain had drained it."
-)
-@click.option(
-    "--write", type=click.Path(dir_okay=False, path_type=Path), help="Write the result into this file, in one step."
-)
-@click.option(
-    "--watch",
-    is_flag=False,
-    flag_value=_WATCH_S,
-    type=Seconds(min=1),
-    metavar="[SECONDS]",
-    help=f"Look again every {_WATCH_S:g} s or SECONDS, and print what changed.",
-)
-@click.option("--rounds", type=click.IntRange(min=1), help="With --watch: end after this number of looks.")
-@click.option("--list", "listed", is_flag=True, help="List the checks and their thresholds; no host is asked.")
 @click.pass_obj
-def health(
-    app: App,
-    hardware: str | None,
-    stack: str | None,
-    tuning: str | None,
-    one_line: bool,
-    everything: bool,
-    strict: bool,
-    unknown: str | None,
-    drain: bool,
-    resume: bool,
-    write: Path | None,
-    watch: float | None,
-    rounds: int | None,
-    listed: bool,
-) -> None:
+def health(app: App, asked: _Options, hardware: str | None, stack: str | None, tuning: str | None) -> None:
     """Hold every host against its profiles, its last reading and the other hosts: one round trip a host.
 
     Nothing is changed there.  Ends with 1 if any check failed, else 3 if anything could not be told or reached, else 0.
     """
-    _refuse_pairs(app, one_line=one_line, listed=listed)
-    if listed:
+    _refuse_pairs(app, one_line=asked.one_line, listed=asked.listed)
+    if asked.listed:
         _list(app)
         return
-    if resume and not drain:
+    if asked.resume and not asked.drain:
         raise click.UsageError("--resume goes with --drain")
-    node = _slurm_node(app) if drain else ""
-    if rounds and watch is None:
+    node = _slurm_node(app) if asked.drain else ""
+    if asked.rounds and asked.watch is None:
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
         note_cordoned(app)
@@ -99,19 +91,19 @@ def health(
 
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}
-    shape = "one-line" if one_line else app.output
+    shape = "one-line" if asked.one_line else app.output
     check_names(names, app.profile_dirs)
     health = look_at(app, names)
-    _show(health, shape, write, everything=everything, strict=strict)
-    _tell_slurm(node, health, resume=resume)
-    left = None if rounds is None else rounds - 1
-    while watch is not None and left != 0:
-        time.sleep(watch)
+    _show(health, shape, asked.write, everything=asked.everything, strict=asked.strict)
+    _tell_slurm(node, health, resume=asked.resume)
+    left = None if asked.rounds is None else asked.rounds - 1
+    while asked.watch is not None and left != 0:
+        time.sleep(asked.watch)
         before, health = health, look_at(app, names)
-        _again(before, health, shape, write, strict=strict)
-        _tell_slurm(node, health, resume=resume)
+        _again(before, health, shape, asked.write, strict=asked.strict)
+        _tell_slurm(node, health, resume=asked.resume)
         left = None if left is None else left - 1
-    raise SystemExit(_exit_status(health, unknown, strict=strict))
+    raise SystemExit(_exit_status(health, asked.unknown, strict=asked.strict))
 
 
 def _refuse_pairs(app: App, *, one_line: bool, listed: bool) -> None:
@@ -125,7 +117,7 @@ def _refuse_pairs(app: App, *, one_line: bool, listed: bool) -> None:
 
 
 def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
-    """That of the findings; `unknown`: fail makes 3 a 1, ok leaves out what only this login may not see."""
+    """Return the findings' exit status; `unknown`: fail makes 3 a 1, ok leaves out what only this login may not see."""
     from nodectl.facts.base import is_denied
 
     excused = [each for each in health.findings if each.status is Status.UNKNOWN and is_denied(each.actual)]
@@ -149,7 +141,7 @@ def _tell_slurm(node: str, health: Health, *, resume: bool) -> None:
 
 
 def look_at(app: App, names: Mapping[str, str]) -> Health:
-    """The hosts, or the recording that is replayed, against their profiles; these `names` go before the hosts' own."""
+    """Judge the hosts, or the replayed recording, by their profiles; these `names` go before the hosts' own."""
     from nodectl.common.paths import state_dir
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile
@@ -174,7 +166,7 @@ def _show(health: Health, form: str, write: Path | None, *, everything: bool, st
 
 
 def _again(before: Health, health: Health, form: str, write: Path | None, *, strict: bool) -> None:
-    """A terminal is told what changed, a program and a file all of it."""
+    """Print what changed on a terminal, and the whole result for a program or a file."""
     if write is not None or form not in ("table", "one-line"):
         _show(health, form, write, everything=False, strict=strict)
         return

@@ -95,7 +95,7 @@ def drift(app: App) -> None:
 
 
 def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
-    """The findings, and always what was looked at: silence would be 'nothing drifts' and 'nothing known' alike."""
+    """Return the findings, and always what was looked at: silence would mean 'no drift' and 'nothing known' alike."""
     from nodectl.history.drift import MIN_POINTS, looked
 
     seen = looked(points)

@@ -104,7 +104,7 @@ def _exit_status(surveys: Sequence[Survey]) -> int:
 
 
 def _text(surveys: Sequence[Survey]) -> str:
-    """A line a key; for a host without an answer the reason, and what to try."""
+    """Return a line for each key; for a host without an answer the reason, and what to try."""
     return "\n".join(line for survey in surveys for line in _lines(survey))
 
 

@@ -100,12 +100,12 @@ def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]
 
 
 def _given(app: App) -> tuple[str, ...]:
-    """The inventory that was named; what an ansible.cfg names by itself is not meant."""
+    """Return the inventory that was named by an option or the environment, not by an ansible.cfg."""
     return app.inventory_sources or tuple(filter(None, [os.environ.get("ANSIBLE_INVENTORY")]))
 
 
 def _hosts(app: App, wanted: Sequence[str]) -> list[Host]:
-    """The hosts that are named: those of the inventory that was given, else by name alone; each once."""
+    """Return the hosts that are named, each once: from the inventory that was given, else by name alone."""
     from nodectl.common.nodeset import unfolded
 
     terms = list(dict.fromkeys(part.strip() for text in wanted for part in unfolded(text).split(",")))
@@ -124,7 +124,7 @@ def _hosts(app: App, wanted: Sequence[str]) -> list[Host]:
 
 
 def _in_inventory(app: App, term: str) -> tuple[Host, ...]:
-    """The hosts of the inventory that was given which the term names: one, a group, a pattern; maybe none."""
+    """Return the inventory's hosts that the term (a host, group or pattern) selects; maybe none."""
     try:
         return app.inventory.hosts(term)
     except InventoryError as error:
@@ -180,7 +180,7 @@ def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
 
 
 def _for_names(app: App, remedy: str, names: Iterable[str]) -> str:
-    """The remedy's command with the hosts themselves for an inventory, where there is none."""
+    """Return the remedy, whose command names the hosts themselves as an inventory where there is none."""
     if _given(app):
         return remedy
     return remedy.replace("nodectl hostkeys", f"nodectl -i {shlex.quote(','.join(names) + ',')} hostkeys")

@@ -13,7 +13,7 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.options import Seconds, output_option, text_option
+from nodectl.cli.options import Seconds, argument, option, option_group, output_option, takes, text_option
 from nodectl.cli.terminal import LinePrinter, as_json, note, put, result
 from nodectl.cli.tracing import LIMIT_MIB, show_trace
 from nodectl.common.nodeset import fold
@@ -97,7 +97,7 @@ def why(app: App, job: str) -> None:
 
 
 def _show_output(app: App, job: Job, name: str) -> None:
-    """The last lines of one host, where it answers."""
+    """Print the last lines of one host, where it answers."""
     from nodectl.jobs.follow import Start
 
     hosts = [host for host in app.hosts if host.name == name and name not in job.unreachable]
@@ -119,62 +119,54 @@ def _show_look(app: App, job: Job) -> None:
     app.show("jobs", {"jobs": [document]}, f"{look_text(look)}\n\n{conclusion(job)}")
 
 
+@option_group
+class _Logs:
+    following: bool = option("-f --follow", "Print what comes, until the job ends.")
+    tail: int | None = option(
+        "--tail", "Print the last N lines of each host, and what follows.", type=click.IntRange(0), metavar="N"
+    )
+    since: str | None = option(
+        "--since", "Print what came since 90s, 15m, 2h or 1d ago, 2026-11-23T04:00, or 04:00.", metavar="TIME"
+    )
+    names: tuple[str, ...] = option(
+        "--host", "Print the output of this host only; may be repeated.", metavar="NAME", shell_complete=completing.host
+    )
+    rank: int | None = option("--rank", "Print the output of this rank only.", type=click.IntRange(0), metavar="R")
+    job: str = argument(default="last", shell_complete=completing.job)
+
+
 @jobs.command()
-@click.option("-f", "--follow", "following", is_flag=True, help="Print what comes, until the job ends.")
-@click.option(
-    "--tail", type=click.IntRange(0), metavar="N", help="Print the last N lines of each host, and what follows."
-)
-@click.option(
-    "--since", metavar="TIME", help="Print what came since 90s, 15m, 2h or 1d ago, 2026-11-23T04:00, or 04:00."
-)
-@click.option(
-    "--host",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=completing.host,
-    help="Print the output of this host only; may be repeated.",
-)
-@click.option("--rank", type=click.IntRange(0), metavar="R", help="Print the output of this rank only.")
+@takes(_Logs)
 @text_option
-@click.argument("job", default="last", shell_complete=completing.job)
 @click.pass_obj
-def logs(
-    app: App,
-    following: bool,
-    tail: int | None,
-    since: str | None,
-    names: tuple[str, ...],
-    rank: int | None,
-    job: str,
-) -> None:
+def logs(app: App, asked: _Logs) -> None:
     """Show the output of all ranks, each line with its host."""
     from nodectl.common.since import seconds_ago
     from nodectl.jobs.follow import Start
 
-    if tail is not None and since is not None:
+    if asked.tail is not None and asked.since is not None:
         raise UsageError("--tail and --since exclude each other: each says where the output begins", "give one of them")
-    since_s = None if since is None else seconds_ago(since)
-    listing, selected = _find(app, job)
-    chosen, local_rank = _chosen(selected, names, rank)
+    since_s = None if asked.since is None else seconds_ago(asked.since)
+    listing, selected = _find(app, asked.job)
+    chosen, local_rank = _chosen(selected, asked.names, asked.rank)
     if selected.slurm is not None:
-        if since is not None:
+        if asked.since is not None:
             raise UsageError("--since cannot be obeyed for a job of Slurm: its output has no times", "give --tail")
         silent = follow_slurm(
-            app, selected, chosen if names or rank is not None else (),
-            tail=tail, local_rank=local_rank, once=not following,
+            app, selected, chosen if asked.names or asked.rank is not None else (),
+            tail=asked.tail, local_rank=local_rank, once=not asked.following,
         )  # fmt: skip
     else:
         hosts = [host for host in _members(app, selected) if host.name in chosen]
-        start = Start(tail, local_rank, since_s)
-        silent = follow_output(app, hosts, selected.id, start=start, once=not following)
+        start = Start(asked.tail, local_rank, since_s)
+        silent = follow_output(app, hosts, selected.id, start=start, once=not asked.following)
     if silent:
         note(f"the output is incomplete: {fold(silent)} stopped answering before the end")
     raise click.exceptions.Exit(3 if silent else _status(listing, selected))
 
 
 def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[str], int | None]:
-    """The names of the hosts that are asked for, and the rank's number on its host."""
+    """Return the names of the hosts that are asked for, and the rank's number on its host."""
     known = [part.host for part in job.parts]
     for name in names:
         if name not in known:
@@ -222,32 +214,41 @@ def attach(app: App, tail: int, job: str) -> None:
     raise click.exceptions.Exit(conclude(app, selected.id, gone))
 
 
+@option_group
+class _Watch:
+    interval: float = option("--interval", "Time between two looks.", type=Seconds(0.5), default=5.0, metavar="TIME")
+    once: bool = option("--once", "Look twice, one interval apart, and end: 1 where the job stands still.")
+    pattern: str = option(
+        "--pattern",
+        "Regular expression of a step's line: (?P<step>..), (?P<total>..), (?P<loss>..).",
+        default="",
+        metavar="REGEX",
+    )
+    quiet_s: float = option("--quiet", _QUIET_HELP, type=Seconds(1), default=300.0, metavar="TIME")
+    job: str = argument(default="last", shell_complete=completing.job)
+
+
 @jobs.command()
-@click.option(
-    "--interval", type=Seconds(0.5), default=5.0, show_default=True, metavar="TIME", help="Time between two looks."
-)
-@click.option("--once", is_flag=True, help="Look twice, one interval apart, and end: 1 where the job stands still.")
-@click.option(
-    "--pattern",
-    default="",
-    metavar="REGEX",
-    help="Regular expression of a step's line: (?P<step>..), (?P<total>..), (?P<loss>..).",
-)
-@click.option("--quiet", "quiet_s", type=Seconds(1), default=300.0, show_default=True, metavar="TIME", help=_QUIET_HELP)
-@click.argument("job", default="last", shell_complete=completing.job)
+@takes(_Watch)
 @click.pass_obj
-def watch(app: App, interval: float, once: bool, pattern: str, quiet_s: float, job: str) -> None:
+def watch(app: App, asked: _Watch) -> None:
     """Watch a job: steps, age of the output, GPU use and power, network, for each host; say where it stands still."""
     from nodectl.cli.watching import watch_job
     from nodectl.jobs.pulse import check_pattern
 
-    if pattern:
-        check_pattern(pattern)
-    _, selected = _find(app, job)
+    if asked.pattern:
+        check_pattern(asked.pattern)
+    _, selected = _find(app, asked.job)
     if selected.state.ended or selected.slurm is not None:
         raise UsageError(f"{selected.id} does not run under nodectl now", f"nodectl jobs show {selected.id}")
     status = watch_job(
-        app, _members(app, selected), selected.id, pattern, interval_s=interval, quiet_s=quiet_s, once=once
+        app,
+        _members(app, selected),
+        selected.id,
+        asked.pattern,
+        interval_s=asked.interval,
+        quiet_s=asked.quiet_s,
+        once=asked.once,
     )
     raise click.exceptions.Exit(conclude(app, selected.id, {}) if status is None else status)
 
@@ -338,7 +339,7 @@ def _with_parts_on(hosts: Collection[str], jobs: Sequence[Job]) -> set[str]:
 
 
 def _kept(rows_by_host: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[set[str], dict[str, str]]:
-    """The jobs that some host did not remove, and by host which and why."""
+    """Return the jobs that some host did not remove, and by host which and why."""
     kept = {host: [row for row in rows if not row["removed"]] for host, rows in rows_by_host.items()}
     texts = {
         host: "; ".join(f"{row['id']} is kept: {row['problem'] or 'something of it runs'}" for row in rows)
@@ -417,7 +418,7 @@ def stop_slurm(app: App, job_id: str) -> None:
 
 
 def read_slurm(app: App, job_id: str) -> Listing:
-    """The one job that Slurm runs."""
+    """Read the one job that Slurm runs."""
     from nodectl.jobs.listing import Listing
     from nodectl.jobs.slurm.listing import with_slurm_jobs
 
@@ -461,7 +462,7 @@ def conclude(
 def conclude_by(
     app: App, read: Callable[[], Job], more: Callable[[Job], tuple[Mapping[str, object], str]] | None = None
 ) -> int:
-    """As `conclude`, of the job that `read` reads."""
+    """Do as `conclude` does, with the job that `read` reads."""
     until = time.monotonic() + _SETTLING_S
     ended = read()
     while not ended.state.ended and ended.state is not JobState.UNKNOWN and time.monotonic() < until:
@@ -476,7 +477,7 @@ def conclude_by(
 
 
 def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
-    """The jobs on the hosts, Slurm's with them; what could not be asked is said."""
+    """Read the jobs on the hosts, Slurm's with them, and name on stderr what could not be asked."""
     from nodectl.jobs.listing import read_jobs
     from nodectl.jobs.seen import note_jobs, started_jobs
 
@@ -501,7 +502,7 @@ def _find(app: App, name: str) -> tuple[Listing, Job]:
 
 
 def _members(app: App, job: Job) -> list[Host]:
-    """The job's hosts that this inventory knows and that answered, in rank order."""
+    """Return the job's hosts that this inventory knows and that answered, in rank order."""
     known = {host.name: host for host in app.hosts}
     return [
         known[part.host] for part in job.parts if part.host in known and part.state not in ("absent", "unreachable")

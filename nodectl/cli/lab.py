@@ -12,7 +12,7 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.options import options
+from nodectl.cli.options import option, option_group, options, takes
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.errors import LabError
 from nodectl.lab import spec
@@ -36,46 +36,41 @@ def lab() -> None:
     """Run a real fleet on this machine: own network, files, processes and sshd a host."""
 
 
+@option_group
+class _Options:
+    hosts: int = option("-n --hosts", "Number of hosts.", default=4)
+    rate: str | None = option("--rate", "Rate of every link, each way: 1gbit, 100mbit.")
+    delay: str | None = option("--delay", "Delay between two hosts, one way (a round trip takes twice that): 10ms.")
+    loss: str | None = option("--loss", "Share of packets that are lost, each way: 0.1%.")
+    disk: str | None = option("--disk", "Size of each host's file system: 4G, or none.  [default: 8G to 64 hosts]")
+    dress: str | None = option(
+        "--as",
+        "Let the hosts answer as a recording does: a folder, or a bundled one.",
+        metavar="RECORDING",
+        shell_complete=completing.one_of(completing.recordings, files=True),
+    )
+
+
 @lab.command("up")
-@click.option("-n", "--hosts", type=int, default=4, show_default=True, help="Number of hosts.")
-@click.option("--rate", help="Rate of every link, each way: 1gbit, 100mbit.")
-@click.option("--delay", help="Delay between two hosts, one way (a round trip takes twice that): 10ms.")
-@click.option("--loss", help="Share of packets that are lost, each way: 0.1%.")
-@click.option("--disk", help="Size of each host's file system: 4G, or none.  [default: 8G to 64 hosts]")
-@click.option(
-    "--as",
-    "dress",
-    metavar="RECORDING",
-    shell_complete=completing.one_of(completing.recordings, files=True),
-    help="Let the hosts answer as a recording does: a folder, or a bundled one.",
-)
+@takes(_Options)
 @_name_and_yes
-def up_(
-    hosts: int,
-    rate: str | None,
-    delay: str | None,
-    loss: str | None,
-    disk: str | None,
-    dress: str | None,
-    name: str,
-    yes: bool,
-) -> None:
+def up_(asked: _Options, name: str, yes: bool) -> None:
     """Bring a lab up and print its inventory's path, and nothing else."""
     from nodectl.lab.base import share_folder
 
     wanted = spec.LabSpec(
-        hosts=hosts,
-        rate_bits=spec.parse_rate(rate) if rate else 0,
-        delay_s=spec.parse_delay(delay) if delay else 0.0,
-        loss=spec.parse_loss(loss) if loss else 0.0,
-        disk_bytes=spec.parse_size(disk) if disk else None,
+        hosts=asked.hosts,
+        rate_bits=spec.parse_rate(asked.rate) if asked.rate else 0,
+        delay_s=spec.parse_delay(asked.delay) if asked.delay else 0.0,
+        loss=spec.parse_loss(asked.loss) if asked.loss else 0.0,
+        disk_bytes=spec.parse_size(asked.disk) if asked.disk else None,
     )
     wardrobe = None
-    if dress:
+    if asked.dress:
         from nodectl.lab.dress import wardrobe_for
         from nodectl.recordings.folder import open_recording
 
-        wardrobe = wardrobe_for(open_recording(dress), wanted.names())
+        wardrobe = wardrobe_for(open_recording(asked.dress), wanted.names())
         wanted = replace(wanted, recorded=wardrobe.name)
     share_folder()  # made by the operator, so that it is the operator's
     folder = _as_root(name, yes)
@@ -222,7 +217,7 @@ def _word(host: HostRecord) -> str:
 
 
 def _as_root(name: str, yes: bool) -> LabFolder:
-    """The folder of the lab, with which the command goes on as root: a lab makes namespaces, mounts and links."""
+    """Return the lab's folder once the command runs as root: a lab makes namespaces, mounts and links."""
     folder = LabFolder.named(name)
     if os.geteuid() != 0:
         _become_root(yes)

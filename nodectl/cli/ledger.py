@@ -157,7 +157,7 @@ def _refuse_unproven(kept: Ledger, host: str, holds: Sequence[Hold]) -> None:
 
 
 def _was_returned(life: Sequence[Event]) -> bool:
-    """The last that was said of its being cordoned is that it is not."""
+    """Return whether the latest event about its cordon is a return."""
     from nodectl.ledger.events import EventKind
 
     said = [event.kind for event in life if event.kind is not EventKind.SEEN]
@@ -182,7 +182,7 @@ def _reason(text: str, option: str) -> str:
 
 
 def _chosen(host: str, parts: Sequence[Part], wanted: Sequence[str]) -> tuple[Part, ...]:
-    """The parts with these identities, or beginnings of them."""
+    """Return the parts with these identities, or beginnings of them."""
     chosen = []
     for text in wanted:
         fitting = [part for part in parts if part.id.lower().startswith(text.lower()) or part.serial == text]
@@ -194,7 +194,7 @@ def _chosen(host: str, parts: Sequence[Part], wanted: Sequence[str]) -> tuple[Pa
 
 
 def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[tuple[Part, ...], str]]:
-    """The hosts with the parts that they have now, else those known, and the nature of that.
+    """Return the hosts with the parts that they have now, else those known, and the nature of that.
 
     A host that has left the inventory is known, too.
     """
@@ -230,6 +230,6 @@ def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[tuple[
 
 
 def _known(kept: Ledger, host: str) -> tuple[tuple[Part, ...], str]:
-    """The parts that are known, and of what nature the host was when it was last judged."""
+    """Return the parts that are known, and of what nature the host was when it was last judged."""
     judged = kept.acceptances(kept.fleet, host)
     return kept.parts_in(host), judged[-1].nature if judged else ""

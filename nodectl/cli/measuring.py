@@ -1,4 +1,4 @@
-"""What commands that measure share: the hosts' locks, what is kept and held against the past, and how it is shown."""
+"""Shared by commands that measure: the hosts' locks, what is kept and compared with the past, and how it is shown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hold(
     beside_work: bool = False,
     hosts: Sequence[Host] | None = None,
 ) -> AbstractContextManager[Holds]:
-    """The locks of the hosts (of all, or these) for as long as the block lasts; `what` is shown to who wants them."""
+    """Lock the hosts (all, or these) for as long as the block lasts; `what` is shown to others who want them."""
     from nodectl.probes.locks import held
 
     return held(
@@ -49,7 +49,7 @@ def hold(
 
 @contextmanager
 def alone(app: App, what: str, *, force: bool, check: bool) -> Iterator[None]:
-    """The hosts, to be changed by nobody else meanwhile; the process ends with who has them, and --check needs none."""
+    """Lock the hosts for a change, except with --check; the process ends, naming the holder, where they are taken."""
     if check:
         yield
         return
@@ -64,7 +64,7 @@ def alone(app: App, what: str, *, force: bool, check: bool) -> Iterator[None]:
 
 
 def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequence[Finding]]:
-    """A look at hosts as `health` takes it, by this transport."""
+    """Return a function that looks at hosts as `health` does, by this transport."""
     from nodectl.common.paths import state_dir
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile

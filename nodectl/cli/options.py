@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import partial, wraps
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -19,7 +21,9 @@ from nodectl.common.spelling import meant
 from nodectl.transport.fanout import FORKS
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
+_Group = TypeVar("_Group")
 _MARK = "_takes_global_options"
+_DECLARED = "declared"
 # the programs that nodectl ships
 WORKLOADS = tuple(
     name for name in ("resnet50", "llm", "transformer") if (payload_dir().parent / "workloads" / f"{name}.py").is_file()
@@ -36,6 +40,7 @@ class Seconds(click.FloatRange):
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the time in seconds."""
         time = _TIME.fullmatch(str(value).strip())
         try:
             number = float(time[1]) * _UNITS_S[time[2].lower()] if time else math.nan
@@ -50,6 +55,7 @@ class OneOf(click.Choice[str]):
     """One of a list of words; what is none is told the nearest one."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Return click's message, and the nearest choice."""
         return f"{super().get_invalid_choice_message(value, ctx)} {meant(str(value), self.choices)}".rstrip()
 
 
@@ -61,6 +67,7 @@ class Read(click.ParamType[Any]):
         self.name = name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what `read` makes of the text."""
         if not isinstance(value, str):
             return value
         try:
@@ -77,6 +84,7 @@ class LateHelp(click.Option):
         self.ending = ending
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the option and its help with its ending."""
         record = super().get_help_record(ctx)
         return record and (record[0], f"{record[1]}  {self.ending()}".strip())
 
@@ -111,21 +119,89 @@ def options(*decorators: Callable[[Any], Any]) -> Callable[[_Command], _Command]
     return decorate
 
 
-def gathered(into: Callable[..., object], *decorators: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
-    """Several options as one decorator; the command gets their values as one argument, in fields of their names.
+# kinds of paths that options take
+FILE = click.Path(dir_okay=False, path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+ANY_PATH = click.Path(path_type=Path)
+EXISTING_PATH = click.Path(exists=True, path_type=Path)
 
-    It stands right above `click.pass_obj`.
+
+def option(flags: str, about: str | None, *, default: Any = None, **settings: Any) -> Any:
+    """Declare a field of an options class: the option, the name and the type of its value at one place.
+
+    `flags` are separated by blanks, `about` is the help. The annotation says what click is told otherwise: `bool` is a
+    flag, a tuple may be repeated, int and float are numbers. A default is shown in the help.
     """
-    taken = list(inspect.signature(into).parameters)
+    return field(default=default, metadata={_DECLARED: (click.option, flags.split(), {"help": about, **settings})})
+
+
+def argument(default: Any = None, **settings: Any) -> Any:
+    """Declare a field of an options class that is an argument of the command."""
+    return field(default=default, metadata={_DECLARED: (click.argument, (), settings)})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, argument))
+def option_group(kind: type[_Group]) -> type[_Group]:
+    """Make a class a frozen dataclass whose fields are options; a field whose type is such a class is a group in it."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+def takes(kind: type[Any]) -> Callable[[_Command], _Command]:
+    """Return the decorator that gives a command the options of an option group, and hands them over as one value.
+
+    It stands right above `click.pass_obj`: the command is called with the App and that value.
+    """
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
-        def call(*args: object, **given: object) -> object:
-            return command(into(**{name: given.pop(name) for name in taken}), *args, **given)
+        def call(*args: object, **given: Any) -> object:
+            return command(_filled(kind, given), *args, **given)
 
-        return cast("_Command", options(*decorators)(call))
+        return cast("_Command", options(*_declared(kind))(call))
 
     return decorate
+
+
+def _filled(kind: type[Any], given: dict[str, Any]) -> Any:
+    """Return the options' value; what it takes out of `given` is its fields and those of the groups in it."""
+    hints = get_type_hints(kind)
+    values = {
+        one.name: given.pop(one.name) if _DECLARED in one.metadata else _filled(hints[one.name], given)
+        for one in fields(kind)
+    }
+    return kind(**values)
+
+
+def _declared(kind: type[Any]) -> Iterator[Callable[[Any], Any]]:
+    """Yield click's decorator for each field of the class and of the groups in it."""
+    hints = get_type_hints(kind)
+    for one in fields(kind):
+        if _DECLARED not in one.metadata:
+            yield from _declared(hints[one.name])
+            continue
+        declare, flags, settings = one.metadata[_DECLARED]
+        if declare is click.option:
+            settings = {**_by_annotation(hints[one.name], settings), **settings}
+            if one.default is not None:
+                shown = one.default != "" and not isinstance(one.default, bool)
+                settings = {"default": one.default, "show_default": shown, **settings}
+        yield declare(*flags, one.name, **settings)
+
+
+def _by_annotation(hint: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return click's settings that follow from a field's annotation, where they name no type themselves."""
+    if "type" in settings:
+        return {}
+    if hint == bool | None:  # a pair of flags of which neither may have been given
+        return {"default": None}
+    plain = next((kind for kind in get_args(hint) if kind is not NoneType), None) if type(hint) is UnionType else hint
+    if plain is bool:
+        return {"is_flag": True}
+    if get_origin(plain) is tuple:
+        return {"multiple": True}
+    return {"type": plain} if plain in (int, float) else {}
 
 
 check_and_diff = options(
@@ -134,9 +210,9 @@ check_and_diff = options(
 )
 over_others_option = click.option("--force", is_flag=True, help="Continue on hosts that another nodectl uses.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask before hosts are changed.")
-force_option = click.option(
-    "--force", is_flag=True, help="Continue on hosts that another nodectl, a job or a process on a GPU uses."
-)
+FORCE_HELP = "Continue on hosts that another nodectl, a job or a process on a GPU uses."
+force_option = click.option("--force", is_flag=True, help=FORCE_HELP)
+WRITE_HELP = "Write the result into this file, in one step."
 # the forms of a result that every command has, and those that some have
 _COMMON_FORMS = ("table", "json")
 _FORMS = (*_COMMON_FORMS, "csv", "junit", "prometheus")
@@ -180,6 +256,7 @@ _GLOBAL: dict[tuple[str, ...], dict[str, Any]] = {
         "help": "The SSH key of hosts that the inventory names no other for.",
     },
 }
+_ALSO = "Options of all commands stand here, too: nodectl --help."
 # characters of a help line, far above any
 _LONGEST = 400
 global_options = options(*(click.option(*names, **settings) for names, settings in _GLOBAL.items()))
@@ -197,8 +274,7 @@ def take_global_options(command: click.Command) -> click.Command:
         taken = {name for param in command.params for name in [*param.opts, *param.secondary_opts]}
         hidden = [names for names in _GLOBAL if not taken & set(names)]
         command.params.extend(_hidden(names, is_group=is_group) for names in hidden)
-        also = f"Options of all commands stand here, too (nodectl --help): {', '.join(names[0] for names in hidden)}."
-        command.epilog = "\n\n".join(filter(None, [also, command.epilog]))
+        command.epilog = "\n\n".join(filter(None, [_ALSO, command.epilog]))
         setattr(command, _MARK, True)
     return command
 

@@ -29,8 +29,10 @@ from nodectl.report.findings import findings_list
 
 if TYPE_CHECKING:
     from nodectl.model.comparison import Comparison
+    from nodectl.model.host import Host
     from nodectl.probes.base import Amount, ProbeResult
     from nodectl.probes.registry import AnyProbe
+    from nodectl.transport.base import Transport
 
 QUICK = "quick"
 _END_S, _END_PART = 4.0, 0.05
@@ -44,15 +46,18 @@ class ProbeGroup(click.Group):
     """Its commands are the probes; a list of them, or a group's name, is a command too.  No name at all is `quick`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, the probe's name before all options."""
         # a TAB asks what may stand first
         return super().parse_args(ctx, args if ctx.resilient_parsing else _name_first(args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the probes."""
         from nodectl.probes.registry import listed
 
         return [probe.name for probe in listed()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Return the command of a probe, of several, or of a group; UsageError for a name that is none."""
         from nodectl.probes.registry import chosen
 
         (first, *others) = chosen(cmd_name)
@@ -61,6 +66,7 @@ class ProbeGroup(click.Group):
         return with_examples(take_global_options(command), f"probe {cmd_name}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the probes and the groups."""
         from nodectl.probes.registry import group, listed
 
         with formatter.section("Probes"):
@@ -88,7 +94,7 @@ def probe() -> None:
 
 
 def _name_first(args: Sequence[str]) -> list[str]:
-    """The probe's name before all options: `probe --budget 60 tcp` is `probe tcp --budget 60`."""
+    """Move the probe's name before all options: `probe --budget 60 tcp` is `probe tcp --budget 60`."""
     before: list[str] = []
     rest, flags = list(args), _flags()
     while rest and rest[0].startswith("-") and rest[0] != "--":
@@ -141,7 +147,7 @@ def _further_words(name: str, words: Sequence[str]) -> UsageError:
 
 
 def _single(probe: AnyProbe) -> click.Command:
-    """The command of one probe."""
+    """Return the command of one probe."""
     common, own = _common([probe]), _own(probe)
 
     @click.pass_context
@@ -156,7 +162,7 @@ def _single(probe: AnyProbe) -> click.Command:
 
 
 def _refuse_doubles(command: _Command) -> _Command:
-    """The command; DeclarationError where an option of the probe is called like one that every probe has."""
+    """Return the command; DeclarationError where an option of the probe is called like one that every probe has."""
     from nodectl.errors import DeclarationError
 
     flags = Counter(["--help", *(flag for param in command.params for flag in param.opts)])
@@ -167,7 +173,7 @@ def _refuse_doubles(command: _Command) -> _Command:
 
 
 def _several(names: str) -> click.Command:
-    """The command of `NAME,NAME`, or of a group."""
+    """Return the command of `NAME,NAME`, or of a group."""
     from nodectl.probes.registry import chosen
 
     common = _common(chosen(names))
@@ -184,7 +190,7 @@ def _several(names: str) -> click.Command:
 
 
 def _common(probes: Sequence[AnyProbe]) -> list[Declared]:
-    """The options that these probes share with all; of pairs of hosts only where one of them measures between hosts."""
+    """Return the options that these probes share with all; those of pairs only where one measures between hosts."""
     between = any(probe.between_hosts for probe in probes)
     return [option for option in declared(ProbeOptions) if between or option.field not in BETWEEN_HOSTS]
 
@@ -195,7 +201,7 @@ def _own(probe: AnyProbe) -> tuple[Declared, ...]:
 
 
 def _from_settings(probe: AnyProbe, parent: click.Context | None) -> dict[str, Any]:
-    """A probe's own options among several probes: what the environment and nodectl.toml say."""
+    """Return what the environment and nodectl.toml say of a probe's own options, for a run of several probes."""
     own = _own(probe)
     command = _Command(probe.name, params=[_click_option(option, probe.name) for option in own])
     with command.make_context(probe.name, [], parent) as ctx:
@@ -219,7 +225,7 @@ def _click_option(declared_option: Declared, probe: str = "", usual: Amount | No
 
 
 def _name(option: Declared) -> str:
-    """The option as click names its parameter: `gid_index`."""
+    """Return the option's name as click has it for a parameter: `gid_index`."""
     return option.flag.strip("-").replace("-", "_")
 
 
@@ -290,32 +296,19 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     against = None if given["compare"] is None else read_against(given["compare"])
     budget = given["budget"]
     # the time is the operator's: from the command's start to its end
-    began = started()
-    ends_at = budget and began + budget - _end_s(budget)
+    ends_at = budget and started() + budget - _end_s(budget)
+    interrupted = False
     with hold(app, f"probe {names}", force=given["force"]) as holds:
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
             _show(app, result, None, given)
             return
-        hosts = app.hosts
+        hosts: Sequence[Host] = app.hosts
         transport = Watched(app.transport, holds.heard, holds.unreached())
         costs: Sequence[Any] = ()
         optional = {probe.name for probe, _ in wanted} - {name.strip() for name in names.split(",")}
         if names == QUICK:
-            from nodectl.probes import quick
-
-            ends_at = ends_at or began + quick.BUDGET_S - _end_s(quick.BUDGET_S)
-            choice = quick.choose(transport, hosts, ends_at, app.forks, look_for_cordoned(app))
-            hosts = choice.hosts
-            if not hosts:
-                raise nothing_left([host.name for host in app.hosts])
-            for line in choice.left_out:
-                note(f"left out: {line}")
-            if not choice.probes:
-                raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
-            options = {probe.name: own for probe, own in wanted}
-            wanted, costs = [(probe, options[probe.name]) for probe in choice.probes], choice.costs
-        interrupted = False
+            hosts, wanted, costs, ends_at = _quick(app, transport, wanted, ends_at)
         try:
             result += run_probes(transport, hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
         except RunInterrupt as end:
@@ -328,6 +321,24 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             kept = counted(len(result.measurements), "measurement is", "measurements are")
             note(f"ended early: {kept} kept (`nodectl history`)")
             raise KeyboardInterrupt
+
+
+def _quick(
+    app: App, transport: Transport, wanted: list[tuple[AnyProbe, ProbeOptions]], ends_at: float | None
+) -> tuple[Sequence[Host], list[tuple[AnyProbe, ProbeOptions]], Sequence[Any], float]:
+    """Return the hosts, the probes that fit them within the time, what each costs, and when all is to end."""
+    from nodectl.probes import quick
+
+    ends_at = ends_at or started() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
+    choice = quick.choose(transport, app.hosts, ends_at, app.forks, look_for_cordoned(app))
+    if not choice.hosts:
+        raise nothing_left([host.name for host in app.hosts])
+    for line in choice.left_out:
+        note(f"left out: {line}")
+    if not choice.probes:
+        raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
+    options = {probe.name: own for probe, own in wanted}
+    return choice.hosts, [(probe, options[probe.name]) for probe in choice.probes], choice.costs, ends_at
 
 
 def _end_s(budget_s: float) -> float:

@@ -13,7 +13,7 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.options import profile_option
+from nodectl.cli.options import EXISTING_FILE, FILE, argument, option, option_group, profile_option, takes
 from nodectl.cli.terminal import note, writing
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.nodeset import fold
@@ -165,37 +165,32 @@ def _refuse_wrong_floors(app: App, name: str) -> None:
         refuse_wrong_floors(loaded, str(find_profiles("hardware", folders)[name]))
 
 
+@option_group
+class _Options:
+    hosts: tuple[str, ...] = argument(nargs=-1, metavar="[HOST...]", shell_complete=completing.host)
+    name: str | None = option("--name", "Name of the profile.  Default: the output file's name.", metavar="NAME")
+    output_file: Path | None = option(
+        "--output-file", "Write the profile into this file instead of standard output.", type=FILE
+    )
+    measurements: tuple[Path, ...] = option(
+        "--measurements",
+        "Output of `nodectl --output json probe` on these hosts: its least values become floors; may be repeated.",
+        type=EXISTING_FILE,
+    )
+    accepted: Path | None = option(
+        "--from",
+        "Output of `nodectl accept --output json`: takes the hosts that it accepted, and floors of what it measured.",
+        type=EXISTING_FILE,
+    )
+    compute_capability: str | None = option(
+        "--compute-capability", "Family of GPUs that nodectl does not know.", metavar="X.Y"
+    )
+
+
 @profile.command()
-@click.argument("hosts", nargs=-1, metavar="[HOST...]", shell_complete=completing.host)
-@click.option("--name", metavar="NAME", help="Name of the profile.  Default: the output file's name.")
-@click.option(
-    "--output-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the profile into this file instead of standard output.",
-)
-@click.option(
-    "--measurements",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Output of `nodectl --output json probe` on these hosts: its least values become floors; may be repeated.",
-)
-@click.option(
-    "--from",
-    "accepted",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Output of `nodectl accept --output json`: takes the hosts that it accepted, and floors of what it measured.",
-)
-@click.option("--compute-capability", metavar="X.Y", help="Family of GPUs that nodectl does not know.")
+@takes(_Options)
 @click.pass_obj
-def learn(
-    app: App,
-    hosts: tuple[str, ...],
-    name: str | None,
-    output_file: Path | None,
-    measurements: tuple[Path, ...],
-    accepted: Path | None,
-    compute_capability: str | None,
-) -> None:
+def learn(app: App, asked: _Options) -> None:
     """Write a hardware profile from HOSTs that are known to be good; refused where they disagree.
 
     Each value says from which hosts, when and by which command it was learned.  Put the file into profiles/hardware/
@@ -206,11 +201,11 @@ def learn(
     from nodectl.profiles.learn import accepted_in, taken_on
     from nodectl.profiles.learn import learn as learned_from
 
-    given = [measurement for path in measurements for measurement in _measured(path)]
-    measured_in = ""
-    if accepted is not None:
-        acceptance = _acceptance(accepted)
-        hosts = accepted_in(acceptance, hosts)
+    given = [measurement for path in asked.measurements for measurement in _measured(path)]
+    hosts, measured_in = asked.hosts, ""
+    if asked.accepted is not None:
+        acceptance = _acceptance(asked.accepted)
+        hosts = accepted_in(acceptance, asked.hosts)
         given += _floor_like(taken_on(acceptance, hosts))
         measured_in = f"accepted by {acceptance.id} ({acceptance.level}, {acceptance.nature})"
     if not hosts:
@@ -223,17 +218,16 @@ def learn(
         day=datetime.now(UTC).strftime("%Y-%m-%d"),
         measurements=given,
         measured_in=measured_in,
-        capability=compute_capability,
+        capability=asked.compute_capability,
     )
     text = yaml.safe_dump(learned.document, sort_keys=False, allow_unicode=True, width=120)
-    called = name or (output_file.stem if output_file else "learned")
+    called = asked.name or (asked.output_file.stem if asked.output_file else "learned")
     document = {"name": called, "profile": learned.document, "notes": list(learned.notes)}
-    app.show("profile-learn", document, text if output_file is None else "")
-    if output_file is not None:
-        remedy = "name a file in a folder that is there and may be written to"
-        with writing(output_file, "--output-file", remedy):
-            replace_file(output_file, text, mode=0o644)
-        note(f"wrote {output_file}; as profiles/hardware/{called}.yml beside the inventory it is hardware {called!r}")
+    app.show("profile-learn", document, text if asked.output_file is None else "")
+    if (file := asked.output_file) is not None:
+        with writing(file, "--output-file", "name a file in a folder that is there and may be written to"):
+            replace_file(file, text, mode=0o644)
+        note(f"wrote {file}; as profiles/hardware/{called}.yml beside the inventory it is hardware {called!r}")
     for warning in learned.notes:
         note(f"warning: {warning}")
 
@@ -277,8 +271,9 @@ def _measured(path: Path) -> list[Measurement]:
 
 
 def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Those of which more is better, with the conditions that a floor names, wherever on a host they were taken: a
-    latency has a ceiling and no floor, and a count of errors has neither.
+    """Return those of which more is better, with the conditions that a floor names, wherever on a host they were taken.
+
+    A latency has a ceiling and no floor, and a count of errors has neither.
     """
     from nodectl.probes.registry import kind_of
 
@@ -294,7 +289,7 @@ def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 
 def _acceptance(path: Path) -> Acceptance:
-    """The acceptance in this file; ProfileError where it holds none."""
+    """Read the acceptance in this file; ProfileError where it holds none."""
     from nodectl.accept.store import SCHEMA
     from nodectl.common.documents import values_of
 
@@ -310,7 +305,7 @@ def _acceptance(path: Path) -> Acceptance:
 
 
 def _own_dirs(app: App) -> tuple[Path, ...]:
-    """The fleet's own profiles; the inventory itself need not be readable for that."""
+    """Return the folders of the fleet's own profiles; the inventory itself need not be readable for that."""
     from nodectl.profiles.load import profile_dirs
 
     named = app.inventory_sources or tuple(filter(None, os.environ.get("ANSIBLE_INVENTORY", "").split(",")))

@@ -68,7 +68,7 @@ def _live(names: Sequence[str]) -> Iterator[Callable[[TaskEvent], None]]:
 
 
 def tallies(run: ProvisionRun) -> dict[str, dict[str, int]]:
-    """The hosts' tallies for JSON."""
+    """Return the hosts' tallies for JSON."""
     return {
         name: {"ok": t.ok, "changed": t.changed, "failed": t.failed, "unreachable": t.unreachable}
         for name, t in run.hosts.items()
@@ -76,7 +76,7 @@ def tallies(run: ProvisionRun) -> dict[str, dict[str, int]]:
 
 
 def tell_messages(run: ProvisionRun) -> None:
-    """Reports and problems to stderr, hosts that agree together."""
+    """Print reports and problems to stderr, hosts that agree together."""
     for event, hosts in _grouped(run.reports):
         note(f"{hosts}: {event.text}")
     for event, hosts in _grouped(run.problems):
@@ -84,7 +84,7 @@ def tell_messages(run: ProvisionRun) -> None:
 
 
 def show_table(run: ProvisionRun) -> None:
-    """The tallies as the result, hosts with the same ones together."""
+    """Print the tallies as the result, hosts with the same ones together."""
     rows: dict[tuple[int, int, int, int], list[str]] = {}
     for name, t in run.hosts.items():
         rows.setdefault((t.failed, t.unreachable, t.changed, t.ok), []).append(name)

@@ -9,7 +9,7 @@ import click
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
-from nodectl.cli.options import check_and_diff, over_others_option, yes_option
+from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note
@@ -18,43 +18,36 @@ from nodectl.common.nodeset import fold
 from nodectl.model.host import Host
 
 
+@option_group
+class _Options:
+    tags: tuple[str, ...] = option(
+        "-t --tags",
+        "Run only these roles; may be repeated.",
+        metavar="ROLE",
+        shell_complete=completing.several_of(completing.role_names),
+    )
+    skip_tags: tuple[str, ...] = option(
+        "--skip-tags",
+        "Run all roles but these.",
+        metavar="ROLE",
+        shell_complete=completing.several_of(completing.role_names),
+    )
+    allow_reboot: bool = option("--allow-reboot", "Reboot a host, one at a time, where a change needs it.")
+
+
 @click.command()
+@takes(_Options)
 @check_and_diff
-@click.option(
-    "-t",
-    "--tags",
-    multiple=True,
-    metavar="ROLE",
-    shell_complete=completing.several_of(completing.role_names),
-    help="Run only these roles; may be repeated.",
-)
-@click.option(
-    "--skip-tags",
-    multiple=True,
-    metavar="ROLE",
-    shell_complete=completing.several_of(completing.role_names),
-    help="Run all roles but these.",
-)
-@click.option("--allow-reboot", is_flag=True, help="Reboot a host, one at a time, where a change needs it.")
 @yes_option
 @over_others_option
 @click.pass_obj
-def provision(
-    app: App,
-    check: bool,
-    diff: bool,
-    tags: tuple[str, ...],
-    skip_tags: tuple[str, ...],
-    allow_reboot: bool,
-    yes: bool,
-    force: bool,
-) -> None:
+def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
     from nodectl.provision.outlook import described, selected_roles
 
-    roles, hosts = selected_roles(tags, skip_tags), app.hosts
+    roles, hosts = selected_roles(asked.tags, asked.skip_tags), app.hosts
     if not check:
-        lines = described(hosts, roles, allow_reboot)
+        lines = described(hosts, roles, asked.allow_reboot)
         ask(hosts, f"provision {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?", lines, yes=yes)
     _fill_lab_share(hosts, roles)
     with alone(app, "provision", force=force, check=check):
@@ -63,9 +56,9 @@ def provision(
             "site",
             check=check,
             diff=diff,
-            tags=tags,
-            skip_tags=skip_tags,
-            variables={"nodectl_allow_reboot": True} if allow_reboot else {},
+            tags=asked.tags,
+            skip_tags=asked.skip_tags,
+            variables={"nodectl_allow_reboot": True} if asked.allow_reboot else {},
         )
     tell_messages(run)
     if app.json:
@@ -80,7 +73,7 @@ def provision(
 
 
 def _fill_lab_share(hosts: Sequence[Host], roles: Sequence[str]) -> None:
-    """The play does the same; done here first, a long download is seen."""
+    """Fetch what labs need before the play does the same: so the operator sees a long download."""
     from nodectl.provision.outlook import lab_requirements
     from nodectl.provision.wheels import ensure_lab_share
 

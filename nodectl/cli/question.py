@@ -45,7 +45,7 @@ def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool
 
 
 def _waiting_answer() -> str:
-    """A line that already waits on standard input (`echo n | nodectl …`); empty where none does."""
+    """Read a line that already waits on standard input (`echo n | nodectl …`); empty where none does."""
     try:
         if sys.stdin is not None and select.select([sys.stdin], [], [], 0)[0]:
             return sys.stdin.readline().strip()

@@ -11,6 +11,7 @@ import click
 
 from nodectl import __version__
 from nodectl.cli.app import App
+from nodectl.cli.options import EXISTING_FILE, FILE, option, option_group, takes
 from nodectl.cli.terminal import writing
 from nodectl.common.files import replace_file
 from nodectl.errors import InventoryError
@@ -19,28 +20,33 @@ if TYPE_CHECKING:
     from nodectl.report.page.content import Content, Launched
 
 
+@option_group
+class _Options:
+    out: Path = option(
+        "-o --out",
+        "File into which the report is written.",
+        type=FILE,
+        default=Path("nodectl-report.html"),
+        metavar="FILE",
+    )
+    saved: tuple[Path, ...] = option(
+        "--from",
+        "Saved output of `nodectl --output json` (health, probe, topology, tune trial, jobs, bench …); repeatable.",
+        type=EXISTING_FILE,
+        metavar="FILE",
+    )
+    hosts: bool = option(
+        "--hosts/--no-hosts", "Whether hosts are asked for their health, wiring and jobs.", default=True
+    )
+    title: str = option(
+        "--title", "Heading of the report.  Default: the fleet's inventory.", default="", metavar="TEXT"
+    )
+
+
 @click.command()
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("nodectl-report.html"),
-    show_default=True,
-    metavar="FILE",
-    help="File into which the report is written.",
-)
-@click.option(
-    "--from",
-    "saved",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Saved output of `nodectl --output json` (health, probe, topology, tune trial, jobs, bench …); repeatable.",
-)
-@click.option("--hosts/--no-hosts", default=True, help="Whether hosts are asked for their health, wiring and jobs.")
-@click.option("--title", default="", metavar="TEXT", help="Heading of the report.  Default: the fleet's inventory.")
+@takes(_Options)
 @click.pass_obj
-def report(app: App, out: Path, saved: tuple[Path, ...], hosts: bool, title: str) -> None:
+def report(app: App, asked: _Options) -> None:
     """Write what is known of the fleet as one HTML file, which opens without a network.
 
     It holds the hosts' health and wiring, jobs, the latest acceptance, measurements, trials and drift of the history,
@@ -52,13 +58,17 @@ def report(app: App, out: Path, saved: tuple[Path, ...], hosts: bool, title: str
     from nodectl.report.page.page import report_html
 
     # files first: a typo asks no host
-    content = with_files(Content(title, _now(), __version__, kind_of), saved)
-    content = _with_hosts(app, content) if hosts else content
-    content = _with_history(app, content, needed=not saved)
-    content = replace(content, title=title or _heading(app))
-    with writing(out, "--out"):
-        replace_file(out, report_html(content), mode=0o644)
-    app.show("report", {"file": str(out), "bytes": out.stat().st_size}, f"{out} ({out.stat().st_size / 1e6:.1f} MB)")
+    content = with_files(Content(asked.title, _now(), __version__, kind_of), asked.saved)
+    content = _with_hosts(app, content) if asked.hosts else content
+    content = _with_history(app, content, needed=not asked.saved)
+    content = replace(content, title=asked.title or _heading(app))
+    with writing(asked.out, "--out"):
+        replace_file(asked.out, report_html(content), mode=0o644)
+    app.show(
+        "report",
+        {"file": str(asked.out), "bytes": asked.out.stat().st_size},
+        f"{asked.out} ({asked.out.stat().st_size / 1e6:.1f} MB)",
+    )
 
 
 def _now() -> str:
@@ -96,7 +106,7 @@ def _jobs(app: App) -> Launched:
 
 
 def _with_history(app: App, content: Content, *, needed: bool) -> Content:
-    """With what was kept of the inventory's fleet; a recording alone has no history, and saved files need none."""
+    """Add what was kept of the inventory's fleet; a recording alone has no history, and saved files need none."""
     from nodectl.accept.store import latest
     from nodectl.overview.kept import latest_runs, past, trials
     from nodectl.overview.seen import nature_of

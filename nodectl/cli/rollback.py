@@ -11,7 +11,7 @@ import click
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
-from nodectl.cli.options import check_and_diff, over_others_option, yes_option
+from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note, result
@@ -25,31 +25,36 @@ if TYPE_CHECKING:
 Plans = Mapping[str, Mapping[str, Any]]
 
 
+@option_group
+class _Options:
+    to: str = option(
+        "--to",
+        "Go back to the state that RUN left, or to `start`, before nodectl's first change.",
+        metavar="RUN",
+        default="",
+        shell_complete=completing.one_of(completing.provision_runs),
+    )
+    list_: bool = option("--list", "Show the runs that the hosts hold records of.")
+    packages: bool = option("--packages", "Also take back the packages of the GPU driver.")
+
+
 @click.command()
-@click.option(
-    "--to",
-    metavar="RUN",
-    default="",
-    shell_complete=completing.one_of(completing.provision_runs),
-    help="Go back to the state that RUN left, or to `start`, before nodectl's first change.",
-)
-@click.option("--list", "list_", is_flag=True, help="Show the runs that the hosts hold records of.")
-@click.option("--packages", is_flag=True, help="Also take back the packages of the GPU driver.")
+@takes(_Options)
 @check_and_diff
 @yes_option
 @over_others_option
 @click.pass_obj
-def rollback(app: App, to: str, list_: bool, packages: bool, check: bool, diff: bool, yes: bool, force: bool) -> None:
+def rollback(app: App, asked: _Options, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Put back what stood before the last run that changed something; the same as playbooks/rollback.yml."""
-    _check_name(to)
+    _check_name(asked.to)
     hosts = app.hosts
-    if list_:
+    if asked.list_:
         run = run_playbook(app, "runs")
         tell_messages(run)
         _show_runs(app, run)
         raise SystemExit(run.exit_status)
     options: dict[str, Any] = {
-        "variables": {"rollback_to": to, "rollback_packages": packages},
+        "variables": {"rollback_to": asked.to, "rollback_packages": asked.packages},
     }
     if not (check or yes):
         look = run_playbook(app, "rollback", check=True, **options)
@@ -110,7 +115,7 @@ def _show(app: App, run: ProvisionRun, check: bool) -> None:
 
 
 def _show_runs(app: App, run: ProvisionRun) -> None:
-    """A line a run: when, who, profiles, what changed, on which hosts."""
+    """Show a line for each run: when, who, profiles, what changed, on which hosts."""
     held = {host: plan["runs"] for host, plan in plans_of(run).items()}
     if app.json:
         emit_json("rollback", {"run": run.run, "hosts": tallies(run), "runs": held})

@@ -35,7 +35,7 @@ _HEAD = re.compile(r'"""`nodectl (\w+)`: (.+?)(?:""")?$')
 
 @cache
 def commands() -> dict[str, str]:
-    """The help line of each command, by its name: the modules here whose docstring says so, read and not imported."""
+    """Return each command's help line by its name, read from the first line of its module, which is not imported."""
     here = Path(__file__).parent
     helps = {}
     for path in [*here.glob("*.py"), *here.glob("*/__init__.py")]:
@@ -51,9 +51,11 @@ class LazyGroup(click.Group):
     """A group that imports a command when it is called, and not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
         return sorted(commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of this name; None for no command, DeclarationError for a module without it."""
         if cmd_name not in commands():
             return None
         module = load(f"nodectl.cli.{cmd_name}")
@@ -70,6 +72,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve as click does; the error names the nearest command."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchOption:
@@ -81,10 +84,12 @@ class LazyGroup(click.Group):
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the commands before the options."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by task."""
         helps = commands()
         width = max(map(len, helps))
         for heading, names in by_task(helps).items():
@@ -122,7 +127,7 @@ def root_context(app: App | None = None) -> click.Context:
 
 
 def contexts_below(context: click.Context) -> Iterator[click.Context]:
-    """Of each command of the context's group that helps show; none where it is no group."""
+    """Yield the context of each command of a group that helps show; nothing where it is no group."""
     group = context.command
     if not isinstance(group, click.Group):
         return
@@ -175,7 +180,7 @@ def _keep_home() -> None:
 
 
 def of_another_command(error: click.NoSuchOption) -> click.UsageError | None:
-    """The error that names which commands of the same group take the option, such as `probe nccl --sizes`."""
+    """Return the error that names the commands of the group that take the option, such as `probe nccl --sizes`."""
     ctx = error.ctx
     above = ctx.parent if ctx is not None else None
     if ctx is None or above is None or above.parent is None or not isinstance(above.command, click.Group):
@@ -194,7 +199,7 @@ def _takes(command: click.Command, option: str) -> bool:
 
 
 def show_error(message: str, remedy: str = "") -> None:
-    """What is wrong on stderr, and in a line below it what to do; further lines, of a program, stand further right."""
+    """Print what is wrong on stderr, and in a line below what to do; further lines, of a program, are indented."""
     from nodectl.cli.terminal import safe
 
     for line in [f"nodectl: {message}", *([f"  try: {remedy}"] if remedy else [])]:
@@ -225,7 +230,7 @@ def _stands_somewhere() -> bool:
 
 
 def _keeps_from(folder: Path, path: Path, error: OSError) -> bool:
-    """The folder cannot be made, or what is in it is another login's."""
+    """Return whether the folder cannot be made, or what is in it belongs to another login."""
     return path == folder or path in folder.parents or (folder in path.parents and error.errno in _FORBIDDEN)
 
 

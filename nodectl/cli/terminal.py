@@ -73,7 +73,7 @@ def as_json(name: str, document: Mapping[str, object]) -> str:
 
 
 def emit_json(name: str, document: Mapping[str, object]) -> None:
-    """The result as one JSON document."""
+    """Print the result as one JSON document."""
     click.echo(as_json(name, document))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.options import EXISTING_PATH, FILE, FOLDER, option, option_group, takes
 from nodectl.cli.terminal import note, writing
 from nodectl.common.files import replace_file
 from nodectl.errors import UsageError
@@ -26,47 +27,33 @@ if TYPE_CHECKING:
     from nodectl.topology.look import Looked
 
 
+@option_group
+class _Options:
+    with_fabric: bool = option("--fabric", "Show the switches between the hosts, the hops, and the order of ranks.")
+    fabric_from: Path | None = option(
+        "--fabric-from",
+        "ibnetdiscover's text, or lldpctl's JSON (a folder: <host>.json).  Default: nodectl_switch, else LLDP.",
+        type=EXISTING_PATH,
+        metavar="FILE",
+    )
+    max_hops: int | None = option(
+        "--max-hops", "Largest number of switches between two hosts.  Default: 3.", type=click.IntRange(1, 64)
+    )
+    max_oversubscription: float | None = option(
+        "--max-oversubscription",
+        "Largest ratio of a leaf's capacity down to that up.  Default: 1.",
+        type=click.FloatRange(0.01),
+    )
+    propose_env: bool = option("--propose-env", "Print each host's NCCL environment as an inventory, with the reasons.")
+    write: Path | None = option("--write", "As DIR/<host>/nccl.yml.", type=FOLDER, metavar="DIR")
+    svg: Path | None = option("--svg", "Write the picture, too.", type=FILE, metavar="FILE")
+    hosts: bool | None = option("--hosts/--no-hosts", "Whether to ask hosts for what a fabric's FILE does not tell.")
+
+
 @click.command()
-@click.option(
-    "--fabric",
-    "with_fabric",
-    is_flag=True,
-    help="Show the switches between the hosts, the hops, and the order of ranks.",
-)
-@click.option(
-    "--fabric-from",
-    type=click.Path(exists=True, path_type=Path),
-    metavar="FILE",
-    help="ibnetdiscover's text, or lldpctl's JSON (a folder: <host>.json).  Default: nodectl_switch, else LLDP.",
-)
-@click.option(
-    "--max-hops", type=click.IntRange(1, 64), help="Largest number of switches between two hosts.  Default: 3."
-)
-@click.option(
-    "--max-oversubscription",
-    type=click.FloatRange(0.01),
-    help="Largest ratio of a leaf's capacity down to that up.  Default: 1.",
-)
-@click.option(
-    "--propose-env", is_flag=True, help="Print each host's NCCL environment as an inventory, with the reasons."
-)
-@click.option(
-    "--write", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="As DIR/<host>/nccl.yml."
-)
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the picture, too.")
-@click.option("--hosts/--no-hosts", default=None, help="Whether to ask hosts for what a fabric's FILE does not tell.")
+@takes(_Options)
 @click.pass_obj
-def topology(
-    app: App,
-    with_fabric: bool,
-    fabric_from: Path | None,
-    max_hops: int | None,
-    max_oversubscription: float | None,
-    propose_env: bool,
-    write: Path | None,
-    svg: Path | None,
-    hosts: bool | None,
-) -> None:
+def topology(app: App, asked: _Options) -> None:
     """Show how GPUs, NICs and hosts are wired, and what that limits.
 
     `--fabric --fabric-from FILE` alone asks no host: the hosts are those in FILE.  Ends with 1 if anything failed, else
@@ -74,32 +61,32 @@ def topology(
     """
     from nodectl.topology.fabric.judge import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits
 
-    with_fabric = with_fabric or fabric_from is not None
-    wanted = _hosts_for(app, fabric_from)
-    looked = _look(app, wanted, fabric_from, with_fabric=with_fabric, asked=hosts, needed=propose_env)
-    limits = Limits(max_hops or MAX_HOPS, max_oversubscription or MAX_OVERSUBSCRIPTION)
-    judged = _judge(wanted, looked, fabric_from, limits) if with_fabric else None
+    with_fabric = asked.with_fabric or asked.fabric_from is not None
+    wanted = _hosts_for(app, asked.fabric_from)
+    looked = _look(app, wanted, asked.fabric_from, with_fabric=with_fabric, asked=asked.hosts, needed=asked.propose_env)
+    limits = Limits(asked.max_hops or MAX_HOPS, asked.max_oversubscription or MAX_OVERSUBSCRIPTION)
+    judged = _judge(wanted, looked, asked.fabric_from, limits) if with_fabric else None
     proposed = None
-    if propose_env:
+    if asked.propose_env:
         from nodectl.topology.env import propose
 
         proposed = propose([(host, looked.facts[host.name]) for host in wanted if host.name in looked.facts])
     findings = [*looked.findings, *(judged.findings if judged else ())]
     for environment in (proposed or {}).values():
         findings += environment.findings
-    if svg is not None:
+    if asked.svg is not None:
         from nodectl.report.topology.svg import topology_svg
 
-        with writing(svg, "--svg"):
-            replace_file(svg, topology_svg(looked.nodes, judged), mode=0o644)
-    if write is not None and proposed is not None:
-        _write(write, proposed)
+        with writing(asked.svg, "--svg"):
+            replace_file(asked.svg, topology_svg(looked.nodes, judged), mode=0o644)
+    if asked.write is not None and proposed is not None:
+        _write(asked.write, proposed)
     _show(app, looked, judged, proposed, findings)
     raise SystemExit(exit_status(finding.status for finding in findings))
 
 
 def _hosts_for(app: App, fabric_from: Path | None) -> tuple[Host, ...]:
-    """The hosts selected; none where a file alone is to be judged, and all in it count."""
+    """Return the selected hosts; none where a file alone is judged, and all hosts in it count."""
     alone = fabric_from is not None and app.replay is None and not app.inventory_sources and app.limit is None
     if alone:
         return ()

@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
-from nodectl.cli.options import OneOf
 from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
-from nodectl.errors import NodectlError, UsageError
-from nodectl.jobs.plan import TRACE_SKIP, TRACE_STEPS, TRACERS, Tracing
+from nodectl.errors import NodectlError
 from nodectl.model.host import Host
 from nodectl.model.job import Job
 
 if TYPE_CHECKING:
     from nodectl.model.trace import RankTrace, TraceReport
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 LIMIT_MIB = 1024
-_SKIP_HELP = f"Optimizer steps before the profile.  Default: {TRACE_SKIP}."
-_STEPS_HELP = f"Optimizer steps of the profile.  Default: {TRACE_STEPS}."
-
-
-def trace_options(command: _Command) -> _Command:
-    """--trace, --trace-skip and --trace-steps, which `tracing` reads."""
-    options = (
-        click.option("--trace", "tracer", type=OneOf(TRACERS), help="Profile every rank for some steps, and compare."),
-        click.option("--trace-skip", type=click.IntRange(1), metavar="N", help=_SKIP_HELP),
-        click.option("--trace-steps", type=click.IntRange(1, 1000), metavar="N", help=_STEPS_HELP),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def tracing(tracer: str | None, skip: int | None, steps: int | None) -> Tracing | None:
-    """Return what is asked for; UsageError for a window of no trace."""
-    if tracer is None:
-        if skip is not None or steps is not None:
-            raise UsageError("--trace-skip and --trace-steps need --trace", "add --trace torch")
-        return None
-    return Tracing(tracer, skip or TRACE_SKIP, steps or TRACE_STEPS)
 
 
 def show_trace(app: App, hosts: Sequence[Host], job: Job, folder: Path | None, limit_mib: int) -> int:

@@ -22,7 +22,7 @@ _HOME = "\x1b[H\x1b[J"
 def watch_job(
     app: App, hosts: Sequence[Host], job_id: str, pattern: str, *, interval_s: float, quiet_s: float, once: bool
 ) -> int | None:
-    """None when the job has ended on all hosts; with `once` 1 where it stands still, else 0; 130 after Ctrl-C."""
+    """Return None once the job has ended on all hosts; with `once` 1 if it stands still, else 0; 130 after Ctrl-C."""
     watch = Watch(app.transport, hosts, job_id, app.forks, pattern)
     try:
         pulses = watch.look()

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.articles.sweep import lab_links
-from nodectl.cli.bench.network_sweep import read_rates
-from nodectl.cli.bench.shared import read_counts
+from nodectl.cli.bench import read_counts, read_rates
 from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
 from nodectl.lab.state import HostRecord, LabFolder, LabState

@@ -11,7 +11,17 @@ import click
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.measuring import hold
-from nodectl.cli.options import check_and_diff, force_option, over_others_option, yes_option
+from nodectl.cli.options import (
+    FILE,
+    argument,
+    check_and_diff,
+    force_option,
+    option,
+    option_group,
+    over_others_option,
+    takes,
+    yes_option,
+)
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.question import ask
 from nodectl.cli.rollback import plans_of
@@ -26,36 +36,43 @@ if TYPE_CHECKING:
     from nodectl.trials.applied import Applied, Proposed
 
 
+@option_group
+class _Options:
+    trial: str = argument(metavar="ID|last|FILE", shell_complete=completing.one_of(completing.trials, files=True))
+    path: Path = option("--write", None, required=True, metavar="FILE.yml", type=FILE)
+    profile: str | None = option(
+        "--profile", "Candidate that is written.  Default: the one that is better.", metavar="NAME"
+    )
+    group: str = option(
+        "--group", "Write the values for this group, if all hosts get the same ones.", default="", metavar="GROUP"
+    )
+    allow_regressions: bool = option(
+        "--allow-regressions", "Write a candidate that is worse somewhere, too; the file says so."
+    )
+
+
 @click.command()
-@click.argument("trial", metavar="ID|last|FILE", shell_complete=completing.one_of(completing.trials, files=True))
-@click.option("--write", "path", required=True, metavar="FILE.yml", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--profile", metavar="NAME", help="Candidate that is written.  Default: the one that is better.")
-@click.option(
-    "--group", default="", metavar="GROUP", help="Write the values for this group, if all hosts get the same ones."
-)
-@click.option(
-    "--allow-regressions", is_flag=True, help="Write a candidate that is worse somewhere, too; the file says so."
-)
+@takes(_Options)
 @click.pass_obj
-def propose(app: App, trial: str, path: Path, profile: str | None, group: str, allow_regressions: bool) -> None:
+def propose(app: App, asked: _Options) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
     from nodectl.trials.felt import named
     from nodectl.trials.propose import proposal_of
     from nodectl.trials.propose import propose as write
     from nodectl.trials.store import find
 
-    proposal = proposal_of(find(trial), profile, group, app.profile_dirs)
-    evidence = write(proposal, path, regressions_allowed=allow_regressions)
+    proposal = proposal_of(find(asked.trial), asked.profile, asked.group, app.profile_dirs)
+    evidence = write(proposal, asked.path, regressions_allowed=asked.allow_regressions)
     document = {
-        "proposal": str(path),
+        "proposal": str(asked.path),
         "evidence": str(evidence),
         "profile": proposal.profile,
         "hosts": [*proposal.hosts],
     }
-    app.show("tune-proposal", document, str(path))
+    app.show("tune-proposal", document, str(asked.path))
     if proposal.unmeasured:
         note(f"settings that nothing in the trial could measure are left out: {named(proposal.unmeasured)}")
-    note(f"the evidence lies in {evidence}; review it, then: nodectl tune apply {path}")
+    note(f"the evidence lies in {evidence}; review it, then: nodectl tune apply {asked.path}")
 
 
 @click.command()
@@ -99,7 +116,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
 
 
 def _with_proposal(app: App, proposed: Proposed) -> App:
-    """The same fleet with the proposal over it, and no host but those that it is for."""
+    """Return the fleet with the proposal over it, limited to the hosts that it is for."""
     sources = app.inventory.sources
     known = {host.name for host in app.inventory.hosts(None)}
     strange = sorted(set(proposed.hosts) - known)
@@ -151,7 +168,7 @@ def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, force: bool
 
 
 def _hosts_of(app: App, last: Applied) -> list[str]:
-    """The hosts on which that run was the last one; an error where a later one changed something over it."""
+    """Return the hosts on which that run was the last one; NodectlError where a later one changed something over it."""
     names = [host.name for host in app.hosts if host.name in last.hosts]
     if not names:
         return []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -18,7 +18,21 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import hold, note_not_kept
-from nodectl.cli.options import WORKLOADS, LateHelp, OneOf, Read, Seconds, force_option, profile_names, yes_option
+from nodectl.cli.options import (
+    EXISTING_FILE,
+    WORKLOADS,
+    LateHelp,
+    OneOf,
+    Read,
+    Seconds,
+    argument,
+    force_option,
+    option,
+    option_group,
+    profile_names,
+    takes,
+    yes_option,
+)
 from nodectl.cli.question import ask
 from nodectl.cli.terminal import note
 from nodectl.cli.tune.show import show_trial
@@ -36,6 +50,7 @@ if TYPE_CHECKING:
     from nodectl.model.finding import Finding
     from nodectl.model.trial import Side, Trial
     from nodectl.probes.registry import AnyProbe
+    from nodectl.trials.arming import Armed
     from nodectl.trials.learning import Learning
 
 # candidates of a space that are drawn at most: a budget never has room for more
@@ -44,9 +59,9 @@ _BUDGET_S = 1200.0
 _LOSS_STEPS = 100
 
 
-def trial_option(name: str, field: str, **attributes: Any) -> Callable[[Any], Any]:
-    """An option whose help ends with what the probes take for that field in a trial, as they declare it."""
-    return click.option(name, cls=LateHelp, ending=partial(_trial_defaults, field), **attributes)
+def _trial_option(flag: str, about: str | None, field: str, **settings: Any) -> Any:
+    """Declare an option whose help ends with what the probes take for that field in a trial, as they declare it."""
+    return option(flag, about, cls=LateHelp, ending=partial(_trial_defaults, field), **settings)
 
 
 def _trial_defaults(field: str) -> str:
@@ -61,7 +76,7 @@ def _trial_defaults(field: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A default as it would be typed."""
+    """Return a default as it would be typed."""
     if sizes := getattr(value, "bytes", None):
         return ",".join(format_size(size_bytes).replace(" ", "") for size_bytes in sizes)
     if isinstance(value, tuple):
@@ -69,147 +84,110 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+@option_group
+class _Options:
+    profiles: str | None = option(
+        "--profiles",
+        "Tuning profiles that are compared; the first is the baseline.",
+        cls=LateHelp,
+        shell_complete=completing.several_of(completing.profiles("tuning")),
+        ending=partial(profile_names, "tuning"),
+        metavar="NAME[,NAME…]",
+    )
+    space: Path | None = option("--space", "Search the values of this file.", type=EXISTING_FILE)
+    baseline: str | None = option(
+        "--baseline",
+        "Profile that the others are compared with; `own`: what the inventory says of each host.",
+        metavar="NAME",
+    )
+    probes: str = option(
+        "--probes",
+        "Probes that measure the settings.",
+        default="tcp,latency",
+        metavar="NAME[,NAME…]",
+        shell_complete=completing.several_of(completing.probes),
+    )
+    pairs: int = option(
+        "--pairs", "Number of pairs that are measured for each candidate.", type=click.IntRange(5, 1000), default=10
+    )
+    budget: float | None = option(
+        "--budget",
+        "Time for the whole trial.  A search takes 20m by default.",
+        type=Read(as_seconds),
+        metavar="SECONDS|20m",
+    )
+    duration: float | None = _trial_option(
+        "--duration", "Duration of one measurement.", "duration_s", type=Seconds(0.001, 3600)
+    )
+    repetitions: int | None = _trial_option(
+        "--repetitions", "Repetitions of a measurement in one turn.", "repetitions", type=click.IntRange(1, 100)
+    )
+    training: bool | None = option(
+        "--training/--no-training", "Measure a short training step, too.  Default: if it can be run."
+    )
+    sizes: tuple[int, ...] | None = _trial_option(
+        "--sizes", "Message sizes.", "sizes", type=Read(as_sizes), metavar="SIZE[,SIZE…]"
+    )
+    collectives: tuple[str, ...] | None = _trial_option(
+        "--collectives", None, "collectives", type=Read(as_names), metavar="NAME[,NAME…]"
+    )
+    paths: str = option(
+        "--paths",
+        "Which pairs of hosts tcp and latency measure.",
+        type=OneOf(["all", "ring", "first", "sample"]),
+        default="ring",
+    )
+    streams: int | None = _trial_option(
+        "--streams", "Number of streams at the same time.", "streams", type=click.IntRange(1, 128)
+    )
+    interface: str | None = option("--interface", "The network to measure.  Default: that of the host's address.")
+    workload: str | None = option(
+        "--workload", "Train this program, too; a space may name its options.", type=OneOf(WORKLOADS)
+    )
+    loss_steps: int = option(
+        "--loss-steps",
+        "Reject options whose held-out loss after this number of steps is over 1 % worse; 0: none.",
+        type=click.IntRange(0, 10**6),
+        default=_LOSS_STEPS,
+    )
+    seed: int = option("--seed", "Seed with which the candidates of a space are drawn.", default=0)
+    arguments: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A trial as it will be run: its record so far, what measures it with which options, and until when."""
+
+    head: Trial
+    probes: Sequence[AnyProbe]
+    given: Mapping[str, object]
+    training: bool | None
+    learning: Learning | None
+    search: bool
+    ends_at: float | None
+
+
 @click.command()
-@click.option(
-    "--profiles",
-    cls=LateHelp,
-    shell_complete=completing.several_of(completing.profiles("tuning")),
-    ending=partial(profile_names, "tuning"),
-    metavar="NAME[,NAME…]",
-    help="Tuning profiles that are compared; the first is the baseline.",
-)
-@click.option(
-    "--space", type=click.Path(dir_okay=False, exists=True, path_type=Path), help="Search the values of this file."
-)
-@click.option(
-    "--baseline",
-    metavar="NAME",
-    help="Profile that the others are compared with; `own`: what the inventory says of each host.",
-)
-@click.option(
-    "--probes",
-    default="tcp,latency",
-    show_default=True,
-    metavar="NAME[,NAME…]",
-    shell_complete=completing.several_of(completing.probes),
-    help="Probes that measure the settings.",
-)
-@click.option(
-    "--pairs",
-    type=click.IntRange(5, 1000),
-    default=10,
-    show_default=True,
-    help="Number of pairs that are measured for each candidate.",
-)
-@click.option(
-    "--budget",
-    type=Read(as_seconds),
-    metavar="SECONDS|20m",
-    help="Time for the whole trial.  A search takes 20m by default.",
-)
-@trial_option("--duration", "duration_s", type=Seconds(0.001, 3600), help="Duration of one measurement.")
-@trial_option(
-    "--repetitions", "repetitions", type=click.IntRange(1, 100), help="Repetitions of a measurement in one turn."
-)
-@click.option(
-    "--training/--no-training", default=None, help="Measure a short training step, too.  Default: if it can be run."
-)
-@trial_option("--sizes", "sizes", type=Read(as_sizes), metavar="SIZE[,SIZE…]", help="Message sizes.")
-@trial_option("--collectives", "collectives", type=Read(as_names), metavar="NAME[,NAME…]")
-@click.option(
-    "--paths",
-    type=OneOf(["all", "ring", "first", "sample"]),
-    default="ring",
-    show_default=True,
-    help="Which pairs of hosts tcp and latency measure.",
-)
-@trial_option("--streams", "streams", type=click.IntRange(1, 128), help="Number of streams at the same time.")
-@click.option("--interface", help="The network to measure.  Default: that of the host's address.")
-@click.option("--workload", type=OneOf(WORKLOADS), help="Train this program, too; a space may name its options.")
-@click.option(
-    "--loss-steps",
-    type=click.IntRange(0, 10**6),
-    default=_LOSS_STEPS,
-    show_default=True,
-    help="Reject options whose held-out loss after this number of steps is over 1 % worse; 0: none.",
-)
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed with which the candidates of a space are drawn."
-)
+@takes(_Options)
 @yes_option
 @force_option
 @include_cordoned_option
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def trial(
-    app: App,
-    profiles: str | None,
-    space: Path | None,
-    baseline: str | None,
-    probes: str,
-    pairs: int,
-    budget: float | None,
-    duration: float | None,
-    repetitions: int | None,
-    training: bool | None,
-    sizes: tuple[int, ...] | None,
-    collectives: tuple[str, ...] | None,
-    paths: str,
-    streams: int | None,
-    interface: str | None,
-    workload: str | None,
-    loss_steps: int,
-    seed: int,
-    yes: bool,
-    force: bool,
-    arguments: tuple[str, ...],
-) -> None:
+def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
     """Measure tunings in turns, A B B A, and say which is better, worse, or neither.
 
     Every host is armed first: it puts its former values back by itself when nodectl is gone.  At the end they are put
     back in any case; `tune propose` and `tune apply` keep what won.  With --workload nothing else is measured unless
     --probes names it, and ARGUMENTS behind `--` go to the program.  Exit status 3: undecided, or ended early.
     """
-    from nodectl.trials.measuring import least_turn_s, refuse_too_short
     from nodectl.trials.run import TrialInterrupt, failed
 
-    started = monotonic()
-    against, candidates = _sides(app, profiles, space, baseline, seed, arguments)
-    learning = _learning(candidates, workload, loss_steps, arguments)
-    if learning is not None:
-        asked_for = click.get_current_context().get_parameter_source("probes") is not ParameterSource.DEFAULT
-        probes, training = probes if asked_for else "", bool(training)
-    asked: dict[str, object] = {
-        "duration_s": duration,
-        "repetitions": repetitions,
-        "sizes": Sizes(sizes) if sizes else None,
-        "streams": streams,
-        "pairs": paths,
-        "interface": interface,
-        "collectives": collectives,
-        "forks": app.forks,
-    }
-    wanted = _probes(probes, training, learning)
-    budget = budget or (_BUDGET_S if space else None)
-    if budget is not None:  # before anybody is asked, or anything is trained
-        refuse_too_short(budget, least_turn_s(_certain(wanted, training), asked), 1 if space else len(candidates))
-    head = _head(app, against, candidates, pairs, wanted, asked, learning)
-    _ask(app, head, searched=space is not None, yes=yes)
-    ends_at = None if budget is None else started + budget
+    plan = _planned(app, asked, monotonic())
+    _ask(app, plan.head, searched=plan.search, yes=yes)
     try:
         # as in a probe: also before the hosts are armed SIGTERM is said, and the locks let go
         with interruptible():
-            trial = _run(
-                app,
-                head,
-                wanted,
-                asked,
-                ends_at,
-                force=force,
-                search=space is not None,
-                training=training,
-                learning=learning,
-            )
+            trial = _run(app, plan, force=force)
     except TrialInterrupt as end:
         _show_interrupted(app, end.trial)
         raise
@@ -221,8 +199,36 @@ def trial(
     raise SystemExit(failed(trial))
 
 
+def _planned(app: App, asked: _Options, started: float) -> _Plan:
+    """Return the trial before anybody is asked and anything is trained; UsageError where it cannot be."""
+    from nodectl.trials.measuring import least_turn_s, refuse_too_short
+
+    against, candidates = _sides(app, asked)
+    learning = _learning(candidates, asked.workload, asked.loss_steps, asked.arguments)
+    names, training = asked.probes, asked.training
+    if learning is not None:
+        is_named = click.get_current_context().get_parameter_source("probes") is not ParameterSource.DEFAULT
+        names, training = names if is_named else "", bool(training)
+    given: dict[str, object] = {
+        "duration_s": asked.duration,
+        "repetitions": asked.repetitions,
+        "sizes": Sizes(asked.sizes) if asked.sizes else None,
+        "streams": asked.streams,
+        "pairs": asked.paths,
+        "interface": asked.interface,
+        "collectives": asked.collectives,
+        "forks": app.forks,
+    }
+    probes, search = _probes(names, training, learning), asked.space is not None
+    budget = asked.budget or (_BUDGET_S if search else None)
+    if budget is not None:
+        refuse_too_short(budget, least_turn_s(_certain(probes, training), given), 1 if search else len(candidates))
+    head = _head(app, against, candidates, asked.pairs, probes, given, learning)
+    return _Plan(head, probes, given, training, learning, search, None if budget is None else started + budget)
+
+
 def _show_interrupted(app: App, trial: Trial) -> None:
-    """What was measured, what became of the settings, and where to see it again."""
+    """Show what was measured, what became of the settings, and where to see it again."""
     from nodectl.model.status import Status
 
     show_trial(app, trial)
@@ -233,14 +239,7 @@ def _show_interrupted(app: App, trial: Trial) -> None:
     note(f"what was measured is kept: nodectl tune show {trial.id}")
 
 
-def _sides(
-    app: App,
-    profiles: str | None,
-    space: Path | None,
-    baseline: str | None,
-    seed: int,
-    arguments: tuple[str, ...],
-) -> tuple[Side, tuple[Side, ...]]:
+def _sides(app: App, asked: _Options) -> tuple[Side, tuple[Side, ...]]:
     """Return who is tried against whom; refused where a host cannot have it, before any is asked."""
     from nodectl.trials.sides import (
         OWN,
@@ -253,6 +252,7 @@ def _sides(
     )
     from nodectl.trials.space import read_space
 
+    profiles, space = asked.profiles, asked.space
     if (profiles is None) == (space is None):
         raise UsageError(
             "tune trial needs either profiles to compare (--profiles) or a space to search (--space)",
@@ -260,14 +260,14 @@ def _sides(
         )
     folders = app.profile_dirs
     if space is not None:
-        against = side_of(baseline or OWN)
+        against = side_of(asked.baseline or OWN)
         refuse_impossible(against, app.hosts, folders)
-        drawn = read_space(space).in_turn(_DRAWN, seed)
+        drawn = read_space(space).in_turn(_DRAWN, asked.seed)
         kept, reasons = possible(sides_of_space(drawn, against), app.hosts, folders)
         for reason in reasons:
             note(f"left out: {reason}")
-        return against, tuple(_changing(app, against, kept, arguments))
-    against, candidates = sides_of_profiles((profiles or "").split(","), baseline)
+        return against, tuple(_changing(app, against, kept, asked.arguments))
+    against, candidates = sides_of_profiles((profiles or "").split(","), asked.baseline)
     for side in (against, *candidates):
         refuse_impossible(side, app.hosts, folders)
         for line in overruled(side, app.hosts, folders):
@@ -296,7 +296,7 @@ def _changing(app: App, against: Side, sides: Sequence[Side], arguments: tuple[s
 def _learning(
     candidates: Sequence[Side], workload: str | None, steps: int, arguments: tuple[str, ...]
 ) -> Learning | None:
-    """The workload that is trained; UsageError where options of one are given, and none is."""
+    """Return the workload that is trained; UsageError for options of a workload where none is named."""
     from nodectl.trials.learning import Learning
     from nodectl.trials.space import flag_words
 
@@ -324,7 +324,7 @@ def _probes(names: str, training: bool | None, learning: Learning | None) -> lis
 
 
 def _certain(probes: Sequence[AnyProbe], training: bool | None) -> list[AnyProbe]:
-    """Those that are measured whatever comes: a training that nobody asked for is left out where it cannot be run."""
+    """Return the probes that are measured in any case, so not a training that nobody asked for."""
     from nodectl.trials.measuring import TRAINING
 
     return [probe for probe in probes if training or probe.name != TRAINING]
@@ -336,7 +336,7 @@ def _head(
     candidates: Sequence[Side],
     pairs: int,
     probes: Sequence[AnyProbe],
-    asked: Mapping[str, object],
+    given: Mapping[str, object],
     learning: Learning | None,
 ) -> Trial:
     from datetime import UTC, datetime
@@ -349,9 +349,10 @@ def _head(
     from nodectl.trials.settings import own_overrides
 
     # of those that only one probe has, what it takes by itself
-    own = {name: next(iter(trial_defaults(name).values())) for name in ("streams", "collectives", "sizes")}
-    taken = {name: own.get(name) if value is None else value for name, value in asked.items()}
+    usual = {name: next(iter(trial_defaults(name).values())) for name in ("streams", "collectives", "sizes")}
+    taken = {name: usual.get(name) if value is None else value for name, value in given.items()}
     kept = ("duration_s", "repetitions", "streams", "pairs", "interface", "collectives")
+    options = {**{name: taken[name] for name in kept}, "sizes_bytes": getattr(taken["sizes"], "bytes", ())}
     moment = now()
     return Trial(
         id=new_id(datetime.now(UTC)),
@@ -367,11 +368,7 @@ def _head(
         candidates=tuple(candidates),
         probes=tuple(probe.name for probe in probes),
         pairs=pairs,
-        options={
-            **{name: taken[name] for name in kept},
-            "sizes_bytes": getattr(taken["sizes"], "bytes", ()),
-            **({} if learning is None else learning.record),
-        },
+        options=options if learning is None else {**options, **learning.record},
     )
 
 
@@ -386,26 +383,15 @@ def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
     ask(app.hosts, f"change the settings of {counted(len(app.hosts), 'host')} in turns?", lines, yes=yes)
 
 
-def _run(
-    app: App,
-    head: Trial,
-    wanted: Sequence[AnyProbe],
-    asked: Mapping[str, object],
-    ends_at: float | None,
-    *,
-    force: bool,
-    search: bool,
-    training: bool | None,
-    learning: Learning | None,
-) -> Trial:
-    """The trial from the locks to its record; refused where the hosts are not free."""
+def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
+    """Return the trial from the locks to its record; refused where the hosts are not free."""
     from nodectl.probes.lost import Watched
     from nodectl.transport.router import open_transport
-    from nodectl.trials.arming import armed
     from nodectl.trials.felt import tried
     from nodectl.trials.measuring import TRAINING, Measuring
     from nodectl.trials.run import TrialRun
 
+    head, learning = plan.head, plan.learning
     settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
     # an interrupted probe closes its transport; locks, leases and the way back need theirs to the end
     with hold(app, "tune trial", force=force, changes=True) as holds, closing(open_transport()) as transport:
@@ -413,31 +399,36 @@ def _run(
             return replace(head, reason="the hosts are not free", findings=holds.findings)
         # as in a probe: a host that is lost in a turn is not waited for until the probe's own deadlines
         watched = Watched(transport, holds.heard, holds.unreached())
-        measuring = Measuring(watched, app.hosts, wanted, asked, frozenset(() if training else (TRAINING,)))
+        optional = frozenset(() if plan.training else (TRAINING,))
+        measuring = Measuring(watched, app.hosts, plan.probes, plan.given, optional)
         note(f"trial {head.id}")
         unequal: list[Finding] = []
         if learning is not None:
-            kept, unequal = learning.equal(watched, app.hosts, asked, head.candidates, partial(_left_s, ends_at))
+            left_s = partial(_left_s, plan.ends_at)
+            kept, unequal = learning.equal(watched, app.hosts, plan.given, head.candidates, left_s)
             if not kept:
-                return replace(
-                    head, reason="no candidate reaches the loss that the baseline reaches", findings=tuple(unequal)
-                )
+                reason = "no candidate reaches the loss that the baseline reaches"
+                return replace(head, reason=reason, findings=tuple(unequal))
             head = replace(head, candidates=tuple(kept))
-        arm = partial(
-            armed,
-            app.inventory.sources,
-            app.limit,
-            app.hosts,
-            app.transport,
-            trial=head.id,
-            purpose=f"tune trial {head.id}",
-            note=note,
-            force=force,
-            access=app.access,
-            forks=app.forks,
-        )
-        trial = TrialRun(head, measuring, arm, note, monotonic, ends_at, search, settings).run()
+        arm = _arm(app, head.id, force=force)
+        trial = TrialRun(head, measuring, arm, note, monotonic, plan.ends_at, plan.search, settings).run()
     return replace(trial, findings=(*holds.findings, *unequal, *trial.findings))
+
+
+def _arm(app: App, trial: str, *, force: bool) -> Callable[[], AbstractContextManager[Armed]]:
+    """Return what arms the hosts: after it they put their former values back by themselves."""
+    from nodectl.trials.arming import armed
+
+    return partial(
+        armed,
+        *(app.inventory.sources, app.limit, app.hosts, app.transport),
+        trial=trial,
+        purpose=f"tune trial {trial}",
+        note=note,
+        force=force,
+        access=app.access,
+        forks=app.forks,
+    )
 
 
 def _left_s(ends_at: float | None) -> float | None:

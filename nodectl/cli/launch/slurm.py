@@ -3,116 +3,88 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
+from nodectl.cli.export import gpus_a_host
 from nodectl.cli.jobs import conclude_by, follow_slurm, read_slurm, stop_slurm
 from nodectl.cli.terminal import TO_LEAVE, note
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import COMMAND, TORCHRUN
 
 if TYPE_CHECKING:
+    from nodectl.cli.launch.options import Launch
     from nodectl.export.sbatch import SbatchJob
     from nodectl.jobs.plan import Start
     from nodectl.jobs.ways import Way
-    from nodectl.model.host import Host
 
 _CHANCE_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the operator said on the command line."""
-
-    way: Way
-    nproc_per_node: int | None
-    nodes: int | None
-    sbatch_options: tuple[str, ...]
-    checkpoint: str | None
-    interface: str
-    launcher: str
-    venv: str | None
-    time_limit_s: float
-
-
-def launch_via_slurm(app: App, asked: Asked, env: Mapping[str, str], *, detach: bool, dry_run: bool) -> int:
-    """Submit the job and follow it; the exit status of the launch."""
+def launch_via_slurm(app: App, asked: Launch, way: Way, env: Mapping[str, str], network: str) -> int:
+    """Submit the job and follow it; return the exit status of the launch."""
     from nodectl.jobs.plan import new_job_id
     from nodectl.jobs.seen import note_jobs
     from nodectl.jobs.slurm.login import need_login
     from nodectl.jobs.slurm.package import pack, plan_document
 
-    job = _job(app, asked, new_job_id())
-    plan, script = plan_document(job, tuple(sorted(env)), asked.way.code), job.script_text()
-    if dry_run:
+    job = _job(app, asked, way, new_job_id(), network)
+    plan, script = plan_document(job, tuple(sorted(env)), way.code), job.script_text()
+    if asked.dry_run:
         app.show("plan", {"plan": plan, "script": script}, script.rstrip("\n"))
         return 0
     login = need_login(app.slurm(submits=True))
-    submitted = login.submit(job.id, pack(plan, script, asked.way.code), env)
+    submitted = login.submit(job.id, pack(plan, script, way.code), env)
     note_jobs(app.fleet, [job.id], started=True)
     where = f"Slurm's job {submitted['slurm_id']}, submitted on {login.host.name}; its folder is {submitted['folder']}"
     note(f"job {job.id}: {where}")
-    if detach:
+    if asked.detach:
         app.show("jobs", {"jobs": [_submitted(job, int(submitted["slurm_id"]))]}, job.id)
         return 0
     note(f"{TO_LEAVE}: nodectl jobs logs -f {job.id}")
     return _follow(app, job.id)
 
 
-def _job(app: App, asked: Asked, job_id: str) -> SbatchJob:
+def _job(app: App, asked: Launch, way: Way, job_id: str, network: str) -> SbatchJob:
     from nodectl.export.sbatch import SbatchJob
-    from nodectl.jobs.plan import one_venv
+    from nodectl.jobs.plan import one_venv, slurm_nodes
 
-    hosts, way = app.hosts, asked.way
+    hosts, around, nodes = app.hosts, asked.around, slurm_nodes(asked.hosts.nodes)
     gpus = gpus_a_host(app, hosts)
     return SbatchJob(
         id=job_id,
         name=Path(way.script).stem,
-        nodes=asked.nodes or len(hosts),
-        hosts=() if asked.nodes else [host.name for host in hosts],
-        nproc_per_node=asked.nproc_per_node or (gpus if way.start.engine != COMMAND else 0) or 1,
+        nodes=nodes or len(hosts),
+        hosts=() if nodes else [host.name for host in hosts],
+        nproc_per_node=asked.limits.nproc_per_node or (gpus if way.start.engine != COMMAND else 0) or 1,
         gpus=gpus,
         start=_start(way.start),
         program=(way.script, *way.args) if way.start.engine == TORCHRUN else way.start.argv,
-        asked=asked.sbatch_options,
-        time_limit_s=asked.time_limit_s,
-        launcher=asked.launcher,
-        venv="" if way.start.conda else one_venv(hosts, asked.launcher, asked.venv),
-        network=asked.interface,
+        asked=asked.hosts.sbatch_options,
+        time_limit_s=asked.limits.time_limit or 0.0,
+        launcher=around.launcher,
+        venv="" if way.start.conda else one_venv(hosts, around.launcher, around.venv),
+        network=network,
         workdir=way.start.chdir or way.workdir,
-        checkpoint_dir=_checkpoint(asked),
+        checkpoint_dir=_checkpoint(asked.code.checkpoint, way.name),
     )
 
 
-def gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
-    """GPUs of each host, as their hardware profile has it; 0 without one."""
-    from nodectl.profiles.host import hardware_of
-
-    counts = {hardware.gpus or 0 if (hardware := hardware_of(host, app.profile_dirs)) else 0 for host in hosts}
-    if len(counts) > 1:
+def _checkpoint(asked: str | None, name: str) -> str:
+    """Return the folder on the nodes, or the name of one beside the jobs' folders."""
+    if asked is None or asked.startswith("/"):
+        return asked or ""
+    if asked != "auto":
         raise UsageError(
-            f"the hosts have different numbers of GPUs: {sorted(counts)}", "leave the odd hosts out with --limit"
+            f"--checkpoint {asked}: not an absolute path on the nodes", "say /a/folder/that/all/see, or `auto`"
         )
-    return counts.pop()
-
-
-def _checkpoint(asked: Asked) -> str:
-    """The folder on the nodes, or the name of one beside the jobs' folders."""
-    if asked.checkpoint is None or asked.checkpoint.startswith("/"):
-        return asked.checkpoint or ""
-    if asked.checkpoint != "auto":
-        raise UsageError(
-            f"--checkpoint {asked.checkpoint}: not an absolute path on the nodes",
-            "say /a/folder/that/all/see, or `auto`",
-        )
-    return asked.way.name
+    return name
 
 
 def _start(start: Start) -> tuple[str, ...]:
-    """How the launch script is to start the ranks, in its own options."""
+    """Return how the launch script is to start the ranks, in its own options."""
     words = {
         "--engine": "" if start.engine == TORCHRUN else start.engine,
         "--module": "yes" if start.module else "",

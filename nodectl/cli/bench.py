@@ -1,0 +1,491 @@
+"""`nodectl bench`: The articles' tables, measured on these hosts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.cordoned import include_cordoned_option
+from nodectl.cli.measuring import conclude, hold, keep
+from nodectl.cli.options import (
+    FORCE_HELP,
+    WORKLOADS,
+    OneOf,
+    Read,
+    Seconds,
+    argument,
+    option,
+    option_group,
+    output_option,
+    takes,
+)
+from nodectl.cli.terminal import note, result, terminal_width
+from nodectl.errors import NodectlError, UsageError
+from nodectl.model.finding import Finding
+from nodectl.probes.options import duration as as_seconds
+from nodectl.probes.options import sizes as as_sizes
+
+if TYPE_CHECKING:
+    from nodectl.articles.retrieval import Table
+    from nodectl.articles.runs import Run
+    from nodectl.articles.sweep import Sweep
+    from nodectl.articles.training import TrainingOptions
+    from nodectl.probes.base import ProbeOptions
+
+
+_Own = TypeVar("_Own", bound="ProbeOptions")
+_MOST_COUNT = 1 << 20
+_CSV = "csv"
+# a table: the names of its columns, then its lines
+Lines = Sequence[Sequence[object]]
+
+
+def read_counts(text: str) -> tuple[int, ...]:
+    """`1,8,64`, each once, in their order; ValueError where one is no count."""
+    counts = text.split(",")
+    for count in counts:
+        if not re.fullmatch(r"[1-9]\d{0,6}", count.strip()) or int(count) > _MOST_COUNT:
+            raise ValueError(f"{count!r} is no count; write 1,8,64")
+    return tuple(dict.fromkeys(map(int, counts)))
+
+
+csv_option = output_option("table", "json", _CSV)
+BUDGET_HELP = "Time for the whole measurement; repetitions are shortened to fit, and what cannot fit is refused."
+
+
+@option_group
+class Measuring:
+    """The options of all that measure between hosts."""
+
+    repetitions: int | None = option(
+        "--repetitions",
+        "How often each value is measured; the median counts.  Default: 3, training 5.",
+        type=click.IntRange(2, 100),
+    )
+    port: int | None = option(
+        "--port", "Port on which the hosts listen.  Default: any free port.", type=click.IntRange(1, 65535)
+    )
+    interface: str | None = option("--interface", "The network to measure.  Default: that of the host's address.")
+    budget: float | None = option("--budget", BUDGET_HELP, type=Read(as_seconds), metavar="SECONDS|5m")
+    force: bool = option("--force", FORCE_HELP)
+
+    def over(self, app: App, options: _Own) -> _Own:
+        """Return a probe's options with these in them; the budget counts from now."""
+        ends_at = self.budget and monotonic() + self.budget
+        return replace(
+            options,
+            repetitions=self.repetitions,
+            port=self.port,
+            interface=self.interface,
+            forks=app.forks,
+            ends_at=ends_at,
+        )
+
+
+def show(app: App, name: str, document: Mapping[str, object], text: str, lines: Lines) -> None:
+    """Show the result as it was asked for: `lines` are its table for other programs."""
+    if app.output == _CSV:
+        result(as_csv(lines).rstrip("\n"))
+    else:
+        app.show(name, document, text)
+
+
+def finish(
+    app: App, name: str, document: Mapping[str, object], text: str, lines: Lines, findings: Sequence[Finding]
+) -> None:
+    """Show the result, then the findings on stderr; the process ends with their status where that is not 0."""
+    if app.output == _CSV:
+        result(as_csv(lines).rstrip("\n"))
+    conclude(app, name, document, "" if app.output == _CSV else text, findings)
+
+
+def as_csv(lines: Lines) -> str:
+    """Return the table by RFC 4180, but for line ends; a cell that was not measured is empty."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([["" if cell is None else cell for cell in line] for line in lines])
+    return text.getvalue()
+
+
+@click.group()
+def bench() -> None:
+    """Measure the articles' tables on these hosts."""
+
+
+@bench.command()
+@csv_option
+@click.argument("article", type=int, required=False)
+@click.pass_obj
+def claims(app: App, article: int | None) -> None:
+    """Show what the articles claim, figure by figure, what is true of it, and what measures it; no host is asked.
+
+    ARTICLE is a number; its other numbers, and where they are in nodectl or why they are not, come with it.
+    """
+    from nodectl.articles import claims as known
+    from nodectl.articles.claims_document import article_text, claims_document, claims_lines, claims_text
+
+    chosen = dict(known.articles()) if article is None else {article: known.article(article)}
+    width = terminal_width()
+    text = claims_text(chosen, width) if article is None else article_text(article, chosen[article], width)
+    show(app, "bench-claims", claims_document(chosen), text, claims_lines(chosen))
+
+
+@bench.command()
+@csv_option
+@click.argument("before")
+@click.argument("after")
+@click.pass_obj
+def compare(app: App, before: str, after: str) -> None:
+    """Compare two ways to train by step time, total time, GPU utilisation and network.
+
+    BEFORE and AFTER are each a file, a folder of files, several of them with commas between, or a job's id: logs with
+    the JSON line that ends a workload's output, or JSON documents of `nodectl bench`. Every result in them is a
+    repetition; the first of one side is paired with the first of the other, so take them in turns. Five make a verdict.
+    """
+    from nodectl.articles.compare import compare as compared
+    from nodectl.articles.compare import compare_document, compare_lines, compare_text
+    from nodectl.trials.families import judge_all
+
+    sections = compared(_runs(app, before), _runs(app, after), judge_all)
+    text = compare_text(sections, terminal_width())
+    show(app, "bench-compare", compare_document(sections), text, compare_lines(sections))
+
+
+def _runs(app: App, given: str) -> list[Run]:
+    from nodectl.articles.runs import read_paths
+
+    parts = [given] if given and Path(given).exists() else [part for part in given.split(",") if part]
+    lost = [part for part in parts if not Path(part).exists()]
+    if len({Path(part).resolve() for part in parts}) < len(parts):
+        raise UsageError(f"{given} names one file twice, which is one run", "give the file of each run once")
+    if parts and not lost:
+        return read_paths([Path(part) for part in parts])
+    if len(parts) == 1 and "/" not in given:
+        return _runs_of_job(app, given)
+    raise UsageError(f"{', '.join(lost) or repr(given)}: no such file", "name a file, a folder or a job's id")
+
+
+def _runs_of_job(app: App, job_id: str) -> list[Run]:
+    """Read the results of trainings from the output that the job's hosts keep; UsageError where it has none."""
+    from nodectl.articles.runs import read_text
+    from nodectl.jobs.follow import Line, follow
+    from nodectl.jobs.listing import read_jobs
+
+    try:
+        job = read_jobs(app.transport, app.hosts, app.forks).find(job_id)
+    except NodectlError as error:
+        raise UsageError(f"{job_id}: no such file here, and no job: {error.message}", error.remedy) from error
+    hosts = [host for host in app.hosts if host.name in job.hosts]
+    texts: dict[tuple[str, int | None], str] = {}
+    for event in follow(app.transport, hosts, job.id, once=True):
+        if isinstance(event, Line):
+            source = (event.host, event.local_rank)
+            texts[source] = texts.get(source, "") + event.text + ("" if event.goes_on else "\n")
+    runs = [run for text in texts.values() for run in read_text(text)]
+    if not runs:
+        raise UsageError(f"{job.id}: no result of a training in its output", "give a job that ended by itself")
+    note(f"{job.id}: {len(runs)} of its results")
+    return runs
+
+
+def read_rates(text: str) -> tuple[int, ...]:
+    """`100mbit,1gbit` as bits per second, each once; ValueError where one is no rate."""
+    from nodectl.lab.spec import parse_rate
+
+    try:
+        return tuple(dict.fromkeys(map(parse_rate, text.split(","))))
+    except UsageError as error:
+        raise ValueError(f"{error.message}; {error.remedy}") from error
+
+
+@option_group
+class _NetworkSweep:
+    measured: Measuring
+    rates: tuple[int, ...] | None = option(
+        "--rates",
+        "Rates that a lab's links are set to.  Default there: 100mbit,1gbit,2gbit.",
+        type=Read(read_rates),
+        metavar="RATE[,RATE…]",
+    )
+    duration: float | None = option(
+        "--duration", "Duration of one repetition.  Default: 2; retrieval 1.", type=Seconds(0.1, 3600)
+    )
+    gradient: tuple[int, ...] | None = option(
+        "--gradient",
+        "Gradients that one training step exchanges.  [8MiB; GPUs: 256MiB]",
+        type=Read(as_sizes),
+        metavar="SIZE",
+    )
+    rows: int | None = option(
+        "--rows", "retrieval: rows of the table.  Default: 2000 a host.", type=click.IntRange(1, 2**40)
+    )
+    dim: int | None = option("--dim", "retrieval: values in a row.  Default: 768.", type=click.IntRange(1))
+    k: int | None = option(
+        "--k", "retrieval: number of best rows that each query returns.  Default: 100.", type=click.IntRange(1)
+    )
+
+
+@bench.command("network-sweep")
+@takes(_NetworkSweep)
+@include_cordoned_option
+@csv_option
+@click.pass_obj
+def network_sweep(app: App, asked: _NetworkSweep) -> None:
+    """Measure training on one node and on all, and retrieval, at each rate of the network.
+
+    In a lab the links are given each rate in turn, and their own again at the end: a scaled table.  Other hosts are
+    measured at the rate that they have: one row.  Exit status 1: a measurement failed; 3: one could not be made.
+    """
+    from nodectl.articles.document import sweep_document, sweep_lines, sweep_table
+    from nodectl.articles.sweep import table_for
+    from nodectl.articles.training import TrainingOptions
+    from nodectl.trials.families import judge_all
+
+    if asked.gradient is not None and len(asked.gradient) != 1:
+        raise UsageError("--gradient takes one size, not several", "write 8MiB")
+    training = TrainingOptions(duration_s=asked.duration, gradient_bytes=asked.gradient[0] if asked.gradient else None)
+    options, table_asked = asked.measured.over(app, training), table_for(len(app.hosts), asked.rows, asked.dim, asked.k)
+    sweep, scaled = _sweep(app, options, asked.rates or (), table_asked, force=asked.measured.force)
+    table = sweep_table(sweep, terminal_width(), judge_all, scaled=scaled, hosts=len(app.hosts)) if sweep.rows else ""
+    document = sweep_document(sweep, judge_all, scaled=scaled)
+    finish(app, "bench-network-sweep", document, table, sweep_lines(sweep), sweep.result.findings)
+
+
+def _sweep(
+    app: App, options: TrainingOptions, rates: Sequence[int], table: Table, *, force: bool
+) -> tuple[Sweep, bool]:
+    """Return what was measured, and whether on a lab's links."""
+    from nodectl.articles.sweep import Sweep, lab_links, real_links, run_sweep
+    from nodectl.probes.base import ProbeResult
+
+    with lab_links(app.hosts, rates) as links, hold(app, "bench network-sweep", force=force) as holds:
+        scaled, refused = links is not None, ProbeResult(findings=holds.findings)
+        if holds.refused:
+            return Sweep((), refused), scaled
+        if links is None:
+            if rates:
+                note("network-sweep: these hosts are no lab: their links stay as they are, and --rates does nothing")
+            links = real_links(app.transport, app.hosts, options, note)
+        sweep = run_sweep(app.transport, app.hosts, links, options, table, note)
+    keep(app, sweep.result, None)
+    return replace(sweep, result=refused + sweep.result), scaled
+
+
+@option_group
+class _Preprocess:
+    budget: float | None = option("--budget", BUDGET_HELP, type=Read(as_seconds), metavar="SECONDS|5m")
+    force: bool = option("--force", FORCE_HELP)
+    workers: tuple[int, ...] | None = option(
+        "--workers", "Sizes of the pools.  Default: 1,2,4,8.", type=Read(read_counts, "counts"), metavar="N[,N…]"
+    )
+    rows: int | None = option("--rows", "Rows of one file.  Default: 100000.", type=click.IntRange(8, 10**8))
+    repetitions: int | None = option(
+        "--repetitions",
+        "How often each value is measured; the median counts.  Default: 3.",
+        type=click.IntRange(1, 100),
+    )
+
+
+@bench.command()
+@takes(_Preprocess)
+@include_cordoned_option
+@csv_option
+@click.pass_obj
+def preprocess(app: App, asked: _Preprocess) -> None:
+    """Read, fill and one-hot encode Parquet files by pools of several sizes: threads, and processes beside them.
+
+    A sweep over as many files as the largest pool has workers, then the article's case: 4 files by 32 workers and by
+    128. Needs pandas and pyarrow in the hosts' environment.  Exit status 3: a host has them not.
+    """
+    from nodectl.articles.preprocess import (
+        ROWS,
+        WORKERS,
+        PreprocessOptions,
+        preprocess_document,
+        preprocess_lines,
+        preprocess_table,
+        run_preprocess,
+    )
+    from nodectl.probes.base import ProbeResult
+    from nodectl.trials.families import judge_all
+
+    options = PreprocessOptions(
+        workers=asked.workers or WORKERS,
+        rows=asked.rows or ROWS,
+        repetitions=asked.repetitions,
+        forks=app.forks,
+        ends_at=asked.budget and monotonic() + asked.budget,
+    )
+    with hold(app, "bench preprocess", force=asked.force) as holds:
+        result = ProbeResult(findings=holds.findings)
+        if not holds.refused:
+            result += run_preprocess(app.transport, app.hosts, options, note)
+    keep(app, result, None)
+    text = preprocess_table(result.measurements, terminal_width(), judge_all) if result.measurements else ""
+    lines = preprocess_lines(result.measurements, judge_all)
+    finish(app, "bench-preprocess", preprocess_document(result, judge_all), text, lines, result.findings)
+
+
+@option_group
+class _Retrieval:
+    measured: Measuring
+    rows: int = option(
+        "--rows", "Rows of the whole table, over all hosts.", type=click.IntRange(1, 2**40), default=100_000
+    )
+    dim: int = option("--dim", "Values in one row.", type=click.IntRange(1), default=256)
+    k: int = option("--k", "Number of best rows that each query returns.", type=click.IntRange(1), default=10)
+    batch: tuple[int, ...] = option(
+        "--batch", "Numbers of queries that are sent at a time.", type=Read(read_counts, "counts"), default="1,32"
+    )
+    duration: float | None = option("--duration", "Duration of one repetition.  Default: 1.", type=Seconds(0.05, 3600))
+
+
+@bench.command()
+@takes(_Retrieval)
+@include_cordoned_option
+@csv_option
+@click.pass_obj
+def retrieval(app: App, asked: _Retrieval) -> None:
+    """Measure exact top-k over an embedding table of which every host holds a shard: latency and queries per second.
+
+    The first host asks all shards and merges their answers.  A few queries are checked against brute force.  Exit
+    status 1: something failed or is wrong; 3: a host could not be reached or has no torch.
+    """
+    from nodectl.articles.document import retrieval_document, retrieval_lines, retrieval_table
+    from nodectl.articles.retrieval import Table, run_retrieval
+    from nodectl.probes.base import ProbeOptions, ProbeResult
+
+    table = Table(asked.rows, asked.dim, asked.k, asked.batch)
+    table.check(len(app.hosts))
+    options = asked.measured.over(app, ProbeOptions(duration_s=asked.duration))
+    with hold(app, "bench retrieval", force=asked.measured.force) as holds:
+        result = ProbeResult(findings=holds.findings)
+        if not holds.refused:
+            result += run_retrieval(app.transport, app.hosts, options, note, table)
+    keep(app, result, None)
+    text = retrieval_table(result.measurements, terminal_width()) if result.measurements else ""
+    lines = retrieval_lines(result.measurements)
+    finish(app, "bench-retrieval", retrieval_document(result), text, lines, result.findings)
+
+
+def _read_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(names):
+        raise ValueError(f"{text!r} has an empty name; write ddp,fsdp2")
+    return names
+
+
+@option_group
+class _Running:
+    batch: int | None = option("--batch", "Samples in a micro-batch on each rank.", type=click.IntRange(1, 2**20))
+    accumulation: int | None = option("--accumulation", "Micro-batches in one step.", type=click.IntRange(1, 2**16))
+    steps: int | None = option(
+        "--steps", "Steps of one run.  Default: as many as take 10 s in each run.", type=click.IntRange(2, 10**6)
+    )
+    repetitions: int | None = option(
+        "--repetitions", "Runs of each row, in turns; a verdict needs 5.  Default: 5.", type=click.IntRange(1, 100)
+    )
+    port: int | None = option(
+        "--port", "Port at which the ranks meet.  Default: any free port.", type=click.IntRange(1, 65535)
+    )
+    interface: str | None = option("--interface", "The network to use.  Default: that of the host's address.")
+    force: bool = option("--force", FORCE_HELP)
+    arguments: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED)
+
+
+@option_group
+class _Scaling:
+    workload: str = option("--workload", "Whose program.", type=OneOf(WORKLOADS), default=WORKLOADS[0])
+    devices: tuple[int, ...] | None = option(
+        "--devices",
+        "Numbers of devices, over all hosts.  Default: 1 to all.",
+        type=Read(read_counts, "counts"),
+        metavar="N[,N…]",
+    )
+    parallel: tuple[str, ...] = option(
+        "--parallel", "Ways in which the program shares out its model.", type=Read(_read_names, "names"), default="ddp"
+    )
+    running: _Running
+
+
+# of steps that count, in all runs of a row
+_ROW_S = 10.0
+
+
+def _names_steps(arguments: tuple[str, ...]) -> bool:
+    return any(word.partition("=")[0] == "--steps" for word in arguments)
+
+
+@bench.command()
+@takes(_Scaling)
+@include_cordoned_option
+@csv_option
+@click.pass_obj
+def scaling(app: App, asked: _Scaling) -> None:
+    """Train a workload over 1 to all devices, at an equal batch a device: throughput, memory, speed-up, efficiency.
+
+    Article 3's table by resnet50, article 4's by llm, whose own rows with their batches follow. On GPUs the article's
+    preset is trained, without them a small model. ARGUMENTS behind `--` go to the program, after all others.
+    """
+    from nodectl.articles.scaling import SCALING
+
+    _measure(app, SCALING, asked.running, asked.workload, asked.parallel, asked.devices or ())
+
+
+@bench.command()
+@takes(_Running)
+@include_cordoned_option
+@csv_option
+@click.pass_obj
+def modes(app: App, running: _Running) -> None:
+    """Train article 0's transformer on one device, by DataParallel, by DDP, and by DDP in mixed precision.
+
+    DataParallel has the devices of the first host, DDP those of all. ARGUMENTS behind `--` go to the program, after all
+    others.
+    """
+    from nodectl.articles.scaling import MODES
+
+    _measure(app, MODES, running, "transformer")
+
+
+def _measure(
+    app: App,
+    command: str,
+    running: _Running,
+    program: str,
+    parallel: tuple[str, ...] = (),
+    devices: tuple[int, ...] = (),
+) -> None:
+    from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
+    from nodectl.articles.scaling import Wish, plan_for, rows_of, unmeasured
+    from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
+    from nodectl.trials.families import judge_all
+
+    wish = Wish(program, parallel, devices, running.batch, running.accumulation, running.steps, running.arguments)
+    options = WorkloadOptions(
+        repetitions=running.repetitions,
+        port=running.port,
+        interface=running.interface,
+        forks=app.forks,
+        program=program,
+        row_s=0.0 if running.steps or _names_steps(running.arguments) else _ROW_S,
+    )
+    with hold(app, command, force=running.force) as holds:
+        runs = Runs()
+        if not holds.refused:
+            runs = run_plan(app.transport, app.hosts, options, note, plan_for(command, wish))
+    keep(app, runs.result, None)
+    rows = rows_of(runs, command, wish.program, judge_all)
+    findings = (*holds.findings, *runs.result.findings)
+    silent = unmeasured(rows, command, program)
+    text = scaling_table(runs, rows, terminal_width(), silent) if rows else ""
+    document = scaling_document(runs, rows)
+    finish(app, command.replace(" ", "-"), document, text, scaling_lines(rows), findings)

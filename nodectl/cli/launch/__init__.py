@@ -1,0 +1,360 @@
+"""`nodectl launch`: Start a training job over the hosts and follow it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from nodectl.cli.app import App
+from nodectl.cli.cordoned import include_cordoned_option, recognise
+from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
+from nodectl.cli.measuring import hold, look_at
+from nodectl.cli.options import takes
+from nodectl.cli.question import DeclinedError
+from nodectl.cli.terminal import TO_LEAVE, note, terminal_width
+from nodectl.cli.tracing import at_the_end
+from nodectl.common.counting import counted
+from nodectl.common.interrupts import interruptible
+from nodectl.common.nodeset import fold
+from nodectl.jobs.plan import GPU
+from nodectl.model.status import Status, exit_status
+
+if TYPE_CHECKING:
+    from nodectl.checks.launch.candidate import Candidate, JobNeeds, PathKind
+    from nodectl.jobs.code import Code
+    from nodectl.jobs.plan import LaunchRequest, Plan, Surroundings
+    from nodectl.jobs.ways import Way
+    from nodectl.model.host import Host
+
+_CHANCE_S = 2.0
+_UNDO_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The work as this machine resolves it: program and code, what hosts must have, variables of the ranks."""
+
+    way: Way
+    paths: tuple[tuple[str, PathKind], ...]
+    env: Mapping[str, str]
+    skipping: tuple[str, ...]
+    interface: str | None
+
+
+@click.command(cls=LaunchCommand)
+@takes(Launch)
+@include_cordoned_option
+@click.pass_obj
+def launch(app: App, asked: Launch) -> None:
+    """Start SCRIPT (or -m MODULE, or --engine NAME -- ARGV) on all hosts and follow it.
+
+    SCRIPT's project is copied to the hosts (the folder above it with .git or pyproject.toml, else its own folder),
+    without secrets and what .gitignore and .nodectlignore name; a script right in your home travels alone.
+    `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
+    """
+    asked.refuse_contradictions()
+    work = _work(asked)
+    if asked.hosts.via == "slurm":
+        from nodectl.cli.launch.slurm import launch_via_slurm
+
+        raise click.exceptions.Exit(launch_via_slurm(app, asked, work.way, work.env, work.interface or ""))
+    raise click.exceptions.Exit(_launch_over_ssh(app, asked, work))
+
+
+def _work(asked: Launch) -> _Work:
+    """Return what is to run, and show what of it is copied; UsageError where this machine has it not."""
+    from nodectl.jobs.package import collect_variables
+    from nodectl.jobs.plan import check_interface, check_lease
+    from nodectl.jobs.preflight import skipped_checks
+    from nodectl.jobs.ways import Asked, find_way, needed
+
+    code, around, needs = asked.code, asked.around, needed(asked.hosts.needs)
+    program = Asked(
+        *(code.script, code.args, code.module, code.engine, code.chdir, code.code_folder, code.code_limit),
+        conda=around.conda,
+        numa_binding=around.numa_binding,
+        container=around.container,
+        container_engine=around.container_engine,
+        trace=asked.trace.tracing(),
+    )
+    way = find_way(program, [path for path, _ in needs])
+    skipping = skipped_checks(asked.hosts.skips)
+    _show_code(way, code.args, dry_run=asked.dry_run)
+    env = collect_variables(around.names, around.env_file, os.environ)
+    check_lease(asked.limits.lease)
+    return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface))
+
+
+def _launch_over_ssh(app: App, asked: Launch, work: _Work) -> int:
+    """Return the exit status of a launch whose ranks nodectl starts itself."""
+    from nodectl.jobs.nodes import plan_checkpoints
+    from nodectl.jobs.plan import fewer, make_plan, new_job_id
+    from nodectl.jobs.seen import note_jobs
+    from nodectl.topology.fabric.judge import in_rank_order
+    from nodectl.transport.router import connect_ahead
+
+    hosts: Sequence[Host] = in_rank_order(app.hosts, asked.hosts.fabric_from)
+    connect_ahead(app.transport, hosts, app.forks)
+    request = _request(asked, work, hosts)
+    hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
+    left_out = tuple(host.name for host in app.hosts if host not in hosts)
+    request = replace(request, nodes=fewer(request.nodes, len(hosts)), left_out=left_out)
+    job_id = new_job_id()
+    with interruptible(deaf_s=_UNDO_S):
+        saved = plan_checkpoints(app.transport, hosts, job_id, request.checkpoint_folder(), app.forks)
+        plan = make_plan(job_id, request, surroundings, saved)
+        if asked.dry_run:
+            _show_plan(app, hosts, plan, request)
+            return 0
+        _start(app, hosts, plan, work, surroundings)
+    note_jobs(app.fleet, [plan.id], started=True)
+    if asked.detach:
+        names = [host.name for host in plan.hosts]
+        job = {"id": plan.id, "state": "starting", "hosts": names, "exit_status": None, "first_failure": None}
+        app.show("jobs", {"jobs": [job]}, plan.id)
+        return 0
+    note(f"job {plan.id} runs on {counted(len(hosts), 'host')}; {TO_LEAVE}: nodectl jobs attach {plan.id}")
+    return _follow(app, hosts, plan.id, traced=plan.start.trace is not None)
+
+
+def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest:
+    from nodectl.jobs.plan import LaunchRequest, count_nodes
+
+    limits, around, way = asked.limits, asked.around, work.way
+    in_container = around.container is not None
+    return LaunchRequest(
+        script=way.script,
+        args=way.args,
+        nproc_per_node=limits.nproc_per_node,
+        lease_s=limits.lease,
+        launcher=around.launcher,
+        venv=way.start.conda or _venv(hosts[0], around.launcher, around.venv, in_container=in_container),
+        env_names=tuple(sorted(work.env)),
+        name=way.name,
+        workdir=way.workdir,
+        checkpoint=asked.code.checkpoint,
+        nodes=count_nodes(len(hosts), asked.hosts.nodes, asked.hosts.spares),
+        restarts=asked.hosts.restarts,
+        start=way.start,
+        stayed=() if way.code is None else way.code.stayed,
+        time_limit_s=limits.time_limit or 0.0,
+        warning=limits.warning,
+        log_limit_mib=limits.log_limit,
+    )
+
+
+def _ready_hosts(
+    app: App, asked: Launch, request: LaunchRequest, work: _Work, hosts: Sequence[Host]
+) -> tuple[Sequence[Host], Surroundings]:
+    """Return the hosts that passed preflight and the gate, and what was seen there; NICs are bound to GPUs."""
+    gate, binding = asked.hosts.gate, asked.around.nic_binding
+    needs = _job_needs(hosts, request, work, asked.around.venv)
+    hosts, surroundings = _preflight(app, hosts, request, needs, work.skipping, gate=bool(gate))
+    if gate == QUICK and not asked.dry_run and len(good := _tried(app, hosts, request)) < len(hosts):
+        hosts, surroundings = _preflight(app, good, request, needs, work.skipping, gate=True)
+    if binding == GPU or surroundings.rdma_hosts:  # else there is nothing to import for
+        from nodectl.jobs.nics import bind_nics
+
+        ranks = asked.limits.nproc_per_node
+        surroundings, lines = bind_nics(app.transport, hosts, surroundings, binding, ranks, app.forks)
+        for line in lines:
+            note(line)
+    return hosts, surroundings
+
+
+def _show_plan(app: App, hosts: Sequence[Host], plan: Plan, request: LaunchRequest) -> None:
+    from nodectl.jobs.nodes import clear_survey
+    from nodectl.jobs.ways import container_line, trace_line
+    from nodectl.report.jobs import plan_text
+
+    if (folder := request.checkpoint_folder()) is not None:
+        clear_survey(app.transport, hosts, plan.id, folder, app.forks)
+    document = plan.document()
+    app.show("plan", {"plan": document}, plan_text(document, container_line(document), trace_line(document)))
+
+
+def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
+    """Send the code and start a supervisor on each host; where that fails it is undone everywhere, and said."""
+    from nodectl.jobs.nodes import start
+    from nodectl.jobs.package import describe_parcels, pack
+
+    where = counted(len(hosts), "host")
+    if plan.no_restart:
+        note(f"after a failure the job is {plan.no_restart}")
+    packages, sent = pack(plan, work.way.code, surroundings.kept_code)
+    if any(surroundings.kept_code.values()):
+        note(describe_parcels(sent))
+    note(f"job {plan.id}: starting on {where}")
+    try:
+        start(app.transport, hosts, plan, packages, work.env, app.forks)
+    except BaseException as error:
+        for line in getattr(error, "__notes__", None) or [f"job {plan.id}: the start was undone on {where}"]:
+            note(line)
+        raise
+
+
+def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
+    """Show what is copied before it goes, and ask at a terminal where nobody said that it is a project."""
+    from nodectl.jobs.code import left_behind
+
+    code: Code | None = way.code
+    if code is None:
+        note(f"code: nothing is copied, it runs in {way.start.chdir} of each host")
+        return
+    note(code.describe())
+    for name in left_behind(code, args):
+        note(f"{name} stays here: it is not below {code.folder}; --code DIR names a folder that holds both")
+    for line in (*code.shown, *(code.left_out() if dry_run else ())):
+        note(line)
+    asks = code.doubtful and not dry_run and sys.stdin is not None and sys.stdin.isatty()
+    if asks and not click.confirm(f"copy all of {code.folder} to the hosts?", err=True):
+        raise DeclinedError("nothing was copied", "say --code DIR, or name in .nodectlignore what is to stay here")
+
+
+def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:
+    """Return the environment's folder on the hosts; in a container it is empty (what PATH has) unless one is named."""
+    from nodectl.jobs.plan import venv_of
+
+    return asked or "" if in_container else venv_of(host.variables, launcher, asked)
+
+
+def _own(venv: str | None, of_all: str) -> str:
+    return venv if venv and venv != of_all else ""
+
+
+def _venvs(hosts: Sequence[Host], launcher: str) -> tuple[tuple[str, str], ...]:
+    """Each host's own, by its name; none for a launcher of the operator's own."""
+    from nodectl.jobs.plan import venv_of
+
+    return tuple((host.name, own) for host in hosts if (own := venv_of(host.variables, launcher, None)))
+
+
+def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv: str | None) -> JobNeeds:
+    from nodectl.checks.launch.candidate import JobNeeds
+    from nodectl.jobs.plan import NSYS, candidate_ports
+
+    way, folder = work.way, request.checkpoint_folder()
+    return JobNeeds(
+        candidate_ports=candidate_ports(),
+        interface=work.interface,
+        checkpoint_dir=folder if folder is not None and folder.startswith("/") else None,
+        launcher=request.launcher,
+        venv=None if way.start.container else request.venv or None,
+        venvs=() if venv or way.start.container or way.start.conda else _venvs(hosts, request.launcher),
+        image=way.start.container.image if way.start.container else "",
+        container_engine=way.start.container.engine if way.start.container else "",
+        code_bytes=0 if way.code is None else 2 * way.code.size_bytes,
+        project="" if way.code is None else way.code.project,
+        paths=work.paths,
+        engine=way.start.engine,
+        numa_binding=way.start.numa_binding,
+        nsys=way.start.trace is not None and way.start.trace.tool == NSYS,
+    )
+
+
+def _preflight(
+    app: App, hosts: Sequence[Host], request: LaunchRequest, needs: JobNeeds, skipping: tuple[str, ...], *, gate: bool
+) -> tuple[Sequence[Host], Surroundings]:
+    """Show what preflight found; the launch ends here where something failed or could not be told.
+
+    With `gate`, hosts where it did are left out instead, as long as enough are left. The hosts of the job.
+    """
+    from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_lines
+
+    report = run_preflight(app.transport, hosts, needs, app.forks)
+    kept, passed = parted(report.findings, skipping)
+    skipped = skipped_lines(skipping, passed)
+    for line in skipped:
+        note(f"skipped: {line}")
+    shown = [finding for finding in kept if finding.status not in (Status.OK, Status.SKIPPED)]
+    if shown:
+        from nodectl.report.jobs import findings_lines
+
+        for line in findings_lines(shown):
+            note(line)
+    status = exit_status(finding.status for finding in kept)
+    least = request.nodes.least if request.nodes else len(hosts)
+    if status and gate and least <= len(left := passing(hosts, kept)) < len(hosts):
+        note(f"left out by --gate: {fold(host.name for host in hosts if host not in left)}")
+        return _preflight(app, left, request, needs, skipping, gate=gate)
+    if status:
+        note("the job was not launched: preflight found what stands above")
+        app.show("jobs", {"jobs": [], "findings": [asdict(finding) for finding in shown]}, "")
+        raise click.exceptions.Exit(status)
+    candidates = [report.candidates[host.name] for host in hosts]
+    return hosts, _surroundings(candidates, request.venv, report.ports, skipped)
+
+
+def _surroundings(
+    candidates: Sequence[Candidate], venv: str, ports: Sequence[int], skipped: tuple[str, ...]
+) -> Surroundings:
+    """Return what preflight saw on the hosts, in rank order; a host's environment is named where it is another."""
+    from nodectl.checks.launch.container import container_engine
+    from nodectl.facts.job import KeptCode, RdmaDevices
+    from nodectl.jobs.plan import PlanHost, Surroundings
+
+    return Surroundings(
+        hosts=tuple(
+            PlanHost(row.host, row.address.address, row.address.interface, venv=_own(row.needs.venv, venv))
+            for row in candidates
+        ),
+        gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
+        free_ports=tuple(ports),
+        skipped=skipped,
+        container_engine=container_engine(candidates),
+        rdma_hosts=[
+            row.host for row in candidates if row.gpu_count != 0 and row.known("rdma_devices", RdmaDevices).names
+        ],
+        kept_code={row.host: row.known("kept_code", KeptCode).digests for row in candidates},
+    )
+
+
+def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[Host]:
+    """Return the hosts that a short acceptance accepts; the launch ends here where they are too few."""
+    from nodectl.accept.gate import tried
+    from nodectl.probes.lost import Watched
+    from nodectl.report.acceptance import acceptance_text
+    from nodectl.report.findings import findings_list
+
+    with hold(app, "launch --gate quick", force=False, hosts=hosts) as holds:
+        if holds.refused:
+            note(findings_list(holds.findings))
+            raise click.exceptions.Exit(exit_status(finding.status for finding in holds.findings))
+        watched = Watched(app.transport, holds.heard, holds.unreached())
+        done = tried(watched, hosts, look_at(app, watched), note, app.forks)
+    bad = {host.host: host.verdict.status for host in done.hosts if not host.verdict.accepts}
+    bad |= dict.fromkeys(recognise(app, {host.host: host.parts for host in done.hosts}), Status.FAILED)
+    good = [host for host in hosts if host.name not in bad]
+    if bad:
+        note(acceptance_text(done, terminal_width()))
+    if len(good) < (request.nodes.least if request.nodes else len(hosts)):
+        note("the job was not launched: --gate quick rejected the hosts above")
+        raise click.exceptions.Exit(exit_status(bad.values()))
+    if bad:
+        note(f"left out by --gate quick: {fold(bad)}")
+    return good
+
+
+def _follow(app: App, hosts: Sequence[Host], job_id: str, *, traced: bool) -> int:
+    from nodectl.cli.jobs import conclude, follow_output, stop_job  # while the ranks load what they need
+
+    gone: dict[str, str] = {}
+    try:
+        gone = follow_output(app, hosts, job_id)
+    except KeyboardInterrupt:
+        note(f"stopping {job_id} on all hosts in {_CHANCE_S:g} s; Ctrl-C again leaves it running")
+        try:
+            time.sleep(_CHANCE_S)
+        except KeyboardInterrupt:
+            note(f"the job goes on; see nodectl jobs logs -f {job_id}, nodectl jobs stop {job_id}")
+            return 130
+        gone = dict(stop_job(app, hosts, job_id))
+    heard = [host for host in hosts if host.name not in gone]
+    gone |= {host.name: "it is not in the job" for host in app.hosts if host not in hosts}
+    return conclude(app, job_id, gone, (lambda job: at_the_end(app, job, heard)) if traced else None)

@@ -1,0 +1,295 @@
+"""Options of a launch by subject, and which words of the command line belong to SCRIPT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nodectl.cli import completing
+from nodectl.cli.options import EXISTING_FOLDER, EXISTING_PATH, OneOf, Read, Seconds, argument, option, option_group
+from nodectl.cli.terminal import note
+from nodectl.common import node_paths
+from nodectl.errors import UsageError
+from nodectl.jobs.engines import COMMAND, NAMES, TORCHRUN
+from nodectl.jobs.plan import (
+    CODE_LIMIT_MIB,
+    GPU,
+    LEASE_S,
+    LOG_LIMIT_MIB,
+    NIC_BINDINGS,
+    NUMA_BINDINGS,
+    TRACE_SKIP,
+    TRACE_STEPS,
+    TRACERS,
+    Tracing,
+    Warn,
+    read_warning,
+)
+from nodectl.payload.jobs.container import ENGINES
+
+PREFLIGHT, QUICK = "preflight", "quick"
+
+
+def read_gate(text: str) -> str:
+    """Read `--gate` with nothing behind it, `quick`, and what nodectl.toml or the environment say of a switch."""
+    if text.lower() in ("true", "1", "yes", "on", PREFLIGHT):
+        return PREFLIGHT
+    if text.lower() in ("false", "0", "no", "off", ""):
+        return ""
+    if text != QUICK:
+        raise ValueError(f"{text!r} is no gate; write --gate or --gate quick")
+    return QUICK
+
+
+@option_group
+class Limits:
+    """How many ranks there are, and what ends the job."""
+
+    nproc_per_node: int | None = option(
+        "--nproc-per-node", "Ranks on each host.  Default: one a GPU, else one.", type=click.IntRange(1, 1024)
+    )
+    lease: float = option("--lease", "End the job when a host is silent for this time.", default=LEASE_S, metavar="S")
+    log_limit: int = option(
+        "--log-limit",
+        "Output that is kept on each host; the oldest is deleted.",
+        default=LOG_LIMIT_MIB,
+        type=click.IntRange(1),
+        metavar="MIB",
+    )
+    time_limit: float | None = option(
+        "--time-limit", "End the job after this time: 4h, 90m.", type=Seconds(1), metavar="TIME"
+    )
+    warning: Warn | None = option(
+        "--signal",
+        "Signal that the ranks get this many seconds before --time ends.",
+        type=Read(read_warning, "signal"),
+        metavar="USR1@60",
+    )
+
+
+@option_group
+class Code:
+    """The program that runs: a script, a module or another engine's words; copied, or on the hosts."""
+
+    code_folder: Path | None = option(
+        "--code",
+        "Folder that is copied.  Default: SCRIPT's project, else its folder.",
+        type=EXISTING_FOLDER,
+        metavar="DIR",
+    )
+    code_limit: int = option(
+        "--code-limit",
+        "Largest total size of what is copied.",
+        default=CODE_LIMIT_MIB,
+        type=click.IntRange(1),
+        metavar="MIB",
+    )
+    chdir: str | None = option("--chdir", "Run the code in this folder of the hosts; nothing is copied.", metavar="DIR")
+    module: str | None = option("-m --module", "Start a Python module, as `python -m` does.", metavar="MODULE")
+    engine: str = option(
+        "--engine",
+        "Program that starts the ranks; all but torchrun take `-- ARGV`; `command` runs ARGV once a rank.",
+        default=TORCHRUN,
+        type=OneOf(NAMES),
+    )
+    checkpoint: str | None = option(
+        "--checkpoint", "Folder on the nodes, or `auto`; NODECTL_CHECKPOINT_DIR there.", metavar="DIR"
+    )
+    script: str | None = argument(required=False)
+    args: tuple[str, ...] = argument(nargs=-1, type=click.UNPROCESSED)
+
+
+@option_group
+class Environment:
+    """The surroundings of each rank: its Python, container, variables, CPUs and NICs."""
+
+    names: tuple[str, ...] = option("--env", "Pass a variable of your environment to the job.", metavar="NAME")
+    env_file: Path | None = option(
+        "--env-file",
+        "File of NAME=VALUE lines for the job, mode 0600.",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+    )
+    launcher: str = option(
+        "--launcher", "Path of the launch script on the nodes.", default=node_paths.LAUNCHER, metavar="PATH"
+    )
+    venv: str | None = option(
+        "--venv", "Environment that holds torchrun.  Default: the inventory's pytorch_venv.", metavar="DIR"
+    )
+    conda: str | None = option(
+        "--conda", "Conda environment that holds torchrun, by its prefix; it is activated.", metavar="DIR"
+    )
+    container: str | None = option(
+        "--container", "Run in a container of this image, with the hosts' network, GPUs and RDMA.", metavar="IMAGE"
+    )
+    container_engine: str | None = option(
+        "--container-engine", "Default: docker or podman, whichever all hosts have.", type=OneOf(ENGINES)
+    )
+    numa_binding: str | None = option(
+        "--numa-binding",
+        "Bind ranks to the CPUs near their GPUs (an option of torchrun).",
+        type=OneOf(NUMA_BINDINGS),
+    )
+    nic_binding: str = option(
+        "--nic-binding",
+        "host: NCCL uses each host's NICs for training; gpu: each rank uses the NIC at its GPU alone.",
+        default=NIC_BINDINGS[0],
+        type=OneOf(NIC_BINDINGS),
+    )
+
+
+@option_group
+class Trace:
+    """A profile of every rank."""
+
+    tracer: str | None = option("--trace", "Profile every rank for some steps, and compare.", type=OneOf(TRACERS))
+    trace_skip: int | None = option(
+        "--trace-skip",
+        f"Optimizer steps before the profile.  Default: {TRACE_SKIP}.",
+        type=click.IntRange(1),
+        metavar="N",
+    )
+    trace_steps: int | None = option(
+        "--trace-steps",
+        f"Optimizer steps of the profile.  Default: {TRACE_STEPS}.",
+        type=click.IntRange(1, 1000),
+        metavar="N",
+    )
+
+    def tracing(self) -> Tracing | None:
+        """Return what is asked for; UsageError for a window of no trace."""
+        if self.tracer is None:
+            if self.trace_skip is not None or self.trace_steps is not None:
+                raise UsageError("--trace-skip and --trace-steps need --trace", "add --trace torch")
+            return None
+        return Tracing(self.tracer, self.trace_skip or TRACE_SKIP, self.trace_steps or TRACE_STEPS)
+
+
+@option_group
+class Hosts:
+    """The hosts that run ranks, their order, and what they must be or have."""
+
+    via: str = option("--via", "What starts the ranks on the hosts.", default="ssh", type=OneOf(["ssh", "slurm"]))
+    nodes: str | None = option(
+        "--nodes",
+        "Number of hosts that run ranks; the others are spares.  With slurm: Slurm chooses them.",
+        metavar="N|MIN:MAX",
+    )
+    restarts: int | None = option(
+        "--restarts",
+        "Number of new attempts after a failure.  Default: 0.",
+        type=click.IntRange(0, 1000),
+        metavar="N",
+    )
+    spares: int | None = option(
+        "--spares", "Number of hosts that wait to take a failed host's place.", type=click.IntRange(0), metavar="K"
+    )
+    gate: str | None = option(
+        "--gate",
+        "Start without the hosts that fail preflight, as far as spares go; quick: nor those that some 20 s of health, "
+        "a matrix product, pairs and a collective reject.",
+        type=Read(read_gate, "gate"),
+        is_flag=False,
+        flag_value=PREFLIGHT,
+        metavar="[quick]",
+    )
+    interface: str | None = option(
+        "--interface", "Interface of the job: eth1, or the one in 10.1.0.0/16 on each host.", metavar="NAME|NETWORK"
+    )
+    fabric_from: Path | None = option(
+        "--fabric-from",
+        "Ranks of one switch together, by ibnetdiscover's text or lldpctl's JSON.  Default: by nodectl_switch.",
+        type=EXISTING_PATH,
+        metavar="FILE",
+    )
+    needs: tuple[str, ...] = option("--need", "Path that every host must have before the start.", metavar="PATH")
+    skips: tuple[str, ...] = option(
+        "--skip",
+        "Start even if this check of preflight fails.",
+        metavar="CHECK",
+        shell_complete=completing.one_of(completing.launch_check_names),
+    )
+    sbatch_options: tuple[str, ...] = option(
+        "--sbatch", "With slurm: an option of sbatch, as --sbatch=--partition=gpu.", metavar="OPTION"
+    )
+
+
+@option_group
+class Launch:
+    """All options of the command."""
+
+    limits: Limits
+    code: Code
+    around: Environment
+    trace: Trace
+    hosts: Hosts
+    detach: bool = option("--detach", "Print the job's id and return.")
+    dry_run: bool = option("--dry-run", "Print the plan and start nothing.")
+
+    def refuse_contradictions(self) -> None:
+        """Raise UsageError where one option makes another impossible, before any host is asked."""
+        around, engine = self.around, self.code.engine
+        if around.conda is not None and around.venv is not None:
+            raise UsageError("--venv and --conda exclude each other: each names the environment", "say one of them")
+        if around.nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in around.names):
+            why = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
+            raise UsageError(f"--nic-binding gpu is set in each rank's Python: {why}", "leave it out")
+        if self.hosts.via == "slurm":
+            self._refuse_with_slurm()
+        elif self.hosts.sbatch_options:
+            raise click.UsageError("--sbatch needs --via slurm")
+
+    def _refuse_with_slurm(self) -> None:
+        hosts, of_preflight = self.hosts, "they belong to preflight, which Slurm's jobs do not have"
+        refusals = (
+            (
+                hosts.restarts or hosts.spares,
+                "--restarts and --spares need hosts over SSH; Slurm requeues jobs by itself",
+            ),
+            (hosts.needs or hosts.skips, f"--need and --skip need hosts over SSH: {of_preflight}"),
+            (self.limits.warning, "--signal needs hosts over SSH: Slurm's signal would reach the ranks' launcher, too"),
+            (self.around.nic_binding == GPU, "--nic-binding gpu needs hosts over SSH"),
+            (self.trace.tracer, "--trace needs hosts over SSH"),
+        )
+        for is_asked, refusal in refusals:
+            if is_asked:
+                raise click.UsageError(refusal)
+
+
+class LaunchCommand(click.Command):
+    """Says where `--` belongs, for options that were meant for the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does; SCRIPT may follow a --gate that has no word of its own."""
+        end = args.index("--") if "--" in args else len(args)
+        for place in range(end):
+            if args[place] == "--gate" and args[place + 1 : place + 2] not in ([PREFLIGHT], [QUICK]):
+                args[place] = f"--gate={PREFLIGHT}"
+        script, early = self._between_script_and_dashes(ctx, args)
+        try:
+            left = super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            if not any(word.partition("=")[0] == error.option_name for word in early):
+                if "-m" in args and "--" not in args[: args.index("-m")]:
+                    note("the module's own options stand behind `--`: nodectl launch -m MODULE -- OPTIONS")
+                raise
+            hint = f"the script's own options stand behind `--`: nodectl launch {script} -- {' '.join(early)}"
+            raise click.UsageError(f"{error.message}\n  try: {hint}", ctx) from error
+        if taken := [word for word in early if word.startswith("-")]:
+            note(f"{' '.join(taken)}: taken as nodectl's own; the script's options stand behind `--`")
+        return left
+
+    def _between_script_and_dashes(self, ctx: click.Context, args: list[str]) -> tuple[str, list[str]]:
+        """Return the script, and the words that follow it before any `--`."""
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        try:
+            words = parser.parse_args(list(args))[0]
+        except click.UsageError:  # its own parse says it
+            return "", []
+        script, rest = words.get("script"), words.get("args")
+        if not isinstance(script, str) or "--" in args[: args.index(script)]:  # click has a mark for what is not given
+            return "", []
+        behind = list(rest) if isinstance(rest, (list, tuple)) else []
+        return script, behind[: behind.index("--")] if "--" in behind else behind
