@@ -30,7 +30,7 @@ _FELL, _LEAST_ROUNDS = 0.9, 4
 
 
 def burn(look: LookAt, loads: Sequence[Load], hosts: Sequence[Host], ends_at: float | None, note: Note) -> ProbeResult:
-    """What was wrong in any round of load or in any look, each said once with how often; and what became slower."""
+    """Return what was wrong in any round of load or look, each once with how often, and what became slower."""
     ends_at = time.monotonic() if ends_at is None else ends_at
     watch = _Watch(look, hosts, max(1.0, min(_EVERY_S, (ends_at - time.monotonic()) / _LEAST_LOOKS)))
     rounds: list[ProbeResult] = []
@@ -62,7 +62,7 @@ class _Watch(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Until it is stopped; a look that fails is followed by another."""
+        """Look until it is stopped; a look that fails is followed by another."""
         while not self._over.wait(self._every_s):
             try:
                 findings = self._look(self._hosts)
@@ -78,7 +78,7 @@ class _Watch(threading.Thread):
 
 
 def _without_budget(findings: Iterable[Finding]) -> list[Finding]:
-    """A round that did not come to its end has nothing to say of the hosts."""
+    """Return the findings without those of a round that was cut by the budget: they say nothing of the hosts."""
     return [finding for finding in findings if finding.subject != "budget"]
 
 

@@ -54,7 +54,7 @@ class Checked:
 
 
 def certificate(acceptance: Acceptance, document: bytes, written: float) -> str:
-    """The text, written at this time; control characters of hosts are spelled out: a line is what it looks like."""
+    """Return the text, written at this time; control characters of hosts are spelled out, so no line is forged."""
     lines = [_clean(line) for line in _lines(acceptance, written)]
     lines.append(f"{_DOCUMENT} {hashlib.sha256(document).hexdigest()}")
     body = "\n".join(lines) + "\n"
@@ -62,7 +62,7 @@ def certificate(acceptance: Acceptance, document: bytes, written: float) -> str:
 
 
 def sign(text: str, key: Path) -> str:
-    """The certificate with a signature by this key below it, or by the agent's where it is a public one.
+    """Return the certificate with a signature by this key below it, or by the agent's where it is a public one.
 
     UsageError where ssh-keygen will not sign with it.
     """
@@ -141,7 +141,7 @@ def _signer(path: Path, text: str, signature: str, signers: Path | None) -> str:
 
 
 def _armoured(signature: str) -> str:
-    """The signature as ssh-keygen writes it: base64 has other spellings of the same bytes."""
+    """Return the signature as ssh-keygen writes it: base64 has other spellings of the same bytes."""
     lines = signature.splitlines()
     try:
         data = base64.b64decode("".join(lines[1:-1]), validate=True)

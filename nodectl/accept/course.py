@@ -49,7 +49,7 @@ def diagnose(transport: Transport, hosts: Sequence[Host], run: int, forks: int) 
 
 
 def told(host: str, answer: CommandResult) -> list[Finding]:
-    """The findings of one host's report; unknown where there is none."""
+    """Return the findings of one host's report; unknown where there is none."""
     if answer.outcome is not Outcome.RAN:
         return [host_finding(_NAME, host, Status.UNKNOWN, answer.error or str(answer.outcome), answer.remedy)]
     try:
@@ -125,7 +125,7 @@ class Course:
         return self.acceptance
 
     def _ends_at(self, left: Sequence[Step], ends_at: float | None) -> float | None:
-        """When the first of these steps has to be over: its part of what is left of the budget; of load, as planned."""
+        """Return when the first of these steps must end: its part of what is left of the budget; load as planned."""
         planned_s = sum(step.planned_s for step in left)
         now = time.monotonic()
         if ends_at is None or not planned_s:
@@ -202,7 +202,7 @@ class Course:
         return loads
 
     def _groups(self, kind: StepKind, hosts: Sequence[Host], ends_at: float | None) -> ProbeResult:
-        """Collectives over groups of 4, 8, … hosts, those of one size at once; a slow group is named."""
+        """Measure collectives over groups of 4, 8, … hosts, those of one size at once; a slow group is named."""
         result, size = ProbeResult(), 4
         while size < len(hosts):
             groups = [hosts[first : first + size] for first in range(0, len(hosts) - size + 1, size)]
@@ -214,7 +214,7 @@ class Course:
         return result
 
     def _without(self, step: Step, names: Sequence[str]) -> None:
-        """A step for which too few hosts are left: a remark on those that are, for they were not tried so."""
+        """Return a remark on each host that is left for a step that needs more of them: it was not tried so."""
         why = f"only {counted(len(names), 'host')} left" if names else "no host is left"
         told = [
             Seen(
@@ -260,7 +260,7 @@ def _is_cut(finding: Finding) -> bool:
 
 
 def _slow_groups(results: Sequence[ProbeResult]) -> list[Finding]:
-    """Groups well below the others of their size; of two that differ nobody knows which is right."""
+    """Return the groups well below the others of their size; of two that differ nobody knows which is right."""
     best = {
         measurement.hosts: measurement.value
         for result in results

@@ -21,7 +21,7 @@ _PATIENCE = 3.0
 
 
 def tried(transport: Watched, hosts: Sequence[Host], look_at: LookAt, note: Note, forks: int) -> Acceptance:
-    """The hosts' verdicts, nothing of which is kept; what takes several times as long as planned could not be told."""
+    """Return the hosts' verdicts, of which nothing is kept; a step that takes several times its plan is unknown."""
     means = look(transport, hosts, forks)
     steps = [replace(step, planned_s=_PATIENCE * step.planned_s) for step in make_plan(means, Level.GATE, None, {})]
     around = Surroundings({host.name: host for host in hosts}, means, transport, look_at, note, forks)

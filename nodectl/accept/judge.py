@@ -1,4 +1,4 @@
-"""From what the steps have seen to a verdict on each host."""
+"""Verdicts on hosts from what the steps have seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNTS = (Status.FAILED, Status.UNKNOWN, Status.WARNING)
 
 
 def statuses(step: Step, findings: Sequence[Finding]) -> dict[str, Status]:
-    """The status of each host of a step that is done.
+    """Return the status of each host of a step that is done.
 
     What is wrong between hosts, or with a group of them, convicts none: it cannot be told of any of its ends, unless
     one of them is known to be at fault, and explains it.
@@ -56,7 +56,7 @@ def by_host(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
 
 
 def leaving(step: Step, findings: Sequence[Finding], lost: Iterable[str]) -> set[str]:
-    """The hosts that are not asked again after this step: who failed it, and who does not answer."""
+    """Return the hosts that are not asked again after this step: who failed it, and who does not answer."""
     failed = {name for name, status in statuses(step, findings).items() if status is Status.FAILED}
     return failed | ({*lost} & set(step.hosts))
 
@@ -64,7 +64,7 @@ def leaving(step: Step, findings: Sequence[Finding], lost: Iterable[str]) -> set
 def verdicts(
     steps: Sequence[Step], seen: Sequence[Seen], left: Mapping[str, str], means: Mapping[str, Means]
 ) -> tuple[HostAcceptance, ...]:
-    """A verdict for each host; `left` is the step after which a host was not asked again."""
+    """Return a verdict for each host; `left` is the step after which a host was not asked again."""
     reasons = by_host(seen)
     by_step: dict[str, dict[str, Status]] = {}
     found_in: dict[str, list[Finding]] = {}

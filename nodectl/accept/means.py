@@ -1,4 +1,4 @@
-"""What the hosts have to be tried with, asked once before the plan is made; and how many share a machine."""
+"""The means that hosts have to be tried with, asked once before the plan is made; and how many share a machine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Means:
     itself: object = None
 
     def has(self, need: Need) -> bool:
-        """True also where the host cannot tell: the step will say why."""
+        """Return whether the host has it, also where it cannot tell: the step will say why."""
         if self.recorded and need in (Need.GPU, Need.RDMA):
             return False
         known = {
@@ -102,7 +102,7 @@ class Crowd:
 
 
 def crowd_of(hosts: Sequence[Means]) -> Crowd:
-    """The crowd that these hosts are."""
+    """Return the crowd that these hosts are."""
     together = Counter(host.machine or host.host for host in hosts)
     return Crowd(
         len(hosts),

@@ -1,4 +1,4 @@
-"""Which steps an acceptance takes on these hosts, what each takes, and what was left out for which reason."""
+"""The plan of an acceptance: its steps on these hosts, what each takes, and why others were left out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEAST_BURN_S = 20.0
 def make_plan(
     means: Mapping[str, Means], level: Level, budget_s: float | None, known_s: Mapping[str, float]
 ) -> tuple[Step, ...]:
-    """The steps in their order with their times; `known_s` is what steps took the last time, by name.
+    """Return the steps in their order with their times; `known_s` is what steps took the last time, by name.
 
     UsageError where not even the least of it fits into the budget.
     """

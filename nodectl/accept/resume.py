@@ -1,4 +1,4 @@
-"""Whether an acceptance that was begun can be gone on with: by this nodectl, on this fleet, on the same machines."""
+"""Refusals to continue an acceptance: by another nodectl, on another fleet, on other machines."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Level(StrEnum):
 
 
 class Scope(StrEnum):
-    """Who takes part in one measurement of a step."""
+    """The hosts that take part in one measurement of a step."""
 
     NODE = "node"
     PAIR = "pair"
@@ -71,7 +71,7 @@ class StepKind:
     needs: tuple[Need, ...] = field(default=())
 
     def options(self, level: Level, hosts: Sequence[Means]) -> Mapping[str, Any] | None:
-        """The probe's options at this level on these hosts; None where the level does not have this step."""
+        """Return the probe's options at this level on these hosts; None where the level does not have this step."""
         level = Level.STANDARD if level is Level.BURN_IN and level not in self.asked else level
         asked = self.asked.get(level)
         if asked is None or asked.get("precisions") != _ONE_PRECISION:
@@ -347,5 +347,5 @@ STEPS: tuple[StepKind, ...] = (
 
 
 def step_kind(name: str) -> StepKind:
-    """The step of this name; KeyError where there is none."""
+    """Return the step of this name; KeyError where there is none."""
     return {kind.name: kind for kind in STEPS}[name]

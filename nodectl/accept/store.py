@@ -27,7 +27,7 @@ _REMEDY = f"give an id of {DOCUMENT}'s folder, or the file"
 
 
 def folder_of(name: str) -> Path:
-    """The folder of an acceptance; made on first use, read by its owner only."""
+    """Return the folder of an acceptance; it is made on first use and read by its owner only."""
     path = state_dir() / "accept" / name
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
@@ -39,7 +39,7 @@ def document_of(acceptance: Acceptance) -> dict[str, Any]:
 
 
 def save(acceptance: Acceptance, folder: Path) -> Path:
-    """The whole document or the one before it, whatever happens in between."""
+    """Write the whole document, or leave the one before it, whatever happens in between."""
     path = folder / DOCUMENT
     text = json.dumps({"schema": SCHEMA, **document_of(acceptance)}, indent=1, default=str)
     replace_file(path, text + "\n", sync=True)
@@ -47,7 +47,7 @@ def save(acceptance: Acceptance, folder: Path) -> Path:
 
 
 def read(path: Path) -> Acceptance:
-    """An acceptance from its document; UsageError where it holds none."""
+    """Return an acceptance from its document; UsageError where it holds none."""
     document = read_json(path, _REMEDY)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UsageError(f"{path} holds no acceptance ({SCHEMA})", _REMEDY)
@@ -59,7 +59,7 @@ def read(path: Path) -> Acceptance:
 
 
 def find(name: str) -> Acceptance:
-    """The acceptance of this id, or of the only one that begins so."""
+    """Return the acceptance of this id, or of the only one that begins so."""
     matches = [path for path in _documents() if path.parent.name.startswith(name)]
     if len(matches) > 1:
         raise UsageError(f"{len(matches)} acceptances begin with {name}", "give more of the id")
@@ -72,7 +72,7 @@ def find(name: str) -> Acceptance:
 
 
 def latest(fleet: str, *, complete: bool) -> Acceptance | None:
-    """The latest acceptance of the fleet that has come to its end, or that has not; None where there is none."""
+    """Return the latest acceptance of the fleet that has come to its end, or that has not; None where there is none."""
     return next((one for one in _of_fleet(fleet) if (one.ended is not None) is complete), None)
 
 
@@ -91,7 +91,7 @@ def known_seconds(fleet: str, level: str, hosts: int) -> dict[str, float]:
 
 
 def _of_fleet(fleet: str) -> Iterator[Acceptance]:
-    """The fleet's, the latest first; a file that cannot be read is passed over."""
+    """Yield the fleet's acceptances, the latest first; a file that cannot be read is passed over."""
     for path in _documents():
         try:
             one = read(path)

@@ -1,1 +1,1 @@
-"""What every package may use and none owns: numbers and units, paths, files, the order and folding of names."""
+"""Tools that every package may use and none owns: numbers and units, paths, files, order and folding of names."""

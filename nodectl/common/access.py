@@ -1,4 +1,4 @@
-"""What an operator gives Ansible beside the inventory: extra variables, vault passwords, how to log in and become root.
+"""Access to hosts as an operator gives it to Ansible: extra variables, vault passwords, login and becoming root.
 
 Each option means what it means to Ansible, to what nodectl reads itself and to the playbooks that it runs. A password
 is asked for once a command, kept in memory, and handed to Ansible on its own prompt.
@@ -22,7 +22,7 @@ VAULT_REMEDY = (
 
 
 def _option(default: Any) -> Any:
-    """A field that an option of the command line fills."""
+    """Declare a field that an option of the command line fills."""
     return field(default=default, metadata={"option": True})
 
 
@@ -65,7 +65,7 @@ class Access:
         return self._password("sudo password") or self.connection_password()
 
     def words(self) -> list[str]:
-        """The options as ansible-playbook's."""
+        """Return the options as ansible-playbook's."""
         words = [word for text in self.given_vars for word in ("--extra-vars", text)]
         words += [word for text in self.vault_id for word in ("--vault-id", text)]
         words += [word for path in self.vault_password_file for word in ("--vault-password-file", path)]

@@ -10,7 +10,7 @@ from nodectl.payload.common.frames import texts
 
 
 def documents(host: str, output: str | bytes) -> tuple[Any, ...]:
-    """The documents in what a host printed, whatever its shell printed around them; ParseError where one is cut."""
+    """Return the documents in a host's output, whatever its shell printed around them; ParseError where one is cut."""
     try:
         return tuple(bounded_json.loads(text) for text in texts(output))
     except ValueError as error:
@@ -18,7 +18,7 @@ def documents(host: str, output: str | bytes) -> tuple[Any, ...]:
 
 
 def document(host: str, output: str | bytes) -> Any:
-    """The only document; ParseError where there is none, or more than one."""
+    """Return the only document; ParseError where there is none, or more than one."""
     found = documents(host, output)
     if len(found) != 1:
         raise ParseError(f"{host}: its answer cannot be read: {len(found)} frames where one belongs")

@@ -11,7 +11,7 @@ DEEPEST = 64
 
 
 def loads(text: str | bytes) -> Any:
-    """The document; ValueError where it is none, or nested too deep."""
+    """Return the document; ValueError where it is none, or nested too deep."""
     try:
         document = json.loads(text)
     except RecursionError as error:
@@ -25,7 +25,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def _is_surely_flat(text: str | bytes) -> bool:
-    """It has no more brackets than may be nested: most documents are that short."""
+    """Return whether it has no more brackets than may be nested: most documents are that short."""
     if isinstance(text, bytes):
         # in UTF-16 and UTF-32 a bracket is this byte, too
         return text.count(b"[") + text.count(b"{") <= DEEPEST

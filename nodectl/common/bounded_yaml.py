@@ -24,20 +24,20 @@ class FastLoader(_Loader):
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's content; ValueError where it is larger than any such file."""
+    """Read the file's content; ValueError where it is larger than any such file."""
     with path.open("rb") as stream:
         return bounded(stream.read(_MOST_BYTES + 1))
 
 
 def bounded(content: bytes) -> bytes:
-    """The content; ValueError where it is larger than any such file."""
+    """Return the content; ValueError where it is larger than any such file."""
     if len(content) > _MOST_BYTES:
         raise ValueError(f"larger than {_MOST_BYTES >> 10} KiB")
     return content
 
 
 def load(content: bytes, loader: Any = FastLoader, complaining: Any = FastLoader) -> Any:
-    """The document, read by a safe `loader`; yaml.YAMLError of `complaining`, or ValueError where it has no bounds."""
+    """Read the document by a safe `loader`; yaml.YAMLError of `complaining`, or ValueError where it has no bounds."""
     try:
         return _load(bounded(content), loader)
     except yaml.YAMLError:

@@ -6,5 +6,5 @@ _HISSING = ("s", "x", "ch", "sh")
 
 
 def counted(number: object, one: str, many: str = "") -> str:
-    """The number with its noun; `many` is needed where more than the noun changes (`1 port has`, `2 ports have`)."""
+    """Return the number with its noun; `many` where more than the noun changes (`1 port has`, `2 ports have`)."""
     return f"{number} {one if number == 1 else many or one + ('es' if one.endswith(_HISSING) else 's')}"

@@ -23,7 +23,7 @@ Place = tuple[str, int]
 
 
 def modules_below(package: str, declares: str = "") -> Iterator[ModuleType]:
-    """The modules of a package and of its folders, in the order of their names.
+    """Yield the modules of a package and of its folders, in the order of their names.
 
     With `declares` only those that assign this name at their left margin: the others are not imported.
     DeclarationError with file and line where one cannot be imported.
@@ -34,13 +34,13 @@ def modules_below(package: str, declares: str = "") -> Iterator[ModuleType]:
 
 
 def names_below(package: str) -> list[str]:
-    """The names of these modules."""
+    """Return the names of these modules."""
     found = pkgutil.walk_packages(load(package).__path__, f"{package}.", onerror=_cannot_be_loaded)
     return [module.name for module in found]
 
 
 def load(module: str) -> ModuleType:
-    """The module; DeclarationError with file and line where it cannot be imported, for whatever reason."""
+    """Import the module; DeclarationError with file and line where it cannot be, for whatever reason."""
     try:
         return importlib.import_module(module)
     except Exception as error:
@@ -73,7 +73,7 @@ def _cannot_be_loaded(package: str) -> None:
 
 
 def _place(error: Exception) -> Place | None:
-    """Where the module stands that was imported last: in it the declaration, not in the class that refused it."""
+    """Return the place in the module imported last: the declaration is there, not in the class that refused it."""
     if isinstance(error, SyntaxError) and error.filename:
         return _short(error.filename), error.lineno or 0
     places = [
@@ -85,7 +85,7 @@ def _place(error: Exception) -> Place | None:
 
 
 def _short(file: str) -> str:
-    """The path below the folder that holds nodectl, where it is below it."""
+    """Return the path below the folder that holds nodectl, where it is below it."""
     home = Path(__file__).resolve().parents[2]
     path = Path(file)
     return str(path.relative_to(home)) if path.is_relative_to(home) else file

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def new_id(now: datetime) -> str:
-    """A new id: ids sort by time, and two of the same second differ."""
+    """Make a new id: ids sort by time, and two of the same second differ."""
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
 
 

@@ -9,7 +9,7 @@ UTF_8 = "C.UTF-8"
 
 
 def encoding() -> str:
-    """Of the locale that the environment names; empty where this machine has none of that name."""
+    """Return the encoding of the environment's locale; empty where this machine has none of that name."""
     former = locale.setlocale(locale.LC_ALL)
     try:
         locale.setlocale(locale.LC_ALL, "")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 
 def few(names: Sequence[str], most: int = 4) -> str:
-    """`a, b, c, d and 3 more`; all of them where there are at most `most`."""
+    """Return `a, b, c, d and 3 more`; all of them where there are at most `most`."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def clipped(text: str, longest: int) -> str:
-    """The text, or its beginning and how long it was."""
+    """Return the text, or its beginning and how long it was."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"

@@ -12,6 +12,6 @@ LOCAL = frozenset(["btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "xfs", "z
 
 
 def is_network(kind: str, source: str) -> bool:
-    """It is served by another host: by its type, or as what is mounted through FUSE names its server (`nas:/path`)."""
+    """Return whether another host serves it: by its type, or as a FUSE mount names its server (`nas:/path`)."""
     host, colon, path = source.partition(":")
     return kind in NETWORK or bool(colon and host and path.startswith("/") and "/" not in host)

@@ -20,13 +20,13 @@ _MOST_LINKS = 40
 
 
 def folder_name(host: str) -> str:
-    """The name of a host's folder: one path component, whatever the host is called."""
+    """Return the name of a host's folder: one path component, whatever the host is called."""
     quoted = quote(host, safe=_NAME_CHARACTERS, errors="surrogatepass") or "%00"
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 def local_path(folder: Path, *names: str) -> Path:
-    """A path right below `folder` for a name that somebody else gave: a node, a job, an inventory, a recording.
+    """Return a path right below `folder` for a name that somebody else gave: of a node, a job, a recording.
 
     The only way from such a name to a file of ours: `names`, joined by dots, are one component of it, whatever they
     hold.
@@ -81,7 +81,7 @@ def _as_before(handle: int, name: str, folder: int, mode: int) -> None:
 
 
 def _is_door(path: Path) -> bool:
-    """A process's `root` or `cwd` in /proc: a door into its file system, and no link whose text leads there."""
+    """Return whether it is a process's `root` or `cwd` in /proc: a door, and no link whose text leads there."""
     return path.name in ("root", "cwd") and path.parent.parent == Path("/proc") and path.parent.name.isdigit()
 
 

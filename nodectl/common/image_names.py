@@ -1,4 +1,4 @@
-"""What a container image may be called, as docker, podman and Kubernetes read it."""
+"""Names of container images, as docker, podman and Kubernetes read them."""
 
 import re
 
@@ -11,6 +11,6 @@ _IMAGE = re.compile(rf"((?:{_REGISTRY}/)?{_PART}(?:/{_PART})*)(?::[A-Za-z0-9_][A
 
 
 def is_image_name(text: str) -> bool:
-    """It is `[REGISTRY[:PORT]/]NAME[:TAG][@DIGEST]`; the name itself in lower case."""
+    """Return whether it is `[REGISTRY[:PORT]/]NAME[:TAG][@DIGEST]`; the name itself in lower case."""
     match = _IMAGE.fullmatch(text)
     return match is not None and len(match[1]) <= _LONGEST_NAME

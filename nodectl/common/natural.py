@@ -8,7 +8,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A sort key; numbers as numbers."""
+    """Return a key that sorts numbers in names as numbers."""
     return tuple(_part(part) for part in _DIGITS.split(name) if part)
 
 

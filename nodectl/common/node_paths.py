@@ -1,4 +1,4 @@
-"""Where things lie on a node: what the roles install, and the folder of the login user that nodectl writes."""
+"""Paths on a node: what the roles install, and the folder of the login user that nodectl writes."""
 
 ROOT = "/opt/nodectl"
 VENV = f"{ROOT}/venv"

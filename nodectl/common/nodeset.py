@@ -45,7 +45,7 @@ _MOST_NAMES, _LONGEST_NUMBER = 100_000, 9
 
 
 def unfolded(pattern: str) -> str:
-    """An Ansible host pattern in which folded names, which Ansible does not know, are spelt out."""
+    """Return an Ansible host pattern with folded names, which Ansible does not know, spelt out."""
     return _FOLDED.sub(_spelt, pattern)
 
 

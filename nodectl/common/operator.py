@@ -1,4 +1,4 @@
-"""Who runs this: the one form in which records on nodes and trials name an operator."""
+"""The operator's name, in the one form in which records on nodes and trials have it."""
 
 import getpass
 import os

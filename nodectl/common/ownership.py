@@ -1,4 +1,4 @@
-"""Who else may decide what lies in a folder: every folder and link on the way to it counts."""
+"""Ownership of a path: every folder and link on the way to it counts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _MOST_LINKS = 40  # as the kernel
 
 
 def refuse_open(path: Path, what: str) -> None:
-    """UsageError where a login other than the operator and root can decide what is found at `path`, which need not be
-    there; `what` says why that matters. OSError where that cannot be told.
+    """Raise UsageError where a login other than the operator and root can decide what is found at `path`.
+
+    `path` need not be there; `what` says why that matters. OSError where that cannot be told.
 
     In a sticky folder, as /tmp is, nobody can put another in the place of what is there.
     """
@@ -39,7 +40,7 @@ def _refuse(path: Path, status: os.stat_result, what: str, *, is_written: bool) 
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """What is passed from the root to where the path leads, that last; it ends where nothing is."""
+    """Yield each place from the root to where the path leads, that last; it ends where nothing is."""
     at, left, links = Path("/"), list(path.parts[1:]), 0
     yield at
     while left:

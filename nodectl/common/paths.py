@@ -15,8 +15,10 @@ def folders() -> tuple[Path, Path]:
 
 
 def state_dir() -> Path:
-    """nodectl's state folder (XDG_STATE_HOME), made 0700 on first use; UsageError where another login could have it
-    hold what it likes."""
+    """Return the state folder (XDG_STATE_HOME), made 0700 on first use.
+
+    UsageError where another login could have it hold what it likes.
+    """
     path = user_state_path("nodectl")
     if path not in _looked_at:
         refuse_open(path, "nodectl believes what its state folder holds; or set XDG_STATE_HOME to a folder of yours")
@@ -26,7 +28,7 @@ def state_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """nodectl's cache folder (XDG_CACHE_HOME): wheels for the lab, nothing that cannot be made again."""
+    """Return the cache folder (XDG_CACHE_HOME): wheels for the lab, nothing that cannot be made again."""
     path = user_cache_path("nodectl")
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -14,7 +14,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""As `printable`, with newlines and tabs spelled out, too (`\n`)."""
+    r"""Return `printable(text)` with newlines and tabs spelled out, too (`\n`)."""
     return re.sub("[\n\t]", _spelled, printable(text))
 
 

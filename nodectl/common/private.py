@@ -1,4 +1,4 @@
-"""What must not leave the operator's machine: secrets, by name and by content, and folders that are no project."""
+"""Things that must not leave the operator's machine: secrets, by name and content, and folders that are no project."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _SYSTEM = (
 
 
 def is_secret(place: str) -> bool:
-    """Whether a place of a project (a folder ends in `/`) is, by its name, where keys, tokens and passwords lie.
+    """Return whether a path in a project (a folder ends in `/`) is by its name one for keys, tokens and passwords.
 
     That is whatever is hidden, but for some files that programs look for; copies of a file are judged as the file.
     """
@@ -154,7 +154,7 @@ def is_program(path: Path) -> bool:
 
 
 def secret_in(path: Path) -> str:
-    """What secret a file's beginning holds (`a private key`), also a packed one's; empty for none of a known form.
+    """Return which secret a file's beginning holds (`a private key`), also packed; empty for none of a known form.
 
     In a small text whose name speaks of a secret, letters and digits as by chance are one. OSError.
     """
@@ -202,7 +202,7 @@ def _heads(path: Path) -> Iterator[bytes]:
 
 
 def _has_chance(text: bytes) -> bool:
-    """Whether 20 letters and digits, or more, change from one to the other as no word and no number does; or a UUID."""
+    """Return whether 20 or more letters and digits alternate as in no word and no number, or are a UUID."""
     runs = re.findall(rb"[A-Za-z0-9]{20,}", text.replace(b"-", b""))
     return any(len(re.findall(rb"[A-Za-z](?=[0-9])", run)) > 2 for run in runs)
 

@@ -1,4 +1,4 @@
-"""Where the package's own files lie, and the Ansible collection beside it."""
+"""Paths of the package's own files, and of the Ansible collection beside it."""
 
 import importlib.util
 from functools import cache
@@ -11,7 +11,7 @@ COLLECTION = Path("ansible_collections", "nodectl", "fleet")
 
 
 def share_dir() -> Path:
-    """The collection nodectl.fleet: playbooks/, plugins/ and roles/; in a checkout the checkout itself."""
+    """Return the collection nodectl.fleet: playbooks/, plugins/ and roles/; in a checkout the checkout itself."""
     return (_PACKAGE.parent / COLLECTION).resolve()
 
 
@@ -21,28 +21,28 @@ def collections_dir() -> Path:
 
 
 def profiles_dir() -> Path:
-    """The folder of the profiles that nodectl ships."""
+    """Return the folder of the profiles that nodectl ships."""
     return _PACKAGE / "profiles"
 
 
 def payload_dir() -> Path:
-    """The folder of the programs that run on nodes."""
+    """Return the folder of the programs that run on nodes."""
     return _PACKAGE / "payload"
 
 
 def data_dir() -> Path:
-    """The folder of the figures and recordings that nodectl ships."""
+    """Return the folder of the figures and recordings that nodectl ships."""
     return _PACKAGE / "data"
 
 
 def recordings_dir() -> Path:
-    """The folder of the recordings that nodectl ships."""
+    """Return the folder of the recordings that nodectl ships."""
     return _PACKAGE / "data" / "recordings"
 
 
 @cache
 def node_module(name: str) -> ModuleType:
-    """A module of plugins/module_utils that nodes run too, loaded by its path; it uses the standard library alone."""
+    """Load a module of plugins/module_utils that nodes run too, by its path; it uses the standard library alone."""
     path = share_dir() / "plugins" / "module_utils" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"nodectl_on_nodes_{name}", path)
     if spec is None or spec.loader is None:

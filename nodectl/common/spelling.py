@@ -1,4 +1,4 @@
-"""Which known name a misspelt one may be."""
+"""The known name that a misspelt one may be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MISSPELT = 0.8
 
 
 def nearest(name: str, known: Iterable[str], near: float = _NEAR) -> str:
-    """The most alike of the known names, whatever the case; empty where none is near."""
+    """Return the most alike of the known names, whatever the case; empty where none is near."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     found = get_close_matches(name.lower(), by_lower, 1, near)
     return by_lower[found[0]] if found else ""
@@ -25,5 +25,5 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def misspelt(name: str, known: Collection[str], near: float = _MISSPELT) -> str:
-    """The known name that this one, which is none of them, is nearly; empty where it may be a name of its own."""
+    """Return the known name of which this one is probably a misspelling; empty where it may be a name of its own."""
     return "" if name in known else nearest(name, known, near)

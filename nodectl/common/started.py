@@ -1,4 +1,4 @@
-"""When a process was started: what an operator waits for begins there, and a process id means nothing without it."""
+"""Start times of processes: an operator waits from there on, and a process id means nothing without it."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ _MOST_S = 600.0
 
 
 def started() -> float:
-    """The moment of the monotonic clock; now, where the kernel does not tell."""
+    """Return when this process was started, in seconds of the monotonic clock; now where the kernel does not tell."""
     now = time.monotonic()
     try:
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(start_of(os.getpid())) / os.sysconf("SC_CLK_TCK")
@@ -33,12 +33,12 @@ def start_of(pid: int) -> str:
 
 
 def controller(pid: int) -> dict[str, Any]:
-    """By what `has_ended` knows a process of this machine."""
+    """Return what `has_ended` needs to know of a process of this machine."""
     return {"host": socket.gethostname(), "pid": pid, "start": start_of(pid)}
 
 
 def has_ended(controller: Mapping[str, Any]) -> bool:
-    """The run of these `host`, `pid` and `start` was started on this machine, and its process is no more."""
+    """Return whether the run of these `host`, `pid` and `start` began on this machine and its process is gone."""
     try:
         host, pid, start = str(controller["host"]), int(controller["pid"]), str(controller["start"])
     except (KeyError, TypeError, ValueError):

@@ -17,13 +17,13 @@ _HUBER, _PASSES = 1.345, 30
 
 
 def robust_deviation(values: Iterable[float], center: float = 0.0) -> float:
-    """The standard deviation of values around `center`, estimated by the median distance: outliers hardly move it."""
+    """Estimate the standard deviation around `center` by the median distance: outliers hardly move it."""
     return NORMAL_MAD * median(abs(value - center) for value in values)
 
 
 @lru_cache(maxsize=1024)
 def student_t(probability: float, degrees: int) -> float:
-    """The quantile of Student's t: what a value of so many degrees of freedom stays below with this probability."""
+    """Return the quantile of Student's t: a value of so many degrees of freedom is below it with this probability."""
     if not 0 < probability < 1 or degrees < 1:
         raise ValueError(f"there is no t quantile of {probability} with {degrees} degrees of freedom")
     # not at the top: it takes longer to import than most commands run, and scipy.stats takes three times as long
@@ -79,7 +79,7 @@ def student_p(t: float, degrees: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """The p-values corrected for their number (Holm 1979): all below alpha are right, but for a chance of alpha."""
+    """Correct p-values for their number (Holm 1979): all below alpha are right, but for a chance of alpha."""
     adjusted, largest = [0.0] * len(p_values), 0.0
     for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
@@ -98,7 +98,7 @@ def more_often(failed: int, count: int, other_failed: int, other_count: int) -> 
 
 
 def more_in_pairs(differences: Sequence[int]) -> float:
-    """The exact sign-flip test: how likely a sum as high is where each difference could as well be the other way.
+    """Return the p-value of the exact sign-flip test: a sum as high where each difference could be the other way.
 
     What fails together in one turn is one difference, however much it is.
     """

@@ -59,7 +59,7 @@ def digits(value: float) -> str:
 
 
 def readable(value: float, unit: str) -> tuple[float, str]:
-    """The value in the unit of its kind in which it is 1 to 1000, where there is one: 20.8 ms for 20836 us."""
+    """Convert to the unit of its kind in which the value is 1 to 1000, where there is one: 20.8 ms for 20836 us."""
     chain = next((chain for chain in _CHAINS if unit in dict(chain)), ())
     names = [name for name, _ in chain]
     if not names or value == 0:
@@ -86,7 +86,7 @@ def lower_is_better(unit: str) -> bool | None:
 
 
 def time_text(time_s: float) -> str:
-    """A time as text, within some percent: `45 s`, `2 min 10 s`, `12 min`, `2 h 5 min`."""
+    """Return a time as text, within some percent: `45 s`, `2 min 10 s`, `12 min`, `2 h 5 min`."""
     if time_s < 99.5:
         return f"{time_s:.0f} s"
     if time_s < 600:

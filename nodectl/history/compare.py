@@ -45,7 +45,7 @@ def by_identity(measurements: Iterable[Measurement]) -> dict[str, Past]:
 
 
 def findings(compared: Comparison) -> tuple[Finding, ...]:
-    """A warning for what is worse by 5 % and by more than both scatter; unknown where nothing could be compared."""
+    """Return a warning for what is worse by 5 % and outside both spreads; unknown where nothing could be compared."""
     if not compared.changes:
         actual = f"nothing measured here can be compared with {compared.against}"
         remedy = "measure the same hosts with the same options, then compare"
@@ -133,7 +133,7 @@ def read_against(text: str) -> Against:
 
 
 def read_measurements(path: Path) -> tuple[Measurement, ...]:
-    """The measurements of a saved probe."""
+    """Read the measurements of a saved probe."""
     document = read_json(path, _REMEDY)
     rows = document.get("measurements") if isinstance(document, dict) else None
     if not isinstance(rows, list):

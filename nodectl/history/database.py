@@ -106,7 +106,7 @@ VERSION = len(MIGRATIONS)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The version of the tables that are there; 0 for none."""
+    """Return the version of the tables that are there; 0 for none."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -174,7 +174,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What is written in the block is kept whole or not at all; HistoryError for what SQLite says."""
+        """Keep what the block writes as a whole or not at all; HistoryError for what SQLite says."""
         with self.errors(), _transaction(self.connection):
             yield
 
@@ -237,7 +237,7 @@ def _create_private(path: Path) -> None:
 
 
 def number(value: object) -> float:
-    """The finite number; ValueError for what is none, for SQLite keeps anything in any column."""
+    """Return the finite number; ValueError for anything else, as SQLite keeps anything in any column."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{value!r} is no number")
     return value

@@ -38,7 +38,7 @@ _DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """From `usual` to `latest`, for the worse; the slope in percent of the usual in 30 days."""
+    """A change from `usual` to `latest`, for the worse; the slope in percent of the usual in 30 days."""
 
     usual: float
     latest: float
@@ -52,7 +52,7 @@ class Drift:
 
 
 def drift(points: Sequence[tuple[float, float]], *, lower_better: bool) -> Drift | None:
-    """The drift of (time, value) for the worse; None where there is none, or too little to tell."""
+    """Return the drift of (time, value) for the worse; None where there is none, or too little to tell."""
     # a rate may have come down to nothing; a time of nothing was not measured
     known = sorted(point for point in points if point[1] > 0 or (point[1] == 0 and not lower_better))[-WINDOW:]
     if len(known) < MIN_POINTS:
@@ -103,7 +103,7 @@ def drifts(points: Sequence[Point]) -> dict[str, Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a look for drift had to go by: `runs` in all, `series` of them, and those too `short` to have a past."""
+    """The data that a look for drift had: `runs` in all, `series` of them, and those too `short` to have a past."""
 
     runs: int
     series: int
@@ -137,7 +137,7 @@ def _peers(points: Sequence[Point]) -> dict[str, list[tuple[float, float]]]:
 
 
 def _median_without(ordered: Sequence[float], value: float) -> float:
-    """The median of all but one, without sorting again for each of a thousand."""
+    """Return, for each value, the median of the others; the values are sorted only once."""
     place = bisect_left(ordered, value)
     count = len(ordered) - 1
 
@@ -148,7 +148,7 @@ def _median_without(ordered: Sequence[float], value: float) -> float:
 
 
 def _cusum(deviations: Sequence[float]) -> float:
-    """The highest that the sum of what is beyond the slack comes to, beginning again at every return to nought."""
+    """Return the highest sum of what is beyond the slack; the sum begins again whenever it returns to zero."""
     total = highest = 0.0
     for deviation in deviations:
         total = max(0.0, total + min(deviation, _CLAMP) - _SLACK)

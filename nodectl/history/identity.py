@@ -1,4 +1,4 @@
-"""When two measurements are of the same thing: probe, hosts, unit, and those conditions that were chosen, not found."""
+"""Identity of a measurement: probe, hosts, unit, and those conditions that were chosen, not found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Identity:
 
     @classmethod
     def of_key(cls, key: str) -> Identity:
-        """The identity of which `key` is the text; ValueError where it is none."""
+        """Read an identity from its key; ValueError where it is none."""
         try:
             probe, hosts, direction, unit, subject, size_bytes = json.loads(key)
             return cls(probe, tuple(hosts), direction, unit, subject, size_bytes)
@@ -49,7 +49,7 @@ class Identity:
 
 
 def identity_of(measurement: Measurement) -> Identity:
-    """The identity of a measurement: the same for two measurements of the same thing."""
+    """Return the identity of a measurement: the same for two measurements of the same thing."""
     size = measurement.conditions.get("size_bytes")
     return Identity(
         measurement.probe,

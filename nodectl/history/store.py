@@ -71,7 +71,7 @@ class History(Database):
         return latest
 
     def past(self, probes: Sequence[str] = (), *, since: float = 0.0, run: int | None = None) -> list[Past]:
-        """The fleet's measurements as they were kept: of some probes, since a moment, or of one run."""
+        """Return the fleet's measurements as they were kept: of some probes, since a moment, or of one run."""
         wanted = f" AND m.probe IN ({_marks(probes)})" if probes else ""
         of_run = "" if run is None else " AND m.run = ?"
         return self._past(
@@ -80,7 +80,7 @@ class History(Database):
         )
 
     def points(self, probes: Sequence[str], runs: int) -> list[Point]:
-        """The values of these probes in the fleet's last so many runs of them, in the order in which they were kept."""
+        """Return the values of these probes in the fleet's last runs of them, in the order in which they were kept."""
         rows = self.rows(
             f"SELECT m.run, r.time, m.identity, m.value {_JOINED}"  # noqa: S608
             f" WHERE m.probe IN ({_marks(probes)}) AND m.run IN (SELECT id FROM run WHERE fleet = ? AND EXISTS"
@@ -94,12 +94,12 @@ class History(Database):
             return [Point(int(run), moment(when), key, number(value)) for run, when, key, value in rows]
 
     def probes(self) -> list[str]:
-        """The probes of which the fleet has measurements."""
+        """Return the probes of which the fleet has measurements."""
         rows = self.rows(f"SELECT DISTINCT m.probe {_JOINED} WHERE r.fleet = ? ORDER BY 1", (self.fleet,))
         return [str(row[0]) for row in rows]
 
     def runs(self) -> list[tuple[int, float, str, int]]:
-        """Number, time, probes and count of measurements of the fleet's runs, the latest first."""
+        """Return number, time, probes and count of measurements of each run of the fleet, the latest first."""
         rows = self.rows(
             "SELECT r.id, r.time, group_concat(DISTINCT m.probe), count(m.run) FROM run r"
             " LEFT JOIN measurement m ON m.run = r.id WHERE r.fleet = ?"
@@ -122,7 +122,7 @@ class History(Database):
         return int(cursor.lastrowid or 0)
 
     def trials(self) -> list[Mapping[str, Any]]:
-        """The fleet's trials, the latest first: id, time, profile, baseline, verdict, trials."""
+        """Return the fleet's trials, the latest first: id, time, profile, baseline, verdict, trials."""
         names = ("id", "time", "profile", "baseline", "verdict")
         rows = self.rows(
             "SELECT id, time, profile, baseline, verdict, document FROM trial WHERE fleet = ?"

@@ -1,1 +1,1 @@
-"""What was found of each part of the hosts, whatever host it is in: seen, cordoned, returned."""
+"""The history of each part of the hosts, whatever host it is in: seen, cordoned, returned."""

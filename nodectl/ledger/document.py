@@ -36,7 +36,7 @@ def _row(host: str, life: Sequence[Event], holds: Sequence[Hold]) -> tuple[str, 
 
 
 def _why(hold: Hold) -> str:
-    """The reason, and by whom; of a part its name and where it was."""
+    """Return the reason, and by whom; of a part its name and where it was."""
     cordon = hold.cordon
     if hold.whole:
         return f"{cordon.reason} ({cordon.who})"

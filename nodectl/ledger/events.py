@@ -1,4 +1,4 @@
-"""What the ledger is made of: looks at hosts, cordons and returns, each with the parts that it is about."""
+"""Events of the ledger: looks at hosts, cordons and returns, each with the parts that it is about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodectl.model.status import Status
 
 
 class EventKind(StrEnum):
-    """What happened to a host or a part."""
+    """The kind of an event."""
 
     SEEN = "seen"
     CORDONED = "cordoned"
@@ -102,7 +102,7 @@ class Recognised:
 
 
 def recognised_lines(found: Iterable[Recognised]) -> tuple[str, ...]:
-    """A line for each host and cordon: the first of its parts, the host itself before others, and how many more."""
+    """Return a line for each host and cordon: its first part (the host itself before others) and how many more."""
     groups: dict[tuple[str, int], list[Recognised]] = {}
     for one in found:
         groups.setdefault((one.now.host, one.cordon.id), []).append(one)

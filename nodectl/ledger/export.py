@@ -28,7 +28,7 @@ def slurm_lines(holds: Mapping[str, Sequence[Hold]], returned: Sequence[str]) ->
 
 
 def ansible_group(holds: Mapping[str, Sequence[Hold]]) -> str:
-    """An inventory with the group `cordoned`, to be given beside the fleet's own."""
+    """Return an inventory with the group `cordoned`, to be given beside the fleet's own."""
     hosts = {host: {"nodectl_cordoned": _Words(_words(own))} for host, own in holds.items()}
     text = yaml.dump({"cordoned": {"hosts": hosts}}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     return str(text).rstrip("\n")
@@ -54,7 +54,7 @@ _Dumper.add_representer(_Words, _words_node)
 
 
 def _node(host: str) -> str:
-    """The name that Slurm has by default: the host's without its domain; an address stays whole."""
+    """Return the name that Slurm has by default: the host's without its domain; an address stays whole."""
     short = host.partition(".")[0]
     name = host if short.isdigit() else short
     if not _NAME.fullmatch(name):  # scontrol would take a list or ALL

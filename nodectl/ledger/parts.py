@@ -1,4 +1,4 @@
-"""Which parts a host has, by what they say of themselves, and which of them a finding is about."""
+"""The parts of a host, by what they say of themselves, and those that a finding is about."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _NAME = "name:"
 
 
 def facts_needed() -> tuple[Fact[Any], ...]:
-    """The facts that `parts_of` reads; a caller may ask for them together with its own."""
+    """Return the facts that `parts_of` reads; a caller may ask for them together with its own."""
     return facts_named(*SUBJECTS)
 
 
 def parts_of(host: str, facts: Mapping[str, object]) -> tuple[Part, ...]:
-    """The host itself, its GPUs and its RDMA adapters, each once; what tells no identity is left out.
+    """Return the host itself, its GPUs and its RDMA adapters, each once; what tells no identity is left out.
 
     A lab host that is not dressed in a recording shows the machine's hardware, which is not its own: only itself then.
     """
@@ -90,17 +90,17 @@ def _place(names: str, address: str | None) -> str:
 
 
 def is_machine_id(identity: str) -> bool:
-    """It was made when the system was installed, and a copy of the image has it too; a serial number has no twin."""
+    """Return whether it is a machine-id, which a copy of the image has too; a serial number has no twin."""
     return _MACHINE_ID.fullmatch(identity) is not None
 
 
 def by_name(host: str) -> Part:
-    """What stands for a host that tells no identity, or another one's too: never taken for one of another name."""
+    """Return the part that stands for a host without an identity of its own: never one of another name."""
     return Part(PartKind.HOST, f"{_NAME}{host}", host)
 
 
 def identity_kind(part: Part) -> str:
-    """Of a host `name`, `machine-id` or `serial number`, one of which does not replace the others; else the kind."""
+    """Return `name`, `machine-id` or `serial number` for a host (none replaces another), else the part's kind."""
     if part.kind is not PartKind.HOST:
         return str(part.kind)
     if part.id.startswith(_NAME):
@@ -145,7 +145,7 @@ def concerned(finding: Finding, host: str, parts: Sequence[Part]) -> tuple[Part,
 
 
 def _own_words(subject: str, host: str) -> str:
-    """Of `gpu01 (GPU 0) against gpu02 (GPU 1)` what stands behind the host's name; all where no other is named."""
+    """Return a subject's words about the host: `GPU 0` of `gpu01 (GPU 0) against gpu02 (GPU 1)`, else all of it."""
     camps = [camp.strip() for camp in subject.split(_AGAINST)]
     if len(camps) < 2:
         return subject

@@ -43,7 +43,7 @@ def part_row(kept: KeptPart) -> tuple[object, ...]:
 
 
 def event_of(row: Sequence[Any], parts: tuple[KeptPart, ...]) -> Event:
-    """Of its number and EVENT_COLUMNS; ValueError for what is no event: SQLite keeps anything in any column."""
+    """Read an event from its number and EVENT_COLUMNS; ValueError for anything else, which SQLite would keep, too."""
     number_of, when, kind, fleet, host, who, reason, whole, cordon = row[:9]
     acceptance, began, nature, verdict, steps, left, _ = row[9:]
     known = json.loads(steps)
@@ -63,7 +63,7 @@ def event_of(row: Sequence[Any], parts: tuple[KeptPart, ...]) -> Event:
 
 
 def kept_of(row: Sequence[Any], host: str) -> KeptPart:
-    """Of PART_COLUMNS; ValueError for what is no part."""
+    """Read a part from PART_COLUMNS; ValueError for what is no part."""
     kind, identity, model, place, serial, findings = row
     part = Part(PartKind(kind), str(identity), str(host), str(model), str(place), str(serial))
     return KeptPart(part, tuple(_seen(row) for row in json.loads(findings)))
@@ -105,7 +105,7 @@ def lacking(cordon: Event, before: Sequence[Event], host: Sequence[Event]) -> st
 
 
 def _last(events: Sequence[Event], step: str) -> Status | None:
-    """The step's status in the last acceptance that had it for this host."""
+    """Return the step's status in the last acceptance that had it for this host."""
     return next((event.steps[step] for event in reversed(events) if step in event.steps), None)
 
 
@@ -147,7 +147,7 @@ class Place:
 
 
 class Ledger(Database):
-    """What happened to hosts and their parts; parts are global, a host's name belongs to its fleet.
+    """The journal of hosts and their parts; parts are global, a host's name belongs to its fleet.
 
     Nothing is ever changed or removed: what is so now follows from what was added last.
     """
@@ -213,7 +213,7 @@ class Ledger(Database):
         return self._keep(event)
 
     def cordoned(self, hosts: Iterable[str]) -> dict[str, tuple[Hold, ...]]:
-        """Those of the fleet's hosts that are cordoned, by name or for a part that was last seen in them, with why."""
+        """Return the fleet's cordoned hosts with the reasons: by name, or for a part that was last seen in them."""
         wanted = dict.fromkeys(hosts)
         holds: dict[str, list[Hold]] = {}
         for cordon in self._open_here():
@@ -229,7 +229,7 @@ class Ledger(Database):
         return {host: tuple(holds[host]) for host in wanted if host in holds}
 
     def recognised(self, parts: Iterable[Part]) -> tuple[Recognised, ...]:
-        """Those of the parts, as they are in hosts now, that were cordoned in another host or under another name."""
+        """Return the parts, as they are in hosts now, that were cordoned in another host or under another name."""
         now: dict[Key, Part] = {_key(part): part for part in parts}
         by_host: dict[str, list[Part]] = {}
         for part in now.values():
@@ -263,14 +263,14 @@ class Ledger(Database):
         )
 
     def known_parts(self, host: str | None = None) -> dict[Key, Place]:
-        """Where each part was last seen in the fleet, of one host where one is named; those that are gone, too."""
+        """Return where each part (of one host, if named) was last seen in the fleet; those that are gone, too."""
         if host is None:
             return self._places(_OF_FLEET, (self.fleet,))
         places = self._places(_OF_HOST, (self.fleet, self.fleet, host))
         return {key: place for key, place in places.items() if place.host == host}
 
     def parts_in(self, host: str) -> tuple[Part, ...]:
-        """The parts that a host of the fleet had when it was last looked at, and that were not seen elsewhere since."""
+        """Return the parts that a host had when it was last looked at, and that were not seen elsewhere since."""
         return tuple(place.kept.part for place in self.known_parts(host).values() if not place.gone)
 
     def place_of(self, key: Key, fleet: str | None = None) -> Place | None:
@@ -297,7 +297,7 @@ class Ledger(Database):
         return places
 
     def hosts(self) -> tuple[str, ...]:
-        """The names of the fleet's hosts that the ledger knows."""
+        """Return the names of the fleet's hosts that the ledger knows."""
         rows = self.rows("SELECT DISTINCT host FROM ledger_event WHERE fleet = ? ORDER BY host", (self.fleet,))
         return tuple(str(row[0]) for row in rows)
 
@@ -321,7 +321,7 @@ class Ledger(Database):
         )
 
     def parts_like(self, text: str) -> tuple[Key, ...]:
-        """The parts whose identity begins with the text, or whose serial number it is."""
+        """Return the parts whose identity begins with the text, or whose serial number it is."""
         rows = self.rows(
             "SELECT DISTINCT kind, part FROM ledger_part WHERE lower(substr(part, 1, ?)) = ? OR serial = ?"
             " ORDER BY 1, 2",
@@ -337,7 +337,7 @@ class Ledger(Database):
         return lacking(cordon, before, self.acceptances(self.fleet, hold.host))
 
     def _last_look_id(self, fleet: str, host: str) -> int | None:
-        """The last event that tells which parts a host has."""
+        """Return the number of the last event that tells which parts a host has."""
         rows = self.rows(
             "SELECT max(s.id) FROM ledger_event s WHERE s.kind = 'seen' AND s.fleet = ? AND s.host = ?"
             " AND EXISTS (SELECT 1 FROM ledger_part p WHERE p.event = s.id)",
@@ -346,7 +346,7 @@ class Ledger(Database):
         return None if rows[0][0] is None else int(rows[0][0])
 
     def _last_parts(self, fleet: str, host: str) -> tuple[Part, ...] | None:
-        """The parts that the last look found; None where there was none."""
+        """Return the parts that the last look found; None where there was none."""
         event = self._last_look_id(fleet, host)
         return None if event is None else tuple(kept.part for kept in self._parts(event, host))
 
@@ -378,7 +378,7 @@ class Ledger(Database):
         )
 
     def _with_findings(self, acceptance: Acceptance, host: str, parts: Sequence[Part]) -> tuple[KeptPart, ...]:
-        """The parts with what was found of them; a part of before that is missing now only where a finding names it."""
+        """Return the parts with what was found of them; a part that is missing now only where a finding names it."""
         told = [
             seen
             for seen in acceptance.seen
@@ -403,7 +403,7 @@ class Ledger(Database):
         ]
 
     def _keep(self, event: Event) -> Event:
-        """The event with its number, kept with its parts, all or nothing."""
+        """Keep the event with its parts, all or nothing, and return it with its number."""
         with self.transaction():
             return replace(event, id=self._add(event))
 
@@ -417,7 +417,7 @@ class Ledger(Database):
         return number_of
 
     def _events(self, condition: str, arguments: Sequence[object]) -> tuple[Event, ...]:
-        """The events that fit, with their parts."""
+        """Return the events that fit, with their parts."""
         rows = self.rows(f"SELECT {_EVENT} FROM ledger_event e WHERE {condition}", arguments)  # noqa: S608
         with self.errors():
             return tuple(event_of(row, self._parts(int(row[0]), str(row[4]))) for row in rows)
@@ -451,14 +451,14 @@ def _now(when: float | None) -> float:
 
 
 def _left_of(cordon: Event, returns: Sequence[Event]) -> Event:
-    """The cordon without what was returned of it."""
+    """Return the cordon without what was returned of it."""
     ended = {_key(kept.part) for each in returns for kept in each.parts}
     parts = tuple(kept for kept in cordon.parts if _key(kept.part) not in ended)
     return replace(cordon, whole=cordon.whole and not any(each.whole for each in returns), parts=parts)
 
 
 def _is_copy(part: Part, beside: Sequence[Part], former: Sequence[Part]) -> bool:
-    """A machine-id that two machines have: what is beside it now, and what was beside it then, have nothing in common.
+    """Return whether two machines have this machine-id: the parts beside it now and then have nothing in common.
 
     A host without a GPU and a NIC that tells its identity cannot be told from its copy: it is taken for the same.
     """

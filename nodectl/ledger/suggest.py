@@ -1,4 +1,4 @@
-"""Which hosts an acceptance would have cordoned, why, and the command that does it; what the command line says then."""
+"""Suggested cordons after an acceptance: the hosts, why, and the command that does it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Suggestion:
 
 
 def suggested(acceptance: Acceptance) -> tuple[Suggestion, ...]:
-    """A suggestion for each rejected host."""
+    """Return a suggestion for each rejected host."""
     rejected = [row for row in acceptance.hosts if row.verdict is NodeVerdict.REJECTED]
     return tuple(Suggestion(row.host, row.parts, _reason(row)) for row in rejected)
 

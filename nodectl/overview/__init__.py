@@ -1,1 +1,1 @@
-"""What a report shows, gathered: from the hosts, from the operator's history, and from saved results."""
+"""Content for a report, gathered from the hosts, from the operator's history, and from saved results."""

@@ -1,4 +1,4 @@
-"""What the operator's history holds of a fleet, for a report: the latest run, trials, and values over the runs."""
+"""The operator's history of a fleet for a report: the latest run, trials, and values over the runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_TRIALS = 6
 
 
 def latest_runs(history: History, nature: Nature) -> tuple[Measured, ...]:
-    """Of each probe the latest run; the run's number and time stand in its origin."""
+    """Return the latest run of each probe; its number and time stand in its origin."""
     measured, seen = [], set[str]()
     for run, when, probes, _ in history.runs()[:_RUNS]:
         new = set(filter(None, probes.split(","))) - seen
@@ -38,7 +38,7 @@ def latest_runs(history: History, nature: Nature) -> tuple[Measured, ...]:
 
 
 def trials(history: History, nature: Nature) -> tuple[Tuned, ...]:
-    """The latest trials, each profile once."""
+    """Return the latest trials, each profile once."""
     told: dict[tuple[str, str], Tuned] = {}
     for row in history.trials():
         key = (str(row["profile"]), str(row["baseline"]))
@@ -69,7 +69,7 @@ def past(history: History, nature: Nature) -> Past:
 
 
 def _medians(points: Sequence[Point]) -> Iterator[Trend]:
-    """Of each kind of thing measured in two runs or more, the median over hosts and paths of each run."""
+    """Yield the medians over hosts and paths by run, for each kind of thing measured in two runs or more."""
     runs: dict[tuple[str, ...], dict[int, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
         identity = Identity.of_key(point.key)

@@ -23,7 +23,7 @@ _BENCH = "bench-"
 
 
 def with_files(content: Content, paths: Sequence[Path]) -> Content:
-    """The content with what these files hold; UsageError where one cannot be read or is of no kind that is shown."""
+    """Add what these files hold to the content; UsageError where one cannot be read or is of no kind that is shown."""
     for path in paths:
         content = _with_file(content, path)
     return content
@@ -45,7 +45,7 @@ def _with_file(content: Content, path: Path) -> Content:
 
 
 def _origin(document: Mapping[str, Any], name: str) -> Origin:
-    """A document that says `recorded` or `scaled` is told by it; others leave open of what hosts they are."""
+    """Return where a document's figures are from, if it says `recorded` or `scaled`; others leave it open."""
     recorded = document.get("recorded")
     if recorded:
         return Origin(Nature.RECORDED, f"{recorded}, saved in {name}")

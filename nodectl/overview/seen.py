@@ -37,7 +37,7 @@ def health(source: Source, seen: Health) -> Found:
 
 
 def wiring(source: Source, profile_dirs: Sequence[Path]) -> Wired:
-    """The inside of the hosts that have GPUs, and the fabric as the inventory or LLDP tells it."""
+    """Return the inside of the hosts that have GPUs, and the fabric as the inventory or LLDP tells it."""
     graph = variables_graph(source.hosts)
     looked = look(source, profile_dirs, fabric=graph is None)
     graph = graph or looked.graph

@@ -19,7 +19,7 @@ _SHOWN = {Status.FAILED: 1000, Status.UNKNOWN: 20, Status.WARNING: 5}
 
 
 def plan_text(steps: Sequence[Step], width: int) -> str:
-    """The steps that will be taken with their times, then what was left out and why."""
+    """Return the steps that will be taken with their times, then what was left out and why."""
     taken = [step for step in steps if step.state is not StepState.LEFT_OUT]
     rows = [("STEP", "HOSTS", "ABOUT", "WHAT")]
     rows += [(step.name, str(len(step.hosts)), time_text(step.planned_s), step.about) for step in taken]
@@ -31,7 +31,7 @@ def plan_text(steps: Sequence[Step], width: int) -> str:
 
 
 def _left_out(word: str, steps: Sequence[Step]) -> list[str]:
-    """A line for each reason, with the steps that have it."""
+    """Return a line for each reason, with the steps that have it."""
     left: dict[str, list[str]] = {}
     for step in steps:
         if step.state is StepState.LEFT_OUT:
@@ -40,7 +40,7 @@ def _left_out(word: str, steps: Sequence[Step]) -> list[str]:
 
 
 def acceptance_text(acceptance: Acceptance, width: int) -> str:
-    """A row a host, alike ones folded; then the reasons, and what was not tried."""
+    """Return a row for each host, alike ones folded; then the reasons, and what was not tried."""
     done = [step.name for step in acceptance.steps if step.state is StepState.DONE]
     groups: dict[tuple[object, ...], list[str]] = {}
     for host in acceptance.hosts:
@@ -66,7 +66,7 @@ def _steps(done: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def _told(hosts: Sequence[HostAcceptance]) -> Iterator[list[str]]:
-    """The reasons, the worst first; the same of several hosts is said once."""
+    """Yield the lines of the reasons by status, the worst first; the same of several hosts is said once."""
     reasons: dict[Seen, list[str]] = {}
     for host in hosts:
         for reason in host.reasons:
@@ -82,7 +82,7 @@ def _told(hosts: Sequence[HostAcceptance]) -> Iterator[list[str]]:
 
 
 def _alike(reason: Seen) -> Seen:
-    """The same reason of another host; what is between hosts has its own."""
+    """Return the reason without its host, so that the same of several hosts is one; what is between hosts stays."""
     finding = reason.finding
     if len(finding.hosts) > 1:
         return reason

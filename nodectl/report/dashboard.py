@@ -139,7 +139,7 @@ PANELS = (
 
 
 def dashboard() -> dict[str, Any]:
-    """The model that Grafana imports; it asks for the Prometheus data source as it does so."""
+    """Return the model that Grafana imports; it asks for the Prometheus data source as it does so."""
     source = {"type": "prometheus", "uid": "${datasource}"}
     return {
         "title": "nodectl: GPU fleet",
@@ -171,7 +171,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def _panels(source: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """From left to right, in as many rows as they need."""
+    """Yield the panels from left to right, in as many rows as they need."""
     left, top = 0, 0
     for number, panel in enumerate(PANELS, 1):
         if left + panel.width > _WIDTH:

@@ -1,4 +1,4 @@
-"""What `doctor` found: what is not fine with the command that mends it, then how much was looked at."""
+"""Findings of `doctor`: what is not fine with the command that mends it, then how much was looked at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command printed on many hosts: identical output once, the largest group of hosts first."""
+"""Outputs of a command on many hosts: identical output once, the largest group of hosts first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodectl.model.result import CommandResult, Outcome
 
 
 def exec_table(results: Sequence[CommandResult]) -> str:
-    """The outputs of the hosts that ran it, then a line for each host that did not; a remedy is said once."""
+    """Return the outputs of the hosts that ran it, then a line for each host that did not; a remedy is said once."""
     failed = [result for result in results if result.outcome is not Outcome.RAN]
     return "\n".join([*_outputs(results), *map(_failure, failed), *_remedies(failed)])
 

@@ -12,7 +12,7 @@ Words = Callable[[str, object], str]
 
 
 def as_document(value: object) -> object:
-    """A subject for JSON; one without values says `absent` or `unknown` with the reason."""
+    """Return a subject for JSON; one without values says `absent` or `unknown` with the reason."""
     if isinstance(value, Unread):
         return {value.kind: value.reason}
     if isinstance(value, dict):

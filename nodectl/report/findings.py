@@ -21,7 +21,7 @@ _KEYS = ("host", "check", "subject", "status", "action", "expected", "actual", "
 
 
 def finding_document(finding: Finding) -> dict[str, str]:
-    """The keys that `health` and `provision` show."""
+    """Return the keys that `health` and `provision` show."""
     return {name: str(getattr(finding, name)) for name in _KEYS}
 
 
@@ -43,14 +43,14 @@ def findings_table(
 def findings_lines(
     findings: Sequence[Finding], *, everything: bool = False, rows: int = TWO_SCREENS, columns: int | None = None
 ) -> list[str]:
-    """The table without its count."""
+    """Return the table without its count."""
     if everything:
         return [*map(_line, grouped(findings, _without_host))]
     return folded([finding for finding in findings if finding.status not in _FINE], rows, columns=columns)
 
 
 def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:
-    """The findings of which `alike` says the same, worst first."""
+    """Return the findings of which `alike` says the same, worst first."""
     groups: dict[object, list[Finding]] = defaultdict(list)
     for finding in sorted(findings, key=lambda finding: finding.status.rank):
         groups[alike(finding)].append(finding)
@@ -58,7 +58,7 @@ def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> 
 
 
 def findings_list(findings: Sequence[Finding], *, everything: bool = False) -> str:
-    """A line for each thing found, worst first, and one for its remedy; for findings of a measurement.
+    """Return a line for each thing found, worst first, and one for its remedy; for findings of a measurement.
 
     What is said alike of several hosts or paths is said once. More than two screens are folded as `health` does, unless
     `everything` is asked for, which folds nothing.
@@ -113,7 +113,7 @@ def numbers(findings: Sequence[Finding]) -> str:
 
 
 def one_line(findings: Sequence[Finding]) -> str:
-    """The worst status, and the findings that have it, on one line."""
+    """Return the worst status, and the findings that have it, on one line."""
     status = worst(finding.status for finding in findings)
     if status in _FINE:
         return f"{status}: {counts(findings)}"

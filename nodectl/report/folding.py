@@ -78,7 +78,7 @@ def _fitted(groups: Sequence[_Group], blocks: Sequence[Sequence[str]], rows: int
 
 
 def _with_rest(groups: Sequence[_Group], short: Sequence[str], rows: int, columns: int | None) -> list[str]:
-    """A line for each of as many as there is room for, and the rest by name."""
+    """Return a line for each of as many as there is room for, and the rest by name."""
     shown = min(len(groups), rows - len(Status))
     while shown and _height(lines := [*short[:shown], *_rest(groups[shown:])], columns) > rows:
         shown -= 1
@@ -119,7 +119,7 @@ def _common_causes(findings: Sequence[Finding]) -> dict[str, frozenset[str]]:
 
 
 def _of_check(findings: Sequence[Finding]) -> _Group:
-    """A variant for each thing that is said and each set of subjects that hosts share; one where the sets are many."""
+    """Group findings of a check by what is said and the subjects that hosts share; one variant for many such sets."""
     is_mixed = False
     by_text = _by(findings, lambda finding: (finding.actual, finding.expected, finding.action, finding.remedy))
     variants: list[tuple[Finding, ...]] = []
@@ -142,7 +142,7 @@ def _by(findings: Sequence[Finding], key: Callable[[Finding], object]) -> list[l
 
 
 def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
-    """A line for each variant and what to do; of more than `most` variants the first, and how many there are."""
+    """Return a line for each variant and what to do; of more than `most` the first ones, and how many there are."""
     line = _of_cause if group.is_cause else _line
     shown = (
         sorted(group.variants, key=lambda variant: -len(variant))[:most]

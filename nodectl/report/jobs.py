@@ -25,7 +25,7 @@ _TRACEBACK_LINES = 40
 
 
 def job_document(job: Job) -> dict[str, object]:
-    """The keys of the contract, and more for those who want it."""
+    """Return the job for `--output json`."""
     first = job.first_failure
     return {
         "id": job.id,
@@ -84,7 +84,7 @@ def _cause_document(failure: Failure) -> dict[str, object]:
 
 
 def jobs_table(jobs: Sequence[Job]) -> str:
-    """A line a job, newest last."""
+    """Return a line for each job, newest last."""
     if not jobs:
         return "no jobs"
     rows = [("JOB", "STATE", "OWNER", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
@@ -130,7 +130,7 @@ def _past_line(past: PastAttempt) -> str:
 
 
 def conclusion(job: Job) -> str:
-    """The lines that end a launch: what it left, earlier attempts, then state and hosts, or the cause of a failure."""
+    """Return what ends a launch: what it left, earlier attempts, then state and hosts, or the cause of a failure."""
     return "\n".join([*left_lines(job), *map(_past_line, job.past), _conclusion(job)])
 
 
@@ -153,7 +153,7 @@ def left_lines(job: Job) -> list[str]:
 
 
 def why_text(job: Job) -> str:
-    """What `jobs why` says: the cause first, then what followed from it and earlier attempts; else the conclusion."""
+    """Return what `jobs why` says: the cause first, then what followed and earlier attempts; else the conclusion."""
     if job.first_failure is None or job.state is not JobState.FAILED:
         return conclusion(job)
     after = [*_unheard(job), *_consequences(job), *map(_past_line, job.past)]
@@ -182,7 +182,7 @@ def _remark_lines(job: Job) -> list[str]:
 
 
 def _hosts(job: Job) -> str:
-    """The hosts, or how many of them Slurm was asked for."""
+    """Return the hosts, or how many of them Slurm was asked for."""
     if job.slurm is not None and not job.hosts:
         return counted(job.slurm.nodes, "node")
     return fold(job.hosts)
@@ -268,14 +268,14 @@ def findings_lines(findings: Sequence[Finding]) -> list[str]:
 
 
 def _shared_remedy(members: Sequence[Finding]) -> str:
-    """The first one's, with its host name standing for all of them as an Ansible pattern that can be typed."""
+    """Return the first one's remedy with an Ansible pattern of all the hosts in place of its host name."""
     first = members[0]
     pattern = ",".join(dict.fromkeys(item.host for item in members))
     return re.sub(rf"(?<![\w.-]){re.escape(first.host)}(?![\w.-])", lambda _: pattern, first.remedy)
 
 
 def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> str:
-    """The plan as `--dry-run` prints it: hosts, ports, checkpoint, command lines of container and profiler, ranks."""
+    """Return the plan as `--dry-run` prints it: hosts, ports, checkpoint, container, profiler, ranks."""
     hosts, count = plan["hosts"], _nodes(plan)
     lines = [
         f"job         {plan['id']}",
@@ -302,7 +302,7 @@ def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> 
 
 
 def _environments(plan: Mapping[str, Any]) -> str:
-    """That of the job, and where hosts have one of their own."""
+    """Return the job's environment, and those of hosts that have one of their own."""
     own = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
     return f" (environment {'; '.join([plan['venv'], *own])})" if plan["venv"] else ""
 

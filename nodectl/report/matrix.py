@@ -1,4 +1,4 @@
-"""What was measured between pairs of hosts, as a matrix where it fits the terminal."""
+"""Measurements between pairs of hosts, as a matrix where it fits the terminal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _table(hosts: Sequence[str], names: Mapping[str, str], texts: Mapping[tuple[
 
 
 def _short(hosts: Sequence[str]) -> dict[str, str]:
-    """The names without what all have in common at their beginning and end."""
+    """Return the names without what all have in common at their beginning and end."""
     # a number stays whole: 01, not 1
     start = len(hosts[0][: _alike(hosts)].rstrip("0123456789"))
     end = _alike([host[start:][::-1] for host in hosts])

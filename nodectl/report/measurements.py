@@ -33,7 +33,7 @@ def measurements_text(
     everything: bool = False,
     width: int = _COLUMNS,
 ) -> str:
-    """The fleet's figures and a verdict a probe, then pairs as a matrix or the worst; with `everything` each value.
+    """Return the fleet's figures and a verdict for each probe, then pairs as a matrix or the worst of them.
 
     Without `findings` (an old run's are not known) there is no verdict.
     """
@@ -59,7 +59,7 @@ def measurements_text(
 
 
 def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> str:
-    """A line for each value, with its spread, and its unit and conditions as the probe of that name says."""
+    """Return a line for each value, with its spread, and its unit and conditions as the probe of that name says."""
     header = ("PROBE", "HOSTS", "VALUE", "SPREAD", "CONDITIONS")
     rows = [
         (
@@ -77,7 +77,7 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> 
 
 
 def _narrow_table(series: Sequence[Series], kind_of: KindOf, width: int) -> str:
-    """As `measurements_table`, each value in one unit and without the conditions that all values of a probe show."""
+    """Return the table with each value in one unit, without the conditions that all values of a probe show."""
     alike = _alike(series)
     rows = [
         (
@@ -172,7 +172,7 @@ def _captions(series: Sequence[Series]) -> list[str]:
 
 
 def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool], width: int) -> str:
-    """The worst of each series that is not all alike; all of a series that has few members."""
+    """Return the worst of each series that is not all alike; all of a series that has few members."""
     header = ("PROBE", "WORST FIRST", "VALUE", "VS MEDIAN", "SPREAD", "CONDITIONS")
     several = {probe for probe, number in Counter(one.probe for one in series).items() if number > 1}
     alike = _alike(series)
@@ -242,7 +242,7 @@ def _expected(measurement: Measurement, kind_of: KindOf) -> str:
 
 
 def comparison_table(compared: Comparison, kind_of: KindOf, *, everything: bool = False) -> str:
-    """A line for each change, of many the largest ones, and one for what has no counterpart on either side."""
+    """Return a line for each change, of many the largest, and one for what has no counterpart on either side."""
     header = ["PROBE", "HOSTS", "WHAT", "OLD", "NEW", "CHANGE", ""]
     told = compared.changes
     if len(told) > _MOST_CHANGES and not everything:

@@ -89,7 +89,7 @@ METRICS: Mapping[str, Metric] = {
 
 
 def family(name: str, samples: Samples) -> str:
-    """The metric of this name with its samples, in Prometheus' text format; nothing of one that has none."""
+    """Return the metric with its samples in Prometheus' text format; an empty text where it has none."""
     metric = METRICS[name]
     if not samples:
         return ""

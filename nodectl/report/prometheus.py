@@ -15,7 +15,7 @@ def prometheus(
     time_s: float,
     recorded: Mapping[str, str] | None = None,
 ) -> str:
-    """Counts by check, each problem, each host's worst status as states; `profiles` is {host: {kind: name}}."""
+    """Return counts by check, each problem, each host's worst status as states; `profiles` is {host: {kind: name}}."""
     statuses: dict[str, set[Status]] = {host: set() for host in profiles}
     for finding in findings:
         statuses.setdefault(finding.host, set()).add(finding.status)

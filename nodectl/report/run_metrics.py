@@ -1,4 +1,4 @@
-"""What probes, acceptances and jobs say, in Prometheus' text format: base units, and the worst of each host."""
+"""Probes, acceptances and jobs in Prometheus' text format: base units, and the worst of each host."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _KEPT_S = 86400.0
 def probe_metrics(
     measurements: Sequence[Measurement], findings: Sequence[Finding], kind_of: KindOf, *, time_s: float
 ) -> str:
-    """Of each host the worst value of a kind, its part of the floor, and the findings by status."""
+    """Return the worst value of a kind for each host, its part of the floor, and the findings by status."""
     values: dict[str, dict[Labels, float]] = defaultdict(dict)
     for measurement in _whole(measurements):
         unit = measurement.unit
@@ -164,7 +164,7 @@ def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 
 def _series(measurement: Measurement, kind_of: KindOf) -> list[Labels]:
-    """The labels of each host that took part; a place within it, such as a GPU's number, is none of them."""
+    """Return the labels for each host that took part; a place within it, such as a GPU's number, is no label."""
     kind = kind_of(measurement.probe)
     given = {name: value for name, value in measurement.conditions.items() if name not in kind.places}
     size = given.get("size_bytes")
@@ -178,7 +178,7 @@ def _less_is_better(measurement: Measurement, kind_of: KindOf) -> bool:
 
 
 def _ratios(measurements: Iterable[Measurement], kind_of: KindOf) -> dict[Labels, float]:
-    """By host and kind the least part of the floor; of a time what is expected, as a part of it."""
+    """Return by host and kind the least part of the floor; for a time it is the expected value by the measured one."""
     ratios: dict[Labels, float] = {}
     for measurement in _whole(measurements):
         expected, value = measurement.expected, measurement.value

@@ -45,7 +45,7 @@ class Series:
 
     @property
     def median(self) -> float:
-        """Of the first measurements: what is measured again are mostly suspects."""
+        """Return the median of the first measurements: what is measured again are mostly suspects."""
         return median(member.value for member in self.members)
 
     def is_alike(self) -> bool:
@@ -53,7 +53,7 @@ class Series:
         return len({self.unit.short(member.value) for member in self.members}) == 1
 
     def worst(self, most: int) -> list[Measurement]:
-        """The worst first; of values that are neither better nor worse those furthest from the median."""
+        """Return the worst first; of values that are neither better nor worse those furthest from the median."""
         if self.lower_is_better is None:
             middle = self.median
             ordered = sorted(self.members, key=lambda member: -abs(member.value - middle))
@@ -67,7 +67,7 @@ class Series:
         return 100 * (member.value / middle - 1) if middle else None
 
     def again(self, member: Measurement) -> Measurement | None:
-        """The last measurement of the same hosts and direction, where they were measured again."""
+        """Return the last measurement of the same hosts and direction, where they were measured again."""
         return self.later.get(_place(member))
 
     def what_of(self, member: Measurement) -> str:

@@ -53,7 +53,7 @@ def _below(rows: Sequence[Sequence[str]], width: int, column: int, label: str) -
 
 
 def broken(line: str, width: int) -> list[str]:
-    """The line in pieces of at most `width`, broken between the parts of a list where there is one."""
+    """Return the line in pieces of at most `width`, broken between the parts of a list where there is one."""
     if len(line) <= width:
         return [line]
     parts = [part if len(part) >= width - len(_BELOW) else part.replace(" ", _UNBROKEN) for part in line.split(", ")]

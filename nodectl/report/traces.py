@@ -44,7 +44,7 @@ def trace_document(report: TraceReport) -> dict[str, object]:
 
 
 def trace_text(report: TraceReport) -> str:
-    """The table, what is missing from it, and last which rank the others wait for."""
+    """Return the table, what is missing from it, and last which rank the others wait for."""
     lines = [aligned([_HEAD, *map(_row, report.ranks)])] if report.ranks else []
     lines += _problems(report.problems)
     if report.slowest is not None:

@@ -29,7 +29,7 @@ class Names:
 
     @classmethod
     def of(cls, verdicts: Iterable[Verdict]) -> Names:
-        """From all verdicts of a trial."""
+        """Collect the names from all verdicts of a trial."""
         shared: dict[str, frozenset[str]] = {}
         for verdict in verdicts:
             conditions = frozenset(_parts(verdict.subject)[1:])
@@ -37,7 +37,7 @@ class Names:
         return cls(shared)
 
     def short(self, probe: str, subject: str) -> str:
-        """Where, and of the conditions those that differ; a collective or a kernel, which is a bare word, always."""
+        """Return the place and the conditions that differ; a collective or a kernel, which is a bare word, always."""
         where, *conditions = _parts(subject)
         common = self.shared.get(probe, frozenset())
         kept = [condition for condition in conditions if condition not in common or " " not in condition]
@@ -59,7 +59,7 @@ _MARK = "  <--"
 
 
 def trial_text(trial: Trial, width: int = _COLUMNS, *, everything: bool = False) -> str:
-    """The outcome last, where a terminal shows it; with `everything` each path and host, and not only the worst."""
+    """Return a trial's text, its outcome last; with `everything` each path and host, not only the worst."""
     names = Names.of(trial.verdicts)
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
     no_winner = trial.search and trial.complete and not trial.verdicts
@@ -79,7 +79,7 @@ def trial_text(trial: Trial, width: int = _COLUMNS, *, everything: bool = False)
 
 
 def verdicts_table(verdicts: Sequence[Verdict], width: int = _COLUMNS, *, everything: bool = False) -> str:
-    """A line for each thing measured; paths that say the same as their mean, or nothing, only with `everything`."""
+    """Return a line for each thing measured; paths that say the same as their mean only with `everything`."""
     names = Names.of(verdicts)
     header = ("PROFILE", "PROBE", "WHAT", "SIZE", "VERDICT", "GAIN", "95 % INTERVAL", "NOISE", "PAIRS")
     shown, same, undecided = [], 0, 0
@@ -102,7 +102,7 @@ def verdicts_table(verdicts: Sequence[Verdict], width: int = _COLUMNS, *, everyt
 
 
 def _worst(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """The largest loss first; before all, what has no figure because it failed."""
+    """Sort the largest losses first, and before all those what has no figure because it failed."""
     return sorted(
         verdicts,
         key=lambda verdict: (
@@ -192,7 +192,7 @@ def _told(verdict: Verdict, names: Names) -> str:
 
 
 def search_table(ranking: Sequence[Ranked], width: int = _COLUMNS) -> str:
-    """The best candidates of a search, by what was seen of them on the way."""
+    """Return the best candidates of a search, by what was seen of them on the way."""
     rows = [
         (str(place), candidate.label, _seen(candidate), str(candidate.pairs))
         for place, candidate in enumerate(ranking[:_SHOWN], start=1)
@@ -208,7 +208,7 @@ def _seen(candidate: Ranked) -> str:
 
 
 def trials_table(trials: Sequence[Trial], width: int = _COLUMNS) -> str:
-    """A line for each trial: hosts, probes, state, and the verdict on each profile."""
+    """Return a line for each trial: hosts, probes, state, and the verdict on each profile."""
     rows = [
         (
             trial.id,

@@ -30,7 +30,7 @@ def watch_document(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str]) 
 
 
 def _hosts(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """A line a host; where that is too wide without columns of which nothing is known, a list of its values."""
+    """Return a line for each host; where even known columns are too wide, a list of its values."""
     table = aligned(rows).splitlines()
     if width is None or max(map(len, table)) <= width:
         return table

@@ -23,7 +23,7 @@ _MOST = 10**300
 
 
 def articles_section(benched: Sequence[Benched]) -> Section:
-    """A table for each document."""
+    """Return a table for each document."""
     missing = "No table of the articles is given: `nodectl --output json bench …` into files, and `--from FILE`."
     return Section("articles", "Beside the articles", tuple(map(_table, benched)), missing)
 

@@ -1,4 +1,4 @@
-"""What a report is made of: sections of tables, charts, drawings and folded findings, each saying where it is from."""
+"""The parts of a report: sections of tables, charts, drawings and folded findings, each saying where it is from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodectl.model.status import Status
 
 
 class Nature(StrEnum):
-    """What figures are of; `untold` where a saved file does not say."""
+    """The nature of the hosts that figures are of; `untold` where a saved file does not say."""
 
     MEASURED = "measured"
     LAB = "lab"

@@ -1,4 +1,4 @@
-"""What a report may be made of: results of all kinds, each with where it is from; an empty one has nothing to show."""
+"""Content of a report: results of all kinds, each with where it is from; an empty one has nothing to show."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a history holds: `trends` of single things that drift, and of fleets' medians; `looked` says what it saw.
+    """The content of a history: `trends` of single things that drift, and of fleets' medians; `looked` says from what.
 
     `judged` is how many series had values enough to tell drift by.
     """

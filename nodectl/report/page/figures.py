@@ -1,4 +1,4 @@
-"""What was measured: the fleet's figures, pairs as a heat map with who is blamed, curves over sizes against floors."""
+"""Measurements: the fleet's figures, pairs as a heat map with who is blamed, curves over sizes against floors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def figures_section(acceptances: Sequence[Acceptance], measured: Sequence[Measur
 
 
 def _not_in(one: Measured, told: set[object]) -> Measured:
-    """Without what is `told` already, to which it is added: what an acceptance measured, the history has, too."""
+    """Leave out what is `told` already, and add the rest to it: the history also has what an acceptance measured."""
     keys = {id(each): (each.probe, each.hosts, each.direction, each.unit, each.value) for each in one.measurements}
     new = tuple(each for each in one.measurements if keys[id(each)] not in told)
     told.update(keys.values())
@@ -73,7 +73,7 @@ def _blocks(one: Measured, kind_of: KindOf) -> Iterator[Block]:
 
 
 def _without_curves(series: Sequence[Series]) -> list[Series]:
-    """Of what is drawn over sizes only the largest: the curve has the others."""
+    """Keep only the largest of what is drawn over sizes: the curve has the others."""
     sizes: dict[tuple[object, ...], list[tuple[int, Series]]] = defaultdict(list)
     kept = []
     for one in series:
@@ -185,7 +185,7 @@ Curve = dict[int, Measurement]
 
 
 def _curves(measured: Measured, kind_of: KindOf) -> Iterator[Chart]:
-    """A chart for each probe and unit: a line for each thing measured over sizes, dashed its floor."""
+    """Yield a chart for each probe and unit: a line for each thing measured over sizes, its floor dashed."""
     charts: dict[tuple[str, str], dict[str, dict[tuple[object, ...], Curve]]] = {}
     for one in measured.measurements:
         size = one.conditions.get(_SIZE)

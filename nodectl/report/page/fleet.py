@@ -116,7 +116,7 @@ def _gravity(host: _Host) -> tuple[int, object]:
 
 
 def _word(verdict: NodeVerdict, accepted: bool) -> str:
-    """A look is no acceptance: of it the status is told."""
+    """Return the verdict's word, and the status's for a look at the hosts, which is no acceptance."""
     return verdict.value if accepted else verdict.status.value
 
 
@@ -147,7 +147,7 @@ def _cells(host: _Host, fleet: _Fleet, *, is_accept: bool) -> tuple[Cell, ...]:
 
 
 def _lines(fleet: _Fleet, *, is_accept: bool) -> Table:
-    """A line a host, or a line for all that are alike."""
+    """Return a line for each host, or of many a line for all that are alike."""
     alike: dict[tuple[Cell, ...], list[str]] = defaultdict(list)
     for host in fleet.hosts:
         cells = _cells(host, fleet, is_accept=is_accept)
@@ -165,7 +165,7 @@ def _named(names: Sequence[str], cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
 
 
 def hosts_text(names: Sequence[str]) -> str:
-    """The name of one, or how many, and their names folded, as far as a line goes."""
+    """Return the one name, or how many there are with their names folded, cut to a line."""
     if len(names) == 1:
         return names[0]
     folded = fold(names)
@@ -252,7 +252,7 @@ def _verdicts(fleet: _Fleet, acceptance: Acceptance | None, others: Sequence[Acc
 
 
 def what_to_do(finding: Finding) -> str:
-    """The action where there is one, then the remedy."""
+    """Return the action where there is one, then the remedy."""
     action = "" if finding.action == _DO_NOTHING else finding.action
     return ": ".join(filter(None, [action, finding.remedy]))
 

@@ -34,7 +34,7 @@ from nodectl.report.page.blocks import (
 
 
 def visible(text: str) -> str:
-    r"""The text with control characters, direction overrides and lone surrogates spelled out (`\x1b`)."""
+    r"""Return the text with control characters, direction overrides and lone surrogates spelled out (`\x1b`)."""
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
 
 
@@ -78,7 +78,7 @@ _SHAPES = {
 
 
 def page_html(page: Page) -> str:
-    """The report as one HTML document."""
+    """Return the report as one HTML document."""
     writer = _Writer()
     body = "\n".join(map(writer.section, page.sections))
     libraries = ["echarts.min.js"] if writer.has_charts else []
@@ -131,7 +131,7 @@ class _Writer:
 
     @singledispatchmethod
     def block(self, block: Block) -> str:
-        """The block's HTML."""
+        """Return the block's HTML."""
         raise TypeError(f"{block!r} is no block")
 
     @block.register
@@ -275,14 +275,14 @@ def _cell(cell: Cell) -> str:
 
 
 def _cell_data(cell: Cell) -> object:
-    """A text, a number as [text], a mark as [status, symbol, word]."""
+    """Return a text as it is, a number as [text], a mark as [status, symbol, word]."""
     if isinstance(cell, Mark):
         return [cell.status, SYMBOLS[cell.status], cell.word]
     return [cell.text] if isinstance(cell, Number) else cell
 
 
 def _cells(statuses: Sequence[Status | None], label: str) -> str:
-    """A picture of all cells: one path a status, so that a thousand hosts are five elements."""
+    """Draw all cells with one path for each status, so that a thousand hosts are five elements."""
     places: dict[Status, list[str]] = {}
     for number, status in enumerate(statuses):
         if status is not None:

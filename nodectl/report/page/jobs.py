@@ -28,7 +28,7 @@ _STATUSES = {
 
 
 def jobs_section(launched: Sequence[Launched]) -> Section:
-    """The latest jobs, newest first, and their failures."""
+    """Return the latest jobs, newest first, and their failures."""
     missing = "No job was seen: `nodectl launch`; `nodectl report` asks the hosts for theirs."
     blocks = chain.from_iterable(_blocks(one) for one in launched if one.jobs)
     return Section("jobs", "Jobs", tuple(blocks), missing)

@@ -1,4 +1,4 @@
-"""What trials say: the gain of each thing measured with its 95 % interval beside the noise, the losses first."""
+"""Verdicts of trials: the gain of each thing measured with its 95 % interval beside the noise, the losses first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATUSES = {
 
 
 def tuning_section(tuned: Sequence[Tuned]) -> Section:
-    """A chart and a table for each trial."""
+    """Return a chart and a table for each trial."""
     missing = "No trial was run: `nodectl tune trial`."
     return Section("tuning", "Tuning", tuple(chain.from_iterable(map(_blocks, tuned))), missing)
 

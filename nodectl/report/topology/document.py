@@ -11,7 +11,7 @@ from nodectl.report.findings import whole_finding
 
 
 def node_document(node: NodeTopology) -> dict[str, Any]:
-    """The keys that others rely on are names as in the matrix; the rest stands beside."""
+    """Return the host for JSON: names as in the matrix, which others rely on, and details beside them."""
     return {
         "gpus": [gpu.name for gpu in node.gpus],
         "nics": [nic.name for nic in node.nics],
@@ -27,7 +27,7 @@ def node_document(node: NodeTopology) -> dict[str, Any]:
 
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
-    """The switches with their load, the greatest distance with its witness, rails, cables, and the rank order."""
+    """Return the switches with their load, the greatest distance with its witness, rails, cables, and rank order."""
     return {
         "source": fabric.source,
         "switches": [{"name": switch.switch, **_without(asdict(switch), "switch")} for switch in fabric.switches],
@@ -43,7 +43,7 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
 
 
 def environment_document(proposed: Mapping[str, NcclEnvironment]) -> dict[str, Any]:
-    """host → the variables, why each, and why others are not set."""
+    """Return by host the variables, why each is set, and why others are not."""
     return {
         host: {
             "nodectl_nccl_env": dict(environment.values),

@@ -15,7 +15,7 @@ _HEAD = f"""\
 
 
 def environment_yaml(proposed: Mapping[str, NcclEnvironment]) -> str:
-    """An Ansible inventory that holds nothing but nodectl_nccl_env of each host."""
+    """Return an Ansible inventory that holds nothing but nodectl_nccl_env of each host."""
     lines = ["all:", "  hosts:"]
     for host, environment in proposed.items():
         lines.append(f"    {_quoted(host)}:")
@@ -24,7 +24,7 @@ def environment_yaml(proposed: Mapping[str, NcclEnvironment]) -> str:
 
 
 def variables_yaml(proposed: NcclEnvironment) -> list[str]:
-    """The lines of one host's variables."""
+    """Return the lines of one host's variables."""
     lines = ["nodectl_nccl_env:" if proposed.values else "nodectl_nccl_env: {}"]
     for name, value in proposed.values.items():
         lines += [f"  # {_comment(proposed.why.get(name, ''))}", f"  {name}: {_quoted(value)}"]

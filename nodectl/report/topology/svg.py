@@ -25,7 +25,7 @@ class Svg:
     def box(
         self, x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "#5b6675", title: str = ""
     ) -> None:
-        """A rounded rectangle; `title` is shown by a browser where the mouse rests."""
+        """Add a rounded rectangle; `title` is shown by a browser where the mouse rests."""
         self._grow(x + width, y + height)
         inner = f"<title>{_text(title)}</title>" if title else ""
         self._shapes.append(
@@ -42,7 +42,7 @@ class Svg:
         dash: str = "",
         title: str = "",
     ) -> None:
-        """A straight line from (x, y) to (x, y)."""
+        """Add a straight line from (x, y) to (x, y)."""
         x1, y1, x2, y2 = ends
         self._grow(max(x1, x2), max(y1, y2))
         dashed = f" stroke-dasharray='{dash}'" if dash else ""
@@ -72,7 +72,7 @@ class Svg:
         self._shapes.append(f"<text {place} fill='{fill}'{weight}>{_text(text)}</text>")
 
     def document(self) -> str:
-        """The finished SVG document."""
+        """Return the finished SVG document."""
         width, height = f"{self.width + 20:.0f}", f"{self.height + 20:.0f}"
         size = f"width='{width}' height='{height}'"
         head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} viewBox='0 0 {width} {height}' {_FONT}>"
@@ -98,7 +98,7 @@ _SHOWN = 18
 
 
 def topology_svg(nodes: Mapping[str, NodeTopology], fabric: Fabric | None) -> str:
-    """The hosts and the fabric as one SVG document."""
+    """Return the hosts and the fabric as one SVG document."""
     svg = Svg()
     y = _MARGIN
     for hosts, node in alike(nodes):
@@ -224,5 +224,5 @@ def _foot(here: tuple[float, float], there: tuple[float, float]) -> tuple[float,
 
 
 def _short(text: str, most: int) -> str:
-    """The end tells names of one site apart."""
+    """Return the end of a long text: it tells names of one site apart."""
     return text if len(text) <= most else f"…{text[1 - most :]}"

@@ -115,7 +115,7 @@ def fabric_text(fabric: Fabric) -> str:
 
 
 def by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
-    """The switches of each tier; 0 is of those to which no host leads."""
+    """Return the switches of each tier; 0 has those to which no host leads."""
     tiers: dict[int, list[SwitchLoad]] = defaultdict(list)
     for load in fabric.switches:
         tiers[load.tier].append(load)
