@@ -12,7 +12,7 @@ from nodectl.checks.check import Check, Judgement, Subject, Threshold
 from nodectl.checks.counters import Previous
 from nodectl.checks.system.basics import told_once
 from nodectl.common.few import clipped
-from nodectl.common.patience import patience
+from nodectl.common.process import patience
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 

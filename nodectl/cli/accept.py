@@ -34,8 +34,8 @@ from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
 from nodectl.common.counting import counted
 from nodectl.common.documents import new_id
 from nodectl.common.files import replace_file
-from nodectl.common.interrupts import interruptible
 from nodectl.common.nodeset import fold
+from nodectl.common.process import interruptible
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
 from nodectl.model.acceptance import NodeVerdict, Seen, StepState

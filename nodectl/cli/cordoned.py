@@ -11,7 +11,7 @@ from nodectl.cli.app import App
 from nodectl.cli.measuring import note_not_kept
 from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
-from nodectl.common.operator import operator
+from nodectl.common.process import operator
 from nodectl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -141,7 +141,7 @@ class _Logs:
 @click.pass_obj
 def logs(app: App, asked: _Logs) -> None:
     """Show the output of all ranks, each line with its host."""
-    from nodectl.common.since import seconds_ago
+    from nodectl.cli.options import seconds_ago
     from nodectl.jobs.follow import Start
 
     if asked.tail is not None and asked.since is not None:

@@ -11,7 +11,7 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import OneOf
 from nodectl.cli.terminal import note, result, terminal_width
-from nodectl.common.operator import operator
+from nodectl.common.process import operator
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, NodectlError, UsageError
 from nodectl.report.table import aligned, fitted

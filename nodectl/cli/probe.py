@@ -19,8 +19,7 @@ from nodectl.cli.options import OneOf, Read, output_option, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
-from nodectl.common.interrupts import interruptible
-from nodectl.common.started import started
+from nodectl.common.process import interruptible, started
 from nodectl.errors import UsageError
 from nodectl.model.status import exit_status
 from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, ProbeOptions

@@ -155,7 +155,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         error.show()
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        from nodectl.common.interrupts import deaf_from_now_on
+        from nodectl.common.process import deaf_from_now_on
 
         deaf_from_now_on()
         click.echo("nodectl: interrupted", err=True)

@@ -1,10 +1,14 @@
-"""JSON that others wrote: what is nested without end is refused where it is read, not where it is shown later."""
+"""JSON of hosts and files: refused when it is read if nested without end; frames of nodes; plain values of Ansible."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
+
+from nodectl.errors import ParseError
+from nodectl.payload.common.frames import texts
 
 # no tool nests its document half as deep
 DEEPEST = 64
@@ -55,3 +59,31 @@ def refuse_deep(document: object) -> None:
 
 def _too_deep() -> ValueError:
     return ValueError(f"nested deeper than {DEEPEST} levels")
+
+
+def documents(host: str, output: str | bytes) -> tuple[Any, ...]:
+    """Return the documents in a host's output, whatever its shell printed around them; ParseError where one is cut."""
+    try:
+        return tuple(loads(text) for text in texts(output))
+    except ValueError as error:
+        raise ParseError(f"{host}: its answer cannot be read: {error}") from error
+
+
+def document(host: str, output: str | bytes) -> Any:
+    """Return the only document; ParseError where there is none, or more than one."""
+    found = documents(host, output)
+    if len(found) != 1:
+        raise ParseError(f"{host}: its answer cannot be read: {len(found)} frames where one belongs")
+    return found[0]
+
+
+def plain_value(value: object) -> Any:
+    """Through JSON; TypeError for what JSON has not."""
+    return json.loads(json.dumps(value, default=_text))
+
+
+def _text(value: object) -> str:
+    # up to ansible-core 2.18 a vaulted text is a sequence of its own kind, and no str
+    if isinstance(value, Sequence):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not a value of JSON")

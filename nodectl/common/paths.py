@@ -1,10 +1,18 @@
-"""The operator's own folders: XDG state and cache, never the checkout."""
+"""The operator's own folders (XDG state and cache, never the checkout), and who else may decide what lies in them."""
 
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from platformdirs import user_cache_path, user_state_path
 
-from nodectl.common.ownership import refuse_open
+from nodectl.errors import UsageError
 
 _looked_at: set[Path] = set()
 
@@ -32,3 +40,69 @@ def cache_dir() -> Path:
     path = user_cache_path("nodectl")
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+_MOST_LINKS = 40  # as the kernel
+
+
+def refuse_open(path: Path, what: str) -> None:
+    """Raise UsageError where a login other than the operator and root can decide what is found at `path`.
+
+    `path` need not be there; `what` says why that matters. OSError where that cannot be told.
+
+    In a sticky folder, as /tmp is, nobody can put another in the place of what is there.
+    """
+    ways = list(_way(path.absolute()))
+    for place in ways:
+        status = place.lstat()
+        is_passed = stat.S_ISLNK(status.st_mode) or (place != ways[-1] and status.st_mode & stat.S_ISVTX)
+        _refuse(place, status, what, is_written=not is_passed)
+
+
+def _refuse(path: Path, status: os.stat_result, what: str, *, is_written: bool) -> None:
+    if status.st_uid not in _trusted_owners():
+        reason = f"{path} is of login {status.st_uid}, and {what}"
+        raise UsageError(reason, f"look at it, then chown -h {os.geteuid()} {path}")
+    if is_written and status.st_mode & stat.S_IWOTH:
+        raise UsageError(f"{path} may be written by everybody, and {what}", f"chmod o-w {path}")
+    if is_written and status.st_mode & stat.S_IWGRP and not _private(status.st_gid):
+        raise UsageError(f"{path} may be written by its group ({status.st_gid}), and {what}", f"chmod g-w {path}")
+
+
+def _way(path: Path) -> Iterator[Path]:
+    """Yield each place from the root to where the path leads, that last; it ends where nothing is."""
+    at, left, links = Path("/"), list(path.parts[1:]), 0
+    yield at
+    while left:
+        part = left.pop(0)
+        if part == "..":
+            at = at.parent
+            continue
+        if not os.path.lexists(at / part):
+            return
+        yield at / part
+        if (at / part).is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            target = (at / part).readlink()
+            at = Path("/") if target.is_absolute() else at
+            left[:0] = target.parts[target.is_absolute() :]
+        else:
+            at = at / part
+
+
+def _trusted_owners() -> set[int]:
+    """Return root, this login, and the one who typed `sudo nodectl`."""
+    typed = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return {0, os.geteuid(), *([int(typed)] if typed.isdecimal() else [])}
+
+
+def _private(gid: int) -> bool:
+    """Return whether a group is that of one trusted login alone, as distributions make one for each."""
+    try:
+        group = grp.getgrgid(gid)
+        owner = pwd.getpwnam(group.gr_name)
+    except KeyError:
+        return False
+    return owner.pw_gid == gid and owner.pw_uid in _trusted_owners() and not {*group.gr_mem} - {owner.pw_name}

@@ -17,9 +17,9 @@ from traceback import walk_tb
 
 from nodectl import __version__
 from nodectl.common.counting import counted
-from nodectl.common.encoding import UTF_8, encoding, is_utf_8
 from nodectl.common.few import few
 from nodectl.common.paths import folders, state_dir
+from nodectl.common.process import UTF_8, encoding, is_utf_8
 from nodectl.common.resources import COLLECTION, collections_dir, share_dir
 from nodectl.common.units import format_size_rounded
 from nodectl.errors import NodectlError

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from nodectl.common.image_names import is_image_name
+from nodectl.common.system_names import is_image_name
 from nodectl.errors import UsageError
 
 # the job's name is a service's, too, and those begin with a letter

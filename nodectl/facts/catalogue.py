@@ -8,7 +8,7 @@ from typing import Any
 
 import nodectl.facts
 from nodectl.common.declarations import load
-from nodectl.common.patience import patience
+from nodectl.common.process import patience
 from nodectl.errors import DeclarationError
 from nodectl.facts.base import Fact, Occasion, read_fact
 from nodectl.model.host import Host

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from nodectl.common import answers
+from nodectl.common import bounded_json
 from nodectl.common.documents import values_of
 from nodectl.errors import ParseError
 from nodectl.facts.base import Fact, parsed
@@ -177,7 +177,7 @@ def _read(subject: str, kind: type[Kind], recording: Recording) -> Kind:
 
 
 def _answer(text: str) -> dict[str, Any]:
-    answer = answers.document(KEY, text)
+    answer = bounded_json.document(KEY, text)
     if not isinstance(answer, dict):
         raise ParseError(f"{KEY}: {text[:200]!r} is no answer")
     return answer

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodectl.common import bounded_json, file_systems
+from nodectl.common import bounded_json, system_names
 from nodectl.common.node_paths import STATE_FOLDER
 from nodectl.errors import ParseError
 from nodectl.facts.base import SUDOERS, AbsentError, Fact, UnknownError, entry, gib, output, script, text_fact
@@ -145,7 +145,7 @@ def _parse_mounts(text: str) -> Mounts:
 
 def _mounts_words(mounts: Mounts) -> str:
     shared = [
-        f"{mount.target} ({mount.kind})" for mount in mounts.mounts if file_systems.is_network(mount.kind, mount.source)
+        f"{mount.target} ({mount.kind})" for mount in mounts.mounts if system_names.is_network(mount.kind, mount.source)
     ]
     return f"{len(mounts.mounts)} mounted" + (f", over the network: {', '.join(shared)}" if shared else "")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nodectl.checks.check import Check
 from nodectl.common.natural import natural
-from nodectl.common.ownership import refuse_open
+from nodectl.common.paths import refuse_open
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 from nodectl.facts.look import site_command

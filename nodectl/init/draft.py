@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from nodectl.common import bounded_yaml
+from nodectl.common.bounded_json import plain_value
 from nodectl.common.files import replace_file
-from nodectl.common.plain_values import plain_value
 from nodectl.common.resources import data_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError

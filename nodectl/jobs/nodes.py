@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodectl.common import answers
+from nodectl.common import bounded_json
 from nodectl.common.documents import values_of
 from nodectl.common.nodeset import fold
-from nodectl.common.operator import operator
 from nodectl.common.printable import one_line
+from nodectl.common.process import operator
 from nodectl.errors import JobError, NodectlError, ParseError, UnreachableError
 from nodectl.jobs.plan import CheckpointPlan, Plan
 from nodectl.jobs.rows import CleanRow, SurveyRow
@@ -91,7 +91,7 @@ def rows_of(host: str, output: str, kind: Any) -> tuple[tuple[Mapping[str, Any],
 
     A whole one is one frame, so that a cut one cannot pass for a short one: ParseError.
     """
-    rows = answers.document(host, output)
+    rows = bounded_json.document(host, output)
     if not isinstance(rows, list):
         raise ParseError(f"{NONSENSE}: {str(rows)[:100]!r}")
     sane: list[Mapping[str, Any]] = []

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from nodectl.common import node_paths
 from nodectl.common.nodeset import fold
-from nodectl.common.operator import operator
+from nodectl.common.process import operator
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.engines import COMMAND, TORCHRUN
 from nodectl.model.host import Host

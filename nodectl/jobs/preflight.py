@@ -13,7 +13,7 @@ from typing import Any
 from nodectl.checks.catalogue import launch_checks, launch_judgements
 from nodectl.checks.launch.candidate import PAYLOAD, REACHABLE, WAY_TO_FIRST, Candidate, JobNeeds, JointJudgement
 from nodectl.checks.launch.together import common_ports
-from nodectl.common import answers, bounded_json
+from nodectl.common import bounded_json
 from nodectl.common.documents import values_of
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
@@ -331,7 +331,7 @@ def _try_way(transport: Transport, host: Host, request: Mapping[str, object], fi
     if not done.ok:
         return replace(finding, status=Status.UNKNOWN, actual=done.error or done.stderr.strip()[-_SHOWN_CHARS:])
     try:
-        answer = answers.document(host.name, done.stdout)
+        answer = bounded_json.document(host.name, done.stdout)
         wrong = [f"{protocol.upper()}: {answer[protocol]}" for protocol in ("tcp", "udp") if answer[protocol]]
     except (ParseError, KeyError, TypeError) as error:
         return replace(finding, status=Status.UNKNOWN, actual=f"its answer cannot be understood: {error!r}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.checks.launch.candidate import PathKind
-from nodectl.common.image_names import is_image_name
+from nodectl.common.system_names import is_image_name
 from nodectl.errors import UsageError
 from nodectl.jobs.code import Code, find_code, find_folder, find_module, program_of
 from nodectl.jobs.engines import ACCELERATE, COMMAND, DEEPSPEED, TORCHRUN, of_module, split

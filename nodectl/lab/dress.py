@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from nodectl.common.file_systems import is_network
 from nodectl.common.node_paths import VENV
 from nodectl.common.resources import payload_dir
+from nodectl.common.system_names import is_network
 from nodectl.errors import LabError, ParseError, ProfileError
 from nodectl.facts.catalogue import commands_for
 from nodectl.model.host import Host

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from nodectl.common.operator import operator
-from nodectl.common.started import controller, has_ended
+from nodectl.common.process import controller, has_ended, operator
 from nodectl.facts.base import read_fact
 from nodectl.facts.gpus import GPUS_FACT, REPORT, Gpus
 from nodectl.facts.services import SLURM_FACT, SlurmNode

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nodectl.common.plain_values import plain_value
+from nodectl.common.bounded_json import plain_value
 from nodectl.profiles import KINDS
 from nodectl.profiles.overrides import ALLOW, MISFIT, NCCL_ENV, OVERRIDES, checked_nccl_env, checked_overrides
 from nodectl.profiles.resolve import Resolved, load_profile, resolve, without_stack

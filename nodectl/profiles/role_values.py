@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodectl.common.plain_values import plain_value
+from nodectl.common.bounded_json import plain_value
 from nodectl.errors import ProfileError
 from nodectl.profiles.load import Document
 from nodectl.profiles.overrides import merge_settings

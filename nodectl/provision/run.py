@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.common.access import Access
-from nodectl.common.encoding import UTF_8, is_utf_8
 from nodectl.common.paths import state_dir
+from nodectl.common.process import UTF_8, is_utf_8
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent

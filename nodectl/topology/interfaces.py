@@ -15,7 +15,7 @@ from ipaddress import (
     ip_interface,
 )
 
-from nodectl.common.interfaces import VIRTUAL
+from nodectl.common.system_names import VIRTUAL
 from nodectl.facts.network import Nic
 from nodectl.model.host import Host
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_interface
 
-from nodectl.common import file_systems
+from nodectl.common import system_names
 from nodectl.facts.network import Nic
 from nodectl.facts.rdma import IbPort
 from nodectl.model.links import NEAR, between
@@ -137,7 +137,7 @@ def servers_of(mounts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return storage servers' addresses from (kind, source) of mounts: `10.0.5.1:/export`, `10.0.5.1@o2ib:/fs`."""
     servers = []
     for kind, source in mounts:
-        if kind in file_systems.NETWORK:
+        if kind in system_names.NETWORK:
             server = source.lstrip("/").split(":/")[0].split("@")[0].split(",")[0].strip("[]")
             try:
                 servers.append(str(ip_interface(server).ip))

@@ -12,11 +12,10 @@ from time import monotonic
 from typing import Any
 
 from nodectl import __version__
-from nodectl.common import answers
+from nodectl.common import bounded_json
 from nodectl.common.access import Access
-from nodectl.common.interrupts import handlers_kept, interruptible
 from nodectl.common.node_paths import TRIALS
-from nodectl.common.operator import operator
+from nodectl.common.process import handlers_kept, interruptible, operator
 from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -121,7 +120,7 @@ def _guard_state(result: CommandResult) -> Mapping[str, Any] | None:
     if not result.ok:
         return None
     try:
-        state = answers.document(result.host, result.stdout)
+        state = bounded_json.document(result.host, result.stdout)
     except ParseError:
         return None
     return state if isinstance(state, dict) else None
@@ -236,7 +235,7 @@ def _answers(run: ProvisionRun) -> dict[str, Mapping[str, Any]]:
     for answer in run.answers:
         document = answer.result.get("trial")
         if isinstance(document, Mapping):
-            before = answers.setdefault(answer.host, {"notes": []})
+            before = bounded_json.setdefault(answer.host, {"notes": []})
             before.update({**document, "notes": [*before["notes"], *document.get("notes", ())]})
     return dict(answers)
 
@@ -416,6 +415,6 @@ def _uid(result: CommandResult) -> int | str:
     if not result.ok:
         return f"`id -u` ended with {result.exit_status}: {result.stderr.strip()}"
     try:
-        return int(answers.document(result.host, result.stdout))
+        return int(bounded_json.document(result.host, result.stdout))
     except (ParseError, TypeError, ValueError) as error:
         return str(error)

@@ -21,7 +21,7 @@ class _Rendered(Mapping[str, Any]):
         self._variables, self._templar = variables, templar
 
     def __getitem__(self, name: str) -> Any:
-        from nodectl.common.plain_values import plain_value
+        from nodectl.common.bounded_json import plain_value
 
         return plain_value(self._templar.template(self._variables[name]))
 
@@ -93,7 +93,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
     def _compared(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """`of`: for each host that was judged, the lines `told` and `wrong` of the comparison; `findings` of all."""
         try:
-            from nodectl.common.plain_values import plain_value
+            from nodectl.common.bounded_json import plain_value
             from nodectl.errors import NodectlError
             from nodectl.health.policy import VARIABLE
             from nodectl.health.verify import compared, lines, member_of

@@ -17,20 +17,20 @@ def has_ended(controller: Mapping[str, Any]) -> bool:
     Nobody can tell without nodectl.
     """
     try:
-        from nodectl.common import started
+        from nodectl.common import process
     except ImportError:
         return False
-    return started.has_ended(controller)
+    return process.has_ended(controller)
 
 
 def this_run() -> dict[str, Any]:
     """Return what `has_ended` knows this run by: a task is run by a child of ansible-playbook."""
     pid = os.getppid()
     try:
-        from nodectl.common import started
+        from nodectl.common import process
     except ImportError:
         return {}
-    return started.controller(pid)
+    return process.controller(pid)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types

@@ -52,7 +52,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         # here, not above: run_identity, which comes first, says where Ansible's Python has no nodectl
         from uv import find_uv_bin
 
-        from nodectl.common.plain_values import plain_value
+        from nodectl.common.bounded_json import plain_value
         from nodectl.errors import NodectlError
         from nodectl.profiles import KINDS
         from nodectl.profiles.host import of_variables

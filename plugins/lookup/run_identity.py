@@ -59,7 +59,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
         """One dictionary; AnsibleError where Ansible's Python has no nodectl, without which no play can go on."""
         try:
             from nodectl import __version__ as version
-            from nodectl.common.operator import operator
+            from nodectl.common.process import operator
         except ImportError as error:
             raise AnsibleError(
                 f"Ansible's Python ({sys.executable}) has no nodectl ({error}): install it there, "

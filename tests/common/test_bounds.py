@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nodectl.common import bounded_json, bounded_yaml
-from nodectl.common.patience import ImpatienceError, patience
+from nodectl.common.process import ImpatienceError, patience
 
 
 @pytest.mark.parametrize("depth", [65, 900, 100_000])

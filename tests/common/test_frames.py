@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodectl.common import answers
+from nodectl.common import bounded_json
 from nodectl.errors import ParseError
 from nodectl.payload.common.frames import SHELL, FrameError, Reader, encode, texts
 
@@ -47,13 +47,13 @@ def test_noise_goes_where_it_is_wanted(noise: bytes) -> None:
 def test_a_cut_frame_is_an_error_that_names_the_host(left: int) -> None:
     cut = encode({"a": 1})[:left]
     with pytest.raises(ParseError, match=r"^gpu07: its answer cannot be read"):
-        answers.document("gpu07", b"hello\n" + cut)
+        bounded_json.document("gpu07", b"hello\n" + cut)
 
 
 def test_what_another_writes_into_a_frame_is_an_error() -> None:
     whole = encode({"key": "value"})
     with pytest.raises(ParseError, match=r"^gpu07: "):
-        answers.documents("gpu07", whole[:25] + b"[1] Done  sleep 3\n" + whole[25:])
+        bounded_json.documents("gpu07", whole[:25] + b"[1] Done  sleep 3\n" + whole[25:])
 
 
 def test_a_frame_of_another_version_is_an_error() -> None:
@@ -63,11 +63,11 @@ def test_a_frame_of_another_version_is_an_error() -> None:
 
 def test_more_than_one_answer_is_none() -> None:
     with pytest.raises(ParseError, match=r"^gpu07: .*2 frames"):
-        answers.document("gpu07", encode(1) + encode(2))
+        bounded_json.document("gpu07", encode(1) + encode(2))
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_a_shell_writes_them_too(shell: str) -> None:
     argv = [shell, "-c", SHELL + 'frame "$1"', "sh", json.dumps({"who": "Zoë", "n": [1]}, ensure_ascii=False)]
     done = subprocess.run(argv, capture_output=True, check=True)
-    assert answers.document("gpu07", done.stdout) == {"who": "Zoë", "n": [1]}
+    assert bounded_json.document("gpu07", done.stdout) == {"who": "Zoë", "n": [1]}

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.common.ownership import refuse_open
-from nodectl.common.paths import state_dir
+from nodectl.common.paths import refuse_open, state_dir
 from nodectl.errors import UsageError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files of another login need root")

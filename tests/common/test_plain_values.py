@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from nodectl.common.plain_values import plain_value
+from nodectl.common.bounded_json import plain_value
 
 
 def test_a_text_of_another_kind_is_text() -> None:

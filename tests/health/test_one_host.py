@@ -75,7 +75,7 @@ def test_a_host_that_nobody_foresaw_is_unknown(three: Fleet, monkeypatch: pytest
 
 
 def test_a_fact_that_takes_for_ever_is_unknown_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodectl.common.patience.patience.__wrapped__.__defaults__", (0.2, 0.1))
+    monkeypatch.setattr("nodectl.common.process.patience.__wrapped__.__defaults__", (0.2, 0.1))
 
     def endless(recording: Recording) -> int:
         while True:
@@ -90,7 +90,7 @@ def test_a_fact_that_takes_for_ever_is_unknown_and_the_next_is_read(monkeypatch:
 def test_a_check_that_takes_for_ever_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     from nodectl.checks.judge import judge
 
-    monkeypatch.setattr("nodectl.common.patience.patience.__wrapped__.__defaults__", (0.2, 0.1))
+    monkeypatch.setattr("nodectl.common.process.patience.__wrapped__.__defaults__", (0.2, 0.1))
     slow = Check("slow", looks_at="x", fires="y")
 
     @judges(slow, reads=("cpu",))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.since import seconds_ago
+from nodectl.cli.options import seconds_ago
 from nodectl.errors import UsageError
 from nodectl.jobs.follow import Dropped, Line, Start, Trouble, follow
 from nodectl.model.host import Host

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.answers import documents
+from nodectl.common.bounded_json import documents
 from nodectl.jobs.slurm.listing import read_row
 from nodectl.model.job import Failure
 from nodectl.payload.jobs import slurm

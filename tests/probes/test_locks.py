@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.started import start_of
+from nodectl.common.process import start_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
 from nodectl.model.status import Status

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.process import has_ended
 from nodectl.common.resources import share_dir
-from nodectl.common.started import has_ended
 from nodectl.payload.common import host_lock
 from nodectl.payload.probes import locks
 from tests.roles.run_module import run_module

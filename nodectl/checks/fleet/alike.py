@@ -15,9 +15,9 @@ from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.majority import far_above
 from nodectl.checks.network.infiniband import has_spare_ports, is_active, rdma_of_profile
 from nodectl.checks.network.nics import training_names
-from nodectl.common import file_systems
+from nodectl.common import system_names
 from nodectl.common.counting import counted
-from nodectl.common.interfaces import VIRTUAL
+from nodectl.common.system_names import VIRTUAL
 from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles
@@ -48,7 +48,7 @@ _OF_ONE_HOST = (
     *("ds=", "rd.luks", "rd.lvm", "rd.md", "rd.iscsi", "netroot=", "nfsroot=", "crashkernel="),
 )
 # disks that a site mounts, not what container engines and the boot loader make of them
-_DISKS = file_systems.LOCAL - {"overlay"}
+_DISKS = system_names.LOCAL - {"overlay"}
 _NOT_OF_THE_SITE = ("/boot", "/dev", "/proc", "/run", "/snap", "/sys", "/var/lib")
 
 
@@ -283,7 +283,7 @@ def _is_systems(target: str) -> bool:
 def _shown(mount: Mount) -> str:
     if _is_systems(mount.target):
         return ""  # containers', which come and go with what runs there
-    if file_systems.is_network(mount.kind, mount.source):
+    if system_names.is_network(mount.kind, mount.source):
         kept = sorted(option for option in mount.options if option.partition("=")[0] in _OPTIONS)
         return f"{mount.source} ({mount.kind}: {','.join(kept)})"
     is_sites = mount.kind in _DISKS and mount.source.startswith("/dev/")

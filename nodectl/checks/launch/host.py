@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Threshold, failed_unless, judges
 from nodectl.checks.launch.candidate import Candidate
 from nodectl.common.few import few
-from nodectl.common.interfaces import VIRTUAL
+from nodectl.common.system_names import VIRTUAL
 from nodectl.common.units import MIB
 from nodectl.facts.job import (
     Folder,

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
-from nodectl.common import file_systems
+from nodectl.common import system_names
 from nodectl.facts.processors import Memory
 from nodectl.facts.storage import Disk, Mount, Mounts
 from nodectl.model.finding import Finding
@@ -16,7 +16,7 @@ from nodectl.model.status import Status
 ORDER = 150
 
 _SHM = "/dev/shm"  # noqa: S108 - read, never written
-_DISKS = file_systems.LOCAL | file_systems.NETWORK
+_DISKS = system_names.LOCAL | system_names.NETWORK
 # without these nothing works; elsewhere a disk may be read-only because somebody wants it so
 _WRITTEN = ("/", "/var", "/var/log", "/var/tmp", "/home", "/root", "/tmp", "/opt", "/local", "/scratch")  # noqa: S108
 
@@ -187,7 +187,7 @@ def _fallen(host: Subject, mount: Mount) -> Finding:
     remedy, action = "", ""
     if mount.target == "/":
         remedy, action = _OF_THE_MACHINE, "reboot"
-    elif file_systems.is_network(mount.kind, mount.source):
+    elif system_names.is_network(mount.kind, mount.source):
         remedy, action = f"`mount -o remount,rw {mount.target}`; else its server exports it read-only", "none"
     actual = f"read-only ({mount.source}, {mount.kind})"
     return host.finding(READ_ONLY, Status.FAILED, mount.target, actual=actual, remedy=remedy, action=action)

@@ -20,8 +20,8 @@ from nodectl.cli.question import DeclinedError
 from nodectl.cli.terminal import TO_LEAVE, note, terminal_width
 from nodectl.cli.tracing import at_the_end
 from nodectl.common.counting import counted
-from nodectl.common.interrupts import interruptible
 from nodectl.common.nodeset import fold
+from nodectl.common.process import interruptible
 from nodectl.jobs.plan import GPU
 from nodectl.model.status import Status, exit_status
 

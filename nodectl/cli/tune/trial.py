@@ -37,8 +37,8 @@ from nodectl.cli.question import ask
 from nodectl.cli.terminal import note
 from nodectl.cli.tune.show import show_trial
 from nodectl.common.counting import counted
-from nodectl.common.interrupts import interruptible
 from nodectl.common.nodeset import fold
+from nodectl.common.process import interruptible
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
 from nodectl.probes.options import Sizes

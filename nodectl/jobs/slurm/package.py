@@ -8,7 +8,7 @@ import tarfile
 import time
 from collections.abc import Mapping
 
-from nodectl.common.operator import operator
+from nodectl.common.process import operator
 from nodectl.errors import JobError
 from nodectl.export.sbatch import SbatchJob
 from nodectl.jobs.code import Code

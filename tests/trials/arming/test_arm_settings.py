@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.common.interrupts import handlers_kept, interruptible
+from nodectl.common.process import handlers_kept, interruptible
 from nodectl.errors import ProfileError, UsageError
 from nodectl.inventory.read import Inventory
 from nodectl.model.host import Host
@@ -85,7 +85,7 @@ def test_an_unknown_field_is_refused_before_any_host_is_asked() -> None:
 def test_polite_ends_are_heard_as_one(number: str) -> None:
     script = (
         "import os, signal, json\n"
-        "from nodectl.common.interrupts import interruptible\n"
+        "from nodectl.common.process import interruptible\n"
         # where a shell or nohup started these tests, they may be deaf to some
         f"signal.signal(signal.{number}, signal.SIG_DFL)\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
