@@ -213,11 +213,11 @@ def _declared(kind: type[Any]) -> Iterator[Callable[[Any], Any]]:
             yield from _declared(hints[one.name])
             continue
         declare, flags, settings = one.metadata[_DECLARED]
+        if one.default is not None:
+            settings = {"default": one.default, **settings}
         if declare is click.option:
-            settings = {**_by_annotation(hints[one.name], settings), **settings}
-            if one.default is not None:
-                shown = one.default != "" and not isinstance(one.default, bool)
-                settings = {"default": one.default, "show_default": shown, **settings}
+            shown = one.default not in (None, "") and not isinstance(one.default, bool)
+            settings = {**_by_annotation(hints[one.name], settings), "show_default": shown, **settings}
         yield declare(*flags, one.name, **settings)
 
 

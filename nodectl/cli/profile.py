@@ -175,6 +175,7 @@ class _Options:
     measurements: tuple[Path, ...] = option(
         "--measurements",
         "Output of `nodectl --output json probe` on these hosts: its least values become floors; may be repeated.",
+        multiple=True,
         type=EXISTING_FILE,
     )
     accepted: Path | None = option(

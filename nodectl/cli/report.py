@@ -32,6 +32,7 @@ class _Options:
     saved: tuple[Path, ...] = option(
         "--from",
         "Saved output of `nodectl --output json` (health, probe, topology, tune trial, jobs, bench …); repeatable.",
+        multiple=True,
         type=EXISTING_FILE,
         metavar="FILE",
     )
