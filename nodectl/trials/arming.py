@@ -235,7 +235,7 @@ def _answers(run: ProvisionRun) -> dict[str, Mapping[str, Any]]:
     for answer in run.answers:
         document = answer.result.get("trial")
         if isinstance(document, Mapping):
-            before = bounded_json.setdefault(answer.host, {"notes": []})
+            before = answers.setdefault(answer.host, {"notes": []})
             before.update({**document, "notes": [*before["notes"], *document.get("notes", ())]})
     return dict(answers)
 
