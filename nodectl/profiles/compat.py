@@ -79,7 +79,7 @@ class IncompatibleError(ProfileError):
 
     @property
     def refusals(self) -> tuple[Problem, ...]:
-        """Return those of its problems that refuse; the others only warn."""
+        """Return the problems that refuse; the others only warn."""
         return tuple(problem for problem in self.problems if problem.refuses)
 
 

@@ -15,7 +15,7 @@ from nodectl.profiles.overrides import merge_settings
 
 
 def _is_true(value: Any) -> bool:
-    """Return it as Ansible's filter `bool`."""
+    """Return whether Ansible's filter `bool` takes the value for true."""
     return str(value).lower() in ("true", "yes", "on", "1", "t", "y")
 
 

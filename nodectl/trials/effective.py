@@ -125,7 +125,7 @@ def meaningful(sides: Sequence[Side], arguments: Sequence[str]) -> tuple[list[Si
 
 
 def _changed(side: Side, usual: Mapping[str, Any]) -> Side:
-    """Return it without the options that are as they would be anyhow."""
+    """Return the side without the options that are as they would be anyhow."""
     same = {
         flag: name
         for flag, value in side.run_with.items()

@@ -37,7 +37,7 @@ def tried(baseline: Side, candidate: Side, folders: Sequence[Path] = ()) -> dict
 
 
 def unfelt(settings: Iterable[Setting], probes: Iterable[str], backends: Collection[object]) -> list[Setting]:
-    """Return those that none of the probes feels; NCCL's only where something was measured with NCCL as its backend."""
+    """Return the settings that no probe feels; NCCL's only where something was measured with NCCL as its backend."""
     known = declarations()
     feels = {part for probe in probes if probe in known for part in known[probe].feels}
     if _NCCL not in backends:
@@ -46,14 +46,14 @@ def unfelt(settings: Iterable[Setting], probes: Iterable[str], backends: Collect
 
 
 def unfelt_in(trial: Trial, settings: Iterable[Setting]) -> list[Setting]:
-    """Return those of a trial's settings that nothing in it could feel."""
+    """Return the settings of a trial that nothing in it could feel."""
     given = [row.get("conditions") for row in trial.conditions]
     backends = {conditions.get("backend") for conditions in given if isinstance(conditions, Mapping)}
     return unfelt(settings, trial.probes, backends)
 
 
 def named(settings: Iterable[Setting]) -> str:
-    """Return it as an operator knows them."""
+    """Return the settings by the names that an operator knows."""
     return ", ".join(key if group in ("sysctl", _NCCL) else f"{group} {key}" for group, key in settings)
 
 

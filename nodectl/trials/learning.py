@@ -46,12 +46,12 @@ class Learning:
 
     @property
     def probe(self) -> Probe[WorkloadOptions]:
-        """Return it as a probe of one trial."""
+        """Return the workload as a probe of one trial."""
         return replace(PROBE, run=self.time, in_a_trial=WorkloadOptions(repetitions=1, program=self.program))
 
     @property
     def record(self) -> dict[str, object]:
-        """Return it as a trial's options keep it."""
+        """Return program, arguments and steps as a trial's options keep them."""
         return {"workload": self.program, "arguments": list(self.arguments), "loss_steps": self.steps}
 
     def time(self, transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, _: Note) -> ProbeResult:

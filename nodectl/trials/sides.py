@@ -105,7 +105,7 @@ def _resolved(side: Side, host: Host, folders: Sequence[Path], pins: Any) -> Res
 
 
 def possible(sides: Sequence[Side], hosts: Sequence[Host], folders: Sequence[Path]) -> tuple[list[Side], list[str]]:
-    """Return those of a space that the hosts can have, and why the others were left out."""
+    """Return the sides of a space that the hosts can have, and why the others were left out."""
     kept, reasons = [], []
     for side in sides:
         try:

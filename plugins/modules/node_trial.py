@@ -58,7 +58,7 @@ class RefusedError(Exception):
 
 
 def free(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return nothing but this trial stands here; `notes` say what others left."""
+    """Free the node for this trial; `notes` say what others left, RefusedError where another holds it."""
     notes = []
     for other in trials.all():
         state = other.state()
@@ -133,7 +133,7 @@ def arm(trials: Trials, store: Store, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def guarded(trial: Trial) -> dict[str, Any]:
-    """Return nothing is changed on a node that would not change it back."""
+    """Raise RefusedError for a node that would not change itself back: not armed, or its guard acted or is gone."""
     if not trial.there():
         raise RefusedError("this host is not armed for trial %s" % trial.name)
     state = trial.state()

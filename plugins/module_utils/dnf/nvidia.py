@@ -136,7 +136,7 @@ def repo_file(uri: str, distribution: str) -> str:
 
 
 def stream_file(stream: str) -> str:
-    """Return it as dnf writes it for `dnf module enable nvidia-driver:STREAM`, or `disable`."""
+    """Return the file's text as dnf writes it for `dnf module enable nvidia-driver:STREAM`, or `disable`."""
     state = "enabled" if stream else "disabled"
     return f"[nvidia-driver]\nname=nvidia-driver\nstream={stream}\nprofiles=\nstate={state}\n"
 

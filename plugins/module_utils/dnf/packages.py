@@ -102,7 +102,7 @@ def fits(pattern: str, name: str, package: Package) -> bool:
 
 
 def lock_line(key: str, package: Package) -> str:
-    """Return it as `dnf versionlock add` writes it."""
+    """Return the lock's line as `dnf versionlock add` writes it."""
     return "%s-%s:%s.*" % (key, package["epoch"], package["version"])
 
 

@@ -189,5 +189,5 @@ def parse_plan(text: str) -> Steps:
 
 
 def _key(name: str, arch: str, version: str) -> str:
-    """Return it as packages are called there: with its version where several lie side by side."""
+    """Return a package's key: with its version where several lie side by side."""
     return "%s-%s.%s" % (name, version, arch) if packages.SIDE_BY_SIDE.match(name) else name

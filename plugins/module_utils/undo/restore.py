@@ -110,7 +110,7 @@ class Restore:
         return changes
 
     def empties(self, folder: str) -> bool:
-        """Return nothing but what goes itself is in the folder."""
+        """Return whether the folder holds only what goes itself."""
         known = {**self.before["paths"], **self.before["trees"]}
         return all(
             known.get(os.path.join(folder, name), {"kind": "file"})["kind"] == "absent"

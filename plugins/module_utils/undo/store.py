@@ -65,7 +65,7 @@ class Store:
         return record
 
     def about(self, run: str) -> Record:
-        """Return who, when, with which profiles and version."""
+        """Return who started the run, when, with which profiles and version."""
         return files.read_json(os.path.join(self.folder(run), "run.json"))
 
     def exists(self, run: str) -> bool:
