@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.export.sbatch import SbatchJob, job_name, read_option, sbatch_line
+from nodectl.export.sbatch import SbatchJob, read_option, sbatch_line
 
 HOSTILE = ("a b", "$(touch /pwned)", "it's", '"', "\\", "{{ x }}", "#x", "--x", "")
 
@@ -63,13 +63,6 @@ def test_what_the_script_cannot_take_is_refused(text: str) -> None:
 def test_what_slurm_would_read_as_something_else_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         job(**changes).script_text()
-
-
-def test_words_that_sbatch_would_blank_out_are_no_part_of_a_line() -> None:
-    assert job_name("my HetJob; $(id)\n") == "my-job-id"
-    assert (job_name("§§"), len(job_name("x" * 500))) == ("job", 64)
-    with pytest.raises(UsageError, match="hetjob"):
-        sbatch_line("comment", "a hetjob")
 
 
 def test_every_word_reaches_the_script_whole(tmp_path: Path) -> None:

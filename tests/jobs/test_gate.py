@@ -39,10 +39,6 @@ def test_where_most_find_no_way_to_the_first_host_that_one_is_at_fault() -> None
     assert names(finding("gpu02", WAY_TO_FIRST.id)) == ["gpu01", "gpu03", "gpu04"]
 
 
-def test_a_fault_of_no_host_leaves_none_out() -> None:
-    assert len(names(finding("all", "versions"))) == 4
-
-
 def test_with_fewer_hosts_an_attempt_takes_no_more_than_there_are() -> None:
     assert fewer(NodeCount(2, 4), 3) == NodeCount(2, 3)
     assert fewer(NodeCount(2, 2), 3) == NodeCount(2, 2)

@@ -133,10 +133,6 @@ def test_survey_of_checkpoint_folders() -> None:
         judge_survey("/c", [("a", survey(True)), ("b", survey(False)), ("d", survey(True))])
 
 
-def test_values_come_from_the_operators_environment_by_name() -> None:
-    assert collect_variables(["TOKEN"], None, {"TOKEN": "se'cret $x"}) == {"TOKEN": "se'cret $x"}
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [("TOKEN=abc", "a name, not a value"), ("A-B", "not a name"), ("MISSING", "has no MISSING"), ("NODECTL_X", "own")],

@@ -340,11 +340,8 @@ def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> N
     ("args", "says"),
     [
         (("jobs", "show", "nosuch-job"), "there is no job 'nosuch-job'"),
-        (("jobs", "stop", "nosuch-job"), "there is no job 'nosuch-job'"),
         (("launch", "nosuch.py"), "there is no script nosuch.py"),
-        (("launch",), "nothing to start"),
         (("launch", "--env", "A=b", __file__), "a name, not a value"),
-        (("launch", "--checkpoint", "relative", __file__), "not an absolute path"),
     ],
 )
 def test_usage_errors(lab: LabUnderTest, nodectl: Any, tmp_path: Path, args: tuple[str, ...], says: str) -> None:

@@ -3,7 +3,6 @@
 import ipaddress
 import os
 import shlex
-import socket
 import subprocess
 import threading
 import time
@@ -16,9 +15,8 @@ from typing import Any
 import pytest
 
 from nodectl.checks.launch.candidate import Candidate
-from nodectl.facts.job import JobAddress, Names, RdmaDevices
+from nodectl.facts.job import JobAddress, RdmaDevices
 from nodectl.facts.network import Nic
-from nodectl.facts.services import Clock
 from nodectl.inventory.read import Inventory
 from nodectl.jobs.preflight import JobNeeds, PreflightReport, _try_way, run_preflight, with_best_interface
 from nodectl.model.finding import Finding
@@ -76,15 +74,6 @@ def bad(report: PreflightReport) -> set[tuple[str, str, str]]:
     """What is not fine; but jobs that tests beside this one run on this machine are nobody's fault."""
     findings = [one for one in report.findings if one.check != "launch_other_jobs"]
     return {(one.host, one.check, one.status.value) for one in findings if one.status is not Status.OK}
-
-
-def test_one_host_is_fine_by_itself(tmp_path: Path) -> None:
-    report = run_preflight(Here(tmp_path), [A], NEEDS, forks=4)
-    assert bad(report) == set() and report.ports == NEEDS.candidate_ports
-    host = report.candidates["a"]
-    assert host.known("names", Names).hostname == socket.gethostname()
-    clock = host.known("time", Clock)
-    assert clock.offset_s <= 0.01 and clock.offset_s + clock.error_s >= -0.01, "it is this machine's own"
 
 
 def test_a_dead_host_is_unknown_and_the_others_are_still_judged(tmp_path: Path) -> None:
@@ -244,16 +233,6 @@ def test_the_interface_is_chosen_by_its_network(lab4: Any) -> None:
     nowhere = preflight(lab4, interface="203.0.113.0/24")
     actual = of(nowhere, "launch_interface")["node03"].actual
     assert actual == "no address in 203.0.113.0/24 there; there are: eth0"
-
-
-@pytest.mark.lab
-def test_a_launcher_that_differs_is_found(lab4: Any) -> None:
-    everywhere = "printf '#!/bin/sh\\n' > /tmp/l; chmod +x /tmp/l"
-    for host in lab4.hosts:
-        lab4.ssh(host, everywhere)
-    with changed(lab4, "node04", "echo >> /tmp/l", "true"):
-        report = preflight(lab4, launcher="/tmp/l")
-    assert bad(report) == {("node04", "launch_script_version", "failed")}
 
 
 FAKE_SMI = """#!/bin/sh

@@ -209,19 +209,6 @@ def test_what_slurm_refuses_is_its_own_word_and_leaves_nothing(shell: Shell) -> 
 
 
 @pytest.mark.slow
-def test_another_engine_in_a_folder_of_the_nodes(shell: Shell) -> None:
-    argv = ("bash", "-c", 'echo "$RANK of $WORLD_SIZE in $PWD: $1"', "x", "it's $(id)")
-    done = shell.run("launch", "--via", "slurm", "--engine", "command", "--nproc-per-node", "2", "--chdir", SHARED,
-                     "--nodes", "2", "--time-limit", "5m", "--", *argv)  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    for rank in range(4):
-        host = shell.cluster.lab.hosts[rank // 2]
-        assert f"{host} | [{rank % 2}] {rank} of 4 in {SHARED}: it's $(id)\n" in done.stdout, done.stdout
-    refused = shell.run("launch", "--via", "slurm", "--need", "/x", "--engine", "command", "--", "true")
-    assert (refused.returncode, "--need and --skip are for preflight" in refused.stderr) == (2, True)
-
-
-@pytest.mark.slow
 def test_a_time_limit_is_named_as_the_cause(shell: Shell) -> None:
     job_id = shell.launch(_SLEEP, "--via", "slurm", "--detach", "--nodes", "2").stdout.strip()
     number = shell.job(job_id)["slurm"]["id"]

@@ -142,23 +142,6 @@ def test_the_slow_rank_is_named_and_the_losses_stay_bit_for_bit(shell: Shell) ->
     assert losses(plain) == losses(traced), said
 
 
-@pytest.mark.slow
-def test_a_slow_network_shows_as_communication_that_nothing_hides(shell: Shell) -> None:
-    words = ("--trace", "torch", "--trace-skip", "2", "--trace-steps", "3", "train.py", "--", "-1", "no", "7")
-    name = Path(shell.lab.inventory).parent.name
-    shell.nodectl("lab", "fault", "--name", name, "slow-link", shell.hosts[2])
-    try:
-        done = shell.launch(*words, document=True)
-    finally:
-        shell.nodectl("lab", "heal", "--name", name, shell.hosts[2])
-    assert done.returncode == 0, done.stderr + done.stdout
-    # of a ring of 3 each host takes in 4/3 of the gradients, which are 525 KB: 112 ms at 50 Mbit/s
-    gradients_ms = (128 * 512 * 2 + 512 + 128) * 4 * 8 / 50e6 * 1000 * 4 / 3
-    for rank in json.loads(done.stdout)["trace"]["ranks"]:
-        assert rank["exposed"] * rank["step_ms"] > 0.7 * gradients_ms
-        assert rank["communication"] >= rank["exposed"] > rank["waiting"]
-
-
 _NSYS = """#!/bin/sh
 shift
 for word; do case $word in --*) shift ;; *) break ;; esac; done

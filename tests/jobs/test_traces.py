@@ -156,9 +156,3 @@ def test_whatever_a_node_calls_its_file_it_lies_in_the_folder(tmp_path: Path, fi
     traces.gather(Pipe({"a": frames(b"x")}), [Host("a", "a")], "job", found, folder, forks=1)  # type: ignore[arg-type]
     assert victim.read_text() == "mine" and sorted(tmp_path.iterdir()) == [tmp_path / "deep", victim]
     assert all(path.parent == folder for path in folder.rglob("*")) and list((tmp_path / "deep").iterdir()) == [folder]
-
-
-def test_more_than_the_limit_stays_on_the_hosts(tmp_path: Path) -> None:
-    found = [RankTrace("a", 0, file="0.json.gz", size_bytes=3 << 20)]
-    done = traces.gather(Pipe({}), [Host("a", "a")], "job", found, tmp_path / "t", forks=1, limit_mib=2)  # type: ignore[arg-type]
-    assert done.too_large and not (tmp_path / "t").exists()

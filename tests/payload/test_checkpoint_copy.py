@@ -115,13 +115,6 @@ def announce(stream: SignedStream, **changes: object) -> dict[str, Any]:
     return stream.read()
 
 
-def test_a_file_gets_its_name_and_time(second: tuple[str, int], source: Path, folder: Path) -> None:
-    write(source / "step-1.pt", b"weights", 5)
-    put(second, source)
-    assert [(item.name, item.size_bytes, item.mtime_ns) for item in saved(str(folder))] == [("step-1.pt", 7, 5 * 10**9)]
-    assert tree(folder) == {"step-1.pt": b"weights"}
-
-
 def test_a_folder_is_copied_with_all_that_is_below_it(
     second: tuple[str, int], source: Path, folder: Path, tmp_path: Path
 ) -> None:

@@ -62,11 +62,6 @@ def failed(**silent: float) -> Views:
     return Views(beat(0), words, {int(rank.removeprefix("host")): seconds for rank, seconds in silent.items()})
 
 
-def test_after_a_killed_rank_the_same_hosts_try_again() -> None:
-    assert failed().ask(100.0) is None
-    assert failed().after(2.1) == Attempt(2, (0, 1))
-
-
 def test_why_there_is_no_other_attempt_at_all_is_said_where_one_was_to_be_expected() -> None:
     rules = Rules(2, 2, 2, 0, 8.0, 3.0, why_none="no spare")
     assert Views(beat(0, hb.FAILED, failure=KILLED), {}, rules=rules).ask(100.0) == Over(hb.FAILED, "no spare")
@@ -243,18 +238,6 @@ if os.environ["NODECTL_ATTEMPT"] == "1":
         raise RuntimeError("gloo/transport/tcp/pair.cc Connection closed by peer")
     time.sleep(1000)
 """
-# the host that leads the others into the second attempt has the killed rank of the first
-DIE = """
-import os, signal, time
-if os.environ["NODECTL_ATTEMPT"] == "1":
-    if os.environ["RANK"] == "0":
-        time.sleep(2)
-        os.kill(os.getpid(), signal.SIGKILL)
-    if os.environ["RANK"] == "5":
-        time.sleep(2.2)
-        raise RuntimeError("gloo/transport/tcp/pair.cc Connection closed by peer")
-    time.sleep(1000)
-"""
 
 
 # in the first attempt all wait for rank 3, which is stopped
@@ -275,7 +258,6 @@ if os.environ["NODECTL_ATTEMPT"] == "1":
     ("script", "host", "rank", "kind"),
     [
         (LEAVE, "host1", 3, "left"),
-        pytest.param(DIE, "host0", 0, "signal", marks=pytest.mark.slow),
         pytest.param(STOP, "host1", 3, "left", marks=pytest.mark.slow),
     ],
 )
@@ -413,21 +395,6 @@ def test_a_host_that_ends_without_a_word_is_told_by_its_own_end_and_the_job_goes
     cause = job.past[0].cause
     assert cause is not None
     assert (cause.host, cause.category) == ("host1", "rebooted" if rebooted else "supervisor")
-    assert processes_of(job_id) == []
-
-
-@pytest.mark.slow
-def test_a_spare_takes_the_place_of_a_host_that_somebody_ends_in_good_order(fleet: Fleet) -> None:
-    job_id = fleet.launch(TRAIN, restarts=1, nodes=2, lease_s=60.0)  # nobody waits for its silence
-    fleet.wait(lambda: all(fleet.output(rank, job_id).count("up in 1") == 2 for rank in (0, 1)))
-    os.kill(fleet.report(1, job_id)["state"]["pid"], signal.SIGTERM)
-    fleet.wait(lambda: all(fleet.report(rank, job_id)["state"]["state"] == "finished" for rank in (0, 2)), 50)
-    states = [fleet.report(rank, job_id)["state"] for rank in range(3)]
-    assert [state["state"] for state in states] == ["finished", "failed", "finished"]
-    assert states[0]["roster"] == [0, 2] and states[0]["attempts"][0]["cause"]["host"] == "host1"
-    assert states[1]["no_restart"].startswith(
-        "not here any more: the job's supervisor there was asked to end by a signal"
-    )
     assert processes_of(job_id) == []
 
 

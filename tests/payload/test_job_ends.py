@@ -49,14 +49,6 @@ def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> Non
     assert set(states[0]["ways"]) == {"1", "2"}
 
 
-def test_a_handled_traceback_is_no_cause(fleet: Fleet) -> None:
-    handled = "import traceback, sys\ntry: int('x')\nexcept ValueError: traceback.print_exc()\nsys.exit(3)"
-    script = f"{SLEEP}if os.environ['RANK'] == '2':\n    time.sleep(2)\n    exec({handled!r})\nload()\n"
-    cause, _ = ended(fleet, fleet.launch(script))
-    assert (cause["rank"], cause["kind"], cause["class"], cause["message"]) == (2, "exit", "exit", "exit status 3")
-    assert any("a traceback that it handled: ValueError" in line for line in cause["evidence"])
-
-
 @pytest.mark.parametrize(
     ("soft", "number"), [(1, signal.SIGKILL), pytest.param(0, signal.SIGXCPU, marks=pytest.mark.slow)]
 )
@@ -93,13 +85,3 @@ def test_a_rank_that_ends_with_0_before_the_others_is_remembered(fleet: Fleet) -
     assert (cause["kind"], cause["class"]) == ("communication", "communication")
     ends = [(end["rank"], end["code"]) for end in states[1]["ends"] if not end["stopped"]]
     assert ends == [(3, 0)]
-
-
-def test_a_good_end_with_a_loss_that_is_no_number_is_remarked_on(fleet: Fleet) -> None:
-    job_id = fleet.launch("import os\nprint('[default' + os.environ['LOCAL_RANK'] + ']:step 3 loss nan', flush=True)\n")
-    fleet.wait_settled(job_id)
-    states = [report["state"] for report in fleet.reports(job_id)]
-    assert [state["state"] for state in states] == ["finished"] * 3
-    said = {item["rank"]: item["text"] for state in states for item in state["remarks"]}
-    assert sorted(said) == list(range(6))
-    assert said[4] == "the last loss that it told is nan: step 3 loss nan (log text only)"

@@ -151,6 +151,7 @@ def test_what_was_in_shared_memory_before_a_job_is_known_without_its_state(fleet
         segment.unlink()
 
 
+@pytest.mark.slow
 def test_a_job_without_a_plan_is_stopped_and_removed(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)

@@ -72,9 +72,3 @@ def test_by_its_whole_path_and_by_what_it_was_raised_from(job: Path) -> None:
 )
 def test_nothing_is_said_of_what_was_never_there_or_has_come(job: Path, message: str, category: str) -> None:
     assert told(job, message, category) == []
-
-
-def test_a_plan_that_says_nothing_of_it_or_is_damaged_is_no_matter(job: Path) -> None:
-    for text in ("{}", "{", "[]", '{"stayed": null}'):
-        (job / "plan.json").write_text(text)
-        assert told(job, f"{NONE}'data/x.bin'") == []

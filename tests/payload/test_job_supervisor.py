@@ -144,6 +144,7 @@ def test_shared_memory_of_libraries_goes_and_data_of_the_users_own_stays(fleet: 
             path.unlink(missing_ok=True)
 
 
+@pytest.mark.slow
 def test_a_rank_that_was_gone_before_anybody_looked_is_the_cause_and_not_its_neighbour(fleet: Fleet) -> None:
     # without RANK in its environment the supervisor never sees the first rank of a host
     text = fleet.launcher.read_text()
@@ -176,7 +177,10 @@ def test_one_stop_ends_the_job_on_all_hosts_and_nothing_escapes(fleet: Fleet) ->
     ("said", "kind", "words"),
     [
         ("stopping", "rebooted", "the node was shut down while the job ran there"),
-        ("running", "supervisor", "was asked to end by a signal, not by `nodectl jobs stop`"),
+        pytest.param(
+            *("running", "supervisor", "was asked to end by a signal, not by `nodectl jobs stop`"),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_node_that_shuts_down_is_no_stop_by_an_operator(
@@ -324,16 +328,6 @@ def test_a_taken_port_is_said_at_the_start(fleet: Fleet) -> None:
     assert b"Address already in use" in refused.stderr
 
 
-@pytest.mark.slow
-def test_two_jobs_do_not_touch_each_other(fleet: Fleet) -> None:
-    kept, stopped = fleet.launch(SLEEP), fleet.launch(SLEEP)
-    fleet.wait_up(kept, "up", 2)
-    fleet.wait_up(stopped, "up", 2)
-    fleet.ctl(2, "stop", stopped)
-    fleet.wait_settled(stopped)
-    assert {report["state"]["state"] for report in fleet.reports(kept)} == {"running"}
-
-
 def test_only_the_start_of_a_job_imports_what_a_supervisor_needs(fleet: Fleet) -> None:
     done = subprocess.run(
         [sys.executable, "-S", "-X", "importtime", str(RUN), "jobs.control", "list"],
@@ -369,6 +363,7 @@ if os.environ['RANK'] == '0':
 """
 
 
+@pytest.mark.slow
 def test_checkpoints_are_copied_and_come_back(fleet: Fleet) -> None:
     checkpoint = {"dir": "state:demo", "mode": "local", "restore_from": None}
     fleet.wait_settled(fleet.launch(SAVE, checkpoint=checkpoint))

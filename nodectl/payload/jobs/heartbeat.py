@@ -208,10 +208,6 @@ class Peers:
         later = [beat.attempt for beat in self.beats.values() if beat.attempt.number > own]
         return max(later, key=lambda attempt: attempt.number, default=None)
 
-    def over(self) -> Optional[Beat]:
-        """Return the words of a host for which the job has ended."""
-        return next((beat for beat in self.beats.values() if beat.over is not None), None)
-
     def all_ended(self, now_s: float) -> bool:
         """Tell whether the job is over for every other host that was ever heard, or that host is silent."""
         silent_s = self.silent_s(now_s)

@@ -77,9 +77,8 @@ class Supervisor:
         self._killing: Optional[Killing] = None
         self._killing_s = 0.0
         self._killed = False
-        self._segments: Set[shared_memory.Segment] = set()
+        self._segments: Optional[Set[shared_memory.Segment]] = None
         self._asked_segments_s = 0.0
-        self._found_segments = False
         self._left: Optional[Dict[str, Any]] = None
 
     def open(self) -> None:
@@ -392,17 +391,13 @@ class Supervisor:
     def _find_segments(self) -> News:
         """On the clerk's thread: which shared memory would stay behind."""
         found = self.containment.mapped()
-        return lambda: self._take_segments(found)
-
-    def _take_segments(self, found: Set[shared_memory.Segment]) -> None:
-        self._segments = found
-        self._found_segments = True
+        return lambda: setattr(self, "_segments", found)
 
     def _decide_ending(self, now_s: float) -> None:
         """SIGTERM when the others have had their moment, SIGKILL for what is left after the grace."""
         if self.member.stop_asked and self._end_state != hb.STOPPED:
             self._term_at_s = now_s
-        looked = self._found_segments or now_s - self._asked_segments_s > _LOOK_S
+        looked = self._segments is not None or now_s - self._asked_segments_s > _LOOK_S
         if self._term_s is None and now_s >= self._term_at_s and looked:
             self.containment.terminate()
             self.postmortem.note_stop(asked=True)
@@ -415,7 +410,7 @@ class Supervisor:
                 self._term_s = now_s
             if self._kill(now_s) and self._has_explained(now_s):
                 self.courier.drained(now_s)
-                self.clerk.ask(partial(shared_memory.remove, self._segments))
+                self.clerk.ask(partial(shared_memory.remove, self._segments or set()))
                 self._finish(now_s, self._end_state)
 
     def _has_explained(self, now_s: float) -> bool:
@@ -448,10 +443,7 @@ class Supervisor:
         """On the clerk's thread: what the operator is to know of, for nobody removes it."""
         history = self.member.history
         left = shared_memory.left_behind(self.job, float(history[0]["begun_at"]) if history else self.begun_at)
-        return lambda: self._take_leftovers(left)
-
-    def _take_leftovers(self, left: Dict[str, Any]) -> None:
-        self._left = left
+        return lambda: setattr(self, "_left", left)
 
     def _follows(self, now_s: float) -> Union[Over, Attempt, None]:
         """Decide what follows; a host that leaves has no say, and goes when the others know that it is not fit."""

@@ -190,8 +190,6 @@ def length(intervals: Sequence[Interval]) -> float:
     return sum(end - begin for begin, end in intervals)
 
 
-GPU_PARTS = ("compute", "copy", "communication", "loading", "idle")
-CPU_PARTS = ("forward", "backward", "optimizer", "loading", "communication", "idle")
 MOST_STEPS = 1000
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 # kernels of NCCL, RCCL, NVSHMEM, MSCCL, and of torch's symmetric memory
