@@ -18,7 +18,11 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.recordings.collect import CAP_BYTES, TOTAL_BYTES, collect, new_nonce, read_frames, script
 from nodectl.transport.router import LocalTransport
 
-SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+# one script for all of them: `make test-all` runs it by the others
+SHELLS = [
+    pytest.param(shell, marks=pytest.mark.slow if at else ())
+    for at, shell in enumerate(shell for shell in ("dash", "bash", "busybox") if shutil.which(shell))
+]
 HERE = Host("here", "127.0.0.1", connection="local")
 NONCE = "5e" * 16
 
