@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,9 +17,10 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
-    from nodectl.workloads.meaning import LOSSY, OFF
+    from nodectl.workloads.meaning import LOSSY
+    from nodectl.workloads.settings import Settings
 else:  # on a node these files lie in one folder, without the package
-    from meaning import LOSSY, OFF
+    from meaning import LOSSY
     from pytorch import dist, torch
 
 _HALVES = {"fp16": "float16", "bf16": "bfloat16"}
@@ -31,49 +31,28 @@ _ENTRY_BYTES = 8
 _LEAST_GAIN = 2
 
 
-@dataclass(frozen=True)
-class Compression:
-    """Hold what is sent of the gradients; `feedback`: what was left out is added to the next step's."""
-
-    kind: str = OFF["compress"]
-    ratio: float = 0.01
-    threshold: float = 1e-3
-    rank: int = 4
-    feedback: bool = True
-
-    def check(self, world_size: int, precision: str) -> None:
-        """ValueError, with the rule, where it cannot be or would send more than without."""
-        if self.kind in LOSSY and self.feedback and precision == "fp16":
-            raise ValueError(
-                f"--compress {self.kind} with error feedback cannot go with --precision fp16: its loss scale changes, "
-                "and what was kept back would be in the old scale; use bf16, or --no-error-feedback"
-            )
-        if self.kind == "topk" and not 0 < self.ratio < 1:
-            raise ValueError(f"--compress-ratio {self.ratio:g}: a share between 0 and 1")
-        if self.kind == "topk" and self.ratio * world_size >= 1:
-            raise ValueError(
-                f"--compress-ratio {self.ratio:g} over {world_size} ranks sends more than no compression: every rank "
-                f"gets every other's entries of {_ENTRY_BYTES} bytes; it must be below 1/{world_size}"
-            )
-        if self.kind == "threshold" and self.threshold <= 0:
-            raise ValueError(f"--compress-threshold {self.threshold:g}: more than 0")
-
-
-def of(settings: Any) -> Compression:
-    """Return the compression that these settings ask for."""
-    return Compression(
-        settings.compress,
-        settings.compress_ratio,
-        settings.compress_threshold,
-        settings.compress_rank,
-        settings.error_feedback,
-    )
+def check(how: Settings, world_size: int, precision: str) -> None:
+    """Raise ValueError, with the rule, where the compression cannot be or would send more than none."""
+    if how.compress in LOSSY and how.error_feedback and precision == "fp16":
+        raise ValueError(
+            f"--compress {how.compress} with error feedback cannot go with --precision fp16: its loss scale changes, "
+            "and what was kept back would be in the old scale; use bf16, or --no-error-feedback"
+        )
+    if how.compress == "topk" and not 0 < how.compress_ratio < 1:
+        raise ValueError(f"--compress-ratio {how.compress_ratio:g}: a share between 0 and 1")
+    if how.compress == "topk" and how.compress_ratio * world_size >= 1:
+        raise ValueError(
+            f"--compress-ratio {how.compress_ratio:g} over {world_size} ranks sends more than no compression: every "
+            f"rank gets every other's entries of {_ENTRY_BYTES} bytes; it must be below 1/{world_size}"
+        )
+    if how.compress == "threshold" and how.compress_threshold <= 0:
+        raise ValueError(f"--compress-threshold {how.compress_threshold:g}: more than 0")
 
 
 class Compressor:
     """A communication hook over `parameters`, which have the same order on every rank."""
 
-    def __init__(self, how: Compression, parameters: Sequence[nn.Parameter], device: torch.device) -> None:
+    def __init__(self, how: Settings, parameters: Sequence[nn.Parameter], device: torch.device) -> None:
         self.how, self.device = how, device
         self.world_size = dist.get_world_size()
         self.sent_bytes = self.plain_bytes = self.steps = 0
@@ -87,7 +66,7 @@ class Compressor:
         self._thread = ThreadPoolExecutor(1, "compression")
         self._group = None if on_gpu else dist.new_group()
         self._exchange = {"topk": self._sparse, "threshold": self._sparse, "powersgd": self._low_rank}.get(
-            how.kind, self._half
+            how.compress, self._half
         )
 
     def register(self, model: DistributedDataParallel) -> None:
@@ -99,8 +78,8 @@ class Compressor:
         """Return what was sent by this rank, a step, and how many times more it would have been without."""
         steps = max(1, self.steps)
         return {
-            "kind": self.how.kind,
-            "error_feedback": self.how.kind in LOSSY and self.how.feedback,
+            "kind": self.how.compress,
+            "error_feedback": self.how.compress in LOSSY and self.how.error_feedback,
             "bytes_per_step": round(self.sent_bytes / steps),
             "plain_bytes_per_step": round(self.plain_bytes / steps),
             "ratio": round(self.plain_bytes / self.sent_bytes, 3) if self.sent_bytes else None,
@@ -176,7 +155,7 @@ class Compressor:
     def _half(self, bucket: Any) -> None:
         buffer = bucket.buffer()
         # divided first: the sum could be more than a float16 holds
-        half = buffer.to(getattr(torch, _HALVES[self.how.kind])).div_(self.world_size)
+        half = buffer.to(getattr(torch, _HALVES[self.how.compress])).div_(self.world_size)
         self._all_reduce(half)
         buffer.copy_(half)
 
@@ -184,7 +163,7 @@ class Compressor:
         """Send the largest values of each parameter, or those beyond the threshold, with their places."""
         buffer = bucket.buffer()
         parts = _parts(bucket)
-        if self.how.feedback:
+        if self.how.error_feedback:
             for place, number in self._numbers_in(bucket):
                 if number in self._errors:
                     parts[place].add_(self._errors[number])
@@ -207,18 +186,18 @@ class Compressor:
 
     def _chosen(self, buffer: torch.Tensor, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         """Places in the bucket."""
-        if self.how.kind == "threshold":
-            return (buffer.abs() > self.how.threshold).nonzero().flatten()
+        if self.how.compress == "threshold":
+            return (buffer.abs() > self.how.compress_threshold).nonzero().flatten()
         places, begin = [], 0
         for part in parts:
-            count = max(1, round(self.how.ratio * part.numel()))
+            count = max(1, round(self.how.compress_ratio * part.numel()))
             places.append(torch.topk(part.abs(), count, sorted=False).indices + begin)
             begin += part.numel()
         return torch.cat(places)
 
     def _longest(self, count: int) -> int:
         """Return the largest of all ranks' counts, which only a threshold makes different."""
-        if self.how.kind == "topk":
+        if self.how.compress == "topk":
             return count
         longest = torch.tensor([count], dtype=torch.int64, device=self.device)
         self.sent_bytes += self._reduced_bytes(8)
@@ -227,7 +206,7 @@ class Compressor:
 
     def _keep_back(self, bucket: Any, sent: Any) -> None:
         """Remember what is not sent; None: all of it is sent."""
-        if not self.how.feedback:
+        if not self.how.error_feedback:
             return
         buffer = bucket.buffer()
         left = torch.zeros_like(buffer) if sent is None else buffer.clone()
@@ -250,12 +229,12 @@ class Compressor:
             gradient = gradients[place]
             rows = gradient.shape[0] if gradient.dim() > 1 and gradient.is_contiguous() else 1
             columns = gradient.numel() // rows
-            if _LEAST_GAIN * (rows + columns) * self.how.rank <= rows * columns:
+            if _LEAST_GAIN * (rows + columns) * self.how.compress_rank <= rows * columns:
                 matrices[number] = gradient.view(rows, columns)
             else:
                 rest.append(gradient)
         for number, matrix in matrices.items():
-            if self.how.feedback and number in self._errors:
+            if self.how.error_feedback and number in self._errors:
                 matrix.add_(self._errors[number])
             if number not in self._bases:
                 self._bases[number] = self._first_basis(number, matrix)
@@ -267,14 +246,14 @@ class Compressor:
         self._mean_together([self._bases[number] for number in matrices])
         for number, matrix in matrices.items():
             sent = lefts[number] @ self._bases[number].t()
-            if self.how.feedback:
+            if self.how.error_feedback:
                 self._errors[number] = matrix - sent
             matrix.copy_(sent)
 
     def _first_basis(self, number: int, matrix: torch.Tensor) -> torch.Tensor:
         """Return the same on every rank, drawn on the CPU."""
         random = torch.Generator().manual_seed(number)
-        basis = torch.randn(matrix.shape[1], self.how.rank, generator=random)
+        basis = torch.randn(matrix.shape[1], self.how.compress_rank, generator=random)
         return torch.linalg.qr(basis).Q.to(matrix.device, matrix.dtype)
 
     def _mean_together(self, tensors: Sequence[torch.Tensor]) -> None:

@@ -5,6 +5,7 @@ Run it under torchrun over many hosts, or by itself. The last line of rank 0 is 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from nodectl.workloads import decoder, hugging_face, layout, options, pytorch, texts
+    from nodectl.workloads import decoder, layout, options, pytorch, texts
     from nodectl.workloads.meaning import Rule
     from nodectl.workloads.settings import Settings, at_least
     from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import decoder
-    import hugging_face
     import layout
     import options
     import pytorch
@@ -163,7 +163,7 @@ class LanguageModel(Workload):
         """Return a decoder with its first values, or without any on the meta device."""
         own = settings.own
         if own.hf is not None:
-            return hugging_face.model(own.hf, texts.VOCABULARY, pretrained=own.pretrained)
+            return _hf_model(own.hf, texts.VOCABULARY, pretrained=own.pretrained)
         model = decoder.Decoder(self.sizes(settings), own.attention)
         for name, parameter in model.named_parameters():
             if not parameter.is_meta:
@@ -185,7 +185,7 @@ class LanguageModel(Workload):
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
         """Return the decoder's layers."""
-        return tuple(model.layers.values()) if isinstance(model, decoder.Decoder) else hugging_face.blocks(model)
+        return tuple(model.layers.values()) if isinstance(model, decoder.Decoder) else _hf_blocks(model)
 
     def units_per_sample(self, settings: Settings) -> int:
         """Tokens."""
@@ -195,7 +195,7 @@ class LanguageModel(Workload):
         """6N and the attention scores, for each token."""
         own = settings.own
         if own.hf is not None:
-            return float(own.seq * hugging_face.flops_per_token(model, own.seq))
+            return float(own.seq * _hf_flops_per_token(model, own.seq))
         return float(own.seq * decoder.flops_per_token(self.sizes(settings), own.seq))
 
     def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
@@ -220,7 +220,7 @@ def count(settings: Settings) -> str:
         with torch.device("meta"):
             model = workload.model(settings)
         parameters = sum(each.numel() for each in model.parameters())
-        flops = hugging_face.flops_per_token(model, settings.own.seq)
+        flops = _hf_flops_per_token(model, settings.own.seq)
     else:
         parameters = workload.sizes(settings).parameters
         flops = decoder.flops_per_token(workload.sizes(settings), settings.own.seq)
@@ -242,6 +242,61 @@ def main() -> None:
         options.start(workload)
     elif os.environ.get("RANK", "0") == "0":
         sys.stdout.write(f"{count(settings)}\n")
+
+
+def _hf_model(name: str, vocabulary: int, *, pretrained: bool) -> nn.Module:
+    """Return the Hugging Face model of that name or folder, with the weights that lie there or new ones.
+
+    SystemExit where transformers or the model is not there, or where its vocabulary is below `vocabulary`.
+    """
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError as error:
+        raise SystemExit(
+            f"--hf {name} needs the package transformers, which this Python lacks ({error}): add it to the stack, "
+            "or leave --hf out to train the workload's own decoder"
+        ) from error
+    if name.startswith((".", "/", "~")) and not (Path(name).expanduser() / "config.json").is_file():
+        raise SystemExit(f"--hf {name}: no config.json in this folder, which must be on every host")
+    where = str(Path(name).expanduser()) if name.startswith("~") else name
+    try:
+        config: Any = transformers.AutoConfig.from_pretrained(where)
+        config.use_cache = False
+        if config.vocab_size < vocabulary:
+            raise SystemExit(f"--hf {name}: its {config.vocab_size} tokens are fewer than the text's {vocabulary}")
+        if pretrained:
+            made: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(where, config=config)
+        else:
+            made = transformers.AutoModelForCausalLM.from_config(config)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise SystemExit(
+            f"--hf {name}: {reason}: a host without a network needs the folder that holds the model's config.json"
+        ) from error
+    made.train()
+    return made
+
+
+def _hf_blocks(model: nn.Module) -> Sequence[nn.Module]:
+    """Return the longest list of as many modules as the configuration has layers; SystemExit if there is none."""
+    layers = _configured(model, "num_hidden_layers")
+    for module in model.modules():
+        if type(module).__name__ == "ModuleList" and len(module) == layers:
+            return tuple(module)
+    raise SystemExit(f"--hf: {type(model).__name__} has no list of its {layers} layers")
+
+
+def _hf_flops_per_token(model: nn.Module, length: int) -> float:
+    """6N without the table of tokens that is only looked up, and 12 x layers x hidden x length for attention."""
+    parameters = sum(each.numel() for each in model.parameters())
+    tied = bool(getattr(model.config, "tie_word_embeddings", False))
+    looked_up = 0 if tied else model.get_input_embeddings().weight.numel()
+    attention = 12 * _configured(model, "num_hidden_layers") * _configured(model, "hidden_size") * length
+    return float(6 * (parameters - looked_up) + attention)
+
+
+def _configured(model: nn.Module, name: str) -> int:
+    return int(getattr(model.config, name))
 
 
 if __name__ == "__main__":

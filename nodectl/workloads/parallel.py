@@ -183,14 +183,13 @@ class Replicas(Strategy):
             gradient_as_bucket_view=settings.bucket_view,
             static_graph=settings.static_graph,
         )
-        how = compression.of(settings)
         try:
-            how.check(self.data_size, self.precision)
+            compression.check(settings, self.data_size, self.precision)
         except ValueError as error:
             raise Refused(str(error)) from error
         self._compressor = None
-        if how.kind != "none":
-            self._compressor = compression.Compressor(how, list(model.parameters()), device)
+        if settings.compress != "none":
+            self._compressor = compression.Compressor(settings, list(model.parameters()), device)
             self._compressor.register(wrapped)
         return wrapped
 

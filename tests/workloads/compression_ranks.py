@@ -18,15 +18,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
     from nodectl.workloads import options, ranks
-    from nodectl.workloads.compression import Compression, Compressor
+    from nodectl.workloads.compression import Compressor, check
     from nodectl.workloads.feed import Feed
+    from nodectl.workloads.settings import Settings
     from nodectl.workloads.training import Training
     from nodectl.workloads.transformer import Transformer
 else:  # on a node these files lie in one folder, without the package
     import options
     import ranks
-    from compression import Compression, Compressor
+    from compression import Compressor, check
     from feed import Feed
+    from settings import Settings
     from training import Training
     from transformer import Transformer
 
@@ -34,11 +36,11 @@ TINY = ("--d-model=32", "--layers=1", "--heads=2", "--seq=4", "--samples=64", "-
 WIDTH, BATCH = 256, 32
 STEPS = 24
 KINDS = {
-    "fp16": Compression("fp16"),
-    "bf16": Compression("bf16"),
-    "powersgd": Compression("powersgd", rank=8),
-    "topk": Compression("topk", ratio=0.05),
-    "threshold": Compression("threshold", threshold=1e-3),
+    "fp16": Settings(compress="fp16"),
+    "bf16": Settings(compress="bf16"),
+    "powersgd": Settings(compress="powersgd", compress_rank=8),
+    "topk": Settings(compress="topk", compress_ratio=0.05),
+    "threshold": Settings(compress="threshold", compress_threshold=1e-3),
 }
 
 
@@ -130,7 +132,9 @@ class Eight(nn.Module):  # type: ignore[misc]  # torch is not there where mypy r
 
 def eight(feedback: bool) -> float:
     """How far the worst of them is from 3 when one of eight is sent."""
-    wrapped, optimizer, _ = trainer(Compression("topk", ratio=0.125, feedback=feedback), Eight(), 0.02)
+    wrapped, optimizer, _ = trainer(
+        Settings(compress="topk", compress_ratio=0.125, error_feedback=feedback), Eight(), 0.02
+    )
     for step in range(300):
         optimizer.zero_grad()
         wrapped(1 - 2 * (step % 2)).backward()
@@ -140,7 +144,7 @@ def eight(feedback: bool) -> float:
 
 def refused(how: Any, world_size: int, precision: str = "fp32") -> str:
     try:
-        how.check(world_size, precision)
+        check(how, world_size, precision)
     except ValueError as error:
         return str(error)
     return ""
@@ -238,7 +242,7 @@ def exits(rank: int, *arguments: str) -> str:
 
 def failing() -> str:
     """What a backward pass says when the collective fails."""
-    wrapped, _, compressor = trainer(Compression("fp16"), net(), 0.1)
+    wrapped, _, compressor = trainer(Settings(compress="fp16"), net(), 0.1)
     compressor._half = compressor._exchange = None
     try:
         wrapped(torch.zeros(1, WIDTH)).sum().backward()
@@ -260,9 +264,9 @@ def main() -> None:
         "refused": {
             "fp16": refused(KINDS["topk"], 2, "fp16"),
             "ranks": refused(KINDS["topk"], 32),
-            "ratio": refused(Compression("topk", ratio=1.5), 2),
-            "threshold": refused(Compression("threshold", threshold=0.0), 2),
-            "none": refused(Compression("topk", feedback=False), 2, "fp16"),
+            "ratio": refused(Settings(compress="topk", compress_ratio=1.5), 2),
+            "threshold": refused(Settings(compress="threshold", compress_threshold=0.0), 2),
+            "none": refused(Settings(compress="topk", error_feedback=False), 2, "fp16"),
         },
         "goes on": goes_on(rank, "--compress=topk", "--compress-ratio=0.1", "--accumulation=2", "--bucket-mb=0.01"),
         "plain goes on": goes_on(rank, "--bucket-view", "--static-graph"),
