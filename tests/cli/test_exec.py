@@ -59,13 +59,10 @@ def test_json(nodectl: Nodectl, local: str) -> None:
     ("args", "status"),
     [
         (["-l", "here", "exec", "--", "true"], 0),
-        (["-l", "here", "exec", "true"], 0),
         (["-l", "here", "exec", "--", "false"], 1),
         (["exec", "--", "true"], 3),
         (["exec", "--", "false"], 1),
         (["-l", "here", "exec", "--timeout", "0.3", "--", "sleep", "30"], 3),
-        (["-l", "here", "exec"], 2),
-        (["-l", "nosuch", "exec", "--", "true"], 2),
         (["-l", "here", "exec", "--", "echo two words"], 1),
         (["-l", "here", "exec", "--", "ls", "--timeout", "x"], 1),
     ],

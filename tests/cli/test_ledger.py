@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 import yaml
 
+from nodectl.cli.root import root_context
 from nodectl.history.database import FILE
 from nodectl.ledger.store import Ledger
 from nodectl.model.acceptance import Seen
 from nodectl.model.status import Status
 from nodectl.recordings.save import prepare, write_host
+from tests.cli.test_guide import app, walk
 from tests.ledger.kept import accepted, finding, parts, recorded
 
 Asked = Callable[..., Any]
+COMMANDS = dict(walk(root_context(app())))
 OK, FAILED, USAGE = Status.OK, Status.FAILED, 2
 NODE02, NODE07 = parts("dgx-a100", "node02"), parts("dgx-a100", "node07")
 BAD = NODE02[2]
@@ -194,8 +197,10 @@ def test_work_leaves_a_cordoned_host_out_and_says_so(asked: Asked, kept: Ledger,
     assert done.returncode == 3 and "taken in all the same: node02 is cordoned since" in done.stderr
     assert "node02" in json.dumps(json.loads(done.stdout)["findings"])
 
-    others = (("bench", "retrieval"), ("tune", "trial", "--profiles", "stock,latency"), ("accept", "--dry-run"))
-    for command in (launch, probe, *others):
+    # the others narrow the hosts in the same place: that they can be told not to is theirs
+    for path in ("launch", "probe tcp", "accept", "bench retrieval", "bench scaling", "tune trial"):
+        assert any("--include-cordoned" in param.opts for param in COMMANDS[path].params), path
+    for command in (launch, ("accept", "--dry-run")):
         done = asked("-l", "node02:node07", *command)
         assert done.returncode == USAGE, (command, done.stderr)
         assert "nothing is left: 2 hosts are cordoned" in done.stderr
