@@ -144,7 +144,7 @@ def accept(app: App, asked: _Options, force: bool) -> None:
 
 def _begun(app: App, name: str, nonce: str | None) -> Acceptance:
     from nodectl.accept import store
-    from nodectl.accept.resume import refuse_strange
+    from nodectl.accept.store import refuse_strange
 
     begun = store.latest(app.fleet, complete=False) if name == "last" else store.find(name)
     if begun is None:
@@ -191,7 +191,7 @@ def _asked(app: App, level: str, budget: float | None) -> str:
 def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]]:
     """Return the acceptance that was begun, on the hosts that it was begun on."""
     from nodectl.accept.means import look
-    from nodectl.accept.resume import refuse_untried
+    from nodectl.accept.store import refuse_untried
 
     names = {name for step in begun.steps for name in step.hosts}
     there = {host.name for host in app.hosts}
@@ -298,7 +298,7 @@ def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
     from nodectl.accept import store
     from nodectl.probes.registry import kind_of
     from nodectl.report.acceptance import acceptance_text
-    from nodectl.report.run_metrics import acceptance_metrics
+    from nodectl.report.metrics import acceptance_metrics
 
     if form == "prometheus":
         return acceptance_metrics(acceptance, kind_of)

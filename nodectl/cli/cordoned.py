@@ -116,7 +116,7 @@ def look_for_cordoned(app: App) -> Look | None:
 def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
     """Keep what an acceptance says; its rejected hosts are cordoned, or the command that does so is shown."""
     from nodectl.history.database import HistoryError
-    from nodectl.ledger.suggest import suggested
+    from nodectl.ledger.export import suggested
 
     try:
         with app.ledger() as ledger:

@@ -24,8 +24,8 @@ def doctor(app: App, everything: bool) -> None:
     from nodectl.doctor.course import Request, examine
     from nodectl.doctor.machine import HERE
     from nodectl.model.status import exit_status
-    from nodectl.report.doctor import doctor_table
     from nodectl.report.findings import finding_document
+    from nodectl.report.hosts import doctor_table
 
     request = Request(app.inventory_sources, app.access, app.limit, app.forks, lambda: app.transport)
     findings = list(examine(request))

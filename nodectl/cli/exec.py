@@ -10,7 +10,7 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.options import Seconds
 from nodectl.model.result import CommandResult
-from nodectl.report.exec_table import exec_table
+from nodectl.report.hosts import exec_table
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

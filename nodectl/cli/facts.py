@@ -9,7 +9,7 @@ from nodectl.cli.terminal import note
 from nodectl.common.few import clipped
 from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
-from nodectl.report.facts import as_document, facts_table
+from nodectl.report.hosts import as_document, facts_table
 
 # a host, and what stands before it, may print what it likes
 _LONGEST_REASON = 400

@@ -25,9 +25,8 @@ from nodectl.cli.options import (
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.model.status import Status, exit_status
-from nodectl.report.findings import changes, counts, finding_document, findings_table, one_line
-from nodectl.report.junit import junit
-from nodectl.report.prometheus import prometheus
+from nodectl.report.findings import changes, counts, finding_document, findings_table, junit, one_line
+from nodectl.report.metrics import prometheus
 from nodectl.report.table import aligned
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,20 +15,60 @@ import click
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import Seconds, argument, option, option_group, output_option, takes, text_option
-from nodectl.cli.terminal import LinePrinter, as_json, note, put, result
+from nodectl.cli.terminal import LinePrinter, as_json, note, put, result, terminal_width
 from nodectl.cli.tracing import LIMIT_MIB, show_trace
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import UsageError
+from nodectl.jobs.pulse import Watch, stalls
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState
-from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, why_text
+from nodectl.model.pulse import Pulse
+from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, watch_document, watch_text, why_text
 
 if TYPE_CHECKING:
     from nodectl.jobs.follow import Event, Start
     from nodectl.jobs.listing import Listing
     from nodectl.jobs.slurm.login import Login
+
+
+_WAITS_S = 20.0
+_HOME = "\x1b[H\x1b[J"
+
+
+def watch_job(
+    app: App, hosts: Sequence[Host], job_id: str, pattern: str, *, interval_s: float, quiet_s: float, once: bool
+) -> int | None:
+    """Return None once the job has ended on all hosts; with `once` 1 if it stands still, else 0; 130 after Ctrl-C."""
+    watch = Watch(app.transport, hosts, job_id, app.forks, pattern)
+    try:
+        pulses = watch.look()
+        while True:
+            said = stalls(pulses, quiet_s=quiet_s, waits_s=_WAITS_S)
+            if not once:
+                _print(app, job_id, pulses, said)
+            if not any(pulse.alive or pulse.problem for pulse in pulses):
+                return None
+            time.sleep(interval_s)
+            pulses = watch.look()
+            if once:
+                said = stalls(pulses, quiet_s=quiet_s, waits_s=interval_s)
+                _print(app, job_id, pulses, said)
+                return 1 if said else 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _print(app: App, job_id: str, pulses: Sequence[Pulse], said: Sequence[str]) -> None:
+    live = sys.stdout.isatty() and not app.json
+    if live:
+        click.echo(_HOME, nl=False)
+    width = terminal_width() if live else None
+    app.show("watch", watch_document(job_id, pulses, said), watch_text(job_id, pulses, said, width))
+    if not live and not app.json:
+        result("")
+
 
 _SETTLING_S = 15.0
 _TAIL_LINES = 40
@@ -52,7 +93,7 @@ def jobs() -> None:
 @click.pass_obj
 def list_(app: App, write: Path | None) -> None:
     """List the jobs on the hosts, newest last."""
-    from nodectl.report.run_metrics import jobs_metrics
+    from nodectl.report.metrics import jobs_metrics
 
     listing = read_listing(app)
     match app.output:
@@ -112,7 +153,7 @@ def _show_output(app: App, job: Job, name: str) -> None:
 
 def _show_look(app: App, job: Job) -> None:
     from nodectl.jobs.hang import look_at
-    from nodectl.report.hang import look_document, look_text
+    from nodectl.report.jobs import look_document, look_text
 
     look = look_at(app.transport, _members(app, job), job.id, app.forks)
     document = {**job_document(job), "look": look_document(look)}
@@ -233,7 +274,7 @@ class _Watch:
 @click.pass_obj
 def watch(app: App, asked: _Watch) -> None:
     """Watch a job: steps, age of the output, GPU use and power, network, for each host; say where it stands still."""
-    from nodectl.cli.watching import watch_job
+    from nodectl.cli.jobs import watch_job
     from nodectl.jobs.pulse import check_pattern
 
     if asked.pattern:

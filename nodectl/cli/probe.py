@@ -360,7 +360,7 @@ def _show(app: App, result: ProbeResult, compared: Comparison | None, given: Map
 def _rendered(result: ProbeResult, compared: Comparison | None, form: str, *, everything: bool) -> str:
     from nodectl.probes.registry import kind_of
     from nodectl.report.measurements import comparison_table, measurements_text
-    from nodectl.report.run_metrics import probe_metrics
+    from nodectl.report.metrics import probe_metrics
 
     measured, findings = result.measurements, result.findings
     if form == "prometheus":

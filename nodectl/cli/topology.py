@@ -18,9 +18,17 @@ from nodectl.model.host import Host
 from nodectl.model.status import exit_status
 from nodectl.model.topology import Fabric, NcclEnvironment
 from nodectl.report.findings import whole_finding
-from nodectl.report.topology.document import environment_document, fabric_document, node_document
-from nodectl.report.topology.environment import MARK, environment_yaml, variables_yaml
-from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
+from nodectl.report.topology.text import (
+    MARK,
+    environment_document,
+    environment_yaml,
+    fabric_document,
+    fabric_text,
+    findings_text,
+    node_document,
+    nodes_text,
+    variables_yaml,
+)
 
 if TYPE_CHECKING:
     from nodectl.topology.fabric.judge import Limits

@@ -44,7 +44,7 @@ def read_report(app: App, hosts: Sequence[Host], job: Job) -> tuple[TraceReport,
 
 def shown(report: TraceReport) -> tuple[dict[str, object], str]:
     """Return it as document and as text."""
-    from nodectl.report.traces import trace_document, trace_text
+    from nodectl.report.jobs import trace_document, trace_text
 
     return trace_document(report), trace_text(report)
 

@@ -1,15 +1,19 @@
-"""The cordoned hosts as another tool takes them: commands for Slurm's scontrol, a group for Ansible; texts only."""
+"""The cordoned hosts as other tools take them, and the cordons that an acceptance suggests; texts only."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import yaml
 
+from nodectl.common.few import clipped
 from nodectl.errors import UsageError
 from nodectl.ledger.events import Hold, minute
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part
+from nodectl.model.status import Status
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LONGEST_REASON = 200
@@ -70,3 +74,36 @@ def _reason(holds: Sequence[Hold]) -> str:
     words = _MARK + " ".join("; ".join(dict.fromkeys(hold.cordon.reason for hold in holds)).split())
     plain = re.sub(r"[^ -~]", "?", words).replace('"', "'")
     return plain if len(plain) <= _LONGEST_REASON else plain[: _LONGEST_REASON - 3] + "..."
+
+
+_SUGGEST_LONGEST_REASON = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A rejected host, its parts, and the first finding that rejected it."""
+
+    host: str
+    parts: tuple[Part, ...]
+    reason: str
+
+    @property
+    def command(self) -> str:
+        """Return what an operator would type."""
+        return f"nodectl ledger cordon {shlex.quote(self.host)} --reason {shlex.quote(self.reason)}"
+
+
+def suggested(acceptance: Acceptance) -> tuple[Suggestion, ...]:
+    """Return a suggestion for each rejected host."""
+    rejected = [row for row in acceptance.hosts if row.verdict is NodeVerdict.REJECTED]
+    return tuple(Suggestion(row.host, row.parts, _suggest_reason(row)) for row in rejected)
+
+
+def _suggest_reason(row: HostAcceptance) -> str:
+    failed = [seen for seen in row.reasons if seen.finding.status is Status.FAILED]
+    if not failed:
+        return f"failed: {', '.join(name for name, status in row.steps.items() if status is Status.FAILED)}"
+    finding, more = failed[0].finding, len(failed) - 1
+    name = f"{finding.check} {finding.subject}".strip()
+    words = " ".join(f"{name}: {finding.actual}".split())
+    return clipped(words, _SUGGEST_LONGEST_REASON) + (f" (and {more} more)" if more else "")

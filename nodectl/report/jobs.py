@@ -1,20 +1,28 @@
-"""Jobs and plans as text and as JSON documents: the cause first, what followed from it after."""
+"""Jobs and plans as text and as JSON documents: the cause first; a running job's ranks, its progress, its traces."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
+from nodectl.common.units import digits
 from nodectl.model.finding import Finding
 from nodectl.model.job import Failure, Job, JobState, PastAttempt
+from nodectl.model.look import Look, RankNow
+from nodectl.model.trace import RankFigures, SlowRank, TraceReport
 from nodectl.report.findings import grouped
-from nodectl.report.table import aligned
+from nodectl.report.table import aligned, broken
+
+if TYPE_CHECKING:
+    from nodectl.model.pulse import Pulse
+
 
 _STATE = "~/.local/state/nodectl"
 _MOST_CONSEQUENCES = 8
@@ -372,3 +380,177 @@ def _duration(job: Job) -> str:
     seconds = max(0, round(end - job.created_at))
     hours, rest = divmod(seconds, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}"
+
+
+_MOST_FRAMES = 6
+_MOST_RANKS = 16
+
+
+def look_document(look: Look) -> dict[str, object]:
+    """`ranks`, `verdict`, `missing` (numbers of ranks), `evidence`, `problems` by host."""
+    return {**asdict(look), "ranks": [asdict(rank) for rank in look.ranks]}
+
+
+def look_text(look: Look) -> str:
+    """Return who waits for whom; then ranks at the same place together with their stack, counters and NCCL's word."""
+    groups: dict[tuple[bool, str, tuple[str, ...]], list[RankNow]] = defaultdict(list)
+    for rank in look.ranks:
+        groups[rank.waits, rank.doing, rank.stack].append(rank)
+    lines = []
+    for (waits, doing, stack), ranks in sorted(groups.items(), key=lambda item: (not item[0][0], item[1][0].rank)):
+        lines.append(_head(waits, doing, ranks))
+        lines += [f"    {frame}" for frame in stack[:_MOST_FRAMES]]
+    lines += [f"evidence: {line}" for line in look.evidence]
+    lines += [f"{host}: {problem}" for host, problem in look.problems.items()]
+    return "\n".join([look.verdict, "", *lines])
+
+
+def _head(waits: bool, doing: str, ranks: list[RankNow]) -> str:
+    numbers = ", ".join(str(rank.rank) for rank in ranks[:_MOST_RANKS])
+    more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
+    where = fold(dict.fromkeys(rank.host for rank in ranks))
+    what = f"waits in {ranks[0].call}, {doing}" if waits else doing
+    ages = [rank.output_age_s for rank in ranks if rank.output_age_s is not None]
+    said = f"; last output {min(ages):.0f} s ago" if ages else ""
+    moved = "; moved" if any(rank.moved for rank in ranks) else ""
+    return f"rank {numbers}{more} on {where}: {what}; CPU {max(rank.cpu for rank in ranks):.2f}{said}{moved}"
+
+
+_MISSING = "-"
+_HEAD = ("HOST", "STATE", "STEP", "LOSS", "OUTPUT", "GPU", "POWER", "IN", "OUT")
+
+
+def watch_text(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str], width: int | None = None) -> str:
+    """Progress in the first line, then the hosts, then what stands still; no line wider than `width`."""
+    hosts = _watch_hosts([_HEAD, *(_row(pulse) for pulse in pulses)], width)
+    problems = [f"{pulse.host}: {pulse.problem}" for pulse in pulses if pulse.problem]
+    lines = [_progress(job_id, pulses), *hosts, *problems, *(f"STALL: {line}" for line in stalls)]
+    return "\n".join(lines if width is None else (part for line in lines for part in broken(line, width)))
+
+
+def watch_document(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str]) -> dict[str, object]:
+    """For `--output json`."""
+    return {"job": job_id, "hosts": [asdict(pulse) for pulse in pulses], "stalls": list(stalls)}
+
+
+def _watch_hosts(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Return a line for each host; where even known columns are too wide, a list of its values."""
+    table = aligned(rows).splitlines()
+    if width is None or max(map(len, table)) <= width:
+        return table
+    known = [column for column in zip(*rows, strict=True) if set(column[1:]) != {_MISSING}]
+    table = aligned(list(zip(*known, strict=True))).splitlines()
+    if max(map(len, table)) <= width:
+        return table
+    names = [name if name == "GPU" else name.lower() for name in rows[0][2:]]
+    return [", ".join([f"{host}: {state}", *_pairs(names, values)]) for host, state, *values in rows[1:]]
+
+
+def _pairs(names: Sequence[str], values: Sequence[str]) -> list[str]:
+    return [f"{name} {value}" for name, value in zip(names, values, strict=True) if value != _MISSING]
+
+
+def _progress(job_id: str, pulses: Sequence[Pulse]) -> str:
+    """`job ID: attempt 2, step 120 of 1000 (12 %), 4.20 steps/s, 0:03:29 left`."""
+    ahead = max(pulses, key=lambda pulse: (pulse.attempt, pulse.step or -1))
+    parts = [f"attempt {ahead.attempt}"] if ahead.attempt > 1 else []
+    if ahead.step is not None:
+        share = f" ({100 * ahead.step / ahead.total:.0f} %)" if ahead.total else ""
+        parts.append(f"step {ahead.step}" + (f" of {ahead.total}{share}" if ahead.total else ""))
+    if ahead.steps_per_s:
+        parts.append(f"{digits(ahead.steps_per_s)} steps/s")
+        if ahead.total and ahead.step is not None:
+            parts.append(f"{_time((ahead.total - ahead.step) / ahead.steps_per_s)} left")
+    return f"job {job_id}: {', '.join(parts) or 'no step seen in its output'}"
+
+
+def _row(pulse: Pulse) -> tuple[str, ...]:
+    gpus = pulse.gpus
+    step = _MISSING if pulse.step is None else str(pulse.step) + (f"/{pulse.total}" if pulse.total else "")
+    used = _MISSING if gpus is None or gpus.use_percent is None else f"{gpus.count}x {gpus.use_percent:.0f} %"
+    power = _MISSING if gpus is None or gpus.power_w is None else f"{gpus.power_w:.0f} W"
+    age = _MISSING if pulse.output_age_s is None else f"{pulse.output_age_s:.0f} s ago"
+    rates = (_rate(pulse.in_bytes_s), _rate(pulse.out_bytes_s))
+    return (pulse.host, pulse.state, step, pulse.loss or _MISSING, age, used, power, *rates)
+
+
+def _rate(bytes_s: float | None) -> str:
+    return _MISSING if bytes_s is None else f"{digits(bytes_s / 1e6)} MB/s"
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+_TRACES_HEAD = (
+    "RANK",
+    "HOST",
+    "STEPS",
+    "STEP",
+    "COMPUTE",
+    "COPIES",
+    "LOADING",
+    "COMM",
+    "EXPOSED",
+    "OVERLAP",
+    "WAITING",
+    "IDLE",
+)
+# where a step's time is spent, in words
+PARTS = {
+    "compute": "computing on the GPU",
+    "copy": "memory copies",
+    "loading": "waiting for its data loader",
+    "forward": "the forward operators",
+    "backward": "the backward operators",
+    "optimizer": "the optimizer",
+    "idle": "neither computing nor communicating: its Python, or other libraries",
+}
+
+
+def trace_document(report: TraceReport) -> dict[str, object]:
+    """`ranks`, `slowest` (or null) and `problems`; shares are of the step's time."""
+    ranks = [{**asdict(rank), "overlap": rank.overlap} for rank in report.ranks]
+    slowest = None if report.slowest is None else asdict(report.slowest)
+    return {"ranks": ranks, "slowest": slowest, "problems": dict(report.problems)}
+
+
+def trace_text(report: TraceReport) -> str:
+    """Return the table, what is missing from it, and last which rank the others wait for."""
+    lines = [aligned([_TRACES_HEAD, *map(_traces_row, report.ranks)])] if report.ranks else []
+    lines += _problems(report.problems)
+    if report.slowest is not None:
+        lines.append(_slowest(report.slowest))
+    elif len(report.ranks) > 1:
+        lines.append("no rank is slower than the others by more than 5 % of a step")
+    return "\n".join(lines or ["no rank was traced: the job was not launched with --trace"])
+
+
+def _traces_row(rank: RankFigures) -> tuple[str, ...]:
+    shares = (
+        rank.compute,
+        rank.copies,
+        rank.loading,
+        rank.communication,
+        rank.exposed,
+        rank.overlap,
+        rank.waiting,
+        rank.idle,
+    )
+    cells = ("-" if share is None else f"{share:.1%}" for share in shares)
+    return (str(rank.rank), rank.host, str(rank.steps), f"{digits(rank.step_ms)} ms", *cells)
+
+
+def _problems(problems: Mapping[str, str]) -> list[str]:
+    return [
+        f"{fold(who for who in problems if problems[who] == why)}: {why}" for why in dict.fromkeys(problems.values())
+    ]
+
+
+def _slowest(slow: SlowRank) -> str:
+    return (
+        f"slowest: rank {slow.rank} on {slow.host}, by {digits(slow.by_ms)} ms a step ({slow.by_share:.0%} of it);"
+        f" most of that in {PARTS.get(slow.part, slow.part)}: {digits(slow.part_ms)} ms,"
+        f" others {digits(slow.others_part_ms)} ms"
+    )

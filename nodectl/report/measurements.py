@@ -1,20 +1,82 @@
-"""Measurements for people: the fleet's figures first, then who is worst, then each; and beside earlier ones."""
+"""Measurements for people: the fleet's figures, then who is worst, pairs as a matrix, each value; and earlier ones."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from textwrap import wrap
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.units import format_size
+from nodectl.common.units import digits, format_size, readable
 from nodectl.model.comparison import Change, Comparison
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status, worst
-from nodectl.report.matrix import matrix
 from nodectl.report.series import AGAIN, KindOf, Series, fleet_series
 from nodectl.report.table import aligned, fitted
+
+LEGEND = "* measured again: the later value"
+_LEAST_HOSTS = 3
+# of the cells: a ring of many hosts is no matrix
+_LEAST_FILLED = 0.5
+
+
+def matrix(one: Series, width: int) -> str:
+    """Senders down, receivers across, a cell a path; empty where it is no matrix, or wider than `width`."""
+    hosts = one.hosts
+    cells = {tuple(member.hosts): member for member in one.members if len(member.hosts) == 2}
+    possible = len(hosts) * (len(hosts) - 1)
+    both_ways = any(member.direction for member in one.members)
+    if len(hosts) < _LEAST_HOSTS or len(cells) < len(one.members):
+        return ""
+    if len(cells) < _LEAST_FILLED * (possible if both_ways else possible / 2):
+        return ""
+    factor, unit = _scale(one)
+    texts = {place: _cell(one, member, factor) for place, member in cells.items()}
+    for names in (dict(zip(hosts, hosts, strict=True)), _short(hosts)):
+        table = _table(hosts, names, texts)
+        if max(map(len, table.splitlines())) <= width:
+            heading = ", ".join(filter(None, [one.probe, one.what]))
+            legend = [LEGEND] if one.later else []
+            # of conditions there may be more than fit
+            lines = wrap(f"{heading}: {unit}, from row to column", width, subsequent_indent="  ")
+            return "\n".join([*lines, table, *legend])
+    return ""
+
+
+def _scale(one: Series) -> tuple[float, str]:
+    """All cells in the unit of the median."""
+    value, unit = readable(one.median, one.unit.name)
+    return value / one.median if one.median else 1.0, unit
+
+
+def _cell(one: Series, member: Measurement, factor: float) -> str:
+    later = one.again(member)
+    return digits(factor * (later or member).value) + ("*" if later else "")
+
+
+def _table(hosts: Sequence[str], names: Mapping[str, str], texts: Mapping[tuple[str, ...], str]) -> str:
+    rows = [
+        (sender, *("-" if sender == receiver else texts.get((sender, receiver), "") for receiver in hosts))
+        for sender in hosts
+    ]
+    return aligned([("", *(names[host] for host in hosts)), *rows])
+
+
+def _short(hosts: Sequence[str]) -> dict[str, str]:
+    """Return the names without what all have in common at their beginning and end."""
+    # a number stays whole: 01, not 1
+    start = len(hosts[0][: _alike(hosts)].rstrip("0123456789"))
+    end = _alike([host[start:][::-1] for host in hosts])
+    return {host: host[start : len(host) - end] or host for host in hosts}
+
+
+def _alike(names: Sequence[str]) -> int:
+    """How many characters all names begin with."""
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False)))
+
 
 # of a series with more members the worst ones are shown, more of them where no matrix shows all
 _WHOLE = 4
@@ -78,7 +140,7 @@ def measurements_table(measurements: Sequence[Measurement], kind_of: KindOf) -> 
 
 def _narrow_table(series: Sequence[Series], kind_of: KindOf, width: int) -> str:
     """Return the table with each value in one unit, without the conditions that all values of a probe show."""
-    alike = _alike(series)
+    alike = _measurements_alike(series)
     rows = [
         (
             one.probe,
@@ -95,12 +157,12 @@ def _narrow_table(series: Sequence[Series], kind_of: KindOf, width: int) -> str:
 
 def _fleet_table(series: Sequence[Series], width: int) -> str:
     header = ("PROBE", "WHAT", "MEASURED", "MEDIAN", "LOWEST TO HIGHEST")
-    alike = _alike(series)
+    alike = _measurements_alike(series)
     rows = [(one.probe, _own(one, alike) or "-", _count(one), *_figures(one)) for one in series]
     return fitted([header, *rows], width, header.index("WHAT"))
 
 
-def _alike(series: Sequence[Series]) -> dict[str, list[str]]:
+def _measurements_alike(series: Sequence[Series]) -> dict[str, list[str]]:
     """For each probe of several series, the conditions that all of them show: a line says them once."""
     words: dict[str, list[list[str]]] = {}
     for one in series:
@@ -167,7 +229,7 @@ def _measured_again(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _captions(series: Sequence[Series]) -> list[str]:
-    shared = [f"{probe}: all with {', '.join(words)}" for probe, words in _alike(series).items() if words]
+    shared = [f"{probe}: all with {', '.join(words)}" for probe, words in _measurements_alike(series).items() if words]
     return [*shared, *dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption)]
 
 
@@ -175,7 +237,7 @@ def _worst_table(series: Sequence[Series], in_matrix: Sequence[bool], width: int
     """Return the worst of each series that is not all alike; all of a series that has few members."""
     header = ("PROBE", "WORST FIRST", "VALUE", "VS MEDIAN", "SPREAD", "CONDITIONS")
     several = {probe for probe, number in Counter(one.probe for one in series).items() if number > 1}
-    alike = _alike(series)
+    alike = _measurements_alike(series)
     rows = [
         row
         for one, has_matrix in zip(series, in_matrix, strict=True)

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Sequence
 
-from nodectl.accept import burn as module
-from nodectl.accept.burn import burn
+from nodectl.accept import course as module
+from nodectl.accept.course import burn
 from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

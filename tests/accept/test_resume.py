@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.accept.resume import refuse_strange, refuse_untried
+from nodectl.accept.store import refuse_strange, refuse_untried
 from nodectl.errors import UsageError
 from nodectl.model.acceptance import HostAcceptance, NodeVerdict, Part, PartKind
 from tests.accept.made import acceptance, done, means

@@ -12,8 +12,7 @@ from nodectl.errors import UsageError
 from nodectl.history.store import History
 from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Outcome, Summary
-from nodectl.overview.kept import latest_runs, past, trials
-from nodectl.overview.saved import with_files
+from nodectl.overview import latest_runs, past, trials, with_files
 from nodectl.report.page.blocks import Nature
 from nodectl.report.page.content import Content
 from nodectl.report.page.page import report_html

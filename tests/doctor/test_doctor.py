@@ -19,7 +19,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry
 from nodectl.model.status import Status
-from nodectl.report.doctor import doctor_table
+from nodectl.report.hosts import doctor_table
 from tests.conftest import Cli
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from nodectl.facts.storage import Mount, Mounts
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.recording import Recording
-from nodectl.report.facts import as_document, facts_table
+from nodectl.report.hosts import as_document, facts_table
 from tests.checks.gpus import count, eight
 from tests.checks.test_nvlink import OFF, links, manager, matrix, peers
 

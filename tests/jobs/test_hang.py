@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodectl.jobs.hang import judge
-from nodectl.report.hang import look_document, look_text
+from nodectl.report.jobs import look_document, look_text
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed"
 IN_ALL_REDUCE = [

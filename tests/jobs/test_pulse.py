@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from nodectl.cli.watching import _print
+from nodectl.cli.jobs import _print
 from nodectl.errors import UsageError
 from nodectl.jobs.pulse import check_pattern, compared, read_pulse, stalls
 from nodectl.model.pulse import Gpus, Pulse
 from nodectl.payload.jobs.pulse import diverged, gpu_rows, progress
-from nodectl.report.watch import watch_text
+from nodectl.report.jobs import watch_text
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ from nodectl.jobs.pulse import Watch, stalls
 from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import encode
-from nodectl.report.hang import look_document, look_text
-from nodectl.report.traces import trace_text
-from nodectl.report.watch import watch_document, watch_text
+from nodectl.report.jobs import look_document, look_text, trace_text, watch_document, watch_text
 
 JOB, NEWER = "20261124-040000-ab12", "20991231-235959-ffff"
 CALL = {"collective": "gloo:all_reduce", "number": 3, "sizes": "[[8]]", "types": "Float", "state": "started"}

@@ -19,7 +19,7 @@ from nodectl.model.trace import RankTrace
 from nodectl.payload.common.frames import encode
 from nodectl.payload.jobs.chrome_trace import read_events
 from nodectl.payload.jobs.traces import summarize
-from nodectl.report.traces import trace_document, trace_text
+from nodectl.report.jobs import trace_document, trace_text
 from tests.payload.traces import gpu_events, write
 
 STEP = {"number": 1, "step_us": 1, "collectives_us": 0, "parts_us": {}}

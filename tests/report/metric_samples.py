@@ -6,8 +6,7 @@ from nodectl.model.job import Failure, Job, JobPart, JobState
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.registry import kind_of
-from nodectl.report.prometheus import prometheus
-from nodectl.report.run_metrics import acceptance_metrics, jobs_metrics, probe_metrics
+from nodectl.report.metrics import acceptance_metrics, jobs_metrics, probe_metrics, prometheus
 
 NOW = 1_790_000_000.0
 ODD = 'a "quoted" \\ name\nand a line'

@@ -1,7 +1,7 @@
 """The table of `exec`: identical output once, the largest group first, one line a failure."""
 
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.report.exec_table import exec_table
+from nodectl.report.hosts import exec_table
 
 
 def ran(host: str, stdout: str = "", stderr: str = "", status: int = 0, error: str = "") -> CommandResult:

@@ -8,7 +8,7 @@ from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.services import Clock
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
-from nodectl.report.facts import as_document, facts_table
+from nodectl.report.hosts import as_document, facts_table
 
 
 def test_hosts_that_agree_share_a_line_and_the_largest_group_comes_first() -> None:

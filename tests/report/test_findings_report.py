@@ -4,9 +4,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.report.findings import findings_list, findings_table, one_line
-from nodectl.report.folding import TWO_SCREENS
-from nodectl.report.prometheus import prometheus
+from nodectl.report.findings import TWO_SCREENS, findings_list, findings_table, one_line
+from nodectl.report.metrics import prometheus
 
 ODD = 'a "quoted" \\ name\nand a line'
 FINDINGS = (

@@ -4,8 +4,7 @@ import pytest
 
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.report.findings import changes, findings_table
-from nodectl.report.folding import HINT, TWO_SCREENS
+from nodectl.report.findings import HINT, TWO_SCREENS, changes, findings_table
 
 HOSTS = [f"node{number:02}" for number in range(1, 65)]
 REMEDY = "set gpu.persistence in the tuning"

@@ -10,8 +10,7 @@ from nodectl.common.resources import data_dir
 from nodectl.model.job import JobState
 from nodectl.probes.registry import declarations
 from nodectl.report.dashboard import PANELS, dashboard
-from nodectl.report.metrics import METRICS, family
-from nodectl.report.run_metrics import BASES
+from nodectl.report.metrics import BASES, METRICS, family
 from tests.report.metric_samples import NOW, all_texts
 
 TEXTS = all_texts()

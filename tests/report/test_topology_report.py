@@ -8,10 +8,16 @@ import yaml
 
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, GpuNic, NcclEnvironment, NodeGpu, NodeNic, NodeTopology
-from nodectl.report.topology.document import fabric_document, node_document
-from nodectl.report.topology.environment import environment_yaml, variables_yaml
 from nodectl.report.topology.svg import topology_svg
-from nodectl.report.topology.text import fabric_text, findings_text, nodes_text
+from nodectl.report.topology.text import (
+    environment_yaml,
+    fabric_document,
+    fabric_text,
+    findings_text,
+    node_document,
+    nodes_text,
+    variables_yaml,
+)
 from nodectl.topology.fabric.judge import Limits, judge_fabric
 from tests.topology.fabrics import graph
 

@@ -1,22 +1,437 @@
-"""A report from its content: the sections in the order in which they are read."""
+"""A report from its content: jobs, tuning, articles, wiring and history as sections, and the order of all."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
 
+from nodectl.common.counting import counted
+from nodectl.common.nodeset import fold
+from nodectl.common.units import digits, format_size
 from nodectl.model.acceptance import Acceptance
+from nodectl.model.job import JobState
+from nodectl.model.links import between
 from nodectl.model.status import Status
-from nodectl.report.page.articles import articles_section
-from nodectl.report.page.blocks import Block, Cell, Chart, ChartKind, Mark, Number, Page, Section, Table, Text
-from nodectl.report.page.content import Content, Found, Past, Trend
+from nodectl.model.topology import Fabric, NodeTopology
+from nodectl.model.verdict import Outcome, Verdict
+from nodectl.report.page.blocks import (
+    SYMBOLS,
+    Block,
+    Cell,
+    Chart,
+    ChartKind,
+    Drawing,
+    Fold,
+    Mark,
+    Number,
+    Page,
+    Section,
+    Table,
+    Tally,
+    Text,
+)
+from nodectl.report.page.content import Benched, Content, Found, Launched, Past, Trend, Tuned, Wired
 from nodectl.report.page.figures import figures_section
-from nodectl.report.page.findings import findings_section
-from nodectl.report.page.fleet import fleet_sections, origin_of
+from nodectl.report.page.fleet import findings_section, fleet_sections, origin_of
 from nodectl.report.page.html import page_html
-from nodectl.report.page.jobs import jobs_section
-from nodectl.report.page.tuning import tuning_section
-from nodectl.report.page.wiring import wiring_section
+from nodectl.report.topology.svg import topology_svg
+from nodectl.report.topology.text import alike
+
+_MOST_JOBS = 40
+_MOST_FAILURES = 20
+_SHOWN_CONSEQUENCES = 8
+_STATUSES = {
+    JobState.FINISHED: Status.OK,
+    JobState.FAILED: Status.FAILED,
+    JobState.STOPPED: Status.WARNING,
+    JobState.UNKNOWN: Status.UNKNOWN,
+}
+
+
+def jobs_section(launched: Sequence[Launched]) -> Section:
+    """Return the latest jobs, newest first, and their failures."""
+    missing = "No job was seen: `nodectl launch`; `nodectl report` asks the hosts for theirs."
+    blocks = chain.from_iterable(_blocks(one) for one in launched if one.jobs)
+    return Section("jobs", "Jobs", tuple(blocks), missing)
+
+
+def _blocks(one: Launched) -> Iterator[Block]:
+    jobs = sorted(one.jobs, key=lambda job: -(_seconds(job.get("started_at")) or 0.0))
+    spans = {id(job): _spans(job) for job in jobs}
+    drawn = [job for job in jobs[:_MOST_JOBS] if spans[id(job)]]
+    table = _table(jobs, one)
+    if drawn:
+        rows = [{"name": _name(job), "spans": spans[id(job)]} for job in drawn]
+        failed = sum(1 for job in jobs if _state(job) is JobState.FAILED)
+        summary = f"Timeline of {len(drawn)} jobs; {failed} of {len(jobs)} failed."
+        yield Chart(ChartKind.TIMELINE, "Jobs, a bar for each attempt", summary, {"rows": rows}, table, one.origin)
+    else:
+        yield table
+    for job in [job for job in jobs if isinstance(job.get("first_failure"), dict)][:_MOST_FAILURES]:
+        yield _failure(job, job["first_failure"])
+
+
+def _name(job: Mapping[str, Any]) -> str:
+    return f"{job.get('id') or '?'} {job.get('script') or ''}".strip()
+
+
+def _state(job: Mapping[str, Any]) -> JobState:
+    try:
+        return JobState(str(job.get("state")))
+    except ValueError:
+        return JobState.UNKNOWN
+
+
+def _seconds(value: object) -> float | None:
+    """Seconds since 1970 between then and the year 9999, or nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 253_370_764_800:
+        return None
+    return float(value)
+
+
+def _spans(job: Mapping[str, Any]) -> list[dict[str, object]]:
+    """Its attempts: those that failed and were followed by another, then the newest."""
+    state, status = _state(job), _status(_state(job))
+    past = [one for one in _list(job.get("past_attempts")) if isinstance(one, dict)]
+    spans = []
+    for one in past:
+        begun, ended = _seconds(one.get("started_at")), _seconds(one.get("ended_at"))
+        if begun is not None and ended is not None:
+            spans.append(_span(begun, ended, Status.FAILED, f"attempt {one.get('number')}: failed"))
+    started, ended = _seconds(job.get("started_at")), _seconds(job.get("ended_at"))
+    begun = max([float(str(span["to"])) / 1000 for span in spans], default=started)
+    if begun is not None:
+        word = state.value if ended is not None else f"{state.value}, not ended when it was asked"
+        spans.append(_span(begun, max(begun, ended if ended is not None else begun), status, word))
+    return spans
+
+
+def _span(begun: float, ended: float, status: Status, word: str) -> dict[str, object]:
+    return {
+        "from": 1000 * begun,
+        "to": 1000 * ended,
+        "status": status.value,
+        "symbol": SYMBOLS[status],
+        "word": word,
+    }
+
+
+def _status(state: JobState) -> Status:
+    return _STATUSES.get(state, Status.SKIPPED)
+
+
+def _table(jobs: Sequence[Mapping[str, Any]], one: Launched) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for job in jobs:
+        started, ended = _seconds(job.get("started_at")), _seconds(job.get("ended_at"))
+        cause = job.get("first_failure")
+        rows.append(
+            (
+                str(job.get("id") or "?"),
+                Mark(_status(_state(job)), _state(job).value),
+                str(job.get("operator") or ""),
+                "" if started is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started)),
+                "" if started is None or ended is None else f"{ended - started:,.0f} s",
+                fold(map(str, _list(job.get("hosts")))),
+                str(job.get("script") or ""),
+                _where(cause) if isinstance(cause, dict) else "",
+            )
+        )
+    columns = ("Job", "State", "Operator", "Started", "Took", "Hosts", "Script", "What failed first")
+    return Table("Jobs, newest first", columns, rows, one.origin)
+
+
+def _where(cause: Mapping[str, Any]) -> str:
+    rank = "" if cause.get("rank") is None else f", rank {cause['rank']}"
+    return f"{cause.get('host')}{rank}: {str(cause.get('message') or '').partition(chr(10))[0]}"
+
+
+def _failure(job: Mapping[str, Any], cause: Mapping[str, Any]) -> Fold:
+    told = [f"Class: {cause['class']}."] if cause.get("class") else []
+    told += [f"Evidence: {line}" for line in _list(cause.get("evidence"))]
+    told += [f"What to do: {cause['remedy']}"] if cause.get("remedy") else []
+    followed = [_where(one) for one in _list(job.get("consequences")) if isinstance(one, dict)]
+    told += [f"Then: {line}" for line in followed[:_SHOWN_CONSEQUENCES]]
+    left = len(followed) - _SHOWN_CONSEQUENCES
+    told += [f"Then {left} more."] if left > 0 else []
+    text = str(cause.get("traceback") or "").rstrip() or str(cause.get("message") or "")
+    blocks = (*map(Text, told), *([Text(text, pre=True)] if text else []))
+    return Fold(Mark(Status.FAILED, "failed"), f"{_name(job)}: {_where(cause)}", blocks)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else list(value) if isinstance(value, tuple) else []
+
+
+# lines that a chart shows; the table below it has all
+_MOST_LINES = 30
+_TUNING_STATUSES = {
+    Outcome.BETTER: Status.OK,
+    Outcome.NOISE: Status.SKIPPED,
+    Outcome.WORSE: Status.FAILED,
+    Outcome.UNKNOWN: Status.UNKNOWN,
+}
+
+
+def tuning_section(tuned: Sequence[Tuned]) -> Section:
+    """Return a chart and a table for each trial."""
+    missing = "No trial was run: `nodectl tune trial`."
+    return Section("tuning", "Tuning", tuple(chain.from_iterable(map(_tuning_blocks, tuned))), missing)
+
+
+def _tuning_blocks(one: Tuned) -> Iterator[Block]:
+    counts = Counter(verdict.verdict for verdict in one.verdicts)
+    state = "" if one.complete else " It ended early."
+    yield Text(f"{one.name}: {len(one.verdicts)} verdicts against {one.baseline}.{state}")
+    yield Tally(tuple((Mark(_TUNING_STATUSES[outcome], outcome.value), counts[outcome]) for outcome in Outcome))
+    ordered = sorted(one.verdicts, key=_gravity)
+    table = _tuning_table(ordered, one)
+    known = [verdict for verdict in ordered if verdict.interval_percent is not None][:_MOST_LINES]
+    if not known:
+        yield table
+        return
+    shown = f"; drawn: {len(known)} of {len(ordered)}" if len(known) < len(ordered) else ""
+    caption = f"{one.name}: gain with 95 % interval; grey band: noise of the baseline{shown}"
+    told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    data = {"rows": [_line(verdict) for verdict in known]}
+    yield Chart(ChartKind.INTERVALS, caption, f"Gains with their intervals: {told}.", data, table, one.origin)
+
+
+def _gravity(verdict: Verdict) -> tuple[object, ...]:
+    """Losses, wins, what is undecided, noise; of each the largest first, means before what they are of."""
+    order = (Outcome.WORSE, Outcome.BETTER, Outcome.UNKNOWN, Outcome.NOISE)
+    return not verdict.is_regression, order.index(verdict.verdict), not verdict.is_mean, -abs(verdict.gain_percent or 0)
+
+
+def _tuning_name(verdict: Verdict) -> str:
+    size = "" if verdict.size_bytes is None else format_size(verdict.size_bytes)
+    return " ".join(filter(None, [verdict.probe, verdict.subject, size, f"({verdict.profile})"]))
+
+
+def _line(verdict: Verdict) -> dict[str, object]:
+    low, high = verdict.interval_percent or (0.0, 0.0)
+    status = _TUNING_STATUSES[verdict.verdict]
+    return {
+        "name": _tuning_name(verdict),
+        "verdict": verdict.verdict.value,
+        "status": status.value,
+        "symbol": SYMBOLS[status],
+        "gain": verdict.gain_percent or 0.0,
+        "low": low,
+        "high": high,
+        "noise": verdict.noise_percent or 0.0,
+    }
+
+
+def _tuning_table(verdicts: Sequence[Verdict], one: Tuned) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for verdict in verdicts:
+        low, high = verdict.interval_percent or (None, None)
+        failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
+        rows.append(
+            (
+                verdict.profile,
+                verdict.probe,
+                verdict.subject,
+                Number("" if verdict.size_bytes is None else format_size(verdict.size_bytes)),
+                Mark(_TUNING_STATUSES[verdict.verdict], verdict.verdict.value),
+                Number(_percent(verdict.gain_percent)),
+                Number("" if low is None or high is None else f"{_percent(low)} to {_percent(high)}"),
+                Number("" if verdict.noise_percent is None else f"{verdict.noise_percent:.1f} %"),
+                Number(f"{verdict.pairs}{failed}"),
+                verdict.reason,
+            )
+        )
+    columns = ("Profile", "Probe", "What", "Size", "Verdict", "Gain", "95 % interval", "Noise", "Pairs", "Reason")
+    return Table(f"{one.name}: verdicts", columns, rows, one.origin)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:+.1f} %"
+
+
+_COLUMNS = ("Measured", "What", "Here", "Unit", "The article", "Its unit", "Its row", "Comparable", "Because")
+# what names a row, in the documents that have rows
+_NAMES = ("name", "rate", "what", "mode", "host", "batch_size")
+# where a row keeps the value of a column of the article's
+_PLACES = ("training", "retrieval")
+_DEEPEST = 8
+_MOST = 10**300
+
+
+def articles_section(benched: Sequence[Benched]) -> Section:
+    """Return a table for each document."""
+    missing = "No table of the articles is given: `nodectl --output json bench …` into files, and `--from FILE`."
+    return Section("articles", "Beside the articles", tuple(map(_articles_table, benched)), missing)
+
+
+def _articles_table(one: Benched) -> Block:
+    rows = list(_rows(one))
+    if not rows:
+        return Text(f"{one.name} ({one.origin.source}) holds no figure beside one of an article.")
+    return Table(f"{one.name}, beside the article", _COLUMNS, rows, one.origin)
+
+
+def _rows(one: Benched) -> Iterator[tuple[Cell, ...]]:
+    for owner, beside in _besides(one.document):
+        for column, theirs in beside:
+            reasons = theirs.get("because")
+            because = "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons or "")
+            yield (
+                _articles_name(owner),
+                column,
+                *_here(owner, column),
+                Number(_number(theirs.get("value", theirs.get("before")))),
+                str(theirs.get("unit") or ""),
+                str(theirs.get("row") or ""),
+                Mark(Status.OK, "yes") if theirs.get("comparable") else Mark(Status.WARNING, "no"),
+                because,
+            )
+
+
+def _besides(node: object, depth: int = 0) -> Iterator[tuple[Mapping[str, Any], list[tuple[str, Mapping[str, Any]]]]]:
+    """Every object that has figures of the article beside it, with these by their column."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(node, dict):
+        beside = list(_figures(node.get("article")))
+        if beside:
+            yield node, beside
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _besides(child, depth + 1)
+
+
+def _figures(article: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if isinstance(article, list):
+        yield from (pair for one in article for pair in _figures(one))
+    elif isinstance(article, dict) and "comparable" in article:
+        yield str(article.get("column") or ""), article
+    elif isinstance(article, dict):
+        yield from ((str(name), one) for name, one in article.items() if isinstance(one, dict) and "comparable" in one)
+
+
+def _articles_name(owner: Mapping[str, Any]) -> str:
+    conditions = owner.get("conditions")
+    known = {**conditions, **owner} if isinstance(conditions, dict) else owner
+    words = [value for name in _NAMES if isinstance(value := known.get(name), str)]
+    numbers = [
+        f"{name.replace('_', ' ')} {value}" for name in _NAMES if isinstance(value := known.get(name), int | float)
+    ]
+    return ", ".join(dict.fromkeys(filter(None, [*words, *numbers])))
+
+
+def _here(owner: Mapping[str, Any], column: str) -> tuple[Cell, Cell]:
+    """Return what was measured in this column, and its unit."""
+    for place in _PLACES:
+        inside = owner.get(place)
+        if isinstance(inside, dict) and isinstance(inside.get(column), int | float):
+            return Number(_number(inside[column])), str(inside.get("unit") or "")
+        if column == place and isinstance(inside, dict):
+            return Number(_number(inside.get("p50_ms"))), "ms"
+    change = owner.get("change")
+    if isinstance(change, dict):
+        return Number(_number(change.get("before"))), str(owner.get("unit") or "")
+    unit = "x" if column == "speed_up" else str(owner.get("unit") or "")
+    own = {"memory": "memory_gb", "gpu_use": "gpu_use_percent"}.get(column, column)
+    value = owner.get(own) if own in owner else owner.get("value")
+    return Number(_number(value)), {"memory_gb": "GB", "gpu_use_percent": "%"}.get(own, unit)
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    # whole numbers of JSON have no end, and our figures do
+    return digits(value) if isinstance(value, float) or abs(value) < _MOST else str(value)
+
+
+# of more kinds of wiring the largest groups are drawn: a fleet of so many kinds is told by its findings
+_MOST_KINDS = 4
+# a drawing of more switches is wider than any paper
+_MOST_SWITCHES = 64
+
+
+def wiring_section(wired: Sequence[Wired]) -> Section:
+    """Drawings and tables of all that is known; nothing where no host with GPUs was seen."""
+    missing = "No host with GPUs was seen: `nodectl topology`, or `nodectl report` without `--no-hosts`."
+    return Section("wiring", "Wiring", tuple(chain.from_iterable(map(_wiring_blocks, wired))), missing)
+
+
+def _wiring_blocks(one: Wired) -> Iterator[Block]:
+    kinds = alike(one.nodes)
+    for hosts, node in kinds[:_MOST_KINDS]:
+        names = f"{fold(hosts)} ({counted(len(hosts), 'host')}, wired alike)" if len(hosts) > 1 else hosts[0]
+        # the drawing has one name above it, and the caption all
+        svg = topology_svg({hosts[0]: replace(node, recorded="")}, None)
+        yield Drawing(f"Inside of {names}", _words(node), svg, one.origin)
+        yield _uses(node, names, one)
+    left = [host for hosts, _ in kinds[_MOST_KINDS:] for host in hosts]
+    if left:
+        yield Text(f"{counted(len(kinds) - _MOST_KINDS, 'more kind')} of wiring, not drawn here: {fold(left)}.")
+    if one.fabric is not None and one.fabric.switches:
+        yield from _fabric(one.fabric, one)
+
+
+def _words(node: NodeTopology) -> str:
+    uses = [
+        f"{gpu.name} uses {use.device or use.nic} over {use.link or 'an unknown link'}"
+        for gpu in node.gpus
+        if (use := node.gpu_nic.get(gpu.name)) is not None and use.nic is not None
+    ]
+    parts = f"{counted(len(node.gpus), 'GPU')} and {counted(len(node.nics), 'RDMA NIC')}"
+    return f"Drawing of {parts} by NUMA node. {'; '.join(uses)}."
+
+
+def _uses(node: NodeTopology, names: str, one: Wired) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for gpu in node.gpus:
+        use = node.gpu_nic.get(gpu.name)
+        is_narrow = bool(gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max)
+        slot = f"x{gpu.pcie_width}" if gpu.pcie_width else ""
+        others = sorted({between(node.links, gpu.name, other.name) or "?" for other in node.gpus if other is not gpu})
+        rows.append(
+            (
+                gpu.name,
+                gpu.model or "",
+                gpu.numa or "",
+                Mark(Status.WARNING, f"{slot} of x{gpu.pcie_width_max}") if is_narrow else slot,
+                ", ".join(others),
+                (use.device or use.nic or "none") if use else "none",
+                use.link or "" if use else "",
+                use.why if use else "",
+            )
+        )
+    columns = ("GPU", "Model", "NUMA node", "PCIe", "To other GPUs", "NIC", "Link", "Why")
+    return Table(f"GPUs of {names}", columns, rows, one.origin)
+
+
+def _fabric(fabric: Fabric, one: Wired) -> Iterator[Block]:
+    hops = "unknown" if fabric.max_hops is None else counted(fabric.max_hops, "switch")
+    size = f"{counted(len(fabric.switches), 'switch')}, {counted(len(fabric.rank_order), 'host')}"
+    summary = f"The fabric, told by {fabric.source}: {size}, at most {hops} between two hosts."
+    if len(fabric.switches) <= _MOST_SWITCHES:
+        yield Drawing(summary, f"{summary} Its switches are in the table below.", topology_svg({}, fabric), one.origin)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            load.switch,
+            Number(str(load.tier)),
+            Number(str(load.hosts)),
+            Number(_rate(load.down_gbit_s)),
+            Number(_rate(load.up_gbit_s)),
+            Number("" if load.ratio is None else f"{load.ratio:.2f} : 1"),
+        )
+        for load in fabric.switches
+    ]
+    columns = ("Switch", "Tier", "Hosts", "Down Gbit/s", "Up Gbit/s", "Oversubscription")
+    yield Table("Switches and their load", columns, rows, one.origin)
+
+
+def _rate(gbit_s: float | None) -> str:
+    return "" if gbit_s is None else f"{gbit_s:,.0f}"
+
 
 _MOST_DRIFTING = 24
 
@@ -24,10 +439,10 @@ _MOST_DRIFTING = 24
 def trends_section(past: Past | None) -> Section:
     """Return what drifts first; of many the first are drawn, and all are in the table."""
     missing = "The history holds no two runs of one thing: `nodectl probe` keeps what it measures."
-    return Section("history", "History and drift", tuple(_blocks(past)) if past else (), missing)
+    return Section("history", "History and drift", tuple(_page_blocks(past)) if past else (), missing)
 
 
-def _blocks(past: Past) -> Iterator[Block]:
+def _page_blocks(past: Past) -> Iterator[Block]:
     drifting = [trend for trend in past.trends if trend.drifts is not None]
     others = [trend for trend in past.trends if trend.drifts is None]
     yield Text(f"Looked at: {past.looked}.")

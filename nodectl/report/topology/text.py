@@ -1,19 +1,105 @@
-"""Topology for the terminal: a picture for the hosts that are alike, the fabric in figures, and what is wrong."""
+"""Topology for the terminal, for JSON, and as an inventory of NCCL's variables; hosts that are alike share it."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.links import between
 from nodectl.model.status import Status
-from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, SwitchLoad
-from nodectl.report.findings import grouped
+from nodectl.model.topology import Fabric, NcclEnvironment, NodeGpu, NodeNic, NodeTopology, SwitchLoad
+from nodectl.report.findings import grouped, whole_finding
 from nodectl.report.table import aligned
+
+
+def node_document(node: NodeTopology) -> dict[str, Any]:
+    """Return the host for JSON: names as in the matrix, which others rely on, and details beside them."""
+    return {
+        "gpus": [gpu.name for gpu in node.gpus],
+        "nics": [nic.name for nic in node.nics],
+        "links": {row: dict(columns) for row, columns in node.links.items()},
+        "gpu_nic": {gpu: asdict(use) for gpu, use in node.gpu_nic.items()},
+        "bottlenecks": [whole_finding(bottleneck) for bottleneck in node.bottlenecks],
+        "nic_devices": {nic.name: nic.device for nic in node.nics},
+        "gpu_details": {gpu.name: asdict(gpu) for gpu in node.gpus},
+        "nic_details": {nic.name: asdict(nic) for nic in node.nics},
+        "unknown": list(node.unknown),
+        "recorded": node.recorded or None,
+    }
+
+
+def fabric_document(fabric: Fabric) -> dict[str, Any]:
+    """Return the switches with their load, the greatest distance with its witness, rails, cables, and rank order."""
+    return {
+        "source": fabric.source,
+        "switches": [{"name": switch.switch, **_without(asdict(switch), "switch")} for switch in fabric.switches],
+        "max_hops": fabric.max_hops,
+        "witness": list(fabric.witness),
+        "rank_order": list(fabric.rank_order),
+        "rails": [asdict(rail) for rail in fabric.rails],
+        "shared_switches": {host: dict(switches) for host, switches in fabric.shared_switches.items()},
+        "parts": [list(part) for part in fabric.parts],
+        "cables": [{"a": a, "b": b, "count": count} for a, b, count in fabric.cables],
+        "homes": {host: list(switches) for host, switches in fabric.homes.items()},
+    }
+
+
+def environment_document(proposed: Mapping[str, NcclEnvironment]) -> dict[str, Any]:
+    """Return by host the variables, why each is set, and why others are not."""
+    return {
+        host: {
+            "nodectl_nccl_env": dict(environment.values),
+            "why": dict(environment.why),
+            "unset": dict(environment.unset),
+        }
+        for host, environment in proposed.items()
+    }
+
+
+def _without(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != name}
+
+
+MARK = "# Proposed by `nodectl topology --propose-env`"
+_HEAD = f"""\
+{MARK} from what is on each host. Review it, then use it as one more inventory
+# (-i), or move each host's part into its host_vars.
+"""
+
+
+def environment_yaml(proposed: Mapping[str, NcclEnvironment]) -> str:
+    """Return an Ansible inventory that holds nothing but nodectl_nccl_env of each host."""
+    lines = ["all:", "  hosts:"]
+    for host, environment in proposed.items():
+        lines.append(f"    {_quoted(host)}:")
+        lines += [f"      {line}" for line in variables_yaml(environment)]
+    return _HEAD + "\n".join(lines)
+
+
+def variables_yaml(proposed: NcclEnvironment) -> list[str]:
+    """Return the lines of one host's variables."""
+    lines = ["nodectl_nccl_env:" if proposed.values else "nodectl_nccl_env: {}"]
+    for name, value in proposed.values.items():
+        lines += [f"  # {_comment(proposed.why.get(name, ''))}", f"  {name}: {_quoted(value)}"]
+    lines += [f"  # {name} is not set: {_comment(why)}" for name, why in proposed.unset.items()]
+    return lines
+
+
+def _quoted(text: str) -> str:
+    # a JSON string is a YAML one
+    return json.dumps(text)
+
+
+def _comment(text: str) -> str:
+    """On one line, whatever a host put into a name."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
 
 # the farther, the thinner
 _LINES = {"PIX": "═", "PXB": "═", "PHB": "─", "NODE": "╌", "SYS": "┄"}

@@ -1,0 +1,92 @@
+"""Hosts as tables: what each is, what a command printed there, what `doctor` found; hosts that agree share a line."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass, replace
+
+from nodectl.common.counting import counted
+from nodectl.common.nodeset import fold
+from nodectl.model.facts import Unread
+from nodectl.model.finding import Finding
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.report.findings import findings_lines, numbers
+from nodectl.report.table import aligned
+
+Words = Callable[[str, object], str]
+
+
+def as_document(value: object) -> object:
+    """Return a subject for JSON; one without values says `absent` or `unknown` with the reason."""
+    if isinstance(value, Unread):
+        return {value.kind: value.reason}
+    if isinstance(value, dict):
+        return {name: as_document(item) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return [as_document(item) for item in value]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def facts_table(facts: Mapping[str, Mapping[str, object]], words: Words) -> str:
+    """`subject  hosts  what they are`, subjects in the order of the first host, largest group of hosts first.
+
+    Hosts whose subject has the same words share a line; an empty one has none.
+    """
+    groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for host, subjects in facts.items():
+        for subject, value in subjects.items():
+            groups[subject][words(subject, value)].append(host)
+    rows = [
+        (subject, fold(hosts), text)
+        for subject, texts in groups.items()
+        for text, hosts in sorted(texts.items(), key=lambda item: -len(item[1]))
+        if text
+    ]
+    return aligned([("SUBJECT", "HOSTS", ""), *rows])
+
+
+def exec_table(results: Sequence[CommandResult]) -> str:
+    """Return the outputs of the hosts that ran it, then a line for each host that did not; a remedy is said once."""
+    failed = [result for result in results if result.outcome is not Outcome.RAN]
+    return "\n".join([*_outputs(results), *map(_failure, failed), *_remedies(failed)])
+
+
+def _outputs(results: Sequence[CommandResult]) -> list[str]:
+    groups: dict[tuple[int, str, str, str], list[str]] = defaultdict(list)
+    for result in results:
+        if result.outcome is Outcome.RAN:
+            groups[result.exit_status or 0, result.stdout, result.stderr, result.error].append(result.host)
+    lines: list[str] = []
+    for (status, stdout, stderr, error), hosts in sorted(groups.items(), key=lambda group: -len(group[1])):
+        lines.append(_heading(fold(hosts), len(hosts), status, error))
+        lines += [text.rstrip("\n") for text in (stdout, stderr) if text.strip("\n")]
+    return lines
+
+
+def _heading(hosts: str, count: int, status: int, error: str) -> str:
+    words = [hosts, f"({count})" if count > 1 else "", f"exit status {status}" if status else "", error]
+    return "--- " + "  ".join(word for word in words if word)
+
+
+def _failure(result: CommandResult) -> str:
+    return f"!!! {result.host}  {result.outcome}: {' '.join(result.error.split())}"
+
+
+def _remedies(failed: Sequence[CommandResult]) -> list[str]:
+    hosts_of: dict[str, list[str]] = defaultdict(list)
+    for result in failed:
+        if result.remedy:
+            hosts_of[result.remedy].append(result.host)
+    return [f"  try ({fold(hosts)}): {remedy}" for remedy, hosts in hosts_of.items()]
+
+
+def doctor_table(findings: Sequence[Finding], machine: str, *, everything: bool, columns: int | None) -> str:
+    """`machine` is the name under which findings are about this machine, and no host."""
+    hosts = len({finding.host for finding in findings} - {machine})
+    where = f"{machine} and {counted(hosts, 'host')}" if hosts else f"{machine}; no host was looked at"
+    more = "" if everything else " (--all shows each)"
+    # a key or an address of its own would give each host a line of its own
+    alike = findings if everything else [replace(finding, evidence="") for finding in findings]
+    lines = findings_lines(alike, everything=everything, columns=columns)
+    return "\n".join([*lines, f"{numbers(findings)} on {where}{more}"])
