@@ -8,7 +8,7 @@ from typing import Any
 
 from nodectl.errors import ParseError
 from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
-from nodectl.probes.nccl.models import bandwidth, ranks_of
+from nodectl.probes.nccl.models import BUS_FACTORS, bandwidth, named
 
 # a text without its program's name is told by its file's
 _NAMED = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoall", "reduce-old": "reduce"}
@@ -90,3 +90,14 @@ def _half_digit(value: float, *, is_time: bool = False) -> float:
     """Half of the last digit that was printed: two decimals, of a time the fewer the longer it is."""
     decimals = 2 if not is_time or value < 100 else 1 if value < 10_000 else 0
     return 0.5 * 10.0**-decimals
+
+
+def ranks_of(collective: str, algbw_gb_s: float, busbw_gb_s: float) -> int | None:
+    """Return the number of ranks of a published row; None where the factor does not depend on it."""
+    ratio = busbw_gb_s / algbw_gb_s
+    factor = BUS_FACTORS[named(collective)]
+    whole = factor(1 << 30)
+    if factor(2) == whole:
+        return None
+    # both factors are whole * (n - 1) / n
+    return round(1 / (1 - min(ratio / whole, 1 - 1e-9)))

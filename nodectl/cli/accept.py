@@ -125,7 +125,6 @@ def accept(app: App, asked: _Options, force: bool) -> None:
 
         refuse_no_key(asked.sign)
     begun = None if asked.resume is None else _begun(app, asked.resume, asked.nonce)
-    app.reach()
     if begun is None:
         acceptance, means = _planned(app, asked.level, asked.budget, asked.nonce)
     else:

@@ -205,13 +205,6 @@ class App:
 
         return site_checks(self.inventory.sources)
 
-    def reach(self) -> None:
-        """Have the hosts logged in to while it is still being worked out what to ask them; a recording has none."""
-        from nodectl.transport.router import connect_ahead
-
-        if self.replay is None:
-            connect_ahead(self.transport, self.hosts, self.forks)
-
     @cached_property
     def transport(self) -> Transport:
         """How the hosts are reached; closed at the end of the command."""

@@ -23,7 +23,6 @@ def facts(app: App) -> None:
     One round trip a host, nothing written there.  A value that a host does not give is null; a subject without values
     says `absent` (no such tool or device) or `unknown` (it could not be read), with the reason.
     """
-    app.reach()
     from nodectl.facts.catalogue import commands_for, read_facts, words_of
 
     source = app.source

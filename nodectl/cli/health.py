@@ -85,7 +85,6 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
         note_cordoned(app)
-    app.reach()  # what follows, imports and profiles, takes as long as the logins
     from nodectl.profiles.host import check_names
 
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}

@@ -90,7 +90,6 @@ def _with_hosts(app: App, content: Content) -> Content:
     from nodectl.cli.health import look_at
     from nodectl.overview import health, wiring
 
-    app.reach()
     found = (health(app.source, look_at(app, {})), *content.found)
     wired = (wiring(app.source, app.profile_dirs), *content.wired)
     launched = content.launched if app.replay is not None else (_jobs(app), *content.launched)

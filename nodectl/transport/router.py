@@ -7,7 +7,6 @@ import selectors
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
 from functools import cached_property
 from time import monotonic
 from typing import IO, TYPE_CHECKING
@@ -18,7 +17,6 @@ from nodectl.transport.base import Call, CallTransport, Output, Transport
 from nodectl.transport.lifeline import wrapped
 
 if TYPE_CHECKING:
-    from nodectl.model.host import Host
     from nodectl.transport.ssh import SshTransport
 
 
@@ -27,12 +25,6 @@ def open_transport(replay: str | None = None) -> Transport:
     if replay is not None:
         raise UsageError("--replay reads a recording, and this command needs the hosts themselves", "leave it out")
     return Router()
-
-
-def connect_ahead(transport: Transport, hosts: Sequence[Host], forks: int) -> None:
-    """Have the first hosts' connections opened while something else is done; commands say what fails."""
-    if isinstance(transport, Router):
-        transport.connect(hosts[:forks])
 
 
 class Router(CallTransport):
@@ -46,14 +38,6 @@ class Router(CallTransport):
         from nodectl.transport.ssh import SshTransport
 
         return SshTransport()
-
-    def connect(self, hosts: Sequence[Host]) -> None:
-        """Begin to open connections, all at once."""
-        for host in hosts:
-            if host.connection != "local":
-                # here, and not beside what the caller imports meanwhile: logins begin when it is loaded
-                ssh = self._ssh
-                threading.Thread(target=ssh.connect, args=(host,), daemon=True).start()
 
     def call(self, call: Call) -> CommandResult:
         """Run the command the way its host is reached."""

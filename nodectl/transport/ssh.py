@@ -126,15 +126,6 @@ class SshTransport(CallTransport):
             if shared.users <= 1:
                 shared.close()
 
-    def connect(self, host: Host) -> None:
-        """Open the connection that the next command will use; that one says why, where it fails."""
-        shared = self._shared(host)
-        with shared.lock:
-            try:
-                self._opened(shared, host)
-            except NodectlError as error:
-                shared.problem = error
-
     def close(self) -> None:
         """Close every connection; what still runs on the hosts ends with them."""
         self._closed = True
@@ -159,27 +150,17 @@ class SshTransport(CallTransport):
                     raise UnreachableError(f"{host.name}: no session: {error}", "check sshd (MaxSessions)") from error
         raise UnreachableError(f"{host.name}: the connection was lost at once", "check the host")
 
-    def _shared(self, host: Host) -> SharedConnection:
-        with self._lock:
-            return self._connections.setdefault(host, SharedConnection())
-
     def _connected(self, host: Host) -> paramiko.Transport:
-        shared = self._shared(host)
+        with self._lock:
+            shared = self._connections.setdefault(host, SharedConnection())
         with shared.lock:
-            problem, shared.problem = shared.problem, None
-            if problem is not None:
-                raise problem
-            transport = self._opened(shared, host)
+            if self._closed:
+                raise UnreachableError(f"{host.name}: interrupted")
+            transport = shared.alive() or shared.opened(self._client.login(target_of(host), password_of(host)))
+            if self._closed:
+                transport.close()
             shared.users += 1
             return transport
-
-    def _opened(self, shared: SharedConnection, host: Host) -> paramiko.Transport:
-        if self._closed:
-            raise UnreachableError(f"{host.name}: interrupted")
-        transport = shared.alive() or shared.opened(self._client.login(target_of(host), password_of(host)))
-        if self._closed:
-            transport.close()
-        return transport
 
     def _release(self, host: Host) -> None:
         shared = self._connections[host]

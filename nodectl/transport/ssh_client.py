@@ -17,7 +17,7 @@ from time import monotonic
 
 import paramiko
 
-from nodectl.errors import NodectlError, UnreachableError
+from nodectl.errors import UnreachableError
 from nodectl.transport.known_hosts import Standing, fingerprint, known_hosts
 from nodectl.transport.ssh_target import Target
 
@@ -133,7 +133,6 @@ class SharedConnection:
     lock: threading.Lock = field(default_factory=threading.Lock)
     transport: paramiko.Transport | None = None
     users: int = 0
-    problem: NodectlError | None = None  # why it could not be opened ahead, for the first who needs it
 
     def alive(self) -> paramiko.Transport | None:
         """Return the connection; None where it is still to be opened, or has died."""

@@ -74,12 +74,6 @@ def test_extra_variables_win_before_and_after_the_command_and_add_up(home: Cli, 
     assert (refused.returncode, "--extra-vars" in refused.stderr) == (2, True)
 
 
-def test_a_file_of_extra_vars_that_is_not_there_is_named(home: Cli, tmp_path: Path) -> None:
-    done = home("-i", "a,", "-e", f"@{tmp_path}/missing.yml", "facts", check=False)
-    assert done.returncode == 2 and f"--extra-vars @{tmp_path}/missing.yml: there is no such file" in done.stderr
-    assert "remote_src" not in done.stderr and "name one that is there" in done.stderr
-
-
 @pytest.mark.parametrize("text", ["colour: blue", "colour=blue extra", "colour"])
 def test_extra_variables_that_would_be_ignored_are_refused(home: Cli, tmp_path: Path, text: str) -> None:
     done = home("-i", local(tmp_path), "-e", text, "exec", "--", "true", check=False)

@@ -47,12 +47,6 @@ def test_limit_is_ansibles_pattern(tmp_path: Path, limit: str, expected: list[st
     assert sorted(names([write(tmp_path / "hosts", FLEET)], limit)) == expected
 
 
-def test_variables_of_a_host(tmp_path: Path) -> None:
-    hosts = {host.name: host for host in Inventory.read([write(tmp_path / "hosts", FLEET)]).hosts()}
-    assert (hosts["web-a"].user, hosts["web-a"].port, hosts["web-a"].address) == ("bob", 2222, "web-a")
-    assert (hosts["gpu01"].user, hosts["gpu01"].port) == ("root", None)
-
-
 def test_yaml_folders_group_vars_and_host_vars(tmp_path: Path) -> None:
     write(tmp_path / "inv" / "a.yml", "all:\n  children:\n    gpu:\n      hosts:\n        gpu[1:2]:\n")
     write(tmp_path / "inv" / "b.ini", "[web]\nweb1\n")
@@ -154,11 +148,6 @@ def test_why_a_plugin_refused_its_file_is_said_and_not_that_it_is_no_ini(
         Inventory.read([str(folder)])
     assert cause in caught.value.message and "Invalid host pattern" not in caught.value.message
     assert remedy in (caught.value.remedy or "")
-
-
-def test_one_bad_source_of_two(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match=r"bad\.yml:"):
-        Inventory.read([write(tmp_path / "good", "a\n"), write(tmp_path / "bad.yml", "all: [\n")])
 
 
 def test_who_names_the_inventory_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,20 +85,6 @@ def test_copies_and_collectives_stand_for_themselves() -> None:
     assert {name for name in names[:-6] if "to the GPU" in name} and len(names) == len(rows)
 
 
-BUSY = """
-import argparse, sys
-sys.path.insert(0, sys.argv[1])
-import gpu_truth, torch
-print(gpu_truth._sdc_busy(torch, torch.device("cpu"), argparse.Namespace(seconds=0.2)))
-"""
-
-
-@pytest.mark.slow
-def test_how_busy_sdc_keeps_a_gpu() -> None:
-    """Of a GPU that is none: its rounds are a processor's, and so is the time of one."""
-    assert 0.02 < float(python(BUSY, NODECTL_FAKE_GPUS="1")) < 5
-
-
 def test_without_a_gpu_nothing_is_measured() -> None:
     status, lines = run()
     assert (status, json.loads(lines[-1])["ratios"]) == (0, {})

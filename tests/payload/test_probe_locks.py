@@ -54,16 +54,6 @@ def test_it_goes_with_the_process_however_that_ends(tmp_path: Path, number: sign
             assert told["event"] == "held"
 
 
-def test_what_an_earlier_holder_left_means_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    path = locks.lock_path()
-    path.parent.mkdir(parents=True)
-    path.write_text('{"token": "old", "operator": "bob"}' + "x" * 9000)
-    with running(tmp_path, "one") as (_, told):
-        assert told["event"] == "held"
-        assert json.loads(path.read_text())["operator"] == "alice@laptop"
-
-
 def test_a_state_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "nodectl").write_text("a file where the folder should be")
     with running(tmp_path, "one") as (process, told):

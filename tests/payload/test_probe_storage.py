@@ -69,12 +69,6 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
     assert not folder.exists()
 
 
-def test_the_default_is_where_checkpoints_lie_and_is_not_left_behind(tmp_path: Path) -> None:
-    (ready,) = events(run([*ARGV, "look"], XDG_STATE_HOME=str(tmp_path)))
-    assert ready["path"] == str(tmp_path / "nodectl/checkpoints")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_that_is_not_there_is_an_error_and_not_made(tmp_path: Path) -> None:
     done = run([*ARGV, "look", f"--path={tmp_path}/none"])
     assert done.returncode == 1 and events(done)[0]["text"] == f"{tmp_path}/none is not a folder there"

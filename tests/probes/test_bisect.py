@@ -21,7 +21,7 @@ def asker(fails: Callable[[Sequence[str]], bool]) -> tuple[Callable[..., Isolati
     return lambda hosts, **more: isolate(hosts, ask, **more), tested
 
 
-@pytest.mark.parametrize("culprit", [0, 1, 31, 32, 63])
+@pytest.mark.parametrize("culprit", [0, 31, 63])
 def test_one_host_is_found_in_few_calls(culprit: int) -> None:
     run, tested = asker(lambda group: HOSTS[culprit] in group)
     found = run(HOSTS)
@@ -36,7 +36,7 @@ def test_two_hosts_in_different_halves_are_both_found() -> None:
     assert set(run(HOSTS).culprits) == {HOSTS[3], HOSTS[50]}
 
 
-@pytest.mark.parametrize("culprit", [0, 17, 63])
+@pytest.mark.parametrize("culprit", [17, 63])
 def test_a_host_that_fails_in_large_groups_only(culprit: int) -> None:
     run, _ = asker(lambda group: HOSTS[culprit] in group and len(group) > 40)
     found = run(HOSTS)

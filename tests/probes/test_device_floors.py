@@ -7,7 +7,6 @@ import pytest
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.device.gemm import PROBE as GEMM
 from nodectl.probes.device.h2d import PROBE as H2D
-from nodectl.probes.device.p2p import PROBE as P2P
 from nodectl.probes.floors import Reference, held_against
 from nodectl.probes.registry import AnyProbe
 from nodectl.profiles.resolve import without_stack
@@ -46,10 +45,3 @@ def test_h2d_near_and_not_far(monkeypatch: pytest.MonkeyPatch) -> None:
     found = held(monkeypatch, H2D, near, far)
     assert [each.expected is None for each in found.measurements] == [False, True]
     assert [each.host for each in found.findings if each.status.value == "failed"] == ["node01"]
-
-
-def test_p2p_direct_and_not_through_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"target": 1, "bidirectional": False, "peer_access": True, "rates": [30.0]}
-    found = held(monkeypatch, P2P, told(way="direct", **known), told(way="staged", **known))
-    assert [each.expected is None for each in found.measurements] == [False, True]
-    assert sum(each.status.value == "failed" for each in found.findings) == 1

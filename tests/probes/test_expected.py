@@ -10,7 +10,6 @@ from nodectl.model.measurement import Measurement
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.floors import Reference, held_against
 from nodectl.probes.series import run_probes
-from nodectl.profiles.resolve import load_profile
 from nodectl.profiles.schema import Floor, Hardware
 from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS, Answer, play
@@ -160,22 +159,6 @@ def test_of_two_hosts_the_one_of_which_less_is_expected_counts() -> None:
     assert (result.measurements[0].expected, finding.hosts, finding.kind) == (95, ("n1", "n2"), "")
     assert finding.subject == "n1 -> n2" and finding.expected == "at least 95 Gb/s (slow)"
     assert finding.actual == "90.0 Gb/s, 95 % of what slow reaches" and finding.evidence == "a table"
-
-
-def test_a_finding_of_one_host_names_it_and_what_was_measured() -> None:
-    conditions = {"precision": "bf16", "gpu": 3}
-    one = Measurement("gemm", ("n1",), 400.0, "TFLOPS", conditions=conditions)
-    (finding,) = held_against(ProbeResult((one,)), {"n1": Reference("own", hardware(GEMM))}).findings
-    assert (finding.host, finding.check, finding.kind, finding.hosts) == ("n1", "gemm", "host", ("n1",))
-    assert finding.expected == "at least 800 TFLOPS (own), 5 % tolerated" and "gpu 3" in finding.subject
-
-
-@pytest.mark.parametrize(("rate", "expected"), [(400.0, 390.0), (200.0, None)])
-def test_a_floor_of_a_line_is_for_lines_of_its_rate(rate: float, expected: float | None) -> None:
-    b200 = load_profile("hardware", "b200-8")
-    assert isinstance(b200, Hardware)
-    conditions = {"operation": "write", "memory": "host", "rate_gbit_s": [rate, rate]}
-    assert held(b200.floors, "rdma", 392.0, "Gb/s", ("n1", "n2"), **conditions) == (expected, [])
 
 
 def series(

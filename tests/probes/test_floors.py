@@ -113,22 +113,6 @@ def test_other_spellings_and_conditions_of_a_measurement_are_taken() -> None:
     refuse_wrong_floors(hardware(*taken), "n")
 
 
-def test_a_later_probe_that_cannot_be_run_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object) -> ProbeResult:
-        return ProbeResult((Measurement("memory", ("n1",), 50.0, "GB/s"),))
-
-    def refuse(*_: object) -> ProbeResult:
-        raise UsageError("two hosts are needed", "widen --limit")
-
-    fleet: Any = play(monkeypatch, lambda *_: Answer())
-    wanted = [wanted_of("memory", run), wanted_of("tcp", refuse)]
-    result = run_probes(fleet, HOSTS[:1], wanted, None, lambda _: None)
-    assert len(result.measurements) == 1
-    assert [(each.check, str(each.status)) for each in result.findings] == [("tcp", "unknown")]
-    with pytest.raises(UsageError):
-        run_probes(fleet, HOSTS[:1], wanted[1:], None, lambda _: None)
-
-
 def test_of_a_group_what_cannot_be_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: object) -> ProbeResult:
         return ProbeResult((Measurement("memory", ("n1",), 50.0, "GB/s"),))

@@ -1,7 +1,6 @@
 """Ctrl-C: what was measured until then is there, of the probes that ended and of the one that did not."""
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.lost import Watched
-from nodectl.probes.schedule import Pace, by_machine, flowing, in_rounds
+from nodectl.probes.schedule import Pace, by_machine, in_rounds
 from nodectl.probes.series import RunInterrupt, run_probes
 from tests.probes.declared import wanted_of
 from tests.probes.scripted import HOSTS
@@ -105,21 +104,6 @@ def test_after_an_end_nothing_more_is_measured_nor_told_to_take_time() -> None:
 
     assert hosts_of(interrupted(run, transport)) == ["c", "earlier"]
     assert (sorted(worked), notes) == (["a", "c"], [])
-
-
-def test_pairs_that_flow() -> None:
-    def work(pair: tuple[str, str]) -> ProbeResult:
-        if pair == ("a", "c"):
-            raise KeyboardInterrupt
-        return measured("".join(pair))
-
-    def run(watched: Watched, *_: Any) -> ProbeResult:
-        rounds: Sequence[Sequence[tuple[str, str]]] = [[("a", "b")], [("a", "c")], [("b", "c")]]
-        return sum(flowing(watched, rounds, work, lambda _: None), ProbeResult())
-
-    transport: Any = Transport()
-    end = interrupted(run, transport)
-    assert {"ab", "earlier"} <= set(hosts_of(end)) and "ac" not in hosts_of(end)
 
 
 def test_an_end_while_floors_are_looked_up_keeps_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,12 +27,6 @@ from tests.probes.scripted_nccl import (
 )
 
 
-def test_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(fleet_of(monkeypatch, measured), scope="pairs")
-    assert len({each.hosts for each in found.measurements}) == 6
-    assert {each.conditions["ranks"] for each in found.measurements} == {2}
-
-
 def test_of_one_machines_hosts_who_differs_by_its_load_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = pairs_of_six(monkeypatch, 0.8, {"machine": "m1", "speed_mbit": None})
     assert not shared.findings

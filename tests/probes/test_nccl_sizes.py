@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -87,12 +86,6 @@ def test_what_is_asked_for_is_measured(
     fleet = fleet_of(monkeypatch, answers, NVSWITCH)
     probe(fleet, *hosts(), **{"collectives": ("all_reduce",), **options})
     assert asked(fleet) == runs
-
-
-def test_without_time_for_both_all_hosts_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = fleet_of(monkeypatch, answers, NVSWITCH)
-    probe(fleet, *hosts(), sizes=USUAL, ends_at=monotonic() + 12)
-    assert [world for world, *_ in asked(fleet)] == [32]
 
 
 @pytest.mark.parametrize(

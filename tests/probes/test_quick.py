@@ -74,7 +74,7 @@ def test_little_time_is_for_the_cheapest() -> None:
     assert choice([HGX] * 2, 0.01).probes == ()
 
 
-@pytest.mark.parametrize("count", [1, 2, 16, 64])
+@pytest.mark.parametrize("count", [2, 64])
 def test_each_gets_at_least_what_it_needs_and_all_stay_within_the_time(count: int) -> None:
     found, left_s = choice([HGX] * count, BUDGET_S), BUDGET_S
     for number, cost in enumerate(found.costs):

@@ -152,18 +152,17 @@ STUCK = {"status": -15, "timed_out": True, "stdout": CUT["stdout"].partition(" #
 UP = {"state": "ACTIVE", "carrier_changes": 1, "received": 0}
 
 
-@pytest.mark.parametrize("ended", [{}, STUCK], ids=["exit status 0", "no end"])
 @pytest.mark.parametrize(
-    ("link", "addresses", "kind", "says"),
+    ("link", "addresses", "kind", "says", "ended"),
     [
-        (UP | {"state": "DOWN"}, None, "link_cut", "is DOWN now"),
-        (UP | {"carrier_changes": 3}, None, "link_cut", "lost its link meanwhile"),
+        (UP | {"state": "DOWN"}, None, "link_cut", "is DOWN now", {}),
+        (UP | {"carrier_changes": 3}, None, "link_cut", "lost its link meanwhile", STUCK),
         # TCP passes where of RoCE not one packet comes in, over the same addresses
-        (UP, None, "firewall", "UDP 4791"),
+        (UP, None, "firewall", "UDP 4791", {}),
+        (UP, None, "firewall", "UDP 4791", STUCK),
         # TCP took another way, or packets came in: neither tells of a firewall
-        (UP, ["198.51.100.1", "198.51.100.2"], "", "nothing was carried"),
-        (UP | {"received": 7}, None, "", "nothing was carried"),
-        (UP | {"received": None}, None, "", "nothing was carried"),
+        (UP, ["198.51.100.1", "198.51.100.2"], "", "nothing was carried", {}),
+        (UP | {"received": 7}, None, "", "nothing was carried", STUCK),
     ],
 )
 def test_no_iteration_is_a_failure_whatever_the_exit_status(

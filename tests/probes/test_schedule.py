@@ -19,7 +19,7 @@ class Transport:
         self.closed = True
 
 
-@pytest.mark.parametrize("count", [2, 3, 8, 9])
+@pytest.mark.parametrize("count", [3, 8])
 def test_no_host_is_in_two_pairs_and_each_keeps_its_order(count: int) -> None:
     rounds, busy, lock = all_pairs(range(count)), set[int](), threading.Lock()
     order: dict[int, list[tuple[int, int]]] = {host: [] for host in range(count)}

@@ -146,15 +146,6 @@ def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.Monk
     ]
 
 
-def test_a_client_that_is_lost_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        lost = module == "probes.tcp" and args[0] == "measure"
-        return silent("the connection was lost") if lost else measured(host, module, args)
-
-    found = probe(play(monkeypatch, answers))
-    assert [(each.host, each.status) for each in found.findings] == [("node01", Status.UNKNOWN)]
-
-
 def test_one_host_alone_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError):
         probe(play(monkeypatch, measured), HOSTS[0])
@@ -214,17 +205,6 @@ class TestSlow:
         near = [int(each.hosts[0][-1]) % 2 == int(each.hosts[1][-1]) % 2 for each in found.measurements]
         assert near == [True] * 24 + [False] * 32
         assert "28 pairs in 7 rounds" in notes[0] and "same switch first" in notes[0]
-
-    def test_two_hosts_cannot_tell(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        notes: list[str] = []
-        found = run_tcp(
-            play(monkeypatch, gigabits(lambda a, b: 0.94 if a < b else 0.1)),
-            FLEET[:2],
-            TcpOptions(repetitions=1),
-            notes.append,
-        )
-        assert [(each.kind, each.status) for each in found.findings] == [("", Status.WARNING)]
-        assert any("only two hosts" in note for note in notes)
 
 
 def hash_of(*names: str) -> int:

@@ -113,13 +113,6 @@ def test_what_is_wrong_is_named(
     assert told(judged(given_graph, **limits)) == expected
 
 
-def test_rails_and_who_carries_them() -> None:
-    fabric = judged(graph(RAILS))
-    assert [(rail.name, rail.switches) for rail in fabric.rails] == [("mlx5_0", ("r0",)), ("mlx5_1", ("r1",))]
-    assert judged(graph(ONE_LEAF)).rails == ()
-    assert dict(judged(graph(ONE_LEAF)).shared_switches["n0"]) == {"l0": ("mlx5_0", "mlx5_1")}
-
-
 def test_ranks_keep_hosts_of_a_leaf_and_of_a_pod_together() -> None:
     # pod 0 holds l0 and l2, pod 1 holds l1 and l3; hosts are numbered across them
     homes = [(f"n{n}", "x", f"l{n % 4}") for n in range(12)]

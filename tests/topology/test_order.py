@@ -27,10 +27,6 @@ def test_by_host_variables_where_there_is_no_file() -> None:
     assert names(in_rank_order([*hosts, Host("x", "x")], None)) == ["n0", "n2", "n1", "n3", "x"]
 
 
-def test_as_the_inventory_has_them_where_nothing_tells() -> None:
-    assert names(in_rank_order(HOSTS, None)) == [host.name for host in HOSTS]
-
-
 def test_a_file_that_cannot_be_read_starts_no_job_in_a_wrong_order(tmp_path: Path) -> None:
     path = tmp_path / "fabric.txt"
     path.write_text("")

@@ -29,16 +29,6 @@ def fabric_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_host_of_the_file_without_an_inventory(tmp_path: Path) -> None:
-    graph = graph_from(fabric_file(tmp_path), (), {})
-    assert [(each.host, each.nic, each.gbit_s) for each in graph.attachments] == [
-        ("gpu01", "mlx5_0", 400.0),
-        ("GPU02", "HCA-1", 400.0),
-        ("gpu03", "mlx5_0", 400.0),
-    ]
-    assert len(graph.nameless) == 1 and [switch.name for switch in graph.switches] == ["MF0;leaf-a:MQM9700/U1"]
-
-
 def test_adapters_of_one_name_belong_to_nobody(tmp_path: Path) -> None:
     fabric = Fabric()
     fabric.add("leaf1")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.transport.known_hosts import KnownHosts, Standing, fingerprint, known_hosts, store
+from nodectl.transport.known_hosts import KnownHosts, Standing, fingerprint, store
 
 
 def key(number: int) -> bytes:
@@ -94,10 +94,3 @@ def test_store_replaces_and_leaves_the_rest(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     found = subprocess.run(["ssh-keygen", "-F", "[d]:2222", "-f", str(path)], capture_output=True, check=False)
     assert found.returncode == 0
-
-
-def test_store_is_seen_by_the_next_reader(tmp_path: Path) -> None:
-    path = tmp_path / "known_hosts"
-    assert known_hosts((path,)).standing("a", 22, key(1)) is Standing.UNKNOWN
-    store(path, {"a": [key(1)]})
-    assert known_hosts((path,)).standing("a", 22, key(1)) is Standing.KNOWN

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.errors import InventoryError, UnreachableError
+from nodectl.errors import InventoryError
 from nodectl.model.host import Host
 from nodectl.transport import ssh_target
 from nodectl.transport.ssh_options import OBEYED, SshOptions, options_of, parse_options
@@ -65,7 +65,6 @@ def test_others_are_named(text: str, named: str) -> None:
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize("variable", ["ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args"])
 @pytest.mark.parametrize(
     "text",
     [
@@ -76,8 +75,8 @@ def test_others_are_named(text: str, named: str) -> None:
         "-o 'ForwardAgent yes' -oCompression=yes",
     ],
 )
-def test_what_steers_the_openssh_client_alone_means_nothing_here(text: str, variable: str) -> None:
-    assert parse_options(f"{text} -p 7", variable) == SshOptions(port=7)
+def test_what_steers_the_openssh_client_alone_means_nothing_here(text: str) -> None:
+    assert parse_options(f"{text} -p 7", "ansible_ssh_args") == SshOptions(port=7)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +116,6 @@ def test_a_file_that_the_inventory_names_says_none_of_it_either(home: Path, line
     (home / "mine").write_text(f"Host 10.*\n {line}\n")
     with pytest.raises(InventoryError, match=named):
         target_of(host(ansible_ssh_common_args=f"-F {home / 'mine'}"))
-
-
-def test_a_file_that_is_named_and_not_there_is_an_error(home: Path) -> None:
-    with pytest.raises(UnreachableError, match="absent"):
-        target_of(host(ansible_ssh_common_args=f"-F {home / 'absent'}"))
 
 
 def test_in_the_operators_own_file_the_checks_are_overruled_and_the_rest_is_named(home: Path) -> None:

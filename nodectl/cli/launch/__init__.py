@@ -97,10 +97,8 @@ def _launch_over_ssh(app: App, asked: Launch, work: _Work) -> int:
     from nodectl.jobs.plan import fewer, make_plan, new_job_id
     from nodectl.jobs.seen import note_jobs
     from nodectl.topology.fabric.judge import in_rank_order
-    from nodectl.transport.router import connect_ahead
 
     hosts: Sequence[Host] = in_rank_order(app.hosts, asked.hosts.fabric_from)
-    connect_ahead(app.transport, hosts, app.forks)
     request = _request(asked, work, hosts)
     hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
     left_out = tuple(host.name for host in app.hosts if host not in hosts)

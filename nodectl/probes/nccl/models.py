@@ -163,17 +163,6 @@ def named(collective: str) -> str:
     return _NAMES.get(collective, collective)
 
 
-def ranks_of(collective: str, algbw_gb_s: float, busbw_gb_s: float) -> int | None:
-    """Return the number of ranks of a published row; None where the factor does not depend on it."""
-    ratio = busbw_gb_s / algbw_gb_s
-    factor = BUS_FACTORS[named(collective)]
-    whole = factor(1 << 30)
-    if factor(2) == whole:
-        return None
-    # both factors are whole * (n - 1) / n
-    return round(1 / (1 - min(ratio / whole, 1 - 1e-9)))
-
-
 # sizes that tell a start-up time from a bandwidth
 LEAST_SIZES = 3
 
