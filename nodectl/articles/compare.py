@@ -8,8 +8,7 @@ from itertools import zip_longest
 from statistics import fmean, median
 
 from nodectl.articles.claims import Figure, figures
-from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
-from nodectl.articles.ratio import Judge
+from nodectl.articles.comparing import HEADER, Comparable, Judge, comparable_lines, compared
 from nodectl.articles.runs import Run
 from nodectl.articles.training import NAME
 from nodectl.common.counting import counted

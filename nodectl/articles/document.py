@@ -7,8 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from nodectl.articles.claims import Figure, article, figures
-from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, nearest
-from nodectl.articles.ratio import Compared, Judge, Ratio, ratios
+from nodectl.articles.comparing import HEADER, Comparable, Compared, Judge, Ratio, comparable_lines, nearest, ratios
 from nodectl.articles.sweep import Row, Sweep
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold

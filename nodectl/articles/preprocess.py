@@ -10,9 +10,19 @@ from time import monotonic
 from typing import Any
 
 from nodectl.articles.claims import figures
-from nodectl.articles.comparing import HEADER, Comparable, comparable_lines, compared
+from nodectl.articles.comparing import (
+    HEADER,
+    RATIO_HEADER,
+    Comparable,
+    Compared,
+    Judge,
+    Ratio,
+    cells_of,
+    comparable_lines,
+    compared,
+    ratios,
+)
 from nodectl.articles.gangs import NOT_PROVISIONED
-from nodectl.articles.ratio import RATIO_HEADER, Compared, Judge, Ratio, cells_of, ratios
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits, time_text

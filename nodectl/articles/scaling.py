@@ -9,9 +9,8 @@ from statistics import median
 from typing import Any
 
 from nodectl.articles.claims import Figure, all_figures, article
-from nodectl.articles.comparing import Comparable, nearest
+from nodectl.articles.comparing import Comparable, Compared, Judge, Ratio, nearest, ratios
 from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, rate_of
-from nodectl.articles.ratio import Compared, Judge, Ratio, ratios
 from nodectl.articles.runs import of_summary
 from nodectl.common.counting import counted
 from nodectl.probes.base import spread

@@ -7,9 +7,8 @@ from dataclasses import asdict
 from textwrap import wrap
 
 from nodectl.articles.claims import Figure
-from nodectl.articles.comparing import HEADER, comparable_lines
+from nodectl.articles.comparing import HEADER, RATIO_HEADER, cells_of, comparable_lines
 from nodectl.articles.programs import Runs
-from nodectl.articles.ratio import RATIO_HEADER, cells_of
 from nodectl.articles.scaling import Row
 from nodectl.common.units import digits
 from nodectl.report.table import aligned, fitted

@@ -48,7 +48,7 @@ class Reference:
 
     @property
     def losses(self) -> dict[int, str]:
-        """Return the checkpoints by their step."""
+        """Return the losses by their step."""
         if not self._losses and self._kept.exists():
             self._losses = {int(step): loss for step, loss in json.loads(self._kept.read_text()).items()}
         if not self._losses:

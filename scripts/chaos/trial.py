@@ -53,7 +53,7 @@ class Slowness:
             time.sleep(1)
 
     def begin(self) -> None:
-        """Read what comes from here on."""
+        """Count from here on."""
         self._ratios = self._ratios[-2:]
 
     @property

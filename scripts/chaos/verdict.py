@@ -9,7 +9,7 @@ from scripts.chaos.cases import REACTION_S, Expect, Phase
 
 
 def wrong_time(expect: Expect, ended_s: float | None, slowness: float) -> list[str]:
-    """Return the ranks' end, where one is promised; `ended_s` is None where it did not come."""
+    """Return what is wrong with the time of a promised end of the ranks; `ended_s` is None if it did not come."""
     if expect.within_s is None:
         return []
     allowed_s = allowed(expect, slowness)

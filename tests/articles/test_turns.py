@@ -63,11 +63,11 @@ def test_a_setting_that_fails_ends_who_waits_and_is_raised() -> None:
 
 @pytest.mark.parametrize(("told", "end"), [(True, "went on"), (False, "nobody said within 0 s that turn 3 may begin")])
 def test_a_program_waits_for_its_signal(told: bool, end: str) -> None:
-    code = f"import os, sys; sys.path.insert(0, {str(payload_dir().parent)!r})\nfrom payload.articles import turns\n"
-    code += "turns.expect()\n"
-    code += f"turns.WAIT_S = {60.0 if told else 0.0}\n"
-    code += "turns.say = lambda **event: os.write(1, (str(event['pid']) + '\\n').encode())\n"
-    code += "try:\n    turns.wait(3)\n    print('went on')\nexcept turns.TurnError as error:\n    print(error)\n"
+    code = f"import os, sys; sys.path.insert(0, {str(payload_dir().parent)!r})\nfrom payload.articles import gang\n"
+    code += "gang.expect_turns()\n"
+    code += f"gang.TURN_WAIT_S = {60.0 if told else 0.0}\n"
+    code += "gang.say = lambda **event: os.write(1, (str(event['pid']) + '\\n').encode())\n"
+    code += "try:\n    gang.wait_for_turn(3)\n    print('went on')\nexcept gang.TurnError as error:\n    print(error)\n"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{process.pid}\n"

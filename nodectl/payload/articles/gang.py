@@ -1,4 +1,6 @@
-"""A host's ranks of a program that runs from memory: environment, modules, and the start of each rank.
+"""A host's ranks of a program that runs from memory: environment, modules, the start of each rank, and turns.
+
+In turns the operator's side changes something before each, and says by SIGUSR1 that it may begin.
 
 On standard input: the program's modules as JSON (name: source), so that nothing is written on the host.
 """
@@ -9,6 +11,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
@@ -16,6 +19,9 @@ from typing import Any, Callable, Dict, Optional
 from ..common import ranks as host_ranks
 from ..common.events import first_line, say
 from ..jobs.folder import login_home
+
+# what is changed meanwhile is changed in a moment
+TURN_WAIT_S = 60.0
 
 
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -103,3 +109,19 @@ def _run(options: argparse.Namespace, run_rank: Callable[[argparse.Namespace, Di
         say(event="error", text=text, peer=host_ranks.of_peer(text))
         return 1
     return 0
+
+
+class TurnError(Exception):
+    """Nobody said in time that the turn may begin."""
+
+
+def expect_turns() -> None:
+    """Before any thread is started: the signal waits until it is asked for."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+
+
+def wait_for_turn(number: int) -> None:
+    """Say that this turn could begin, and wait until it may."""
+    say(event="turn", number=number, pid=os.getpid())
+    if signal.sigtimedwait({signal.SIGUSR1}, TURN_WAIT_S) is None:
+        raise TurnError("nobody said within %.0f s that turn %d may begin" % (TURN_WAIT_S, number))

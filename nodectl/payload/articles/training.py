@@ -15,7 +15,7 @@ from ..common import ranks as host_ranks
 from ..common.events import say
 from ..common.libraries import loaded_nccl
 from ..common.machine import available_bytes
-from . import gang, turns
+from . import gang
 
 # the first steps allocate, and DDP puts its buckets in order after the first
 WARMUP_STEPS = 3
@@ -112,7 +112,7 @@ def measure(run: Run, options: argparse.Namespace) -> None:
     for number in range(options.windows):
         if options.turns:
             if run.group.first:  # the others wait for it at the barrier
-                turns.wait(number)
+                gang.wait_for_turn(number)
             once = run.slowest(run.window(1)[0])
         steps = max(1, round(options.seconds / max(once, 1e-9)))
         took, loss = run.window(steps)
@@ -192,5 +192,5 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Train, and end at once."""
     options = parse(argv)
     if options.turns:
-        turns.expect()
+        gang.expect_turns()
     return gang.main(options, run_rank)

@@ -6,7 +6,7 @@ import time
 from typing import Any, List, Optional, Sequence, Tuple
 
 from ...common.events import say
-from .. import turns
+from .. import gang
 from . import table as table_of
 from . import wire
 
@@ -75,7 +75,7 @@ class Front:
         runs: List[Tuple[List[Tuple[int, int]], float]] = []
         for number in range(options.runs):
             if options.turns:
-                turns.wait(number)
+                gang.wait_for_turn(number)
                 self.run(prepared, WARM_UP_PART * options.seconds, WARM_UP)
             began = time.perf_counter()
             times = self.run(prepared, options.seconds, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ...common.events import first_line, say
-from .. import turns
+from .. import gang
 from . import table as table_of
 from . import wire
 from .front import Front
@@ -124,7 +124,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Its exit status; what went wrong is said."""
     if options.turns:
-        turns.expect()
+        gang.expect_turns()
     say(event="started", pid=os.getpid())
     given = json.load(sys.stdin)
     token = bytes.fromhex(given["token"])
