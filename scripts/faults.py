@@ -32,7 +32,7 @@ _KINDS: dict[str, Fault | RecordedFault] = {**RECORDED_FAULTS, **FAULTS}
 _LAB = "faults"
 _DOCS = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
 _TABLE = "<!-- table: scripts/faults.py --write-docs -->"
-_HEAD = "| kind | what | way | found by | status, action | also said |\n|---|---|---|---|---|---|"
+_HEAD = "| kind | what | found by | status, action |\n|---|---|---|---|"
 _QUIET = ("ok", "skipped")
 # tcp alone takes a ring's pairs; memory's own defaults are short
 _PROBE = {"tcp": ("--duration", "1", "--repetitions", "1", "--pairs", "ring")}
@@ -211,13 +211,7 @@ def _row(row: Row) -> str:
     expected = [(check, status, action) for check, status, action in row.seen if check in row.fault.checks]
     by = ", ".join(f"`{check}`" for check, _, _ in expected) or "**not found**"
     verdict = "; ".join(dict.fromkeys(f"{status}, {action}" for _, status, action in expected))
-    also = ", ".join(f"`{check}`" for check, _, _ in row.seen if check not in row.fault.checks)
-    return f"{row_head(row.fault)} {by} | {verdict} | {also} |"
-
-
-def row_head(fault: Fault | RecordedFault) -> str:
-    """Return the part of a row that comes from the declaration."""
-    return f"| `{fault.name}` | {fault.about} | {fault.way} |"
+    return f"| `{row.fault.name}` | {row.fault.about} | {by} | {verdict} |"
 
 
 def _write_docs(rows: Sequence[Row]) -> None:
