@@ -71,12 +71,12 @@ def _parse_firmware(text: str) -> Firmware:
     return Firmware(board, tuple(sorted(microcode)), revisions, tuple(sorted(drives)))
 
 
-def _firmware_words(firmware: Firmware) -> str:
-    return f"board {firmware.board.get('bios_version', '?')}, microcode {listed(firmware.microcode, '?')}"
-
-
 FIRMWARE_FACT = text_fact(
-    "firmware", script("firmware", _FIRMWARE_SHOW, hardware=True), _parse_firmware, _firmware_words, row=132
+    "firmware",
+    script("firmware", _FIRMWARE_SHOW, hardware=True),
+    _parse_firmware,
+    lambda firmware: f"board {firmware.board.get('bios_version', '?')}, microcode {listed(firmware.microcode, '?')}",
+    row=132,
 )
 
 
@@ -159,11 +159,9 @@ def _event(line: str) -> BmcEvent:
     return BmcEvent(date, cells[2], cells[3], cells[4], directions != ["Deasserted"])
 
 
-def _bmc_log_words(log: BmcLog) -> str:
-    return f"{len(log.events)} events"
-
-
-BMC_LOG_FACT = Fact("bmc_log", (_BMC_LOG_COMMAND,), _read_bmc_log, _bmc_log_words, row=135, quiet=True)
+BMC_LOG_FACT = Fact(
+    "bmc_log", (_BMC_LOG_COMMAND,), _read_bmc_log, lambda log: f"{len(log.events)} events", row=135, quiet=True
+)
 
 
 _TREE = 'cd /sys/bus/pci/devices 2>/dev/null || exit 3; set -- *; [ -e "$1" ] || exit 3; exec readlink -- "$@"'

@@ -137,17 +137,13 @@ def _read_launcher(recording: Recording) -> Launcher:
     return Launcher(answers["launcher"], answers["torchrun"])
 
 
-def _launcher_words(launcher: Launcher) -> str:
-    return launcher.error or launcher.torchrun_error or "runs"
-
-
 LAUNCHER_FACT = Fact(
     "launcher",
     lambda host: (
         Command("launcher", ("sh", "-c", _LAUNCHER_SHOW, "sh", node_paths.LAUNCHER, f"{venv_of(host)}/bin/torchrun")),
     ),
     _read_launcher,
-    _launcher_words,
+    lambda launcher: launcher.error or launcher.torchrun_error or "runs",
     row=507,
     occasion="live",
 )

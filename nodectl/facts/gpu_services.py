@@ -71,12 +71,13 @@ def _complaints(text: str) -> list[str]:
     return [line for line in found if not line.endswith(tuple(f": {word}" for word in _WORD))]
 
 
-def _dcgm_health_words(health: DcgmHealth) -> str:
-    return "; ".join([health.overall, *health.complaints])
-
-
 DCGM_HEALTH_FACT = Fact(
-    "dcgm_health", (_DCGM_HEALTH_COMMAND,), _read_dcgm_health, _dcgm_health_words, row=165, quiet=True
+    "dcgm_health",
+    (_DCGM_HEALTH_COMMAND,),
+    _read_dcgm_health,
+    lambda health: "; ".join([health.overall, *health.complaints]),
+    row=165,
+    quiet=True,
 )
 
 
@@ -176,12 +177,12 @@ def _read_fabric_manager(recording: Recording) -> FabricManager:
     return FabricManager(version[1], unit.active if unit else None, unit.enabled if unit else None)
 
 
-def _fabric_manager_words(manager: FabricManager) -> str:
-    return f"{manager.version}, {manager.unit_state or 'state not known'}"
-
-
 FABRIC_MANAGER_FACT = Fact(
-    "fabric_manager", (_MANAGER, UNITS_COMMAND), _read_fabric_manager, _fabric_manager_words, row=640
+    "fabric_manager",
+    (_MANAGER, UNITS_COMMAND),
+    _read_fabric_manager,
+    lambda manager: f"{manager.version}, {manager.unit_state or 'state not known'}",
+    row=640,
 )
 
 
@@ -214,15 +215,11 @@ def _read_fabric_manager_log(recording: Recording) -> FabricManagerLog:
     return parse(parse_fabricmanager_log, text) if has_lines else FabricManagerLog((), None, None, 0)
 
 
-def _fabric_manager_log_words(log: FabricManagerLog) -> str:
-    return f"{counted(len(log.events), 'complaint')} in {counted(log.lines, 'line')}"
-
-
 FABRIC_MANAGER_LOG_FACT = Fact(
     "fabric_manager_log",
     (_FABRIC_MANAGER_LOG_COMMAND,),
     _read_fabric_manager_log,
-    _fabric_manager_log_words,
+    lambda log: f"{counted(len(log.events), 'complaint')} in {counted(log.lines, 'line')}",
     row=641,
     quiet=True,
     about="What fabric manager has logged since the boot: in its own file, else in the journal.",

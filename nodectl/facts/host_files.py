@@ -142,8 +142,6 @@ def _read_nccl_files(recording: Recording) -> NcclFiles:
     return NcclFiles(system, None if user is None else rest, path)
 
 
-def _nccl_files_words(files: NcclFiles) -> str:
-    return listed(sorted(files.texts), "no file")
-
-
-NCCL_FILES_FACT = Fact("nccl_files", (_SYSTEM, _USER), _read_nccl_files, _nccl_files_words, row=840)
+NCCL_FILES_FACT = Fact(
+    "nccl_files", (_SYSTEM, _USER), _read_nccl_files, lambda files: listed(sorted(files.texts), "no file"), row=840
+)

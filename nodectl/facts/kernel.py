@@ -106,11 +106,7 @@ def _parse_boot(text: str) -> Boot:
     return Boot(boot_id, uptime_s)
 
 
-def _boot_words(boot: Boot) -> str:
-    return f"up {boot.uptime_s / _HOUR_S:.0f} h"
-
-
-BOOT_FACT = text_fact("boot", _BOOT_COMMAND, _parse_boot, _boot_words, row=310)
+BOOT_FACT = text_fact("boot", _BOOT_COMMAND, _parse_boot, lambda boot: f"up {boot.uptime_s / _HOUR_S:.0f} h", row=310)
 
 
 _OF_TRAINING = {"nvidia", "nvidia_uvm", "nvidia_peermem", "nouveau", "mlx5_ib", "ib_uverbs", "rdma_rxe", "gdrdrv"}
@@ -139,12 +135,12 @@ def _name(number: int, line: str) -> str:
     return match[1].replace("-", "_")
 
 
-def _modules_words(modules: Modules) -> str:
-    return f"{len(modules.loaded)} loaded, of these: {listed(_OF_TRAINING.intersection(modules.loaded))}"
-
-
 MODULES_FACT = text_fact(
-    "modules", Command("modules", ("cat", "/proc/modules"), hardware=True), _parse_modules, _modules_words, row=330
+    "modules",
+    Command("modules", ("cat", "/proc/modules"), hardware=True),
+    _parse_modules,
+    lambda modules: f"{len(modules.loaded)} loaded, of these: {listed(_OF_TRAINING.intersection(modules.loaded))}",
+    row=330,
 )
 
 

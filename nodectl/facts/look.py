@@ -233,9 +233,5 @@ def _ended(status: int, complaint: str) -> str:
     return f"{text}{meaning}{': ' if complaint else ''}{complaint}"
 
 
-def _site_words(site: Site) -> str:
-    return counted(len(site.runs), "check")
-
-
 # its commands are those of the folder beside the inventory, and a recording brings its own
-SITE_FACT = Fact("site", (), _read_site, _site_words, row=995, quiet=True)
+SITE_FACT = Fact("site", (), _read_site, lambda site: counted(len(site.runs), "check"), row=995, quiet=True)

@@ -162,10 +162,6 @@ def _completed(interface: Interface, sysfs: dict[str, str] | None) -> Nic:
     )
 
 
-def _nics_words(nics: dict[str, Nic]) -> str:
-    return "; ".join(map(_nic_words, nics.values())) or "none but the loopback"
-
-
 def _nic_words(nic: Nic) -> str:
     extra = [f"{nic.speed_mbit} Mbit/s" if nic.speed_mbit else "", nic.driver or nic.kind or ""]
     return " ".join([nic.name, nic.state, f"mtu {nic.mtu}", *filter(None, extra)])
@@ -175,7 +171,7 @@ NICS_FACT = Fact(
     "nics",
     _NICS_COMMANDS,
     _read_nics,
-    _nics_words,
+    lambda nics: "; ".join(map(_nic_words, nics.values())) or "none but the loopback",
     row=200,
     about="The host's network interfaces: state, MTU, addresses, speed, driver, firmware, queues, counters.",
 )
@@ -345,15 +341,11 @@ def _parse_flow_control(text: str) -> FlowControl:
     )
 
 
-def _flow_control_words(flow: FlowControl) -> str:
-    return "; ".join(f"{name} {each}" for name, each in flow.interfaces.items()) or "no RoCE interface tells"
-
-
 FLOW_CONTROL_FACT = text_fact(
     "flow_control",
     script("flow-control", _FLOW_CONTROL_SHOW, hardware=True),
     _parse_flow_control,
-    _flow_control_words,
+    lambda flow: "; ".join(f"{name} {each}" for name, each in flow.interfaces.items()) or "no RoCE interface tells",
     absent="no RDMA device has an interface",
     row=233,
 )
@@ -376,10 +368,10 @@ def _parse_listening(text: str) -> Listening:
     return Listening({port: tuple(sorted(set(ports[port]))) for port in sorted(ports)})
 
 
-def _listening_words(listening: Listening) -> str:
-    return f"TCP {', '.join(map(str, listening.ports)) or 'none'}"
-
-
 LISTENING_FACT = text_fact(
-    "listening", Command("listening", ("ss", "-ltnH")), _parse_listening, _listening_words, row=880
+    "listening",
+    Command("listening", ("ss", "-ltnH")),
+    _parse_listening,
+    lambda listening: f"TCP {', '.join(map(str, listening.ports)) or 'none'}",
+    row=880,
 )

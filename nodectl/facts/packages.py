@@ -378,15 +378,11 @@ def _parse_role_files(text: str) -> RoleFiles:
     return RoleFiles(frozenset(line for line in lines if line.startswith("/")), enabled, "systemd" in lines)
 
 
-def _role_files_words(files: RoleFiles) -> str:
-    return f"{counted(len(files.present), 'file')} of nodectl's roles"
-
-
 ROLE_FILES_FACT = text_fact(
     "role_files",
     script("role-files", _ROLE_FILES_SHOW),
     _parse_role_files,
-    _role_files_words,
+    lambda files: f"{counted(len(files.present), 'file')} of nodectl's roles",
     absent=f"no run in {RECORDS}/runs there",
     row=511,
     occasion="live",

@@ -124,15 +124,11 @@ def _parse_job_processes(text: str) -> JobProcesses:
     return JobProcesses(frozenset(owners["slurm"]), frozenset(owners["nodectl"]))
 
 
-def _job_processes_words(processes: JobProcesses) -> str:
-    return counts(slurm=len(processes.slurm), nodectl=len(processes.nodectl))
-
-
 JOB_PROCESSES_FACT = text_fact(
     "job_processes",
     script("job-processes", _JOB_PROCESSES_SHOW),
     _parse_job_processes,
-    _job_processes_words,
+    lambda processes: counts(slurm=len(processes.slurm), nodectl=len(processes.nodectl)),
     row=875,
     occasion="live",
 )

@@ -133,15 +133,11 @@ def _mib(text: str) -> int | None:
     return None if value is None else value // 1024
 
 
-def _numa_words(numa: Numa) -> str:
-    return "; ".join(f"{node.node}: {node.cpus or 'no CPU'}, {gib(node.memory_mib)}" for node in numa.nodes)
-
-
 NUMA_FACT = text_fact(
     "numa",
     script("numa", _NUMA_SHOW, hardware=True),
     _parse_numa,
-    _numa_words,
+    lambda numa: "; ".join(f"{node.node}: {node.cpus or 'no CPU'}, {gib(node.memory_mib)}" for node in numa.nodes),
     absent="the kernel knows no NUMA nodes",
     row=110,
 )
@@ -211,12 +207,12 @@ def _shared(recording: Recording) -> FileSystem | None:
     return next((row for row in table if row.mount == _SHM_MOUNT), None)
 
 
-def _memory_words(memory: Memory) -> str:
-    return f"{gib(memory.total_mib)}, swap {gib(memory.swap_mib)}, /dev/shm {gib(memory.shm_mib)}"
-
-
 MEMORY_FACT = Fact(
-    "memory", (Command("meminfo", ("cat", "/proc/meminfo"), hardware=True), _SHM), _read_memory, _memory_words, row=120
+    "memory",
+    (Command("meminfo", ("cat", "/proc/meminfo"), hardware=True), _SHM),
+    _read_memory,
+    lambda memory: f"{gib(memory.total_mib)}, swap {gib(memory.swap_mib)}, /dev/shm {gib(memory.shm_mib)}",
+    row=120,
 )
 
 

@@ -442,15 +442,11 @@ def _parse_pkeys(text: str) -> Pkeys:
     return Pkeys({port: tuple(keys[index] for index in sorted(keys)) for port, keys in sorted(rows.items())})
 
 
-def _pkeys_words(pkeys: Pkeys) -> str:
-    return listed({key for keys in pkeys.ports.values() for key in keys})
-
-
 PKEYS_FACT = text_fact(
     "pkeys",
     script("pkeys", _PKEYS_SHOW, hardware=True),
     _parse_pkeys,
-    _pkeys_words,
+    lambda pkeys: listed({key for keys in pkeys.ports.values() for key in keys}),
     absent="the kernel has no RDMA device",
     row=232,
 )
@@ -481,10 +477,11 @@ def _parse_soft_roce(text: str) -> SoftRoce:
     return SoftRoce(tuple(text for kind, text in rows if kind == "device"), cannot[0] if cannot else "")
 
 
-def _soft_roce_words(soft: SoftRoce) -> str:
-    return ", ".join(soft.devices) or "none"
-
-
 SOFT_ROCE_FACT = text_fact(
-    "soft_roce", script("soft-roce", _SOFT_ROCE_SHOW), _parse_soft_roce, _soft_roce_words, row=215, occasion="live"
+    "soft_roce",
+    script("soft-roce", _SOFT_ROCE_SHOW),
+    _parse_soft_roce,
+    lambda soft: ", ".join(soft.devices) or "none",
+    row=215,
+    occasion="live",
 )

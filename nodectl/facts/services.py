@@ -264,15 +264,11 @@ def _parse_time_service(text: str) -> TimeService:
     )
 
 
-def _time_service_words(service: TimeService) -> str:
-    return ", ".join(service.services) or "none"
-
-
 TIME_SERVICE_FACT = text_fact(
     "time_service",
     script("time-service", _TIME_SERVICE_SHOW, waits=True),
     _parse_time_service,
-    _time_service_words,
+    lambda service: ", ".join(service.services) or "none",
     row=831,
     occasion="live",
 )
@@ -391,10 +387,10 @@ def _read_slurm(recording: Recording) -> SlurmNode:
     )
 
 
-def _slurm_words(node: SlurmNode) -> str:
-    return "+".join(node.states) + (f", {node.reason}" if node.reason else "")
-
-
 SLURM_FACT = Fact(
-    "slurm", (script("slurm-node", _SLURM_SHOW, hardware=True, waits=True),), _read_slurm, _slurm_words, row=860
+    "slurm",
+    (script("slurm-node", _SLURM_SHOW, hardware=True, waits=True),),
+    _read_slurm,
+    lambda node: "+".join(node.states) + (f", {node.reason}" if node.reason else ""),
+    row=860,
 )

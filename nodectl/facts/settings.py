@@ -195,15 +195,11 @@ def _parse_sysctl_files(text: str) -> SysctlFiles:
     return SysctlFiles({path: BootValue(*said) for path, said in _VALUES.boot_values(lines).items()})
 
 
-def _sysctl_files_words(files: SysctlFiles) -> str:
-    return f"{counted(len(files.values), 'setting')} in files"
-
-
 SYSCTL_FILES_FACT = text_fact(
     "sysctl_files",
     script("sysctl-files", _SYSCTL_FILES_SHOW),
     _parse_sysctl_files,
-    _sysctl_files_words,
+    lambda files: f"{counted(len(files.values), 'setting')} in files",
     row=402,
     occasion="live",
 )
@@ -328,15 +324,11 @@ def _parse_login_limits(text: str) -> LoginLimits:
     return LoginLimits(lines["user"], memlock, nofile, stack, session[0], session[1], pam)
 
 
-def _login_limits_words(limits: LoginLimits) -> str:
-    return f"login of {limits.user}: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}"
-
-
 LOGIN_LIMITS_FACT = text_fact(
     "login_limits",
     script("login-limits", _LOGIN_LIMITS_SHOW, waits=True),
     _parse_login_limits,
-    _login_limits_words,
+    lambda limits: f"login of {limits.user}: memlock {limits.memlock}, nofile {limits.nofile}, stack {limits.stack}",
     absent="not asked by root, or no runuser",
     row=411,
     occasion="live",

@@ -260,12 +260,12 @@ def _parse_libraries(text: str) -> Libraries:
     return Libraries(tuple(libraries))
 
 
-def _libraries_words(value: Libraries) -> str:
-    return listed({f"{library.name} {library.version or ''}".strip() for library in value.libraries})
-
-
 LIBRARIES_FACT = text_fact(
-    "libraries", script("loaded-libraries", _LIBRARIES_SHOW, hardware=True), _parse_libraries, _libraries_words, row=510
+    "libraries",
+    script("loaded-libraries", _LIBRARIES_SHOW, hardware=True),
+    _parse_libraries,
+    lambda value: listed({f"{library.name} {library.version or ''}".strip() for library in value.libraries}),
+    row=510,
 )
 
 
@@ -291,15 +291,11 @@ def _parse_containers(text: str) -> ContainerToolkit:
     return ContainerToolkit(match[1])
 
 
-def _containers_words(toolkit: ContainerToolkit) -> str:
-    return toolkit.version
-
-
 CONTAINERS_FACT = text_fact(
     "containers",
     script("container-toolkit", _CONTAINERS_SHOW, hardware=True),
     _parse_containers,
-    _containers_words,
+    lambda toolkit: toolkit.version,
     absent="NVIDIA's container toolkit is not installed",
     row=525,
 )
