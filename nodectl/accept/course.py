@@ -26,7 +26,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
-from nodectl.parsers.nvidia.dcgmi_diag import DiagTest, parse_dcgmi_diag
+from nodectl.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
 from nodectl.probes.base import Note, ProbeResult, host_finding
 from nodectl.probes.lost import Loss, Watched
 from nodectl.probes.outliers import slow

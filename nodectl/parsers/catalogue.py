@@ -105,7 +105,7 @@ def _plain(value: object) -> Any:
 
 # Which tools can be read: those that a module names as its TOOL; each parser is imported when it is used.
 
-_DECLARED = re.compile(r"^(?:[A-Z0-9]+_)?TOOL\b(.*)$", re.MULTILINE)
+_DECLARED = re.compile(r"^(?:[A-Z0-9]+_)*TOOL\b(.*)$", re.MULTILINE)
 _CATALOGUE_NAME = re.compile(r"(?::[^=]*)?\s*=\s*([\"'])([a-z0-9-]+)\1\s*(?:#.*)?")
 
 

@@ -15,7 +15,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.parsers.linux.fio import FioJob, parse_fio
+from nodectl.parsers.linux.load import FioJob, parse_fio
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.each import Node, compared, planned
 from nodectl.probes.endpoints import Look

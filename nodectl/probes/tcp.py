@@ -16,7 +16,7 @@ from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.parsers.linux.iperf3 import Iperf3, parse_iperf3
+from nodectl.parsers.linux.load import Iperf3, parse_iperf3
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
 from nodectl.probes.blame.findings import blame, inquire
 from nodectl.probes.blame.fit import HostPair

@@ -29,7 +29,10 @@ from nodectl.transport.router import LocalTransport
 if TYPE_CHECKING:
     from tests.transport.sshd_server import Sshd
 
-SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+SHELLS = [
+    pytest.param(shell, marks=pytest.mark.slow if at else ())
+    for at, shell in enumerate(shell for shell in ("dash", "bash", "busybox") if shutil.which(shell))
+]
 HERE = Host("gpu 'one'", "127.0.0.1", connection="local")
 Put = Callable[..., Path]
 

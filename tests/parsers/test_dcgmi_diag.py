@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nvidia.dcgmi_diag import DiagTest, parse_dcgmi_diag
+from nodectl.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
 
 
 def row(name: str, cell: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.linux.fio import FioJob, parse_fio
+from nodectl.parsers.linux.load import FioJob, parse_fio
 
 
 def direction(**given: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from nodectl.parsers.nccl.ncclras import RasProcess, RasRank, parse_ncclras
 from nodectl.parsers.nccl.torchrun_log import WatchdogTimeout, parse_torchrun_log
 from nodectl.parsers.nvidia.smi_q import report
 from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
-from nodectl.parsers.rdma.ibnetdiscover import parse_ibnetdiscover
+from nodectl.parsers.rdma.fabric import parse_ibnetdiscover
 from nodectl.parsers.rdma.perftest import parse_perftest
 
 HEAD = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong"

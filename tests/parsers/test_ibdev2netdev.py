@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.ibdev2netdev import PortInterface, parse_ibdev2netdev
+from nodectl.parsers.rdma.interfaces import PortInterface, parse_ibdev2netdev
 from tests.conftest import Cli
 from tests.parsers.tool_outputs import tool_output
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.iblinkinfo import LinkPort, parse_iblinkinfo
+from nodectl.parsers.rdma.fabric import LinkPort, parse_iblinkinfo
 from tests.parsers.tool_outputs import tool_output
 
 TEXT = tool_output("iblinkinfo", "two.txt")

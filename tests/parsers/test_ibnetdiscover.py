@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.ibnetdiscover import FabricLink, FabricNode, IbNetDiscover, parse_ibnetdiscover
+from nodectl.parsers.rdma.fabric import FabricLink, FabricNode, IbNetDiscover, parse_ibnetdiscover
 
 LEAF, SPINE, HOST, AGGREGATION = "2c5eab0300b87b40", "2c5eab0300c26280", "e09d7303007a4bd8", "2c5eab0300b87b50"
 LEAF_BLOCK = f"""\

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.ibstat import Adapter, Ibstat, Port, parse_ibstat
+from nodectl.parsers.rdma.ports import Adapter, Ibstat, Port, parse_ibstat
 
 TEXT = """\
 CA 'mlx5_0'

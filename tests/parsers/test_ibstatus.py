@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.ibstatus import Ibstatus, PortStatus, parse_ibstatus
+from nodectl.parsers.rdma.ports import Ibstatus, PortStatus, parse_ibstatus
 
 
 def printed(port: PortStatus, state_code: int = 4, physical_code: int = 5) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.ibv_devinfo import Device, DevicePort, IbvDevinfo, PortGid, parse_ibv_devinfo
+from nodectl.parsers.rdma.ports import Device, DevicePort, IbvDevinfo, PortGid, parse_ibv_devinfo
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "ibverbs" / "ibv_devinfo-v.txt"
 HEAD = """\

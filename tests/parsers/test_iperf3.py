@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.linux.iperf3 import Iperf3, parse_iperf3
+from nodectl.parsers.linux.load import Iperf3, parse_iperf3
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "iperf3"
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"

@@ -16,12 +16,12 @@ from nodectl.parsers.linux.ethtool import (
     parse_ethtool_m,
     parse_ethtool_s,
 )
-from nodectl.parsers.nvidia.cuda_samples import CopyRate, PeerMatrix, parse_bandwidthtest, parse_p2p_bandwidth
-from nodectl.parsers.nvidia.dcgmi_discovery import DcgmiDiscovery, DiscoveredGpu, parse_dcgmi_discovery
+from nodectl.parsers.nvidia.bandwidth import CopyRate, PeerMatrix, parse_bandwidthtest, parse_p2p_bandwidth
+from nodectl.parsers.nvidia.dcgmi import DcgmiDiscovery, DiscoveredGpu, parse_dcgmi_discovery
 from nodectl.parsers.nvidia.fabricmanager_log import FabricManagerEvent, parse_fabricmanager_log
 from nodectl.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
+from nodectl.parsers.nvidia.smi_query import NvidiaSmiVersion, parse_nvidia_smi_version
 from nodectl.parsers.nvidia.smi_table import NvidiaSmi, TableGpu, TableProcess, parse_nvidia_smi
-from nodectl.parsers.nvidia.smi_version import NvidiaSmiVersion, parse_nvidia_smi_version
 from nodectl.parsers.rdma.mlxlink import parse_mlxlink
 from tests.parsers.tool_outputs import tool_output
 

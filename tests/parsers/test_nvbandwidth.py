@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nvidia.nvbandwidth import BandwidthTest, parse_nvbandwidth
+from nodectl.parsers.nvidia.bandwidth import BandwidthTest, parse_nvbandwidth
 
 TEXT = """\
 nvbandwidth Version: v0.8

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nvidia.smi_list import ListedGpu, ListedMig, parse_nvidia_smi_list
 from nodectl.parsers.nvidia.smi_nvlink import NvLink, parse_nvidia_smi_nvlink
+from nodectl.parsers.nvidia.smi_query import ListedGpu, ListedMig, parse_nvidia_smi_list
 
 LIST = """\
 GPU 0: NVIDIA H100 (80GB) (UUID: GPU-00000000-0000-0000-0000-000000000001)

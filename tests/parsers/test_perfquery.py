@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.perfquery import PortCounters, parse_perfquery
+from nodectl.parsers.rdma.fabric import PortCounters, parse_perfquery
 
 EXTENDED = """\
 # Port extended counters: Lid 2052 port 1 (CapMask: 0x5300 CapMask2: 0x0000002)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.rdma_link import RdmaLink, RdmaPort, parse_rdma_link
+from nodectl.parsers.rdma.interfaces import RdmaLink, RdmaPort, parse_rdma_link
 
 RECORDED = Path(__file__).parent.parent / "fixtures" / "ibverbs" / "rdma-link.txt"
 ROCE = RdmaPort("mlx5_0", 1, "ACTIVE", "LINK_UP", "enp33s0f0np0", None)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.show_gids import Gid, ShowGids, parse_show_gids
+from nodectl.parsers.rdma.interfaces import Gid, ShowGids, parse_show_gids
 
 HEADER = "DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV\n---\t----\t-----\t---\t\t\t\t\t------------  \t---\t---\n"
 LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fead:479a"

@@ -48,7 +48,7 @@ def test_however_a_tool_is_written(tools_with: Callable[[str], object], text: st
     [
         ('"odd-one"', '"odd_one"', r"nodectl.parsers.linux.odd_one, line 2: 'TOOL = \"odd_one\"': write"),
         ('"odd-one"', "NAME", "nodectl.parsers.linux.odd_one, line 2: 'TOOL = NAME': write"),
-        ('"odd-one"', '"fio"', "two parsers of fio: nodectl.parsers.linux.fio, nodectl.parsers.linux.odd_one"),
+        ('"odd-one"', '"fio"', "two parsers of fio: nodectl.parsers.linux.load, nodectl.parsers.linux.odd_one"),
         ("parse_odd_one", "parse_add_one", "odd_one: its tool is called 'odd-one', and it has no function parse_odd_"),
         ("(text):", "(text)", "odd_one.py, line 5: SyntaxError"),
         ("import re", "import no_such_library", "odd_one.py, line 1: ModuleNotFoundError"),

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.rdma.ibstat import parse_ibstat
-from nodectl.parsers.rdma.ibstatus import parse_ibstatus
-from nodectl.parsers.rdma.rdma_link import parse_rdma_link
+from nodectl.parsers.rdma.interfaces import parse_rdma_link
+from nodectl.parsers.rdma.ports import parse_ibstat, parse_ibstatus
 
 IBSTAT = (Path(__file__).parent.parent / "fixtures" / "tools" / "ibstat" / "two.txt").read_text()
 IBSTATUS = "".join(

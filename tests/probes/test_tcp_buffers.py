@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.parsers.linux.iperf3 import Iperf3
+from nodectl.parsers.linux.load import Iperf3
 from nodectl.probes.duet import Played
 from nodectl.probes.events import Events
 from nodectl.probes.tcp import Window, buffer_hint, window_of

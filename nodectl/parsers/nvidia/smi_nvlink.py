@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nodectl.parsers.nvidia.smi_list import gpu_row
+from nodectl.parsers.nvidia.smi_query import gpu_row
 from nodectl.parsers.nvidia.words import LostGpu, lost_gpu, no_output, refused
 from nodectl.parsers.text import Line, lines_of, unreadable, untagged
 

@@ -1,17 +1,15 @@
-"""Reads the CSV of nvidia-smi's queries, with its header line: `--query-gpu=…` and `--query-compute-apps=…`.
-
-The header names units, cells have no quotes, and words stand in place of values.
-"""
+"""Reads what `nvidia-smi` lists: `--query-…` as CSV, `-L`, and `--version`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodectl.parsers.nvidia.words import LostGpu, is_noise, lost_gpu, no_output, refused
 from nodectl.parsers.text import Line, lines_of, unreadable, untagged
 
-TOOL = "nvidia-smi-query"
+SMI_QUERY_TOOL = "nvidia-smi-query"
 APPS_TOOL = "compute-apps"
 Value = str | int | float | None
 
@@ -51,7 +49,7 @@ class ComputeApps:
 
 def parse_nvidia_smi_query(text: str) -> NvidiaSmiQuery:
     """ParseError without a header line, for a row of another width, or where nvidia-smi says why it failed."""
-    return NvidiaSmiQuery(*_table(text, TOOL))
+    return NvidiaSmiQuery(*_table(text, SMI_QUERY_TOOL))
 
 
 def parse_compute_apps(text: str) -> ComputeApps:
@@ -111,3 +109,109 @@ def _value(name: str, cell: str) -> Value:
     if match is None or _TEXT_COLUMNS.search(name):
         return cell or None
     return float(match[1]) if "." in match[1] else int(match[1])
+
+
+# Reads `nvidia-smi -L`.
+
+SMI_LIST_TOOL = "nvidia-smi-list"
+GPU_ROW = re.compile(r"GPU ([0-9]{1,6}): (.*?) ?\(UUID: ([^()]+)\)\s*")
+_MIG_ROW = re.compile(r"MIG (\S+) +Device +([0-9]{1,6}): \(UUID: ([^()]+)\)\s*")
+_STARTS_GPU = re.compile(r"GPU +[0-9]+(?::|$)")
+_STARTS_MIG = re.compile(r"MIG +[0-9]+[gc.]")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedMig:
+    """A slice of a GPU, by its place in the GPU's list."""
+
+    profile: str
+    uuid: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGpu:
+    """A GPU and its slices; none where MIG is off, or on without an instance."""
+
+    index: int
+    name: str | None
+    uuid: str | None
+    mig_devices: tuple[ListedMig, ...]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSmiList:
+    """All GPUs that the driver shows; `lost` holds those that it cannot reach any more."""
+
+    gpus: tuple[ListedGpu, ...]
+    lost: tuple[LostGpu, ...] = ()
+
+
+def parse_nvidia_smi_list(text: str) -> NvidiaSmiList:
+    """ParseError for a cut row, or where there is none."""
+    lines = list(untagged(lines_of(text, SMI_LIST_TOOL)))
+    gpus: list[tuple[int, str, str, list[ListedMig]]] = []
+    lost: list[LostGpu] = []
+    for line in lines:
+        content = line.text.strip()
+        if gone := lost_gpu(content):
+            lost.append(gone)
+        elif _STARTS_GPU.match(content):
+            gpus.append((*gpu_row(SMI_LIST_TOOL, line, content), []))
+        elif _STARTS_MIG.match(content):
+            match = _MIG_ROW.fullmatch(content)
+            if match is None or not gpus:
+                raise unreadable(SMI_LIST_TOOL, line, "no whole row of a MIG device below its GPU")
+            gpus[-1][3].append(ListedMig(match[1], match[3], int(match[2])))
+    if not gpus:
+        raise no_output(SMI_LIST_TOOL, lines, "'GPU 0: <name> (UUID: …)'")
+    return NvidiaSmiList(tuple(_gpu(*gpu) for gpu in gpus), tuple(lost))
+
+
+def gpu_row(tool: str, line: Line, content: str) -> tuple[int, str, str]:
+    """Index, name and UUID of a row; ParseError where it is cut."""
+    match = GPU_ROW.fullmatch(content)
+    if match is None:
+        raise unreadable(tool, line, "no 'GPU <index>: <name> (UUID: …)'")
+    return int(match[1]), match[2], match[3].strip()
+
+
+def _gpu(index: int, name: str, uuid: str, mig_devices: list[ListedMig]) -> ListedGpu:
+    printed = {"name": name, "uuid": uuid}
+    unavailable = {key: value for key, value in printed.items() if refused(value)}
+    given = {key: None if key in unavailable or not value else value for key, value in printed.items()}
+    return ListedGpu(index, given["name"], given["uuid"], tuple(mig_devices), unavailable)
+
+
+# Reads `nvidia-smi --version`.
+
+SMI_VERSION_TOOL = "nvidia-smi-version"
+_ROW = re.compile(r"(?P<what>NVIDIA-SMI|NVML|DRIVER|KMD|CUDA(?: UMD)?|Driver) [Vv]ersion\s*:\s*(?P<version>.*)")
+_NAMES = {"NVIDIA-SMI": "smi", "NVML": "nvml", "DRIVER": "driver", "KMD": "driver", "Driver": "driver"}
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSmiVersion:
+    """The versions; None for what is not printed, or refused as `driver` is where none is loaded."""
+
+    smi: str | None
+    nvml: str | None
+    driver: str | None
+    cuda: str | None
+
+
+def parse_nvidia_smi_version(text: str) -> NvidiaSmiVersion:
+    """ParseError for a row without its version, and where there is none."""
+    lines = list(untagged(lines_of(text, SMI_VERSION_TOOL)))
+    versions: dict[str, str | None] = {}
+    for line in lines:
+        if match := _ROW.fullmatch(line.text.strip()):
+            version = match["version"].partition("[Deprecated")[0].strip()
+            if not version:
+                raise unreadable(SMI_VERSION_TOOL, line, "the version is cut")
+            number = version if version[:1].isdigit() else None
+            versions.setdefault(_NAMES.get(match["what"], "cuda"), number)
+    if not versions:
+        raise no_output(SMI_VERSION_TOOL, lines, "'NVIDIA-SMI version  : …'")
+    return NvidiaSmiVersion(*(versions.get(name) for name in ("smi", "nvml", "driver", "cuda")))

@@ -1,5 +1,6 @@
-"""Real outputs of the kernel, lspci, NCCL and torch, where they are at hand: what each of them must be read as."""
+"""Outputs of real machines, where they lie beside this checkout: each is read, or refused for the right reason."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +8,113 @@ from typing import Any
 import pytest
 
 from nodectl.errors import ParseError
-from nodectl.parsers.catalogue import parser_of
+from nodectl.parsers.catalogue import as_document, parser_of
 from tests.parsers.tool_outputs import SAMPLES
+
+TOOLS = {
+    "fio-": "fio",
+    "ib_": "perftest",
+    "ibnetdiscover-": "ibnetdiscover",
+    "ibstat-": "ibstat",
+    "ibstatus-": "ibstatus",
+    "ibv_devinfo": "ibv-devinfo",
+    "iperf3-": "iperf3",
+    "perfquery-": "perfquery",
+    "perftest-": "perftest",
+    "rdma-link": "rdma-link",
+    "show_gids": "show-gids",
+    "err.": "perftest",
+    "ctl.": "perftest",
+    "nvidia-smi-q-": "nvidia-smi-q",
+    "nvidia-smi-topo-m-": "nvidia-smi-topo",
+    "nvidia-smi-topo-p2p-": "nvidia-smi-p2p",
+    "nvidia-smi-L-": "nvidia-smi-list",
+    "nvidia-smi-nvlink-": "nvidia-smi-nvlink",
+    "nvidia-smi-query-gpu-": "nvidia-smi-query",
+    "nvidia-smi-query-retired-": "nvidia-smi-query",
+    "nvidia-smi-query-compute-": "compute-apps",
+    "nvidia-smi-error-": "nvidia-smi-query",
+    "nvidia-smi-table-": "nvidia-smi-q",
+    "dcgmi-diag-": "dcgmi-diag",
+    "nvbandwidth-": "nvbandwidth",
+}
+# what of each sample can be counted by eye
+COUNTS = {
+    "fio-json-nvme.txt": {"jobs": 1},
+    "ib_write_bw-a-hdr-gbps.txt": {"rows": 23},
+    "ib_write_bw-loopback-allsizes-MBsec.txt": {"rows": 23},
+    "ib_write_bw-loopback-8M-hdr-MBsec.txt": {"rows": 1},
+    "ibnetdiscover-azure-topoaware.txt": {"switches": 8, "hosts": 11, "links": 18},
+    "ibnetdiscover-test2.txt": {"switches": 5, "hosts": 2, "links": 3},
+    "ibnetdiscover-topograph-example-bad.txt": {"switches": 0, "hosts": 1, "links": 0},
+    "ibstat-a100-mad-failed-ibpanic-exit255.txt": {"adapters": 8},
+    "ibstat-h100-some-down-0.txt": {"adapters": 12},
+    "ibstatus-h20-mixed-ib-2xNDR-and-roce.txt": {"ports": 3},
+    "show_gids-multi.txt": {"gids": 8},
+    "perfquery-0x506b4b03005c2740.txt": {"ports": 1},
+}
+_HELP, _NO_RUN, _NO_TABLE = "the program's help", "no run of perftest", "without --output"
+REFUSED = {
+    **dict.fromkeys(("ib_write_bw.help.txt", "ib_write_lat.help.txt"), _HELP),
+    **dict.fromkeys(("ib_write_bw.output.client.txt", "ib_write_bw.output.server.txt"), _NO_TABLE),
+    **{f"err.{name}.server.txt": _NO_RUN for name in ("bad-hostname", "bad-option", "no-host", "no-server")},
+    **{f"err.{name}.server.txt": _NO_RUN for name in ("wrong-device", "server-killed-midrun")},
+    "nvidia-smi-nvlink-status-a10.txt": "empty",
+    "nvidia-smi-error-invalid-field.txt": "not a valid field",
+    "nvidia-smi-error-messages.txt": "Unable to determine the device handle",
+}
+# telegraf's sample of four GPUs shows the first alone
+ONE_OF_FOUR = "nvidia-smi-q-x-a100-sxm4-v12.txt"
+FILES = sorted(
+    (path, tool)
+    for folder in (SAMPLES, SAMPLES / "rxe")
+    if folder.is_dir()
+    for path in folder.iterdir()
+    for start, tool in TOOLS.items()
+    if path.is_file() and path.name.startswith(start)
+)
+
+
+def _refusal(name: str) -> str:
+    # a table of nvidia-smi without options is no report
+    return "GPU <bus id>" if name.startswith("nvidia-smi-table-") else REFUSED.get(name, "-")
+
+
+@pytest.mark.skipif(not FILES, reason="the samples of real machines are not beside this checkout")
+def test_every_sample_is_read_or_refused_for_the_right_reason() -> None:
+    wrong = {}
+    for path, tool in FILES:
+        try:
+            document = as_document(parser_of(tool)(path.read_text(errors="replace")))
+        except ParseError as error:
+            if _refusal(path.name) not in str(error):
+                wrong[path.name] = str(error)
+        else:
+            json.dumps(document, allow_nan=False)
+            counts = {key: len(document[key]) for key in COUNTS.get(path.name, {})}
+            attached = document.get("attached_gpus")
+            lacks = attached not in (None, len(document.get("gpus", ()))) and path.name != ONE_OF_FOUR
+            if _refusal(path.name) != "-" or lacks or counts != COUNTS.get(path.name, {}):
+                wrong[path.name] = f"{counts} in {str(document)[:200]}"
+    assert wrong == {}
+
+
+@pytest.mark.skipif(not FILES, reason="the samples of real machines are not beside this checkout")
+def test_values_that_are_easily_mistaken() -> None:
+    def gpu(name: str) -> dict[str, object]:
+        found = as_document(parser_of("nvidia-smi-q")((SAMPLES / name).read_text()))["gpus"][0]
+        assert isinstance(found, dict)
+        return found
+
+    load = gpu("nvidia-smi-q-load-h100-80gb-hbm3-590.48.01.txt")
+    assert (load["power_draw_w"], load["memory_power_draw_w"], load["temperature_c"]) == (629.45, 85.83, 59)
+    assert [each["memory_mib"] for each in load["processes"]] == [2566, 1542, 15690]  # type: ignore[attr-defined]
+    turing = gpu("nvidia-smi-q-rtx-2080-super-610.57.04.txt")
+    assert (turing["power_draw_w"], turing["power_limit_w"], turing["power_limit_max_w"]) == (38.89, 250.0, 350.0)
+    broken = gpu("nvidia-smi-q-a10-535.129.03.txt")
+    assert (broken["remap_pending"], broken["remapped_uncorrectable"], broken["remap_failure"]) == (True, 4, False)
+    mig = gpu("nvidia-smi-q-x-a100-sxm4-v12.txt")
+    assert [each["gpu_instance_id"] for each in mig["mig_devices"]] == [3, 4, 5, 6]  # type: ignore[attr-defined]
 
 
 def kinds(found: Any) -> object:
@@ -129,7 +235,7 @@ CASES: list[tuple[str, str, Callable[[Any], object], object]] = [
     ("torchrun-log", "torchrun-childfailed-with-other-failures", end, ((0, 78970), [1], [])),
     ("torchrun-log", "torchrun-ddp-slurm-log-aws", end, (None, [], [])),
 ]
-REFUSED = [
+OTHERS = [
     ("lspci-acs", "lspci-gb200", "lspci -vvv"),
     ("lspci-acs", "lspci-nn-a10", "lspci -vvv"),
     ("nccl-tests", "nccl-tests-json-fork-2025-pr318", "no output of an nccl-tests program"),
@@ -152,7 +258,7 @@ def test_a_real_output(tool: str, name: str, brief: Callable[[Any], object], exp
     assert brief(parser_of(tool)(sample(name))) == expected
 
 
-@pytest.mark.parametrize(("tool", "name", "why"), REFUSED)
+@pytest.mark.parametrize(("tool", "name", "why"), OTHERS)
 def test_a_real_output_of_something_else(tool: str, name: str, why: str) -> None:
     with pytest.raises(ParseError, match=why):
         parser_of(tool)(sample(name))
