@@ -92,54 +92,36 @@ def test_a_killed_rank_is_named_before_its_earlier_echo() -> None:
     assert [item.kind for item in job.consequences] == ["communication", "terminated"]
 
 
-def test_the_cut_host_is_the_one_that_most_others_lost() -> None:
-    reports = [report(0, "failed", [lost(1, 9.0)]), report(2, "failed", [lost(1, 9.1)])]
-    cut = report(1, "failed", [lost(0, 8.9), lost(2, 8.9)])
-    for seen, unreachable in (([*reports, cut], {}), (reports, {"gpu02": "no answer"})):
-        job = merge(seen, unreachable)
-        assert job.state is JobState.FAILED
-        assert (cause(job).host, cause(job).kind) == ("gpu02", "host_lost")
-        assert job.exit_status == 1
+ECHO = failure("communication", 1.0, 0, "Connection reset by peer", 1)
+HEARD = {"1": failure("exception", 1.0, 2, "ValueError: x", 1)}
+MISSED = [report(0, "failed", [lost(1, 9.0)]), report(2, "failed", [lost(1, 9.1)])]
 
 
-def test_a_host_to_which_nothing_comes_through_is_named_and_not_those_that_it_misses() -> None:
-    deaf = report(1, "failed", [lost(0, 9.0), lost(2, 9.0)])
-    job = merge([report(0, "failed"), deaf, report(2, "failed")], {})
-    assert (cause(job).host, cause(job).category) == ("gpu02", "host_lost")
-    assert cause(job).message == (
-        "no heartbeat for 8 s came to it from gpu[01,03], which heard it: what is sent to it does not arrive"
-    )
-
-
-def test_a_host_that_cannot_be_asked_and_lost_one_that_can_is_the_deaf_one() -> None:
-    told = {"1": lost(0, 9.0)}
-    job = merge([report(0, "failed", heard=told), report(2, "failed", heard=told)], {"gpu02": "timeout"})
-    assert (cause(job).host, cause(job).category) == ("gpu02", "host_lost")
-
-
-def test_a_lost_host_comes_before_the_errors_it_caused() -> None:
-    echo = failure("communication", 1.0, 0, "Connection reset by peer", 1)
-    job = merge([report(0, "failed", [echo, lost(1, 9.0)]), report(2, "failed", [lost(1, 9.0)])], {"gpu02": "timeout"})
-    assert cause(job).kind == "host_lost"
-
-
-def test_two_hosts_that_lost_each_other_have_a_bad_link() -> None:
-    job = merge([report(0, "failed", [lost(1, 9.0)]), report(1, "failed", [lost(0, 9.0)]), report(2, "failed")], {})
-    assert cause(job).kind == "link"
-    assert cause(job).message == "gpu01 and gpu02 lost each other"
-
-
-def test_a_dead_supervisor_is_named() -> None:
-    dead = report(1, "running", final=False, alive=False)
-    job = merge([report(0, "failed", [lost(1, 9.0)]), dead, report(2, "failed", [lost(1, 9.0)])], {})
-    assert (cause(job).host, cause(job).kind) == ("gpu02", "supervisor")
-    assert {part.host: part.state for part in job.parts}["gpu02"] == "lost"
-
-
-def test_a_failure_that_only_the_others_heard_of() -> None:
-    heard = {"1": failure("exception", 1.0, 2, "ValueError: x", 1)}
-    job = merge([report(0, "failed", heard=heard), report(2, "failed", heard=heard)], {"gpu02": "no answer"})
-    assert (cause(job).host, cause(job).rank) == ("gpu02", 2)
+@pytest.mark.parametrize(
+    ("reports", "unreachable", "kind", "says"),
+    [
+        ([*MISSED, report(1, "failed", [lost(0, 8.9), lost(2, 8.9)])], {}, "host_lost", "2 of the other hosts"),
+        (MISSED, {"gpu02": "no answer"}, "host_lost", "2 of the other hosts"),
+        ([report(0, "failed"), report(1, "failed", [lost(0, 9.0), lost(2, 9.0)]), report(2, "failed")], {},
+         "host_lost", "came to it from gpu[01,03], which heard it: what is sent to it does not arrive"),
+        # the deaf one cannot be asked, and what it lost can
+        ([report(rank, "failed", heard={"1": lost(0, 9.0)}) for rank in (0, 2)], {"gpu02": "timeout"},
+         "host_lost", "does not arrive"),
+        # the errors that a lost host caused came before it was missed
+        ([report(0, "failed", [ECHO, lost(1, 9.0)]), MISSED[1]], {"gpu02": "timeout"}, "host_lost", ""),
+        ([report(0, "failed", [lost(1, 9.0)]), report(1, "failed", [lost(0, 9.0)]), report(2, "failed")], {},
+         "link", "gpu01 and gpu02 lost each other"),
+        ([*MISSED, report(1, "running", final=False, alive=False)], {}, "supervisor", ""),
+        # only the others heard of it
+        ([report(rank, "failed", heard=HEARD) for rank in (0, 2)], {"gpu02": "no answer"}, "exception", "ValueError"),
+    ],
+)  # fmt: skip
+def test_the_second_host_is_named_where_the_failure_lay_there(
+    reports: list[Report], unreachable: dict[str, str], kind: str, says: str
+) -> None:
+    job = merge(reports, unreachable)
+    assert (cause(job).host, cause(job).kind) == ("gpu02", kind)
+    assert says in cause(job).message and (job.state, job.exit_status) == (JobState.FAILED, 1)
 
 
 @pytest.mark.parametrize(("attempt", "kind"), [(1, "supervisor"), (2, "host_lost")])
