@@ -86,7 +86,12 @@ def test_the_sdist_has_all_that_the_wheel_has_and_no_more_folders(built: Built, 
     of_packages = [name for name in names if ".dist-info/" not in name and ".data/" not in name]
     assert {name.removeprefix(f"{FLEET}/") for name in of_packages} <= inside
     assert {name.split("/")[0] for name in inside if "/" in name} == {
-        *("man", "meta", "nodectl", "playbooks", "plugins", "roles", "LICENSES"),
+        "meta",
+        "nodectl",
+        "playbooks",
+        "plugins",
+        "roles",
+        "LICENSES",
     }
 
 
