@@ -18,9 +18,6 @@ from tests.probes.scripted import ENDPOINT, Answer, play
         ([2, 1, 2], [1, 2]),
         ([None, 4], 4),
         ([None, None], None),
-        (["2.7.0+cpu", "2.7.0+cpu"], "2.7.0+cpu"),
-        ([{"NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Ring"}], {"NCCL_ALGO": "Ring"}),
-        ([{}, {}], {}),
         ([{"NCCL_ALGO": "Ring"}, {}], [{"NCCL_ALGO": "Ring"}, {}]),
     ],
 )
@@ -34,11 +31,9 @@ def test_values_keep_their_kind(values: list[Any], told: object) -> None:
     [
         ("192.0.2.1", "192.0.2.1", 2, True),
         ("192.0.2.1", "127.0.0.1", 2, False),
-        ("192.0.2.1", "::1", 2, False),
         # a name that /etc/hosts of the host itself gives an address of its own
         ("gpu01", "127.0.1.1", 2, False),
         ("192.0.2.1", "127.0.0.1", 1, True),
-        ("127.0.0.1", "127.0.0.1", 2, True),
         ("localhost", "127.0.0.1", 2, True),
     ],
 )

@@ -80,10 +80,7 @@ def test_a_second_fault_of_the_same_kind_changes_nothing(cli: Cli, disks: LabUnd
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("no-such", "node01"), "fault --list"),
         (("remapfailure", "node01"), "did you mean remap-failure?"),
-        (("link-down",), "HOST"),
-        (("link-down", "node99"), "node01 to node02"),
         (("remap-failure", "node01"), "lab up --as"),
     ],
 )

@@ -90,7 +90,9 @@ def test_heal_leaves_nothing(folder: LabFolder, kind: str) -> None:
     verify_unchanged(folder, before)
 
 
-@pytest.mark.parametrize("kind", REAL)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if at % 3 else []) for at, kind in enumerate(REAL)]
+)
 def test_heal_is_harmless_where_the_fault_never_came_to_be(folder: LabFolder, kind: str) -> None:
     """The launcher was killed between the journal and the deed."""
     before, scene = as_it_is(folder), scene_of(folder)
