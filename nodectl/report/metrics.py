@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from nodectl.model.acceptance import Acceptance, NodeVerdict
 from nodectl.model.finding import Finding
@@ -17,8 +17,9 @@ from nodectl.report.series import AGAIN, KindOf
 
 # a lone surrogate is a byte that was no UTF-8: of such a file node_exporter takes nothing at all
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-Labels = tuple[tuple[str, str], ...]
-Samples = Mapping[Labels, float]
+# values of a metric's labels in their order, None for one that says nothing of the sample; a row ends with the sample
+Labels = tuple[str | None, ...]
+Row = tuple[Any, ...]
 
 _SERIES = ("host", "probe", "what", "size_bytes")
 
@@ -96,19 +97,21 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def family(name: str, samples: Samples) -> str:
-    """Return the metric with its samples in Prometheus' text format; an empty text where it has none."""
-    metric = METRICS[name]
+def family(name: str, rows: Iterable[Row]) -> str:
+    """Return the metric in Prometheus' text format, or an empty text where it has no sample.
+
+    A row is the values of the metric's labels in their order (None for a label that says nothing of it), then the
+    sample; of rows with the same labels the last one counts.
+    """
+    metric, samples = METRICS[name], {tuple(labels): value for *labels, value in rows}
     if not samples:
         return ""
     lines = [f"# HELP {name} {metric.about}", f"# TYPE {name} {metric.kind}"]
-    lines += [f"{name}{_labels(labels)} {value}" for labels, value in samples.items()]
+    for labels, value in samples.items():
+        pairs = [(label, text) for label, text in zip(metric.labels, labels, strict=True) if text is not None]
+        inside = ",".join(f'{label}="{_escaped(str(text))}"' for label, text in pairs)
+        lines.append(f"{name}{{{inside}}} {value}" if inside else f"{name} {value}")
     return "\n".join(lines) + "\n"
-
-
-def _labels(labels: Labels) -> str:
-    inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
-    return f"{{{inside}}}" if inside else ""
 
 
 def _escaped(value: str) -> str:
@@ -128,37 +131,31 @@ def prometheus(
     statuses: dict[str, set[Status]] = {host: set() for host in profiles}
     for finding in findings:
         statuses.setdefault(finding.host, set()).add(finding.status)
-    counted = Counter((finding.host, finding.check, finding.status) for finding in findings)
-    counts: Samples = {
-        (("host", host), ("check", check), ("status", status.value)): number
-        for (host, check, status), number in sorted(counted.items())
-    }
-    problems: Samples = {
-        (("host", f.host), ("check", f.check), ("subject", f.subject), ("status", f.status.value)): 1
-        for f in findings
-        if f.status not in (Status.OK, Status.SKIPPED)
-    }
-    states: Samples = {
-        (("host", host), ("status", status.value)): int(status is worst(its))
-        for host, its in sorted(statuses.items())
-        for status in Status
-    }
-    info: Samples = {(("host", host), *sorted(names.items())): 1 for host, names in sorted(profiles.items())}
-    replayed: Samples = {(("host", host), ("recording", name)): 1 for host, name in sorted((recorded or {}).items())}
+    states = ((host, status, int(status is worst(its))) for host, its in sorted(statuses.items()) for status in Status)
+    wrong = (one for one in findings if one.status not in (Status.OK, Status.SKIPPED))
+    kinds = METRICS["nodectl_health_profiles_info"].labels[1:]
     return "".join(
         [
-            family("nodectl_health_recorded_info", replayed),
-            family("nodectl_health_findings", counts),
-            family("nodectl_health_problem", problems),
+            family("nodectl_health_recorded_info", ((*one, 1) for one in sorted((recorded or {}).items()))),
+            family("nodectl_health_findings", _counted((one.host, one.check, one.status) for one in findings)),
+            family("nodectl_health_problem", ((one.host, one.check, one.subject, one.status, 1) for one in wrong)),
             family("nodectl_health_status", states),
-            family("nodectl_health_profiles_info", info),
-            family("nodectl_health_last_run_timestamp_seconds", {(): round(time_s, 3)}),
+            family(
+                "nodectl_health_profiles_info",
+                ((host, *(names.get(kind) for kind in kinds), 1) for host, names in sorted(profiles.items())),
+            ),
+            family("nodectl_health_last_run_timestamp_seconds", [(round(time_s, 3),)]),
         ]
     )
 
 
+def _counted(labels: Iterable[tuple[str, str, str]]) -> list[Row]:
+    """Return how often each occurs, in the order of the labels."""
+    return [(*one, number) for one, number in sorted(Counter(labels).items())]
+
+
 class _Base(NamedTuple):
-    """The metric for a unit, what one of the unit is in its base unit, and labels of its own."""
+    """The metric for a unit, what one of the unit is in its base unit, and the value of the metric's last label."""
 
     metric: str
     factor: float
@@ -173,8 +170,8 @@ BASES = {
     **{unit: _Base(_BANDWIDTH, 1e9 / 8) for unit in ("Gb/s", "Gbit/s")},
     **{unit: _Base(_TIME, scale) for unit, scale in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0))},
     "TFLOPS": _Base("nodectl_probe_flops", 1e12),
-    "IOPS": _Base(_RATE, 1, (("of", "operations"),)),
-    **{f"{what}/s": _Base(_RATE, 1, (("of", what),)) for what in ("files", "samples", "tokens")},
+    "IOPS": _Base(_RATE, 1, ("operations",)),
+    **{f"{what}/s": _Base(_RATE, 1, (what,)) for what in ("files", "samples", "tokens")},
     "wrong results": _Base("nodectl_probe_wrong_results", 1),
 }
 # of a job that ended longer ago only the count remains: its labels would stay for as long as it lies on the hosts
@@ -188,115 +185,72 @@ def probe_metrics(
     values: dict[str, dict[Labels, float]] = defaultdict(dict)
     for measurement in _whole(measurements):
         unit = measurement.unit
-        base = BASES.get(unit, _Base("nodectl_probe_value", 1, (("unit", unit),)))
+        base = BASES.get(unit, _Base("nodectl_probe_value", 1, (unit,)))
         is_worst = max if _less_is_better(measurement, kind_of) else min
         for series in _series(measurement, kind_of):
             own, value = values[base.metric], measurement.value * base.factor
             labels = (*series, *base.labels)
             own[labels] = is_worst(own.get(labels, value), value)
-    counted = Counter((finding.host, finding.check, finding.status.value) for finding in findings)
-    found: Samples = {
-        (("host", host), ("check", check), ("status", status)): number
-        for (host, check, status), number in sorted(counted.items())
-    }
-    ended: Samples = {(("probe", probe),): round(time_s, 3) for probe in sorted({each.probe for each in measurements})}
+    ended = ((probe, round(time_s, 3)) for probe in sorted({each.probe for each in measurements}))
     return "".join(
         [
             *(family(name, _sorted(values[name])) for name in sorted(values)),
-            family("nodectl_probe_floor_ratio", _ratios(measurements, kind_of)),
-            family("nodectl_probe_findings", found),
+            family("nodectl_probe_floor_ratio", _sorted(_ratios(measurements, kind_of))),
+            family("nodectl_probe_findings", _counted((one.host, one.check, one.status) for one in findings)),
             family("nodectl_probe_last_run_timestamp_seconds", ended),
         ]
     )
 
 
 def acceptance_metrics(acceptance: Acceptance, kind_of: KindOf) -> str:
-    """Each host's verdict and its status in each step, what the steps took, and the least part of a floor."""
-    level, ended = acceptance.level, acceptance.ended
-    identity: Labels = (
-        ("id", acceptance.id), ("level", level), ("nature", acceptance.nature), ("version", acceptance.nodectl)
-    )  # fmt: skip
-    verdicts: Samples = {
-        (("host", host.host), ("verdict", verdict.value)): int(host.verdict is verdict)
-        for host in acceptance.hosts
-        for verdict in NodeVerdict
-    }
-    steps: Samples = {
-        (("host", host.host), ("step", step), ("status", status.value)): 1
-        for host in acceptance.hosts
-        for step, status in host.steps.items()
-    }
-    took: Samples = {
-        (("step", step.name), ("scope", step.scope)): round(step.took_s, 3)
-        for step in acceptance.steps
-        if step.took_s is not None
-    }
-    counted = Counter((seen.finding.host, seen.step, seen.finding.status.value) for seen in acceptance.seen)
-    found: Samples = {
-        (("host", host), ("step", step), ("status", status)): number
-        for (host, step, status), number in sorted(counted.items())
-    }
-    ratios: dict[Labels, float] = {}
+    """Return each host's verdict and its status in each step, what the steps took, and the least part of a floor."""
+    level, ended, hosts = acceptance.level, acceptance.ended, acceptance.hosts
+    ratios: list[Row] = []
     for step in dict.fromkeys(row.step for row in acceptance.taken):
-        own = [row.measurement for row in acceptance.taken if row.step == step]
-        ratios |= {(*labels, ("step", step)): ratio for labels, ratio in _ratios(own, kind_of).items()}
-    accepted: Samples = {
-        (("host", host.host), ("level", level)): round(ended, 3)
-        for host in acceptance.hosts
-        if ended is not None and host.verdict.accepts
+        of_step = [row.measurement for row in acceptance.taken if row.step == step]
+        ratios += [(*labels, step, ratio) for *labels, ratio in _sorted(_ratios(of_step, kind_of))]
+    accepted = [host.host for host in hosts if ended is not None and host.verdict.accepts]
+    last = round(acceptance.began if ended is None else ended, 3)
+    rows: dict[str, Iterable[Row]] = {
+        "info": [(acceptance.id, level, acceptance.nature, acceptance.nodectl, 1)],
+        "verdict": ((host.host, one, int(host.verdict is one)) for host in hosts for one in NodeVerdict),
+        "step_info": ((host.host, step, status, 1) for host in hosts for step, status in host.steps.items()),
+        "step_duration_seconds": (
+            (step.name, step.scope, round(step.took_s, 3)) for step in acceptance.steps if step.took_s is not None
+        ),
+        "findings": _counted((one.finding.host, one.step, one.finding.status) for one in acceptance.seen),
+        "floor_ratio": ratios,
+        "complete": [(int(ended is not None),)],
+        "accepted_timestamp_seconds": ((host, level, last) for host in accepted),
+        "last_run_timestamp_seconds": [(last,)],
     }
-    return "".join(
-        [
-            family("nodectl_accept_info", {identity: 1}),
-            family("nodectl_accept_verdict", verdicts),
-            family("nodectl_accept_step_info", steps),
-            family("nodectl_accept_step_duration_seconds", took),
-            family("nodectl_accept_findings", found),
-            family("nodectl_accept_floor_ratio", ratios),
-            family("nodectl_accept_complete", {(): int(ended is not None)}),
-            family("nodectl_accept_accepted_timestamp_seconds", accepted),
-            family(
-                "nodectl_accept_last_run_timestamp_seconds",
-                {(): round(acceptance.began if ended is None else ended, 3)},
-            ),
-        ]
-    )
+    return "".join(family(f"nodectl_accept_{name}", samples) for name, samples in rows.items())
 
 
 def jobs_metrics(jobs: Sequence[Job], *, time_s: float) -> str:
-    """How many are in each state, and each that runs or ended within a day: state, failure, restarts, duration."""
-    counted = Counter(job.state for job in jobs)
+    """Return how many are in each state, and each that runs or ended within a day: state, failure, figures."""
+    number = Counter(job.state for job in jobs)
     recent = [job for job in jobs if job.ended_at is None or time_s - job.ended_at < _KEPT_S]
-    named: dict[str, Labels] = {job.id: (("job_id", job.id),) for job in recent}
-    infos: Samples = {(*named[job.id], ("operator", job.operator), ("script", job.script)): 1 for job in recent}
-    states: Samples = {
-        (*named[job.id], ("state", state.value)): int(job.state is state) for job in recent for state in JobState
+    causes = [(job.id, job.first_failure) for job in recent if job.state is JobState.FAILED]
+
+    def duration_s(job: Job) -> float:
+        return round(max(0.0, (time_s if job.ended_at is None else job.ended_at) - job.created_at), 3)
+
+    rows: dict[str, Iterable[Row]] = {
+        "jobs": ((state, number[state]) for state in JobState),
+        "job_info": ((job.id, job.operator, job.script, 1) for job in recent),
+        "job_state": ((job.id, state, int(job.state is state)) for job in recent for state in JobState),
+        "job_failure_info": (
+            (job, cause.category, cause.kind, cause.host, 1) for job, cause in causes if cause is not None
+        ),
+        "job_restarts_total": ((job.id, job.attempt - 1) for job in recent),
+        "job_duration_seconds": ((job.id, duration_s(job)) for job in recent),
+        "job_start_timestamp_seconds": ((job.id, round(job.created_at, 3)) for job in recent),
+        "job_hosts": ((job.id, len(job.hosts)) for job in recent),
+        "job_unreachable_hosts": ((job.id, len(job.unreachable)) for job in recent),
+        "jobs_last_run_timestamp_seconds": [(round(time_s, 3),)],
     }
-    failures: Samples = {
-        (*named[job.id], ("class", cause.category), ("kind", cause.kind), ("host", cause.host)): 1
-        for job in recent
-        if job.state is JobState.FAILED and (cause := job.first_failure) is not None
-    }
-    figures: dict[str, Samples] = {
-        "nodectl_job_restarts_total": {named[job.id]: job.attempt - 1 for job in recent},
-        "nodectl_job_duration_seconds": {
-            named[job.id]: round(max(0.0, (time_s if job.ended_at is None else job.ended_at) - job.created_at), 3)
-            for job in recent
-        },
-        "nodectl_job_start_timestamp_seconds": {named[job.id]: round(job.created_at, 3) for job in recent},
-        "nodectl_job_hosts": {named[job.id]: len(job.hosts) for job in recent},
-        "nodectl_job_unreachable_hosts": {named[job.id]: len(job.unreachable) for job in recent},
-    }
-    return "".join(
-        [
-            family("nodectl_jobs", {(("state", state.value),): counted[state] for state in JobState}),
-            family("nodectl_job_info", infos),
-            family("nodectl_job_state", states),
-            family("nodectl_job_failure_info", failures),
-            *(family(name, samples) for name, samples in figures.items()),
-            family("nodectl_jobs_last_run_timestamp_seconds", {(): round(time_s, 3)}),
-        ]
-    )
+    return "".join(family(f"nodectl_{name}", samples) for name, samples in rows.items())
 
 
 def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -311,9 +265,8 @@ def _series(measurement: Measurement, kind_of: KindOf) -> list[Labels]:
     kind = kind_of(measurement.probe)
     given = {name: value for name, value in measurement.conditions.items() if name not in kind.places}
     size = given.get("size_bytes")
-    sized: Labels = (("size_bytes", str(size)),) if isinstance(size, int) else ()
-    about: Labels = (("probe", measurement.probe), ("what", kind.subject(given)), *sized)
-    return [(("host", host), *about) for host in measurement.hosts]
+    about = (measurement.probe, kind.subject(given), str(size) if isinstance(size, int) else None)
+    return [(host, *about) for host in measurement.hosts]
 
 
 def _less_is_better(measurement: Measurement, kind_of: KindOf) -> bool:
@@ -330,8 +283,10 @@ def _ratios(measurements: Iterable[Measurement], kind_of: KindOf) -> dict[Labels
         ratio = round(expected / value if _less_is_better(measurement, kind_of) else value / expected, 4)
         for labels in _series(measurement, kind_of):
             ratios[labels] = min(ratios.get(labels, ratio), ratio)
-    return dict(sorted(ratios.items()))
+    return ratios
 
 
-def _sorted(samples: Samples) -> Samples:
-    return dict(sorted(samples.items()))
+def _sorted(samples: Mapping[Labels, float]) -> list[Row]:
+    """Return the rows in the order of their labels, one that is missing first."""
+    order = sorted(samples, key=lambda labels: [text or "" for text in labels])
+    return [(*labels, samples[labels]) for labels in order]

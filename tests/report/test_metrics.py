@@ -116,5 +116,5 @@ def test_every_panel_has_a_place_of_its_own() -> None:
 
 def test_what_was_no_utf_8_is_written_as_text() -> None:
     # the name of an operator's script may be any bytes, and comes as surrogates
-    said = family("nodectl_job_info", {(("job_id", "job-1"), ("script", 'tr\udcff\x1b"in.py\n')): 1})
+    said = family("nodectl_job_info", [("job-1", None, 'tr\udcff\x1b"in.py\n', 1)])
     assert said.encode().splitlines()[-1] == rb'nodectl_job_info{job_id="job-1",script="tr\\udcff\\x1b\"in.py\n"} 1'
