@@ -85,13 +85,6 @@ def test_an_inventory_with_a_syntax_error(nodectl: Nodectl, tmp_path: Path) -> N
     assert "WARNING" not in done.stderr
 
 
-def test_an_unknown_ssh_option_is_named(nodectl: Nodectl, tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    path.write_text("a ansible_ssh_common_args='-o BindInterface=x'\n")
-    done = nodectl("-i", str(path), "exec", "--", "true", check=False)
-    assert (done.returncode, "BindInterface" in done.stderr) == (2, True)
-
-
 @pytest.mark.lab
 def test_on_the_hosts_of_the_lab(nodectl: Nodectl, lab4: Lab) -> None:
     done = nodectl("-i", lab4.inventory, "--output", "json", "exec", "--", "hostname")

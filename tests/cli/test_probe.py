@@ -108,11 +108,10 @@ def test_an_option_of_another_probe_is_refused(asked: Asked, probe: AnyProbe) ->
     }
     for flags in own.values():
         for flag in flags:
-            has_it = flag in own.get(probe.name, [])
-            assert (f"{flag} " in help_text) is has_it
-            if not has_it:
-                done = CliRunner().invoke(cli, ["probe", probe.name, flag, "1"])
-                assert (done.exit_code, f"No such option '{flag}'" in done.output) == (2, True)
+            assert (f"{flag} " in help_text) is (flag in own.get(probe.name, []))
+    flag = "--path" if probe.name != "storage" else "--streams"
+    done = CliRunner().invoke(cli, ["probe", probe.name, flag, "1"])
+    assert (done.exit_code, f"No such option '{flag}'" in done.output) == (2, True)
 
 
 def test_not_between_hosts_no_pairs() -> None:
@@ -164,8 +163,7 @@ def test_help_lists_probes_and_groups() -> None:
     assert done.exit_code == 0
 
 
-@pytest.mark.parametrize("name", ["tcp", "tcp,memory", "quick"])
-def test_no_option_before_the_name_takes_the_name_for_its_value(name: str) -> None:
+def test_no_option_before_the_name_takes_the_name_for_its_value() -> None:
     """Each option of each probe's command, as click has it, in front of the name."""
     group = cli.get_command(root_context(), "probe")
     assert isinstance(group, click.Group)
@@ -174,5 +172,5 @@ def test_no_option_before_the_name_takes_the_name_for_its_value(name: str) -> No
     for option in options:
         values = [] if option.is_flag or option.count else ["value"]
         for flag in [*option.opts, *option.secondary_opts]:
-            rest = probe_command._name_first([flag, *values, name])
-            assert rest == [name, flag, *values], flag
+            rest = probe_command._name_first([flag, *values, "tcp,memory"])
+            assert rest == ["tcp,memory", flag, *values], flag
