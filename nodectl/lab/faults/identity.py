@@ -1,13 +1,71 @@
-"""Faults of who a host is and whom it knows, and of variables that its logins get."""
+"""Faults of who a host is and whom it knows: its SSH key, its identity, its peers, the variables of its logins."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import time
+from pathlib import Path
 
-from nodectl.errors import UsageError
+from nodectl.errors import LabError, UsageError
+from nodectl.lab.base import write_file
 from nodectl.lab.faults import Fault, Scene
 from nodectl.lab.faults.system import file_fault
+from nodectl.lab.files import know_host, new_key
 from nodectl.lab.state import HostRecord
+
+_HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
+_RESTART_S, _RETRY_S = 10.0, 0.02
+_MUTE = {"link-down", "sshd-dead"}
+
+
+def _change(scene: Scene, _: str) -> None:
+    for source, backup in _backups(scene):
+        if not backup.exists():
+            write_file(backup, source.read_bytes(), 0o600)
+    _use(scene, *new_key())
+
+
+def _restore(scene: Scene, undo: str) -> None:
+    private, public = (backup for _, backup in _backups(scene))
+    if not public.exists():
+        return
+    line = " ".join(public.read_text(encoding="utf-8").split()[:2])
+    _use(scene, private.read_bytes(), line)
+    know_host(scene.folder, scene.host, line)  # the operator may have accepted the other key meanwhile
+    private.unlink()
+    public.unlink()
+
+
+def _backups(scene: Scene) -> list[tuple[Path, Path]]:
+    """(file of the host, its copy in the lab's folder) of the private key, then of the public one."""
+    keys = [scene.root / _HOST_KEY, scene.root / f"{_HOST_KEY}.pub"]
+    return [(key, scene.folder.store / scene.host.name / f"before-{key.name}") for key in keys]
+
+
+def _use(scene: Scene, private: bytes, public: str) -> None:
+    """Put the pair in place, and wait until sshd shows it."""
+    path = scene.root / _HOST_KEY
+    draft = path.with_name("new-key")
+    write_file(draft, private, 0o600)
+    draft.replace(path)
+    path.with_suffix(".pub").write_text(f"{public} root@{scene.host.name}\n", encoding="utf-8")
+    os.kill(scene.pid, signal.SIGHUP)  # sshd starts itself anew, with its sessions alive
+    if _MUTE & set(scene.kinds()):
+        return
+    deadline = time.monotonic() + _RESTART_S
+    while time.monotonic() < deadline:
+        if public in _shown(scene.host.address):
+            return
+        time.sleep(_RETRY_S)
+    raise LabError(f"{scene.host.name} does not show its new key", f"look at {path.parents[2]}/var/log/sshd.log")
+
+
+def _shown(address: str) -> str:
+    command = ["ssh-keyscan", "-T", "2", "-t", "ed25519", address]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _peer(scene: Scene) -> HostRecord:
@@ -29,6 +87,7 @@ def _other_address(scene: Scene, text: str) -> str:
 
 
 FAULTS: tuple[Fault, ...] = (
+    Fault("host-key", "the host shows another SSH key than the known one", ("reach",), happens=_change, heal=_restore),
     file_fault(
         "machine-id",
         "the host was cloned: it has another one's machine-id",
