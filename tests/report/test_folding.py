@@ -92,7 +92,7 @@ def test_a_value_of_its_own_on_each_host_shows_some_and_says_how_many_more() -> 
 def everything_wrong() -> list[Finding]:
     return [
         Finding(host, f"check_{n:03}", status, f"GPU {gpu}", "drain", "fine", f"{n} {word}", f"repair {n}", f"saw {n}")
-        for n in range(60)
+        for n in range(150)
         for host in HOSTS
         for gpu in range(2)
         for status, word in [((Status.FAILED, Status.WARNING)[n % 2], host if n % 3 == 0 else "bad")]
