@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,3 +169,9 @@ def odd_one(calls: Iterable[Call]) -> tuple[Call | None, str, int]:
     if len(usual) < 2 or usual[0][1] == usual[1][1]:
         return None, "", 0
     return next(call for call in rows if call.words != usual[0][0]), usual[0][0], usual[0][1]
+
+
+def numbers(ranks: Sequence[int], most: int = 8) -> str:
+    """Return ranks in a sentence: `0, 1, 2 and 5 more`."""
+    more = len(ranks) - most
+    return ", ".join(map(str, ranks[:most])) + (f" and {more} more" if more > 0 else "")

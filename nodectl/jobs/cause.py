@@ -11,7 +11,7 @@ from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.jobs import calls
-from nodectl.jobs.calls import Call, Calls
+from nodectl.jobs.calls import Call, Calls, numbers
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.failures import FOLLOWED, KINDS, happened_s, severity
@@ -207,7 +207,7 @@ def _explained(placed: Sequence[Placed], words: Sequence[HostWords], clocks: Clo
     lines = list(cause.evidence)
     if alike:
         ranks = sorted(item.rank for item in alike if item.rank is not None)
-        lines.append(f"{counted(len(alike), 'other rank')} ended alike: {_numbers(ranks)}")
+        lines.append(f"{counted(len(alike), 'other rank')} ended alike: {numbers(ranks)}")
     lines += _rivals(first, placed, clocks)
     return replace(cause, evidence=tuple(lines))
 
@@ -224,11 +224,6 @@ def _left_and_aborted(cause: Failure, others: Iterable[Failure]) -> Failure:
 def _is_alike(one: Failure, other: Failure) -> bool:
     same = (one.kind, one.category, _line(one.message)) == (other.kind, other.category, _line(other.message))
     return same and one.rank is not None and one.kind in ("exception", "exit", "signal")
-
-
-def _numbers(ranks: Sequence[int]) -> str:
-    more = len(ranks) - _MOST_NAMED
-    return ", ".join(map(str, ranks[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str]:
@@ -281,7 +276,7 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     message = absence(rank, category, counted(len(waiting), "other rank"))
     lines = [*_first_words(waiting[:1]), *_living_lines([chosen])]
     if others:
-        lines.append(f"rank {_numbers(others)} did not come either")
+        lines.append(f"rank {numbers(others)} did not come either")
     if not known.is_whole:
         lines.append(NO_GROUPS)
     category = "stopped" if rank["state"] in "tT" else category
@@ -303,7 +298,7 @@ def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure
     if not came:
         return None
     if not likely:
-        message = f"rank {_numbers(sorted(came))} waited for others; who did not come is not known"
+        message = f"rank {numbers(sorted(came))} waited for others; who did not come is not known"
         return _of_nobody(first, f"{message}\n{_line(first.message)}", _first_words(waiting))
     rank = likely[0]
     did = f": {living[rank]}" if rank in living else ""
@@ -435,7 +430,7 @@ def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords], waitin
         return None
     said = "; ".join(known.line(rank) for rank in circle[:_MOST_NAMED])
     message = (
-        f"ranks {_numbers(circle)} wait for each other in different collectives, and none can go on: {said}; which of"
+        f"ranks {numbers(circle)} wait for each other in different collectives, and none can go on: {said}; which of"
         " them is out of order is not known"
     )
     rest = sorted(set(known.waits) - set(circle))
@@ -484,4 +479,4 @@ def _living_lines(living: Iterable[tuple[HostWords, Mapping[str, Any]]]) -> list
             groups[doing(rank) + (f"; newest call {newest}" if newest and newest not in doing(rank) else "")].append(
                 rank["rank"]
             )
-    return [f"rank {_numbers(sorted(ranks))}: {what}" for what, ranks in list(groups.items())[:_MOST_NAMED]]
+    return [f"rank {numbers(sorted(ranks))}: {what}" for what, ranks in list(groups.items())[:_MOST_NAMED]]

@@ -9,7 +9,7 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
-from nodectl.jobs.calls import Calls, odd_one
+from nodectl.jobs.calls import Calls, numbers, odd_one
 from nodectl.jobs.calls import read as read_calls
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import ExamineRow
@@ -83,7 +83,7 @@ def _by_calls(known: Calls) -> tuple[str, tuple[int, ...]] | None:
         return f"rank {odd.rank} called {odd.words}, the others {usual}: they will never meet", (odd.rank,)
     if circle:
         said = "; ".join(known.line(rank) for rank in circle[:_MOST_NAMED])
-        return f"rank {_numbers(circle)} wait for each other, and none can go on: {said}", circle
+        return f"rank {numbers(circle, _MOST_NAMED)} wait for each other, and none can go on: {said}", circle
     return None
 
 
@@ -96,10 +96,8 @@ def _verdict(ranks: Sequence[RankNow], missing: Sequence[RankNow], known: Calls)
     if waiting and missing:
         return _for_the_missing(waiting, missing), tuple(each.rank for each in missing)
     if waiting and known.behind:
-        return (
-            f"all ranks are in collectives; by torch's flight recorder rank {_numbers(known.behind)} is behind",
-            known.behind,
-        )
+        late = numbers(known.behind, _MOST_NAMED)
+        return f"all ranks are in collectives; by torch's flight recorder rank {late} is behind", known.behind
     if waiting and known.stuck_line:
         return known.stuck_line, ()
     if waiting:
@@ -141,12 +139,7 @@ def _all_waiting(ranks: Sequence[RankNow], waiting: Sequence[RankNow]) -> tuple[
 
 def names(ranks: Sequence[RankNow]) -> str:
     """`rank 3`, or `rank 0, 1, 2 and 5 more`."""
-    return f"rank {_numbers([each.rank for each in ranks])}"
-
-
-def _numbers(ranks: Sequence[int]) -> str:
-    more = len(ranks) - _MOST_NAMED
-    return ", ".join(map(str, ranks[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+    return f"rank {numbers([each.rank for each in ranks], _MOST_NAMED)}"
 
 
 def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:

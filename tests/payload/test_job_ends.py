@@ -77,6 +77,7 @@ def test_a_killed_launcher_is_the_cause_and_not_the_ranks_that_die_with_it(fleet
     assert cause in states[1]["failures"]
 
 
+@pytest.mark.slow
 def test_a_rank_that_ends_with_0_before_the_others_is_remembered(fleet: Fleet) -> None:
     script = f"{SLEEP}if os.environ['RANK'] == '3':\n    time.sleep(3)\n    raise SystemExit(0)\n"
     script += "if os.environ['RANK'] == '0':\n    time.sleep(7)\n"
