@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from statistics import median_low
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nodectl.checks.counters import NOTHING_YET, Growth, Previous, growth
-from nodectl.checks.majority import odd_ones
 from nodectl.errors import DeclarationError
 from nodectl.facts.base import AS_ROOT, SUDOERS, is_denied
 from nodectl.facts.look import Lab
@@ -30,6 +31,7 @@ from nodectl.model.status import Status
 if TYPE_CHECKING:
     # pydantic takes longer to import than preflight has
     from nodectl.profiles.resolve import Resolved
+
 
 NOT_SETTABLE = "not settable on this host"
 NO_SYSTEMD = f"{NOT_SETTABLE}: systemd is not process 1"
@@ -177,6 +179,31 @@ def judges_fact(
         return Judgement(checks, tuple(facts), judge, _names(variables))
 
     return register
+
+
+Who = TypeVar("Who", bound=Hashable)
+
+
+def odd_ones(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
+    """Return the value of the majority and who has another one; without a majority, "" and everybody."""
+    counts = Counter(values.values()).most_common()
+    if len(counts) < 2:
+        return (counts[0][0] if counts else ""), frozenset()
+    value, count = counts[0]
+    if 2 * count <= len(values):
+        return "", frozenset(values)
+    return value, frozenset(who for who, other in values.items() if other != value)
+
+
+def far_above(least: float, factor: float, unit: str) -> Callable[[Mapping[Who, str]], tuple[str, frozenset[Who]]]:
+    """Return a rule for numbers before a blank and `unit`: odd is more than `least`, and `factor` times the median."""
+
+    def rule(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
+        numbers = {who: float(text.split()[0]) for who, text in values.items()}
+        most = max(least, factor * median_low(numbers.values())) if numbers else least
+        return f"{most:g} {unit} or less", frozenset(who for who, number in numbers.items() if number > most)
+
+    return rule
 
 
 # a field's check, which of several (a mount, an interface), and the kind of part that is compared (a GPU's model)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from nodectl.checks.check import odd_ones
 from nodectl.checks.launch.candidate import Candidate, JobNeeds
 from nodectl.checks.launch.container import container_engine
 from nodectl.checks.launch.together import common_ports
-from nodectl.checks.majority import odd_ones
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.job import (

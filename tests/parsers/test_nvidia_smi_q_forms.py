@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.parsers.nvidia.smi_q.fields import GpuProcess, GpuStatus
@@ -43,7 +42,7 @@ def check(gpu: GpuStatus, made: dict[str, Any]) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(machines)
 def test_what_is_rendered_is_read_back(machine: list[dict[str, Any]]) -> None:
     text, xml = parse_nvidia_smi_q(as_text(machine)), parse_nvidia_smi_q(as_xml(machine))
@@ -51,18 +50,6 @@ def test_what_is_rendered_is_read_back(machine: list[dict[str, Any]]) -> None:
     for gpu, made in zip(text.gpus, machine, strict=True):
         check(gpu, made)
     assert xml == text
-
-
-@settings(max_examples=150, deadline=None)
-@given(machines, st.data())
-def test_any_damage_is_read_or_refused(machine: list[dict[str, Any]], data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from((as_text, as_xml)))(machine)
-    start, size = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 400))
-    with_ = data.draw(st.sampled_from(("", "\x00", "GPU ", " : ", "<gpu>", "&", "\n", "ERR!")))
-    try:
-        parse_nvidia_smi_q(text[:start] + with_ + text[start + size :])
-    except ParseError as error:
-        assert error.message.startswith("nvidia-smi-q")
 
 
 @pytest.mark.parametrize(

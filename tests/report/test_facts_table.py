@@ -1,12 +1,9 @@
 """Facts as a table and as JSON."""
 
 from nodectl.facts.catalogue import words_of
-from nodectl.facts.gpus import Gpu, Gpus
-from nodectl.facts.look import Lab
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.network import Nic
 from nodectl.facts.processors import Cpu, Memory
-from nodectl.facts.services import Clock
-from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.report.hosts import as_document, facts_table
 
@@ -26,18 +23,6 @@ def test_values_without_an_answer_are_questions_not_noughts() -> None:
     assert words_of("memory", Memory(1024, None, None, None)) == "1.0 GiB, swap ?, /dev/shm ?"
     assert words_of("gpus", Unread("absent", "nvidia-smi is not installed")) == "absent: nvidia-smi is not installed"
     assert words_of("gpus", Gpus(0, ())) == "none"
-
-
-def test_summaries_name_what_differs() -> None:
-    gpu = Gpu(name="H100", index=0)
-    assert words_of("gpus", Gpus(2, (gpu, gpu), ("0000:5F:00.0",))) == "2 x H100; lost: 0000:5F:00.0"
-    assert words_of("nics", {"eth0": Nic("eth0", "up", 9000, None, (), 100000, "mlx5_core")}) == (
-        "eth0 up mtu 9000 100000 Mbit/s mlx5_core"
-    )
-    assert "torch 2.7.0" in words_of("versions", Versions("/v", torch="2.7.0"))
-    assert words_of("time", Clock(0.02, 0.1)) == "within 0.1 s of ours"
-    assert words_of("time", Clock(-61.2, 0.1)) == "-61.2 s off ours"
-    assert "shared by all its hosts: cpu, clock" in words_of("lab", Lab("lab", ("cpu", "clock")))
 
 
 def test_a_host_outside_a_lab_needs_no_line() -> None:

@@ -9,10 +9,9 @@ from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any
 
-from nodectl.checks.check import FIXED, Check, Field, Subject, Values
+from nodectl.checks.check import FIXED, Check, Field, Subject, Values, far_above
 from nodectl.checks.gpu.count import GPUS
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.majority import far_above
 from nodectl.checks.network.infiniband import has_spare_ports, is_active, rdma_of_profile
 from nodectl.checks.network.nics import training_names
 from nodectl.common import system_names

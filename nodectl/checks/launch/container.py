@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodectl.checks.check import Check
+from nodectl.checks.check import Check, odd_ones
 from nodectl.checks.launch.candidate import Candidate, judges_together
-from nodectl.checks.majority import odd_ones
 from nodectl.facts.job import Containers
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nodectl.checks.check import Check, Judgement, Subject, judges
+from nodectl.checks.check import Check, Judgement, Subject, judges, odd_ones
 from nodectl.checks.gpu import memory, xid
 from nodectl.checks.launch.candidate import Candidate, judges_together
-from nodectl.checks.majority import odd_ones
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpus
 from nodectl.model.facts import Unread

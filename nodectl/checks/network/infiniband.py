@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodectl.checks.check import (
-    LOOK_THERE,
-    NOT_SETTABLE,
-    Check,
-    Subject,
-    Threshold,
-    failed_unless,
-    judges,
-    judges_fact,
-)
+from nodectl.checks.check import LOOK_THERE, NOT_SETTABLE, Check, Subject, Threshold, failed_unless, judges, judges_fact
 from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.network.nics import nics_of, training_names
 from nodectl.common.counting import counted
