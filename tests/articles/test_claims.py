@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,6 @@ from nodectl.common.resources import share_dir
 from nodectl.errors import ProfileError, UsageError
 from nodectl.profiles.load import check_document, read_profile
 from nodectl.workloads.dynamic_batch import Rule
-from tests.torch_venv import torch_venv
 
 WORKLOADS = Path(__file__).parents[2] / "nodectl/workloads"
 NUMBERS = yaml.safe_load((Path(__file__).parents[1] / "fixtures/articles/numbers.yml").read_text())
@@ -112,7 +112,7 @@ def constants(file: Path) -> dict[str, Any]:
 
 PLACES = {"workload": 4, "option": 3, "default": 3}
 OF_PROGRAMS = [each for each in settings() if each[3].split()[0] in PLACES]
-# in an environment with torch: what each program makes of its arguments
+# what each program makes of its arguments, for which it needs no torch
 PARSE = """
 import importlib, json, sys
 sys.path.insert(0, sys.argv[1])
@@ -145,7 +145,7 @@ def test_a_setting_of_a_workload_is_what_its_program_takes() -> None:
         asked.append([program, given[kind]])
         expected.append((what, option, value))
     done = subprocess.run(
-        [f"{torch_venv()}/bin/python", "-c", PARSE, str(WORKLOADS)],
+        [sys.executable, "-c", PARSE, str(WORKLOADS)],
         input=json.dumps(asked),
         capture_output=True,
         text=True,
