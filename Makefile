@@ -44,6 +44,7 @@ lint-ansible:
 lint-rest:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+	.venv/bin/python -m scripts.house --check
 	.venv/bin/python scripts/docs.py --check
 	.venv/bin/python scripts/role_readmes.py --check
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .

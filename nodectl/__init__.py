@@ -21,10 +21,10 @@ except ModuleNotFoundError:  # a checkout that nothing was built of: what its Py
 
 
 def fleet(*inventories: str | Path, limit: str | None = None, forks: int | None = None) -> CheckedGroup:
-    """A fabric.Group over the hosts of Ansible inventories, for scripts of your own; host keys are checked.
+    """Return a fabric.Group of the hosts of Ansible inventories, for scripts of your own; host keys are checked.
 
-    Without an inventory: what ansible.cfg or ANSIBLE_INVENTORY say. `limit` is an Ansible host pattern. The group is to
-    be closed, or used in a `with` statement. InventoryError where an inventory cannot be read or no host matches.
+    Without an inventory, ansible.cfg or ANSIBLE_INVENTORY name it. `limit` is an Ansible host pattern. Close the group,
+    or use it in a `with` statement. Raises InventoryError if an inventory cannot be read or no host matches.
     """
     from nodectl.inventory import read_inventory
     from nodectl.transport.fabric_group import CheckedGroup

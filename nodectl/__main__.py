@@ -10,8 +10,10 @@ _NEEDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 def _open_streams() -> None:
-    """A stream that the shell closed (`>&-`) is read and written as /dev/null, and no file that is opened takes its
-    number: a database would be given what is printed."""
+    """Open /dev/null for each standard stream that the shell closed (`>&-`).
+
+    Otherwise the next file to be opened takes the stream's number, and a database would be given what is printed.
+    """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
