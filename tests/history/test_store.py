@@ -255,7 +255,7 @@ def write(path: Path, host: str, runs: int) -> None:
 
 def test_several_nodectl_at_once(path: Path) -> None:
     # the first of them make the file and its tables at the same moment
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     writers = [context.Process(target=write, args=(path, f"gpu{n}", 10)) for n in range(3)]
     for each in writers:
         each.start()
