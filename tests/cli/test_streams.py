@@ -19,10 +19,8 @@ _NODECTL = f"{shlex.quote(sys.executable)} -m nodectl"
     ("line", "status", "seen"),
     [
         ("{} --replay h100-8 facts >&- 2>&-", 0, ""),
-        ("{} facts --limi x 2>&- <&-", 2, ""),
         ("{} -i /absent doctor <&- >&-", 1, ""),
         ("{} --replay h100-8 facts | head -1; exit ${{PIPESTATUS[0]}}", (0, 141), "SUBJECT"),
-        ("COLUMNS=1 {} --help | head -1; exit ${{PIPESTATUS[0]}}", (0, 141), "Usage:"),
         ("LC_ALL=C {} bench claims 0 | head -1; exit ${{PIPESTATUS[0]}}", (0, 141), "article 0: 128核"),
     ],
 )
