@@ -166,7 +166,7 @@ STATUS = st.sampled_from(("Pass", "Fail", "Warn", "Skip"))
 NAME = st.text("abcdefgh_", min_size=1, max_size=20).filter(lambda name: name not in ("error", "info", "note"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(NAME, STATUS, st.dictionaries(st.integers(0, 15), STATUS, max_size=8)), max_size=8))
 def test_any_table_is_read_back(made: list[tuple[str, str, dict[int, str]]]) -> None:
     lines = [*HEAD, "+-----  Stress  ------------+------------------------------------------------+"]

@@ -1,7 +1,7 @@
 """ibstat: every label once, old and new forms, and where it gives up."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -160,6 +160,7 @@ def _printed(adapter: Adapter) -> str:
     )
 
 
+@settings(max_examples=25)
 @given(st.lists(_ADAPTERS, min_size=1, max_size=4))
 def test_what_is_printed_is_read(adapters: list[Adapter]) -> None:
     assert parse_ibstat("".join(map(_printed, adapters))) == Ibstat(tuple(adapters))

@@ -1,7 +1,7 @@
 """ibstatus: what sysfs says of a port, with the state's number taken off."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -62,6 +62,7 @@ def test_refused(text: str, told: str) -> None:
 _RATES = st.sampled_from(((2.5, "1X SDR"), (25.0, "1X EDR"), (56.0, "4X FDR"), (400.0, "4X NDR"), (800.0, "4X XDR")))
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.builds(

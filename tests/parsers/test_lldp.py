@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -131,6 +131,7 @@ ANY_JSON = st.recursive(
 )
 
 
+@settings(max_examples=25)
 @given(ANY_JSON.map(lambda inner: {"lldp": inner}))
 def test_any_json_is_read_or_refused(document: object) -> None:
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -140,6 +140,7 @@ def test_what_cannot_be_read_says_why(text: str, why: str) -> None:
         parse_nccl_log(text)
 
 
+@settings(max_examples=25)
 @given(
     host=st.from_regex(r"[a-z][a-z0-9.-]{0,30}[a-z0-9]", fullmatch=True),
     pid=st.integers(1, 4_194_304),

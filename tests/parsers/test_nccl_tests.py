@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -204,6 +204,7 @@ _bandwidth = st.decimals(0, 9999, places=2).map(float)
 _time = st.one_of(st.decimals(1, 99999, places=2).map(float), st.integers(100_000, 10_000_000).map(float))
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2**40), st.integers(0, 2**38), _time, _bandwidth, _bandwidth, st.integers(0, 10**6)),

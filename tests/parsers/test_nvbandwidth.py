@@ -127,7 +127,7 @@ def test_what_cannot_be_read_is_refused(text: str, told: str) -> None:
 CELLS = st.one_of(st.none(), st.integers(0, 10**7).map(lambda cents: cents / 100))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 8).flatmap(lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1)))
 def test_any_matrix_is_read_back(matrix: list[list[float | None]]) -> None:
     header = "".join(f"{column:>10}" for column in range(len(matrix[0])))

@@ -122,7 +122,7 @@ def test_nvlink_that_is_refused(text: str, told: str) -> None:
         parse_nvidia_smi_nvlink(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(1, 99999)), min_size=1, max_size=18), min_size=1, max_size=8))
 def test_any_machine_is_read_back(machine: list[list[int | None]]) -> None:
     lines = []

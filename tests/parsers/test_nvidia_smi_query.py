@@ -127,7 +127,7 @@ def test_processes_that_are_refused(text: str, told: str) -> None:
 CELL = st.one_of(st.integers(0, 10**12), st.sampled_from(("[N/A]", "[Unknown Error]", "Enabled", "P0", "0x00FF")))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 12).flatmap(lambda width: st.lists(st.lists(CELL, min_size=width, max_size=width), min_size=1)))
 def test_any_table_is_read_back(rows: list[list[int | str]]) -> None:
     names = [f"power.column_{index}" for index in range(len(rows[0]))]

@@ -1,7 +1,7 @@
 """perfquery: one block, several, both counter sets, and the tool's own failures."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -62,6 +62,7 @@ def test_refused(text: str, told: str) -> None:
         parse_perfquery(text)
 
 
+@settings(max_examples=25)
 @given(
     st.integers(1, 49151),
     st.integers(0, 255),

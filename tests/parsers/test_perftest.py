@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -184,6 +184,7 @@ _SIZES = st.integers(1, 23).map(lambda power: 2**power)
 _FIGURES = st.integers(0, 10**7).map(lambda hundredths: hundredths / 100)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(_SIZES, st.integers(1, 10**6), _FIGURES, _FIGURES, _FIGURES), min_size=1, max_size=5))
 def test_printed_bandwidth_is_read(rows: list[tuple[int, int, float, float, float]]) -> None:
     text = HEADER_GBIT + "".join(
@@ -194,6 +195,7 @@ def test_printed_bandwidth_is_read(rows: list[tuple[int, int, float, float, floa
     assert list(parse_perftest(text).rows) == expected
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(_SIZES, st.integers(1, 10**6), *(_FIGURES for _ in range(7))), min_size=1, max_size=5))
 def test_printed_latency_is_read(rows: list[tuple[float, ...]]) -> None:
     text = HEADER_LAT + "".join(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -60,6 +60,7 @@ def test_refused(text: str, told: str) -> None:
 _NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,14}", fullmatch=True)
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.builds(

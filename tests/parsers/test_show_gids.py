@@ -1,7 +1,7 @@
 """show_gids: RoCE v1 and v2, with and without an IPv4 address, InfiniBand, and rows that were cut."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
@@ -74,6 +74,7 @@ def test_refused(text: str, told: str) -> None:
 _NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,14}", fullmatch=True)
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.builds(
