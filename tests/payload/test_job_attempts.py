@@ -17,10 +17,9 @@ import pytest
 from nodectl.jobs.listing import Report, merge
 from nodectl.model.job import JobState
 from nodectl.payload.jobs import heartbeat as hb
-from nodectl.payload.jobs.attempts import Over, Rules, Succession, unmendable
+from nodectl.payload.jobs.attempts import Over, Rules, Succession, placed, unmendable
 from nodectl.payload.jobs.failures import first_of_attempt
 from nodectl.payload.jobs.heartbeat import Attempt, Beat
-from nodectl.payload.jobs.member import placed
 from nodectl.payload.jobs.process import descendants
 from tests.payload.fleet import Fleet, processes_of
 

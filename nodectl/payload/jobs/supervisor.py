@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Set, Union
 
 from . import heartbeat as hb
 from . import launcher, node_end, shared_memory, steady
-from .attempts import Over
+from .attempts import Member, Over, placed
 from .checkpoint_copy import Courier
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
@@ -21,7 +21,6 @@ from .failures import bounded, brief, first_of_attempt
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
-from .member import Member, placed
 from .outputs import LIMIT_MIB, Keeper
 from .postmortem import Postmortem
 from .process import send
