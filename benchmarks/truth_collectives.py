@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.errors import ParseError
-from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
+from nodectl.facts.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.nccl.models import BUS_FACTORS, bandwidth, named
 
 # a text without its program's name is told by its file's

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nodectl.parsers.rdma.perftest import parse_perftest
+from nodectl.facts.parsers.rdma.perftest import parse_perftest
 from nodectl.probes.rdma.errors import Run, classify
 from nodectl.probes.rdma.result import value_of
 

@@ -20,13 +20,13 @@ from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, ParseError, UsageError
+from nodectl.facts.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
 from nodectl.model.acceptance import Acceptance, Seen, Step, StepState, Taken
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
-from nodectl.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
 from nodectl.probes.base import Note, ProbeResult, host_finding
 from nodectl.probes.lost import Loss, Watched
 from nodectl.probes.outliers import slow

@@ -308,7 +308,7 @@ def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
 
 def _report(acceptance: Acceptance) -> str:
     """Return the HTML page of this acceptance alone."""
-    from nodectl.history.database import iso
+    from nodectl.ledger.history.database import iso
     from nodectl.probes.registry import kind_of
     from nodectl.report.page.content import Content
     from nodectl.report.page.page import report_html
@@ -320,7 +320,7 @@ def _report(acceptance: Acceptance) -> str:
 
 
 def _keep_measurements(app: App, acceptance: Acceptance) -> None:
-    from nodectl.history.database import HistoryError
+    from nodectl.ledger.history.database import HistoryError
 
     try:
         with app.history() as history:

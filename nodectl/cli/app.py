@@ -20,9 +20,9 @@ from nodectl.transport.fanout import FORKS
 
 if TYPE_CHECKING:
     from nodectl.health.site import SiteCheck
-    from nodectl.history.store import History
     from nodectl.inventory.read import Inventory
     from nodectl.jobs.slurm.login import Login
+    from nodectl.ledger.history.store import History
     from nodectl.ledger.store import Ledger
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
@@ -171,15 +171,15 @@ class App:
     def history(self) -> History:
         """Open the fleet's measurements of the past; to be closed, as by `with`."""
         from nodectl.common.paths import state_dir
-        from nodectl.history.database import FILE
-        from nodectl.history.store import History
+        from nodectl.ledger.history.database import FILE
+        from nodectl.ledger.history.store import History
 
         return History(state_dir() / FILE, self.fleet)
 
     def ledger(self) -> Ledger:
         """Return what happened to the fleet's hosts and their parts; to be closed, as by `with`."""
         from nodectl.common.paths import state_dir
-        from nodectl.history.database import FILE
+        from nodectl.ledger.history.database import FILE
         from nodectl.ledger.store import Ledger
 
         return Ledger(state_dir() / FILE, self.fleet)

@@ -115,8 +115,8 @@ def look_for_cordoned(app: App) -> Look | None:
 
 def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
     """Keep what an acceptance says; its rejected hosts are cordoned, or the command that does so is shown."""
-    from nodectl.history.database import HistoryError
     from nodectl.ledger.export import suggested
+    from nodectl.ledger.history.database import HistoryError
 
     try:
         with app.ledger() as ledger:
@@ -142,7 +142,7 @@ def _held(app: App, hosts: Sequence[Host]) -> Mapping[str, Sequence[Hold]]:
 def _asked(app: App, ask: Callable[[Ledger], _Answer]) -> _Answer | None:
     """Return what the ledger answers, None without one; one that cannot be read costs a line, and nobody's work."""
     from nodectl.common.paths import state_dir
-    from nodectl.history.database import FILE, HistoryError
+    from nodectl.ledger.history.database import FILE, HistoryError
 
     if not (state_dir() / FILE).is_file():  # nothing was ever kept; or a device, by which some keep nothing
         return None

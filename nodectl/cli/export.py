@@ -64,8 +64,8 @@ class _Slurm:
 @click.pass_obj
 def slurm(app: App, asked: _Slurm) -> None:
     """Print a batch script for `sbatch`; SCRIPT is named from the folder where that will be called."""
-    from nodectl.export.kubernetes import script_path
-    from nodectl.export.sbatch import SbatchJob
+    from nodectl.jobs.export.kubernetes import script_path
+    from nodectl.jobs.export.sbatch import SbatchJob
     from nodectl.jobs.plan import check_interface, one_venv
 
     hosts = app.hosts
@@ -98,8 +98,8 @@ class _Hostfile:
 @click.pass_obj
 def hostfile(app: App, asked: _Hostfile) -> None:
     """Print the hosts as DeepSpeed, Open MPI or MPICH reads them; for torchrun, what is to be run on each."""
-    from nodectl.export.hostfile import Node
-    from nodectl.export.hostfile import hostfile as text_of
+    from nodectl.jobs.export.hostfile import Node
+    from nodectl.jobs.export.hostfile import hostfile as text_of
 
     nodes = [
         Node(host.name if asked.names else host.address, asked.slots or gpus_a_host(app, [host]) or 1)
@@ -143,7 +143,7 @@ class _Kubernetes:
 @click.pass_obj
 def kubernetes(app: App, asked: _Kubernetes) -> None:
     """Print a JobSet or a PyTorchJob for `kubectl apply -f -`; SCRIPT is a path in the image."""
-    from nodectl.export.kubernetes import KubernetesJob, job_name, manifest
+    from nodectl.jobs.export.kubernetes import KubernetesJob, job_name, manifest
 
     if asked.shm and not _QUANTITY.fullmatch(asked.shm):
         raise click.UsageError(f"--shm {asked.shm!r}: no quantity such as 64Gi")

@@ -20,7 +20,7 @@ from nodectl.report.measurements import measurements_text
 from nodectl.report.table import aligned
 
 if TYPE_CHECKING:
-    from nodectl.history.store import Past, Point
+    from nodectl.ledger.history.store import Past, Point
     from nodectl.model.finding import Finding
 
 _NOTHING = "nothing was measured of this fleet yet: `nodectl probe` keeps what it measures"
@@ -35,7 +35,7 @@ def history() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the runs of `nodectl probe`, the latest first."""
-    from nodectl.history.database import iso
+    from nodectl.ledger.history.database import iso
 
     with app.history() as past:
         runs = past.runs()
@@ -86,7 +86,7 @@ def export(app: App, probes: tuple[str, ...]) -> None:
 @click.pass_obj
 def drift(app: App) -> None:
     """Show what became worse over the last 60 runs, compared with its past and its peers; exit status 0."""
-    from nodectl.history.drift import WINDOW, drifts
+    from nodectl.ledger.history.drift import WINDOW, drifts
 
     with app.history() as past:
         points = past.points(past.probes(), WINDOW)
@@ -96,7 +96,7 @@ def drift(app: App) -> None:
 
 def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
     """Return the findings, and always what was looked at: silence would mean 'no drift' and 'nothing known' alike."""
-    from nodectl.history.drift import MIN_POINTS, looked
+    from nodectl.ledger.history.drift import MIN_POINTS, looked
 
     seen = looked(points)
     if not seen.series:
@@ -110,6 +110,6 @@ def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
 
 
 def _row(kept: Past) -> dict[str, object]:
-    from nodectl.history.database import iso
+    from nodectl.ledger.history.database import iso
 
     return {"run": kept.run, "time": iso(kept.time), **asdict(kept.measurement)}

@@ -21,8 +21,8 @@ from nodectl.common.nodeset import fold
 from nodectl.errors import InventoryError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from nodectl.init.draft import Draft
-    from nodectl.init.propose import Found
+    from nodectl.doctor.draft import Draft
+    from nodectl.doctor.propose import Found
     from nodectl.model.host import Host
 
 _DEFAULT = "inventory"
@@ -33,7 +33,7 @@ _TERM = re.compile(r"[^\s,@-][^\s,@]*(@[^\s,@-][^\s,@]*)?")
 
 
 def _kinds() -> str:
-    from nodectl.init.draft import kinds
+    from nodectl.doctor.draft import kinds
 
     return f"One of: {', '.join(kinds())}."
 
@@ -65,11 +65,11 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
     """
     if (kind is None) == (not wanted):
         raise UsageError("give either --kind or --from", f"nodectl init --from HOST,… or --kind KIND ({_kinds()})")
-    from nodectl.init.draft import write_all
+    from nodectl.doctor.draft import write_all
 
     notes: tuple[str, ...] = ()
     if kind is not None:
-        from nodectl.init.draft import kind_named
+        from nodectl.doctor.draft import kind_named
 
         draft = kind_named(kind).draft(kind)
     else:
@@ -83,7 +83,7 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
 
 
 def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
-    from nodectl.init.propose import connection_variables, draft_of, secrets
+    from nodectl.doctor.propose import connection_variables, draft_of, secrets
     from nodectl.inventory.read import configured, vaulted
     from nodectl.profiles.load import profile_dirs
 
@@ -155,7 +155,7 @@ def _logging_in(host: Host, login: str) -> Host:
 
 def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
     """Return what each host is; UnreachableError that names all that could not be asked, and those that could."""
-    from nodectl.init.propose import commands, found
+    from nodectl.doctor.propose import commands, found
     from nodectl.model.recording import Recording
     from nodectl.recordings.source import LiveSource
 
@@ -187,7 +187,7 @@ def _for_names(app: App, remedy: str, names: Iterable[str]) -> str:
 
 
 def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -> None:
-    from nodectl.init.propose import summary
+    from nodectl.doctor.propose import summary
 
     document = {
         "files": [str(path) for path in files],

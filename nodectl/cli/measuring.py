@@ -13,8 +13,8 @@ from nodectl.model.status import Status, exit_status
 from nodectl.report.findings import finding_document, findings_list
 
 if TYPE_CHECKING:
-    from nodectl.history.compare import Against
-    from nodectl.history.database import HistoryError
+    from nodectl.ledger.history.compare import Against
+    from nodectl.ledger.history.database import HistoryError
     from nodectl.model.comparison import Comparison
     from nodectl.model.host import Host
     from nodectl.model.measurement import Measurement
@@ -87,8 +87,8 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
     A history that cannot be written costs a line on stderr, not the result of minutes; one that was asked for is an
     unknown.
     """
-    from nodectl.history.compare import by_identity, compare, findings
-    from nodectl.history.database import HistoryError
+    from nodectl.ledger.history.compare import by_identity, compare, findings
+    from nodectl.ledger.history.database import HistoryError
 
     compared = None
     if against is not None and against.saved is not None:
@@ -112,9 +112,9 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
 def _kept(
     app: App, measurements: Sequence[Measurement], against: Against | None
 ) -> tuple[Comparison | None, list[Finding]]:
-    from nodectl.history.compare import compare
-    from nodectl.history.drift import WINDOW, drifts
-    from nodectl.history.identity import identity_of
+    from nodectl.ledger.history.compare import compare
+    from nodectl.ledger.history.drift import WINDOW, drifts
+    from nodectl.ledger.history.identity import identity_of
 
     with app.history() as history:
         run = history.add(measurements)

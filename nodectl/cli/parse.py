@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nodectl.cli.options import OneOf
-from nodectl.parsers.catalogue import tools
+from nodectl.facts.parsers.catalogue import tools
 
 
 @click.command(epilog=f"Tools: {', '.join(tools())}")
@@ -22,7 +22,7 @@ def parse(tool: str, file: str) -> None:
     Ends with 1 and the reason where the text cannot be read; a text that ends within a line is told on standard error.
     """
     from nodectl.cli.terminal import emit_json, note
-    from nodectl.parsers.catalogue import as_document, parser_of
+    from nodectl.facts.parsers.catalogue import as_document, parser_of
 
     text = _text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     document = as_document(parser_of(tool)(text))

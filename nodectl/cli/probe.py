@@ -286,7 +286,7 @@ def _of_the_run() -> list[click.Option]:
 @interruptible(deaf_s=_INTERRUPTED_END_S)
 def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, given: Mapping[str, Any]) -> None:
     """Measure under the hosts' locks, keep and show; `given` are the options of the run."""
-    from nodectl.history.compare import read_against
+    from nodectl.ledger.history.compare import read_against
     from nodectl.probes.base import ProbeResult
     from nodectl.probes.lost import Watched
     from nodectl.probes.series import RunInterrupt, run_probes

@@ -53,7 +53,7 @@ def report(app: App, asked: _Options) -> None:
     It holds the hosts' health and wiring, jobs, the latest acceptance, measurements, trials and drift of the history,
     and the saved results that are given.  With --replay FOLDER a recording stands for the hosts.
     """
-    from nodectl.overview import with_files
+    from nodectl.cli.overview import with_files
     from nodectl.probes.registry import kind_of
     from nodectl.report.page.content import Content
     from nodectl.report.page.page import report_html
@@ -88,7 +88,7 @@ def _heading(app: App) -> str:
 
 def _with_hosts(app: App, content: Content) -> Content:
     from nodectl.cli.health import look_at
-    from nodectl.overview import health, wiring
+    from nodectl.cli.overview import health, wiring
 
     found = (health(app.source, look_at(app, {})), *content.found)
     wired = (wiring(app.source, app.profile_dirs), *content.wired)
@@ -98,7 +98,7 @@ def _with_hosts(app: App, content: Content) -> Content:
 
 def _jobs(app: App) -> Launched:
     from nodectl.cli.jobs import read_listing
-    from nodectl.overview import origin_of
+    from nodectl.cli.overview import origin_of
     from nodectl.report.jobs import job_document
     from nodectl.report.page.content import Launched
 
@@ -108,7 +108,7 @@ def _jobs(app: App) -> Launched:
 def _with_history(app: App, content: Content, *, needed: bool) -> Content:
     """Add what was kept of the inventory's fleet; a recording alone has no history, and saved files need none."""
     from nodectl.accept.store import latest
-    from nodectl.overview import latest_runs, nature_of, past, trials
+    from nodectl.cli.overview import latest_runs, nature_of, past, trials
 
     if app.replay is not None and not app.inventory_sources:
         return content

@@ -1,1 +1,1 @@
-"""The operator's machine and the way to the hosts: what is missing, with the command that mends it."""
+"""Before the first command: what the operator's machine and the way to the hosts lack, and an inventory to begin with."""

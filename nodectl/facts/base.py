@@ -10,10 +10,10 @@ from typing import Any, Generic, Literal, TypeVar, get_type_hints
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.catalogue import parser_of
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Entry, Recording
-from nodectl.parsers.catalogue import parser_of
 
 NOT_INSTALLED = 127
 DEADLINE = 124

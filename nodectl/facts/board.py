@@ -18,8 +18,8 @@ from nodectl.facts.base import (
     script,
     text_fact,
 )
+from nodectl.facts.parsers.linux.lspci_acs import PciLink, parse_lspci_acs
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.linux.lspci_acs import PciLink, parse_lspci_acs
 
 # NAME VALUE a line
 _FIRMWARE_SHOW = """\

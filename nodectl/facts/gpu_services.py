@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from nodectl.common.counting import counted
 from nodectl.errors import ParseError
 from nodectl.facts.base import AbsentError, Fact, entry, output, parse, read_fact, script
+from nodectl.facts.parsers.nvidia.fabricmanager_log import FabricManagerLog, parse_fabricmanager_log
 from nodectl.facts.services import UNITS_COMMAND, UNITS_FACT, Units
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.nvidia.fabricmanager_log import FabricManagerLog, parse_fabricmanager_log
 
 _DCGM_HEALTH_COMMAND = Command("dcgm-health", ("dcgmi", "health", "--check"), deadline_s=15, hardware=True)
 # `| Overall Health | Healthy |`, and of older releases `| Group 1 | Overall Health: Healthy |`

@@ -24,16 +24,16 @@ from nodectl.facts.base import (
     parsed_as,
     tally,
 )
+from nodectl.facts.parsers.nvidia.smi_q.fields import GpuStatus
+from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
+from nodectl.facts.parsers.nvidia.smi_query import CsvRow, NvidiaSmiQuery, parse_nvidia_smi_query
+from nodectl.facts.parsers.nvidia.words import is_lost, lost_gpu, needs_reset
+from nodectl.facts.parsers.text import bus_id
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.nvidia.smi_q.fields import GpuStatus
-from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from nodectl.parsers.nvidia.smi_query import CsvRow, NvidiaSmiQuery, parse_nvidia_smi_query
-from nodectl.parsers.nvidia.words import is_lost, lost_gpu, needs_reset
-from nodectl.parsers.text import bus_id
 
 if TYPE_CHECKING:
-    from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink
-    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
+    from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink
+    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 
 
 _COLUMNS = "index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version"

@@ -26,8 +26,8 @@ from nodectl.facts.base import (
     whole,
     whole_lines,
 )
+from nodectl.facts.parsers.linux.dmesg import Dmesg, parse_dmesg
 from nodectl.model.recording import Command, Recording
-from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 
 _UNAME = Command("uname", ("uname", "-srm"), hardware=True)
 _OS_RELEASE = Command("os-release", ("cat", "/etc/os-release"), hardware=True)

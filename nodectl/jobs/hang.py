@@ -9,13 +9,13 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.nccl.ncclras import parse_ncclras
 from nodectl.jobs.calls import Calls, numbers, odd_one
 from nodectl.jobs.calls import read as read_calls
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import ExamineRow
 from nodectl.model.host import Host
 from nodectl.model.look import Look, RankNow
-from nodectl.parsers.nccl.ncclras import parse_ncclras
 from nodectl.payload.jobs.standing import COLLECTIVES, doing, in_collective
 from nodectl.transport.base import Transport
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nodectl.common.few import few
-from nodectl.history.database import iso
 from nodectl.ledger.events import Event, EventKind, Hold, minute, part_name
+from nodectl.ledger.history.database import iso
 from nodectl.ledger.parts import named
 from nodectl.ledger.store import Key, Place
 from nodectl.model.acceptance import Part, PartKind

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from nodectl import __version__
-from nodectl.history.database import Database, moment, number
 from nodectl.ledger.events import Event, EventKind, Hold, KeptPart, Recognised, minute
+from nodectl.ledger.history.database import Database, moment, number
 from nodectl.ledger.parts import by_name, concerned, identity_kind, is_machine_id, told_apart
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part, PartKind, Seen
 from nodectl.model.finding import Finding

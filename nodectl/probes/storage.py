@@ -10,12 +10,12 @@ from statistics import median
 from nodectl.common.counting import counted
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.linux.load import FioJob, parse_fio
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.parsers.linux.load import FioJob, parse_fio
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.each import Node, compared, planned
 from nodectl.probes.endpoints import Look

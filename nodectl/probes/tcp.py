@@ -11,12 +11,12 @@ from statistics import median
 from nodectl.common.counting import counted
 from nodectl.common.units import time_text
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.linux.load import Iperf3, parse_iperf3
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement, MeasurementKind, Unit
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.parsers.linux.load import Iperf3, parse_iperf3
 from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeResult, host_finding, path_finding, spread
 from nodectl.probes.blame.findings import blame, inquire
 from nodectl.probes.blame.fit import HostPair

@@ -13,12 +13,12 @@ from nodectl.errors import ProfileError
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.network import Nic
+from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.rdma import ports_in
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
-from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.profiles.load import Document, check_document
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.schema import GpuLink, Hardware

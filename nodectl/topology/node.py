@@ -27,7 +27,7 @@ from nodectl.topology.groups import joined
 from nodectl.topology.port_uses import TRAINING, Surroundings, servers_of, uses
 
 if TYPE_CHECKING:
-    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
 _RESEAT = "reseat the card or its riser; then compare with a host of the same kind"
 
@@ -103,7 +103,7 @@ def _nic_width(parts: Parts) -> Iterator[Finding]:
 
 
 def _peer_access(parts: Parts) -> Iterator[Finding]:
-    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p
+    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p
 
     matrix = parts.facts.get("p2p")
     if not isinstance(matrix, NvidiaSmiP2p):
@@ -250,7 +250,7 @@ def _fact(facts: Mapping[str, object], subject: str, kind: type[T]) -> T | None:
 
 def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = "") -> NodeTopology | Unread:
     """Return the host's picture; Unread where its matrix could not be read."""
-    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
     matrix = _fact(facts, "gpu_topology", NvidiaSmiTopo)
     if matrix is None:
@@ -286,7 +286,7 @@ def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = ""
 
 def surroundings(host: Host, facts: Mapping[str, object]) -> Surroundings:
     """Return what tells the host's training ports from the others."""
-    from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
+    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
     matrix, mounts = _fact(facts, "gpu_topology", NvidiaSmiTopo), _fact(facts, "mounts", Mounts)
     chosen = host.variables.get("nodectl_nics")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.parsers.rdma.perftest import BwRow, LatRow, parse_perftest
+from nodectl.facts.parsers.rdma.perftest import BwRow, LatRow, parse_perftest
 from tests.booted.conftest import Nodectl, Ran
 from tests.booted.fleet import Fleet
 

@@ -16,6 +16,7 @@ from nodectl.facts.host_files import HostFiles, NcclFiles, Variable
 from nodectl.facts.kernel import Boot, Kernel, KernelKnobs, Modules
 from nodectl.facts.look import Lab
 from nodectl.facts.network import FlowControl, InterfaceFlow, Nic, NicQueues, NicSetup
+from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.rdma import Gid, IbPort, Pkeys
 from nodectl.facts.services import Unit, Units
@@ -23,7 +24,6 @@ from nodectl.facts.settings import SessionLimits, Sysctl
 from nodectl.facts.storage import Drive, Drives, Mount, Mounts
 from nodectl.facts.versions import ContainerToolkit, Libraries, Library, Userland, Versions
 from nodectl.model.facts import Unread
-from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.profiles.resolve import Resolved
 from tests.checks.table import dgx
 from tests.checks.test_cut_reports import recorded

@@ -12,10 +12,10 @@ from nodectl.checks.gpu import state as gpu_state
 from nodectl.checks.gpu.rules import GpuJudgement
 from nodectl.facts.board import Pcie, PcieLink
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.facts.processes import JobProcesses
 from nodectl.facts.services import SlurmNode
 from nodectl.model.facts import Unread
-from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.gpus import MODEL, all_with, count, eight, gpu
 from tests.checks.table import DENIED, UNREAD, Case, dgx, found, plain, verify

@@ -14,13 +14,13 @@ from nodectl.facts.gpus import Gpus
 from nodectl.facts.host_files import NcclFiles
 from nodectl.facts.look import Lab
 from nodectl.facts.network import Nic
+from nodectl.facts.parsers.linux.dmesg import Dmesg, parse_dmesg
 from nodectl.facts.processors import Memory
 from nodectl.facts.services import Clock, ClockSync
 from nodectl.facts.settings import LoginLimits, SessionLimits, Sysctl
 from nodectl.facts.storage import Disk
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
-from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
 from nodectl.profiles.resolve import Resolved, resolve
 
 RMEM = "net.ipv4.tcp_rmem"

@@ -2,7 +2,7 @@
 
 from nodectl.checks.kernel import log as kernel_log
 from nodectl.facts.look import Lab
-from nodectl.parsers.linux.dmesg import parse_dmesg
+from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from tests.checks.table import UNREAD, Case, found
 
 QUIET = "[    0.000000] Linux version 5.15.0-91-generic (buildd@x)\n"

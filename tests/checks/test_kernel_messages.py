@@ -8,8 +8,8 @@ import yaml
 from nodectl.checks.check import ACTIONS
 from nodectl.checks.kernel import log as kernel_log
 from nodectl.facts.board import Pcie
-from nodectl.parsers.linux.dmesg import parse_dmesg
-from nodectl.parsers.linux.kernel_messages import kernel_messages, message_of
+from nodectl.facts.parsers.linux.dmesg import parse_dmesg
+from nodectl.facts.parsers.linux.kernel_messages import kernel_messages, message_of
 from tests.checks.table import UNREAD, Case, found
 from tests.lab.recorded_faults import RECORDED_FAULTS
 

@@ -6,13 +6,13 @@ from typing import Any
 from nodectl.checks.gpu import nvlink
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.packages import Package, Packages
+from nodectl.facts.parsers.linux.dmesg import parse_dmesg
+from nodectl.facts.parsers.nvidia.fabricmanager_log import FabricManagerLog, parse_fabricmanager_log
+from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
+from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.facts.services import Unit, Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
-from nodectl.parsers.linux.dmesg import parse_dmesg
-from nodectl.parsers.nvidia.fabricmanager_log import FabricManagerLog, parse_fabricmanager_log
-from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
-from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.gpus import all_with, eight
 from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, plain

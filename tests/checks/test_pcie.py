@@ -4,8 +4,8 @@ from nodectl.checks.kernel import pcie
 from nodectl.facts.board import Pcie, PcieBridge, PcieLink
 from nodectl.facts.look import Lab
 from nodectl.facts.network import Nic
+from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from nodectl.facts.rdma import IbPort
-from nodectl.parsers.linux.dmesg import parse_dmesg
 from nodectl.profiles.resolve import resolve
 from tests.checks.gpus import count
 from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, plain

@@ -28,13 +28,13 @@ from nodectl.facts.job import (
     RunningJobs,
     SharedMemory,
 )
+from nodectl.facts.parsers.linux.dmesg import Dmesg, KernelEvent
 from nodectl.facts.services import Clock
 from nodectl.facts.settings import SessionLimits
 from nodectl.jobs.preflight import judge
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
 
 NEEDS = JobNeeds(candidate_ports=(21001, 21002, 21003), checkpoint_dir="/ckpt")
 NAMES = ("a", "b", "c")

@@ -9,7 +9,7 @@ from nodectl.checks.gpu import xid
 from nodectl.checks.gpu.xid import STATUSES, catalogue, check_site_xid, meaning
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.look import Lab
-from nodectl.parsers.linux.dmesg import Dmesg, parse_dmesg
+from nodectl.facts.parsers.linux.dmesg import Dmesg, parse_dmesg
 from tests.checks.gpus import eight
 from tests.checks.table import ABSENT, DENIED, UNREAD, Case, dgx, found, plain
 

@@ -7,7 +7,7 @@ import pytest
 
 from nodectl.cli import cordoned
 from nodectl.cli.app import App
-from nodectl.history.database import FILE
+from nodectl.ledger.history.database import FILE
 from nodectl.ledger.parts import facts_needed
 from nodectl.model.acceptance import Acceptance, Seen
 from nodectl.model.host import Host

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.history.database import FILE
-from nodectl.history.store import History
-from tests.history.measured import memory, tcp
+from nodectl.ledger.history.database import FILE
+from nodectl.ledger.history.store import History
+from tests.ledger.history.measured import memory, tcp
 
 Asked = Callable[..., Any]
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nodectl.cli.root import root_context
-from nodectl.history.database import FILE
+from nodectl.ledger.history.database import FILE
 from nodectl.ledger.store import Ledger
 from nodectl.model.acceptance import Seen
 from nodectl.model.status import Status

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from nodectl.history.database import FILE, VERSION
-from nodectl.history.store import History
-from tests.history.measured import memory
+from nodectl.ledger.history.database import FILE, VERSION
+from nodectl.ledger.history.store import History
+from tests.ledger.history.measured import memory
 
 UNKNOWN, USAGE = 3, 2
 PROBE = ("probe", "memory", "--duration", "0.001", "--repetitions", "2")

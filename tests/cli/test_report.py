@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.cli.overview import latest_runs, past, trials, with_files
 from nodectl.errors import UsageError
-from nodectl.history.store import History
+from nodectl.ledger.history.store import History
 from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Outcome, Summary
-from nodectl.overview import latest_runs, past, trials, with_files
 from nodectl.report.page.blocks import Nature
 from nodectl.report.page.content import Content
 from nodectl.report.page.page import report_html

@@ -4,8 +4,8 @@ import pytest
 
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.model.facts import Unread
-from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 from tests.facts.recorded import fact
 
 REPORT = """\

@@ -4,9 +4,9 @@ from nodectl.facts.base import read_fact
 from nodectl.facts.board import PcieBridge
 from nodectl.facts.catalogue import root_commands
 from nodectl.facts.kernel import KERNEL_EVENTS_FACT
+from nodectl.facts.parsers.linux.dmesg import Dmesg
 from nodectl.model.facts import Unread
 from nodectl.model.recording import Entry, Recording
-from nodectl.parsers.linux.dmesg import Dmesg
 from tests.facts.recorded import fact
 
 LSPCI = """\

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nodectl.parsers.catalogue import parser_of
+from nodectl.facts.parsers.catalogue import parser_of
 from tests.fuzz.families import FAMILIES, check, seeds
 from tests.fuzz.mutate import LONGEST, mutated
 
@@ -77,7 +77,7 @@ def by_atheris(feeder: Feeder, seed: int, finish: Callable[[], None]) -> None:
     """
     atheris: Any = importlib.import_module("atheris")
     tools = FAMILIES[feeder.tally.family]
-    with atheris.instrument_imports(include=["nodectl.parsers"]):
+    with atheris.instrument_imports(include=["nodectl.facts.parsers"]):
         for tool in tools:
             parser_of(tool)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from nodectl.errors import ParseError
-from nodectl.parsers.catalogue import as_document, families, parser_of
+from nodectl.facts.parsers.catalogue import as_document, families, parser_of
 
 _FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 _MORE_SEEDS = {"iperf3": "iperf3"}  # a tool's older folder of fixtures

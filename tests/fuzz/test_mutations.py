@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
-from nodectl.parsers.catalogue import parser_of, tools
+from nodectl.facts.parsers.catalogue import parser_of, tools
 from tests.fuzz.families import TooSlowError, check, seeds
 from tests.fuzz.mutate import mutated
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.export.templates import render
+from nodectl.jobs.export.templates import render
 from tests.conftest import Cli, LabUnderTest
 from tests.jobs.slurm_cluster import SHARED, SlurmCluster, slurm_on
 

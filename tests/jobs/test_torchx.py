@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.export.templates import render
+from nodectl.jobs.export.templates import render
 from tests.conftest import Cli, LabUnderTest
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.history.database import FILE, HistoryError
-from nodectl.history.store import History
 from nodectl.ledger.document import life_lines
 from nodectl.ledger.events import EventKind
+from nodectl.ledger.history.database import FILE, HistoryError
+from nodectl.ledger.history.store import History
 from nodectl.ledger.store import Ledger
 from nodectl.model.acceptance import NodeVerdict, Part, PartKind, Seen
 from nodectl.model.status import Status
-from tests.history.measured import memory
+from tests.ledger.history.measured import memory
 from tests.ledger.kept import accepted, finding, parts
 
 OK, FAILED = Status.OK, Status.FAILED

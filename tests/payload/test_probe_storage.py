@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
-from nodectl.parsers.linux.load import parse_fio
+from nodectl.facts.parsers.linux.load import parse_fio
 from nodectl.payload.common.folders import LOCK
 from nodectl.payload.common.frames import texts
 from nodectl.payload.probes import storage as place

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
+from nodectl.facts.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.nccl.models import NodeLinks, bandwidth, expected_busbw
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"

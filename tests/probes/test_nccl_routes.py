@@ -5,12 +5,12 @@ import pytest
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.network import Nic
+from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
+from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
-from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
-from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.nccl.fleet import WANTED, Group, Part, Ready, Route, routes_of
 from nodectl.probes.nccl.models import ceiling

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from nodectl.facts.parsers.linux.load import Iperf3
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.parsers.linux.load import Iperf3
 from nodectl.probes.duet import Played
 from nodectl.probes.events import Events
 from nodectl.probes.tcp import Window, buffer_hint, window_of

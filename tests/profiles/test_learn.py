@@ -8,12 +8,12 @@ import pytest
 from nodectl.errors import ProfileError
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.network import Nic
+from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.rdma import IbPort
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
-from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes.registry import kind_of
 from nodectl.profiles.learn import Learned, accepted_in, capability_of, taken_on
 from nodectl.profiles.learn import learn as learned

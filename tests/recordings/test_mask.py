@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodectl.facts.catalogue import read_facts
+from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.model.recording import Entry, Recording
-from nodectl.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.recordings.folder import bundled, open_recording, read_host
 from nodectl.recordings.mask import Masker, Pseudonyms, Template, serials, shapes
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import NodectlError
+from nodectl.facts.parsers.catalogue import parser_of
 from nodectl.model.recording import Entry, Recording
-from nodectl.parsers.catalogue import parser_of
 from nodectl.recordings.allowed import plain, vocabulary
 from nodectl.recordings.folder import bundled
 from nodectl.recordings.mask import Masker
 from tests.conftest import Cli
+from tests.facts.parsers.tool_outputs import TOOLS
 from tests.lab.recorded_faults import RECORDED_FAULTS
 from tests.lab.recorded_host import host_findings
-from tests.parsers.tool_outputs import TOOLS
 from tests.recordings.test_mask import shape
 
 # a line of each place, with its secrets between braces

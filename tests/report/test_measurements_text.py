@@ -12,7 +12,7 @@ from nodectl.model.status import Status
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import comparison_table, measurements_text
 from nodectl.report.series import fleet_series
-from tests.history.measured import memory
+from tests.ledger.history.measured import memory
 
 
 def test_collectives_over_all_hosts_fit_a_terminal_and_lose_nothing() -> None:
@@ -180,7 +180,7 @@ def test_what_all_read_alike_is_one_line() -> None:
 
 
 def test_a_comparison_of_many_shows_the_largest_changes() -> None:
-    from nodectl.history.compare import by_identity, compare
+    from nodectl.ledger.history.compare import by_identity, compare
 
     old = [memory(f"gpu{n:02d}", 20.0) for n in range(40)]
     new = [memory(f"gpu{n:02d}", 20.0 + n / 10) for n in range(40)]

@@ -11,7 +11,7 @@ from nodectl.cli.options import global_options
 from nodectl.cli.root import cli, commands
 from nodectl.common.resources import share_dir
 from nodectl.facts.catalogue import registered
-from nodectl.parsers.catalogue import families
+from nodectl.facts.parsers.catalogue import families
 from nodectl.probes.registry import listed
 from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles

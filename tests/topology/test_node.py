@@ -7,11 +7,11 @@ import pytest
 
 from nodectl.facts.board import Pcie, PcieLink
 from nodectl.facts.gpus import Gpu, Gpus
+from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_p2p, parse_nvidia_smi_topo
 from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.topology import NodeTopology
-from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_p2p, parse_nvidia_smi_topo
 from nodectl.topology.node import node_topology
 from nodectl.topology.port_uses import TRAINING
 

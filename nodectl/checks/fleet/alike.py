@@ -22,6 +22,7 @@ from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles
 from nodectl.facts.kernel import KernelKnobs
 from nodectl.facts.network import Nic, NicSetup
+from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.facts.processors import Cpu, Numa
 from nodectl.facts.rdma import Gid, IbPort, Pkeys
 from nodectl.facts.services import Units
@@ -29,7 +30,6 @@ from nodectl.facts.settings import SessionLimits, Sysctl
 from nodectl.facts.storage import Mount, Mounts
 from nodectl.facts.versions import Libraries, Versions
 from nodectl.model.status import Status
-from nodectl.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
 # the kernel works these out from the memory of the machine
 _BY_SIZE = {

@@ -15,13 +15,13 @@ from nodectl.common.counting import counted
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpu
 from nodectl.facts.packages import Packages
+from nodectl.facts.parsers.linux.dmesg import Dmesg
+from nodectl.facts.parsers.nvidia.fabricmanager_log import FabricManagerEvent, FabricManagerLog
 from nodectl.facts.services import Units
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.linux.dmesg import Dmesg
-from nodectl.parsers.nvidia.fabricmanager_log import FabricManagerEvent, FabricManagerLog
 
 ORDER = 110
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
+from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
-from nodectl.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 
 ORDER = 100
 

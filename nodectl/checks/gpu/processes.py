@@ -9,11 +9,11 @@ from nodectl.checks.gpu.rules import gpus_of, of_gpu
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpu
+from nodectl.facts.parsers.nvidia.smi_q.fields import GpuProcess
 from nodectl.facts.processes import JobProcesses
 from nodectl.facts.services import SlurmNode
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.nvidia.smi_q.fields import GpuProcess
 
 ORDER = 90
 

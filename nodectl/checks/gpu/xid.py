@@ -20,9 +20,9 @@ from nodectl.checks.gpu.nvidia_codes import NvlinkCode, SxidCode, XidCode, nvlin
 from nodectl.checks.gpu.rules import gpus_of, identity
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpus
+from nodectl.facts.parsers.linux.dmesg import NVLINK5, Dmesg, KernelEvent
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.linux.dmesg import NVLINK5, Dmesg, KernelEvent
 
 ORDER = 130
 

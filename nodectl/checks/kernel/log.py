@@ -10,10 +10,10 @@ from nodectl.checks.check import Check, Subject, judges_fact
 from nodectl.checks.network.nics import LINK_FLAPS_LIMIT
 from nodectl.common.counting import counted
 from nodectl.facts.board import Pcie
+from nodectl.facts.parsers.linux.dmesg import Dmesg, KernelEvent
+from nodectl.facts.parsers.linux.kernel_messages import KernelMessage, kernel_messages
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.linux.dmesg import Dmesg, KernelEvent
-from nodectl.parsers.linux.kernel_messages import KernelMessage, kernel_messages
 
 ORDER = 180
 
@@ -120,7 +120,7 @@ def log(host: Subject, log: Dmesg) -> Iterator[Finding]:
 
 
 # What else the kernel's log of this boot says: each kind of message once, however often and of how many parts.
-# The catalogue is nodectl/parsers/linux/kernel_messages.yml: how a message is known, what it means, and what to do.
+# The catalogue is nodectl/facts/parsers/linux/kernel_messages.yml: how a message is known, what it means, and what to do.
 
 _MESSAGES_SHOWN = 200
 _PARTS = 4

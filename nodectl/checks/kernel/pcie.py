@@ -9,9 +9,9 @@ from nodectl.checks.gpu.rules import gpus_of
 from nodectl.checks.network.infiniband import ports_of
 from nodectl.checks.network.nics import nics_of, training_names
 from nodectl.facts.board import Pcie, PcieLink
+from nodectl.facts.parsers.linux.dmesg import Dmesg
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.linux.dmesg import Dmesg
 
 ORDER = 120
 

@@ -16,7 +16,7 @@ from nodectl.jobs.engines import COMMAND, TORCHRUN
 
 if TYPE_CHECKING:
     from nodectl.cli.launch.options import Launch
-    from nodectl.export.sbatch import SbatchJob
+    from nodectl.jobs.export.sbatch import SbatchJob
     from nodectl.jobs.plan import Start
     from nodectl.jobs.ways import Way
 
@@ -48,7 +48,7 @@ def launch_via_slurm(app: App, asked: Launch, way: Way, env: Mapping[str, str], 
 
 
 def _job(app: App, asked: Launch, way: Way, job_id: str, network: str) -> SbatchJob:
-    from nodectl.export.sbatch import SbatchJob
+    from nodectl.jobs.export.sbatch import SbatchJob
     from nodectl.jobs.plan import one_venv, slurm_nodes
 
     hosts, around, nodes = app.hosts, asked.around, slurm_nodes(asked.hosts.nodes)

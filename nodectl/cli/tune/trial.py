@@ -437,7 +437,7 @@ def _left_s(ends_at: float | None) -> float | None:
 
 def _keep(app: App, trial: Trial) -> None:
     """In the history too, where it came to its end."""
-    from nodectl.history.database import HistoryError
+    from nodectl.ledger.history.database import HistoryError
     from nodectl.trials.store import prune
 
     prune()

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from nodectl.common.process import operator
 from nodectl.errors import JobError
-from nodectl.export.sbatch import SbatchJob
 from nodectl.jobs.code import Code
+from nodectl.jobs.export.sbatch import SbatchJob
 from nodectl.jobs.package import add_code, add_file
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Conditions, Measurement
 from nodectl.model.status import Status
-from nodectl.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
 from nodectl.probes import each
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.each import Node, Plan

@@ -10,12 +10,12 @@ from statistics import median
 from nodectl.common.counting import counted
 from nodectl.common.units import format_size
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.nccl.nccl_log import NcclChoice
+from nodectl.facts.parsers.nccl.nccl_tests import NcclTests, NcclTestsRow, NcclTestsSide, parse_nccl_tests
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
-from nodectl.parsers.nccl.nccl_log import NcclChoice
-from nodectl.parsers.nccl.nccl_tests import NcclTests, NcclTestsRow, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.base import ProbeResult, host_finding
 from nodectl.probes.budget import left_s
 from nodectl.probes.events import Event, failure, run_program

@@ -255,7 +255,7 @@ def _inside_gb_s(node: NodeTopology, facts: Mapping[str, object], link_class: st
 
 
 def _nvlink_gb_s(nvlink: object) -> float | None:
-    from nodectl.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
+    from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
 
     if not isinstance(nvlink, NvidiaSmiNvlink):
         return None

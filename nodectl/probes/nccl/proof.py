@@ -7,9 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.nccl.nccl_log import (
+    NcclChoice,
+    NcclLog,
+    NcclNet,
+    NcclPaths,
+    parse_nccl_log,
+    parse_nccl_paths,
+)
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.nccl.nccl_log import NcclChoice, NcclLog, NcclNet, NcclPaths, parse_nccl_log, parse_nccl_paths
 from nodectl.probes.base import host_finding
 from nodectl.probes.nccl.fleet import NAME, Route, common
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from nodectl.common.units import MIB, format_size
+from nodectl.facts.parsers.nccl.nccl_log import NcclChoice
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.parsers.nccl.nccl_log import NcclChoice
 from nodectl.probes.base import Amount, ProbeOptions, host_finding, spread
 from nodectl.probes.events import Event
 from nodectl.probes.nccl.fleet import NAME, Group, Route, common

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.rdma.perftest import Perftest, parse_perftest
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.parsers.rdma.perftest import Perftest, parse_perftest
 from nodectl.probes.rdma.argv import NAME, given, is_server, without_timeout
 
 

@@ -9,9 +9,9 @@ from statistics import median
 from typing import Any
 
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.rdma.perftest import BwRow, LatRow, Perftest, parse_perftest
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Measurement
-from nodectl.parsers.rdma.perftest import BwRow, LatRow, Perftest, parse_perftest
 from nodectl.probes.base import ProbeResult, spread
 from nodectl.probes.events import Event
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency

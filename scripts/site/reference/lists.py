@@ -6,7 +6,7 @@ import importlib
 
 from nodectl.accept.steps import STEPS, Level
 from nodectl.facts.catalogue import registered
-from nodectl.parsers.catalogue import families
+from nodectl.facts.parsers.catalogue import families
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import declared
 from nodectl.probes.registry import AnyProbe, listed

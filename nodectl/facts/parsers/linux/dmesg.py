@@ -1,0 +1,490 @@
+"""Reads the kernel's log (dmesg in any time form, journalctl -k, /dev/kmsg): what happened to GPUs, links and memory.
+
+Of a log of several boots the newest is read, and of that the kernel's own lines: what a program wrote there, or what a
+logger's line quotes, is passed over. What has no reader here may stand in `kernel_messages`; a complaint of NVIDIA's
+driver that stands nowhere is an event, too. A line that begins as an Xid and is cut is refused and counted, because
+`Xid …: 7` may have been 79; the other lines are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from nodectl.errors import ParseError
+from nodectl.facts.parsers.linux.kernel_messages import message_of, message_words
+from nodectl.facts.parsers.text import RANK_TAG, Line, foreign, lines_of, lines_with, plain, readable, unreadable, whole
+
+TOOL = "dmesg"
+# only a line with one of these is looked at
+_WORTH = (
+    *("Xid", "fallen off the bus", "The NVIDIA GPU", "peermem", "peer_mem", "limited by", "segfault at", "traps: "),
+    *("achine check", "achine Check", "memory corruption", "memory error"),
+    *("Kill process", "Killed process", "oom-kill:", "Link", "link", "arrier"),
+    *("NVRM: ", "nvidia-nvlink", "nvidia-nvswitch", "nvidia-modeset", "nvidia-uvm"),
+)
+_ADDRESS = r"[0-9a-fA-F]{4,8}(?::[0-9a-fA-F]{2}){1,2}(?:\.[0-9a-fA-F])?"
+_FIND_ADDRESS = re.compile(rf"(?<!\w){_ADDRESS}(?!\w)")
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})[^)]{0,60}\): (?P<code>\d{1,6})(?:[,:;]?\s|,|$)(?P<rest>.*)"
+)
+_PROCESS = re.compile(r"\s*pid=(?P<pid>'?<unknown>'?|\d{1,10})(?:, name=(?P<name>[^,]{0,64}))?")
+_SXID = re.compile(
+    r"nvidia-nvswitch\d{1,4}: SXid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]{5,20})\): "
+    r"(?P<code>\d{1,6})(?:[,:;]?\s|,|$)\s*(?P<rest>.*)"
+)
+# also behind what is left of a damaged head, and behind another line's cut beginning
+_BEGINS_AS_XID = re.compile(
+    r"(?:[^A-Za-z]{0,60}|.{0,400}<[0-7]>\[\s{0,12}\d{1,12}\.\d{1,9}\]\s?)"
+    r"(?:NVRM: (?:Xid|.{0,80}fallen off the bus)|nvidia-nvswitch\d{1,4}: SXid)"
+)
+# no line of the kernel is as long
+_LONGEST = 20_000
+_SHOWN = 160
+# and no record has as many lines
+_LONGEST_RECORD = 200
+_SXID_DETAIL = re.compile(r"Data \{|Severity \d")
+_SEVERITY = re.compile(r"\b(?:(Fatal)|(Non-?fatal))\b", re.IGNORECASE)
+# errors of NVLink from Blackwell on: their lines say how bad they are
+NVLINK5 = range(144, 151)
+_PEERMEM = re.compile(
+    r"(?:nvidia[-_]peermem|nv_peer_mem)\b.{0,300}\b(?:error|fail|unknown symbol|disagrees|invalid)", re.I
+)
+# every line of the driver has the kernel's default level (nv_printf of kernel-open/nvidia/os-interface.c names none):
+# how bad it is stands in its words alone
+_DRIVER_SPEAKS = re.compile(r"NVRM: |nvidia-(?:nvlink|nvswitch\d{0,4}|modeset|uvm): ")
+_COMPLAINT = re.compile(
+    r"\b(?:assert\w*|fail\w*|errors?|fatal\w*|time[ds]? ?out\w*|unable|cannot|can't|could not|corrupt\w*|hung|hangs?"
+    r"|stuck|lost|bad|broken|unexpected\w*|abort\w*|not respond\w*|violation\w*|exception\w*|panic\w*|degraded"
+    r"|overheat\w*|shut ?down|unrecoverable|uncorrect\w*)\b|NV_ERR_\w+|nvAssert",
+    re.IGNORECASE,
+)
+_ERROR_LEVEL = 3
+_MCE = re.compile(
+    r"\bmce: .{0,300}(?:machine check(?! (?:polling|injector))|hardware memory error)"
+    r"|\[Hardware Error\]: .{0,300}machine check",
+    re.IGNORECASE,
+)
+_MCE_KILL = re.compile(
+    r"(?i:mce)(?: 0x[0-9a-f]{1,16})?: Killing (?P<name>.{1,64}?):(?P<pid>\d{1,10}) due to hardware memory corruption"
+)
+_KILLED = re.compile(r"\bKilled process (?P<pid>\d{1,10})(?:, UID \d{1,10},)? ?\((?P<name>.{0,64}?)\)(?:[\s,]|$)")
+_CHOSEN = re.compile(r"\bKill process (?P<pid>\d{1,10}) \((?P<name>.{0,64}?)\)(?:[\s,]|$)")
+_OOM_TASK = re.compile(r"\boom-kill:.{0,4000}\btask=(?P<name>[^,]{0,64}),pid=(?P<pid>\d{1,10})")
+_SEGFAULT = re.compile(
+    r"(?:traps: )?(?P<name>[^\s\[]{1,64}[^\[]{0,64})\[(?P<pid>\d{1,10})\]"
+    r"(?:: segfault at |:? (?:general protection(?: fault)?|trap invalid opcode) ip:)"
+)
+_REASON = re.compile(
+    r"^(?:sudo: |bash: |sh: \d{0,5}:? ?|dmesg: |journalctl: |No journal files|Failed to open).*"
+    r"|.*(?:command not found|Operation not permitted|Permission denied)\s*$"
+)
+
+# journalctl's own lines, in the words of any language: where the log begins, a boot, or that there is no entry
+_NOTE = re.compile(r"\s*-- .{1,200}--\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEvent:
+    """One event; `kind` is one of this module's, or the name of an entry of `kernel_messages`.
+
+    `driver`: a complaint of NVIDIA's driver that no reader and no entry has. `device` and `state` (up, down, init,
+    armed) are those of a link, `severity` is fatal or nonfatal.
+    """
+
+    kind: str
+    time: str | None
+    pci: str | None
+    code: int | None
+    pid: int | None
+    process: str | None
+    severity: str | None
+    device: str | None
+    state: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dmesg:
+    """The log's events, in its order.
+
+    `refused`: how many lines could not be read though they tell of something; `refused_line` is the last of them.
+    `is_part`: the log is longer than what was kept of it.
+    """
+
+    events: tuple[KernelEvent, ...]
+    refused: int = 0
+    refused_line: str = ""
+    is_part: bool = False
+
+
+_PRIORITY = re.compile(r"^<\d{1,3}>", re.MULTILINE)
+_WRAPPED = 3  # lines after the first of a sentence that drivers wrap
+
+
+def parse_dmesg(text: str) -> Dmesg:
+    """ParseError where the text is no kernel log, or says why there is none."""
+    text = _newest_boot(plain(text))
+    events: list[KernelEvent] = []
+    refused: list[Line] = []
+    cut_at = text.count("\n") + 1  # a last line that no newline ends may be cut: this is its number
+    header: Line | None = None  # it names the GPU of which the next lines tell
+    chosen: KernelEvent | None = None  # whom the kernel is about to kill, until it says that it did
+    rows: list[str] = []
+    is_raw = _PRIORITY.search(text) is not None
+    for line in _unfolded(lines_with(text, (*_WORTH, *message_words()))):
+        is_record = _has_priority if is_raw else _is_record
+        if not is_record(line.text):
+            rows = rows or text.split("\n")
+            if _is_below_a_users(rows[max(0, line.number - _LONGEST_RECORD) : line.number - 1], is_record):
+                continue
+        if "NVRM: The NVIDIA GPU" in line.text:
+            header = line
+        try:
+            event = _event(line, may_be_cut=line.number == cut_at)
+            # of a wrapped sentence only the first line has a priority
+            is_wrapped = header is not None and line.number - header.number <= _WRAPPED
+            if event is not None and not (is_wrapped or is_record(line.text)) and is_raw:
+                raise unreadable(TOOL, line, "each other record has a priority: anybody can have written this line")
+        except ParseError:
+            refused.append(line)
+            continue
+        if event is None:
+            continue
+        if (
+            event.kind == "gpu_lost"
+            and event.pci is None
+            and header is not None
+            and line.number - header.number <= _WRAPPED
+        ):
+            event = _with_gpu(event, header)
+        if event.kind == "oom":
+            if "Killed process" in event.text:
+                chosen = None
+            else:
+                chosen, event = event, chosen if chosen and chosen.pid != event.pid else None
+        if event is not None:
+            events.append(event)
+    if chosen is not None:
+        events.append(chosen)
+    if not events and not refused:
+        _require_log(lines_of(text, TOOL))
+    shown = f"line {refused[-1].number}: {_message_of(refused[-1].text).text[:_SHOWN]}" if refused else ""
+    return Dmesg(tuple(_without_details(events)), len(refused), shown)
+
+
+def _unfolded(lines: Iterable[Line]) -> Iterator[Line]:
+    r"""Return the lines, a message of several of them (`dmesg -r` prints it as one, with \x0a between) taken apart."""
+    for line in lines:
+        if r"\x0a" not in line.text:
+            yield line
+            continue
+        first, *others = line.text.split(r"\x0a")
+        before = first[: len(first) - len(_message_of(first).text)]
+        yield Line(line.number, first)
+        yield from (Line(line.number, before + other) for other in others)
+
+
+def _is_below_a_users(rows: Sequence[str], is_record: Callable[[str], bool]) -> bool:
+    """Return whether the record that a line without time and level continues is no word of the kernel's."""
+    first = next((row for row in reversed(rows) if is_record(row)), None)
+    return first is not None and not _message_of(first).is_kernels
+
+
+def _is_record(line: str) -> bool:
+    message = _message_of(line)
+    return message.time is not None or message.level is not None
+
+
+def _has_priority(line: str) -> bool:
+    return _message_of(line).level is not None
+
+
+def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:
+    """Return what the line tells, None for no event; ParseError where it begins as one and cannot be read."""
+    if len(line.text) > _LONGEST:
+        raise unreadable(TOOL, line, "no message is as long as that")
+    message = _message_of(line.text)
+    time, text = message.time, message.text
+    # an audit line quotes what programs are called and were told
+    if not message.is_kernels or text.startswith("audit: type="):
+        return None
+    for read in (_nvidia, _memory, _crash):
+        event = read(text)
+        if event is not None:
+            if may_be_cut and event.code is not None and text.endswith(f": {event.code}"):
+                break
+            return replace(event, time=time)
+    if _BEGINS_AS_XID.match(text):
+        raise unreadable(TOOL, line, "an Xid without its end")
+    link = _link_change(text)
+    if link is not None:
+        return replace(_event_of(link.kind, text), time=time, device=link.device, state=link.state)
+    return _catalogued(time, text) or _complaint(message)
+
+
+def _complaint(message: _Message) -> KernelEvent | None:
+    """Return what NVIDIA's driver says of trouble in words that stand in no catalogue."""
+    if not _DRIVER_SPEAKS.match(message.text):
+        return None
+    is_error = message.level is not None and message.level <= _ERROR_LEVEL
+    if not is_error and not _COMPLAINT.search(message.text):
+        return None
+    return replace(_event_of("driver", message.text), time=message.time)
+
+
+def _catalogued(time: str | None, text: str) -> KernelEvent | None:
+    found = message_of(text)
+    if found is None:
+        return None
+    message, device = found
+    return replace(_event_of(message.name, text), time=time, device=device)
+
+
+# journalctl's line between boots: its word is in the language of the system
+_BOOT = re.compile(r"-- (?:\S{1,40} [0-9a-f]{32}|Reboot) --\s*")
+
+
+def _newest_boot(text: str) -> str:
+    """Return the text from the last line that begins a boot; of a log in reverse, up to the first such line."""
+    begins = [line for line in readable(lines_with(text, ("Linux version ", " --\n"))) if _is_boot(line.text)]
+    # of hosts side by side none is the newest
+    if len(begins) < 2 or len({_carried(line.text) for line in begins}) > 1:
+        return text
+    lines = text.split("\n")
+    first, last = begins[0].number, begins[-1].number
+    if first > 1 and not "".join(lines[last:]).strip():
+        return "\n".join(lines[:first])
+    # a blank line for each that is left out: errors name lines as they were printed
+    return "\n" * (last - 1) + "\n".join(lines[last - 1 :])
+
+
+def _is_boot(line: str) -> bool:
+    return _BOOT.fullmatch(line) is not None or _message_of(line).text.startswith("Linux version ")
+
+
+def _carried(line: str) -> str:
+    """Return what a parallel shell put before the line."""
+    match = _CARRIER.match(line) if line[:1] != "[" else None
+    return match[0].strip() if match else ""
+
+
+def _event_of(kind: str, text: str, match: re.Match[str] | None = None) -> KernelEvent:
+    values = match.groupdict() if match else {}
+    address = values.get("pci")
+    if address is None and kind not in ("oom", "segfault", "mce"):
+        mention = _FIND_ADDRESS.search(text)
+        address = mention[0] if mention else None
+    return KernelEvent(
+        kind=kind,
+        time=None,
+        pci=address,
+        code=whole(values.get("code") or ""),
+        pid=whole(values.get("pid") or ""),
+        process=values.get("name") or None,
+        severity=None,
+        device=None,
+        state=None,
+        text=text,
+    )
+
+
+def _nvidia(text: str) -> KernelEvent | None:
+    if "Xid" not in text:
+        if "fallen off the bus" in text and text.startswith("NVRM"):
+            return _event_of("gpu_lost", text)
+        return _event_of("peermem", text) if _PEERMEM.match(text) else None
+    if match := _XID.match(text):
+        event = _event_of("xid", text, match)
+        if process := _PROCESS.match(match["rest"]):
+            name = (process["name"] or "").strip()
+            event = replace(event, pid=whole(process["pid"]), process=None if name in ("", "<unknown>") else name)
+        return replace(event, severity=_severity(match["rest"])) if event.code in NVLINK5 else event
+    if match := _SXID.match(text):
+        return replace(_event_of("sxid", text, match), severity=_severity(match["rest"]))
+    return None
+
+
+def _with_gpu(event: KernelEvent, header: Line) -> KernelEvent:
+    """Drivers wrap the sentence: its first line has the GPU and the time, its third what happened."""
+    time, text, *_ = _message_of(header.text)
+    address = _FIND_ADDRESS.search(text)
+    return replace(event, time=event.time or time, pci=address[0] if address else None, text=f"{text} … {event.text}")
+
+
+def _severity(text: str) -> str | None:
+    match = _SEVERITY.search(text)
+    if match is None:
+        return None
+    return "fatal" if match[1] else "nonfatal"
+
+
+def _memory(text: str) -> KernelEvent | None:
+    if "available PCIe bandwidth, limited by" in text:
+        return _event_of("pcie_limited", text)
+    if match := _MCE_KILL.search(text):
+        return _event_of("mce", text, match)
+    return _event_of("mce", text) if _MCE.search(text) else None
+
+
+def _crash(text: str) -> KernelEvent | None:
+    if match := _KILLED.search(text) or _CHOSEN.search(text) or _OOM_TASK.search(text):
+        return _event_of("oom", text, match)
+    if match := _SEGFAULT.match(text):
+        return _event_of("segfault", text, match)
+    return None
+
+
+def _without_details(events: list[KernelEvent]) -> Iterator[KernelEvent]:
+    """Yield the events, a switch's error once: it is three lines, in any order, and a log may hold one of them."""
+    is_detail = [event.kind == "sxid" and bool(_SXID_DETAIL.search(event.text)) for event in events]
+    reported = {(e.pci, e.code) for e, detail in zip(events, is_detail, strict=True) if e.kind == "sxid" and not detail}
+    for event, detail in zip(events, is_detail, strict=True):
+        if detail:
+            if (event.pci, event.code) in reported:
+                continue
+            reported.add((event.pci, event.code))
+        yield event
+
+
+def _require_log(lines: list[Line]) -> None:
+    written = [line for line in readable(lines) if line.text.strip()]
+    if all(_NOTE.fullmatch(line.text) for line in written) and written:
+        raise ParseError(f"{TOOL}: it printed no log: {written[-1].text.strip()[:200]}")
+    for line in written:
+        if _REASON.match(line.text.strip()) and not _message_of(line.text).time:
+            if len(written) > 5:
+                break
+            raise ParseError(f"{TOOL}: it printed no log: {line.text.strip()[:200]}")
+    if not any(_is_kernel_line(line.text) for line in written):
+        raise foreign(TOOL, lines, "no line of a kernel log")
+
+
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+# `Mär`, `févr.`, `3月`, `мар`
+_ANY_MONTH = r"(?:\d{1,2}[月월]|[^\W\d_]{2,9}\.?)"
+_ANY_DAY = r"(?:[^\W\d_]{1,9}\.?)"
+_BRACKET = (
+    r"\d{1,12}\.\d{1,9}(?:\s+<\s*\d{1,12}\.\d{1,9}>)?"  # seconds since boot, --show-delta
+    rf"|\S{{1,10}}\s+\S{{1,10}}\s+\d{{1,2}}\s+{_CLOCK}\s+\d{{4}}"  # -T, in the words of any language
+    rf"|{_MONTH}\d\d\s\d\d:\d\d|\+\d{{1,12}}\.\d{{1,9}}"  # -H
+)
+_STAMP = (
+    rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"  # iso, short-iso
+    rf"|{_ANY_MONTH}\s+\d{{1,2}}\.?\s{_CLOCK}"  # short, in the words of any language
+    rf"|{_ANY_DAY}\s\d{{4}}-\d\d-\d\d\s{_CLOCK}\s(?:[A-Z]{{2,5}}|[+-]\d\d(?:\d\d)?)"  # short-full
+    r"|\d{9,12}\.\d{6}"  # short-unix
+)
+# what a parallel shell or a quotation puts before a line that has a time or a level of its own
+_CARRIER = re.compile(
+    r"\s{0,16}(?:> ?|[\w.@-]{1,64}: )?\s{0,16}"
+    rf"(?=<\d|\d{{1,5}},\d|\[\s{{0,12}}(?:\d|\+\d|{_DAY}|{_MONTH})|{_STAMP}|[a-z]{{2,8}}\d?\s{{0,6}}:[a-z])"
+)
+_PREFIX = re.compile(
+    r"(?:<(?P<raw>\d{1,3})>)?"  # facility and level as one number, dmesg -r
+    r"(?:(?P<facility>[a-z]{2,8}\d?)\s{0,6}:(?P<level>[a-z]{2,7})\s{0,6}:\s)?"  # facility and level, dmesg -x
+    r"(?:(?P<priority>\d{1,5}),\d{1,20},(?P<kmsg>\d{1,20}),[^;\s]{0,200};"  # /dev/kmsg
+    rf"|\[\s{{0,12}}(?P<bracket>{_BRACKET})\s{{0,12}}\]\s?(?:\[\s{{0,12}}[TC]\d{{1,9}}\]\s?)?"
+    rf"|(?P<stamp>{_STAMP})\s)?"
+)
+# journald and syslog name the host and who spoke; the time since boot may follow
+_SPEAKER = re.compile(
+    r"(?:(?:\S{1,255} (?:kernel|(?P<program>[\w@./-]{1,100})\[\d{1,10}\])|kernel):\s)?"
+    r"(?:\[\s{0,12}\d{1,12}\.\d{1,9}\]\s)?"
+)
+_LONGEST_TAG = 300
+_LEVELS = {name: n for n, name in enumerate(("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"))}
+_DRIVER = re.compile(r"[A-Za-z_][\w.-]{0,60}(?:\[\d{1,10}\])?(?: [\w.:/@#-]{0,40}\d[\w.:/@#-]{0,40}){0,2}:(?:\s|$)")
+
+
+class _Message(NamedTuple):
+    """One message: its time as printed, None where the line has none, what it says, and its level where it is printed.
+
+    `is_kernels`: nothing before it says that another than the kernel wrote it.
+    """
+
+    time: str | None
+    text: str
+    level: int | None = None
+    is_kernels: bool = True
+
+
+def _message_of(line: str) -> _Message:
+    """Return the line without everything that stands before the message."""
+    if "<std" in line[:_LONGEST_TAG]:
+        line = RANK_TAG.sub("", line, count=1)
+    if line[:1] != "[" and (carried := _CARRIER.match(line)):
+        line = line[carried.end() :]
+    match = _PREFIX.match(line)
+    if match is None:
+        return _Message(None, line)
+    time = match["kmsg"] or match["bracket"] or match["stamp"]
+    position, program = match.end(), None
+    if time is not None:
+        speaker = _SPEAKER.match(line, position)
+        position, program = (speaker.end(), speaker["program"]) if speaker else (position, None)
+    elif line.startswith("kernel: "):
+        position = len("kernel: ")
+    number = match["raw"] or match["priority"]
+    # what a program writes to /dev/kmsg has another facility than the kernel's 0, whatever it asks for
+    facility, level = divmod(int(number), 8) if number else (0, _LEVELS.get(match["level"] or ""))
+    is_kernels = facility == 0 and match["facility"] in (None, "kern") and program is None
+    return _Message(time, line[position:].strip(), level, is_kernels)
+
+
+def _is_kernel_line(line: str) -> bool:
+    """Return whether it has a time, or begins as a driver's message does."""
+    time, text, *_ = _message_of(line)
+    return time is not None or _DRIVER.match(text) is not None
+
+
+_DOWN = r"(?P<down>down|DOWN|Down)"
+_UP = r"(?P<up>up|UP|Up|ACTIVE|Active|active)"
+_PORT = re.compile(  # mlx5_core 0000:12:00.0 mlx5_0: Port: 1 Link DOWN
+    r"(?:(?P<device>[\w-]{2,40}): )?Port:? (?P<port>\d{1,3})(?: logical)? [Ll]ink (?:is )?"
+    rf"(?:{_DOWN}|{_UP}|(?P<other>INIT|ARMED))\b"
+)
+_INTERFACE = re.compile(
+    r"(?:^|[\s(])(?P<device>[A-Za-z][\w.@-]{0,40})"
+    r"(?:\)?: (?:\(slave (?P<slave>[\w.@-]{1,40})\): )?(?:NIC )?| NIC )"
+    r"[Ll]ink (?:is |status definitely |status )?"
+    rf"(?:{_DOWN}|{_UP})\b(?: for interface (?P<member>[\w.@-]{{1,40}}))?"
+)
+_CARRIER_LINK = re.compile(
+    r"(?:^|\s)(?P<device>[A-Za-z][\w.@-]{0,40}): "
+    r"(?:(?P<down>[Ll]ost carrier|carrier lost)|(?P<up>[Gg]ained carrier|carrier acquired))"
+)
+# links of other things, and addresses' own readiness
+_OTHER = re.compile(r"ADDRCONF|\bata\d|\bSATA\b|pciehp|NVLink|[Nn]vlink|nvswitch|\busb\b|[Ss]lot\(")
+_INFINIBAND = re.compile(r"ib[a-z]{0,6}\d[\w.]*|mlx[45]_\d{1,3}|mlx[45]_ib\w*|hfi1_\d{1,3}|qib\d{1,3}")
+
+
+class _LinkChange(NamedTuple):
+    """`kind` is ib_link or nic_link; `state` is up, down, or of an InfiniBand port also init, armed."""
+
+    kind: str
+    device: str
+    state: str
+
+
+def _link_change(text: str) -> _LinkChange | None:
+    """Return the change; None where the message is about no link, or not that of a network device."""
+    if _OTHER.search(text):
+        return None
+    if match := _PORT.search(text):
+        return _LinkChange("ib_link", match["device"] or f"port {match['port']}", _state(match))
+    match = _INTERFACE.search(text) or _CARRIER_LINK.search(text)
+    if match is None:
+        return None
+    named = match.groupdict()
+    device = named.get("slave") or named.get("member") or match["device"]
+    return _LinkChange("ib_link" if _INFINIBAND.fullmatch(device) else "nic_link", device, _state(match))
+
+
+def _state(match: re.Match[str]) -> str:
+    named = match.groupdict()
+    return "down" if named["down"] else (named.get("other") or "up").lower()

@@ -1,0 +1,157 @@
+"""Reads what programs of load measured: `fio` and `iperf3`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodectl.common.units import MIB
+from nodectl.errors import ParseError
+from nodectl.facts.parsers.json_values import json_document, number, objects, section, text_of, whole
+
+FIO_TOOL = "fio"
+_NS_PER_MS, _US_PER_MS = 1e6, 1e3
+# total latency where its percentiles were asked for, else that of completion, which fio gives by default
+_LATENCIES = (("lat_ns", _NS_PER_MS), ("clat_ns", _NS_PER_MS), ("lat", _US_PER_MS), ("clat", _US_PER_MS))
+
+
+@dataclass(frozen=True, slots=True)
+class FioJob:
+    """One job; a direction that moved nothing has no latency."""
+
+    name: str
+    error: int | None
+    read_mib_s: float | None
+    write_mib_s: float | None
+    read_iops: float | None
+    write_iops: float | None
+    read_latency_p99_ms: float | None
+    write_latency_p99_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fio:
+    """The jobs in the order of the report, the grouped ones as fio groups them."""
+
+    version: str | None
+    jobs: tuple[FioJob, ...]
+
+
+def parse_fio(text: str) -> Fio:
+    """ParseError where there is no report of fio's, it is cut, or a value is of the wrong kind."""
+    report = json_document(text, FIO_TOOL, _is_report)
+    jobs = objects(report, "jobs", FIO_TOOL) or objects(report, "client_stats", FIO_TOOL)
+    return Fio(text_of(report, "fio version", FIO_TOOL), tuple(_job(job) for job in jobs))
+
+
+def _is_report(document: Any) -> bool:
+    return isinstance(document, dict) and ("jobs" in document or "client_stats" in document)
+
+
+def _job(job: Mapping[str, Any]) -> FioJob:
+    name = text_of(job, "jobname", FIO_TOOL)
+    if name is None:
+        raise ParseError(f"{FIO_TOOL}: a job without 'jobname': {str(dict(job))[:200]!r}")
+    read, write = section(job, "read", FIO_TOOL), section(job, "write", FIO_TOOL)
+    return FioJob(
+        name=name,
+        error=whole(job, "error", FIO_TOOL),
+        read_mib_s=_mib_s(read),
+        write_mib_s=_mib_s(write),
+        read_iops=number(read, "iops", FIO_TOOL),
+        write_iops=number(write, "iops", FIO_TOOL),
+        read_latency_p99_ms=_p99_ms(read),
+        write_latency_p99_ms=_p99_ms(write),
+    )
+
+
+def _mib_s(direction: Mapping[str, Any]) -> float | None:
+    rate_b_s, rate_kib_s = number(direction, "bw_bytes", FIO_TOOL), number(direction, "bw", FIO_TOOL)
+    if rate_b_s is not None:
+        return rate_b_s / MIB
+    return None if rate_kib_s is None else rate_kib_s * 1024 / MIB
+
+
+def _p99_ms(direction: Mapping[str, Any]) -> float | None:
+    if number(direction, "total_ios", FIO_TOOL) == 0:
+        return None
+    for key, per_ms in _LATENCIES:
+        p99 = number(section(section(direction, key, FIO_TOOL), "percentile", FIO_TOOL), "99.000000", FIO_TOOL)
+        if p99 is not None:
+            return p99 / per_ms
+    return None
+
+
+# Reads `iperf3 --json`, of old and new versions, with log noise before it.
+
+IPERF3_TOOL = "iperf3"
+
+# an interval inside a document has start and end too, but as numbers
+_OURS = {"start": dict, "end": dict, "intervals": list, "error": str}
+
+
+@dataclass(frozen=True, slots=True)
+class Iperf3:
+    """One run; None for what this version or this run does not give, `error` where iperf3 says why it failed."""
+
+    version: str | None
+    protocol: str | None
+    streams: int | None
+    duration_s: float | None
+    reverse: bool | None
+    sent_gbit_s: float | None
+    received_gbit_s: float | None
+    retransmits: int | None
+    rtt_mean_ms: float | None
+    congestion: str | None
+    error: str | None
+    # the most that the receiver offered to take at once, over all streams; told by a sender, and by 3.9 and later
+    window_bytes: int | None = None
+
+
+def parse_iperf3(text: str) -> Iperf3:
+    """ParseError where there is no document of iperf3's, or it is cut."""
+    document = json_document(text, IPERF3_TOOL, _is_ours)
+    start, end = section(document, "start", IPERF3_TOOL), section(document, "end", IPERF3_TOOL)
+    test = section(start, "test_start", IPERF3_TOOL)
+    sent = section(end, "sum_sent", IPERF3_TOOL) or section(end, "sum", IPERF3_TOOL)
+    received = section(end, "sum_received", IPERF3_TOOL)
+    streams = objects(end, "streams", IPERF3_TOOL)
+    count, duration_s = whole(test, "num_streams", IPERF3_TOOL), number(sent, "seconds", IPERF3_TOOL)
+    return Iperf3(
+        version=text_of(start, "version", IPERF3_TOOL),
+        protocol=text_of(test, "protocol", IPERF3_TOOL),
+        streams=(len(streams) or None) if count is None else count,
+        duration_s=number(received, "seconds", IPERF3_TOOL) if duration_s is None else duration_s,
+        reverse=None if "reverse" not in test else bool(test["reverse"]),
+        sent_gbit_s=_gbit_s(sent),
+        received_gbit_s=_gbit_s(received),
+        retransmits=whole(sent, "retransmits", IPERF3_TOOL),
+        rtt_mean_ms=_rtt_mean_ms(streams),
+        congestion=text_of(end, "sender_tcp_congestion", IPERF3_TOOL),
+        error=text_of(document, "error", IPERF3_TOOL),
+        window_bytes=_window_bytes(streams),
+    )
+
+
+def _is_ours(document: Any) -> bool:
+    return isinstance(document, dict) and any(isinstance(document.get(key), kind) for key, kind in _OURS.items())
+
+
+def _gbit_s(part: Mapping[str, Any]) -> float | None:
+    rate = number(part, "bits_per_second", IPERF3_TOOL)
+    return None if rate is None else rate / 1e9
+
+
+def _rtt_mean_ms(streams: list[Mapping[str, Any]]) -> float | None:
+    means_us = [number(section(stream, "sender", IPERF3_TOOL), "mean_rtt", IPERF3_TOOL) for stream in streams]
+    # 0 is what a sender without a kernel that tells it, and a receiver, print
+    known_us = [mean_us for mean_us in means_us if mean_us]
+    return sum(known_us) / len(known_us) / 1000 if known_us else None
+
+
+def _window_bytes(streams: list[Mapping[str, Any]]) -> int | None:
+    windows = [whole(section(stream, "sender", IPERF3_TOOL), "max_snd_wnd", IPERF3_TOOL) for stream in streams]
+    known = [window for window in windows if window]
+    return sum(known) if known and len(known) == len(streams) else None

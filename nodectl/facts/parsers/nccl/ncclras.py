@@ -1,0 +1,332 @@
+"""Reads `ncclras -v` (NCCL 2.24 and later), text or JSON: which communicators hang, and which processes are gone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from nodectl.common import bounded_json
+from nodectl.errors import ParseError
+from nodectl.facts.parsers.json_values import objects, section, text_of, whole
+from nodectl.facts.parsers.nvidia.words import is_noise
+from nodectl.facts.parsers.text import Line, foreign, lines_of, plain, readable, unreadable, untagged
+
+TOOL = "ncclras"
+
+
+@dataclass(frozen=True, slots=True)
+class RasJob:
+    """The job's size; None in JSON, which does not give it."""
+
+    nodes: int | None
+    processes: int | None
+    gpus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RasCommunicator:
+    """One communicator; `id` is None where the text names only those with a problem, `errors` is as printed."""
+
+    id: str | None
+    ranks: int
+    missing: int | None
+    status: str
+    state: str | None
+    errors: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RasProcess:
+    """A process that does not answer; `device` is its first GPU."""
+
+    host: str | None
+    pid: int | None
+    device: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RasRank:
+    """A rank, and where it runs as far as NCCL knows."""
+
+    rank: int
+    host: str | None
+    device: int | None
+    communicator: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NcclRas:
+    """`dead` are given up by NCCL, `unresponsive` not yet; `outliers` are the fewer ranks of a mismatch."""
+
+    nccl_version: str | None
+    job: RasJob
+    communicators: tuple[RasCommunicator, ...]
+    dead: tuple[RasProcess, ...]
+    unresponsive: tuple[RasProcess, ...]
+    missing_ranks: tuple[RasRank, ...]
+    outliers: tuple[RasRank, ...]
+
+
+def _status_of(errors: Iterable[str]) -> str:
+    """Return the worst of NCCL's words: data that is missing hides what else is wrong."""
+    words = set(errors)
+    return next((word for word in ("INCOMPLETE", "ERROR", "MISMATCH") if word in words), "OK")
+
+
+def parse_ncclras(text: str) -> NcclRas:
+    """ParseError where it is neither form, is cut within a row, or says why there is nothing."""
+    lines = lines_of(text, TOOL)
+    document = _document_of(plain(text))
+    if document is not None:
+        return _ras_of_json(document)
+    _require_answer(lines)
+    return _ras_of_text(lines)
+
+
+def _require_answer(lines: list[Line]) -> None:
+    for line in readable(lines):
+        text = line.text.strip()
+        if text.startswith(("Connecting to", "Failed to connect", "ncclras:", "Connection refused")) or (
+            "command not found" in text[:400]
+        ):
+            raise ParseError(f"{TOOL}: it got no answer: {text[:200]}")
+        if text.startswith(("Job summary", "Group ", "Communicators", "Errors", "Warnings")):
+            return
+
+
+_IN_PROGRESS = 7  # ncclInProgress
+_LINE_BRACE = re.compile(r"^[ \t]{0,20}\{", re.MULTILINE)
+_TABLE = re.compile(r"^Group .{0,200}Status", re.MULTILINE)
+_CANDIDATES = 20
+
+
+def _document_of(text: str) -> Mapping[str, Any] | None:
+    """Return the document; None where the text is no JSON, ParseError where it begins as JSON and is cut."""
+    failure: ParseError | None = None
+    for brace in islice(_LINE_BRACE.finditer(text), _CANDIDATES):
+        try:
+            document, _ = json.JSONDecoder().raw_decode(text, brace.end() - 1)
+            bounded_json.refuse_deep(document)
+        except (ValueError, RecursionError) as error:
+            number = text.count("\n", 0, brace.end()) + 1
+            line = text[brace.end() - 1 :].split("\n", 1)[0][:200]
+            failure = failure or ParseError(f"{TOOL}: line {number}: {line!r}: no whole JSON: {str(error)[:200]}")
+        else:
+            if isinstance(document, dict) and isinstance(document.get("communicators"), list):
+                return document
+            failure = failure or ParseError(f"{TOOL}: JSON without a list of communicators")
+    if failure is not None and _TABLE.search(text) is None:
+        raise failure
+    return None
+
+
+def _ras_of_json(document: Mapping[str, Any]) -> NcclRas:
+    """ParseError where a value has another type than NCCL's."""
+    communicators: list[RasCommunicator] = []
+    missing: list[RasRank] = []
+    dead: dict[RasProcess, None] = {}
+    unresponsive: dict[RasProcess, None] = {}
+    for communicator in objects(document, "communicators", TOOL):
+        name = text_of(communicator, "hash", TOOL)
+        communicators.append(_communicator(communicator, name))
+        for rank in objects(communicator, "missing_ranks", TOOL):
+            where = RasRank(_number(rank, "rank"), text_of(rank, "host", TOOL), whole(rank, "cuda_dev", TOOL), name)
+            missing.append(where)
+            process = RasProcess(where.host, whole(rank, "pid", TOOL), where.device)
+            status = section(rank, "status", TOOL)
+            (dead if status.get("considered_dead") is True else unresponsive)[process] = None
+    return NcclRas(
+        nccl_version=text_of(document, "nccl_version", TOOL),
+        job=RasJob(None, None, None),
+        communicators=tuple(communicators),
+        dead=tuple(dead),
+        unresponsive=tuple(unresponsive),
+        missing_ranks=tuple(missing),
+        outliers=(),
+    )
+
+
+def _communicator(communicator: Mapping[str, Any], name: str | None) -> RasCommunicator:
+    ranks = objects(communicator, "ranks", TOOL)
+    missing = whole(communicator, "missing_ranks_count", TOOL)
+    if missing is None and "missing_ranks" in communicator:
+        missing = len(objects(communicator, "missing_ranks", TOOL))
+    errors = []
+    if missing:
+        errors.append("INCOMPLETE")
+    states = [section(rank, "status", TOOL) for rank in ranks]
+    if any(_is_error(state, key) for state in states for key in ("init_state", "async_error")):
+        errors.append("ERROR")
+    if len({json.dumps(rank.get("collective_counts"), sort_keys=True) for rank in ranks}) > 1:
+        errors.append("MISMATCH")
+    size = whole(communicator, "size", TOOL)
+    return RasCommunicator(
+        id=name,
+        ranks=len(ranks) + (missing or 0) if size is None else size,
+        missing=missing,
+        status=_status_of(errors),
+        state=None,
+        errors=None,
+    )
+
+
+def _is_error(state: Mapping[str, Any], key: str) -> bool:
+    return whole(state, key, TOOL) not in (None, 0, _IN_PROGRESS)
+
+
+def _number(owner: Mapping[str, Any], key: str) -> int:
+    value = whole(owner, key, TOOL)
+    if value is None:
+        raise ParseError(f"{TOOL}: {key!r} is missing in {str(owner)[:80]!r}")
+    return value
+
+
+_VERSION = re.compile(r"NCCL version (\d{1,4}\.\S{1,60})")
+_JOB = re.compile(r"\s*(\d{1,9})(?:\s+\d{1,9}(?:-\d{1,9})?){2}\s+(\d{1,9})\s+(\d{1,9})\s*")
+_GROUP = re.compile(
+    r"\s*(?P<group>\d{1,6})\s+(?P<comms>\d{1,6})\s+\d{1,9}\s+\d{1,9}(?:-\d{1,9})?\s+(?P<ranks>\d{1,9})\s+(?P<seen>\d{1,9})\s+"
+    r"(?P<state>[A-Z]{2,16})\s+(?P<errors>[A-Z]{2,16}(?:,[A-Z]{2,16}){0,4})\s*"
+)
+_NAMED = re.compile(r"#(?P<group>\d{1,6})-(?P<index>\d{1,6}) \((?P<id>[0-9a-fA-F]{1,32})\) (?P<what>[A-Z]{2,16})\s*")
+_PROCESS = re.compile(
+    r"\s+Process (?P<pid>\d{1,10}) on node (?P<host>\S{1,255}) managing GPUs? "
+    r"(?P<device>\d{1,4})(?P<more>[\d, ()A-Za-z-]{0,200})"
+)
+_RANK = re.compile(
+    r"\s+Rank (?P<rank>\d{1,9})(?: .{1,160}?)? -- "
+    r"(?:GPU (?P<device>\d{1,4})(?: \([^)]{1,40}\))? managed by process \d{1,10} "
+    r"on node (?P<host>\S{1,255})|\[process information not found\])\s*"
+)
+_STATUS_ONLY = re.compile(r"\s+Rank \d{1,9} has status [A-Z]{2,16}")
+_MISSING_COUNT = re.compile(r"\s+Missing communicator data from (?P<count>\d{1,9}) ranks?\s*")
+_MISSING_RANKS = re.compile(r"\s+The missing ranks?: (?P<ranks>\d{1,9}(?:,\d{1,9}){0,100000})\s*")
+_LIMIT = 100_000
+
+
+def _ras_of_text(lines: list[Line]) -> NcclRas:
+    """ParseError where there is neither a table nor a section of errors, or a row is cut."""
+    answer = _Answer()
+    for line in untagged(lines):
+        answer.read(line)
+    if not (answer.has_table or answer.has_findings):
+        raise foreign(TOOL, lines, "no table of communicators")
+    return answer.result()
+
+
+class _Answer:
+    """The state of reading."""
+
+    def __init__(self) -> None:
+        self.version: str | None = None
+        self.job = RasJob(None, None, None)
+        self.has_table = False
+        self.has_findings = False
+        self.in_summary = False
+        self.communicators: dict[tuple[int, int], RasCommunicator] = {}
+        self.named: dict[tuple[int, int], str] = {}
+        self.section = ""
+        self.current: tuple[int, int] | None = None
+        self.dead: list[RasProcess] = []
+        self.unresponsive: list[RasProcess] = []
+        self.sole: list[RasProcess] = []  # processes of one GPU, whose rank is then certain
+        self.missing: list[RasRank] = []
+        self.outliers: list[RasRank] = []
+
+    def read(self, line: Line) -> None:
+        text = line.text.rstrip()
+        if version := _VERSION.match(text):
+            self.version = version[1]
+        elif text.startswith("Job summary"):
+            self.in_summary = True
+        elif text.startswith("Group ") and "Status" in text:
+            self.has_table, self.in_summary = True, False
+            self.section = "table"
+        elif self.in_summary and text.lstrip()[:1].isdigit() and not is_noise(text):
+            self._job(line)
+        elif self.section == "table" and text.lstrip()[:1].isdigit() and not is_noise(text):
+            self._group(line)
+        elif text in ("Errors", "Warnings", "DEAD", "INCOMPLETE", "TIMEOUT"):
+            self.section, self.current = text, None
+        elif text.startswith("#"):
+            self._named(line)
+        elif text.startswith(" "):
+            self._detail(line)
+
+    def _job(self, line: Line) -> None:
+        match = _JOB.fullmatch(line.text)
+        if match is None:
+            raise unreadable(TOOL, line, "a summary of the job that is cut")
+        self.job = RasJob(int(match[1]), int(match[2]), int(match[3]))
+        self.in_summary = False
+
+    def _group(self, line: Line) -> None:
+        match = _GROUP.fullmatch(line.text)
+        if match is None or int(match["comms"]) + len(self.communicators) > _LIMIT:
+            raise unreadable(TOOL, line, "a group of communicators that is cut, or of more than a job can have")
+        words = match["errors"].split(",")
+        ranks, comms = int(match["ranks"]), int(match["comms"])
+        missing = 0 if "INCOMPLETE" not in words else ranks - int(match["seen"]) if comms == 1 else None
+        for index in range(comms):
+            self.communicators[int(match["group"]), index] = RasCommunicator(
+                id=None,
+                ranks=ranks,
+                missing=max(missing, 0) if missing is not None else None,
+                status=_status_of(words),
+                state=match["state"],
+                errors=match["errors"],
+            )
+
+    def _named(self, line: Line) -> None:
+        match = _NAMED.fullmatch(line.text.rstrip())
+        key = (int(match["group"]), int(match["index"])) if match else None
+        if match is None or key is None or (self.has_table and key not in self.communicators):
+            raise unreadable(TOOL, line, "a communicator that is cut, or not in the table")
+        self.section, self.current, self.has_findings = match["what"], key, True
+        self.named[key] = match["id"]
+        if key in self.communicators:
+            self.communicators[key] = replace(self.communicators[key], id=match["id"])
+
+    def _detail(self, line: Line) -> None:
+        text = line.text.rstrip()
+        if process := _PROCESS.fullmatch(text):
+            silent = RasProcess(process["host"], int(process["pid"]), int(process["device"]))
+            (self.dead if self.section == "DEAD" else self.unresponsive).append(silent)
+            self.has_findings = self.has_findings or bool(self.section)
+            if not process["more"]:
+                self.sole.append(silent)
+        elif rank := _RANK.fullmatch(text):
+            device = int(rank["device"]) if rank["device"] else None
+            self._rank(RasRank(int(rank["rank"]), rank["host"], device, self._id()))
+        elif self.current in self.communicators and (count := _MISSING_COUNT.fullmatch(text)):
+            known = self.communicators[self.current]
+            self.communicators[self.current] = replace(known, missing=int(count["count"]))
+        elif ranks := _MISSING_RANKS.fullmatch(text):
+            numbers = [int(number) for number in ranks["ranks"].split(",")]
+            self.missing.extend(RasRank(number, None, None, self._id()) for number in numbers)
+        elif text.lstrip().startswith(("Process ", "Rank ", "The missing rank")) and not _STATUS_ONLY.fullmatch(text):
+            raise unreadable(TOOL, line, "a process or rank that is cut")
+
+    def _rank(self, rank: RasRank) -> None:
+        (self.missing if self.section == "INCOMPLETE" else self.outliers).append(rank)
+
+    def _id(self) -> str | None:
+        return self.named.get(self.current) if self.current else None
+
+    def result(self) -> NcclRas:
+        silent = [*self.dead, *self.unresponsive]
+        if len(silent) == len(self.sole) == 1:
+            # one process with one GPU is silent: whatever rank is missing is its
+            self.missing = [replace(rank, host=silent[0].host, device=silent[0].device) for rank in self.missing]
+        return NcclRas(
+            nccl_version=self.version,
+            job=self.job,
+            communicators=tuple(self.communicators.values()),
+            dead=tuple(self.dead),
+            unresponsive=tuple(self.unresponsive),
+            missing_ranks=tuple(self.missing),
+            outliers=tuple(self.outliers),
+        )

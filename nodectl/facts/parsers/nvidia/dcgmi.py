@@ -1,0 +1,299 @@
+"""Reads DCGM's `dcgmi diag` and `dcgmi discovery`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodectl.common.counting import counted
+from nodectl.errors import ParseError
+from nodectl.facts.parsers.json_values import find_document
+from nodectl.facts.parsers.nvidia.words import no_output
+from nodectl.facts.parsers.text import Line, bus_id, lines_of, unreadable, untagged
+
+DCGMI_DIAG_TOOL = "dcgmi-diag"
+_CATEGORY = re.compile(r"[|+]-+ +([A-Za-z][\w /-]{0,60}?) +-+\+-*[|+]?\s*")
+_ROW = re.compile(r"\|([^|]{1,200})\|([^|]{0,4000})\|\s*")
+_STATUS = re.compile(r"(Pass|Fail|Warn|Skip)\w*\b(?: *- *(.*))?", re.IGNORECASE)
+_GPU_STATUS = re.compile(r"GPU ?([0-9]{1,6}): *(Pass|Fail|Warn|Skip)", re.IGNORECASE)
+_GPUS = re.compile(r"GPUs?:? *([0-9]{1,6}(?: *, *[0-9]{1,6})*)")
+_GPU_NAME = re.compile(r"GPU ?[0-9]{1,6}")
+_MESSAGE = re.compile(r"(?:Error|Warning|Info|Note)s?\b", re.IGNORECASE)
+_WORST = ("Fail", "Warn", "Pass", "Skip")
+_FULL = 46
+
+
+@dataclass(frozen=True, slots=True)
+class DiagTest:
+    """One test: `gpus` where the result is given by GPU, `text` for what the test says about it."""
+
+    category: str | None
+    name: str
+    status: str | None
+    gpus: Mapping[str, str]
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmiDiag:
+    """The tests in the order of the report; `metadata` are versions and the like."""
+
+    tests: tuple[DiagTest, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Test:
+    category: str | None
+    name: str
+    status: str | None = None
+    gpus: dict[str, str] = field(default_factory=dict)
+    text: list[str] = field(default_factory=list)
+
+    def frozen(self) -> DiagTest:
+        return DiagTest(self.category, self.name, self.status, self.gpus, joined(self.text))
+
+
+def parse_dcgmi_diag(text: str) -> DcgmiDiag:
+    """ParseError for a cut row, or where dcgmi says why there is no report."""
+    lines = lines_of(text, DCGMI_DIAG_TOOL)
+    if any(line.text.lstrip().startswith("{") for line in lines):
+        report = _read_json(text, lines)
+        if report is not None:
+            return report
+    return _Reader().read(list(untagged(lines)))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.tests: list[_Test] = []
+        self.metadata: dict[str, str] = {}
+        self.category: str | None = None
+        self.seen = False
+
+    def read(self, lines: Sequence[Line]) -> DcgmiDiag:
+        for line in lines:
+            text = line.text.strip()
+            if match := _CATEGORY.fullmatch(text):
+                self.category, self.seen = match[1], True
+            elif text.startswith("|") and not text.startswith("|--"):
+                self._row(line, text)
+        if not self.seen and not self.tests:
+            raise no_output(DCGMI_DIAG_TOOL, lines, "table '| Diagnostic | Result |'")
+        return DcgmiDiag(tuple(test.frozen() for test in self.tests), self.metadata)
+
+    def _row(self, line: Line, text: str) -> None:
+        match = _ROW.fullmatch(text)
+        if match is None:
+            if text.startswith("|=") or not self.seen:
+                return
+            raise unreadable(DCGMI_DIAG_TOOL, line, "the row is cut: it has no two cells")
+        name, cell = match[1].strip(), match[2]
+        if name == "Diagnostic" and cell.strip() == "Result":
+            self.seen = True
+        elif self.category == "Metadata":
+            if name:
+                self.metadata[name] = cell.strip()
+        elif not name or _MESSAGE.match(name) or _GPU_NAME.fullmatch(name):
+            self._more(name.rstrip(":"), cell)
+        else:
+            self._test(name, cell, line)
+
+    def _test(self, name: str, cell: str, line: Line) -> None:
+        test = _Test(self.category, name)
+        if not self._results(test, cell):
+            raise unreadable(DCGMI_DIAG_TOOL, line, f"{cell.strip()!r} does not begin with Pass, Fail, Warn or Skip")
+        self.tests.append(test)
+
+    def _more(self, kind: str, cell: str) -> None:
+        """Read a line below a test: results of more GPUs, or what the test says."""
+        if kind and (not self.tests or self.tests[-1].category != self.category):
+            # an error that belongs to no test of its category is the category's own failure
+            self.tests.append(_Test(self.category, kind, "Fail" if kind.lower() == "error" else None))
+        if not self.tests:
+            return
+        test = self.tests[-1]
+        if not kind and not test.text and self._results(test, cell):
+            return
+        test.text.append(cell)
+        if kind.lower() == "error" and (gpu := _GPUS.search(cell)) and test.name.lower() == "error":
+            test.gpus.update(dict.fromkeys(re.split(r" *, *", gpu[1]), "Fail"))
+
+    def _results(self, test: _Test, cell: str) -> bool:
+        text = cell.strip()
+        if by_gpu := _GPU_STATUS.match(text):
+            test.gpus[by_gpu[1]] = by_gpu[2].capitalize()
+            return True
+        parts = [_STATUS.match(part.strip()) for part in text.split(";") if part.strip()]
+        if not parts or parts[0] is None:
+            return False
+        for part in parts:
+            if part is None:
+                continue
+            word = part[1].capitalize()
+            if test.status is None or _WORST.index(word) < _WORST.index(test.status):
+                test.status = word
+            if gpus := _GPUS.search(part[2] or ""):
+                test.gpus.update(dict.fromkeys(re.split(r" *, *", gpus[1]), word))
+        return True
+
+
+def joined(cells: Sequence[str]) -> str | None:
+    """Text that a table broke over several cells; a cell filled to its edge goes on without a space."""
+    whole, full = "", False
+    for cell in cells:
+        text = cell.removeprefix(" ")
+        space = " " if whole and (text.startswith(" ") or not full) else ""
+        whole += space + text.strip()
+        full = len(text.rstrip()) >= _FULL
+    return whole or None
+
+
+_ROOTS = ("DCGM GPU Diagnostic", "DCGM Diagnostic")
+_WORDS = {"pass": "Pass", "fail": "Fail", "warn": "Warn", "skip": "Skip", "not run": "Skip"}
+_MESSAGE_KEYS = ("error", "warning", "info", "message")
+
+
+def _is_diagnostic(document: Any) -> bool:
+    return isinstance(document, dict) and any(key in document for key in _ROOTS)
+
+
+def _read_json(text: str, lines: Sequence[Line]) -> DcgmiDiag | None:
+    """Return the report, None where the text holds no such document; ParseError where dcgmi says why it failed."""
+    document = find_document(text, DCGMI_DIAG_TOOL, _is_diagnostic)
+    if document is None:
+        return None
+    diagnostic = next(document[key] for key in _ROOTS if key in document)
+    if not isinstance(diagnostic, dict):
+        raise unreadable(DCGMI_DIAG_TOOL, lines[0], "the diagnostic is no object")
+    error = diagnostic.get("runtime_error")
+    categories = diagnostic.get("test_categories")
+    if not isinstance(categories, list):
+        reason = f"it failed: {str(error)[:400]}" if error else "it names no test_categories"
+        raise unreadable(DCGMI_DIAG_TOOL, lines[0], reason)
+    tests: list[DiagTest] = []
+    for category in categories:
+        part = _object(category, lines[0])
+        for test in _list(part.get("tests"), lines[0]):
+            tests.append(_test(str(part.get("category", "")) or None, _object(test, lines[0]), lines[0]))
+    metadata = {
+        key: str(value) for source in (diagnostic, document) for key, value in source.items() if isinstance(value, str)
+    }
+    return DcgmiDiag(tuple(tests), metadata)
+
+
+def _test(category: str | None, test: dict[str, Any], line: Line) -> DiagTest:
+    gpus: dict[str, str] = {}
+    statuses: list[str] = []
+    texts: list[str] = []
+    for result in _list(test.get("results", []), line):
+        values = _object(result, line)
+        word = _word(values.get("status"))
+        if word is not None:
+            statuses.append(word)
+            gpus.update(dict.fromkeys(_gpus(values), word))
+        for key in ("warnings", "warning", "errors", "error", "info"):
+            texts += _texts(values.get(key))
+    summary = test.get("test_summary")
+    if isinstance(summary, dict) and (word := _word(summary.get("status"))) is not None:
+        statuses.append(word)
+    worst = min(statuses, key=lambda status: _WORST.index(status) if status in _WORST else 0, default=None)
+    return DiagTest(category, str(test.get("name", "")), worst, gpus, "; ".join(dict.fromkeys(texts)) or None)
+
+
+def _word(status: Any) -> str | None:
+    if status is None:
+        return None
+    text = str(status).strip()
+    return next((word for start, word in _WORDS.items() if text.lower().startswith(start)), text or None)
+
+
+def _gpus(result: dict[str, Any]) -> list[str]:
+    if result.get("entity_group", "GPU") != "GPU":
+        return []
+    for key in ("gpu_ids", "gpu_id", "entity_id"):
+        if key in result:
+            return [index.strip() for index in str(result[key]).split(",") if index.strip()]
+    return []
+
+
+def _texts(value: Any) -> list[str]:
+    if value is None or value == "":
+        return []
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    if isinstance(value, dict):
+        return [str(value[key]) for key in _MESSAGE_KEYS if value.get(key)]
+    return [str(value)]
+
+
+def _object(value: Any, line: Line) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise unreadable(DCGMI_DIAG_TOOL, line, f"{str(value)[:80]!r} is no object")
+    return value
+
+
+def _list(value: Any, line: Line) -> list[Any]:
+    if not isinstance(value, list):
+        raise unreadable(DCGMI_DIAG_TOOL, line, f"{str(value)[:80]!r} is no list")
+    return value
+
+
+# Reads `dcgmi discovery -l`: the GPUs that DCGM has, and its NVSwitches.
+
+DCGMI_DISCOVERY_TOOL = "dcgmi-discovery"
+_COUNT = re.compile(r"(?P<count>\d{1,6}) (?P<what>GPU|NvSwitch|CPU|ConnectX)(?:e?s)? found\.")
+_FIRST = re.compile(r"\|\s*(?P<id>\d{1,6})\s*\|\s*Name: (?P<name>\S.*?)\s*\|?")
+_MORE = re.compile(r"\|\s*\|\s*(?P<key>PCI Bus ID|Device UUID): (?P<value>\S+)\s*\|?")
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredGpu:
+    """A GPU under DCGM's own number."""
+
+    id: int
+    name: str
+    bus_id: str
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmiDiscovery:
+    """The parts that DCGM found; None where it says nothing of such a kind."""
+
+    gpus: tuple[DiscoveredGpu, ...]
+    nvswitches: int | None
+    cpus: int | None
+
+
+def parse_dcgmi_discovery(text: str) -> DcgmiDiscovery:
+    """ParseError where GPUs are missing from the table, a row is cut, or there is no such output."""
+    lines = list(untagged(lines_of(text, DCGMI_DISCOVERY_TOOL)))
+    counts: dict[str, int] = {}
+    gpus: list[tuple[Line, dict[str, str]]] = []
+    for line in lines:
+        content = line.text.strip()
+        if match := _COUNT.match(content):
+            counts[match["what"]] = int(match["count"])
+        elif match := _FIRST.fullmatch(content):
+            gpus.append((line, match.groupdict()))
+        elif (match := _MORE.fullmatch(content)) and gpus:
+            gpus[-1][1][match["key"]] = match["value"]
+    if "GPU" not in counts:
+        raise no_output(DCGMI_DISCOVERY_TOOL, lines, "'8 GPUs found.'")
+    found = [_gpu(line, values) for line, values in gpus if "CPU" not in counts or "Device UUID" in values]
+    if len(found) != counts["GPU"]:
+        raise ParseError(
+            f"{DCGMI_DISCOVERY_TOOL}: {counted(counts['GPU'], 'GPU was', 'GPUs were')} found, {len(found)} listed:"
+            " the output is cut"
+        )
+    return DcgmiDiscovery(tuple(found), counts.get("NvSwitch"), counts.get("CPU"))
+
+
+def _gpu(line: Line, values: dict[str, str]) -> DiscoveredGpu:
+    address = bus_id(values.get("PCI Bus ID", ""))
+    if address is None or "Device UUID" not in values:
+        raise unreadable(DCGMI_DISCOVERY_TOOL, line, "a GPU without its address or UUID")
+    return DiscoveredGpu(int(values["id"]), values["name"], address, values["Device UUID"])

@@ -1,0 +1,178 @@
+"""Reads `nvidia-smi nvlink -s` (state and rate of each link), `-e` (its errors), `-info`, or several in one text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from nodectl.facts.parsers.nvidia.smi_query import gpu_row
+from nodectl.facts.parsers.nvidia.words import LostGpu, lost_gpu, no_output, refused
+from nodectl.facts.parsers.text import Line, lines_of, unreadable, untagged
+
+TOOL = "nvidia-smi-nvlink"
+_STARTS_GPU = re.compile(r"GPU +[0-9]+(?::|$)")
+_LINK = re.compile(r"Link ([0-9]{1,6}): *(.*)")
+# `-info`: what holds for all links of the GPU, as its encryption (NVLE) and its firmware
+_INFO = re.compile(r"([A-Z][\w .()-]{1,60}?) *: *(\S.{0,200})")
+_SPEED = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) GB/s")
+_COUNTER = re.compile(r"([^:]{1,80}?) *: *(.+)")
+_WHOLE = re.compile(r"[0-9]{1,20}")
+_CUT_LINK = re.compile(r"Link *[0-9]*:?")
+_COUNTERS = {"replay errors": "replay_errors", "recovery errors": "recovery_errors", "crc errors": "crc_errors"}
+_NO_NVLINK = re.compile(r"does not (?:have|support).*nvlink", re.IGNORECASE)
+_NOT_TOLD = re.compile(r"nvlink (?:queries|information)|all links are inactive|NVML: ", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink:
+    """One link; `errors` holds every counter under its printed name, newer drivers have others than the three."""
+
+    link: int
+    active: bool | None
+    speed_gb_s: float | None
+    replay_errors: int | None
+    recovery_errors: int | None
+    crc_errors: int | None
+    errors: Mapping[str, int | str] = field(default_factory=dict)
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NvLinkGpu:
+    """A GPU's links: none where it has no NVLink, None where nvidia-smi does not tell (`message` says why)."""
+
+    index: int
+    name: str | None
+    uuid: str | None
+    links: tuple[NvLink, ...] | None
+    message: str | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    info: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSmiNvlink:
+    """All GPUs in the order of the output."""
+
+    gpus: tuple[NvLinkGpu, ...]
+    lost: tuple[LostGpu, ...] = ()
+
+
+@dataclass(slots=True)
+class _Link:
+    state: bool | None = None
+    speed_gb_s: float | None = None
+    counters: dict[str, int | str] = field(default_factory=dict)
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Gpu:
+    index: int
+    name: str
+    uuid: str
+    rows: list[Line] = field(default_factory=list)
+    message: str | None = None
+    info: dict[str, str] = field(default_factory=dict)
+
+
+def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
+    """ParseError for a cut row, or where no GPU is named."""
+    lines = list(untagged(lines_of(text, TOOL)))
+    gpus: dict[int, _Gpu] = {}
+    lost: list[LostGpu] = []
+    gpu: _Gpu | None = None
+    for line in lines:
+        content = line.text.strip()
+        if gpu is not None and _is_link(content):
+            gpu.rows.append(line)
+        elif gone := lost_gpu(content):
+            lost.append(gone)
+        elif _STARTS_GPU.match(content):
+            index, name, uuid = gpu_row(TOOL, line, content)
+            gpu = gpus.setdefault(index, _Gpu(index, name, uuid))
+        elif _LINK.fullmatch(content):
+            raise unreadable(TOOL, line, "a link before any GPU")
+        elif _CUT_LINK.fullmatch(content):
+            raise unreadable(TOOL, line, "the row of a link is cut")
+        elif gpu is not None and (_NO_NVLINK.search(content) or _NOT_TOLD.search(content)):
+            gpu.message = content
+        elif gpu is not None and (match := _INFO.fullmatch(content)):
+            gpu.info[match[1].strip()] = match[2]
+    if not gpus:
+        raise no_output(TOOL, lines, "'GPU 0: <name> (UUID: …)'")
+    return NvidiaSmiNvlink(tuple(map(_frozen, gpus.values())), tuple(lost))
+
+
+@lru_cache(maxsize=1024)
+def _is_link(content: str) -> bool:
+    """Return whether it is a link's row and nothing else."""
+    return bool(_LINK.fullmatch(content)) and not lost_gpu(content) and not _STARTS_GPU.match(content)
+
+
+def _links(rows: Sequence[Line]) -> tuple[NvLink, ...]:
+    """Return the links of one GPU; raise ParseError with the row that is none."""
+    links: dict[int, _Link] = {}
+    for row in rows:
+        label, _, value = row.text.strip().removeprefix("Link ").partition(":")
+        if why := _put(links.setdefault(int(label), _Link()), value.strip()):
+            raise unreadable(TOOL, row, why)
+    return tuple(_link(number, link) for number, link in links.items())
+
+
+def _put(link: _Link, value: str) -> str:
+    """Put what the row says into the link; why it cannot be read, empty where it can."""
+    if value.strip("<>").lower() == "inactive":
+        link.state = False
+    elif speed := _SPEED.fullmatch(value):
+        link.state, link.speed_gb_s = True, float(speed[1])
+    elif refused(value):
+        link.unavailable["active"] = link.unavailable["speed_gb_s"] = value
+    elif counter := _COUNTER.fullmatch(value):
+        return _put_counter(link, counter[1], counter[2].strip())
+    else:
+        return "neither a rate in GB/s, <inactive>, nor a counter"
+    return ""
+
+
+def _put_counter(link: _Link, name: str, text: str) -> str:
+    key = _COUNTERS.get(name.lower())
+    if refused(text):
+        link.unavailable[key or name] = text
+    elif _WHOLE.fullmatch(text):
+        link.counters[name] = int(text)
+    elif key is None:
+        link.counters[name] = text
+    else:
+        return "the counter is no number"
+    return ""
+
+
+def _frozen(gpu: _Gpu) -> NvLinkGpu:
+    unavailable = {"uuid": gpu.uuid} if refused(gpu.uuid) else {}
+    if gpu.message is not None and not gpu.rows and not _NO_NVLINK.search(gpu.message):
+        unavailable["links"] = gpu.message
+    none = () if gpu.message is not None and "links" not in unavailable else None
+    return NvLinkGpu(
+        index=gpu.index,
+        name=gpu.name or None,
+        uuid=None if "uuid" in unavailable else gpu.uuid,
+        links=_links(gpu.rows) if gpu.rows else none,
+        message=gpu.message,
+        unavailable=unavailable,
+        info=gpu.info,
+    )
+
+
+def _link(number: int, link: _Link) -> NvLink:
+    counts = {name.lower(): value for name, value in link.counters.items() if isinstance(value, int)}
+    return NvLink(
+        link=number,
+        active=link.state,
+        speed_gb_s=link.speed_gb_s,
+        **{key: counts.get(name) for name, key in _COUNTERS.items()},
+        errors=link.counters,
+        unavailable=link.unavailable,
+    )

@@ -1,0 +1,163 @@
+"""Reads what `nvidia-smi` prints without options: its table of GPUs and of the processes on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodectl.facts.parsers.nvidia.words import no_output
+from nodectl.facts.parsers.text import Line, bus_id, lines_of, unreadable, untagged
+
+TOOL = "nvidia-smi"
+_HEAD = re.compile(
+    r"\|\s*NVIDIA-SMI\s+(?P<smi>\S+)\s+(?:Driver|KMD) Version:\s*(?P<driver>\S+)"
+    r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>\S+))?\s*\|"
+)
+_GPU = re.compile(
+    r"\|\s+(?P<index>\d{1,4})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A|ERR!|WDDM|TCC|MCDM)\s+\|"
+    r"\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{6,10}|N/A|ERR!)\s+(?:On|Off|N/A|ERR!)\s+\|\s+(?P<ecc>\S+)\s+\|"
+)
+_USE = re.compile(
+    r"\|\s*(?P<fan>\d{1,3}%|N/A|ERR!)\s+(?P<temperature>\d{1,3}C|N/A|ERR!)\s+(?P<state>P\d{1,2}|N/A|ERR!)"
+    r"\s+(?P<draw>\S+)\s*/\s*(?P<cap>\S+)\s+\|"
+    r"\s+(?:(?P<used>\d{1,9}MiB|N/A|ERR!)\s*/\s*(?P<total>\d{1,9}MiB|N/A|ERR!)|Not Supported|N/A|ERR!)\s+\|"
+    r"\s+(?P<busy>\d{1,3}%|N/A|ERR!)\s+(?P<mode>\S.*?)\s+\|"
+)
+_PROCESS = re.compile(
+    r"\|\s+(?P<gpu>\d{1,4})\s+(?:(?:N/A|\d{1,4})\s+(?:N/A|\d{1,4})\s+)?(?P<pid>\d{1,10})\s+(?P<type>[CGM+]{1,5})\s+(?P<name>\S.*?)"
+    r"\s+(?P<memory>\d{1,9}MiB|N/A)\s+\|"
+)
+# a name begins with a letter; a row of a process has one column, and one of a MIG device begins with its numbers
+# the third row of a GPU has its mode of MIG
+_THIRD = re.compile(r"\|\s+\|\s+\|\s+\S.*\||\|-")
+_BEGINS_AS_GPU = re.compile(r"\|\s+\d{1,4}\s+[A-Za-z][^|]*\|\s*(?:[0-9A-Fa-f]{4,8}:|[^|]*\|)")
+
+_ERROR = "ERR!"
+# the fields of what a row names otherwise
+_FIELDS = {
+    **{name: name for name in ("name", "persistence")},
+    "bus": "bus_id",
+    "ecc": "ecc_uncorrected",
+    "temperature": "temperature_c",
+    "state": "performance_state",
+    "draw": "power_draw_w",
+    "cap": "power_limit_w",
+    "used": "memory_used_mib",
+    "total": "memory_total_mib",
+    "busy": "utilization_percent",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableGpu:
+    """One GPU of the table; names are cut there as the table cuts them. None for what is N/A, Not Supported or ERR!.
+
+    `unavailable` has what is ERR!: NVIDIA's word for a value that could not be read, as of a GPU that is sick.
+    A GPU whose memory is the machine's (DGX Spark, Jetson) has no figures of memory, and Jetson's no address on PCI.
+    """
+
+    index: int
+    name: str
+    bus_id: str | None
+    persistence: bool | None
+    ecc_uncorrected: int | None
+    temperature_c: int | None
+    performance_state: str | None
+    power_draw_w: float | None
+    power_limit_w: float | None
+    memory_used_mib: int | None
+    memory_total_mib: int | None
+    utilization_percent: int | None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableProcess:
+    """A process on a GPU."""
+
+    gpu: int
+    pid: int
+    type: str
+    name: str
+    memory_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaSmi:
+    """The table, as far as it goes: `nvidia-smi -q` tells more, and exactly."""
+
+    driver_version: str | None
+    cuda_version: str | None
+    gpus: tuple[TableGpu, ...]
+    processes: tuple[TableProcess, ...]
+
+
+def parse_nvidia_smi(text: str) -> NvidiaSmi:
+    """ParseError for a row that is cut or of another form, and where there is no such table or no GPU in it."""
+    lines = list(untagged(lines_of(text, TOOL)))
+    head: re.Match[str] | None = None
+    gpus: list[TableGpu] = []
+    processes: list[TableProcess] = []
+    begun: tuple[Line, re.Match[str]] | None = None
+    is_of_gpus = False
+    for line in lines:
+        content = line.text.strip()
+        if match := _HEAD.match(content):
+            head = head or match
+        elif match := _GPU.match(content):
+            _require_whole(begun)
+            begun = line, match
+        elif _BEGINS_AS_GPU.match(content):
+            raise unreadable(TOOL, line, "the row of a GPU is cut, or has another form")
+        elif match := _USE.match(content):
+            if begun is None:
+                raise unreadable(TOOL, line, "no row with the name of its GPU stands before: it is cut or garbled")
+            gpus.append(_gpu(begun[1], match))
+            begun = None
+        elif content.startswith("|="):
+            is_of_gpus = not gpus
+        elif is_of_gpus and begun is None and content.startswith("|") and not _THIRD.match(content):
+            raise unreadable(TOOL, line, "the row of a GPU is cut or garbled")
+        elif is_of_gpus and not content:
+            is_of_gpus = False
+        elif match := _PROCESS.match(content):
+            processes.append(_process(match))
+    _require_whole(begun)
+    if not gpus:
+        raise no_output(TOOL, lines, "table with '| NVIDIA-SMI … Driver Version: … |'")
+    driver, cuda = (head["driver"], head["cuda"]) if head else (None, None)
+    return NvidiaSmi(driver, None if cuda in ("N/A", "ERR!") else cuda, tuple(gpus), tuple(processes))
+
+
+def _require_whole(begun: tuple[Line, re.Match[str]] | None) -> None:
+    if begun is not None:
+        raise unreadable(TOOL, begun[0], "the second row of this GPU is cut or garbled")
+
+
+def _gpu(first: re.Match[str], second: re.Match[str]) -> TableGpu:
+    printed = {**first.groupdict(), **second.groupdict()}
+    return TableGpu(
+        index=int(first["index"]),
+        name=first["name"],
+        bus_id=None if first["bus"] in ("N/A", _ERROR) else bus_id(first["bus"]) or first["bus"],
+        persistence={"On": True, "Off": False}.get(first["persistence"]),
+        ecc_uncorrected=_whole(first["ecc"]),
+        temperature_c=_whole(second["temperature"]),
+        performance_state=None if second["state"] in ("N/A", _ERROR) else second["state"],
+        power_draw_w=_whole(second["draw"]),
+        power_limit_w=_whole(second["cap"]),
+        memory_used_mib=_whole(second["used"] or ""),
+        memory_total_mib=_whole(second["total"] or ""),
+        utilization_percent=_whole(second["busy"]),
+        unavailable={_FIELDS[group]: _ERROR for group, word in printed.items() if word == _ERROR and group in _FIELDS},
+    )
+
+
+def _process(match: re.Match[str]) -> TableProcess:
+    return TableProcess(int(match["gpu"]), int(match["pid"]), match["type"], match["name"], _whole(match["memory"]))
+
+
+def _whole(text: str) -> int | None:
+    digits = re.fullmatch(r"(\d{1,9})(?:%|C|W|MiB)?", text)
+    return int(digits[1]) if digits else None

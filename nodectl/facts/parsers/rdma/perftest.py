@@ -1,0 +1,413 @@
+"""Reads what perftest's programs (`ib_write_bw`, `ib_send_lat`, …) print, as client or server, and `--out_json`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nodectl.common.units import MIB
+from nodectl.errors import ParseError
+from nodectl.facts.parsers.rdma.labelled import rows_of
+from nodectl.facts.parsers.text import Line, plain, unreadable
+
+TOOL = "perftest"
+_BANNER = re.compile(r"(RDMA_Write|RDMA_Read|Send|Atomic)([\w -]{0,60}?)[ _](BW|Latency)[ _]Test\b")
+_PROGRAM = re.compile(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b")
+_WAITS = re.compile(r"Waiting for client (?:rdma_cm QP )?to connect")
+# what `timeout` and a shell leave behind
+_DEADLINE = re.compile(r"exit status: 124\b|^\s*Terminated\b")
+_INFO = re.compile(
+    r"\b(Device|Transport[ _]type|Link[ _]type|Mtu|Number[ _]of[ _]qps|Connection[ _]type|G[iI][dD][ _]index)\"?\s*:"
+    r"\s*\"?([\w./-]+)"
+)
+_VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send", "Atomic": "atomic"}
+
+
+@dataclass(frozen=True, slots=True)
+class Perftest:
+    """One run; None for what was not printed. `rows` may be empty where the output was cut or the run failed."""
+
+    test: str | None
+    device: str | None
+    transport: str | None
+    link_type: str | None
+    mtu_bytes: int | None
+    qps: int | None
+    connection: str | None
+    gid_index: int | None
+    bidirectional: bool
+    rows: tuple[Row, ...]
+    error: PerftestError | None
+
+
+def parse_perftest(text: str) -> Perftest:
+    """ParseError for a row that is cut or garbled, and for text that is no run of perftest's."""
+    output = _Output(list(rows_of(text, TOOL)))
+    rows = tuple(output.table.rows)
+    if not rows and _is_perftest_json(text := plain(text)):
+        rows = _json_rows(text)
+    error = _find_error(output.complaints, has_figures=bool(rows)) or output.silent_error(rows)
+    if not (rows or error or output.has_begun):
+        raise output.no_run()
+    # a server and its client in one output show the same figures twice
+    is_twice = len(output.banners) > 1
+    return Perftest(
+        test=output.test(),
+        device=output.word("device"),
+        transport=output.word("transport type"),
+        link_type=output.word("link type"),
+        mtu_bytes=output.count("mtu"),
+        qps=output.count("number of qps"),
+        connection=output.word("connection type"),
+        gid_index=output.count("gid index"),
+        bidirectional=any("Bidirectional" in banner[2] for banner in output.banners),
+        rows=tuple(dict.fromkeys(rows)) if is_twice else rows,
+        error=error,
+    )
+
+
+class _Output:
+    def __init__(self, lines: list[Line]) -> None:
+        self.table = _Table()
+        self.banners: list[re.Match[str]] = []
+        self.complaints: list[Line] = []
+        self.has_begun = False
+        self._lines = lines
+        self._info: dict[str, tuple[Line, str]] = {}
+        for line in lines:
+            rest = self.table.read(line)
+            if rest:
+                self._read(Line(line.number, rest))
+
+    def _read(self, line: Line) -> None:
+        banner = _BANNER.search(line.text)
+        if banner:
+            self.banners.append(banner)
+        self.has_begun = self.has_begun or banner is not None or _WAITS.search(line.text) is not None
+        for name, value in _INFO.findall(line.text):
+            self._info.setdefault(name.replace("_", " ").lower(), (line, value))
+        if _is_error(line.text):
+            self.complaints.append(line)
+
+    def test(self) -> str | None:
+        if self.banners:
+            verb, _, kind = self.banners[0].groups()
+            return f"ib_{_VERBS[verb]}_{'bw' if kind == 'BW' else 'lat'}"
+        named = (_PROGRAM.search(line.text) for line in self._lines)
+        return next((match[0] for match in named if match), None)
+
+    def word(self, name: str) -> str | None:
+        return self._info[name][1] if name in self._info else None
+
+    def count(self, name: str) -> int | None:
+        if name not in self._info:
+            return None
+        line, value = self._info[name]
+        # before version 4 the MTU is `2048B`, since then `2048[B]`
+        if not re.fullmatch(r"\d{1,9}B?", value):
+            raise unreadable(TOOL, line, f"{name} {value!r} is no number")
+        return int(value.removesuffix("B"))
+
+    def silent_error(self, rows: tuple[Row, ...]) -> PerftestError | None:
+        """Return the error of a silent run.
+
+        A cut link shows as zero iterations only, a deadline as no output at all.
+        """
+        if any(row.iterations == 0 for row in rows):
+            return PerftestError("peer_lost", self.table.idle or "0 iterations")
+        deadline = next((line for line in self._lines if _DEADLINE.search(line.text)), None)
+        if deadline and not rows and self.test():
+            return PerftestError("timeout", deadline.text.strip())
+        return None
+
+    def no_run(self) -> ParseError:
+        first = next((line for line in self._lines if line.text.strip()), Line(1, "one overlong line"))
+        if any(line.text.strip().startswith("Usage:") for line in self._lines):
+            return unreadable(TOOL, first, "the program's help, not a run")
+        if any(re.fullmatch(r"\s*\d+\.\d+\s*", line.text) for line in self._lines):
+            return unreadable(TOOL, first, "a figure without its size and unit: run without --output")
+        return unreadable(TOOL, first, "no run of perftest")
+
+
+_HEADER = re.compile(r"\s*#bytes\b")
+_PREFIXED_HEADER = re.compile(r".*\S\s*#bytes\s+#(?:iterations|sl)\b")
+_COLUMN = re.compile(
+    r"#(?P<id>bytes|sl|iterations)\b|BW (?P<bw>peak|average)\[(?P<bw_unit>[^\]]*)\]|(?P<rate>MsgRate)\[Mpps\]"
+    r"|(?P<t>t_\w+)\[(?P<t_unit>[^\]]*)\]|(?P<percent>99(?:\.9)?)% percentile\[(?P<p_unit>[^\]]*)\]"
+    r"|(?P<tps>tps average)"
+    r"|[A-Za-z][\w%. ]{0,30}\[[^\]]{0,20}\]"  # of no use here, but it has its place
+)
+_ROW = re.compile(r"\s*\d{1,20}(?=\s+\d|\s*$)")
+_VALUE = r"-?\d{1,20}(?:\.\d{1,20})?|-?nan|-?inf"
+_CELL = re.compile(rf"(?:^|\s)\s*({_VALUE})")
+# latencies have two decimals; pasted columns may have lost the blanks between them
+_LATENCY_CELL = re.compile(rf"\s*(\d{{1,20}}\.\d\d(?=\d+\.)|{_VALUE})")
+_MIB_BITS = MIB * 8
+# perftest's MB is 2^20 bytes; since version 24 it says so
+_GBIT_S = {"Gb/sec": 1.0, "MB/sec": _MIB_BITS / 1e9, "MiB/sec": _MIB_BITS / 1e9}
+
+
+@dataclass(frozen=True, slots=True)
+class BwRow:
+    """Throughput at one size; the peak is None where it was not measured, the rate where it is not printed."""
+
+    size_bytes: int
+    iterations: int
+    peak_gbit_s: float | None
+    average_gbit_s: float | None
+    message_rate_mpps: float | None
+    service_level: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LatRow:
+    """Latency at one size; a run by duration gives the average and the transactions a second only."""
+
+    size_bytes: int
+    iterations: int
+    min_us: float | None
+    max_us: float | None
+    typical_us: float | None
+    average_us: float | None
+    stdev_us: float | None
+    p99_us: float | None
+    p999_us: float | None
+    transactions_per_s: float | None = None
+
+
+Row = BwRow | LatRow
+_LATENCIES = ("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "99", "99.9", "tps")
+_COUNTS = ("bytes", "sl", "iterations")
+
+
+def _row_of(values: Mapping[str, float | None], gbit_s: float) -> Row:
+    """One row from values named as in the header; `gbit_s` is the unit of its throughput."""
+    size, iterations = int(values["bytes"] or 0), int(values["iterations"] or 0)
+    if "average" not in values:
+        return LatRow(size, iterations, *(values.get(name) for name in _LATENCIES))
+    peak, average, level = values.get("peak"), values["average"], values.get("sl")
+    return BwRow(
+        size_bytes=size,
+        iterations=iterations,
+        peak_gbit_s=peak * gbit_s if peak else None,
+        average_gbit_s=None if average is None else average * gbit_s,
+        message_rate_mpps=values.get("rate"),
+        service_level=None if level is None else int(level),
+    )
+
+
+class _Table:
+    """Collects the rows below the header last seen; `idle` is a row of a run that moved nothing."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.idle: str | None = None
+        self._columns: list[str] = []
+        self._gbit_s = 0.0
+        self._has_more_columns = False
+
+    def read(self, line: Line) -> str | None:
+        """Return None for a header or a row, else the text that is neither.
+
+        The line, or what is glued to a row's end.
+        """
+        if _HEADER.match(line.text):
+            self._head(line)
+            return None
+        if "#bytes" in line.text and _PREFIXED_HEADER.match(line.text):
+            raise unreadable(TOOL, line, "something stands before the table's header")
+        if not self._columns or not _ROW.match(line.text):
+            return line.text
+        return self._row(line) or None
+
+    def _head(self, line: Line) -> None:
+        self._columns, units = [], set()
+        for match in _COLUMN.finditer(line.text):
+            name = match["id"] or match["bw"] or (match["rate"] and "rate") or match["t"] or match["percent"]
+            self._columns.append(name or (match["tps"] and "tps") or "")
+            units |= {match["bw_unit"] or match["t_unit"] or match["p_unit"]} - {None}
+        is_known = {"bytes", "iterations"} <= set(self._columns) and {"average", "t_avg", "t_min"} & set(self._columns)
+        if not is_known or len(units) != 1:
+            raise unreadable(TOOL, line, "the table's header is cut or garbled")
+        unit = units.pop()
+        if unit != "usec" and unit not in _GBIT_S:
+            raise unreadable(TOOL, line, f"values in {unit} have no fixed meaning")
+        self._gbit_s = _GBIT_S.get(unit, 0.0)
+        self._has_more_columns = bool(_COLUMN.sub("", line.text).strip())
+
+    def _row(self, line: Line) -> str:
+        cell = _CELL if "average" in self._columns else _LATENCY_CELL
+        cells: list[str] = []
+        position = 0
+        while len(cells) < len(self._columns) and (match := cell.match(line.text, position)):
+            cells.append(match[1])
+            position = match.end()
+        rest = line.text[position:]
+        values = dict(zip(self._columns, map(_value, cells), strict=False))
+        is_whole = all(cell.isdigit() for name, cell in zip(self._columns, cells, strict=False) if name in _COUNTS)
+        is_glued = bool(rest) and not rest[0].isspace() and not _is_error(rest)
+        is_garbled = is_glued or (_CELL.match(rest) and not self._has_more_columns)
+        if len(cells) < len(self._columns) or not is_whole or is_garbled:
+            raise unreadable(TOOL, line, f"not the {len(self._columns)} columns of the table's header")
+        self.rows.append(_row_of(values, self._gbit_s))
+        if values["iterations"] == 0:
+            self.idle = self.idle or line.text[:position].strip()
+        return rest.strip()
+
+
+def _value(cell: str) -> float | None:
+    # perftest 5 printed negative figures for runs too long for its counters
+    value = float(cell)
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+_STARTS = re.compile(r'\b(?:test_info|results)"?\s*:\s*[{\[]')
+_PAIR = re.compile(
+    r'"?\b(MsgSize|n_iterations|BW_\w+|MsgRate|sl|t_\w+|tps_\w+|percentile_[\d.]+)"?\s*:\s*"?([^",{}\[\]\n]*)'
+)
+_NUMBER = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?|-?nan|-?inf)\s*")
+_NAMES = {
+    "MsgSize": "bytes",
+    "n_iterations": "iterations",
+    "BW_peak": "peak",
+    "BW_average": "average",
+    "MsgRate": "rate",
+    "percentile_99": "99",
+    "percentile_99.9": "99.9",
+    "tps_average": "tps",
+}
+
+
+def _is_perftest_json(text: str) -> bool:
+    """Return whether the text holds such a document."""
+    return _STARTS.search(text) is not None
+
+
+def _json_rows(text: str) -> tuple[Row, ...]:
+    """Return the results; ParseError for one that is cut, and where nothing tells the unit."""
+    rows: list[dict[str, float | None]] = []
+    places = []
+    for match in _PAIR.finditer(text):
+        line = Line(text.count("\n", 0, match.start()) + 1, match[0].strip())
+        value = _NUMBER.fullmatch(match[2])
+        if value is None:
+            raise unreadable(TOOL, line, "no number")
+        if match[1] == "MsgSize":
+            rows.append({})
+            places.append(line)
+        if rows:
+            number = float(value[1])
+            rows[-1].setdefault(_NAMES.get(match[1], match[1]), number if math.isfinite(number) else None)
+    for row, line in zip(rows, places, strict=True):
+        if "iterations" not in row or not row.keys() & {"average", "t_avg"}:
+            raise unreadable(TOOL, line, "the result is cut")
+    return tuple(_row_of(row, _unit_gbit_s(rows)) for row in rows)
+
+
+def _unit_gbit_s(rows: list[dict[str, float | None]]) -> float:
+    """One unit of throughput in Gbit/s, from the row whose message rate is told most precisely."""
+    best = max(rows, key=lambda row: row.get("rate") or 0.0)
+    average, rate_mpps, size = best.get("average"), best.get("rate"), best["bytes"]
+    if not average:
+        return 1.0
+    if not rate_mpps or not size:
+        raise ParseError(f"{TOOL}: the JSON names no unit, and a message rate of 0 does not tell it")
+    rate_b_s = rate_mpps * 1e6 * size
+    in_gbit, in_mib = rate_b_s * 8 / 1e9, rate_b_s / MIB
+    is_gbit = abs(math.log(average / in_gbit)) < abs(math.log(average / in_mib))
+    return 1.0 if is_gbit else MIB * 8 / 1e9
+
+
+# the first that matches any line wins: perftest prints the cause together with lines that follow from it
+_KINDS = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("bad_option", r"unrecognized option|invalid option|option requires an argument|is ambiguous; possib"),
+        (
+            "bad_option",
+            r"Invalid Command or flag|^\s{0,40}\w[\w ]{0,80} should be (?:between|at least|greater|less|multipl)",
+        ),
+        ("no_device", r"Did not detect devices|No IB devices found|IB device \S+ not found"),
+        ("no_device", r"[Cc]ouldn't find (?:IB )?device|[Nn]o such device"),
+        ("no_device", r"Unable to find the Infiniband/RoCE device"),
+        ("port_down", r"Port number \d+ state is (?!Active\b)\w"),
+        ("port_busy", r"Couldn't listen to port|Address already in use"),
+        ("unresolved", r"[Nn]ame resolution|Name or service not known|No address associated with|[Uu]nknown host"),
+        ("unresolved", r"Problem in resolving|RDMA_CM_EVENT_(?:ADDR|ROUTE)_ERROR"),
+        # the number is the connection manager's event, which versions of 2026 name
+        ("unresolved", r"CM event bl blka [13]\b"),
+        ("refused", r"Connection refused|RDMA_CM_EVENT_REJECTED|CM event bl blka 8\b"),
+        ("timeout", r"[Tt]imed out"),
+        (
+            "no_server",
+            r"Couldn't connect to|No route to host|(?:Network|Host) is unreachable|RDMA_CM_EVENT_UNREACHABLE",
+        ),
+        ("no_server", r"Unable to open file descriptor for socket connection|Unable to init the socket connection"),
+        ("no_server", r"CM event bl blka [67]\b"),
+        ("memlock", r"[Cc]ouldn't allocate MR|[Ff]ailed to create (?:mr|MR)\b|Cannot allocate memory|locked memory"),
+        ("bad_gid", r"(?i:gid index \S+ (?:is )?not found)"),
+        (
+            "bad_gid",
+            r"Failed to modify QP (?:\d+ )?to RTR|(?i:(?:invalid|wrong|no such|couldn't get|can't get) gid)",
+        ),
+        ("bad_gid", r"Incompatibility issue with GID types"),
+        # a request that the other side's buffer or test does not allow
+        ("mismatch", r"Failed status (?:9|10)\b|remote (?:access|invalid request) error"),
+        ("mismatch", r"(?i:mis-?match|not compatible|incompatible)"),
+        # retries exhausted (12, 13), or the queue flushed (5) because the connection is gone
+        ("peer_lost", r"Failed status (?:5|12|13)\b|(?i:retry counter exceeded|request flushed error)"),
+        ("peer_lost", r"Couldn't read remote address|Failed to exchange data"),
+        ("peer_lost", r"Unable to (?:read|write) (?:from|to) socket|Connection reset|Broken pipe"),
+        ("peer_lost", r"RDMA_CM_EVENT_DISCONNECTED|CM event bl blka 10\b"),
+        # what every program prints after its own words for an option that it does not take
+        ("bad_option", r"Parser function exited with Error"),
+        ("other", r"Failed status \d"),
+        ("other", r"Failed status \d|Completion with error|Failed to complete run|Segmentation fault"),
+    )
+)
+_ANY = re.compile("|".join(f"(?:{pattern.pattern})" for _, pattern in _KINDS))
+# in the output of a run that has figures such a line may be a mere warning
+_COMPLAINT = re.compile(
+    r"^\s*\w+ failed\b|^\s*(?:\w+: )?(?:Failed to|Couldn't|Can(?:no|')t|Unable to|ERROR\b|Error\b|RDMA CM event error)"
+)
+
+
+# of taking the connection down, after the figures
+_LATE = re.compile(r"Failed to disconnect|^\s*ERRNO:")
+# what started the program says so in words of its own: sudo cannot resolve this host's name, and goes on
+_STARTER = re.compile(r"^\s*(?:sudo|ssh|-?bash|sh): ")
+
+
+@dataclass(frozen=True, slots=True)
+class PerftestError:
+    """A reason why a run failed, and the line that says so.
+
+    no_device, no_server, refused, unresolved, port_down, port_busy, bad_gid, bad_option, mismatch, memlock, peer_lost,
+    timeout or other.
+    """
+
+    kind: str
+    text: str
+
+
+def _is_error(text: str) -> bool:
+    """Return whether the line tells of a failure, or complains."""
+    return _ANY.search(text) is not None or _COMPLAINT.match(text) is not None
+
+
+def _find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | None:
+    """Return the cause among the lines for which `_is_error` holds."""
+    own = [line for line in lines if not _STARTER.match(line.text)]
+    if own or has_figures:
+        lines = own
+    if has_figures:
+        lines = [line for line in lines if not _LATE.search(line.text)]
+    for kind, pattern in _KINDS:
+        for line in lines:
+            if pattern.search(line.text):
+                return PerftestError(kind, line.text.strip())
+    if lines and not has_figures:
+        return PerftestError("other", lines[0].text.strip())
+    return None

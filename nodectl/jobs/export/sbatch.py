@@ -1,0 +1,140 @@
+"""The batch script by which Slurm starts a job: the same launch script on each node as over SSH."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodectl.errors import UsageError
+from nodectl.jobs.export.templates import render
+
+_OPTION = re.compile(r"--([a-z][a-z0-9-]*)(?:=(.*))?", re.DOTALL)
+# what the script stands on
+_OWN = frozenset(
+    {
+        *("array", "chdir", "error", "help", "input", "job-name", "nodes", "nodelist", "ntasks", "ntasks-per-node"),
+        *("output", "parsable", "test-only", "usage", "version", "wait", "wrap"),
+    }
+)
+_CPU_OPTIONS = ("exclusive", "cpus-per-task", "cpus-per-gpu", "oversubscribe", "overcommit")
+_MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
+_GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres")
+_LONGEST_NAME = 64
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class SbatchJob:
+    """Hold what a batch script needs to know.
+
+    `hosts` are nodes by name; without them Slurm chooses `nodes` of its own. `asked` are the operator's own options of
+    sbatch. `program` is what the launch script starts, the script and its words; `start` is how, in that script's own
+    options. With an `id` the job has a folder of its own, which holds `code/`, and runs in `workdir`: a place in the
+    code, or an absolute path on the nodes; else it runs where it is submitted.
+    """
+
+    name: str
+    nodes: int
+    nproc_per_node: int
+    program: Sequence[str]
+    launcher: str
+    hosts: Sequence[str] = ()
+    gpus: int = 0
+    start: Sequence[str] = ()
+    asked: Sequence[str] = ()
+    venv: str = ""
+    network: str = ""
+    id: str = ""
+    workdir: str = ""
+    checkpoint_dir: str = ""
+    time_limit_s: float = 0.0
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def script_text(self) -> str:
+        """Return the script; raise UsageError for a node's name, an option or a word that sbatch does not take."""
+        text = self._text()
+        if "\r\n" in text:
+            raise UsageError(
+                "a word of the job holds a line's end of DOS, and sbatch refuses such a script", "leave it out"
+            )
+        return text
+
+    def _text(self) -> str:
+        return render(
+            "sbatch.sh.j2",
+            options=[sbatch_line(name, value) for name, value in self._options()],
+            own_folder=bool(self.id),
+            job_id=self.id,
+            workdir=self.workdir,
+            network=self.network,
+            launcher=self.launcher,
+            venv=self.venv,
+            nproc_per_node=self.nproc_per_node,
+            start=list(self.start),
+            program=list(self.program),
+            env=dict(self.env),
+            checkpoint_dir=self.checkpoint_dir,
+        )
+
+    def _options(self) -> list[tuple[str, str | None]]:
+        asked = [read_option(text) for text in self.asked]
+        names = {name for name, _ in asked}
+        options: list[tuple[str, str | None]] = [
+            ("job-name", job_name(self.name)),
+            ("nodes", str(self.nodes)),
+            ("ntasks-per-node", "1"),
+            ("output", "batch.log" if self.id else "slurm-%j.out"),
+        ]
+        if self.hosts:
+            options.append(("nodelist", ",".join(map(_node, self.hosts))))
+        if names.isdisjoint(_CPU_OPTIONS):
+            options.append(("exclusive", None))  # whole nodes, as over SSH
+        if names.isdisjoint(_MEMORY_OPTIONS):
+            options.append(("mem", "0"))
+        if self.gpus and names.isdisjoint(_GPU_OPTIONS):
+            options.append(("gpus-per-node", str(self.gpus)))
+        if self.time_limit_s and "time" not in names:
+            minutes, seconds = divmod(math.ceil(self.time_limit_s), 60)
+            options.append(("time", f"{minutes}:{seconds:02}"))
+        if names.isdisjoint(("requeue", "no-requeue")):
+            options.append(("no-requeue", None))  # a second start would find the first one's files
+        return [*options, *asked]
+
+
+def _node(name: str) -> str:
+    """Return a name that Slurm takes as one node: a slash would make a file of it, a bracket many nodes."""
+    if not _NODE.fullmatch(name):
+        raise UsageError(f"host {name!r}: no name of a Slurm node", "name hosts as Slurm does, or say --nodes N")
+    return name
+
+
+def read_option(text: str) -> tuple[str, str | None]:
+    """`--partition=train` → its name and value; UsageError for what is none, or what the script sets itself."""
+    match = _OPTION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--sbatch {text!r}: no long option of sbatch", "say --sbatch=--partition=train")
+    name, value = match[1], match[2]
+    if name in _OWN:
+        raise UsageError(f"--sbatch {text}: nodectl sets --{name} itself", "leave it out; --nodes says how many")
+    if not text.isprintable():
+        raise UsageError(f"--sbatch {text!r}: more than one line, or a control character in it", "leave that out")
+    return name, value
+
+
+def sbatch_line(name: str, value: str | None) -> str:
+    """Return an option as sbatch reads it in a script, where a backslash takes quotes and # their meaning."""
+    if value is None:
+        return f"--{name}"
+    if re.search("packjob|hetjob", value, re.IGNORECASE):  # sbatch would blank them out wherever they stand
+        raise UsageError(f"--{name}: {value!r} holds a word of sbatch's own (packjob, hetjob)", "choose another")
+    plain = re.fullmatch(r"[A-Za-z0-9_.,:+@%/=\[\]-]+", value)
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f"--{name}={value}" if plain else f'--{name}="{escaped}"'
+
+
+def job_name(text: str) -> str:
+    """Return a name for Slurm's lists: letters, digits and ._+- of `text`."""
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", text).strip("-")
+    return re.sub("packjob|hetjob", "job", name, flags=re.IGNORECASE)[:_LONGEST_NAME] or "job"

@@ -1,0 +1,179 @@
+"""Measurements and trials as they are kept in the operator's file, safe under several nodectl at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nodectl import __version__
+from nodectl.ledger.history.database import Database, moment, number
+from nodectl.ledger.history.identity import Identity, identity_of
+from nodectl.model.measurement import Measurement
+from nodectl.model.verdict import Summary, Verdict
+
+_JOINED = "FROM measurement m JOIN run r ON r.id = m.run"
+_COLUMNS = "m.probe, m.hosts, m.value, m.unit, m.direction, m.expected, m.spread, m.conditions"
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A measurement as it was kept, with the run's number and time (seconds since 1970)."""
+
+    run: int
+    time: float
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value as it was kept, without its conditions; `key` is its identity's."""
+
+    run: int
+    time: float
+    key: str
+    value: float
+
+
+class History(Database):
+    """Measurements and trials of fleets; a fleet is named by its inventory, for hosts of two may share their names.
+
+    What was kept later is later: a clock that was once ahead does not make its runs the latest for good.
+    """
+
+    def add(self, measurements: Sequence[Measurement], when: float | None = None) -> int:
+        """Keep a run's measurements, all or none; the run's number."""
+        with self.transaction():
+            now = time.time() if when is None else when
+            cursor = self.connection.execute(
+                "INSERT INTO run (time, fleet, nodectl) VALUES (?, ?, ?)", (now, self.fleet, __version__)
+            )
+            run = int(cursor.lastrowid or 0)
+            self.connection.executemany(
+                "INSERT INTO measurement (run, identity, probe, hosts, direction, value, unit, expected, spread,"
+                " conditions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [_row(run, measurement) for measurement in measurements],
+            )
+        return run
+
+    def last(self, like: Iterable[Measurement], *, upto: float, before_run: int | None = None) -> dict[str, Past]:
+        """Identity → the latest measurement of the same thing until then and before that run, where there is one."""
+        most = _MOST if before_run is None else before_run
+        latest: dict[str, Past] = {}
+        for key in {identity_of(measurement).key for measurement in like}:
+            for past in self._past(
+                " WHERE m.identity = ? AND r.fleet = ? AND r.time <= ? AND m.run < ? ORDER BY m.run DESC LIMIT 1",
+                (key, self.fleet, upto, most),
+            ):
+                latest[key] = past
+        return latest
+
+    def past(self, probes: Sequence[str] = (), *, since: float = 0.0, run: int | None = None) -> list[Past]:
+        """Return the fleet's measurements as they were kept: of some probes, since a moment, or of one run."""
+        wanted = f" AND m.probe IN ({_marks(probes)})" if probes else ""
+        of_run = "" if run is None else " AND m.run = ?"
+        return self._past(
+            f" WHERE r.fleet = ? AND r.time >= ?{wanted}{of_run} ORDER BY m.run, m.rowid",
+            (self.fleet, since, *probes, *(() if run is None else (run,))),
+        )
+
+    def points(self, probes: Sequence[str], runs: int) -> list[Point]:
+        """Return the values of these probes in the fleet's last runs of them, in the order in which they were kept."""
+        rows = self.rows(
+            f"SELECT m.run, r.time, m.identity, m.value {_JOINED}"  # noqa: S608
+            f" WHERE m.probe IN ({_marks(probes)}) AND m.run IN (SELECT id FROM run WHERE fleet = ? AND EXISTS"
+            f" (SELECT 1 FROM measurement WHERE run = id AND probe IN ({_marks(probes)})) ORDER BY id DESC LIMIT ?)"
+            " ORDER BY m.run, m.rowid",
+            (*probes, self.fleet, *probes, runs),
+        )
+        with self.errors():
+            for key in {row[2] for row in rows}:
+                Identity.of_key(key)
+            return [Point(int(run), moment(when), key, number(value)) for run, when, key, value in rows]
+
+    def probes(self) -> list[str]:
+        """Return the probes of which the fleet has measurements."""
+        rows = self.rows(f"SELECT DISTINCT m.probe {_JOINED} WHERE r.fleet = ? ORDER BY 1", (self.fleet,))
+        return [str(row[0]) for row in rows]
+
+    def runs(self) -> list[tuple[int, float, str, int]]:
+        """Return number, time, probes and count of measurements of each run of the fleet, the latest first."""
+        rows = self.rows(
+            "SELECT r.id, r.time, group_concat(DISTINCT m.probe), count(m.run) FROM run r"
+            " LEFT JOIN measurement m ON m.run = r.id WHERE r.fleet = ?"
+            " GROUP BY r.id ORDER BY r.id DESC",
+            (self.fleet,),
+        )
+        with self.errors():
+            return [(run, moment(when), probes or "", count) for run, when, probes, count in rows]
+
+    def add_trial(self, summary: Summary, baseline: str, verdicts: Sequence[Verdict], when: float | None = None) -> int:
+        """Keep what a trial said; its number."""
+        document = json.dumps([asdict(verdict) for verdict in verdicts])
+        now = time.time() if when is None else when
+        with self.transaction():
+            cursor = self.connection.execute(
+                "INSERT INTO trial (time, fleet, nodectl, profile, baseline, verdict, document)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (now, self.fleet, __version__, summary.profile, baseline, str(summary.verdict), document),
+            )
+        return int(cursor.lastrowid or 0)
+
+    def trials(self) -> list[Mapping[str, Any]]:
+        """Return the fleet's trials, the latest first: id, time, profile, baseline, verdict, trials."""
+        names = ("id", "time", "profile", "baseline", "verdict")
+        rows = self.rows(
+            "SELECT id, time, profile, baseline, verdict, document FROM trial WHERE fleet = ?"
+            " ORDER BY time DESC, id DESC",
+            (self.fleet,),
+        )
+        with self.errors():
+            return [{**dict(zip(names, row[:5], strict=True)), "trials": json.loads(row[5])} for row in rows]
+
+    def _past(self, condition: str, arguments: Sequence[object]) -> list[Past]:
+        rows = self.rows(f"SELECT m.run, r.time, {_COLUMNS} {_JOINED}{condition}", arguments)
+        with self.errors():
+            return [_past(row) for row in rows]
+
+
+# larger than any run's number
+_MOST = 2**62
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _row(run: int, measurement: Measurement) -> tuple[object, ...]:
+    return (
+        run,
+        identity_of(measurement).key,
+        measurement.probe,
+        json.dumps(measurement.hosts),
+        measurement.direction,
+        measurement.value,
+        measurement.unit,
+        measurement.expected,
+        measurement.spread,
+        json.dumps(dict(measurement.conditions), default=str),
+    )
+
+
+def _past(row: Sequence[Any]) -> Past:
+    run, when, probe, hosts, value, unit, direction, expected, spread, conditions = row
+    names, known = json.loads(hosts), json.loads(conditions)
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and isinstance(known, dict)):
+        raise ValueError(f"run {run}: {hosts!r} are no hosts, or {conditions[:40]!r} no conditions")
+    measurement = Measurement(
+        str(probe),
+        tuple(names),
+        number(value),
+        str(unit),
+        str(direction),
+        None if expected is None else number(expected),
+        None if spread is None else number(spread),
+        known,
+    )
+    return Past(int(run), moment(when), measurement)

@@ -1,0 +1,239 @@
+"""Tools of real sites: every column once, a cut row, and another vendor's tool refused by its name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nodectl.errors import ParseError
+from nodectl.facts.parsers.catalogue import as_document, parser_of
+from nodectl.facts.parsers.linux.ethtool import (
+    EthtoolG,
+    EthtoolI,
+    parse_ethtool_g,
+    parse_ethtool_i,
+    parse_ethtool_m,
+    parse_ethtool_s,
+)
+from nodectl.facts.parsers.nvidia.bandwidth import CopyRate, PeerMatrix, parse_bandwidthtest, parse_p2p_bandwidth
+from nodectl.facts.parsers.nvidia.dcgmi import DcgmiDiscovery, DiscoveredGpu, parse_dcgmi_discovery
+from nodectl.facts.parsers.nvidia.fabricmanager_log import FabricManagerEvent, parse_fabricmanager_log
+from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
+from nodectl.facts.parsers.nvidia.smi_query import NvidiaSmiVersion, parse_nvidia_smi_version
+from nodectl.facts.parsers.nvidia.smi_table import NvidiaSmi, TableGpu, TableProcess, parse_nvidia_smi
+from nodectl.facts.parsers.rdma.mlxlink import parse_mlxlink
+from tests.facts.parsers.tool_outputs import tool_output
+
+
+def test_the_plain_table_of_nvidia_smi() -> None:
+    first = TableGpu(0, "NVIDIA H100 80GB HBM3", "0000:19:00.0", True, 3, 27, "P0", 72, 700, 5, 81559, 17)
+    second = TableGpu(1, "NVIDIA GeForce RTX 4090", "0000:3B:00.0", False, None, 41, "P8", 21, 450, 913, 24564, 2)
+    process = TableProcess(1, 11327, "C", "/opt/train --fast", 811)
+    text = tool_output("nvidia-smi", "two.txt")
+    assert parse_nvidia_smi(text) == NvidiaSmi("580.95.06", "13.0", (first, second), (process,))
+    with pytest.raises(ParseError, match=r"line 9.*second row of this GPU is cut"):
+        parse_nvidia_smi(text[: text.index("/  81559MiB")])
+
+
+_TABLE = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI {driver}             Driver Version: {driver}     CUDA Version: 13.0     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|=========================================+========================+======================|
+{rows}
++-----------------------------------------------------------------------------------------+
+"""
+
+
+_ROWS = (
+    "|   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |",
+    "| N/A   37C    P8              5W /  N/A  | Not Supported          |      2%      Default |",
+)
+
+
+def test_a_sick_gpu_is_no_cut_row() -> None:
+    rows = (
+        "|   0  ERR!                           Off |   00000000:19:00.0 Off |                 ERR! |\n"
+        "|ERR!  ERR! ERR!             ERR! / ERR!  |       1MiB /  81559MiB |    ERR!      Default |\n"
+        "|                                         |                        |                 ERR! |"
+    )
+    (gpu,) = parse_nvidia_smi(_TABLE.format(driver="580.126.09", rows=rows)).gpus
+    assert (gpu.index, gpu.bus_id, gpu.temperature_c, gpu.power_draw_w) == (0, "0000:19:00.0", None, None)
+    assert {*gpu.unavailable} >= {"name", "temperature_c", "performance_state", "utilization_percent"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "gpu"),
+    [
+        (
+            (
+                "|   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |\n"
+                "| N/A   37C    P8              5W /  N/A  | Not Supported          |      2%      Default |"
+            ),
+            TableGpu(0, "NVIDIA GB10", "000F:01:00.0", True, None, 37, "P8", 5, None, None, None, 2),
+        ),
+        (
+            (
+                "|   0  Orin (nvgpu)                  N/A  | N/A                N/A |                  N/A |\n"
+                "| N/A   N/A  N/A               N/A /  N/A | Not Supported          |     N/A          N/A |"
+            ),
+            TableGpu(0, "Orin (nvgpu)", None, None, None, None, None, None, None, None, None, None),
+        ),
+        (
+            (
+                "|   0  NVIDIA GeForce RTX 3050      WDDM  |   00000000:01:00.0  On |                  N/A |\n"
+                "|  0%   45C    P8              46W / 115W |     166MiB /  8192MiB  |      3%      Default |"
+            ),
+            TableGpu(0, "NVIDIA GeForce RTX 3050", "0000:01:00.0", None, None, 45, "P8", 46, 115, 166, 8192, 3),
+        ),
+    ],
+)
+def test_tables_of_shared_memory_and_of_windows(rows: str, gpu: TableGpu) -> None:
+    assert parse_nvidia_smi(_TABLE.format(driver="580.126.09", rows=rows)).gpus == (gpu,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ("|   0  A new form of GPU | something | else |", "the row of a GPU is cut, or has another form"),
+        (
+            "|   0  NVIDIA GB10                    On  |   0000000F:01:00",
+            "the row of a GPU is cut, or has another form",
+        ),
+        ("|                                         |                        |                  N/A |", "no "),
+        (f"{_ROWS[0]}\n{_ROWS[1]}\n|   1  N\ufffd\ufffd|@@ 0000\n{_ROWS[1]}", "row of a GPU is cut or garbled"),
+        (f"{_ROWS[0]}\n{_ROWS[1]}\n{_ROWS[1]}", "no row with the name of its GPU stands before"),
+    ],
+)
+def test_a_table_without_a_gpu_that_can_be_read_is_refused(rows: str, why: str) -> None:
+    with pytest.raises(ParseError, match=why):
+        parse_nvidia_smi(_TABLE.format(driver="580.126.09", rows=rows))
+
+
+def test_notes_behind_versions_are_no_part_of_them() -> None:
+    text = "NVIDIA-SMI version  : 610.1\nDRIVER version      : 610.2 [Deprecated; use KMD version]\n"
+    text += "CUDA UMD version : 13.3\n"
+    assert parse_nvidia_smi_version(text) == NvidiaSmiVersion("610.1", None, "610.2", "13.3")
+
+
+def test_bandwidthtest_in_its_other_forms() -> None:
+    shmoo = (
+        " Device 0: NVIDIA H100\n Shmoo Mode\n\n.......... Host to Device Bandwidth, 1 Device(s)\n"
+        " PINNED Memory Transfers\n"
+        "   Transfer Size (Bytes)\tBandwidth(GB/s)\n   1000\t\t\t\t0.4\n   2000\t\t\t\t0.9\n\nResult = PASS\n"
+    )
+    assert [(rate.size_bytes, rate.gb_s) for rate in parse_bandwidthtest(shmoo).rates] == [(1000, 0.4), (2000, 0.9)]
+    csv = (
+        "bandwidthTest-H2D-Pinned, Bandwidth = 26.2 GB/s, Time = 0.00122 s, Size = 32000000 bytes, NumDevsUsed = 1\n"
+        "bandwidthTest-D2D, Bandwidth = 2311.5 GB/s, Time = 0.00001 s, Size = 64000000 bytes, NumDevsUsed = 1\n"
+    )
+    first, second = parse_bandwidthtest(csv).rates
+    assert (first.direction, first.memory, first.size_bytes, first.gb_s) == ("host to device", "pinned", 32000000, 26.2)
+    assert (second.direction, second.memory, second.size_bytes, second.gb_s) == (
+        "device to device",
+        "",
+        64000000,
+        2311.5,
+    )
+    with pytest.raises(ParseError, match="the line is cut"):
+        parse_bandwidthtest(csv[:-20])
+
+
+def test_versions_and_nvlink_s_own() -> None:
+    text = tool_output("nvidia-smi-version", "one.txt")
+    assert parse_nvidia_smi_version(text) == NvidiaSmiVersion("580.95.05", "580.95", "580.95.06", "13.0")
+    info = "GPU 0: NVIDIA B200 (UUID: GPU-1-2)\n\t NVLE: Disabled\n\t Firmware Version: N/A\n"
+    (gpu,) = parse_nvidia_smi_nvlink(info).gpus
+    assert (gpu.info, gpu.links) == ({"NVLE": "Disabled", "Firmware Version": "N/A"}, None)
+
+
+def test_dcgmi_discovery() -> None:
+    text = tool_output("dcgmi-discovery", "two.txt")
+    first = DiscoveredGpu(0, "NVIDIA H100 80GB HBM3", "0000:19:00.0", "GPU-11111111-2222-3333-4444-555555555555")
+    second = DiscoveredGpu(3, "NVIDIA H800", "0000:3E:00.0", "GPU-66666666-7777-8888-9999-000000000000")
+    assert parse_dcgmi_discovery(text) == DcgmiDiscovery((first, second), 4, 0)
+    with pytest.raises(ParseError, match="2 GPUs were found, 1 listed"):
+        parse_dcgmi_discovery(text[: text.index("| 3 ")])
+
+
+def test_the_cuda_samples() -> None:
+    found = parse_bandwidthtest(tool_output("bandwidthtest", "one.txt"))
+    assert (found.devices, found.passed) == (("NVIDIA A10",), True)
+    assert found.rates[0] == CopyRate(0, "host to device", "pinned", 32000000, 25.2)
+    assert found.rates[1] == CopyRate(0, "device to host", "pageable", 33554432, 2630.5 / 1000)
+    text = tool_output("p2p-bandwidth", "two.txt")
+    connected, bandwidth, latency = parse_p2p_bandwidth(text).matrices
+    assert connected == PeerMatrix("P2P Connectivity Matrix", (0, 1), ((1, 0), (0, 1)))
+    assert bandwidth.rows == ((909.49, 18.77), (19.95, 919.12))
+    assert (latency.name, latency.rows) == ("P2P=Disabled Latency Matrix (us)", ((1.54, 20.26), (11.60, 1.48)))
+    with pytest.raises(ParseError, match=r"1 of 2 rows|1 value under 2 columns"):
+        parse_p2p_bandwidth(text[: text.index(" 919.12")])
+
+
+def test_ethtool() -> None:
+    driver = parse_ethtool_i(tool_output("ethtool-i", "mlx5.txt"))
+    assert driver == EthtoolI("mlx5_core", "24.10-1.1.4", "28.43.1014 (MT_0000000838)", "0000:1a:00.0")
+    rings = tool_output("ethtool-g", "mlx5.txt")
+    assert parse_ethtool_g(rings) == EthtoolG(1024, 8192, 512, 4096)
+    with pytest.raises(ParseError, match="cut"):
+        parse_ethtool_g(rings[: rings.index("Current")])
+    counters = parse_ethtool_s(tool_output("ethtool-s", "some.txt")).counters
+    assert counters == {"rx_packets": 7, "tx_prio3_pause": 2**64 - 1, "[0]: rx_ucast_packets": 9}
+    module = parse_ethtool_m(tool_output("ethtool-m", "qsfp.txt"))
+    assert (module.vendor, module.part_number, module.temperature_c) == ("Mellanox", "MFA1A00-C005", 41.5)
+    assert module.serial_number == "MT1907FT00001"
+    with pytest.raises(ParseError, match=r"No such device.*this is why it failed"):
+        parse_ethtool_i("Cannot get driver information: No such device\n")
+
+
+def test_mlxlink_as_text_and_as_json() -> None:
+    port = parse_mlxlink(tool_output("mlxlink", "one.txt"))
+    assert (port.state, port.physical_state, port.speed, port.width) == ("Active", "LinkUp", "IB-NDR", "4x")
+    assert (port.raw_ber, port.effective_ber, port.symbol_ber) == (4e-9, 15e-255, None)
+    assert (port.effective_errors, port.link_downs, port.temperature_c) == (3, 2, 45)
+    assert (port.vendor, port.part_number, port.serial_number) == ("NVIDIA", "MMA4Z00-NS", "MT2301FT00001")
+    operational = {"State": "Polling", "Speed": "N/A"}
+    counters = {"Raw Physical BER": "1E-6", "Raw Physical Errors Per Lane": {"values": [5, 6]}}
+    document = {"result": {"output": {"Operational Info": operational, "Physical Counters and BER Info": counters}}}
+    port = parse_mlxlink(json.dumps(document))
+    assert (port.state, port.speed, port.raw_ber) == ("Polling", None, 1e-6)
+    assert port.values["Raw Physical Errors Per Lane"] == "5,6"
+    with pytest.raises(ParseError, match="-E- Failed to open"):
+        parse_mlxlink("-E- Failed to open device: mlx5_9\n")
+
+
+def test_fabric_manager_s_log() -> None:
+    log = parse_fabricmanager_log(tool_output("fabricmanager-log", "two.txt"))
+    text = "failed to find the GPU handle 17 in the multi node fabric"
+    assert log.events == (FabricManagerEvent("Wed Mar  4 2026 05:06:09", "ERROR", text),)
+    assert log.lines == 2
+    why = "fabric manager NVIDIA GPU driver interface version 530.30.02 don't match with driver version 530.41.03."
+    journal = parse_fabricmanager_log(f"nv-fabricmanager[7]: {why}\n")
+    assert (journal.manager_version, journal.driver_version) == ("530.30.02", "530.41.03")
+
+
+ROCM = "========== ROCm System Management Interface ==========\nGPU[0] : Temperature: 41.0c\n"
+
+
+@pytest.mark.parametrize(
+    "tool", ["nvidia-smi", "nvidia-smi-q", "nvidia-smi-list", "nvidia-smi-topo", "nvidia-smi-query"]
+)
+def test_rocm_smi_is_refused_by_name(tool: str) -> None:
+    with pytest.raises(ParseError, match="rocm-smi"):
+        parser_of(tool)(ROCM)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        *("nvidia-smi", "nvidia-smi-version", "dcgmi-discovery", "bandwidthtest", "p2p-bandwidth", "ethtool-i"),
+        *("ethtool-g", "ethtool-s", "ethtool-m", "mlxlink", "fabricmanager-log"),
+    ],
+)
+def test_text_of_something_else_is_refused(tool: str) -> None:
+    for text in ("", "hello\n", "bash: x: command not found\n"):
+        with pytest.raises(ParseError):
+            as_document(parser_of(tool)(text))

@@ -1,0 +1,303 @@
+"""The history's file: kept, migrated, shared between processes, and refused where it is not ours to read."""
+
+import math
+import multiprocessing
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nodectl.ledger.history.database import MIGRATIONS, VERSION, HistoryError, migrate
+from nodectl.ledger.history.identity import identity_of
+from nodectl.ledger.history.store import History
+from nodectl.model.verdict import Outcome
+from nodectl.trials.verdict import judge, summarise
+from tests.ledger.history.measured import memory, tcp
+from tests.trials.trials import gaining
+
+# the first version's tables as they were released, and a row of each
+VERSION_1 = """
+CREATE TABLE run (id INTEGER PRIMARY KEY, time REAL NOT NULL, fleet TEXT NOT NULL, nodectl TEXT NOT NULL);
+CREATE TABLE measurement (run INTEGER NOT NULL REFERENCES run (id), identity TEXT NOT NULL, probe TEXT NOT NULL,
+    hosts TEXT NOT NULL, direction TEXT NOT NULL, value REAL NOT NULL, unit TEXT NOT NULL, expected REAL, spread REAL,
+    conditions TEXT NOT NULL);
+INSERT INTO run VALUES (1, 1000.0, 'fleet', '0.1');
+INSERT INTO measurement VALUES (1,
+    '["memory", ["gpu01"], "gpu01", "GB/s", "triad, method torch, threads 8", null]',
+    'memory', '["gpu01"]', 'gpu01', 21.5, 'GB/s', NULL, 0.02,
+    '{"kernel": "triad", "method": "torch", "threads": 8, "values_gb_s": [21.5]}');
+PRAGMA application_id = 1852072820;
+PRAGMA user_version = 1;
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the history lies."""
+    return tmp_path / "history.sqlite"
+
+
+def test_kept_whole(path: Path) -> None:
+    measured = [memory("gpu01", 21.5), tcp("gpu01", "gpu02", 9.4, spread=None)]
+    with History(path, "fleet") as history:
+        assert history.add(measured, when=1000.0) == 1
+    with History(path, "fleet") as history:
+        assert [each.measurement for each in history.past()] == [
+            measured[0],
+            # a tuple of hosts comes back as one, lists of conditions as lists
+            measured[1],
+        ]
+        assert [(each.run, each.time) for each in history.past(["tcp"])] == [(1, 1000.0)]
+        assert history.runs() == [(1, 1000.0, "memory,tcp", 2)]
+        assert history.past(since=1000.5) == []
+        assert history.past(run=2) == []
+
+
+def test_only_its_owner_reads_it(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with History(path, "fleet"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    with History(path, "fleet"):
+        pass
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a device")
+def test_a_device_stays_everybody_s(path: Path, tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    os.mknod(device, stat.S_IFCHR, os.makedev(1, 3))
+    device.chmod(0o666)
+    path.symlink_to(device)
+    with suppress(HistoryError), History(path, "fleet") as history:
+        history.runs()
+    assert stat.S_IMODE(device.stat().st_mode) == 0o666
+
+
+def test_the_last_of_each(path: Path) -> None:
+    with History(path, "fleet") as history:
+        history.add([memory("gpu01", 20.0), memory("gpu02", 30.0)], when=100)
+        history.add([memory("gpu01", 21.0), memory("gpu01", 5.0, kernel="copy")], when=200)
+        now = history.add([memory("gpu01", 22.0)], when=300)
+        like = [memory("gpu01", 0.0), memory("gpu02", 0.0), memory("gpu03", 0.0)]
+
+        def values(**bounds: float) -> list[float]:
+            found = history.last(like, **{"upto": 1e9, "before_run": now, **bounds})  # type: ignore[arg-type]
+            return [found[key].measurement.value for key in (identity_of(each).key for each in like) if key in found]
+
+        assert values() == [21.0, 30.0]
+        assert values(upto=150) == [20.0, 30.0]
+        assert values(upto=50) == []
+        assert values(before_run=now + 1) == [22.0, 30.0]
+
+
+def test_fleets_do_not_see_each_other(path: Path) -> None:
+    with History(path, "one") as history:
+        history.add([memory("gpu01", 20.0)])
+    with History(path, "other") as history:
+        assert (history.past(), history.runs(), history.points(["memory"], 10)) == ([], [], [])
+        assert history.last([memory("gpu01", 0.0)], upto=1e12) == {}
+
+
+def test_points_of_the_last_runs_of_a_probe(path: Path) -> None:
+    with History(path, "fleet") as history:
+        for number in range(5):
+            history.add([memory("gpu01", 20.0 + number)], when=number)
+            history.add([tcp("gpu01", "gpu02", 9.0)], when=number + 0.5)
+        assert [(each.time, each.value) for each in history.points(["memory"], 2)] == [(3, 23.0), (4, 24.0)]
+
+
+def test_trials_are_kept(path: Path) -> None:
+    verdicts = [judge(gaining(25, size_bytes=1024))]
+    with History(path, "fleet") as history:
+        assert history.add_trial(summarise("candidate", verdicts), "stock", verdicts, when=5.0) == 1
+        (found,) = history.trials()
+    assert (found["profile"], found["baseline"], found["verdict"], found["time"]) == (
+        "candidate",
+        "stock",
+        "better",
+        5.0,
+    )
+    assert found["trials"][0]["verdict"] == Outcome.BETTER
+    assert found["trials"][0]["size_bytes"] == 1024
+
+
+def test_version_1_is_migrated_and_loses_nothing(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(VERSION_1)
+    connection.close()
+    with History(path, "fleet") as history:
+        assert history.last([memory("gpu01", 0.0)], upto=1e9).popitem()[1].measurement == memory("gpu01", 21.5)
+        assert history.trials() == []
+        history.add([memory("gpu01", 22.0)])
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    connection.close()
+
+
+@pytest.mark.parametrize("start", range(VERSION + 1))
+def test_migrated_from_any_version_it_is_as_made_anew(tmp_path: Path, start: int) -> None:
+    def tables(name: str, first: int) -> list[tuple[str]]:
+        connection = sqlite3.connect(tmp_path / name, isolation_level=None)
+        migrate(connection, first)
+        migrate(connection)
+        found = connection.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
+        connection.close()
+        return found
+
+    assert tables("stepwise", start) == tables("new", VERSION)
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(VERSION_1)
+    connection.close()
+    before = path.read_bytes()
+    broken = (MIGRATIONS[0], ("CREATE TABLE half (id INTEGER)", "CREATE TABLE run (id INTEGER)"))
+    monkeypatch.setattr("nodectl.ledger.history.database.MIGRATIONS", broken)
+    with pytest.raises(HistoryError, match="already exists"):
+        History(path, "fleet")
+    assert path.read_bytes() == before
+
+
+def newer(path: Path) -> None:
+    with History(path, "fleet") as history:
+        history.add([memory("gpu01", 1.0)])
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {VERSION + 3}")
+    connection.close()
+
+
+def foreign(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.close()
+
+
+def no_database(path: Path) -> None:
+    path.write_text("measurements: none\n" * 100)
+
+
+def cut(path: Path) -> None:
+    with History(path, "fleet") as history:
+        history.add([memory("gpu01", float(n)) for n in range(200)])
+    content = path.read_bytes()
+    path.write_bytes(content[:5000])
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (newer, "newer nodectl"),
+        (foreign, "another program"),
+        (no_database, "is damaged"),
+        (cut, "is damaged"),
+        (folder, "unable to open"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_left_alone(path: Path, spoil: Callable[[Path], None], told: str) -> None:
+    spoil(path)
+    before = path.read_bytes() if path.is_file() else b""
+    with pytest.raises(HistoryError) as refused, History(path, "fleet") as history:
+        history.past()
+    assert str(path) in refused.value.message
+    assert told in refused.value.message
+    assert refused.value.remedy
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def test_an_empty_file_becomes_a_history(path: Path) -> None:
+    path.touch()
+    with History(path, "fleet") as history:
+        assert history.add([memory("gpu01", 1.0)]) == 1
+
+
+def test_a_writer_that_stays_is_told_apart_from_damage(path: Path) -> None:
+    with History(path, "fleet"):
+        pass
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(HistoryError, match="locked") as refused, History(path, "fleet", wait_s=0.1) as history:
+            history.add([memory("gpu01", 1.0)])
+        assert "another nodectl" in refused.value.remedy
+    finally:
+        other.close()
+
+
+def test_a_run_that_fails_half_way_leaves_nothing(path: Path) -> None:
+    with History(path, "fleet") as history:
+        with pytest.raises(HistoryError):
+            history.add([memory("gpu01", 1.0), memory("gpu02", None)])  # type: ignore[arg-type]
+        assert history.runs() == []
+        assert history.add([memory("gpu01", 2.0)]) == 1
+
+
+def write(path: Path, host: str, runs: int) -> None:
+    """One nodectl of several: each run opens the history afresh, as commands do."""
+    for number in range(runs):
+        with History(path, "fleet") as history:
+            run = history.add([memory(host, 1.0 + number), memory(host, 2.0, kernel="copy")])
+            assert len(history.past(run=run)) == 2
+
+
+def test_several_nodectl_at_once(path: Path) -> None:
+    # the first of them make the file and its tables at the same moment
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=write, args=(path, f"gpu{n}", 10)) for n in range(3)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join(120)
+    assert [each.exitcode for each in writers] == [0] * 3
+    with History(path, "fleet") as history:
+        assert len(history.runs()) == 30
+        assert len(history.past()) == 60
+        assert {run for run, *_ in history.runs()} == set(range(1, 31))
+
+
+@pytest.mark.parametrize(
+    "amiss",
+    [
+        "UPDATE measurement SET hosts = '[1, 2]'",
+        "UPDATE measurement SET conditions = '[]'",
+        "UPDATE measurement SET value = 'abc'",
+        "UPDATE measurement SET value = 9e999",
+        "UPDATE measurement SET identity = '5'",
+        "UPDATE run SET time = 9e18",
+        "DROP TABLE measurement",
+        "PRAGMA user_version = 0",
+    ],
+)
+def test_what_is_amiss_in_a_row_is_damage_and_no_bug_of_ours(path: Path, amiss: str) -> None:
+    with History(path, "fleet") as history:
+        history.add([memory("gpu01", 20.0)], when=100)
+    with sqlite3.connect(path) as connection:
+        connection.executescript(amiss)
+    with pytest.raises(HistoryError, match="is damaged") as refused, History(path, "fleet") as history:
+        history.runs()
+        history.past()
+        history.points(["memory"], 60)
+    assert f"mv {path} " in refused.value.remedy
+
+
+def test_a_clock_that_was_once_ahead_does_not_hide_what_came_later(path: Path) -> None:
+    with History(path, "fleet") as history:
+        history.add([memory("gpu01", 20.0)], when=9e9)
+        history.add([memory("gpu01", 30.0)], when=100)
+        (past,) = history.last([memory("gpu01", 0.0)], upto=math.inf).values()
+        assert past.measurement.value == 30.0
+        assert [point.value for point in history.points(["memory"], 1)] == [30.0]
+        assert [run for run, *_ in history.runs()] == [2, 1]
