@@ -1,1 +1,1 @@
-"""Before the first command: what the operator's machine and the way to the hosts lack, and an inventory to begin with."""
+"""Before the first command: what this machine and the way to the hosts lack, and an inventory to begin with."""
