@@ -156,6 +156,7 @@ def test_the_same_script_as_over_ssh_with_the_same_words_and_secrets(shell: Shel
     assert shell.cluster.ssh(f"ls {SHARED}/jobs") == ""
 
 
+@pytest.mark.slow
 def test_a_failing_rank_ends_the_job_and_is_named(shell: Shell) -> None:
     text = _SLEEP.replace("time.sleep", "if os.environ['RANK'] == '3': raise ValueError('bad number 3')\ntime.sleep")
     done = shell.launch(text, "--via", "slurm")

@@ -190,6 +190,7 @@ def test_a_slip_is_told_the_word_that_was_meant(idle: Shell, args: tuple[str, ..
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_of_a_project_that_was_here_only_what_changed_travels(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text("x" * 3_000_000)
     argv = ("--engine", "command", "--venv", "", "--", "sh", "-c", "cat small.txt; wc -c < big.txt")

@@ -40,6 +40,7 @@ def plain(host: Fleet, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_inventory_wins_by_either_way_and_health_agrees(fleet: Callable[..., Fleet]) -> None:
     host = fleet("node01")
     folder = Path(host.inventory).parent

@@ -59,6 +59,7 @@ def test_a_repository_of_another_distribution_is_refused_before_its_key_is_fetch
     assert "127.0.0.1:9" not in done.text and "failed=1" in done.text and done.changed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.lab
 def test_more_files_than_the_kernel_gives_are_never_written(
     lab4: LabUnderTest, ansible_play: Callable[..., Play]

@@ -139,6 +139,7 @@ AWAY = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.lab
 def test_without_systemd_nothing_is_installed_and_what_is_there_can_be_taken_away(
     lab4: LabUnderTest, ansible_play: Callable[..., Any]

@@ -274,6 +274,7 @@ def example() -> str:
     return yaml.safe_dump([{**play[0], "hosts": "all", "gather_facts": False, "roles": roles}])
 
 
+@pytest.mark.slow
 @pytest.mark.lab
 def test_the_example_of_the_page_does_what_it_says_on_hosts_that_stand_higher_lower_and_read_only(
     lab4: LabUnderTest, ansible_play: Callable[..., Play]

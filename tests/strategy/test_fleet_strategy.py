@@ -173,8 +173,9 @@ def _tasks() -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.lab
-@pytest.mark.parametrize("options", [(), pytest.param(("--check", "--diff"), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("options", [(), ("--check", "--diff")])
 def test_both_give_the_same_results_on_every_task(
     play: Play, lab4: LabUnderTest, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

@@ -156,6 +156,7 @@ def test_a_broken_checkpoint_gives_way_to_the_one_before(folder: Path) -> None:
     assert (folder / "step-00000003.pt").exists()
 
 
+@pytest.mark.slow
 def test_every_kind_of_harm_is_noticed(folder: Path) -> None:
     newest = folder / "step-00000004.pt"
     whole = newest.read_bytes()
