@@ -83,8 +83,3 @@ def test_copies_and_collectives_stand_for_themselves() -> None:
     sizes = [f"nccl (all_reduce, {size} KiB)" for size in (8, 64)]
     assert names[-6:] == [*ways, *sizes]
     assert {name for name in names[:-6] if "to the GPU" in name} and len(names) == len(rows)
-
-
-def test_without_a_gpu_nothing_is_measured() -> None:
-    status, lines = run()
-    assert (status, json.loads(lines[-1])["ratios"]) == (0, {})

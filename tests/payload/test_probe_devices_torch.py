@@ -244,6 +244,7 @@ def test_products_on_processors() -> None:
     assert (lacks["precision"], lacks["text"]) == ("tf32", "a processor has no tf32")
 
 
+@pytest.mark.slow
 def test_every_processor_computes_the_same() -> None:
     events = run("sdc")
     computed = of(events, "computed")

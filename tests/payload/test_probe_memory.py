@@ -41,11 +41,6 @@ def test_the_c_library_copies() -> None:
     check(run("measure", "--method=libc", *QUICK), {"copy"})
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
-def test_the_compiled_program_copies_and_adds() -> None:
-    check(run("measure", "--method=cc", *QUICK), {"copy", "triad"})
-
-
 def test_torch_copies_and_adds() -> None:
     check(run("measure", "--method=torch", *QUICK, python=f"{torch_venv()}/bin/python"), {"copy", "triad"})
 

@@ -152,6 +152,7 @@ def test_each_line_says_its_share_or_that_nothing_is_compared() -> None:
     assert "no floor is known" in measurements_table(held.measurements, kind_of)
 
 
+@pytest.mark.slow
 def test_gloo_takes_the_usual_sizes_as_far_as_a_second_carries_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ def test_a_measurement_that_fails_is_told(
     assert [each.status for each in result.findings] == [status] and actual in result.findings[0].actual
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 def test_this_machine_can_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
