@@ -102,7 +102,7 @@ dist: setup
 sanity: setup
 	scripts/sanity.sh
 
-# make fuzz SECONDS=60: each family of parsers for so long (docs/parsers.md)
+# make fuzz SECONDS=60: each family of parsers for so long (docs/testing.md)
 fuzz: export NODECTL_FUZZ_SECONDS := $(SECONDS)
 fuzz: setup
 	-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'

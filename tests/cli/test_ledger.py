@@ -68,6 +68,7 @@ def test_a_fleet_that_nobody_knows(asked: Asked) -> None:
     assert empty.returncode == USAGE and "--reason is empty" in empty.stderr
 
 
+@pytest.mark.slow
 def test_a_host_by_its_recording_is_cordoned_shown_and_returned(
     asked: Asked, kept: Ledger, replay: tuple[str, str]
 ) -> None:

@@ -34,6 +34,7 @@ def measured(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]
     return nodectl("-i", inventory, "--output", "json", *PROBE, *more, env=env, check=False)
 
 
+@pytest.mark.slow
 def test_kept_and_compared(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]], tmp_path: Path) -> None:
     first = measured(nodectl, here, "--compare", "LAST")
     assert first.returncode == UNKNOWN

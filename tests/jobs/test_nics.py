@@ -141,6 +141,7 @@ for rank in 0 1 7; do LOCAL_RANK=$rank RANK=$rank python3 "$@"; done
 """
 
 
+@pytest.mark.slow
 @pytest.mark.lab
 def test_recorded_ranks_of_a_dressed_lab_get_the_nic_at_their_gpu(
     nodectl: Any, lab_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

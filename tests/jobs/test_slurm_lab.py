@@ -129,6 +129,7 @@ def torchrun_options(text: str, host: str) -> dict[str, str]:
     return {name: value for name, value in eval(shown[1]) if name not in own}  # noqa: S307 - printed by our own stub
 
 
+@pytest.mark.slow
 def test_the_same_script_as_over_ssh_with_the_same_words_and_secrets(shell: Shell) -> None:
     words = ("a b", "$(touch /pwned)", "it's", "--x", "")
     text = 'import os, sys\nprint("got", sys.argv[1:], os.environ["TOKEN"], os.getcwd().split("/")[-1], flush=True)\n'
@@ -200,6 +201,7 @@ def test_stop_leaves_nothing_of_it_and_a_waiting_job_says_why_it_waits(shell: Sh
     assert shell.cluster.ssh("squeue --noheader") == ""
 
 
+@pytest.mark.slow
 def test_what_slurm_refuses_is_its_own_word_and_leaves_nothing(shell: Shell) -> None:
     done = shell.launch(_SLEEP, "--via", "slurm", '--sbatch=--partition=no; $(touch /pwned)"x')
     assert (done.returncode, "Invalid partition name specified" in done.stderr) == (1, True), done.stderr

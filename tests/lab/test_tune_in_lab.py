@@ -33,6 +33,7 @@ def proposal(path: Path, hosts: tuple[str, ...]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_proposal_is_looked_at_before_it_is_applied(nodectl: Cli, lab4: LabUnderTest, tmp_path: Path) -> None:
     path = proposal(tmp_path / "won.yml", lab4.hosts[:2])
     done = nodectl("-i", lab4.inventory, "--output", "json", "tune", "apply", str(path), "--check", "--diff")

@@ -66,6 +66,7 @@ def test_nothing_escapes_a_stop(nobodys: Fleet) -> None:
     assert left_over(job_id) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
 def test_nothing_escapes_the_end_of_its_supervisor(nobodys: Fleet, number: int) -> None:
     job_id = nobodys.launch(ESCAPE)

@@ -61,11 +61,12 @@ def test_a_jump_is_a_command_with_the_keys_and_known_hosts(jump: list[str]) -> N
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "times"),
     [
         ("mitogen", 2),
-        pytest.param("linear", 1, marks=pytest.mark.slow),
+        ("linear", 1),
     ],
 )
 def test_a_playbook_goes_through_it_as_exec_does(

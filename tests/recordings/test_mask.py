@@ -192,6 +192,7 @@ class TestCopies:
         assert len(set(numbers)) == 300
 
 
+@pytest.mark.slow
 def test_real_outputs_keep_their_lines() -> None:
     paths = [path for path in sorted(SAMPLES.glob("*")) if path.is_file()]
     if not paths:

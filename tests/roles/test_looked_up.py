@@ -141,6 +141,7 @@ def names_of(entry: str | Mapping[str, Any]) -> set[str]:
     return {name.replace("@driver", DRIVER) for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_would_be_installed_is_looked_up_before(told: list[dict[str, Any]], host: str) -> None:
     of_host = [each for each in told if each["host"] == host]

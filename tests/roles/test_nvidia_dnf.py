@@ -223,6 +223,7 @@ def test_another_version_takes_the_place_of_the_locked_one(host: Host) -> None:
     assert host.path(LOCKS).read_text() == "libcudnn9-cuda-12-0:9.10.2.21-1.*\n"
 
 
+@pytest.mark.slow
 def test_locks_of_others_are_kept_and_held_against_a_plan(host: Host) -> None:
     host.provisioned()
     host.packages([{"names": ["libnccl"], "version": "2.17.1-1+cuda12.1"}], hold=False)

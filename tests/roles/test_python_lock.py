@@ -88,6 +88,7 @@ def test_a_check_makes_none_and_a_failure_says_why(tmp_path: Path) -> None:
     assert not list((tmp_path / "locks").glob("*.txt"))
 
 
+@pytest.mark.slow
 def test_a_look_says_what_cannot_be_had_and_leaves_nothing(tmp_path: Path) -> None:
     """Also on a host that has neither uv nor the interpreter yet."""
     wheels = tmp_path / "wheels"

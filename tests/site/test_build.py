@@ -97,6 +97,7 @@ def _problem_in_checkout(path: Path, link: str, site: Path) -> str:
     return "" if anchor in _Page(site / aim.relative_to(DOCS).with_suffix(".html")).ids else "no such heading"
 
 
+@pytest.mark.slow
 def test_what_is_broken_fails_the_build(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     shutil.copytree(DOCS, docs)

@@ -179,6 +179,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_article_s_model_has_as_many_parameters_as_it_is_said_to_have(told: dict[str, Any]) -> None:
     # 48 layers, of 4 x 4096 x 4096 and 3 x 4096 x 11008 and two norms; a norm; two tables of 50257 x 4096
     gated = 48 * (4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096) + 4096 + 2 * 50257 * 4096

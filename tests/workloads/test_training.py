@@ -243,6 +243,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.slow
 def test_micro_batches_come_to_what_one_batch_comes_to(told: dict[str, Any]) -> None:
     assert told["whole"] == {"sizes": [[10], [10], [4]] * 2, "passes": 6, "epoch": 2}
     assert told["parts"] == {"sizes": [[5, 5], [5, 5], [4]] * 2, "passes": 10, "epoch": 2}

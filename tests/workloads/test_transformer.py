@@ -102,6 +102,7 @@ def test_the_loss_falls() -> None:
     assert options["optimizer"] == "adam" and options["compress"] == "none" and "compress_rank" not in options
 
 
+@pytest.mark.slow
 def test_every_rank_says_where_it_runs(whole: subprocess.CompletedProcess[str]) -> None:
     told = summary(whole)
     host = socket.gethostname()
