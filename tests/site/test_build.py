@@ -10,6 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 from tests.site.building import DOCS, ROOT, build
 
 _LINK = re.compile(r"(?:\]\(|(?:src|href)=\")([^)\s\"]+)")
