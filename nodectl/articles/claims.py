@@ -165,7 +165,7 @@ def all_figures() -> tuple[Figure, ...]:
 def _figures(number: int, whole: Article, name: str, claim: Claim) -> Iterator[Figure]:
     for row in claim.rows:
         for column, value in row.values.items():
-            own = claim.columns.get(column, Column())
-            conditions = {**whole.conditions, **claim.conditions, **own.conditions, **row.conditions}
-            not_told = (*whole.not_told, *claim.not_told, *own.not_told)
+            column_entry = claim.columns.get(column, Column())
+            conditions = {**whole.conditions, **claim.conditions, **column_entry.conditions, **row.conditions}
+            not_told = (*whole.not_told, *claim.not_told, *column_entry.not_told)
             yield Figure(number, name, row.name, column, value, claim.units[column], conditions, not_told)

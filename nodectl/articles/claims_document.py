@@ -19,9 +19,17 @@ def claims_lines(chosen: Mapping[int, Article]) -> list[list[object]]:
     header = ["article", "claim", "row", "column", "value", "unit", "conditions", "not_told", "measured_by"]
     lines: list[list[object]] = [list(header)]
     for number, whole in chosen.items():
-        for each in _figures(number, whole):
-            own = [each.article, each.claim, each.row, each.column, each.value, each.unit, conditions_text(each)]
-            lines.append([*own, ", ".join(each.not_told), command(whole, each)])
+        for figure in _figures(number, whole):
+            cells = [
+                figure.article,
+                figure.claim,
+                figure.row,
+                figure.column,
+                figure.value,
+                figure.unit,
+                conditions_text(figure),
+            ]
+            lines.append([*cells, ", ".join(figure.not_told), command(whole, figure)])
     return lines
 
 
@@ -32,8 +40,8 @@ def claims_text(chosen: Mapping[int, Article], width: int) -> str:
         head = [f"article {number}: {whole.title}", *wrap(f"says: {whole.says}", width, subsequent_indent="  ")]
         rows = [("FIGURE", "", "VALUE", "MEASURED BY")]
         rows += [
-            (each.claim, f"{each.row}, {each.column}", _value(each), command(whole, each))
-            for each in _figures(number, whole)
+            (figure.claim, f"{figure.row}, {figure.column}", _value(figure), command(whole, figure))
+            for figure in _figures(number, whole)
         ]
         parts.append("\n".join([*head, "", aligned(rows)]))
     more = "nodectl bench claims ARTICLE tells the conditions, what is true, and where its other numbers are"
@@ -52,12 +60,12 @@ def article_text(number: int, whole: Article, width: int) -> str:
         common = _common(shown)
         if common:
             lines += broken(f"  all: {_pairs(common)}", width)
-        own = [(each.row, each.column, _value(each), _pairs(_beyond(each, common))) for each in shown]
-        told = [
-            (*row, f"not told: {', '.join(each.not_told)}" if each.not_told else "")
-            for row, each in zip(own, shown, strict=True)
+        figure_rows = [(figure.row, figure.column, _value(figure), _pairs(_beyond(figure, common))) for figure in shown]
+        noted_rows = [
+            (*row, f"not told: {', '.join(figure.not_told)}" if figure.not_told else "")
+            for row, figure in zip(figure_rows, shown, strict=True)
         ]
-        rows = [(*row[:3], "; ".join(part for part in row[3:] if part)) for row in told]
+        rows = [(*row[:3], "; ".join(part for part in row[3:] if part)) for row in noted_rows]
         lines += [
             f"  {line}" for line in fitted([("ROW", "FIGURE", "VALUE", "CONDITIONS"), *rows], width - 2).splitlines()
         ]
@@ -65,7 +73,7 @@ def article_text(number: int, whole: Article, width: int) -> str:
     settings = [(setting.what, _shown(setting.value), ", ".join(setting.at)) for setting in whole.settings]
     lines += fitted([("NUMBER", "VALUE", "WHERE"), *settings], width).splitlines()
     lines += ["", "numbers that nothing here holds:"]
-    refused = [(each.what, _shown(each.value), each.why) for each in whole.refused]
+    refused = [(omitted.what, _shown(omitted.value), omitted.why) for omitted in whole.refused]
     lines += fitted([("NUMBER", "VALUE", "WHY NOT"), *refused], width).splitlines()
     return "\n".join(lines)
 
@@ -86,7 +94,7 @@ def _figures(number: int, whole: Article) -> Iterator[Figure]:
 
 
 def _common(shown: tuple[Figure, ...]) -> dict[str, object]:
-    first, *others = (each.conditions for each in shown)
+    first, *others = (figure.conditions for figure in shown)
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 

@@ -126,8 +126,8 @@ class Row:
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ def compare(before: Sequence[Run], after: Sequence[Run], judge: Judge) -> list[S
     sides = [_by_what(runs) for runs in (before, after)]
     shared = [what for what in sides[0] if what in sides[1]]
     if not shared:
-        told = " and ".join(", ".join(side) for side in sides)
-        raise UsageError(f"nothing was trained both before and after: {told}", "give runs of the same workload")
+        trained = " and ".join(", ".join(side) for side in sides)
+        raise UsageError(f"nothing was trained both before and after: {trained}", "give runs of the same workload")
     return [_section(what, sides[0][what], sides[1][what], judge) for what in shared]
 
 
@@ -176,14 +176,16 @@ def _section(what: str, before: list[Run], after: list[Run], judge: Judge) -> Se
     rows += [_to_the_same_loss(before, after, same_loss)] if rows[-1].kind in _LOSSES else []
     judged = [at for at, row in enumerate(rows) if row.change is not None and row.kind.judged]
     verdicts = dict(zip(judged, judge([_series(rows[at]) for at in judged]), strict=True))
-    told = tuple(Row(row.kind, row.before, row.after, row.missing, verdicts.get(at)) for at, row in enumerate(rows))
+    judged_rows = tuple(
+        Row(row.kind, row.before, row.after, row.missing, verdicts.get(at)) for at, row in enumerate(rows)
+    )
     beside = {
         row.kind.words: compared(_published(row.kind.column)["before"], before[0].conditions)
-        for row in told
+        for row in judged_rows
         if row.change is not None and row.kind.in_article
     }
     runs = (len(before), len(after))
-    return Section(what, runs, told, _differences(before, after), beside, same_loss)
+    return Section(what, runs, judged_rows, _differences(before, after), beside, same_loss)
 
 
 def _to_the_same_loss(before: list[Run], after: list[Run], loss: float | None) -> Row:
@@ -213,25 +215,25 @@ def _series(row: Row) -> Series:
 def _differences(before: list[Run], after: list[Run]) -> tuple[str, ...]:
     """Return what makes them two trainings, other than what is measured."""
     names = dict.fromkeys(name for run in (*before, *after) for name in run.course)
-    told = []
+    differences = []
     untold: dict[str, list[str]] = {"before": [], "after": []}
     for name in names:
-        words = name.replace("_", " ")
+        label = name.replace("_", " ")
         silent = [
             side for side, runs in (("before", before), ("after", after)) if not any(name in run.course for run in runs)
         ]
         if silent:
-            untold[silent[0]].append(words)
+            untold[silent[0]].append(label)
             continue
         sides = [list(dict.fromkeys(str(run.course.get(name, "not told")) for run in side)) for side in (before, after)]
         if len({*sides[0], *sides[1]}) > 1:
-            told.append(f"{words}: {', '.join(sides[0])} before, {', '.join(sides[1])} after")
-    told += [f"not told {side}: {', '.join(words)}" for side, words in untold.items() if words]
+            differences.append(f"{label}: {', '.join(sides[0])} before, {', '.join(sides[1])} after")
+    differences += [f"not told {side}: {', '.join(labels)}" for side, labels in untold.items() if labels]
     is_lost = [all(run.last_loss is None for run in side) for side in (before, after)]
     if is_lost[0] != is_lost[1]:
         lost = "before" if is_lost[0] else "after"
-        told.append(f"loss at the end: no run {lost} ends with a number, as one that diverges does not")
-    return tuple(told)
+        differences.append(f"loss at the end: no run {lost} ends with a number, as one that diverges does not")
+    return tuple(differences)
 
 
 def _published(column: str) -> dict[str, Figure]:
@@ -332,9 +334,9 @@ def _section_text(section: Section, width: int) -> str:
     ]  # fmt: skip
     runs = " and ".join(counted(number, "run") for number in section.runs)
     lines = [f"{section.what}: {runs}", fitted([_HEADER, *ours, *theirs], width), ""]
-    said = [f"not the same training: {text}" for text in section.differs]
-    said += [_at_the_same_loss(section)] if section.differs else []
-    lines += [piece for text in said for piece in broken(text, width)]
+    remarks = [f"not the same training: {text}" for text in section.differs]
+    remarks += [_at_the_same_loss(section)] if section.differs else []
+    lines += [piece for text in remarks for piece in broken(text, width)]
     return "\n".join([*lines, _headline(), *comparable_lines(section.beside, width)])
 
 
@@ -346,9 +348,9 @@ def _at_the_same_loss(section: Section) -> str:
         why = "the runs tell no losses" if row is None else row.missing
         return f"whether it gains anything cannot be told: {why}, and a step that learns less is no gain"
     gained = change.speed_gained_percent or 0.0
-    told = f"to the loss {digits(section.same_loss or 0.0)} it takes {digits(change.before)} s before and "
-    told += f"{digits(change.after)} s after: {gained:+.1f} % speed"
-    return f"{told}, {_verdict(row, section.runs)}"
+    text = f"to the loss {digits(section.same_loss or 0.0)} it takes {digits(change.before)} s before and "
+    text += f"{digits(change.after)} s after: {gained:+.1f} % speed"
+    return f"{text}, {_verdict(row, section.runs)}"
 
 
 def _cells(change: Change | None, unit: str) -> tuple[str, ...]:

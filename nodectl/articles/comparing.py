@@ -131,8 +131,8 @@ class Ratio:
     @property
     def interval(self) -> tuple[float, float] | None:
         """Return where it lies with 95 %."""
-        known = self.verdict.interval_percent
-        return None if known is None else (1 + known[0] / 100, 1 + known[1] / 100)
+        bounds_percent = self.verdict.interval_percent
+        return None if bounds_percent is None else (1 + bounds_percent[0] / 100, 1 + bounds_percent[1] / 100)
 
     @property
     def is_noise(self) -> bool:
@@ -178,10 +178,12 @@ class Compared:
 
 def ratios(many: Mapping[str, Compared], judge: Judge) -> dict[str, Ratio]:
     """Return a ratio for each, judged together."""
-    verdicts = judge([_series(each) for each in many.values()])
+    verdicts = judge([_series(comparison) for comparison in many.values()])
     return {name: Ratio(verdict) for name, verdict in zip(many, verdicts, strict=True)}
 
 
-def _series(each: Compared) -> Series:
-    pairs = tuple(Pair(base, value) for base, value in zip_longest(each.base, each.values))
-    return Series(each.label, each.base_label, each.probe, each.unit, pairs, subject=each.label)
+def _series(comparison: Compared) -> Series:
+    pairs = tuple(Pair(base, value) for base, value in zip_longest(comparison.base, comparison.values))
+    return Series(
+        comparison.label, comparison.base_label, comparison.probe, comparison.unit, pairs, subject=comparison.label
+    )

@@ -27,7 +27,10 @@ def published() -> dict[str, tuple[Figure, ...]]:
     table = figures(ARTICLE, CLAIM)
     return {
         column: tuple(
-            sorted((each for each in table if each.column == column), key=lambda each: each.conditions["link_gbit"])
+            sorted(
+                (figure for figure in table if figure.column == column),
+                key=lambda figure: figure.conditions["link_gbit"],
+            )
         )
         for column in _COLUMNS
     }
@@ -46,7 +49,8 @@ def link_ratios(sweep: Sweep, judge: Judge) -> dict[str, Ratio]:
     if base is None or base is not sweep.rows[0].many_nodes:
         return {}
     many = {
-        name: Compared(name, lowest, each.probe, each.unit, _windows(each), _windows(base)) for name, each in others
+        name: Compared(name, lowest, measurement.probe, measurement.unit, _windows(measurement), _windows(base))
+        for name, measurement in others
     }
     return ratios(many, judge)
 
@@ -66,7 +70,7 @@ def sweep_document(sweep: Sweep, judge: Judge, *, scaled: bool) -> dict[str, obj
         "ratio_verdict": highest and highest.document,
         "rising": sweep.rising,
         "article_ratio": round(article_ratio(), 4),
-        "article": {"title": article(ARTICLE).title, "rows": [asdict(each) for each in figures(ARTICLE, CLAIM)]},
+        "article": {"title": article(ARTICLE).title, "rows": [asdict(figure) for figure in figures(ARTICLE, CLAIM)]},
         "measurements": [asdict(measurement) for measurement in sweep.result.measurements],
         "findings": [asdict(finding) for finding in sweep.result.findings],
     }
@@ -81,8 +85,8 @@ def sweep_lines(sweep: Sweep) -> list[list[object]]:
         for name, cell in _beside(row).items():
             measured = cells[name]
             if measured is not None:
-                own = [row.link.name, row.link.rate_bits, name, measured.value, measured.unit, measured.spread]
-                lines.append([*own, *cell.cells])
+                row_cells = [row.link.name, row.link.rate_bits, name, measured.value, measured.unit, measured.spread]
+                lines.append([*row_cells, *cell.cells])
     return lines
 
 
@@ -128,13 +132,13 @@ def sweep_table(sweep: Sweep, width: int, judge: Judge, *, scaled: bool, hosts: 
     """Return the article's table, measured, the article's own rows in the same columns, and what both come to."""
     names = ("LINK", "ONE NODE", "ALL NODES", "OF LOWEST", "RETRIEVAL", "")
     units = ("", "samples/s", "samples/s", "all nodes", "p50 ms", "p99 ms")
-    told = link_ratios(sweep, judge)
-    texts = {name: ratio.text for name, ratio in told.items()}
-    texts |= {sweep.rows[0].link.name or "": "lowest"} if told else {}
+    ratios_by_link = link_ratios(sweep, judge)
+    texts = {name: ratio.text for name, ratio in ratios_by_link.items()}
+    texts |= {sweep.rows[0].link.name or "": "lowest"} if ratios_by_link else {}
     ours = [_cells(row, texts.get(row.link.name or "", "-")) for row in sweep.rows]
     table = aligned([names, units, *ours, *_article_rows()])
-    said = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, told, scaled=scaled)]
-    remarks = [piece for line in said for piece in broken(line, width)]
+    notes = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, ratios_by_link, scaled=scaled)]
+    remarks = [piece for line in notes for piece in broken(line, width)]
     return "\n".join([table, "", *remarks, *comparable_lines(_verdicts(sweep), width)])
 
 
@@ -209,13 +213,13 @@ def _share(part: float | None) -> str:
     return "?" if part is None else f"{100 * min(1.0, part):.0f} %"
 
 
-def _remarks(sweep: Sweep, told: Mapping[str, Ratio], *, scaled: bool) -> list[str]:
+def _remarks(sweep: Sweep, ratios_by_link: Mapping[str, Ratio], *, scaled: bool) -> list[str]:
     many = published()["many_nodes"]
-    first, last = (each.conditions["link_gbit"] for each in (many[0], many[-1]))
+    first, last = (figure.conditions["link_gbit"] for figure in (many[0], many[-1]))
     theirs = f"the article: {article_ratio():.2f} times, {first} to {last} Gbit/s"
     lines = []
     low, high = sweep.rows[0].link.name, sweep.rows[-1].link.name
-    if ratio := told.get(high or ""):
+    if ratio := ratios_by_link.get(high or ""):
         why = f", {ratio.verdict.reason}" if ratio.value is None else ""
         lines.append(f"many nodes, {low} to {high}: {ratio.text}{why} ({theirs})")
     lines += _ends(sweep)
@@ -246,9 +250,14 @@ def retrieval_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
     """Return a line for each batch size."""
     names = ("batch_size", "p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")
     lines: list[list[object]] = [["hosts", "p50_ms", "spread", *names, *HEADER]]
-    for each in measurements:
-        own = [len(each.hosts), each.value, each.spread, *(each.conditions.get(name) for name in names)]
-        lines.append([*own, *_retrieval_beside(each).cells])
+    for measurement in measurements:
+        cells = [
+            len(measurement.hosts),
+            measurement.value,
+            measurement.spread,
+            *(measurement.conditions.get(name) for name in names),
+        ]
+        lines.append([*cells, *_retrieval_beside(measurement).cells])
     return lines
 
 
@@ -262,7 +271,11 @@ def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
     title += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
     theirs = ", ".join(f"{digits(figure.value)} ms at {figure.row}" for figure in published()["retrieval"])
     beside = comparable_lines(
-        {f"batch {each.conditions['batch_size']}": _retrieval_beside(each) for each in measurements}, width
+        {
+            f"batch {measurement.conditions['batch_size']}": _retrieval_beside(measurement)
+            for measurement in measurements
+        },
+        width,
     )
     table = aligned([header, *map(_retrieval_cells, measurements)])
     remarks = [piece for line in (title, f"the article: {theirs}") for piece in broken(line, width)]

@@ -120,13 +120,16 @@ def with_torch(
     if len(ready) == len(hosts):
         return ready, []
     actual = "not measured: another host cannot take part"
-    return [], [*findings, *(host_finding(name, each.host.name, Status.UNKNOWN, actual) for each in ready)]
+    return [], [
+        *findings,
+        *(host_finding(name, ready_endpoint.host.name, Status.UNKNOWN, actual) for ready_endpoint in ready),
+    ]
 
 
 def _only_itself(endpoint: Endpoint) -> bool:
     """Return whether the host answers at a loopback address, though the operator reaches it at another one."""
-    own = endpoint.host.address
-    return _is_loopback(endpoint.address) and own != "localhost" and not _is_loopback(own)
+    address = endpoint.host.address
+    return _is_loopback(endpoint.address) and address != "localhost" and not _is_loopback(address)
 
 
 def _is_loopback(address: str) -> bool:

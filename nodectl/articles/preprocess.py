@@ -99,7 +99,8 @@ def run_preprocess(transport: Transport, hosts: Sequence[Host], options: Preproc
     ready, findings = ask_all(transport, hosts, NAME, look, _ready, options.forks)
     absent = {host.name: f"the host has no {_python(host)}" for host in hosts}
     findings = [
-        replace(each, remedy=NOT_PROVISIONED) if each.actual == absent[each.host] else each for each in findings
+        replace(finding, remedy=NOT_PROVISIONED) if finding.actual == absent[finding.host] else finding
+        for finding in findings
     ]
     if not ready:
         return ProbeResult(findings=tuple(findings))
@@ -177,10 +178,10 @@ def _measure(
 
 
 def _measurement(host: Host, mode: str, case: Case, seconds: Sequence[float], shared: dict[str, object]) -> Measurement:
-    values = [case.files / each for each in seconds]
+    values = [case.files / duration_s for duration_s in seconds]
     value = median(values)
-    own = {"mode": mode, **asdict(case), **shared, "repetitions": len(values), "seconds": list(seconds)}
-    return Measurement(NAME, (host.name,), value, "files/s", host.name, None, spread(values, value), own)
+    conditions = {"mode": mode, **asdict(case), **shared, "repetitions": len(values), "seconds": list(seconds)}
+    return Measurement(NAME, (host.name,), value, "files/s", host.name, None, spread(values, value), conditions)
 
 
 PROBE = Probe(
@@ -217,17 +218,17 @@ _Key = tuple[str, str, Case]
 
 def pool_ratios(measurements: Sequence[Measurement], judge: Judge) -> dict[_Key, Ratio]:
     """Each pool to the smallest one over the same files, which itself has none."""
-    by_key = {_key(each): each for each in measurements}
+    by_key = {_key(measurement): measurement for measurement in measurements}
     first: dict[tuple[str, str, int], _Key] = {}
     for host, mode, case in sorted(by_key, key=lambda key: key[2].workers):
         first.setdefault((host, mode, case.files), (host, mode, case))
     many = {
-        key: Compared(_label(key), _label(base), NAME, each.unit, _rates(each), _rates(by_key[base]))
-        for key, each in by_key.items()
+        key: Compared(_label(key), _label(base), NAME, measurement.unit, _rates(measurement), _rates(by_key[base]))
+        for key, measurement in by_key.items()
         if (base := first[key[0], key[1], key[2].files]) != key
     }
-    told = ratios({_label(key): each for key, each in many.items()}, judge)
-    return {key: told[_label(key)] for key in many}
+    ratios_by_label = ratios({_label(key): comparison for key, comparison in many.items()}, judge)
+    return {key: ratios_by_label[_label(key)] for key in many}
 
 
 def _key(measured: Measurement) -> _Key:
@@ -241,23 +242,23 @@ def _label(key: _Key) -> str:
 
 def _rates(measured: Measurement) -> list[float]:
     seconds: Any = measured.conditions["seconds"]
-    return [_case(measured).files / each for each in seconds]
+    return [_case(measured).files / duration_s for duration_s in seconds]
 
 
 def speedups(measurements: Sequence[Measurement], judge: Judge) -> list[Speedup]:
     """One for each host and mode of which both were measured."""
     small, large = article_case()
-    found = []
-    told = pool_ratios(measurements, judge)
-    cpus = {_key(each): each.conditions["cpu"] for each in measurements}
-    for (host, mode, case), ratio in told.items():
+    gains = []
+    ratios_by_pool = pool_ratios(measurements, judge)
+    cpus = {_key(measurement): measurement.conditions["cpu"] for measurement in measurements}
+    for (host, mode, case), ratio in ratios_by_pool.items():
         if case != large:
             continue
         ours = {"cpu": cpus[host, mode, case], "files": case.files, "mode": mode, "workers": case.workers,
                 "baseline_workers": small.workers}  # fmt: skip
         beside = tuple(compared(figure, ours) for figure in figures(ARTICLE, CLAIM))
-        found.append(Speedup(host, mode, ratio, beside))
-    return found
+        gains.append(Speedup(host, mode, ratio, beside))
+    return gains
 
 
 def _case(measured: Measurement) -> Case:
@@ -268,14 +269,14 @@ def _case(measured: Measurement) -> Case:
 def preprocess_document(result: ProbeResult, judge: Judge) -> dict[str, object]:
     """Measurements, the article's case and findings for JSON."""
     return {
-        "measurements": [asdict(each) for each in result.measurements],
+        "measurements": [asdict(measurement) for measurement in result.measurements],
         "article_case": [
-            {"host": each.host, "mode": each.mode, "speed_up": each.ratio.value,
-             "speed_up_verdict": each.ratio.document,
-             "article": [beside.document for beside in each.beside]}
-            for each in speedups(result.measurements, judge)
+            {"host": speedup.host, "mode": speedup.mode, "speed_up": speedup.ratio.value,
+             "speed_up_verdict": speedup.ratio.document,
+             "article": [beside.document for beside in speedup.beside]}
+            for speedup in speedups(result.measurements, judge)
         ],
-        "findings": [asdict(each) for each in result.findings],
+        "findings": [asdict(finding) for finding in result.findings],
     }  # fmt: skip
 
 
@@ -285,15 +286,23 @@ def preprocess_lines(measurements: Sequence[Measurement], judge: Judge) -> list[
         ["host", "mode", "files", "workers", "value", "unit", "spread", *RATIO_HEADER, *HEADER]
     ]
     none = [*cells_of(None), *[None] * len(HEADER)]
-    for each in measurements:
-        case = _case(each)
-        own = [each.hosts[0], each.conditions["mode"], case.files, case.workers, each.value, each.unit, each.spread]
-        lines.append([*own, *none])
+    for measurement in measurements:
+        case = _case(measurement)
+        cells = [
+            measurement.hosts[0],
+            measurement.conditions["mode"],
+            case.files,
+            case.workers,
+            measurement.value,
+            measurement.unit,
+            measurement.spread,
+        ]
+        lines.append([*cells, *none])
     _, large = article_case()
     for speedup in speedups(measurements, judge):
         for beside in speedup.beside:
-            own = [speedup.host, speedup.mode, large.files, large.workers, speedup.ratio.value, "x", None]
-            lines.append([*own, *cells_of(speedup.ratio), *beside.cells])
+            cells = [speedup.host, speedup.mode, large.files, large.workers, speedup.ratio.value, "x", None]
+            lines.append([*cells, *cells_of(speedup.ratio), *beside.cells])
     return lines
 
 
@@ -302,9 +311,10 @@ def preprocess_table(measurements: Sequence[Measurement], width: int, judge: Jud
     header = ("HOST", "FILES", "WORKERS", "THREADS", "OF FIRST", "PROCESSES", "OF FIRST")
     units = ("", "", "", "files/s", "", "files/s", "")
     by_case: dict[tuple[str, Case], dict[str, Measurement]] = {}
-    for each in measurements:
-        by_case.setdefault((each.hosts[0], _case(each)), {})[str(each.conditions["mode"])] = each
-    told = pool_ratios(measurements, judge)
+    for measurement in measurements:
+        measured_modes = by_case.setdefault((measurement.hosts[0], _case(measurement)), {})
+        measured_modes[str(measurement.conditions["mode"])] = measurement
+    ratios_by_pool = pool_ratios(measurements, judge)
     rows = []
     for (host, case), modes in by_case.items():
         cells = []
@@ -313,7 +323,7 @@ def preprocess_table(measurements: Sequence[Measurement], width: int, judge: Jud
             if measured is None:
                 cells += ["-", "-"]
                 continue
-            ratio = told.get((host, mode, case))
+            ratio = ratios_by_pool.get((host, mode, case))
             cells += [_with_spread(measured), "first" if ratio is None else ratio.text]
         rows.append((host, str(case.files), str(case.workers), *cells))
     return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements, width, judge)])
@@ -326,26 +336,27 @@ def _with_spread(measured: Measurement) -> str:
 def _remarks(measurements: Sequence[Measurement], width: int, judge: Judge) -> list[str]:
     small, large = article_case()
     cpus: dict[tuple[object, object], dict[str, None]] = {}
-    for each in measurements:
-        cpus.setdefault((each.conditions["cpus"], each.conditions["cpu"]), {})[each.hosts[0]] = None
+    for measurement in measurements:
+        conditions = measurement.conditions
+        cpus.setdefault((conditions["cpus"], conditions["cpu"]), {})[measurement.hosts[0]] = None
     lines = [f"{fold(hosts)}: {counted(number, 'processor')}, {model or 'unknown'}" for (number, model), hosts in
              cpus.items()]  # fmt: skip
-    found = speedups(measurements, judge)
+    gains = speedups(measurements, judge)
     for mode in MODES:
         texts: dict[str, list[str]] = {}
-        for one in found:
-            if one.mode == mode:
-                texts.setdefault(one.ratio.text, []).append(one.host)
-        said = "; ".join(f"{text} on {fold(hosts)}" for text, hosts in texts.items())
-        if said:
-            lines.append(f"{large.workers} {mode} against {small.workers}, {small.files} files: {said}")
+        for gain in gains:
+            if gain.mode == mode:
+                texts.setdefault(gain.ratio.text, []).append(gain.host)
+        summary = "; ".join(f"{text} on {fold(hosts)}" for text, hosts in texts.items())
+        if summary:
+            lines.append(f"{large.workers} {mode} against {small.workers}, {small.files} files: {summary}")
     untold = dict.fromkeys(
-        each.verdict.reason for each in pool_ratios(measurements, judge).values() if each.value is None
+        ratio.verdict.reason for ratio in pool_ratios(measurements, judge).values() if ratio.value is None
     )
     lines += [f"unknown: {reason} (--repetitions)" for reason in untold]
     bounds = " to ".join(f"{figure.value:g}" for figure in figures(ARTICLE, CLAIM))
     busy = min(small.files, small.workers)
     lines.append(f"the article: {bounds} times; but {small.files} files occupy {busy} workers of either pool")
-    cells = {each.mode: each.beside[0] for each in found}
-    told = [piece for line in lines for piece in broken(line, width)]
-    return [*told, *comparable_lines(cells, width)]
+    cells = {gain.mode: gain.beside[0] for gain in gains}
+    remarks = [piece for line in lines for piece in broken(line, width)]
+    return [*remarks, *comparable_lines(cells, width)]

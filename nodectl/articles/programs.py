@@ -122,9 +122,9 @@ def run_all(
         outcomes = [[outcome] if outcome.summary is None else [] for outcome in first]
         settings = [replace(outcome.setting, steps=_steps(outcome, options.row_s / rounds)) for outcome in first]
     for number in range(rounds):
-        for setting, told in zip(settings, outcomes, strict=True):
-            if not told or told[-1].summary is not None:
-                told.append(run(setting, f", {number + 1} of {rounds}" if rounds > 1 else ""))
+        for setting, attempts in zip(settings, outcomes, strict=True):
+            if not attempts or attempts[-1].summary is not None:
+                attempts.append(run(setting, f", {number + 1} of {rounds}" if rounds > 1 else ""))
     return outcomes
 
 
@@ -181,8 +181,8 @@ def run_plan(transport: Transport, hosts: Sequence[Host], options: WorkloadOptio
         raise UsageError(f"nothing can be run: {reasons}", "take other devices")
     note(f"{options.program}: {counted(len(settings), 'setting')} on {counted(len(ready), 'host')}, {device}")
     outcomes = run_all(transport, ready, settings, device, options, note)
-    measurements = tuple(_measurement(told, hosts) for told in outcomes if told[-1].summary is not None)
-    wrong = tuple(finding for told in outcomes for outcome in told for finding in outcome.findings)
+    measurements = tuple(_measurement(attempts, hosts) for attempts in outcomes if attempts[-1].summary is not None)
+    wrong = tuple(finding for attempts in outcomes for outcome in attempts for finding in outcome.findings)
     return Runs(tuple(map(tuple, outcomes)), ProbeResult(measurements, wrong), device, on_one_machine(ready))
 
 
@@ -202,10 +202,10 @@ def _measurement(outcomes: Sequence[Outcome], hosts: Sequence[Host]) -> Measurem
     names = ("workload", "preset", "data", "params", "parallel", "precision", "batch_per_rank", "accumulation",
              "world_size", "device", "device_name", "backend")  # fmt: skip
     conditions = {name: summaries[0].get(name) for name in names}
-    own = {"arguments": " ".join(setting.arguments), "devices": setting.devices, "values": values}
+    run_conditions = {"arguments": " ".join(setting.arguments), "devices": setting.devices, "values": values}
     taking = tuple(host.name for host in hosts[: len(setting.ranks)])
     unit = rate_of(summaries[0])[1]
-    return Measurement(NAME, taking, value, unit, "", None, spread(values, value), {**conditions, **own})
+    return Measurement(NAME, taking, value, unit, "", None, spread(values, value), {**conditions, **run_conditions})
 
 
 def run_workload(transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, note: Note) -> ProbeResult:

@@ -155,7 +155,7 @@ def _results(table: Table, ready: Sequence[Endpoint], device: str, played: Seque
 def _measurement(event: Event, names: tuple[str, ...], table: Table, conditions: dict[str, object]) -> Measurement:
     medians = event["p50_ms"]
     value, others = median(medians), len(names) - 1
-    own = {
+    figures = {
         "batch_size": event["batch"],
         "repetitions": len(medians),
         "values_ms": medians,
@@ -172,7 +172,7 @@ def _measurement(event: Event, names: tuple[str, ...], table: Table, conditions:
         "sent_bytes": others * _BYTES_PER_VALUE * table.dim * event["batch"],
         "received_bytes": _received_bytes(table, len(names), event["batch"]),
     }
-    return Measurement(NAME, names, value, "ms", "", None, spread(medians, value), {**own, **conditions})
+    return Measurement(NAME, names, value, "ms", "", None, spread(medians, value), {**figures, **conditions})
 
 
 def _received_bytes(table: Table, shards: int, batch: int) -> int:

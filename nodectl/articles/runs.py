@@ -134,7 +134,9 @@ def of_summary(given: Mapping[str, Any]) -> Run:
         "held_out_loss": "no samples were held out (--held-out)",
         "last_loss": "the run does not tell it",
     }
-    missing |= {field: f"no figure: {said}" for field, name in _SOURCES.items() if (said := _no_figure(given, name))}
+    missing |= {
+        field: f"no figure: {reason}" for field, name in _SOURCES.items() if (reason := _no_figure(given, name))
+    }
     batch, accumulation, whole = (_number(given, name) for name in ("batch_per_rank", "accumulation", "global_batch"))
     conditions = {
         **{name: given.get(name) for name in ("workload", "preset", "parallel", "precision")},
@@ -165,12 +167,12 @@ def of_summary(given: Mapping[str, Any]) -> Run:
 def _course(given: Mapping[str, Any]) -> dict[str, object]:
     """All options that change what is computed; of a summary without them what it tells of its compression."""
     options, compression = given.get("options"), given.get("compression")
-    told = {name: given[name] for name in _COURSE if given.get(name) is not None}
+    course = {name: given[name] for name in _COURSE if given.get(name) is not None}
     if isinstance(options, dict):
-        told |= {name: value for name, value in options.items() if name not in _TOLD and value is not None}
+        course |= {name: value for name, value in options.items() if name not in _TOLD and value is not None}
     elif isinstance(compression, dict) and compression.get("kind"):
-        told |= {"compress": compression["kind"], "error_feedback": compression.get("error_feedback", False)}
-    return {_word(name): _plain(value) for name, value in told.items()}
+        course |= {"compress": compression["kind"], "error_feedback": compression.get("error_feedback", False)}
+    return {_word(name): _plain(value) for name, value in course.items()}
 
 
 def _curve(given: object) -> tuple[tuple[float, float], ...]:
@@ -201,7 +203,7 @@ def _of_measurement(given: Mapping[str, Any]) -> Iterator[Run]:
                 what=what,
                 step_s=ranks * batch / rate_s,
                 samples_s=rate_s,
-                conditions={name: known for name, known in ours.items() if known is not None},
+                conditions={name: condition for name, condition in ours.items() if condition is not None},
                 course={name: conditions[name] for name in names if conditions.get(name) is not None},
                 missing={
                     "total_s": "a measurement of windows of time, and no whole training",

@@ -90,12 +90,12 @@ def _article_rows(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Se
 
 def _modes(wish: Wish, ready: Sequence[Endpoint], device: str) -> list[Setting]:
     """One device, one process for all of a host, a rank a device, and that in mixed precision."""
-    own, most = _devices(ready[:1], device), _devices(ready, device)
+    host_devices, most = _devices(ready[:1], device), _devices(ready, device)
     # the article's fp16 needs a GPU; a processor computes bf16
     mixed, plain = ("fp16" if device == "cuda" else "bf16"), "fp32"
     wanted = (
         ("single", 1, "single", plain),
-        ("dataparallel", own, "dataparallel", plain),
+        ("dataparallel", host_devices, "dataparallel", plain),
         ("ddp", most, "ddp", plain),
         ("amp", most, "ddp" if most > 1 else "single", mixed),
     )
@@ -160,10 +160,14 @@ def _devices(ready: Sequence[Endpoint], device: str) -> int:
 
 def _counts(ready: Sequence[Endpoint], device: str) -> list[int]:
     """1 and on: powers of two and all on the first host, then whole hosts; each number where they are few."""
-    own, hosts = _devices(ready[:1], device), len(ready)
-    inside = {1, own, *(1 << power for power in range(own.bit_length()) if 1 << power <= own)}
+    host_devices, hosts = _devices(ready[:1], device), len(ready)
+    inside = {
+        1,
+        host_devices,
+        *(1 << power for power in range(host_devices.bit_length()) if 1 << power <= host_devices),
+    }
     across = range(1, hosts + 1) if hosts <= _FEW_HOSTS else [1 << power for power in range(hosts.bit_length())]
-    return sorted({*inside, *(own * number for number in {*across, hosts} if number <= hosts)})
+    return sorted({*inside, *(host_devices * number for number in {*across, hosts} if number <= hosts)})
 
 
 def _claimed(command: str, program: str) -> list[Figure]:
@@ -241,8 +245,8 @@ def rows_of(runs: Runs, command: str, program: str, judge: Judge) -> list[Row]:
         for row, base in zip(rows, bases, strict=True)
         if base is not None and row is not base and row.rate is not None
     }
-    told = ratios(against, judge)
-    scaled = [_against(row, base, fewest, told) for row, base in zip(rows, bases, strict=True)]
+    ratios_by_label = ratios(against, judge)
+    scaled = [_against(row, base, fewest, ratios_by_label) for row, base in zip(rows, bases, strict=True)]
     return [_with_article(row, command, program) for row in scaled]
 
 
@@ -290,8 +294,8 @@ def _each(summaries: Sequence[Mapping[str, Any]], name: str, factor: float) -> l
 
 def _median(values: Sequence[float | None]) -> float | None:
     """Return the median of the values that are known."""
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
@@ -300,13 +304,13 @@ def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:
     return min(same, key=lambda other: other.setting.devices, default=None)
 
 
-def _against(row: Row, base: Row | None, fewest: Row | None, told: Mapping[str, Ratio]) -> Row:
+def _against(row: Row, base: Row | None, fewest: Row | None, ratios_by_label: Mapping[str, Ratio]) -> Row:
     """Speed-up over the baseline; efficiency only where batch a device, accumulation and precision are its."""
     if row.rate is None or base is None or base.rate is None or fewest is None:
         return row
     if row is base and row.setting.devices > fewest.setting.devices:
         return replace(row, why=f"no efficiency: {_per_device(row)}, fewer devices had {_per_device(fewest)}")
-    ratio = None if row is base else told[row.setting.label]
+    ratio = None if row is base else ratios_by_label[row.setting.label]
     speed_up = 1.0 if ratio is None else ratio.value or row.rate / base.rate
     changed = replace(row, speed_up=speed_up, baseline=base.setting.devices, is_baseline=row is base, ratio=ratio)
     if row.precision != base.precision:
@@ -338,9 +342,9 @@ def _with_article(row: Row, command: str, program: str) -> Row:
 
 def unmeasured(rows: Sequence[Row], command: str, program: str) -> dict[str, list[Figure]]:
     """Return the article's figures of columns for which no row has one here."""
-    told = {column for row in rows for column, value in row.figures.items() if value is not None}
+    measured_columns = {column for row in rows for column, value in row.figures.items() if value is not None}
     silent: dict[str, list[Figure]] = {}
     for figure in _claimed(command, program):
-        if figure.column not in told:
+        if figure.column not in measured_columns:
             silent.setdefault(figure.column, []).append(figure)
     return silent

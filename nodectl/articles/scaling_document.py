@@ -20,8 +20,8 @@ def scaling_document(runs: Runs, rows: Sequence[Row]) -> dict[str, object]:
         "device": runs.device,
         "scaled": runs.on_one_machine,
         "rows": [_row_document(row) for row in rows],
-        "measurements": [asdict(each) for each in runs.result.measurements],
-        "findings": [asdict(each) for each in runs.result.findings],
+        "measurements": [asdict(measurement) for measurement in runs.result.measurements],
+        "findings": [asdict(finding) for finding in runs.result.findings],
     }
 
 
@@ -62,7 +62,7 @@ def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
     lines: list[list[object]] = [[*_LINE, *RATIO_HEADER, "column", "value", "unit", *HEADER]]
     for row in rows:
         document = _row_document(row)
-        own = [*(document[name] for name in _LINE), *cells_of(row.ratio)]
+        row_cells = [*(document[name] for name in _LINE), *cells_of(row.ratio)]
         figures = {
             "rate": (row.rate, row.unit),
             "memory": (row.memory_gb, "GB"),
@@ -79,7 +79,7 @@ def scaling_lines(rows: Sequence[Row]) -> list[list[object]]:
         for column, (value, unit) in figures.items():
             if column == "rate" or value is not None:
                 cells = beside[column].cells if column in beside else [None] * len(HEADER)
-                lines.append([*own, column, value, unit or None, *cells])
+                lines.append([*row_cells, column, value, unit or None, *cells])
     return lines
 
 
@@ -97,8 +97,8 @@ def scaling_table(runs: Runs, rows: Sequence[Row], width: int, silent: Mapping[s
     shown = [_cells(row) for row in rows]
     unit = next((row.unit for row in rows if row.unit), "")
     units = ("", "", "", "", "of all", "", unit, *[""] * (len(_NAMES) - _RATE - 1))
-    told = [any(row[place] not in ("", "-") for row in shown) for place in range(len(_NAMES))]
-    kept = [place for place in range(len(_NAMES)) if place <= _RATE or told[place]]
+    has_value = [any(row[place] not in ("", "-") for row in shown) for place in range(len(_NAMES))]
+    kept = [place for place in range(len(_NAMES)) if place <= _RATE or has_value[place]]
     cells_shown = [[line[place] for place in kept] for line in (_NAMES, units, *shown)]
     # the article's words may stand below their line
     parts = [fitted(cells_shown, width, label="article: ") if kept[-1] == len(_NAMES) - 1 else aligned(cells_shown), ""]

@@ -187,11 +187,11 @@ def real_links(transport: Transport, hosts: Sequence[Host], options: TrainingOpt
     speeds = [
         speed for _, speed in fan_out(endpoints, lambda endpoint: _speed_mbit(transport, endpoint), options.forks)
     ]
-    known = [speed for speed in speeds if speed]
-    if not known or len(known) < len(hosts):
+    speeds_mbit = [speed for speed in speeds if speed]
+    if not speeds_mbit or len(speeds_mbit) < len(hosts):
         note(f"{NAME}: not every host's interface tells its speed: the row has no rate")
         return [LinkRate(None, None)]
-    rate_bits = min(known) * _MBIT
+    rate_bits = min(speeds_mbit) * _MBIT
     return [LinkRate(described(rate_bits), rate_bits)]
 
 

@@ -155,13 +155,13 @@ def _measurement(
     """Return the measurement of the steps and seconds of each window; `samples` are those of a step."""
     values = [samples * steps / seconds for steps, seconds in windows]
     value = median(values)
-    own = {
+    figures = {
         "repetitions": len(values),
         "values_samples_s": [round(rate, 3) for rate in values],
         "steps": [steps for steps, _ in windows],
         "step_ms": median(1e3 * seconds / steps for steps, seconds in windows),
     }
-    return Measurement(NAME, names, value, "samples/s", "", None, spread(values, value), {**own, **conditions})
+    return Measurement(NAME, names, value, "samples/s", "", None, spread(values, value), {**figures, **conditions})
 
 
 def _unequal(trained: Sequence[tuple[Event, str]]) -> list[Finding]:

@@ -47,23 +47,25 @@ def _loaded(wanted: Callable[[str], bool]) -> tuple[ModuleType, ...]:
 
 def _refuse_unknown_facts(ordered: Sequence[ModuleType]) -> None:
     """Raise DeclarationError for a check that reads a fact which is not there: it would never say anything."""
-    known = list(facts.modules())
+    subjects = list(facts.modules())
     for module in ordered:
         judges = [value for value in vars(module).values() if isinstance(value, Judgement)]
         readers: Iterator[Judgement[Any] | Field] = chain(judges, _fields(module))
-        for name in (name for reader in readers for name in reader.reads if name not in known):
-            raise DeclarationError(f"{module.__name__} reads {name!r}, and there is no such fact", meant(name, known))
+        for name in (name for reader in readers for name in reader.reads if name not in subjects):
+            raise DeclarationError(
+                f"{module.__name__} reads {name!r}, and there is no such fact", meant(name, subjects)
+            )
 
 
 def _refuse_unknown_roles(ordered: Sequence[ModuleType]) -> None:
     """Raise DeclarationError for a check that names a role which is not there: no verify would run it."""
-    known = [folder.name for folder in (share_dir() / "roles").glob("[!.]*")]
+    role_names = [folder.name for folder in (share_dir() / "roles").glob("[!.]*")]
     for module in ordered:
         for check in declared(module):
             named = (*check.roles, *(role for roles in check.roles_of.values() for role in roles))
-            for role in (role for role in named if role not in known):
+            for role in (role for role in named if role not in role_names):
                 reason = f"{module.__name__}: the check {check.id!r} names the role {role!r}, and there is no such role"
-                raise DeclarationError(reason, meant(role, known))
+                raise DeclarationError(reason, meant(role, role_names))
 
 
 def _place(module: ModuleType) -> tuple[bool, int, str]:
@@ -123,14 +125,14 @@ def thresholds() -> Mapping[str, Threshold]:
 
 def declared(module: ModuleType) -> tuple[Check, ...]:
     """Return the module's checks, in the order in which they stand there."""
-    known: list[Check] = []
+    module_checks: list[Check] = []
     for value in vars(module).values():
         if isinstance(value, Check):
-            known.append(value)
+            module_checks.append(value)
         elif isinstance(value, Judgement):
-            known.extend(value.checks)
-    known.extend(field.check for field in _fields(module))
-    return tuple(dict.fromkeys(known))
+            module_checks.extend(value.checks)
+    module_checks.extend(field.check for field in _fields(module))
+    return tuple(dict.fromkeys(module_checks))
 
 
 def _members() -> Iterator[tuple[ModuleType, object]]:

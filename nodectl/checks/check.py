@@ -243,10 +243,10 @@ class Field:
             return {(self.check.id, "", ""): {"": None}} if self.unread and not value.hung else None
         if value is None:
             return None
-        found: dict[Key, dict[str, str | None]] = {}
+        texts: dict[Key, dict[str, str | None]] = {}
         for (which, kind, part), text in _in_parts(self.values(host, value)):
-            found.setdefault((self.check.id, which, kind), {})[part] = text
-        return found
+            texts.setdefault((self.check.id, which, kind), {})[part] = text
+        return texts
 
 
 def _in_parts(values: Values) -> Iterator[tuple[tuple[str, str, str], str | None]]:

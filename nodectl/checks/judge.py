@@ -129,8 +129,8 @@ def merge_faults(first: Faults, second: Faults, now: float) -> dict[str, dict[st
         for fault, boots in faults.items():
             for boot, seen in boots.items():
                 if seen >= oldest:
-                    known = merged.setdefault(fault, {})
-                    known[boot] = max(seen, known.get(boot, seen))
+                    times = merged.setdefault(fault, {})
+                    times[boot] = max(seen, times.get(boot, seen))
     return merged
 
 

@@ -113,7 +113,7 @@ def _of_document(document: Any) -> tuple[Answer, ...]:
         raise ValueError("an empty list says nothing")
     if len(document) > _MOST:
         raise ValueError(f"{len(document)} answers; {_MOST} are read")
-    return tuple(_answer(each, f"answer {number}: ") for number, each in enumerate(document, start=1))
+    return tuple(_answer(answer, f"answer {number}: ") for number, answer in enumerate(document, start=1))
 
 
 def _answer(given: Any, where: str) -> Answer:
@@ -121,17 +121,17 @@ def _answer(given: Any, where: str) -> Answer:
         raise ValueError(f"{where}{_shown(given)} is no object")
     if unknown := [clipped(str(key), _SHOWN) for key in given if key not in _KEYS]:
         raise ValueError(f"{where}unknown key {few(unknown)}; there are {', '.join(_KEYS)}")
-    status = _one_of(given.get("status"), [each.value for each in Status], f"{where}status")
+    status = _one_of(given.get("status"), [member.value for member in Status], f"{where}status")
     action = _one_of(given.get("action", ACTIONS[0]), ACTIONS, f"{where}action")
     texts = {key: _text(given[key], f"{where}{key}") for key in (*_TEXTS, *_VALUES) if key in given}
     return Answer(Status(status), action=action, **texts)
 
 
-def _one_of(given: object, words: Any, where: str) -> str:
+def _one_of(given: object, choices: Any, where: str) -> str:
     if given is None:
         raise ValueError(f"{where} is missing")
-    if not isinstance(given, str) or given not in words:
-        raise ValueError(f"{where}: {_shown(given)} is none of {', '.join(words)}")
+    if not isinstance(given, str) or given not in choices:
+        raise ValueError(f"{where}: {_shown(given)} is none of {', '.join(choices)}")
     return given
 
 

@@ -119,7 +119,7 @@ class Request:
 
 def examine(request: Request) -> Iterator[Finding]:
     """Every finding, fine or not; InventoryError where the inventory is fine and the limit matches nothing in it."""
-    found = Fleet()
+    fleet = Fleet()
     yield from looked("python", machine.installation)
     yield from looked("programs", machine.programs)
     yield from looked("programs", machine.program)
@@ -127,25 +127,25 @@ def examine(request: Request) -> Iterator[Finding]:
     yield from looked("locale", machine.terminal)
     yield from looked("ansible", machine.ansible)
     if _least_python():
-        yield from looked("inventory", lambda: read_fleet(request.sources, request.access, request.limit, found))
+        yield from looked("inventory", lambda: read_fleet(request.sources, request.access, request.limit, fleet))
     else:
         actual, remedy = "not read: Ansible does not start", "repair Ansible first"
         yield here("inventory", Status.UNKNOWN, actual, expected="hosts", remedy=remedy)
-    if found.refused is not None:
-        raise found.refused
-    yield from looked("keys", lambda: machine.logins(found.hosts))
-    if found.hosts:
-        yield from looked("hosts", lambda: _hosts(request, found))
+    if fleet.refused is not None:
+        raise fleet.refused
+    yield from looked("keys", lambda: machine.logins(fleet.hosts))
+    if fleet.hosts:
+        yield from looked("hosts", lambda: _hosts(request, fleet))
 
 
-def _hosts(request: Request, found: Fleet) -> Iterator[Finding]:
+def _hosts(request: Request, fleet: Fleet) -> Iterator[Finding]:
     from nodectl.doctor import hosts
 
     yield from hosts.examine(
-        found.hosts,
+        fleet.hosts,
         request.transport(),
         request.forks,
-        found.profile_dirs,
+        fleet.profile_dirs,
         password_given=request.access.ask_become_pass,
         least_python=_least_python(),
     )

@@ -69,7 +69,11 @@ class Draft:
 def shared_variables(hosts: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Return those that all hosts have, with the same value."""
     first = hosts[0] if hosts else {}
-    return {name: value for name, value in first.items() if all(name in own and own[name] == value for own in hosts)}
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in variables and variables[name] == value for variables in hosts)
+    }
 
 
 def group_name(profile: str, taken: Sequence[str] = ()) -> str:
@@ -201,8 +205,8 @@ def kinds() -> dict[str, str]:
 
 def kind_named(name: str) -> Kind:
     """UsageError where there is no such kind."""
-    if name not in (known := kinds()):
-        raise UsageError(f"there is no kind {name!r}", f"{meant(name, known)}the kinds are {', '.join(known)}")
+    if name not in (all_kinds := kinds()):
+        raise UsageError(f"there is no kind {name!r}", f"{meant(name, all_kinds)}the kinds are {', '.join(all_kinds)}")
     return Kind(**_read(name))
 
 

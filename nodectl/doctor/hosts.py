@@ -115,15 +115,15 @@ def _python_command(host: Host) -> Command:
 _VERSION = "import sys; print(sys.executable, *sys.version_info[:3])"
 
 
-def _sudo(host: Host, said: Entry | None, *, password_given: bool) -> Iterator[Finding]:
+def _sudo(host: Host, entry: Entry | None, *, password_given: bool) -> Iterator[Finding]:
     """Root for provisioning, and the few commands that only root may look by."""
     if variable(host, "ansible_become_method", "sudo") != "sudo":
         yield _finding(host, Status.SKIPPED, "the inventory names another way to become root")
         return
-    words = said.stdout.split("\n") if said is not None else [""]
+    lines = entry.stdout.split("\n") if entry is not None else [""]
     given = password_given or any(host.variables.get(name) for name in _BECOME_PASSWORDS)
-    yield _to_root(host, words[0].strip(), given=given)
-    if words[0] not in ("root", "free") and "looks" not in words:
+    yield _to_root(host, lines[0].strip(), given=given)
+    if lines[0] not in ("root", "free") and "looks" not in lines:
         yield _finding(
             host,
             Status.WARNING,
@@ -161,16 +161,16 @@ def _finding(
     return Finding(host.name, "sudo", status, subject, expected=expected, actual=actual, remedy=remedy)
 
 
-def _python(host: Host, said: Entry | None, least: tuple[int, ...]) -> Finding:
+def _python(host: Host, entry: Entry | None, least: tuple[int, ...]) -> Finding:
     """Return what runs the probes, jobs and Ansible's modules there."""
     needed = max(LEAST_PYTHON, least)
     expected = f"Python {'.'.join(map(str, needed))} or newer"
-    words = said.stdout.split() if said is not None else []
-    version = tuple(int(word) for word in words[-3:] if word.isdigit())
+    tokens = entry.stdout.split() if entry is not None else []
+    version = tuple(int(word) for word in tokens[-3:] if word.isdigit())
     if len(version) == 3:
-        actual, known = f"{'.'.join(map(str, version))}", version >= needed
+        actual, suffices = f"{'.'.join(map(str, version))}", version >= needed
     else:
-        actual, known = f"no {said.argv[0] if said and said.argv else 'python3'}", False
-    status = Status.OK if known else Status.FAILED
-    remedy = "" if known else f"{INSTALL_PYTHON} there, or name one: ansible_python_interpreter"
+        actual, suffices = f"no {entry.argv[0] if entry and entry.argv else 'python3'}", False
+    status = Status.OK if suffices else Status.FAILED
+    remedy = "" if suffices else f"{INSTALL_PYTHON} there, or name one: ansible_python_interpreter"
     return Finding(host.name, "python", status, expected=expected, actual=actual, remedy=remedy)

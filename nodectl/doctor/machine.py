@@ -139,17 +139,17 @@ def _roles() -> Iterator[Finding]:
 def _on_path() -> Iterator[Finding]:
     """Yield whether `nodectl`, as the shell finds it, is this one."""
     places = [Path(folder) / _PACKAGE for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
-    found = list(dict.fromkeys(path.resolve() for path in places if os.access(path, os.X_OK) and path.is_file()))
-    own = (Path(sys.executable).parent / _PACKAGE).resolve()
-    actual = f"{__version__} at {own if own.exists() else sys.executable}"
-    if not found:
-        remedy = f'export PATH="{own.parent}:$PATH"'
+    on_path = list(dict.fromkeys(path.resolve() for path in places if os.access(path, os.X_OK) and path.is_file()))
+    this_program = (Path(sys.executable).parent / _PACKAGE).resolve()
+    actual = f"{__version__} at {this_program if this_program.exists() else sys.executable}"
+    if not on_path:
+        remedy = f'export PATH="{this_program.parent}:$PATH"'
         yield here("nodectl", Status.WARNING, f"{actual}; none on PATH", expected="one, on PATH", remedy=remedy)
-    elif found[0] != own:
-        remedy = f"rm {found[0]}, or put {own.parent} first in PATH; then: hash -r"
-        yield here("nodectl", Status.WARNING, f"{actual}; the shell finds {found[0]}", expected="one", remedy=remedy)
-    elif len(found) > 1:
-        others = ", ".join(map(str, found[1:]))
+    elif on_path[0] != this_program:
+        remedy = f"rm {on_path[0]}, or put {this_program.parent} first in PATH; then: hash -r"
+        yield here("nodectl", Status.WARNING, f"{actual}; the shell finds {on_path[0]}", expected="one", remedy=remedy)
+    elif len(on_path) > 1:
+        others = ", ".join(map(str, on_path[1:]))
         yield here("nodectl", Status.OK, f"{actual}; further down in PATH: {others}")
     else:
         yield here("nodectl", Status.OK, actual)
@@ -222,8 +222,8 @@ def terminal() -> Iterator[Finding]:
     """Yield whether names and texts of hosts can be shown, and Ansible, which refuses all but UTF-8, would start."""
     named = next((f"{name}={os.environ[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
     status = Status.OK if is_utf_8() else Status.WARNING
-    known = encoding()
-    actual = f"{known} ({named or 'no LANG'})" if known else f"{named}: this machine has no such locale"
+    codec = encoding()
+    actual = f"{codec} ({named or 'no LANG'})" if codec else f"{named}: this machine has no such locale"
     expected = "UTF-8: nodectl's playbooks have it all the same, Ansible started by hand does not start"
     yield here("locale", status, actual, expected=expected, remedy=f"export LC_ALL={UTF_8}")
 
@@ -238,10 +238,10 @@ _HARMLESS = {"ANSIBLE_HOME", "ANSIBLE_INVENTORY", "ANSIBLE_CONFIG", "ANSIBLE_LOC
 def ansible() -> Iterator[Finding]:
     """Look at Ansible's settings, and whether Ansible started by hand would find this collection."""
     # our own temporary folder is no setting of the operator's
-    own = str(state_dir() / "ansible")
+    ansible_home = str(state_dir() / "ansible")
     settings = read_settings()
     of_file = [name for name, origin in settings.origins.items() if origin == settings.file]
-    variables = [name for name in settings.variables if os.environ.get(name) != own]
+    variables = [name for name in settings.variables if os.environ.get(name) != ansible_home]
     shown = f"{settings.file} ({len(of_file)} settings)" if settings.file else "no ansible.cfg"
     yield here("ansible", Status.OK, f"{settings.version}; {shown}", subject="settings")
     if settings.passed_over:
@@ -276,12 +276,12 @@ def program() -> Iterator[Finding]:
 
 
 def _collection(folders: Sequence[str]) -> Finding:
-    own = (collections_dir() / COLLECTION).resolve()
+    this_collection = (collections_dir() / COLLECTION).resolve()
     places = [Path(folder).expanduser() / COLLECTION for folder in folders]
-    others = [str(path) for path in places if path.is_dir() and path.resolve() != own]
+    others = [str(path) for path in places if path.is_dir() and path.resolve() != this_collection]
     if not others:
-        return here("ansible", Status.OK, f"nodectl.fleet in {own}", subject="collection")
-    actual = f"another nodectl.fleet in {few(others)}, which playbooks of yours take; nodectl takes {own}"
+        return here("ansible", Status.OK, f"nodectl.fleet in {this_collection}", subject="collection")
+    actual = f"another nodectl.fleet in {few(others)}, which playbooks of yours take; nodectl takes {this_collection}"
     return _disturbs(actual, "one", f"rm -r {others[0]}", "collection")
 
 
@@ -306,8 +306,10 @@ def logins(hosts: Sequence[Host]) -> Iterator[Finding]:
         except NodectlError as error:
             # OpenSSH's words for a file that it refuses are the same for every host, but for the host's name
             complaints.setdefault(error.message.replace(host.address, "HOST"), error)
-    for said in complaints.values():
-        yield here("ssh_config", Status.FAILED, said.message, expected="files that OpenSSH reads", remedy=said.remedy)
+    for complaint in complaints.values():
+        yield here(
+            "ssh_config", Status.FAILED, complaint.message, expected="files that OpenSSH reads", remedy=complaint.remedy
+        )
     if targets:
         yield from _keys(targets)
         yield from _known_hosts(list(targets), is_fleet=bool(servers))
@@ -316,13 +318,13 @@ def logins(hosts: Sequence[Host]) -> Iterator[Finding]:
 def _keys(targets: dict[Target, Host]) -> Iterator[Finding]:
     """Yield a finding for each set of keys that a host would be offered."""
     yield from _agents(targets)
-    told = set()
+    seen_ways = set()
     with closing(SshClient()) as client:
         for target, host in targets.items():
             ways = (target.identity_files, target.identities_only, target.identity_agent)
-            if ways in told or password_of(host) is not None:
+            if ways in seen_ways or password_of(host) is not None:
                 continue
-            told.add(ways)
+            seen_ways.add(ways)
             offered, unusable = client.credentials(target)
             if offered:
                 yield here("keys", Status.OK, f"{counted(len(offered), 'key')} to offer: {few(_from(offered))}")

@@ -110,15 +110,15 @@ def found(host: Host, recording: Recording) -> Found:
         bus_switch or has_switches(facts) or (False if _switches_show(devices) else None),
         ports_of(facts),
     )
-    told = versions if isinstance(versions, Versions) else Versions("")
+    installed = versions if isinstance(versions, Versions) else Versions("")
     kernel = facts["kernel"] if isinstance(facts["kernel"], Kernel) else None
     return Found(
         host,
         seen,
-        _look(kernel, seen, devices, told.driver),
+        _look(kernel, seen, devices, installed.driver),
         (kernel and kernel.os_name) or "an unknown system",
-        told.torch,
-        told.cuda,
+        installed.torch,
+        installed.cuda,
         isinstance(lab, Lab),
         recorded,
     )
@@ -236,29 +236,29 @@ def draft_of(
     for host in sorted(hosts, key=lambda one: natural(one.host.name)):
         proposal = propose(host, extra_dirs)
         members[proposal.hardware, proposal.stack, proposal.driver].append((host, proposal))
-    own = {
-        found.host.name: {**connections.get(found.host.name, {}), **(lab_variables() if found.lab else {})}
-        for found in hosts
+    host_variables = {
+        machine.host.name: {**connections.get(machine.host.name, {}), **(lab_variables() if machine.lab else {})}
+        for machine in hosts
     }
-    shared = shared_variables(list(own.values())) if len(own) > 1 else {}
+    shared = shared_variables(list(host_variables.values())) if len(host_variables) > 1 else {}
     groups: list[Group] = []
     notes: list[str] = []
     for (hardware, _, _), alike in members.items():
-        names, proposal = [found.host.name for found, _ in alike], alike[0][1]
+        names, proposal = [machine.host.name for machine, _ in alike], alike[0][1]
         several = sum(other == hardware for other, _, _ in members) > 1
         base = f"{proposal.hardware}-{proposal.stack}" if several else proposal.hardware
-        taken = [*own, *(group.name for group in groups)]
+        taken = [*host_variables, *(group.name for group in groups)]
         profiles = {"hardware": proposal.hardware, "stack": proposal.stack, "tuning": _TUNING}
         groups.append(
             Group(
                 group_name(base, taken),
                 f"The profiles of {fold(names)}, proposed by `nodectl init --from`. It found there:\n{_seen(alike)}.",
-                {name: {k: v for k, v in own[name].items() if k not in shared} for name in names},
+                {name: {k: v for k, v in host_variables[name].items() if k not in shared} for name in names},
                 choices(profiles, proposal.reasons, proposal.driver),
             )
         )
         for note in dict.fromkeys(note for _, one in alike for note in one.notes):
-            notes.append(f"{fold(found.host.name for found, one in alike if note in one.notes)}: {note}")
+            notes.append(f"{fold(machine.host.name for machine, one in alike if note in one.notes)}: {note}")
     about = "Written by `nodectl init --from`: the hosts, and how they are reached. It never writes a password."
     return Draft(about, tuple(groups), shared), tuple(notes)
 
@@ -266,31 +266,31 @@ def draft_of(
 def _seen(alike: Sequence[tuple[Found, Proposal]]) -> str:
     """Return what was found, a line for those that are alike."""
     lines: dict[str, list[str]] = defaultdict(list)
-    for found, _ in alike:
-        lines[described(found)].append(found.host.name)
+    for machine, _ in alike:
+        lines[described(machine)].append(machine.host.name)
     return "\n".join(line if len(lines) == 1 else f"{fold(names)}: {line}" for line, names in lines.items())
 
 
-def described(found: Found) -> str:
+def described(machine: Found) -> str:
     """Return what was found, on one line."""
-    gpus = f"{found.seen.gpus} x {found.seen.named}" if found.seen.gpus else "no GPU"
-    driver = f"driver {found.driver}" if found.driver else "no NVIDIA driver"
-    recorded = f" (hardware recorded: {found.recorded})" if found.recorded else ""
-    parts = [gpus, *([driver] if found.seen.gpus else []), found.fabric, found.system]
+    gpus = f"{machine.seen.gpus} x {machine.seen.named}" if machine.seen.gpus else "no GPU"
+    driver = f"driver {machine.driver}" if machine.driver else "no NVIDIA driver"
+    recorded = f" (hardware recorded: {machine.recorded})" if machine.recorded else ""
+    parts = [gpus, *([driver] if machine.seen.gpus else []), machine.fabric, machine.system]
     return f"{', '.join(parts)}{recorded}"
 
 
-def propose(found: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
+def propose(machine: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
     """Return the profiles that fit the host; `unknown` hardware, and why, where none does."""
     notes: list[str] = []
-    names = fitting_hardware(found.seen, extra_dirs)
+    names = fitting_hardware(machine.seen, extra_dirs)
     hardware = names[0] if names else DEFAULTS["hardware"]
     why_hardware = ""
     if len(names) > 1:
         why_hardware = f"Nothing that was seen tells it apart from {', '.join(names[1:])}: choose."
         notes.append(f"nodectl_hardware is {hardware}; {' or '.join(names[1:])} would fit as well")
     if not names:
-        what = f"{found.seen.gpus} x {found.seen.named}" if found.seen.gpus else "this"
+        what = f"{machine.seen.gpus} x {machine.seen.named}" if machine.seen.gpus else "this"
         why_hardware = (
             f"No profile fits {what}. Hosts of unknown hardware are provisioned and measured,"
             " and held against nothing.\n"
@@ -299,40 +299,40 @@ def propose(found: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
         notes.append(
             f"no hardware profile fits {what}: nodectl_hardware is {hardware}; `nodectl profile learn` makes one"
         )
-    stack, why_stack = _stack(found, hardware, extra_dirs, notes)
-    driver, why_driver = _driver(found, stack, extra_dirs)
+    stack, why_stack = _stack(machine, hardware, extra_dirs, notes)
+    driver, why_driver = _driver(machine, stack, extra_dirs)
     return Proposal(hardware, stack, driver, Reasons(why_hardware, why_stack, "", why_driver), tuple(notes))
 
 
-def _stack(found: Found, hardware: str, extra_dirs: Sequence[Path], notes: list[str]) -> tuple[str, str]:
+def _stack(machine: Found, hardware: str, extra_dirs: Sequence[Path], notes: list[str]) -> tuple[str, str]:
     profile = without_stack(hardware, _TUNING, extra_dirs=extra_dirs).hardware
-    fitting = fitting_stacks(profile, found.look, extra_dirs, installed=(found.torch, found.cuda))
+    fitting = fitting_stacks(profile, machine.look, extra_dirs, installed=(machine.torch, machine.cuda))
     if not fitting:
-        notes.append(f"no stack fits {found.system} with these GPUs and this driver: nodectl_stack is none")
-        return "none", f"No stack fits {found.system} with these GPUs and this driver; none installs no PyTorch."
+        notes.append(f"no stack fits {machine.system} with these GPUs and this driver: nodectl_stack is none")
+        return "none", f"No stack fits {machine.system} with these GPUs and this driver; none installs no PyTorch."
     best, others = fitting[0], fitting[1:4]
     stack = load_stacks(extra_dirs)[best]
-    if not found.seen.gpus:
+    if not machine.seen.gpus:
         why = f"{best} is {stack.description}: the hosts have no NVIDIA GPU."
-    elif found.torch and stack.torch and found.torch.partition("+")[0] == stack.torch.partition("+")[0]:
-        why = f"{best} is {stack.description}. Its PyTorch {found.torch} is installed there already."
+    elif machine.torch and stack.torch and machine.torch.partition("+")[0] == stack.torch.partition("+")[0]:
+        why = f"{best} is {stack.description}. Its PyTorch {machine.torch} is installed there already."
     else:
-        least = f" with driver {found.driver}" if found.driver else ""
+        least = f" with driver {machine.driver}" if machine.driver else ""
         why = (
-            f"{best} is {stack.description}: the newest that fits {found.system}{least},"
+            f"{best} is {stack.description}: the newest that fits {machine.system}{least},"
             " and that nothing is to be said against."
         )
     return best, f"{why}\nIt could also be {', '.join(others)}." if others else why
 
 
-def _driver(found: Found, stack: str, extra_dirs: Sequence[Path]) -> tuple[str, str]:
+def _driver(machine: Found, stack: str, extra_dirs: Sequence[Path]) -> tuple[str, str]:
     """Return keep or manage, and why; empty where the stack has no driver."""
     wanted = load_stacks(extra_dirs)[stack].driver
-    if not found.seen.gpus or wanted is None:
+    if not machine.seen.gpus or wanted is None:
         return "", ""
-    if found.driver:
+    if machine.driver:
         return "keep", (
-            f"keep: {found.driver} is loaded there, and the stack works from {wanted.min} on. With manage nodectl"
+            f"keep: {machine.driver} is loaded there, and the stack works from {wanted.min} on. With manage nodectl"
             f" installs branch {wanted.branch}, where the driver there is a package that it may replace."
         )
     return "manage", (

@@ -130,7 +130,7 @@ def text_fact(
     subject: str,
     command: Command,
     parse: Callable[[str], T],
-    words: Callable[[T], str],
+    describe: Callable[[T], str],
     *,
     absent: str = "",
     row: int = 900,
@@ -139,12 +139,12 @@ def text_fact(
 ) -> Fact[T]:
     """Return the fact that `parse` makes of one command's output; absent where its script exits with NOT_THERE."""
     # hosts of one kind print most of them alike
-    known = lru_cache(maxsize=_KNOWN_TEXTS)(parse)
+    cached_parse = lru_cache(maxsize=_KNOWN_TEXTS)(parse)
     return Fact(
         subject,
         (command,),
-        lambda recording: known(output(recording, command.key, absent)),
-        words,
+        lambda recording: cached_parse(output(recording, command.key, absent)),
+        describe,
         row,
         occasion=occasion,
         about=about,
@@ -318,9 +318,9 @@ def counts(**numbers: int | None) -> str:
     return ", ".join(f"? {name}s" if n is None else counted(n, name) for name, n in numbers.items())
 
 
-def tally(words: Counter[str]) -> str:
+def tally(counts: Counter[str]) -> str:
     """`8 x H100, 1 x A10`, the most frequent first; empty for none."""
-    return ", ".join(f"{number} x {word}" for word, number in words.most_common())
+    return ", ".join(f"{number} x {word}" for word, number in counts.most_common())
 
 
 def gib(mib: int | None) -> str:

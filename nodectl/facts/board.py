@@ -67,7 +67,7 @@ def _parse_firmware(text: str) -> Firmware:
             disks.setdefault(model.strip(), set()).add(revision.strip())
         else:
             board[name] = value
-    revisions = {model: tuple(sorted(each)) for model, each in disks.items()}
+    revisions = {model: tuple(sorted(versions)) for model, versions in disks.items()}
     return Firmware(board, tuple(sorted(microcode)), revisions, tuple(sorted(drives)))
 
 

@@ -54,11 +54,11 @@ def read_import(recording: Recording, name: str) -> Imported:
         libraries = {library: str(answer[library]) for library in ("cuda", "cudnn", "nccl") if answer.get(library)}
         files = {name: str(answer[f"{name}_path"]) for name in ("cudnn", "nccl") if answer.get(f"{name}_path")}
         shadowing = {folder: tuple(names) for folder, names in answer["shadowing"].items()}
-        own, distributions = tuple(answer["own"]), dict(answer["distributions"])
+        own_folders, distributions = tuple(answer["own"]), dict(answer["distributions"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParseError(f"{name}-import: {match[1][:200]!r}") from error
     reason, python = str(answer.get("error", "")), str(answer.get("python", ""))
-    return Imported(answer.get("version"), reason, libraries, files, own, shadowing, distributions, python)
+    return Imported(answer.get("version"), reason, libraries, files, own_folders, shadowing, distributions, python)
 
 
 TORCH_IMPORT_FACT = Fact(
@@ -216,8 +216,8 @@ def _read_nccl_tests(recording: Recording) -> NcclTests:
         if name == "program":
             builds.append({})
         (builds[-1] if builds else single)[name] = text.strip()
-    headers, own = single.get("headers", ""), single.get("own", "")
-    return NcclTests(frozenset(cuda), headers, own, tuple(map(_build, builds)))
+    headers, own_library = single.get("headers", ""), single.get("own", "")
+    return NcclTests(frozenset(cuda), headers, own_library, tuple(map(_build, builds)))
 
 
 def _build(lines: Mapping[str, str]) -> NcclTestsBuild:
@@ -234,8 +234,8 @@ def _build(lines: Mapping[str, str]) -> NcclTestsBuild:
 def _run_error(status: str, text: str) -> str:
     """Return why a run failed; empty where it ended well, without a wrong value, and its versions agree."""
     wrong = re.search(r"Out of bounds values\s*:\s*(\d+)", text)
-    words = [re.search(rf"nccl-{name}=\s*(\d+)", text) for name in ("headers", "library")]
-    versions = {word[1] for word in words if word}
+    version_matches = [re.search(rf"nccl-{name}=\s*(\d+)", text) for name in ("headers", "library")]
+    versions = {version_match[1] for version_match in version_matches if version_match}
     if status != "0":
         return f"ended with {status}: {text[-200:].strip()}"
     if wrong and wrong[1] != "0":

@@ -43,9 +43,9 @@ class DcgmHealth:
 
 def _read_dcgm_health(recording: Recording) -> DcgmHealth:
     done = entry(recording, _DCGM_HEALTH_COMMAND.key)
-    said = f"{done.stdout}{done.stderr}".lower()
+    printed = f"{done.stdout}{done.stderr}".lower()
     # of some releases with exit status 0
-    if any(words in said for words in (*_NOT_WATCHED, *NO_ENGINE)):
+    if any(phrase in printed for phrase in (*_NOT_WATCHED, *NO_ENGINE)):
         raise AbsentError("DCGM's host engine does not run, or watches nothing")
     return _parse_dcgm_health(output(recording, _DCGM_HEALTH_COMMAND.key))
 
@@ -59,16 +59,16 @@ def _parse_dcgm_health(text: str) -> DcgmHealth:
 
 def _complaints(text: str) -> list[str]:
     """Return the complaints; rows whose left cell is empty go on with the one before."""
-    found: list[str] = []
+    complaints: list[str] = []
     for row in _DCGM_HEALTH_ROW.finditer(text):
         left, right = row["left"].lstrip("-> "), row["right"]
         if not right:
             continue
-        if left or not found:
-            found.append(f"{left}: {right}".removeprefix(": "))
+        if left or not complaints:
+            complaints.append(f"{left}: {right}".removeprefix(": "))
         else:
-            found[-1] += f" {right}"
-    return [line for line in found if not line.endswith(tuple(f": {word}" for word in _WORD))]
+            complaints[-1] += f" {right}"
+    return [line for line in complaints if not line.endswith(tuple(f": {word}" for word in _WORD))]
 
 
 DCGM_HEALTH_FACT = Fact(
@@ -115,10 +115,10 @@ class DcgmDiag:
 
 def _read_dcgm_diag(recording: Recording) -> DcgmDiag:
     done = entry(recording, _DCGM_DIAG_COMMAND.key)
-    said = f"{done.stdout}{done.stderr}"
-    if any(words in said.lower() for words in NO_ENGINE):
+    printed = f"{done.stdout}{done.stderr}"
+    if any(phrase in printed.lower() for phrase in NO_ENGINE):
         raise AbsentError("DCGM's host engine does not run")
-    if done.exit_status != 0 and _NO_FIELD.search(said):
+    if done.exit_status != 0 and _NO_FIELD.search(printed):
         raise AbsentError("this release of DCGM does not keep results")
     return DcgmDiag(_parse_dcgm_diag(output(recording, _DCGM_DIAG_COMMAND.key)))
 

@@ -117,13 +117,13 @@ def _read_gpus(recording: Recording) -> Gpus:
 def _compared(recording: Recording, gpus: Gpus) -> Gpus:
     """Return them with what the other commands and the header say of their number, and which of them are lost."""
     gpus = _without_lost(recording, gpus)
-    told = {
+    counts = {
         "the header of nvidia-smi -q says": _attached(recording),
         "nvidia-smi's query lists": _rows_of(recording, _TABLE.key),
         "nvidia-smi -L lists": _rows_of(recording, _LIST),
     }
-    own = {_TABLE.key: "nvidia-smi's query lists", _LIST: "nvidia-smi -L lists"}.get(gpus.source)
-    others = {name: number for name, number in told.items() if number is not None and name != own}
+    this_source = {_TABLE.key: "nvidia-smi's query lists", _LIST: "nvidia-smi -L lists"}.get(gpus.source)
+    others = {name: number for name, number in counts.items() if number is not None and name != this_source}
     all_of_them = gpus.count + len(gpus.lost)
     # a command that stops at a lost GPU lists those before it
     least = 0 if gpus.lost else gpus.count
@@ -176,9 +176,9 @@ def _other_uuids(recording: Recording, gpus: Gpus) -> list[str]:
     """Return the UUIDs that only one of nvidia-smi -q and its query names."""
     table = _table(recording)
     asked = {_text(row, "uuid") for row in table.gpus} if table else set()
-    told = {gpu.uuid for gpu in gpus.devices}
-    odd = sorted(filter(None, asked ^ told))
-    return [f"only one of nvidia-smi -q and its query names {odd[0]}"] if odd and None not in asked | told else []
+    uuids = {gpu.uuid for gpu in gpus.devices}
+    odd = sorted(filter(None, asked ^ uuids))
+    return [f"only one of nvidia-smi -q and its query names {odd[0]}"] if odd and None not in asked | uuids else []
 
 
 def _single(key: str, gpus: Gpus) -> Gpus:

@@ -76,14 +76,14 @@ def _parse_host_files(text: str) -> HostFiles:
             machine_id = rest.strip() or machine_id
         elif file == _HOSTS:
             address, *names = rest.partition("#")[0].split() or [""]
-            for each in names:
-                addresses.setdefault(each, []).append(address)
+            for host_name in names:
+                addresses.setdefault(host_name, []).append(address)
         elif file == "missing":
             missing.append(rest)
         elif equals and _NAME.fullmatch(name):
             variables.append(Variable(file, name, _unquoted(value)))
-    known = {name: tuple(each) for name, each in addresses.items()}
-    return HostFiles(machine_id, known, tuple(variables), tuple(missing))
+    addresses_by_name = {name: tuple(of_name) for name, of_name in addresses.items()}
+    return HostFiles(machine_id, addresses_by_name, tuple(variables), tuple(missing))
 
 
 def _unquoted(value: str) -> str:
@@ -91,7 +91,7 @@ def _unquoted(value: str) -> str:
 
 
 def _host_files_words(files: HostFiles) -> str:
-    variables = ", ".join(f"{each.name}={each.value} ({each.file})" for each in files.variables)
+    variables = ", ".join(f"{variable.name}={variable.value} ({variable.file})" for variable in files.variables)
     names = counted(len(files.addresses), "name")
     return f"{names} in /etc/hosts; {variables or 'no variable of NCCL, CUDA or the loader'}"
 

@@ -54,24 +54,24 @@ def parse_os_release(text: str) -> dict[str, str]:
             continue
         name, equals, value = line.partition("=")
         try:
-            words = shlex.split(value)
+            parts = shlex.split(value)
         except ValueError as error:
             raise ParseError(f"os-release line {number}: {line!r}: {error}") from error
         if not equals:
             raise ParseError(f"os-release line {number}: {line!r}")
-        values[name.strip()] = words[0] if words else ""
+        values[name.strip()] = parts[0] if parts else ""
     return values
 
 
 def _read_kernel(recording: Recording) -> Kernel:
-    words = output(recording, "uname").split()
-    if len(words) != 3:
-        raise ParseError(f"uname line 1: {' '.join(words)!r}")
+    parts = output(recording, "uname").split()
+    if len(parts) != 3:
+        raise ParseError(f"uname line 1: {' '.join(parts)!r}")
     try:
         release = parse_os_release(entry(recording, "os-release").stdout)
     except (AbsentError, UnknownError, ParseError):
         release = {}  # the kernel is known without its distribution
-    name, version, architecture = words
+    name, version, architecture = parts
     return Kernel(name, version, architecture, release.get("ID"), release.get("VERSION_ID"), release.get("PRETTY_NAME"))
 
 
@@ -95,13 +95,13 @@ class Boot:
 
 
 def _parse_boot(text: str) -> Boot:
-    words = text.split()
+    parts = text.split()
     try:
-        boot_id, uptime, _ = words
+        boot_id, uptime, _ = parts
         uptime_s = float(uptime)
     except ValueError as error:
         raise ParseError(
-            f"boot: {' '.join(words)!r}: the output is cut: a boot's id and two numbers of seconds were expected"
+            f"boot: {' '.join(parts)!r}: the output is cut: a boot's id and two numbers of seconds were expected"
         ) from error
     return Boot(boot_id, uptime_s)
 

@@ -196,8 +196,8 @@ def _read_site(recording: Recording) -> Site:
 
 
 def _run(entry: Entry) -> SiteRun:
-    said = [line for line in entry.stderr.splitlines() if line.strip() and not line.startswith(_SAYS)]
-    complaint = said[-1].strip() if said else ""
+    stderr_lines = [line for line in entry.stderr.splitlines() if line.strip() and not line.startswith(_SAYS)]
+    complaint = stderr_lines[-1].strip() if stderr_lines else ""
     status = -1 if entry.exit_status is None else entry.exit_status
     return SiteRun(status, entry.stdout, complaint, _why(entry, complaint))
 

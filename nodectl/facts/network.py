@@ -242,8 +242,8 @@ def _read_nic_setup(recording: Recording) -> NicSetup:
         most, _, now = rest.partition("Current hardware settings:")
         qos = re.search(r"^qos\t(.*)$", rest, re.MULTILINE)
         local = cpus if node is not None and node >= 0 else ""
-        words = qos[1].strip() if qos else ""
-        queues[name] = NicQueues(name, local, _sizes(now), _sizes(most), irqs, words)
+        qos_text = qos[1].strip() if qos else ""
+        queues[name] = NicQueues(name, local, _sizes(now), _sizes(most), irqs, qos_text)
     systemd = recording.entries["nic-boot"].exit_status != 3
     state, _, text = output(recording, "nic-boot").partition("\n") if systemd else ("", "", "")
     try:

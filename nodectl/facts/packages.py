@@ -101,7 +101,9 @@ def _of_rpm(text: str) -> Iterator[tuple[str, Package]]:
 def _locks(lock: str, name: str, versions: tuple[str, ...], arch: str) -> bool:
     """Return it as dnf reads a lock: a package in a version, with or without release, epoch and architecture."""
     spelled = [f"{name}-{text}" for version in versions for text in (version, version.rpartition("-")[0])]
-    return lock != name and any(fnmatchcase(text, lock) for each in spelled for text in (each, f"{each}.{arch}"))
+    return lock != name and any(
+        fnmatchcase(text, lock) for spelling in spelled for text in (spelling, f"{spelling}.{arch}")
+    )
 
 
 PACKAGES_FACT = text_fact(

@@ -51,18 +51,18 @@ def _parse_processes(text: str) -> Processes:
     zombies = count = 0
     for number, line in enumerate(text.splitlines(), start=1):
         kind, _, rest = line.partition(" ")
-        *words, name = rest.split(None, 3) or [""]
+        *parts, name = rest.split(None, 3) or [""]
         # older recordings have no age
         age, _, after = name.partition(" ")
         age_s, name = (int(age), after.strip()) if age.isdigit() and after.strip() else (None, name)
         if kind == "load":
-            load = [*words, name]
+            load = [*parts, name]
         elif kind == "count" and rest.isdigit():
             count = int(rest)
-        elif kind == "process" and len(words) == 3 and words[1].isdigit():
-            zombies += words[0].startswith("Z")
-            if words[0].startswith("D"):
-                hanging.append(Process(int(words[1]), name, None if words[2] == "-" else words[2], age_s))
+        elif kind == "process" and len(parts) == 3 and parts[1].isdigit():
+            zombies += parts[0].startswith("Z")
+            if parts[0].startswith("D"):
+                hanging.append(Process(int(parts[1]), name, None if parts[2] == "-" else parts[2], age_s))
         else:
             raise ParseError(f"processes: line {number}: {line[:200]!r}")
     try:

@@ -234,7 +234,7 @@ def _whole(recording: Recording, key: str, name: str) -> Sequence[Any]:
     devices: Sequence[Any] = getattr(shown, name)
     if shown.error is None:  # else the tool says itself why it ended there
         *others, last = [port for device in devices for port in device.ports] or [None]
-        untold = [each.name for each in fields(last) if getattr(last, each.name) is None] if last else []
+        untold = [field.name for field in fields(last) if getattr(last, field.name) is None] if last else []
         needed = {"link_layer"}.union(name for name in untold if others and all(getattr(o, name) for o in others))
         number = _PORT_COUNT.findall(recording.entries[key].stdout)[-1:]
         if len(devices[-1].ports) < int(*number) or not devices[-1].ports or needed & {*untold} - {*last.unavailable}:
@@ -326,7 +326,7 @@ def _with_netdevs(recording: Recording, ports: Mapping[_Key, IbPort]) -> dict[_K
 
 def _ib_ports_words(ports: tuple[IbPort, ...]) -> str:
     shown = (f"{port.state or '?'} {port.rate_gbit_s or 0:g} Gbit/s {port.link_layer or ''}" for port in ports)
-    return tally(Counter(words.strip() for words in shown)) or "none"
+    return tally(Counter(text.strip() for text in shown)) or "none"
 
 
 IB_PORTS_FACT = Fact(

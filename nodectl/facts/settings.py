@@ -192,7 +192,7 @@ def _parse_sysctl_files(text: str) -> SysctlFiles:
             lines[file].append(rest)
     if not lines and text.strip():
         raise UnknownError(f"sysctl-files: {text[:100]!r}")
-    return SysctlFiles({path: BootValue(*said) for path, said in _VALUES.boot_values(lines).items()})
+    return SysctlFiles({path: BootValue(*boot_value) for path, boot_value in _VALUES.boot_values(lines).items()})
 
 
 SYSCTL_FILES_FACT = text_fact(
@@ -232,8 +232,8 @@ class SessionLimits:
 
 
 def _parse_limits(text: str) -> SessionLimits:
-    words, _, rest = text.partition("cap ")
-    limits = read_limits(words.split())
+    ulimits, _, rest = text.partition("cap ")
+    limits = read_limits(ulimits.split())
     bounding, _, user = rest.strip().partition("\n")
     if not re.fullmatch(r"[0-9a-f]+", bounding.strip()):
         raise ParseError(f"CapBnd: {bounding.strip()!r}")
@@ -241,12 +241,12 @@ def _parse_limits(text: str) -> SessionLimits:
     return SessionLimits(*limits, raisable, user == "root")
 
 
-def read_limits(words: Sequence[str]) -> tuple[str, str, str]:
+def read_limits(ulimits: Sequence[str]) -> tuple[str, str, str]:
     """(memlock, nofile, stack) of soft and hard of each: the lower of both, the soft stack; else ParseError."""
-    if len(words) != 6 or not all(word == "unlimited" or whole(word) is not None for word in words):
-        raise ParseError(f"ulimit: {' '.join(words)!r}")
-    memlock, nofile = (min(words[i : i + 2], key=_number) for i in (0, 2))
-    return memlock, nofile, words[4]
+    if len(ulimits) != 6 or not all(ulimit == "unlimited" or whole(ulimit) is not None for ulimit in ulimits):
+        raise ParseError(f"ulimit: {' '.join(ulimits)!r}")
+    memlock, nofile = (min(ulimits[i : i + 2], key=_number) for i in (0, 2))
+    return memlock, nofile, ulimits[4]
 
 
 def _number(text: str) -> float:

@@ -135,10 +135,10 @@ class Mounts:
 def _parse_mounts(text: str) -> Mounts:
     mounts = []
     for number, line in enumerate(text.splitlines(), start=1):
-        words = [_OCTAL.sub(lambda match: chr(int(match[1], 8)), word) for word in line.split(" ")]
-        if len(words) < 4:
+        columns = [_OCTAL.sub(lambda match: chr(int(match[1], 8)), word) for word in line.split(" ")]
+        if len(columns) < 4:
             raise ParseError(f"mounts: line {number}: {line!r}")
-        source, target, kind, options = words[:4]
+        source, target, kind, options = columns[:4]
         mounts.append(Mount(target, source, kind, tuple(options.split(","))))
     return Mounts(tuple(mounts))
 
@@ -289,14 +289,14 @@ def _read_drives(recording: Recording) -> Drives:
     if not parts:
         raise AbsentError("the host has no drive of its own")
     complaint = entry(recording, _DRIVES_COMMAND.key).stderr
-    if not any(said.strip() for said in parts[1::2]):
+    if not any(report.strip() for report in parts[1::2]):
         needs_root = "sudo" in complaint
         reason = f"needs root, and sudo wants a password: {SUDOERS}" if needs_root else complaint.strip()[:200]
         raise UnknownError(f"smartctl: {reason or 'it says nothing'}")
     drives, silent = [], []
-    for name, said in zip(parts[::2], parts[1::2], strict=True):
+    for name, report in zip(parts[::2], parts[1::2], strict=True):
         try:
-            document = bounded_json.loads(said)
+            document = bounded_json.loads(report)
             if _DENIED.search(str(document.get("smartctl", ""))):
                 raise ValueError(name)
             drives.append(_drive(name, document))
@@ -305,21 +305,23 @@ def _read_drives(recording: Recording) -> Drives:
     return Drives(tuple(drive for drive in drives if drive != Drive(drive.name)), tuple(silent))
 
 
-def _drive(name: str, said: Mapping[str, Any]) -> Drive:
+def _drive(name: str, report: Mapping[str, Any]) -> Drive:
     """Return it as smartctl or nvme has it; a virtual disk says nothing of its health."""
-    log = said.get("nvme_smart_health_information_log") or (said if "critical_warning" in said else {})
-    attributes = said.get("ata_smart_attributes", {}).get("table", [])
+    log = report.get("nvme_smart_health_information_log") or (report if "critical_warning" in report else {})
+    attributes = report.get("ata_smart_attributes", {}).get("table", [])
     warning = log.get("critical_warning")
     return Drive(
         name,
-        passed=said.get("smart_status", {}).get("passed"),
+        passed=report.get("smart_status", {}).get("passed"),
         # nvme -v says each bit by its name besides
         critical_warning=_whole(warning.get("value") if isinstance(warning, dict) else warning),
         spare_percent=_whole(log.get("available_spare", log.get("avail_spare"))),
         used_percent=_whole(log.get("percentage_used", log.get("percent_used"))),
-        media_errors=_media_errors(said, log),
+        media_errors=_media_errors(report, log),
         unreadable_sectors=sum(_unreadable(attributes)) if attributes else None,
-        failed_attributes=tuple(str(each["name"]) for each in attributes if each.get("when_failed") == "now"),
+        failed_attributes=tuple(
+            str(attribute["name"]) for attribute in attributes if attribute.get("when_failed") == "now"
+        ),
     )
 
 
@@ -329,15 +331,15 @@ def _whole(value: object) -> int | None:
 
 
 def _unreadable(attributes: list[dict[str, Any]]) -> Iterator[int]:
-    return (int(each["raw"]["value"]) for each in attributes if each.get("id") in _UNREADABLE)
+    return (int(attribute["raw"]["value"]) for attribute in attributes if attribute.get("id") in _UNREADABLE)
 
 
-def _media_errors(said: Mapping[str, Any], log: Mapping[str, Any]) -> int | None:
+def _media_errors(report: Mapping[str, Any], log: Mapping[str, Any]) -> int | None:
     """NVMe's, or what SCSI counts as not corrected."""
     if "media_errors" in log:
         return _whole(log["media_errors"])
-    counters = said.get("scsi_error_counter_log")
-    return sum(int(each.get("total_uncorrected_errors", 0)) for each in counters.values()) if counters else None
+    counters = report.get("scsi_error_counter_log")
+    return sum(int(counter.get("total_uncorrected_errors", 0)) for counter in counters.values()) if counters else None
 
 
 def _drives_words(drives: Drives) -> str:

@@ -63,18 +63,18 @@ def _later(there: HostState, ours: HostState) -> HostState:
 
 def _encode(states: Mapping[str, HostState]) -> dict[str, Any]:
     # hosts of one kind have the same counters, in one order: their names are written once
-    known: dict[tuple[str, ...], int] = {}
+    name_sets: dict[tuple[str, ...], int] = {}
     hosts = {}
     for host, state in states.items():
         names = tuple(state.reading.counters)
         hosts[host] = {
             "time": round(state.reading.time, 3),
             "boot_id": state.reading.boot_id,
-            "names": known.setdefault(names, len(known)),
+            "names": name_sets.setdefault(names, len(name_sets)),
             "counters": list(state.reading.counters.values()),
             "faults": state.faults,
         }
-    return {"version": _VERSION, "names": list(known), "hosts": hosts}
+    return {"version": _VERSION, "names": list(name_sets), "hosts": hosts}
 
 
 def _decode(document: Any) -> dict[str, HostState]:

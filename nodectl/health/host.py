@@ -121,9 +121,9 @@ def order_of(
         facts = tuple(fact for fact in facts if fact.subject in read)
     asked = {name: host.variables.get(name) for name in asked_variables()}
     # a check's own default stands where the inventory says nothing
-    own = {name: value for name, value in asked.items() if value is not None}
+    set_variables = {name: value for name, value in asked.items() if value is not None}
     variables = {
-        **own,
+        **set_variables,
         "nodectl_nics": _nics(host),
         "mounts": policy.mounts,
         VARIABLE: {"xid": dict(policy.xid)},
@@ -182,7 +182,10 @@ def judge_answer(order: Order, answer: Recording | CommandResult) -> HostHealth:
     member = Member(
         host,
         group,
-        {key: {part: text and clipped(text, _LONGEST) for part, text in each.items()} for key, each in values.items()},
+        {
+            key: {part: text and clipped(text, _LONGEST) for part, text in texts.items()}
+            for key, texts in values.items()
+        },
         looked,
         claims_of(subject),
         boot_id,

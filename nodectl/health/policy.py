@@ -116,8 +116,8 @@ def _reason(item: Any) -> str:
     return "no such field" if item["type"] == "extra_forbidden" else str(item["msg"]).removeprefix("Value error, ")
 
 
-def _one_of(name: str, known: Mapping[str, object], what: str, where: str) -> str:
-    if name in known:
+def _one_of(name: str, choices: Mapping[str, object], what: str, where: str) -> str:
+    if name in choices:
         return name
-    near = difflib.get_close_matches(name, list(known), n=3)
+    near = difflib.get_close_matches(name, list(choices), n=3)
     raise ValueError(f"there is no {what} {name!r}" + (f", is it {' or '.join(near)}?" if near else f"; see {where}"))

@@ -48,8 +48,10 @@ class SiteCheck:
 
     def is_for(self, host: Host) -> bool:
         """Return whether the host is in one of its groups."""
-        own = host.variables.get("group_names") or ()
-        return not self.groups or (isinstance(own, Sequence) and not {"all", *own}.isdisjoint(self.groups))
+        host_groups = host.variables.get("group_names") or ()
+        return not self.groups or (
+            isinstance(host_groups, Sequence) and not {"all", *host_groups}.isdisjoint(self.groups)
+        )
 
 
 def site_checks(inventory_sources: Sequence[str]) -> tuple[SiteCheck, ...]:

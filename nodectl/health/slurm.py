@@ -46,8 +46,8 @@ def drain_reason(findings: Iterable[Finding]) -> str:
     first = failed[0]
     name = f"{first.check} {first.subject}".strip()
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    words = " ".join(f"{name}: {first.actual}".split())
-    plain = re.sub(r"[^ -~]", "?", words).replace('"', "'")
+    reason = " ".join(f"{name}: {first.actual}".split())
+    plain = re.sub(r"[^ -~]", "?", reason).replace('"', "'")
     room = _LONGEST_REASON - len(MARK) - len(more)
     return MARK + (plain if len(plain) <= room else plain[: room - 3] + "...") + more
 
@@ -92,7 +92,7 @@ def _scontrol(*args: str) -> str:
     except subprocess.TimeoutExpired as error:
         raise UnreachableError(f"scontrol did not answer for {_SCONTROL_S:g} s", "look at slurmctld") from error
     if done.returncode:
-        words = (done.stderr or done.stdout).decode(errors="replace").strip()
+        message = (done.stderr or done.stdout).decode(errors="replace").strip()
         remedy = "only Slurm's operators may drain a node: run this as root or SlurmUser"
-        raise NodectlError(f"scontrol {args[0]}: {words[:300]}", remedy)
+        raise NodectlError(f"scontrol {args[0]}: {message[:300]}", remedy)
     return done.stdout.decode(errors="replace")

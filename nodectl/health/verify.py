@@ -58,13 +58,21 @@ class Verification:
     def chosen(self, health: HostHealth) -> tuple[Finding, ...]:
         """Return the findings of the chosen roles, as the site's policy has them."""
         today = datetime.now(UTC).date()
-        return tuple(self.order.policy.applied(each, today) for each in health.findings if self._is_asked(each))
+        return tuple(
+            self.order.policy.applied(finding, today) for finding in health.findings if self._is_asked(finding)
+        )
 
     def wrong(self, findings: Sequence[Finding]) -> list[str]:
         """Lines on what failed, and on profiles that cannot be used: without them the host passes nothing."""
         refused = self.order.wanted.refused
-        unusable = {each for each in findings if refused and (each.check, each.status) == (PROFILES.id, Status.UNKNOWN)}
-        return lines([each for each in findings if each.status is Status.FAILED or each in unusable], tuple(Status))
+        unusable = {
+            finding
+            for finding in findings
+            if refused and (finding.check, finding.status) == (PROFILES.id, Status.UNKNOWN)
+        }
+        return lines(
+            [finding for finding in findings if finding.status is Status.FAILED or finding in unusable], tuple(Status)
+        )
 
     def _is_asked(self, finding: Finding) -> bool:
         if self.roles is None:
@@ -92,19 +100,19 @@ def _roles_of(check: Check) -> frozenset[str]:
 
 def chosen_roles(run: Collection[str], skipped: Collection[str]) -> tuple[str, ...] | None:
     """Return the roles that a run's tags name; None where they name all."""
-    known = {role for check in checks().values() for role in _roles_of(check)}
-    chosen = known if {"all", "tagged", "always"} & set(run) or not run else known & set(run)
-    return None if chosen == known and not known & set(skipped) else tuple(sorted(chosen - set(skipped)))
+    all_roles = {role for check in checks().values() for role in _roles_of(check)}
+    chosen = all_roles if {"all", "tagged", "always"} & set(run) or not run else all_roles & set(run)
+    return None if chosen == all_roles and not all_roles & set(skipped) else tuple(sorted(chosen - set(skipped)))
 
 
 def compared(members: Sequence[Member], variables: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Finding]]:
     """Return, by host, what differs where most are alike, and what two have; `variables` hold each host's policy."""
     today = datetime.now(UTC).date()
-    found: dict[str, list[Finding]] = {member.host: [] for member in members}
+    findings_by_host: dict[str, list[Finding]] = {member.host: [] for member in members}
     for finding in compare(members):
         policy = policy_of(finding.host, variables[finding.host])
-        found[finding.host].append(policy.applied(finding, today))
-    return found
+        findings_by_host[finding.host].append(policy.applied(finding, today))
+    return findings_by_host
 
 
 def member_document(member: Member) -> dict[str, Any]:

@@ -100,13 +100,13 @@ class MeasurementKind:
 
     def subject(self, conditions: Conditions) -> str:
         """Return the chosen conditions but for the size, as text: `all_reduce, backend nccl, ranks 16`."""
-        words = []
+        parts = []
         for name in self.identity:
             value = conditions.get(name)
             if _is_given(value):
                 text = ",".join(dict.fromkeys(map(str, value))) if isinstance(value, list | tuple) else str(value)
-                words.append(text if name in _WITHOUT_NAME else f"{name} {text}")
-        return ", ".join(words)
+                parts.append(text if name in _WITHOUT_NAME else f"{name} {text}")
+        return ", ".join(parts)
 
     def conditions(self, conditions: Conditions) -> str:
         """Return what stands beside the value in a table."""

@@ -179,7 +179,7 @@ def _is_octal(text: str) -> bool:
 
 def _is_address(number: int) -> bool:
     octets = number.to_bytes(4, "big")
-    return any(IPv4Address(each).is_private and each[0] for each in (octets, octets[::-1]))
+    return any(IPv4Address(packed).is_private and packed[0] for packed in (octets, octets[::-1]))
 
 
 def spellings(address: str) -> list[str]:
@@ -305,10 +305,10 @@ class Allowed:
         """Logins of a letter or two: they go where text is free, and as folders."""
         self._logins |= set(names)
 
-    def keep(self, words: Iterable[str]) -> None:
+    def keep(self, public_words: Iterable[str]) -> None:
         """Words that are no secret."""
         before = len(self._known)
-        self._known |= {plain(word) for word in words}
+        self._known |= {plain(word) for word in public_words}
         if len(self._known) > before:
             self._seen.clear()
 

@@ -249,7 +249,7 @@ def collect(transport: Transport, host: Host, commands: Sequence[Command]) -> Re
     answer = _collected(transport, host, commands)
     if not isinstance(answer, Recording):
         return answer
-    missing = [each for each in commands if each.program and lacks_program(answer.entries.get(each.key))]
+    missing = [command for command in commands if command.program and lacks_program(answer.entries.get(command.key))]
     if not missing:
         return answer
     reason = send(transport, host, missing)
@@ -257,7 +257,7 @@ def collect(transport: Transport, host: Host, commands: Sequence[Command]) -> Re
     if isinstance(again, Recording):
         return replace(answer, entries={**answer.entries, **again.entries})
     reason = reason or (again.error if again else "")
-    unsent = {each.key: replace(answer.entries[each.key], stderr=not_sent(reason)) for each in missing}
+    unsent = {command.key: replace(answer.entries[command.key], stderr=not_sent(reason)) for command in missing}
     return replace(answer, entries={**answer.entries, **unsent})
 
 

@@ -221,11 +221,11 @@ def open_recording(given: str) -> RecordedFleet:
     """Return the recording in that folder, or the bundled one of that name; UsageError where there is neither."""
     path = Path(given).expanduser()
     if not path.is_dir():
-        known = bundled()
-        if given not in known:
-            remedy = f"{meant(given, known)}give a folder, or one of: {', '.join(known) or 'none'}"
+        recordings = bundled()
+        if given not in recordings:
+            remedy = f"{meant(given, recordings)}give a folder, or one of: {', '.join(recordings) or 'none'}"
             raise UsageError(f"there is no recording at {path}", remedy)
-        path = known[given]
+        path = recordings[given]
     path = path.resolve()
     about = read_about(path)
     hosts = _hosts(path)
@@ -238,7 +238,9 @@ def open_recording(given: str) -> RecordedFleet:
         made=str(about.get("made") or ""),
         masked=bool(about.get("masked")),
         profiles=_profiles(about),
-        own_profiles={str(host): _profiles(own) for host, own in (about.get("hosts") or {}).items()},
+        own_profiles={
+            str(host): _profiles(host_profiles) for host, host_profiles in (about.get("hosts") or {}).items()
+        },
     )
 
 
@@ -256,7 +258,7 @@ def read_about(path: Path) -> dict[str, Any]:
     if not isinstance(about, dict) or about.get("schema") != SCHEMA:
         raise UsageError(f"{file}: not of the schema {SCHEMA}", "correct it, or take it away")
     hosts = about.get("hosts") or {}
-    if not isinstance(hosts, dict) or not all(isinstance(own, dict) for own in hosts.values()):
+    if not isinstance(hosts, dict) or not all(isinstance(host_about, dict) for host_about in hosts.values()):
         raise UsageError(f"{file}: hosts: must be a mapping of mappings", "correct it")
     return about
 

@@ -28,7 +28,7 @@ _HEX = re.compile(r"(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{5,}", re.IGNORECASE)
 class Pseudonyms:
     """`key` decides them: the same key gives the same ones; machines of different numbers share no address."""
 
-    def __init__(self, key: bytes, words: Mapping[str, str], number: int | None = None) -> None:
+    def __init__(self, key: bytes, replacements: Mapping[str, str], number: int | None = None) -> None:
         self._key = key
         self._number = number
         self._memo: dict[tuple[str, str], str] = {}
@@ -44,15 +44,15 @@ class Pseudonyms:
             "ipv6": self._ipv6,
             "serial": self._serial,
             "name": self._name,
-            "word": lambda value: words.get(value, value),
+            "word": lambda value: replacements.get(value, value),
         }
 
     def of(self, kind: str, value: str) -> str:
         """Return the pseudonym of a value; the value itself where it is special (all zeros, broadcast, loopback)."""
-        known = self._memo.get((kind, value))
-        if known is None:
-            known = self._memo[kind, value] = self._kinds[kind](value)
-        return known
+        pseudonym = self._memo.get((kind, value))
+        if pseudonym is None:
+            pseudonym = self._memo[kind, value] = self._kinds[kind](value)
+        return pseudonym
 
     def _stream(self, *parts: str | bytes) -> bytes:
         text = b"\0".join(part if isinstance(part, bytes) else part.encode() for part in parts)
@@ -86,13 +86,13 @@ class Pseudonyms:
 
     def _tail(self, maker: bytes, tail: bytes) -> bytes:
         """Return the last three bytes: the maker's own three stay."""
-        known = self._tails.get((maker, tail))
-        if known is None and self._number is not None and len(self._tails) < _TAILS:
+        pseudonym = self._tails.get((maker, tail))
+        if pseudonym is None and self._number is not None and len(self._tails) < _TAILS:
             place = (self._number * _TAILS + len(self._tails)) * _SCATTER
-            known = self._tails[maker, tail] = (place % 2**24).to_bytes(3, "big")
-        elif known is None:
-            known = self._tails[maker, tail] = self._fresh(f"tail {maker.hex()}", tail, lambda drawn: drawn[:3])
-        return known
+            pseudonym = self._tails[maker, tail] = (place % 2**24).to_bytes(3, "big")
+        elif pseudonym is None:
+            pseudonym = self._tails[maker, tail] = self._fresh(f"tail {maker.hex()}", tail, lambda drawn: drawn[:3])
+        return pseudonym
 
     def _eui64(self, octets: bytes) -> bytes:
         # an address of memory, a subnet's prefix, a wildcard
@@ -312,10 +312,10 @@ class Template:
     @classmethod
     def of(cls, texts: Mapping[str, str], host: str = "") -> Template:
         """Return the template: serial numbers, UUIDs, GUIDs, MAC addresses and the host's names are its gaps."""
-        known = {serial for text in texts.values() for serial in serials(text) if not _is_board(serial)}
+        serial_numbers = {serial for text in texts.values() for serial in serials(text) if not _is_board(serial)}
         names = {name for text in texts.values() for name in host_names(text)} | {host}
         names = {name for name in names if len(name) > 1 and not name.isdigit()}
-        finder = Words(known | names)
+        finder = Words(serial_numbers | names)
         return cls({key: tuple(_gaps(text, finder, names)) for key, text in texts.items()}, frozenset(names))
 
     def filled(self, name: str) -> dict[str, str]:
@@ -427,8 +427,8 @@ def _is(kind: str, value: str, text: str, start: int) -> bool:
 class Words:
     """Known words, found whole or as whole parts between dashes, dots and underscores; the longest wins."""
 
-    def __init__(self, known: Iterable[str]) -> None:
-        self._known = frozenset(known)
+    def __init__(self, search_words: Iterable[str]) -> None:
+        self._known = frozenset(search_words)
         self._firsts = {_PARTS.split(word, maxsplit=1)[0] for word in self._known}
 
     def find(self, text: str) -> Iterator[Part]:
@@ -468,8 +468,8 @@ def serials(text: str) -> set[str]:
 def _head(text: str) -> tuple[str, int]:
     """Return the first line of columns, one of which is of serial numbers, and its end; an empty one without any."""
     end = 0
-    while found := _COLUMN.search(text, end):
-        start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
+    while match := _COLUMN.search(text, end):
+        start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
         end = len(text) if end < 0 else end
         if "," in text[start:end]:
             return text[start:end], end

@@ -105,22 +105,22 @@ def prepare(path: Path, profiles: Mapping[str, Mapping[str, str]], *, masked: bo
     held = any((path / name).is_dir() for name in names if not name.startswith("."))
     earlier = open_recording(str(path)) if held else None
     hosts = {host: earlier.profiles_of(host) for host in earlier.hosts} if earlier else {}
-    hosts |= {host: dict(own) for host, own in profiles.items()}
+    hosts |= {host: dict(host_profiles) for host, host_profiles in profiles.items()}
     replace_file(path / ABOUT, yaml.safe_dump(_about(path.resolve().name, hosts, masked=masked), sort_keys=False))
 
 
 def _about(name: str, hosts: Mapping[str, Mapping[str, str]], *, masked: bool) -> dict[str, Any]:
     """Return what all hosts have in common stands once."""
-    every = [dict(own) for own in hosts.values()]
+    every = [dict(host_profiles) for host_profiles in hosts.values()]
     common = {
         kind: every[0][kind]
         for kind in KINDS
-        if every and kind in every[0] and all(own.get(kind) == every[0][kind] for own in every)
+        if every and kind in every[0] and all(host_profiles.get(kind) == every[0][kind] for host_profiles in every)
     }
-    own = {host: {k: v for k, v in names.items() if common.get(k) != v} for host, names in hosts.items()}
+    differing = {host: {k: v for k, v in names.items() if common.get(k) != v} for host, names in hosts.items()}
     about: dict[str, Any] = {"schema": SCHEMA, "name": name, "made": "recorded"}
     about |= {"masked": True} if masked else {}
-    about |= {**common, "hosts": {host: rest for host, rest in own.items() if rest}}
+    about |= {**common, "hosts": {host: rest for host, rest in differing.items() if rest}}
     plain: dict[str, Any] = json.loads(json.dumps(about))  # without the tags that Ansible gives its texts
     return plain
 

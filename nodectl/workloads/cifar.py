@@ -83,7 +83,7 @@ def _published(get: Callable[[str], bytes], place: Path, suffix: str, parse: Cal
 
 
 def _joined(batches: Sequence[Pictures]) -> Pictures:
-    return Pictures(torch.cat([each.pixels for each in batches]), torch.cat([each.labels for each in batches]))
+    return Pictures(torch.cat([batch.pixels for batch in batches]), torch.cat([batch.labels for batch in batches]))
 
 
 def from_records(data: bytes) -> Pictures:

@@ -92,13 +92,13 @@ class Compressor:
 
     def states(self) -> list[dict[str, torch.Tensor]]:
         """All ranks' `state` on the first of them, on the CPU, and nothing on the others; every rank must call it."""
-        own = self.state()
+        local_state = self.state()
         first = dist.get_rank() == 0
         gathered: list[dict[str, torch.Tensor]] = [{} for _ in range(self.world_size if first else 0)]
-        for name in sorted(own):
+        for name in sorted(local_state):
             # one after the other: all at once could be more than a GPU has left
-            parts = [torch.empty_like(own[name]) for _ in range(self.world_size)]
-            dist.all_gather(parts, own[name].contiguous())
+            parts = [torch.empty_like(local_state[name]) for _ in range(self.world_size)]
+            dist.all_gather(parts, local_state[name].contiguous())
             for rank in range(len(gathered)):
                 gathered[rank][name] = parts[rank].cpu()
         return gathered
@@ -106,8 +106,8 @@ class Compressor:
     def load(self, states: Sequence[dict[str, torch.Tensor]]) -> None:
         """Go on from all ranks' `state`; another number of ranks shares what was kept back."""
         same = len(states) == self.world_size
-        own = states[dist.get_rank()] if same else _mean(states)
-        for name, value in own.items():
+        rank_state = states[dist.get_rank()] if same else _mean(states)
+        for name, value in rank_state.items():
             what, number = name.split(".")
             # no alias of what was read, which is shared
             (self._errors if what == "error" else self._bases)[int(number)] = value.to(self.device, copy=True)

@@ -112,8 +112,8 @@ class Decoder(nn.Module):  # type: ignore[misc]  # torch is not there where mypy
     def keep(self, stage: int, stages: int) -> None:
         """Become one of `stages` equal parts: the first has the embedding, the last norm and head."""
         names = list(self.layers)
-        own = len(names) // stages
-        for name in names[: stage * own] + names[(stage + 1) * own :]:
+        layers_per_stage = len(names) // stages
+        for name in names[: stage * layers_per_stage] + names[(stage + 1) * layers_per_stage :]:
             del self.layers[name]
         if stage > 0:
             self.embed = None
@@ -207,8 +207,8 @@ def make_norm(sizes: Sizes) -> nn.Module:
     """Return the norm that the sizes name, over the model's width."""
     if sizes.norm == "layer":
         return nn.LayerNorm(sizes.hidden)
-    own = getattr(nn, "RMSNorm", None)
-    return RootMeanSquare(sizes.hidden) if own is None else own(sizes.hidden, eps=1e-5)
+    torch_norm = getattr(nn, "RMSNorm", None)
+    return RootMeanSquare(sizes.hidden) if torch_norm is None else torch_norm(sizes.hidden, eps=1e-5)
 
 
 def rotation(positions: int, width: int, device: torch.device) -> torch.Tensor:

@@ -139,21 +139,23 @@ def agreed(file: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _differences(file: Mapping[str, Any], wanted: Mapping[str, Any], place: str) -> list[str]:
-    found: list[str] = []
+    differences: list[str] = []
     for name, value in wanted.items():
-        said = file.get(name, _ABSENT)
-        if said is _ABSENT or said == AUTO:
+        file_value = file.get(name, _ABSENT)
+        if file_value is _ABSENT or file_value == AUTO:
             continue
-        if isinstance(value, Mapping) and isinstance(said, Mapping):
-            found += _differences(said, value, f"{place}{name}.")
-        elif said != value:
-            found.append(f"{place}{name} is {said} in the file and {value} by the options")
-    return found
+        if isinstance(value, Mapping) and isinstance(file_value, Mapping):
+            differences += _differences(file_value, value, f"{place}{name}.")
+        elif file_value != value:
+            differences.append(f"{place}{name} is {file_value} in the file and {value} by the options")
+    return differences
 
 
 def _filled(file: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     whole = dict(file)
     for name, value in wanted.items():
-        said = file.get(name, AUTO)
-        whole[name] = _filled(said, value) if isinstance(value, Mapping) and isinstance(said, Mapping) else value
+        file_value = file.get(name, AUTO)
+        whole[name] = (
+            _filled(file_value, value) if isinstance(value, Mapping) and isinstance(file_value, Mapping) else value
+        )
     return whole

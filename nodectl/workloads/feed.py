@@ -69,7 +69,7 @@ class Feed:
     def _loaded(self, wanted: Iterator[Wanted]) -> Iterable[Batch]:
         workers = self._settings.workers
         if not workers:
-            return (self._data.batch(each.indices, each.epoch) for each in wanted)
+            return (self._data.batch(request.indices, request.epoch) for request in wanted)
         loader: Any = DataLoader(
             _Batches(self._data),
             batch_size=None,
@@ -89,5 +89,5 @@ class Feed:
         if self._device.type == "cpu":
             return batch
         if self._pins and not batch[0].is_pinned():
-            batch = tuple(each.pin_memory() for each in batch)
-        return tuple(each.to(self._device, non_blocking=self._pins) for each in batch)
+            batch = tuple(tensor.pin_memory() for tensor in batch)
+        return tuple(tensor.to(self._device, non_blocking=self._pins) for tensor in batch)

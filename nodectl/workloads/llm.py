@@ -115,45 +115,47 @@ class LanguageModel(Workload):
 
     def check(self, settings: Settings) -> None:
         """Sizes that fit each other."""
-        own = settings.own
+        options = settings.own
         if settings.preset == _REFUSED_ROW and settings.batch == _ROWS[_REFUSED_ROW]["batch"]:
             raise ValueError(
                 f"--preset {_REFUSED_ROW}: a batch of 16 with accumulation 1 cannot be shared among its 3 cards "
                 "(train batch = micro-batch x accumulation x ranks, DeepSpeed's rule, and 16 is no multiple of 3): "
                 "give --batch for one card"
             )
-        if own.seq > own.positions and own.hf is None:
-            raise ValueError(f"--seq {own.seq} is longer than --positions {own.positions}, the longest that it takes")
-        if own.attention == "fused" and not _has_fused():
+        if options.seq > options.positions and options.hf is None:
+            raise ValueError(
+                f"--seq {options.seq} is longer than --positions {options.positions}, the longest that it takes"
+            )
+        if options.attention == "fused" and not _has_fused():
             raise ValueError(f"--attention fused needs torch 2.0 (this is {torch.__version__}): take plain or chunked")
         self.sizes(settings).check()
 
     def sizes(self, settings: Settings) -> decoder.Sizes:
         """Return the sizes of the workload's own decoder."""
-        own = settings.own
+        options = settings.own
         return decoder.Sizes(
-            own.vocabulary,
-            own.hidden,
-            own.intermediate,
-            own.heads,
-            own.layers,
-            own.positions,
-            own.mlp,
-            own.norm,
-            own.tied,
+            options.vocabulary,
+            options.hidden,
+            options.intermediate,
+            options.heads,
+            options.layers,
+            options.positions,
+            options.mlp,
+            options.norm,
+            options.tied,
         )
 
     def divisible(self, settings: Settings) -> layout.Divisible | None:
         """Return what tensor and pipeline parallelism share; nothing of a model that others have written."""
-        own = settings.own
-        if own.hf is not None:
+        options = settings.own
+        if options.hf is not None:
             return None
-        return layout.Divisible(own.heads, own.intermediate, own.seq, own.layers, own.tied)
+        return layout.Divisible(options.heads, options.intermediate, options.seq, options.layers, options.tied)
 
     def identity(self, settings: Settings) -> dict[str, Any]:
         """Return the sizes, or the foreign model's name."""
-        own = settings.own
-        return {"hf": own.hf} if own.hf is not None else dict(vars(self.sizes(settings)))
+        options = settings.own
+        return {"hf": options.hf} if options.hf is not None else dict(vars(self.sizes(settings)))
 
     def data(self, settings: Settings) -> Data:
         """Pieces of a text."""
@@ -161,14 +163,14 @@ class LanguageModel(Workload):
 
     def model(self, settings: Settings) -> nn.Module:
         """Return a decoder with its first values, or without any on the meta device."""
-        own = settings.own
-        if own.hf is not None:
-            return _hf_model(own.hf, texts.VOCABULARY, pretrained=own.pretrained)
-        model = decoder.Decoder(self.sizes(settings), own.attention)
+        options = settings.own
+        if options.hf is not None:
+            return _hf_model(options.hf, texts.VOCABULARY, pretrained=options.pretrained)
+        model = decoder.Decoder(self.sizes(settings), options.attention)
         for name, parameter in model.named_parameters():
             if not parameter.is_meta:
                 with torch.no_grad():
-                    parameter.copy_(decoder.initial(name, parameter.shape, own.layers, settings.seed))
+                    parameter.copy_(decoder.initial(name, parameter.shape, options.layers, settings.seed))
         return model
 
     def values(self, settings: Settings, name: str, shape: Sequence[int]) -> torch.Tensor | None:
@@ -193,18 +195,18 @@ class LanguageModel(Workload):
 
     def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
         """6N and the attention scores, for each token."""
-        own = settings.own
-        if own.hf is not None:
-            return float(own.seq * _hf_flops_per_token(model, own.seq))
-        return float(own.seq * decoder.flops_per_token(self.sizes(settings), own.seq))
+        options = settings.own
+        if options.hf is not None:
+            return float(options.seq * _hf_flops_per_token(model, options.seq))
+        return float(options.seq * decoder.flops_per_token(self.sizes(settings), options.seq))
 
     def repeated_flops_per_sample(self, settings: Settings, model: nn.Module) -> float | None:
         """Return the layers' forward pass: 8N instead of 6N."""
-        own = settings.own
-        if own.hf is not None:
+        options = settings.own
+        if options.hf is not None:
             return None
-        twice = decoder.flops_per_token(self.sizes(settings), own.seq, recompute=True)
-        return float(own.seq * twice - self.flops_per_sample(settings, model))
+        twice = decoder.flops_per_token(self.sizes(settings), options.seq, recompute=True)
+        return float(options.seq * twice - self.flops_per_sample(settings, model))
 
 
 def _has_fused() -> bool:
@@ -219,7 +221,7 @@ def count(settings: Settings) -> str:
         pytorch.need()
         with torch.device("meta"):
             model = workload.model(settings)
-        parameters = sum(each.numel() for each in model.parameters())
+        parameters = sum(parameter.numel() for parameter in model.parameters())
         flops = _hf_flops_per_token(model, settings.own.seq)
     else:
         parameters = workload.sizes(settings).parameters
@@ -288,7 +290,7 @@ def _hf_blocks(model: nn.Module) -> Sequence[nn.Module]:
 
 def _hf_flops_per_token(model: nn.Module, length: int) -> float:
     """6N without the table of tokens that is only looked up, and 12 x layers x hidden x length for attention."""
-    parameters = sum(each.numel() for each in model.parameters())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     tied = bool(getattr(model.config, "tie_word_embeddings", False))
     looked_up = 0 if tied else model.get_input_embeddings().weight.numel()
     attention = 12 * _configured(model, "num_hidden_layers") * _configured(model, "hidden_size") * length

@@ -33,13 +33,13 @@ _CHOICES = {"parallel": parallel.NAMES, "recompute": recompute.MODES, "pipeline"
 def parse(workload: Workload, arguments: Sequence[str] | None = None) -> Settings:
     """Return settings from the command line; argparse ends the program (2) on a wrong one."""
     parser = _parser(workload)
-    own = _own_names(workload)
+    workload_options = _own_names(workload)
     parser.set_defaults(**workload.presets.get(_preset_of(arguments) or "", {}))
     given = vars(parser.parse_args(arguments))
-    common = {name: value for name, value in given.items() if name not in own}
+    common = {name: value for name, value in given.items() if name not in workload_options}
     settings = Settings(
         **common,
-        own=argparse.Namespace(**{name: given[name] for name in sorted(own)}),
+        own=argparse.Namespace(**{name: given[name] for name in sorted(workload_options)}),
         given=_given(workload, arguments),
     )
     try:
@@ -102,14 +102,14 @@ def _parser(workload: Workload) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     if workload.presets:
-        known = sorted(workload.presets)
-        parser.add_argument("--preset", choices=known, help="an article's options; those given beside it go before")
+        presets = sorted(workload.presets)
+        parser.add_argument("--preset", choices=presets, help="an article's options; those given beside it go before")
     model = parser.add_argument_group("the workload's own")
     workload.add_options(model)  # type: ignore[arg-type]  # a group takes options as a parser does
     groups = {name: parser.add_argument_group(name) for name in (COURSE, DYNAMIC, COMPUTED, MEETING, SHARES, LOG)}
-    for each in fields(Settings):
-        if each.metadata:
-            _add(groups[each.metadata["group"]], each)
+    for field in fields(Settings):
+        if field.metadata:
+            _add(groups[field.metadata["group"]], field)
     folder = os.environ.get("NODECTL_CHECKPOINT_DIR")
     parser.set_defaults(**({"checkpoint_dir": Path(folder)} if folder else {}))
     _add_opposites(parser)

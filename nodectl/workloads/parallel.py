@@ -109,8 +109,8 @@ class Strategy:
 
     def step(self, lr: float) -> None:
         """Change the weights by the gradients, no longer than the limit, at this learning rate."""
-        for each in self.optimizer.param_groups:
-            each["lr"] = lr
+        for parameter_group in self.optimizer.param_groups:
+            parameter_group["lr"] = lr
         self.scaler.unscale_(self.optimizer)  # the limit is meant for the true gradients
         if self.settings.clip:
             self._clip(self.settings.clip)

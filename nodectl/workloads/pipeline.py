@@ -71,7 +71,7 @@ class Pipeline(Sharded):
     def gradients(self, parts: Sequence[Batch]) -> torch.Tensor:
         """All micro-batches through all stages and back; the mean loss, which only the last stage knows, else 0."""
         self.optimizer.zero_grad(set_to_none=True)
-        inputs, targets = (torch.cat(each) for each in zip(*parts))  # noqa: B905 (Python 3.8 knows no strict)
+        inputs, targets = (torch.cat(tensors) for tensors in zip(*parts))  # noqa: B905 (Python 3.8 knows no strict)
         # a last step of an epoch may have a smaller part: then all are cut as small
         size = math.gcd(*(len(part[0]) for part in parts)) if len(parts) > 1 else len(inputs)
         pipe = self._pipe(len(inputs) // size, (size, *inputs.shape[1:]))

@@ -82,8 +82,8 @@ class Wish:
 
     def is_shared(self) -> bool:
         """Return whether a rank was asked since the last call; every rank must call it."""
-        said, self._said = self._said, False
-        return self._group.mean(torch.tensor(float(said), device=self._group.device)) > 0
+        asked, self._said = self._said, False
+        return self._group.mean(torch.tensor(float(asked), device=self._group.device)) > 0
 
 
 def _due(training: Training, every: int) -> bool:
@@ -104,10 +104,10 @@ def note_loss(training: Training, loss: float, clock: Clock) -> None:
 def adapted(training: Training, clock: Clock) -> bool:
     """Return whether the batch was changed by what the last steps said, which a line tells; every rank must call it."""
     samples_per_s = clock.samples_per_s(training.settings.log_every)
-    said = "" if samples_per_s is None else training.adapt(samples_per_s)
-    if said:
-        _tell(training.group, f"{_place(training)} {said}")
-    return bool(said)
+    change = "" if samples_per_s is None else training.adapt(samples_per_s)
+    if change:
+        _tell(training.group, f"{_place(training)} {change}")
+    return bool(change)
 
 
 def note_figures(training: Training) -> None:
@@ -115,9 +115,9 @@ def note_figures(training: Training) -> None:
     figures = training.workload.evaluate(training.settings, training.group, training.strategy.predict)
     figures = {**figures, **training.held_out()}
     training.evaluated.update(figures)
-    said = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
-    if said:
-        _tell(training.group, f"{_place(training)} {said} on {training.data.words}")
+    summary = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
+    if summary:
+        _tell(training.group, f"{_place(training)} {summary} on {training.data.words}")
 
 
 def _place(training: Training) -> str:

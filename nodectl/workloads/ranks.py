@@ -107,10 +107,10 @@ def pick_device(kind: str, local_rank: int) -> torch.device:
     """Return the GPU of this local rank, or the CPU; SystemExit where there is no such GPU."""
     if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if local_rank >= found:
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if local_rank >= gpus:
         raise SystemExit(
-            f"{socket.gethostname()}: local rank {local_rank} needs GPU {local_rank}, but torch sees {found}; "
+            f"{socket.gethostname()}: local rank {local_rank} needs GPU {local_rank}, but torch sees {gpus}; "
             "start no more ranks a host than it has GPUs, or pass --device cpu"
         )
     torch.cuda.set_device(local_rank)

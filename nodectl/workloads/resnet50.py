@@ -67,9 +67,9 @@ _declared: list[Any] = []
 class Shown(Data):
     """Pictures as the network sees them: normalised, and cropped and flipped by chance where they are trained on."""
 
-    def __init__(self, pictures: cifar.Pictures, words: str, seed: int | None, *, channels_last: bool) -> None:
+    def __init__(self, pictures: cifar.Pictures, description: str, seed: int | None, *, channels_last: bool) -> None:
         """`seed` of the crops and flips; None shows the pictures as they are."""
-        self.pictures, self.words, self.seed = pictures, words, seed
+        self.pictures, self.words, self.seed = pictures, description, seed
         self._format = torch.channels_last if channels_last else torch.contiguous_format
         self._mean = torch.tensor(MEAN).view(-1, 1, 1)
         self._deviation = torch.tensor(DEVIATION).view(-1, 1, 1)
@@ -167,12 +167,12 @@ class ResNet(Workload):
             published = cifar.read(settings.own.data)
         except ValueError as error:
             raise SystemExit(f"{error}; unpack CIFAR-10 anew, or name another folder by --data") from error
-        words = _PUBLISHED
+        description = _PUBLISHED
         if published is None:
-            published, words = synthetic(settings.samples, settings.seed), "synthetic pictures"
+            published, description = synthetic(settings.samples, settings.seed), "synthetic pictures"
         last = settings.own.channels_last
-        self._test = Shown(published.test, words, None, channels_last=last)
-        return Shown(published.training, words, settings.seed, channels_last=last)
+        self._test = Shown(published.test, description, None, channels_last=last)
+        return Shown(published.training, description, settings.seed, channels_last=last)
 
     def model(self, settings: Settings) -> nn.Module:
         """torchvision's, with ten outputs and weights of its own drawing."""
@@ -199,8 +199,8 @@ class ResNet(Workload):
             # each number of the answer is a sum over the weights of one output
             counted.append(2.0 * answer.numel() * module.weight.numel() / module.weight.shape[0])
 
-        weighted = [each for each in model.modules() if isinstance(each, (nn.Conv2d, nn.Linear))]
-        hooks = [each.register_forward_hook(count) for each in weighted]
+        weighted = [layer for layer in model.modules() if isinstance(layer, (nn.Conv2d, nn.Linear))]
+        hooks = [layer.register_forward_hook(count) for layer in weighted]
         was_training = model.training
         model.eval()
         with torch.no_grad():
@@ -229,11 +229,11 @@ class ResNet(Workload):
 
 def _torchvision() -> Any:
     """Return the library's ResNets; SystemExit, with what to do, where it is not there or not for this torch."""
-    found = importlib.util.find_spec("torchvision")
+    spec = importlib.util.find_spec("torchvision")
     what = "`nodectl provision --tags pytorch` installs the torchvision of the stack, which was built for its torch"
-    if found is None or found.origin is None:
+    if spec is None or spec.origin is None:
         raise SystemExit(f"resnet50 needs torchvision, and {sys.executable} has none: {what}")
-    _declare_operators(Path(found.origin).parent)
+    _declare_operators(Path(spec.origin).parent)
     try:
         return importlib.import_module("torchvision.models.resnet")
     except (ImportError, RuntimeError, OSError) as error:
@@ -252,10 +252,10 @@ def _declare_operators(folder: Path) -> None:
         for library in folder.glob("_C*.so"):
             torch.ops.load_library(str(library))
     except OSError:
-        own = torch.library.Library("torchvision", "DEF")
+        operators = torch.library.Library("torchvision", "DEF")
         for name in _OPERATORS:
-            own.define(f"{name}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
-        _declared.append(own)  # they last as long as it does
+            operators.define(f"{name}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+        _declared.append(operators)  # they last as long as it does
 
 
 if __name__ == "__main__":

@@ -201,12 +201,14 @@ class Settings:
     @property
     def values(self) -> dict[str, Any]:
         """All options by their destinations."""
-        return {**{each.name: getattr(self, each.name) for each in fields(self)}, **vars(self.own)}
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, **vars(self.own)}
 
     def course(self, total_steps: int) -> dict[str, Any]:
         """Return what must be equal for a resumed run to repeat an uninterrupted one; plain values."""
-        same = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOT_THE_COURSE}
+        same = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _NOT_THE_COURSE}
         if self.schedule != "constant":
             same["total_steps"] = total_steps
-        own = {name: str(value) if isinstance(value, PurePath) else value for name, value in vars(self.own).items()}
-        return {**same, **own}
+        workload_options = {
+            name: str(value) if isinstance(value, PurePath) else value for name, value in vars(self.own).items()
+        }
+        return {**same, **workload_options}

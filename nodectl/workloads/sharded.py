@@ -66,12 +66,14 @@ class AgreedScaler:
         """Put the true gradients in place of the scaled; every rank must call it."""
         if not self._enabled:
             return
-        found = torch.zeros((), device=self._device)
-        for each in (each for group in optimizer.param_groups for each in group["params"] if each.grad is not None):
-            part = self._own_part(each.grad).mul_(1 / self._scale)
-            found += (~torch.isfinite(part)).any().to(self._device)
-        dist.all_reduce(found)
-        self._overflowed = bool(found.item() > 0)
+        overflowed = torch.zeros((), device=self._device)
+        for parameter in (
+            parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.grad is not None
+        ):
+            part = self._own_part(parameter.grad).mul_(1 / self._scale)
+            overflowed += (~torch.isfinite(part)).any().to(self._device)
+        dist.all_reduce(overflowed)
+        self._overflowed = bool(overflowed.item() > 0)
 
     def step(self, optimizer: Any) -> None:
         """Take the optimizer's step, unless a gradient of any rank is not finite."""
@@ -140,8 +142,8 @@ class Sharded(Strategy):
         """Make the model without memory, if the workload tells each parameter's values: no rank holds it whole."""
         with torch.device("meta"):
             model = self.workload.model(self.settings)
-        self._names = [name for name, each in model.named_parameters() if each.requires_grad]
-        self._parameters = sum(each.numel() for each in model.parameters() if each.requires_grad)
+        self._names = [name for name, weight in model.named_parameters() if weight.requires_grad]
+        self._parameters = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
         name, first = next(iter(model.named_parameters()))
         knows = self.workload.values(self.settings, name, first.shape) is not None
         if not knows:
@@ -188,7 +190,7 @@ class Sharded(Strategy):
 
     def _clip(self, limit: float) -> None:
         """Clip by the norm over all ranks; what lies on several of them counts once."""
-        gradients = [settled(each.grad) for each in self.model.parameters() if each.grad is not None]
+        gradients = [settled(parameter.grad) for parameter in self.model.parameters() if parameter.grad is not None]
         norms = [torch.linalg.vector_norm(local.detach().float()) for local, _ in gradients]
         copies = self.layout.data * self.layout.tensor
         shares = [shards / copies for _, shards in gradients]
@@ -201,13 +203,13 @@ class Sharded(Strategy):
 
     def state(self) -> dict[str, Any]:
         """Whole on rank 0, and empty on the others."""
-        own: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}}
+        local_state: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}}
         for name, value in self.bare.state_dict().items():
-            own["model"][name] = self._whole(value)
+            local_state["model"][name] = self._whole(value)
         for name, parameter in self._trained():
             moments = self.optimizer.state.get(parameter, {})
-            own["optimizer"][name] = {key: self._whole(value) for key, value in moments.items()}
-        everything = self._collected(own)
+            local_state["optimizer"][name] = {key: self._whole(value) for key, value in moments.items()}
+        everything = self._collected(local_state)
         if everything is None:
             return {}
         order = {name: number for number, name in enumerate(self._names)}
@@ -226,21 +228,21 @@ class Sharded(Strategy):
             return None
         return full.detach().to("cpu", copy=True) if isinstance(full, torch.Tensor) else full
 
-    def _collected(self, own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]] | None:
+    def _collected(self, local_state: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]] | None:
         """Rank 0: the parts of all stages; the others: None."""
         if self.data_rank or self.mesh.get_local_rank("tensor"):
             return None
         a_stage = self.layout.data * self.layout.tensor
         if self.stage > 0:
             file = io.BytesIO()
-            torch.save(own, file)
+            torch.save(local_state, file)
             send(file.getvalue(), 0, self.group)
             return None
         for stage in range(1, self.layout.stages):
             part = torch.load(io.BytesIO(receive(stage * a_stage, self.group)), weights_only=True)
             for what, named in part.items():
-                own[what].update(named)
-        return own
+                local_state[what].update(named)
+        return local_state
 
     def load(self, state: dict[str, Any]) -> None:
         """Every rank takes its own of what `state` gave, or what a single device saved."""
@@ -249,18 +251,18 @@ class Sharded(Strategy):
                 put(value, state["model"][name])
         order = {name: number for number, name in enumerate(self._names)}
         saved = state["optimizer"]["state"]
-        own = self.optimizer.state_dict()
+        optimizer_state = self.optimizer.state_dict()
         moments = {
             number: {key: like(parameter, value) for key, value in saved[order[name]].items()}
             for number, (name, parameter) in enumerate(self._trained())
             if order[name] in saved
         }
-        group = {**state["optimizer"]["param_groups"][0], "params": own["param_groups"][0]["params"]}
+        group = {**state["optimizer"]["param_groups"][0], "params": optimizer_state["param_groups"][0]["params"]}
         self.optimizer.load_state_dict({"state": moments, "param_groups": [group]})
         self.scaler.load_state_dict(state["scaler"])
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
-        return ((name, each) for name, each in self.bare.named_parameters() if each.requires_grad)
+        return ((name, parameter) for name, parameter in self.bare.named_parameters() if parameter.requires_grad)
 
 
 def settled(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -276,8 +278,8 @@ def settled(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
 def put(target: torch.Tensor, values: torch.Tensor) -> None:
     """Write the own part of whole `values` into a parameter or buffer."""
     with torch.no_grad():
-        own = target.to_local() if isinstance(target, DTensor) else target
-        own.copy_(own_part(target, values))
+        local_part = target.to_local() if isinstance(target, DTensor) else target
+        local_part.copy_(own_part(target, values))
 
 
 def like(target: torch.Tensor, values: Any) -> Any:

@@ -30,14 +30,14 @@ _MADE_UP_WORDS = 50_000
 class Text(Data):
     """Pieces of `length` tokens and, as targets, the token after each; `samples` pieces, over and over if need be."""
 
-    def __init__(self, words: str, tokens: torch.Tensor, length: int, samples: int | None = None) -> None:
-        self.words = words
+    def __init__(self, description: str, tokens: torch.Tensor, length: int, samples: int | None = None) -> None:
+        self.words = description
         self._tokens, self._length = tokens, length
         self._pieces = (len(tokens) - 1) // length
         self._samples = samples or self._pieces
         if not self._pieces:
             raise SystemExit(
-                f"{words}: {len(tokens)} tokens make no sample of {length} and one more: take a shorter --seq"
+                f"{description}: {len(tokens)} tokens make no sample of {length} and one more: take a shorter --seq"
             )
 
     def __len__(self) -> int:
@@ -88,10 +88,10 @@ def made_up(seed: int) -> torch.Tensor:
     random = torch.Generator().manual_seed(seed)
     sizes = torch.randint(2, 9, (_WORDS,), generator=random).tolist()
     letters = [torch.randint(len(_LETTERS), (size,), generator=random).tolist() for size in sizes]
-    words = [bytes(_LETTERS[letter] for letter in word) + b" " for word in letters]
+    vocabulary = [bytes(_LETTERS[letter] for letter in word) + b" " for word in letters]
     followers = torch.randint(_WORDS, (_WORDS, _FOLLOWERS), generator=random).tolist()
     word, row = 0, []
     for choice in torch.randint(_FOLLOWERS, (_MADE_UP_WORDS,), generator=random).tolist():
-        row.append(words[word])
+        row.append(vocabulary[word])
         word = followers[word][choice]
     return ranks.to_tensor(b"".join(row)).to(torch.int16)

@@ -29,13 +29,13 @@ class Training:
     def __init__(self, workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
         self.workload, self.settings, self.group = workload, settings, group
         self.parallel = parallel.check(workload, settings, group.world_size)
-        known = {**settings.values, "strategy": self.parallel, "on": group.device.type}
-        if idle := meaning.refusal(settings.asked, known, (*meaning.RULES, *workload.rules)):
+        conditions = {**settings.values, "strategy": self.parallel, "on": group.device.type}
+        if idle := meaning.refusal(settings.asked, conditions, (*meaning.RULES, *workload.rules)):
             raise Refused(idle)
         self.precision = pick_precision(settings.precision, group.device)
         self.data = workload.data(settings)
         _agree(group, self.data)
-        if idle := meaning.refusal(settings.asked, {**known, "read": self.data.words}, workload.rules):
+        if idle := meaning.refusal(settings.asked, {**conditions, "read": self.data.words}, workload.rules):
             raise Refused(idle)
         torch.manual_seed(settings.seed)
         self.strategy = parallel.make(self.parallel, workload, settings, group, self.precision)
@@ -154,7 +154,7 @@ class Training:
         for begin in range(0, -(-count // self.strategy.data_size), size):
             indices = mine[begin : begin + size]
             shown = self.data.batch(indices or range(first, first + 1), epoch=0)
-            part = tuple(each.to(self.group.device) for each in shown)
+            part = tuple(tensor.to(self.group.device) for tensor in shown)
             loss = self.workload.loss(self.strategy.predict(part[:-1]), part).double()
             total += len(indices) * loss if indices else 0
         return {"held_out_loss": self.group.mean(total) * self.strategy.data_size / count}
@@ -181,20 +181,22 @@ class Training:
             "dynamic_batch": None if self.dynamic is None else self.dynamic.state(),
             "losses": self.losses,
             "evaluated": self.evaluated,
-            "random": [ranks.to_tensor(own) for own in self.group.gather(ranks.to_bytes(self._random()))],
+            "random": [
+                ranks.to_tensor(random_state) for random_state in self.group.gather(ranks.to_bytes(self._random()))
+            ],
         }
 
     @property
     def course(self) -> dict[str, Any]:
         """Return what must be equal for a resumed run to repeat an uninterrupted one."""
-        own = {"ranks": self.strategy.data_size, "precision": self.precision, "data": self.data.words}
-        return {**self.settings.course(self.total_steps), **own}
+        run_facts = {"ranks": self.strategy.data_size, "precision": self.precision, "data": self.data.words}
+        return {**self.settings.course(self.total_steps), **run_facts}
 
     @property
     def options(self) -> dict[str, Any]:
         """Return the options that make it another training; without those that only round otherwise."""
-        known = {**self.settings.values, "strategy": self.parallel, "on": self.group.device.type}
-        idle = meaning.without_meaning(self.settings.values, known, (*meaning.RULES, *self.workload.rules))
+        conditions = {**self.settings.values, "strategy": self.parallel, "on": self.group.device.type}
+        idle = meaning.without_meaning(self.settings.values, conditions, (*meaning.RULES, *self.workload.rules))
         left_out = {*idle, *ROUNDING}
         return {name: value for name, value in self.course.items() if name not in left_out and value is not None}
 
@@ -206,11 +208,11 @@ class Training:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`; Refused where it belongs to another model."""
-        own = self.workload.identity(self.settings)
-        if state["settings"] != own:
+        identity = self.workload.identity(self.settings)
+        if state["settings"] != identity:
             was = state["settings"]
-            names = [name for name in {**was, **own} if was.get(name) != own.get(name)]
-            what = ", ".join(f"{name} {was.get(name, 'none')}, here {own.get(name, 'none')}" for name in names)
+            names = [name for name in {**was, **identity} if was.get(name) != identity.get(name)]
+            what = ", ".join(f"{name} {was.get(name, 'none')}, here {identity.get(name, 'none')}" for name in names)
             way = "choose another --checkpoint-dir, or --no-resume to set it aside"
             raise Refused(f"the checkpoint is of another model ({what}): {way}")
         self.strategy.load(state)
@@ -237,10 +239,13 @@ class Training:
 
 def _agree(group: ranks.Ranks, data: Data) -> None:
     """SystemExit where a rank has found other data than the first: each would train on what the others do not know."""
-    found = [own.decode() for own in group.gather(f"{data.words} of {len(data)} samples".encode())]
-    for rank, own in enumerate(found):
-        if own != found[0]:
-            places = f"rank {rank} on {group.hostnames[rank]}: {own}; rank 0 on {group.hostnames[0]}: {found[0]}"
+    descriptions = [
+        description.decode() for description in group.gather(f"{data.words} of {len(data)} samples".encode())
+    ]
+    for rank, description in enumerate(descriptions):
+        if description != descriptions[0]:
+            first = f"rank 0 on {group.hostnames[0]}: {descriptions[0]}"
+            places = f"rank {rank} on {group.hostnames[rank]}: {description}; {first}"
             raise SystemExit(f"the ranks do not have the same data ({places}): put it on every host, at the same place")
 
 

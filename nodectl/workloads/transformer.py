@@ -166,11 +166,11 @@ class Transformer(Workload):
 
     def check(self, settings: Settings) -> None:
         """Every head has the same width."""
-        own = settings.own
-        if own.d_model % own.heads:
-            raise ValueError(f"--d-model {own.d_model} cannot be shared among --heads {own.heads}")
-        if own.dropout >= 1:
-            raise ValueError(f"--dropout {own.dropout:g} leaves nothing: it is a share below 1")
+        options = settings.own
+        if options.d_model % options.heads:
+            raise ValueError(f"--d-model {options.d_model} cannot be shared among --heads {options.heads}")
+        if options.dropout >= 1:
+            raise ValueError(f"--dropout {options.dropout:g} leaves nothing: it is a share below 1")
 
     def identity(self, settings: Settings) -> dict[str, Any]:
         """Its shape."""
@@ -187,10 +187,10 @@ class Transformer(Workload):
 
     def model(self, settings: Settings) -> nn.Module:
         """Return an encoder."""
-        own = settings.own
-        if own.learn == "text":
-            return Reader(own.layers, own.d_model, own.heads, own.dropout, own.norms, own.seq)
-        return Encoder(own.layers, own.d_model, own.heads, own.dropout, own.norms)
+        options = settings.own
+        if options.learn == "text":
+            return Reader(options.layers, options.d_model, options.heads, options.dropout, options.norms, options.seq)
+        return Encoder(options.layers, options.d_model, options.heads, options.dropout, options.norms)
 
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Mean squared error; of text cross entropy."""
@@ -206,11 +206,11 @@ class Transformer(Workload):
 
     def flops_per_sample(self, settings: Settings, model: nn.Module) -> float:
         """6 for each weight of the matrices and each vector, and 12 x width x sequence for attention of each layer."""
-        own = settings.own
-        a_vector = own.layers * (6 * _MATRICES * own.d_model**2 + 12 * own.d_model * own.seq)
-        if own.learn == "text":
-            a_vector += 6 * own.d_model * texts.VOCABULARY
-        return float(own.seq * a_vector)
+        options = settings.own
+        a_vector = options.layers * (6 * _MATRICES * options.d_model**2 + 12 * options.d_model * options.seq)
+        if options.learn == "text":
+            a_vector += 6 * options.d_model * texts.VOCABULARY
+        return float(options.seq * a_vector)
 
 
 if __name__ == "__main__":

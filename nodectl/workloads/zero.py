@@ -90,7 +90,7 @@ class Zero(parallel.Strategy):
 
     def _cast(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return inputs in the weights' precision: half precision is the model's own here, not autocast."""
-        return [each.to(self._dtype) if each.is_floating_point() else each for each in inputs]
+        return [tensor.to(self._dtype) if tensor.is_floating_point() else tensor for tensor in inputs]
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -99,8 +99,8 @@ class Zero(parallel.Strategy):
 
     def step(self, lr: float) -> None:
         """Change the weights by the gradients, no longer than the limit, at this learning rate."""
-        for each in self.optimizer.param_groups:
-            each["lr"] = lr
+        for parameter_group in self.optimizer.param_groups:
+            parameter_group["lr"] = lr
         self.model.step()
 
     def state(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Zero(parallel.Strategy):
         torch.save(_plain(self.optimizer.state_dict()), share)
         shares = self.group.gather(share.getvalue())
         return {
-            "zero": {"stage": self.stage, "shares": [ranks.to_tensor(each) for each in shares]},
+            "zero": {"stage": self.stage, "shares": [ranks.to_tensor(rank_share) for rank_share in shares]},
             # DeepSpeed makes them of the masters for stage 3 only
             "model": self.bare.state_dict() if self.stage < 3 else {},
         }
@@ -125,10 +125,12 @@ class Zero(parallel.Strategy):
             )
         if self.stage < 3:
             self.bare.load_state_dict(state["model"])
-        own = self.optimizer.state_dict()
-        shares = [torch.load(io.BytesIO(ranks.to_bytes(each)), weights_only=True) for each in saved["shares"]]
-        vars(own[_SCALER]).update(shares[self.group.rank].get(_SCALER, {}))
-        whole = [{**own, **{name: value for name, value in each.items() if name != _SCALER}} for each in shares]
+        optimizer_state = self.optimizer.state_dict()
+        shares = [torch.load(io.BytesIO(ranks.to_bytes(share)), weights_only=True) for share in saved["shares"]]
+        vars(optimizer_state[_SCALER]).update(shares[self.group.rank].get(_SCALER, {}))
+        whole = [
+            {**optimizer_state, **{name: value for name, value in share.items() if name != _SCALER}} for share in shares
+        ]
         self.optimizer.load_state_dict(whole, load_from_fp32_weights=True)
 
 
@@ -182,9 +184,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):
-        return {_plain(name): _plain(each) for name, each in value.items()}
+        return {_plain(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, torch.Tensor):

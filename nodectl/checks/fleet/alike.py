@@ -76,8 +76,8 @@ def gpu_alike(
     is_kind = value == "name"
 
     def values(_: Subject, gpus: Gpus) -> Values:
-        found = {("", "" if is_kind else gpu.name or "", gpu.label): read(gpu) for gpu in gpus.devices}
-        return {key: f"{_text(each)} {unit}".strip() for key, each in found.items() if each is not None}
+        readings = {("", "" if is_kind else gpu.name or "", gpu.label): read(gpu) for gpu in gpus.devices}
+        return {key: f"{_text(reading)} {unit}".strip() for key, reading in readings.items() if reading is not None}
 
     return alike(name, looks_at, remedy, "gpus", values, parts="GPU", **how)
 
@@ -108,15 +108,15 @@ def _settings(host: Subject, gpus: Gpus) -> Values:
         "compute mode": "compute_mode",
         "power limit": "power_limit_w",
     }
-    found: dict[tuple[str, str, str], str | None] = {}
+    values: dict[tuple[str, str, str], str | None] = {}
     for gpu in gpus.devices:
         for name, attribute in attributes.items():
             value = getattr(gpu, attribute)
             if fixed.get(name):
-                found[name, gpu.name or "", gpu.label] = FIXED
+                values[name, gpu.name or "", gpu.label] = FIXED
             elif value is not None:  # else the check of that value says so
-                found[name, gpu.name or "", gpu.label] = _text(value)
-    return found
+                values[name, gpu.name or "", gpu.label] = _text(value)
+    return values
 
 
 def _order(_: Subject, gpus: Gpus) -> Values:
@@ -126,7 +126,7 @@ def _order(_: Subject, gpus: Gpus) -> Values:
 
 def _paths(_: Subject, topology: NvidiaSmiTopo) -> Values:
     """For each GPU which adapters are how near; none where one GPU less numbers all others anew."""
-    found: dict[str, str | None] = {}
+    paths: dict[str, str | None] = {}
     for gpu in topology.gpus:
         links = topology.links.get(gpu, {})
         ways: dict[str, list[str]] = {}
@@ -135,8 +135,8 @@ def _paths(_: Subject, topology: NvidiaSmiTopo) -> Values:
         near = {way: names for way, names in ways.items() if way != "SYS"}
         if topology.nics:
             number = f"{gpu} of {len(topology.gpus)}"
-            found[number] = "; ".join(f"{way} {' '.join(names)}" for way, names in sorted(near.items())) or "SYS to all"
-    return found
+            paths[number] = "; ".join(f"{way} {' '.join(names)}" for way, names in sorted(near.items())) or "SYS to all"
+    return paths
 
 
 def _affinity(_: Subject, topology: NvidiaSmiTopo) -> Values:
@@ -221,15 +221,17 @@ def _firmware_of_nics(_: Subject, nics: Mapping[str, Nic]) -> Values:
 
 def _networks(nics: Mapping[str, Nic], shown: Callable[[Any], str]) -> Values:
     """Return what is `shown` of each interface's IPv4 addresses, by interface."""
-    found: dict[str, str | None] = {}
+    networks: dict[str, str | None] = {}
     for name, nic in nics.items():
         if is_own(nic):
             addresses = [
-                ip_interface(each) for each in nic.addresses if "." in each and not each.startswith("169.254.")
+                ip_interface(address)
+                for address in nic.addresses
+                if "." in address and not address.startswith("169.254.")
             ]
             if addresses:
-                found[name] = ", ".join(sorted({shown(each) for each in addresses}))
-    return found
+                networks[name] = ", ".join(sorted({shown(address) for address in addresses}))
+    return networks
 
 
 def _board(port: IbPort) -> str:
@@ -267,12 +269,12 @@ def _mounted(_: Subject, mounts: Mounts) -> Values:
     """Network file systems with their source and options, disks by their type; nothing that is mounted when needed."""
     live = {mount.target: mount for mount in mounts.mounts if mount.kind != "autofs"}
     automatic = {mount.target for mount in mounts.mounts if mount.kind == "autofs" and not _is_systems(mount.target)}
-    found: dict[str, str | None] = dict.fromkeys(automatic, "mounted when it is needed")
+    values: dict[str, str | None] = dict.fromkeys(automatic, "mounted when it is needed")
     for target, mount in live.items():
         above = {target, *map(str, PurePosixPath(target).parents)}
         if not above & automatic and (text := _shown(mount)):
-            found[target] = text
-    return found
+            values[target] = text
+    return values
 
 
 def _is_systems(target: str) -> bool:
@@ -291,7 +293,7 @@ def _shown(mount: Mount) -> str:
 
 def _variables(_: Subject, files: HostFiles) -> Values:
     # all in one value: a variable of one host only is a difference, too
-    return ", ".join(f"{each.name}={each.value} ({each.file})" for each in files.variables) or "none"
+    return ", ".join(f"{variable.name}={variable.value} ({variable.file})" for variable in files.variables) or "none"
 
 
 def _libraries(_: Subject, libraries: Libraries) -> Values:
@@ -330,9 +332,9 @@ def _of_nics(shown: Callable[[Nic], str | None]) -> Callable[[Subject, Mapping[s
 
 def _rings(_: Subject, setup: NicSetup) -> Values:
     return {
-        name: ", ".join(f"{way} {size}" for way, size in sorted(each.rings.items()))
-        for name, each in setup.queues.items()
-        if each.rings
+        name: ", ".join(f"{way} {size}" for way, size in sorted(queue.rings.items()))
+        for name, queue in setup.queues.items()
+        if queue.rings
     }
 
 

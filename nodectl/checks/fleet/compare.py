@@ -85,14 +85,14 @@ class Member:
 
 def values_of(host: Subject) -> tuple[dict[Key, dict[str, str | None]], frozenset[str]]:
     """Return the host's values by field, and the fields that could be looked at."""
-    found: dict[Key, dict[str, str | None]] = {}
+    values_by_key: dict[Key, dict[str, str | None]] = {}
     looked = set()
-    for name, each in fields().items():
-        values = each.of(host)
+    for name, one_field in fields().items():
+        values = one_field.of(host)
         if values is not None:
             looked.add(name)
-            found |= values
-    return found, frozenset(looked)
+            values_by_key |= values
+    return values_by_key, frozenset(looked)
 
 
 def claims_of(host: Subject) -> dict[Claim, str]:
@@ -147,33 +147,35 @@ def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
     """Yield the findings of one field: who has something else than is usual, or lacks it."""
     declared = fields()[key[0]]
     given = {(member.host, part): text for member in group for part, text in _values(member, key, declared).items()}
-    known = {unit: text for unit, text in given.items() if text}
-    if not known and _tells(key[0], group):  # what nobody could read there, others have of several
+    text_by_unit = {unit: text for unit, text in given.items() if text}
+    if not text_by_unit and _tells(key[0], group):  # what nobody could read there, others have of several
         yield from (_unknown(key, unit, "what others tell") for unit, text in given.items() if text is None)
-    if not any(text != ABSENT for text in known.values()):
+    if not any(text != ABSENT for text in text_by_unit.values()):
         return
-    usual, odd = declared.odd(known)
-    if len(known) > 1:
+    usual, odd = declared.odd(text_by_unit)
+    if len(text_by_unit) > 1:
         untold = [unit for unit, text in given.items() if text is None]
         expected = f"{usual}, as others have it" if usual else "what others tell"
         yield from (_unknown(key, unit, expected) for unit in untold)
     if not usual:
-        yield from () if declared.majority else _no_culprit(declared, key, known)
+        yield from () if declared.majority else _no_culprit(declared, key, text_by_unit)
         return
     noun = declared.parts or "host"
-    expected = f"{usual}, as on {len(known) - len(odd)} of {counted(len(known), noun)}"
+    expected = f"{usual}, as on {len(text_by_unit) - len(odd)} of {counted(len(text_by_unit), noun)}"
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for host, part in known:
+    for host, part in text_by_unit:
         if (host, part) in odd:
-            alike[host, known[host, part]].append(part)
+            alike[host, text_by_unit[host, part]].append(part)
     for (host, text), parts in alike.items():
-        whole = sum(each == host for each, _ in known)
+        whole = sum(member_host == host for member_host, _ in text_by_unit)
         yield _finding(declared, key, host, _named(parts, whole, noun), declared.status, expected, text)
 
 
 def _tells(check: str, group: Sequence[Member]) -> bool:
     """One of them has a value of the field, whichever of several it is."""
-    texts = (text for each in group for key, parts in each.values.items() if key[0] == check for text in parts.values())
+    texts = (
+        text for member in group for key, parts in member.values.items() if key[0] == check for text in parts.values()
+    )
     return any(text and text != ABSENT for text in texts)
 
 
@@ -202,10 +204,10 @@ def _unknown(key: Key, unit: Unit, expected: str) -> Finding:
     return Finding(unit[0], key[0], Status.UNKNOWN, subject, "none", expected, "not read", LOOK_THERE)
 
 
-def _no_culprit(declared: Field, key: Key, known: Mapping[Unit, str]) -> Iterator[Finding]:
+def _no_culprit(declared: Field, key: Key, text_by_unit: Mapping[Unit, str]) -> Iterator[Finding]:
     """Nobody is right: each host that differs from another is told what the others have."""
     by_host: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for (host, part), text in known.items():
+    for (host, part), text in text_by_unit.items():
         by_host[host][text].append(part)
     shown = {host: _spread(texts) for host, texts in by_host.items()}
     noun = declared.parts or "host"
@@ -214,8 +216,8 @@ def _no_culprit(declared: Field, key: Key, known: Mapping[Unit, str]) -> Iterato
         for name, other in shown.items():
             if other != actual:
                 others[other].append(name)
-        told = "".join(f"; {few(names)}: {other}" for other, names in list(others.items())[:_NAMED])
-        expected = f"one value on all {noun}s{told}"
+        alternatives = "".join(f"; {few(names)}: {other}" for other, names in list(others.items())[:_NAMED])
+        expected = f"one value on all {noun}s{alternatives}"
         yield _finding(declared, key, host, "", Status.WARNING, expected, actual)
 
 
@@ -263,7 +265,9 @@ def _same_besides(member: Member, kind: str, others: Sequence[Member]) -> str:
     """Return the first other kind of identity that one of the others has in common with it."""
     shared = (claim[0] for claim in member.claims if claim[0] != kind)
     others = [other for other in others if other.host != member.host]
-    return next((each for each in shared if any(_has_same(member, other, each) for other in others)), "")
+    return next(
+        (shared_kind for shared_kind in shared if any(_has_same(member, other, shared_kind) for other in others)), ""
+    )
 
 
 def _has_same(member: Member, other: Member, kind: str) -> bool:

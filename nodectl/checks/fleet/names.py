@@ -39,8 +39,8 @@ def named_by(host: Subject, address: str) -> Named | None:
     nics = nics_of(host).values()
     if files is None or not nics:
         return None
-    own = {each.partition("/")[0] for nic in nics for each in nic.addresses}
-    return Named(files.addresses, frozenset(map(_plain, own | {address})))
+    local_addresses = {cidr.partition("/")[0] for nic in nics for cidr in nic.addresses}
+    return Named(files.addresses, frozenset(map(_plain, local_addresses | {address})))
 
 
 def misnamed(fleet: Mapping[str, Named]) -> Iterator[Finding]:
@@ -51,16 +51,16 @@ def misnamed(fleet: Mapping[str, Named]) -> Iterator[Finding]:
     copies = Counter(named.own for named in fleet.values())
     wrong: dict[str, list[str]] = {host: [] for host in fleet}
     for name, peer in _peers(fleet).items():
-        own = fleet[peer].own
+        peer_addresses = fleet[peer].own
         # hosts of one set of addresses are copies of a recording: their addresses tell nothing
-        if copies[own] > 1:
+        if copies[peer_addresses] > 1:
             continue
         books = {host: named.book[name] for host, named in fleet.items() if name in named.book and host != peer}
-        lost = _common(books.values(), own)
+        lost = _common(books.values(), peer_addresses)
         if lost:
             yield _finding(peer, f"{few(list(books))} have {name} as {few(lost)} in /etc/hosts, and it does not", _LOST)
         for host, book in books.items():
-            if book != lost and (foreign := _foreign(book, own)):
+            if book != lost and (foreign := _foreign(book, peer_addresses)):
                 wrong[host].append(f"{name} is {few(foreign)} there, and {peer} has no such address")
     yield from (_finding(host, few(reasons), HOSTS_FILE.remedy) for host, reasons in wrong.items() if reasons)
 
@@ -69,14 +69,14 @@ def _finding(host: str, actual: str, remedy: str) -> Finding:
     return Finding(host, HOSTS_FILE.id, Status.WARNING, "", "none", HOSTS_FILE.expected, actual, remedy)
 
 
-def _common(books: Collection[Book], own: frozenset[str]) -> Book:
+def _common(books: Collection[Book], peer_addresses: frozenset[str]) -> Book:
     """Return what most of several say, where it is wrong; else an empty tuple."""
     common, number = next(iter(Counter(books).most_common(1)), ((), 0))
-    return common if number > 1 and 2 * number > len(books) and _foreign(common, own) else ()
+    return common if number > 1 and 2 * number > len(books) and _foreign(common, peer_addresses) else ()
 
 
-def _foreign(book: Book, own: frozenset[str]) -> Book:
-    return tuple(address for address in book if _plain(address) not in own)
+def _foreign(book: Book, peer_addresses: frozenset[str]) -> Book:
+    return tuple(address for address in book if _plain(address) not in peer_addresses)
 
 
 def _peers(fleet: Mapping[str, Named]) -> dict[str, str]:

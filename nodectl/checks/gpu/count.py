@@ -49,17 +49,17 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
     """Return whether they are as many as `wanted`; unknown where another source tells of more."""
     expected = counted(wanted, "GPU")
     lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
-    told = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
+    actual = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
     on_bus = _on_bus(host)
     doubt = gpus.disputed or (f"PCI has {on_bus}" if not gpus.confirmed and on_bus > gpus.count else "")
     if gpus.count < wanted and not gpus.lost and doubt:
         remedy = "run `nvidia-smi -q` there once more: a report that is cut condemns no machine"
-        return host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{told}; but {doubt}", remedy=remedy)
+        return host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{actual}; but {doubt}", remedy=remedy)
     if gpus.count < min(wanted, on_bus):
-        told += f"; PCI has {on_bus}: the driver has not taken all of them"
+        actual += f"; PCI has {on_bus}: the driver has not taken all of them"
     status = failed_unless(gpus.count == wanted and not gpus.lost)
     action = "reboot" if gpus.count < wanted else "none"
-    return host.finding(GPUS, status, expected=expected, actual=told, action=action)
+    return host.finding(GPUS, status, expected=expected, actual=actual, action=action)
 
 
 def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:

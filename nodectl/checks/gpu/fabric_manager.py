@@ -112,10 +112,10 @@ _MESSAGES = Path(__file__).with_name("fabric_manager.yml")
 def complaints(host: Subject, log: FabricManagerLog) -> Iterator[Finding]:
     """One finding for each kind of line; an NVSwitch's error that the kernel's log has, too, is told there."""
     kernel = host.fact("kernel_events", Dmesg)
-    told = {event.code for event in kernel.events if event.kind == "sxid"} if kernel else set()
+    kernel_codes = {event.code for event in kernel.events if event.kind == "sxid"} if kernel else set()
     kinds: dict[str, list[FabricManagerEvent]] = {}
     for event in log.events:
-        if event.sxid is None or event.sxid not in told:
+        if event.sxid is None or event.sxid not in kernel_codes:
             kinds.setdefault(_kind(event), []).append(event)
     yield from host.all_of(
         FABRIC_MANAGER_LOG,
@@ -231,11 +231,11 @@ def fabric(host: Subject, gpu: Gpu) -> Fault | None:
     """
     printed = {name: str(getattr(gpu, f"fabric_{name}") or "") for name in _JOINED}
     refused = {name: gpu.unavailable.get(f"fabric_{name}", "") for name in _JOINED}
-    words = {name: (printed[name] or refused[name]).strip() for name in _JOINED}
+    states = {name: (printed[name] or refused[name]).strip() for name in _JOINED}
     # while it registers its status is not there yet
-    wrong = {name: word for name, word in words.items() if word.lower() not in ("", "n/a", _JOINED[name])}
+    wrong = {name: state for name, state in states.items() if state.lower() not in ("", "n/a", _JOINED[name])}
     if wrong:
-        return Fault(Status.FAILED, ", ".join(f"{name.replace('_', ' ')}: {word}" for name, word in wrong.items()))
+        return Fault(Status.FAILED, ", ".join(f"{name.replace('_', ' ')}: {state}" for name, state in wrong.items()))
     siblings = Counter(_member(other) for other in gpus_of(host) if other.fabric_state and other.name == gpu.name)
     most, many = siblings.most_common(1)[0]
     if _member(gpu) == most:

@@ -256,10 +256,10 @@ def matrix(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
         gpu: {other: word for other, word in topology.links.get(gpu, {}).items() if other in topology.gpus}
         for gpu in topology.gpus
     }
-    words = Counter(word for row in rows.values() for word in row.values())
-    classes = ", ".join(f"{many // 2} x {word}" for word, many in words.most_common()) or "no pair"
+    link_counts = Counter(word for row in rows.values() for word in row.values())
+    classes = ", ".join(f"{many // 2} x {word}" for word, many in link_counts.most_common()) or "no pair"
     if _is_whole(host):
-        good = bool(words) and all(word.startswith("NV") for word in words) and len(words) == 1
+        good = bool(link_counts) and all(word.startswith("NV") for word in link_counts) and len(link_counts) == 1
     else:
         good = bool(rows) and all(any(word.startswith("NV") for word in row.values()) for row in rows.values())
     yield host.finding(GPU_TOPOLOGY, failed_unless(good), expected=expected, actual=classes)

@@ -86,8 +86,8 @@ def name_of(gpu: Gpu) -> str:
 
 def identity(gpu: Gpu) -> str:
     """Return the numbers by which a card that comes back from repair is known again."""
-    known = (("UUID", gpu.uuid), ("serial", gpu.serial), ("bus", gpu.bus_id))
-    return ", ".join(f"{name} {value}" for name, value in known if value)
+    numbers = (("UUID", gpu.uuid), ("serial", gpu.serial), ("bus", gpu.bus_id))
+    return ", ".join(f"{name} {value}" for name, value in numbers if value)
 
 
 def gpus_of(host: Subject) -> tuple[Gpu, ...]:

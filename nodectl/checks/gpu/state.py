@@ -362,8 +362,8 @@ def generation(host: Subject, gpu: Gpu) -> Fault | None:
 
 def _able_gen(gpu: Gpu) -> int:
     """Return the generation that GPU and slot both have: the report's Max is the GPU's own with some drivers."""
-    told = (gpu.pcie_gen_max, gpu.pcie_gen_device_max, gpu.pcie_gen_host_max)
-    return min((each for each in told if each is not None), default=0)
+    generations = (gpu.pcie_gen_max, gpu.pcie_gen_device_max, gpu.pcie_gen_host_max)
+    return min((generation for generation in generations if generation is not None), default=0)
 
 
 GPU_PCIE_REPLAYS_FIRST_LIMIT = Threshold(

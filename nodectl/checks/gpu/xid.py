@@ -99,9 +99,13 @@ def _document() -> dict[str, Any]:
 
 def meaning(number: int, site: Mapping[Any, Any] | None = None) -> Xid:
     """Return the catalogue's entry with the site's fields over it; a number that nobody names is a warning."""
-    known = catalogue().get(number, UNKNOWN)
-    own = _own(number, site)
-    return replace(known, **{**own, "nvidia": known.nvidia, "others": "set by this site"}) if own else known
+    entry = catalogue().get(number, UNKNOWN)
+    site_fields = _own(number, site)
+    return (
+        replace(entry, **{**site_fields, "nvidia": entry.nvidia, "others": "set by this site"})
+        if site_fields
+        else entry
+    )
 
 
 def _own(number: int, site: Mapping[Any, Any] | None) -> dict[str, str]:
@@ -229,15 +233,15 @@ def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
 
 def _place(pci: str | None) -> str:
     """`0000:0f:00`, as Xids name a GPU: without its function, which is 0."""
-    words = (pci or "?").lower().partition(".")[0]
-    return words[-10:] if len(words) > 10 and words[:-10].strip("0") == "" else words
+    address = (pci or "?").lower().partition(".")[0]
+    return address[-10:] if len(address) > 10 and address[:-10].strip("0") == "" else address
 
 
 def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked: KernelEvent | None) -> Finding:
-    known = _judged(host, code, errors)
+    entry = _judged(host, code, errors)
     last = errors[-1]
-    status, action, remedy = known.severity, known.action, known.remedy
-    actual = f"{known.title}, {_times(errors)}"
+    status, action, remedy = entry.severity, entry.action, entry.remedy
+    actual = f"{entry.title}, {_times(errors)}"
     if code in _REMAPPED and asked is None and _is_remapped(host, place):
         action, remedy = "none", "nothing is pending on it: watch whether its remapped rows grow"
         actual += "; nvidia-smi has no remapping pending"
@@ -248,7 +252,7 @@ def _xid(host: Subject, place: str, code: int, errors: list[KernelEvent], asked:
         # a line that is cut off takes nothing from what the catalogue says
         action, status, remedy = _ACTIONS.get(number, new) if word else (action, Status.FAILED, remedy)
         actual += f"; the driver asks for: {word[2] or word[1] if word else 'see its line'}"
-    actual += f" ({known.source})" if known.source else ""
+    actual += f" ({entry.source})" if entry.source else ""
     evidence = "; ".join(filter(None, [last.text, _card(host, place)]))
     subject = f"Xid {code} {place}"
     return host.finding(XID, status, subject, actual=actual, remedy=remedy, action=action, evidence=evidence)
@@ -263,39 +267,43 @@ def _is_remapped(host: Subject, place: str) -> bool:
 
 def _judged(host: Subject, code: int, errors: list[KernelEvent]) -> Xid:
     """Return what the catalogue says of the number; of an NVLink error what its lines say, the gravest of them."""
-    known = meaning(code, _site(host))
+    entry = meaning(code, _site(host))
     if code not in NVLINK5 or _own(code, _site(host)):
-        return known
-    judged = [_of_link(known, event, _branch(host)) for event in errors]
+        return entry
+    judged = [_of_link(entry, event, _branch(host)) for event in errors]
     return min(judged, key=lambda xid: xid.severity.rank)
 
 
-def _of_link(known: Xid, event: KernelEvent, driver: int | None) -> Xid:
+def _of_link(entry: Xid, event: KernelEvent, driver: int | None) -> Xid:
     """Judge one NVLink error by its bits; by its printed word where NVIDIA's table has no such bits."""
     link = (_LINK.search(event.text) or ("", "-1"))[1]
-    place = f"{known.title} on link {link}" if link != "-1" else f"{known.title}; its line names no link"
+    place = f"{entry.title} on link {link}" if link != "-1" else f"{entry.title}; its line names no link"
     watch = _watch("that GPU", named=link != "-1")
     cases = nvlink_cases(event.code or 0, event.text, driver)
     if cases:
-        return _of_bits(replace(known, title=f"{place}: {cases[0].unit}"), cases[0], watch)
+        return _of_bits(replace(entry, title=f"{place}: {cases[0].unit}"), cases[0], watch)
     word = event.severity or "missing"
-    known = replace(known, title=place, others=f"NVIDIA's table has no such bits: judged by its word, {word}")
+    entry = replace(entry, title=place, others=f"NVIDIA's table has no such bits: judged by its word, {word}")
     if word == "fatal":
-        return known
+        return entry
     remedy = watch if event.severity else f"its line does not say whether it is fatal: {watch}"
-    return replace(known, status="warning", action="none", remedy=remedy)
+    return replace(entry, status="warning", action="none", remedy=remedy)
 
 
 def _watch(gpus: str, *, named: bool) -> str:
     return "watch that link" if named else f"look for the link in `nvidia-smi nvlink -e` of {gpus}"
 
 
-def _of_bits(known: Xid, case: NvlinkCode, watch: str) -> Xid:
+def _of_bits(entry: Xid, case: NvlinkCode, watch: str) -> Xid:
     """Return what NVIDIA advises for the case; a case to ignore that is yet to be looked at is a warning."""
-    told = {**_bucket(case.action), "nvidia": f"{case.action} / {case.next}, {case.severity} by its bits", "others": ""}
+    changes = {
+        **_bucket(case.action),
+        "nvidia": f"{case.action} / {case.next}, {case.severity} by its bits",
+        "others": "",
+    }
     if case.action == "IGNORE" and (case.next != "IGNORE" or case.severity != "nonfatal"):
-        told |= {"status": "warning", "remedy": f"{watch}; ask NVIDIA's support if it comes again"}
-    return replace(known, **told)
+        changes |= {"status": "warning", "remedy": f"{watch}; ask NVIDIA's support if it comes again"}
+    return replace(entry, **changes)
 
 
 def _branch(host: Subject) -> int | None:

@@ -178,11 +178,11 @@ def _part(host: Subject, name: str | None) -> str | None:
     """Return the part's name; of a PCIe port that has one device, the device: the port itself is not at fault."""
     pcie = host.fact("pcie", Pcie)
     below = [device for device, port in pcie.parents.items() if port == (name or "").lower()] if pcie else []
-    return f"{below[0]} below {name}" if len({each.partition(".")[0] for each in below}) == 1 else name
+    return f"{below[0]} below {name}" if len({address.partition(".")[0] for address in below}) == 1 else name
 
 
 def _named(parts: Counter[str | None]) -> str:
     """` (nvme0, nvme3)`, with how often where it is more than once; the rest as a number."""
-    words = [f"{name}: {number}" if number > 1 else f"{name}" for name, number in parts.most_common(_PARTS)]
+    shown_parts = [f"{name}: {number}" if number > 1 else f"{name}" for name, number in parts.most_common(_PARTS)]
     more = [f"{len(parts) - _PARTS} more"] if len(parts) > _PARTS else []
-    return f" ({', '.join([*words, *more])})" if words else ""
+    return f" ({', '.join([*shown_parts, *more])})" if shown_parts else ""

@@ -98,8 +98,8 @@ def limits(host: Subject, live: SessionLimits) -> Iterator[Finding]:
 
 def _limit(host: Subject, name: str, wanted: str, session: SessionLimits) -> Finding:
     login = host.fact("login_limits", LoginLimits)
-    own = session.memlock if name == "memlock" else session.nofile
-    actual = (login.memlock if name == "memlock" else login.nofile) if login else own
+    session_limit = session.memlock if name == "memlock" else session.nofile
+    actual = (login.memlock if name == "memlock" else login.nofile) if login else session_limit
     most = most_files(host) if name == "nofile" else None
     if actual is None:
         remedy = "look at PAM: `runuser -l`"
@@ -113,8 +113,8 @@ def _limit(host: Subject, name: str, wanted: str, session: SessionLimits) -> Fin
             return host.finding(LIMITS, Status.SKIPPED, name, expected=wanted, actual=f"{NOT_SETTABLE}: {reason}")
         remedy = f"{provision('limits')}, then log in anew"
         return host.finding(LIMITS, Status.FAILED, name, expected=wanted, actual=actual, remedy=remedy)
-    if login and login.uses_pam is False and not _is_enough(own, wanted):
-        actual, remedy = f"{own} in SSH sessions: sshd has UsePAM no", "set UsePAM yes in sshd_config"
+    if login and login.uses_pam is False and not _is_enough(session_limit, wanted):
+        actual, remedy = f"{session_limit} in SSH sessions: sshd has UsePAM no", "set UsePAM yes in sshd_config"
         return host.finding(LIMITS, Status.WARNING, name, expected=wanted, actual=actual, remedy=remedy)
     return host.finding(LIMITS, Status.OK, name, expected=wanted, actual=actual)
 

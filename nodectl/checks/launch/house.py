@@ -59,14 +59,16 @@ def gpu_memory(host: Candidate) -> Iterator[Finding]:
 
 def _as_one(host: Candidate, check: Check, parts: Sequence[Judgement[Subject]], unread: str) -> Iterator[Finding]:
     """Yield the parts' findings that are not fine, under one name; what could not be read warns, and stops nobody."""
-    found = [finding for part in parts for finding in part(host) if finding.status not in (Status.OK, Status.SKIPPED)]
-    told = {(finding.actual if finding.status is Status.UNKNOWN else finding): finding for finding in found}
-    for finding in told.values():
+    findings = [
+        finding for part in parts for finding in part(host) if finding.status not in (Status.OK, Status.SKIPPED)
+    ]
+    distinct = {(finding.actual if finding.status is Status.UNKNOWN else finding): finding for finding in findings}
+    for finding in distinct.values():
         if finding.status is Status.UNKNOWN:
             finding = replace(finding, status=Status.WARNING, remedy=unread)
         subject = f"{finding.subject}: " if finding.subject else ""
         yield replace(finding, check=check.id, actual=f"{subject}{finding.actual}")
-    if not found:
+    if not findings:
         yield host.finding(check, Status.OK, actual="none")
 
 

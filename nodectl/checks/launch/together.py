@@ -43,9 +43,9 @@ def ports(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 def common_ports(hosts: Sequence[Candidate], needs: JobNeeds) -> tuple[int, ...]:
     """Candidates that are free on every host; those that some host may give to outgoing connections come last."""
-    known = [host.known("free_ports", FreePorts) for host in hosts]
-    free = [port for port in needs.candidate_ports if all(port in ports.free for ports in known)]
-    ranges = [ports.ephemeral for ports in known if ports.ephemeral]
+    port_facts = [host.known("free_ports", FreePorts) for host in hosts]
+    free = [port for port in needs.candidate_ports if all(port in ports.free for ports in port_facts)]
+    ranges = [ports.ephemeral for ports in port_facts if ports.ephemeral]
     return tuple(sorted(free, key=lambda port: any(first <= port <= last for first, last in ranges)))
 
 
@@ -81,15 +81,15 @@ PEER_NAMES = Check(
 @judges_together(PEER_NAMES, reads=("names",))
 def peer_names(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     """Judge names that mean different things on different hosts; a name that nobody knows is an inventory alias."""
-    known = {host.host: host.known("names", Names) for host in hosts}
-    wrong: dict[str, list[str]] = {host: [] for host in known}
-    for name in dict.fromkeys(name for names in known.values() for name in names.peers):
-        meanings = {host: _meaning(host, names, name) for host, names in known.items()}
+    names_by_host = {host.host: host.known("names", Names) for host in hosts}
+    wrong: dict[str, list[str]] = {host: [] for host in names_by_host}
+    for name in dict.fromkeys(name for names in names_by_host.values() for name in names.peers):
+        meanings = {host: _meaning(host, names, name) for host, names in names_by_host.items()}
         _, odd = odd_ones({host: meaning for host, meaning in meanings.items() if meaning is not None})
         for host in odd:
             wrong[host].append(f"{name} means {meanings[host]}")
     for candidate in hosts if len(hosts) > 1 else ():
-        silent = [name for name, addresses in known[candidate.host].peers.items() if addresses is None]
+        silent = [name for name, addresses in names_by_host[candidate.host].peers.items() if addresses is None]
         status, actual, remedy = Status.OK, "they do", ""
         if wrong[candidate.host]:
             status, actual = Status.WARNING, "; ".join(wrong[candidate.host][:_SHOWN])
@@ -210,16 +210,18 @@ CLOCK = Check(
 @judges_together(CLOCK, reads=("time",))
 def clocks(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     """Judge the clocks against each other: torchrun compares times of one host with the clock of another."""
-    known = {host.host: clock for host in hosts if (clock := host.fact("time", Clock))}
+    clock_by_host = {host.host: clock for host in hosts if (clock := host.fact("time", Clock))}
     for host in hosts if len(hosts) > 1 else ():
-        own = known.get(host.host)
-        yield _clock(host, [] if own is None else [_certain_s(own, other) for other in known.values()])
+        host_clock = clock_by_host.get(host.host)
+        yield _clock(
+            host, [] if host_clock is None else [_certain_s(host_clock, other) for other in clock_by_host.values()]
+        )
 
 
-def _certain_s(own: Clock, other: Clock) -> float:
+def _certain_s(clock: Clock, other: Clock) -> float:
     """Return by how much the other's clock is ahead for certain: each is up to its error above its offset."""
-    least_s = other.offset_s - own.offset_s - own.error_s
-    most_s = other.offset_s + other.error_s - own.offset_s
+    least_s = other.offset_s - clock.offset_s - clock.error_s
+    most_s = other.offset_s + other.error_s - clock.offset_s
     return least_s if least_s > 0 else min(0.0, most_s)
 
 

@@ -436,9 +436,13 @@ def nccl_network(host: Subject) -> Iterator[Finding]:
 
 def _nccl_env(host: Subject) -> dict[str, str]:
     """Return NCCL's variables as it finds them: a session's before the user's file, and that before the machine's."""
-    files, own = host.fact("nccl_files", NcclFiles), host.fact("host_files", HostFiles)
+    files, host_files = host.fact("nccl_files", NcclFiles), host.fact("host_files", HostFiles)
     texts = files.texts.values() if files else ()
-    session = {each.name: each.value for each in own.variables if each.file == "/etc/environment"} if own else {}
+    session = (
+        {variable.name: variable.value for variable in host_files.variables if variable.file == "/etc/environment"}
+        if host_files
+        else {}
+    )
     profile = host.wanted.nccl_env if host.wanted else {}
     return {**profile, **parse_nccl("\n".join(texts)), **session}
 
@@ -458,12 +462,12 @@ def _plugin(host: Subject, env: Mapping[str, str]) -> Iterator[Finding]:
     network, libraries = env["NCCL_NET"], host.fact("libraries", Libraries)
     if network.lower() == "socket" or libraries is None or env.get("NCCL_NET_PLUGIN"):
         return
-    found = [each.path for each in libraries.libraries if each.name.startswith("libnccl-net")]
+    plugins = [library.path for library in libraries.libraries if library.name.startswith("libnccl-net")]
     # an image, or a folder of LD_LIBRARY_PATH, may bring one; none brings a slip of IB or Socket
     is_slip = bool(why_no_value("NCCL_NET", network))
-    status = Status.FAILED if is_slip else Status.OK if found else Status.WARNING
+    status = Status.FAILED if is_slip else Status.OK if plugins else Status.WARNING
     expected = f"IB, Socket, or the network of a plug-in that is there, for NCCL_NET={network}"
-    actual = f"plug-in {found[0]}" if found else "no libnccl-net.so for the dynamic linker, and no NCCL_NET_PLUGIN"
+    actual = f"plug-in {plugins[0]}" if plugins else "no libnccl-net.so for the dynamic linker, and no NCCL_NET_PLUGIN"
     yield host.finding(NCCL_NETWORK, status, "NCCL_NET", expected=expected, actual=actual)
 
 
@@ -485,29 +489,33 @@ def _selected(
         idle = [entry for entry in _entries(value) if not _named(value, entry, there)] if name == _HCA else []
         expected = f"one that {name}={value} selects"
         actual = few(list(chosen)) if chosen else f"it selects none of {few(list(there)) or 'none'}"
-        found = Status.OK
+        outcome = Status.OK
         if chosen and idle:
-            found, expected = Status.WARNING, f"each entry of {name}={value} names one that is there"
+            outcome, expected = Status.WARNING, f"each entry of {name}={value} names one that is there"
             actual = f"{few(idle)}: none of {few(list(there))}"
-        yield host.finding(NCCL_NETWORK, found if chosen else status, name, expected=expected, actual=actual)
+        yield host.finding(NCCL_NETWORK, outcome if chosen else status, name, expected=expected, actual=actual)
 
 
 def _choice(value: str, there: Sequence[str]) -> list[str]:
     """NCCL's rule: all that an entry names, or all others after `^`."""
-    named = [each for entry in _entries(value) for each in _named(value, entry, there)]
-    return [each for each in there if (each in named) != value.startswith("^")]
+    named = [name for entry in _entries(value) for name in _named(value, entry, there)]
+    return [name for name in there if (name in named) != value.startswith("^")]
 
 
 def _entries(value: str) -> list[str]:
-    return [each for each in value.removeprefix("^").removeprefix("=").split(",") if each]
+    return [entry for entry in value.removeprefix("^").removeprefix("=").split(",") if entry]
 
 
 def _named(value: str, entry: str, there: Sequence[str]) -> list[str]:
     """Return the names that begin so, or are called so after `=`; of an adapter the port that stands after a colon."""
     name, _, port = entry.partition(":")
     matches = str.__eq__ if value.removeprefix("^").startswith("=") else str.startswith
-    parts = ((each, *each.partition(":")[::2]) for each in there)
-    return [each for each, known, its_port in parts if matches(known, name) and (not port or its_port in ("", port))]
+    parts = ((candidate, *candidate.partition(":")[::2]) for candidate in there)
+    return [
+        candidate
+        for candidate, its_name, its_port in parts
+        if matches(its_name, name) and (not port or its_port in ("", port))
+    ]
 
 
 SOFT_ROCE = Check(

@@ -57,14 +57,14 @@ def link(host: Subject) -> Iterator[Finding]:
     if training_names(host):
         yield from host.unknown(host.facts.get("nics"), "the interfaces", NIC_LINK)
     yield from host.unknown(host.facts.get("nics"), "the interfaces", NIC_DUPLEX)
-    known = nics_of(host)
+    nics = nics_of(host)
     for name in training_names(host):
-        nic = known.get(name)
+        nic = nics.get(name)
         up = nic is not None and nic.state.lower() in ("up", "unknown") and nic.carrier is not False
         actual = "no such interface" if nic is None else f"{nic.state}{'' if up else ', no carrier'}"
         remedy = f"`ip link set {name} up`; if there is no carrier: {_CABLE}" if nic else NO_SUCH_NIC
         yield host.finding(NIC_LINK, failed_unless(up), name, actual=actual, remedy=remedy)
-    if known:
+    if nics:
         half = (
             host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual="the NIC runs at half duplex")
             for nic in _devices(host)
@@ -85,17 +85,17 @@ NIC_RATE = Check("nic_rate", looks_at="the training interfaces", fires="slower t
 @judges(NIC_COUNT, NIC_RATE, reads=("nics",))
 def rate(host: Subject) -> Iterator[Finding]:
     """Require as many interfaces of the rate as the hardware profile names, and one rate of those in use."""
-    known = nics_of(host)
+    nics = nics_of(host)
     named = training_names(host)
     for wanted in host.wanted.hardware.nics if host.wanted else ():
         if wanted.kind != "ethernet":
             continue
         need = wanted.rate_gbit * 1000
         expected = f"{wanted.count} at {wanted.rate_gbit:g} Gbit/s"
-        candidates = [known[name] for name in named if name in known] if named else _devices(host)
+        candidates = [nics[name] for name in named if name in nics] if named else _devices(host)
         fast = [nic for nic in candidates if nic.speed_mbit is not None and nic.speed_mbit >= need]
         untold = [nic for nic in candidates if nic.speed_mbit is None and nic.state.lower() in ("up", "unknown")]
-        if not known:
+        if not nics:
             yield from host.unread(NIC_COUNT, host.facts.get("nics"), expected, promised=True)
             continue
         status = failed_unless(len(fast) >= wanted.count)
@@ -107,11 +107,11 @@ def rate(host: Subject) -> Iterator[Finding]:
 
 
 def _agreeing(host: Subject) -> Iterator[Finding]:
-    named, known = training_names(host), nics_of(host)
+    named, nics = training_names(host), nics_of(host)
     if len(named) < 2:
         return
     yield from host.unknown(host.facts.get("nics"), "one rate", NIC_RATE)
-    rated = [nic for name in named if (nic := known.get(name)) and nic.speed_mbit is not None]
+    rated = [nic for name in named if (nic := nics.get(name)) and nic.speed_mbit is not None]
     best = max(rated, key=lambda nic: nic.speed_mbit or 0, default=None)
     if best is not None:
         slow = (_slow(host, nic, _speed(best)) for nic in rated if (nic.speed_mbit or 0) < (best.speed_mbit or 0))

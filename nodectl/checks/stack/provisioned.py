@@ -183,7 +183,12 @@ def _way_to_module(host: Subject, build: DriverBuild) -> str:
     """Return the way to a module for the next kernel: by the package that somebody else built, or by DKMS."""
     packages, kernel = host.fact("packages", Packages), build.next_kernel
     built = [name for name in packages.installed if name.startswith("linux-modules-nvidia-")] if packages else []
-    named = [f"install {name.replace(known, kernel)}" for name in built for known in build.with_module if known in name]
+    named = [
+        f"install {name.replace(built_kernel, kernel)}"
+        for name in built
+        for built_kernel in build.with_module
+        if built_kernel in name
+    ]
     if named:
         return f"{named[0]}, or provision again"
     if build.trees:
@@ -245,11 +250,11 @@ def nccl_tests(host: Subject, tests: NcclTests) -> Iterator[Finding]:
 
 
 def _loaded(host: Subject, tests: NcclTests, build: NcclTestsBuild) -> Iterator[Finding]:
-    own, library = tests.own_library, build.library
-    status = failed_unless(bool(own) and library == own)
-    if library and not own:
+    own_library, library = tests.own_library, build.library
+    status = failed_unless(bool(own_library) and library == own_library)
+    if library and not own_library:
         status = Status.WARNING
-    expected = own or "the NCCL inside torch"
+    expected = own_library or "the NCCL inside torch"
     yield host.finding(NCCL_TESTS, status, "library", expected=expected, actual=library or "no libnccl")
     # the file of a library carries its version, where it carries any
     version = library.rpartition(".so.")[2]
@@ -294,8 +299,8 @@ def nvidia_repository(host: Subject, repository: NvidiaRepository) -> Iterator[F
     Of dnf: one source, and that its signatures are checked.
     """
     base = str(host.variables.get("nvidia_repo_baseurl") or addresses().nvidia.base_url).rstrip("/")
-    own = re.compile(rf"{re.escape(base)}/(ubuntu|debian|rhel)[0-9]+/(x86_64|sbsa)/?")
-    sources = {(file, uri) for file, uri in repository.sources if own.fullmatch(uri) or _LAYOUT.search(uri)}
+    base_pattern = re.compile(rf"{re.escape(base)}/(ubuntu|debian|rhel)[0-9]+/(x86_64|sbsa)/?")
+    sources = {(file, uri) for file, uri in repository.sources if base_pattern.fullmatch(uri) or _LAYOUT.search(uri)}
     actual = ", ".join(sorted({file for file, _ in sources})) or "no source"
     yield host.finding(NVIDIA_REPOSITORY, failed_unless(len(sources) == 1), base, expected="one source", actual=actual)
     if repository.manager == "dnf":

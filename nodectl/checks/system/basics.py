@@ -40,8 +40,8 @@ def clock(host: Subject) -> Iterator[Finding]:
     if clock:
         # the true offset is within error_s above offset_s: only what is off for certain counts
         off_s = max(0.0, clock.offset_s, -(clock.offset_s + clock.error_s))
-        found = _offset(host, "offset", off_s, f"{off_s:.1f} s off", "ours")
-        yield found if found.status is not Status.OK or host.shares("clock") else _if_certain(host, clock, found)
+        offset = _offset(host, "offset", off_s, f"{off_s:.1f} s off", "ours")
+        yield offset if offset.status is not Status.OK or host.shares("clock") else _if_certain(host, clock, offset)
     if host.shares("clock") or (service and not service.own_clock and not service.services):
         actual = "the clock is the machine's below this host"
         yield host.finding(CLOCK, Status.SKIPPED, "synchronisation", actual=actual)
@@ -54,14 +54,14 @@ def clock(host: Subject) -> Iterator[Finding]:
         yield from _service(host, service)
 
 
-def _if_certain(host: Subject, clock: Clock, found: Finding) -> Finding:
+def _if_certain(host: Subject, clock: Clock, finding: Finding) -> Finding:
     """Return the finding as unknown where a slow answer leaves open whether the clock is near ours."""
     most_s = max(abs(clock.offset_s), abs(clock.offset_s + clock.error_s))
     if most_s < host.threshold(CLOCK_WARNING_S_LIMIT):
-        return found
+        return finding
     actual = f"up to {most_s:.1f} s off: it took {clock.error_s:.1f} s to ask"
     remedy = "ask again when the host or the connection is not as slow"
-    return replace(found, status=Status.UNKNOWN, actual=actual, remedy=remedy)
+    return replace(finding, status=Status.UNKNOWN, actual=actual, remedy=remedy)
 
 
 def _service(host: Subject, service: TimeService) -> Iterator[Finding]:

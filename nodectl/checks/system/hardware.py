@@ -105,12 +105,12 @@ def numa(host: Subject, numa: Numa) -> Iterator[Finding]:
     expected = f"{sockets} or more, one for each socket"
     yield host.finding(NUMA_NODES, warning_unless(number >= sockets), expected=expected, actual=str(number))
     sizes = {node.node: node.memory_mib for node in nodes}
-    known = {node: size for node, size in sizes.items() if size is not None}
-    if len(known) < len(sizes):
+    sizes_mib = {node: size for node, size in sizes.items() if size is not None}
+    if len(sizes_mib) < len(sizes):
         yield host.finding(MEMORY_BALANCE, Status.UNKNOWN, actual="not told")
         return
-    least, most = min(known.values()), max(known.values())
-    actual = ", ".join(f"node {node}: {size // _GIB_MIB} GiB" for node, size in known.items())
+    least, most = min(sizes_mib.values()), max(sizes_mib.values())
+    actual = ", ".join(f"node {node}: {size // _GIB_MIB} GiB" for node, size in sizes_mib.items())
     yield host.finding(MEMORY_BALANCE, warning_unless(least >= _UNEVEN * most), actual=actual)
 
 
@@ -269,7 +269,7 @@ def _complaints(host: Subject, drive: Drive) -> Iterator[Finding]:
 
 def _failed(drive: Drive) -> Iterator[str]:
     bits = drive.critical_warning or 0
-    yield from (words for bit, words in _FAILED_BITS.items() if bits >> bit & 1)
+    yield from (failure for bit, failure in _FAILED_BITS.items() if bits >> bit & 1)
     yield from (f"{name} is beyond its limit" for name in drive.failed_attributes)
     # NVMe calls a hot drive failing, too
     if drive.passed is False and bits != 1 << _HOT_BIT:

@@ -96,7 +96,7 @@ def _is_down(host: Subject, units: Units, unit: Unit) -> bool:
         return False
     if unit.name in _CLOCK:
         # in a container it does not start, and where several are installed one is enough
-        running = any(each.active == "active" for name, each in units.units.items() if name in _CLOCK)
+        running = any(clock_unit.active == "active" for name, clock_unit in units.units.items() if name in _CLOCK)
         service = host.fact("time_service", TimeService)
         return not (running or host.shares("clock") or (service and not service.own_clock))
     # a socket or a timer starts some of them when they are needed; one-shot units end

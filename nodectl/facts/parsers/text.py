@@ -62,19 +62,19 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").translate(None, _CONTROLS).decode("utf-8", "surrogatepass")
 
 
-def lines_with(text: str, words: Iterable[str]) -> list[Line]:
+def lines_with(text: str, terms: Iterable[str]) -> list[Line]:
     """Return the lines of a text that is `plain` in which one of the words stands, numbered as printed.
 
     For logs, of which few lines matter: no other line is looked at.
     """
     ends: dict[int, int] = {}
-    for word in words:
-        position = text.find(word)
+    for term in terms:
+        position = text.find(term)
         while position >= 0:
             end = text.find("\n", position)
             end = len(text) if end < 0 else end
             ends[text.rfind("\n", 0, position) + 1] = end
-            position = text.find(word, end)
+            position = text.find(term, end)
     lines, number, before = [], 1, 0
     for start in sorted(ends):
         number += text.count("\n", before, start)

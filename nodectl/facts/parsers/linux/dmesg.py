@@ -236,10 +236,10 @@ def _complaint(message: _Message) -> KernelEvent | None:
 
 
 def _catalogued(time: str | None, text: str) -> KernelEvent | None:
-    found = message_of(text)
-    if found is None:
+    entry = message_of(text)
+    if entry is None:
         return None
-    message, device = found
+    message, device = entry
     return replace(_event_of(message.name, text), time=time, device=device)
 
 

@@ -35,8 +35,8 @@ class KernelMessage:
             return None
         if self.pattern is None:
             return (None,)
-        found = self.pattern.search(text)
-        return (next(filter(None, found.groupdict().values()), None),) if found else None
+        hit = self.pattern.search(text)
+        return (next(filter(None, hit.groupdict().values()), None),) if hit else None
 
 
 @cache
@@ -62,7 +62,7 @@ def message_words() -> tuple[str, ...]:
 def message_of(text: str) -> tuple[KernelMessage, str | None] | None:
     """Return the entry of a message's text, and the part that it names."""
     for message in kernel_messages().values():
-        found = message.match(text)
-        if found is not None:
-            return message, found[0]
+        groups = message.match(text)
+        if groups is not None:
+            return message, groups[0]
     return None

@@ -153,5 +153,5 @@ def _rtt_mean_ms(streams: list[Mapping[str, Any]]) -> float | None:
 
 def _window_bytes(streams: list[Mapping[str, Any]]) -> int | None:
     windows = [whole(section(stream, "sender", IPERF3_TOOL), "max_snd_wnd", IPERF3_TOOL) for stream in streams]
-    known = [window for window in windows if window]
-    return sum(known) if known and len(known) == len(streams) else None
+    window_sizes = [window for window in windows if window]
+    return sum(window_sizes) if window_sizes and len(window_sizes) == len(streams) else None

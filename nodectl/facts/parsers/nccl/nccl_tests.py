@@ -237,32 +237,32 @@ def _columns_of(text: str) -> tuple[str, ...] | None:
 
 def _sides_of(text: str) -> tuple[str, ...]:
     """Return what the line above the header names, in its order; empty for every other line."""
-    words = text.lstrip("# ").split()
-    return tuple(words) if words and set(words) <= set(_SIDES) and len(words) <= len(_SIDES) else ()
+    labels = text.lstrip("# ").split()
+    return tuple(labels) if labels and set(labels) <= set(_SIDES) and len(labels) <= len(_SIDES) else ()
 
 
 def _is_row(text: str, *, in_table: bool) -> bool:
     """Return whether it begins as a row does: what follows must then be one."""
     if not text[:1].isdigit() or len(text) > _LONGEST_ROW:
         return False
-    words = text.split()
-    if len(words) > 2 and _TYPE.fullmatch(words[2]):
+    cells = text.split()
+    if len(cells) > 2 and _TYPE.fullmatch(cells[2]):
         return True
-    numbers = sum(real(word) is not None for word in words)
-    return in_table and words[0].isdigit() and (numbers == len(words) or numbers >= 5)
+    numbers = sum(real(word) is not None for word in cells)
+    return in_table and cells[0].isdigit() and (numbers == len(cells) or numbers >= 5)
 
 
 def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] = _SIDES) -> NcclTestsRow:
     """ParseError where a column is missing or no value; `order` is what `_sides_of` found above the header."""
     # an asterisk marks an error beyond the threshold
-    words = [word for cell in _TIMESTAMP.sub(r"\1T\2", line.text).split() if (word := cell.rstrip("*"))]
+    cells = [word for cell in _TIMESTAMP.sub(r"\1T\2", line.text).split() if (word := cell.rstrip("*"))]
     side, trailing = _side_columns(columns)
     sides = 2 if columns is None or columns.count("time") == 2 else 1
-    if len(words) < 3 + sides * len(side) + len(trailing):
+    if len(cells) < 3 + sides * len(side) + len(trailing):
         raise unreadable(TOOL, line, "a row that is cut")
-    words, behind = words[: len(words) - len(trailing)], words[len(words) - len(trailing) :]
+    cells, behind = cells[: len(cells) - len(trailing)], cells[len(cells) - len(trailing) :]
     _require_trailing(line, trailing, behind)
-    head, tail = words[: len(words) - sides * len(side)], words[len(words) - sides * len(side) :]
+    head, tail = cells[: len(cells) - sides * len(side)], cells[len(cells) - sides * len(side) :]
     size, count, kind, operation, root = _head(line, head, has_root="root" in (columns or ()))
     judged = _judged(columns, side, tail)
     measured = [_side(line, tail[i * len(side) : (i + 1) * len(side)], side, judged) for i in range(sides)]
@@ -284,13 +284,13 @@ def _side_columns(columns: tuple[str, ...] | None) -> tuple[tuple[str, ...], tup
     return columns[first : first + size], columns[first + sides * size :]
 
 
-def _require_trailing(line: Line, names: tuple[str, ...], words: list[str]) -> None:
+def _require_trailing(line: Line, names: tuple[str, ...], cells: list[str]) -> None:
     """ParseError where a word cannot be the value of its column: the row is then cut, and all cells are shifted."""
-    for name, word in zip(names, words, strict=True):
-        if name == "timestamp" and not _STAMP.fullmatch(word):
-            raise unreadable(TOOL, line, f"{word[:40]!r} is no timestamp: the row is cut")
-        if name.startswith("#") and not _DIGITS.fullmatch(word):
-            raise unreadable(TOOL, line, f"{word[:40]!r} is no count of {name}: the row is cut")
+    for name, cell in zip(names, cells, strict=True):
+        if name == "timestamp" and not _STAMP.fullmatch(cell):
+            raise unreadable(TOOL, line, f"{cell[:40]!r} is no timestamp: the row is cut")
+        if name.startswith("#") and not _DIGITS.fullmatch(cell):
+            raise unreadable(TOOL, line, f"{cell[:40]!r} is no count of {name}: the row is cut")
 
 
 def _head(line: Line, head: list[str], *, has_root: bool) -> tuple[int, int, str, str | None, int | None]:
@@ -318,19 +318,19 @@ def _judged(columns: tuple[str, ...] | None, side: tuple[str, ...], tail: list[s
     return "max_error" if any(not _DIGITS.fullmatch(word) for word in looks) else "wrong"
 
 
-def _side(line: Line, words: list[str], names: tuple[str, ...], judged: str) -> NcclTestsSide:
+def _side(line: Line, cells: list[str], names: tuple[str, ...], judged: str) -> NcclTestsSide:
     keys = {"time": "time_us", "algbw": "algbw_gb_s", "busbw": "busbw_gb_s"}
     values: dict[str, float | None] = {}
     unavailable: dict[str, str] = {}
-    for name, word in zip(names, words, strict=True):
+    for name, cell in zip(names, cells, strict=True):
         key = judged if name in _JUDGED else keys.get(name)
         if key is None:
             continue
-        value = values[key] = real(word)
+        value = values[key] = real(cell)
         if value is None or value < 0:
-            if name == "time" or value is not None or not _NO_VALUE.fullmatch(word):
-                raise unreadable(TOOL, line, f"{word[:40]!r} is no value of {name}")
-            unavailable[key] = word
+            if name == "time" or value is not None or not _NO_VALUE.fullmatch(cell):
+                raise unreadable(TOOL, line, f"{cell[:40]!r} is no value of {name}")
+            unavailable[key] = cell
     if not values.get("time_us") and values.get("algbw_gb_s"):
         raise unreadable(TOOL, line, "a bandwidth in no time: a column is missing")
     wrong = values.get("wrong")
@@ -427,11 +427,11 @@ def _is_no_error(text: str) -> bool:
 
 
 def _json_ok(
-    rows: tuple[NcclTestsRow, ...], failures: tuple[str, ...], bounds: int | None, words: tuple[Any, ...]
+    rows: tuple[NcclTestsRow, ...], failures: tuple[str, ...], bounds: int | None, verdicts: tuple[Any, ...]
 ) -> bool | None:
     """Return the run's verdict; None where the file ends before its summary."""
     wrong = any(side.wrong for row in rows for side in (row.out_of_place, row.in_place) if side is not None)
-    if failures or wrong or bounds or "false" in words or False in words:
+    if failures or wrong or bounds or "false" in verdicts or False in verdicts:
         return False
     return None if bounds is None else True
 

@@ -73,8 +73,8 @@ class NcclRas:
 
 def _status_of(errors: Iterable[str]) -> str:
     """Return the worst of NCCL's words: data that is missing hides what else is wrong."""
-    words = set(errors)
-    return next((word for word in ("INCOMPLETE", "ERROR", "MISMATCH") if word in words), "OK")
+    error_kinds = set(errors)
+    return next((word for word in ("INCOMPLETE", "ERROR", "MISMATCH") if word in error_kinds), "OK")
 
 
 def parse_ncclras(text: str) -> NcclRas:
@@ -267,15 +267,15 @@ class _Answer:
         match = _GROUP.fullmatch(line.text)
         if match is None or int(match["comms"]) + len(self.communicators) > _LIMIT:
             raise unreadable(TOOL, line, "a group of communicators that is cut, or of more than a job can have")
-        words = match["errors"].split(",")
+        errors = match["errors"].split(",")
         ranks, comms = int(match["ranks"]), int(match["comms"])
-        missing = 0 if "INCOMPLETE" not in words else ranks - int(match["seen"]) if comms == 1 else None
+        missing = 0 if "INCOMPLETE" not in errors else ranks - int(match["seen"]) if comms == 1 else None
         for index in range(comms):
             self.communicators[int(match["group"]), index] = RasCommunicator(
                 id=None,
                 ranks=ranks,
                 missing=max(missing, 0) if missing is not None else None,
-                status=_status_of(words),
+                status=_status_of(errors),
                 state=match["state"],
                 errors=match["errors"],
             )
@@ -302,8 +302,8 @@ class _Answer:
             device = int(rank["device"]) if rank["device"] else None
             self._rank(RasRank(int(rank["rank"]), rank["host"], device, self._id()))
         elif self.current in self.communicators and (count := _MISSING_COUNT.fullmatch(text)):
-            known = self.communicators[self.current]
-            self.communicators[self.current] = replace(known, missing=int(count["count"]))
+            communicator = self.communicators[self.current]
+            self.communicators[self.current] = replace(communicator, missing=int(count["count"]))
         elif ranks := _MISSING_RANKS.fullmatch(text):
             numbers = [int(number) for number in ranks["ranks"].split(",")]
             self.missing.extend(RasRank(number, None, None, self._id()) for number in numbers)

@@ -142,8 +142,8 @@ def _watchdog(line: Line, timeouts: dict[tuple[int | None, int | None], Watchdog
     rank = int(named["tag"] or named["rank"]) if named else None
 
     def note(sequence: int | None, **values: Any) -> None:
-        known = timeouts.get((rank, sequence)) or WatchdogTimeout(rank, sequence=sequence)
-        timeouts[rank, sequence] = replace(known, **values)
+        timeout = timeouts.get((rank, sequence)) or WatchdogTimeout(rank, sequence=sequence)
+        timeouts[rank, sequence] = replace(timeout, **values)
 
     if work := _TIMEOUT.search(line.text):
         note(int(work["sequence"]), op=work["op"], timeout_ms=int(work["timeout"]))
@@ -164,8 +164,8 @@ def _stuck(line: Line, stuck: dict[int | None, WatchdogTimeout]) -> None:
         raise unreadable(TOOL, line, "a watchdog's line that is cut")
     named = _RANK.search(line.text)
     rank = int(named["tag"] or named["rank"]) if named else None
-    known = stuck.get(rank) or WatchdogTimeout(rank, kind="stuck")
-    stuck[rank] = replace(known, timeout_ms=int(got_stuck["seconds"]) * 1000) if got_stuck else known
+    timeout = stuck.get(rank) or WatchdogTimeout(rank, kind="stuck")
+    stuck[rank] = replace(timeout, timeout_ms=int(got_stuck["seconds"]) * 1000) if got_stuck else timeout
 
 
 def _latest(timeouts: dict[tuple[int | None, int | None], WatchdogTimeout], rank: int | None) -> int | None:
@@ -229,8 +229,8 @@ class _SummaryReader:
         self._end_traceback()
         unique: dict[tuple[object, ...], _Failure] = {}
         for failure in self._failures:
-            known = unique.setdefault(tuple(sorted(failure.values.items())), failure)
-            known.is_root = known.is_root or failure.is_root
+            first = unique.setdefault(tuple(sorted(failure.values.items())), failure)
+            first.is_root = first.is_root or failure.is_root
         return [failure for failure in unique.values() if failure.values]
 
     def _enter(self, *, is_root: bool) -> None:

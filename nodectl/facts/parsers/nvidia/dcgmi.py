@@ -283,13 +283,13 @@ def parse_dcgmi_discovery(text: str) -> DcgmiDiscovery:
             gpus[-1][1][match["key"]] = match["value"]
     if "GPU" not in counts:
         raise no_output(DCGMI_DISCOVERY_TOOL, lines, "'8 GPUs found.'")
-    found = [_gpu(line, values) for line, values in gpus if "CPU" not in counts or "Device UUID" in values]
-    if len(found) != counts["GPU"]:
+    devices = [_gpu(line, values) for line, values in gpus if "CPU" not in counts or "Device UUID" in values]
+    if len(devices) != counts["GPU"]:
         raise ParseError(
-            f"{DCGMI_DISCOVERY_TOOL}: {counted(counts['GPU'], 'GPU was', 'GPUs were')} found, {len(found)} listed:"
+            f"{DCGMI_DISCOVERY_TOOL}: {counted(counts['GPU'], 'GPU was', 'GPUs were')} found, {len(devices)} listed:"
             " the output is cut"
         )
-    return DcgmiDiscovery(tuple(found), counts.get("NvSwitch"), counts.get("CPU"))
+    return DcgmiDiscovery(tuple(devices), counts.get("NvSwitch"), counts.get("CPU"))
 
 
 def _gpu(line: Line, values: dict[str, str]) -> DiscoveredGpu:

@@ -141,11 +141,11 @@ def _read_row(tool: str, matrix: _Matrix, line: Line, prefix: str, word: re.Patt
     if name not in matrix.names or name in matrix.cells:
         matrix.rest.append(line)
         return
-    words = _split(text.strip(" \r")[len(name) :], word)
+    tokens = _split(text.strip(" \r")[len(name) :], word)
     size = len(matrix.names)
-    cells, behind = words[:size], words[size:]
-    own = matrix.names.index(name)
-    if len(cells) < size or cells[own] != "X":
+    cells, behind = tokens[:size], tokens[size:]
+    diagonal = matrix.names.index(name)
+    if len(cells) < size or cells[diagonal] != "X":
         raise unreadable(
             tool, line, f"{len(cells)} cells under {size} columns, or the diagonal's X is not in its place"
         )

@@ -236,7 +236,11 @@ class _Fabric:
         return node.guid
 
     def _link(self, a: tuple[str, int], b: tuple[str, int], width: str | None, speed: str | None, line: Line) -> None:
-        if speed is not None and speed not in _LANE_GBIT_S and any(known.startswith(speed) for known in _LANE_GBIT_S):
+        if (
+            speed is not None
+            and speed not in _LANE_GBIT_S
+            and any(lane_speed.startswith(speed) for lane_speed in _LANE_GBIT_S)
+        ):
             raise unreadable(IBNETDISCOVER_TOOL, line, f"the speed {speed!r} is cut")
         for guid, port in (a, b):
             self.nodes[guid.lower()].ports.add(port)

@@ -137,12 +137,12 @@ def parse_rdma_link(text: str) -> RdmaLink:
 
 
 def _link(device: str, port: int, rest: str, line: Line) -> RdmaPort:
-    words = rest.split()
-    values = dict(zip(words[::2], words[1::2], strict=False))
-    if len(words) % 2 or not {"state", "physical_state"} <= values.keys() or not values.keys() <= _WORDS:
+    tokens = rest.split()
+    values = dict(zip(tokens[::2], tokens[1::2], strict=False))
+    if len(tokens) % 2 or not {"state", "physical_state"} <= values.keys() or not values.keys() <= _WORDS:
         raise unreadable(_PROGRAM, line, "the row is cut or garbled")
     for name, words_of_it in (("state", _RDMA_LINK_STATES), ("physical_state", _PHYSICAL_STATES)):
-        if values[name] not in words_of_it and any(known.startswith(values[name]) for known in words_of_it):
+        if values[name] not in words_of_it and any(state_name.startswith(values[name]) for state_name in words_of_it):
             raise unreadable(_PROGRAM, line, f"the {name} is cut")
     lid = values.get("lid")
     if lid is not None and not re.fullmatch(r"\d{1,9}", lid):
@@ -218,12 +218,12 @@ def parse_show_gids(text: str) -> ShowGids:
 
 
 def _gid(match: re.Match[str], line: Line, *, is_last: bool) -> Gid:
-    words = (match[5] or "").split()
-    ipv4 = words.pop(0) if words and _ADDRESS.fullmatch(words[0]) else None
-    version = words.pop(0) if words and _VERSION.fullmatch(words[0]) else None
-    netdev = words.pop(0) if words else None
+    tokens = (match[5] or "").split()
+    ipv4 = tokens.pop(0) if tokens and _ADDRESS.fullmatch(tokens[0]) else None
+    version = tokens.pop(0) if tokens and _VERSION.fullmatch(tokens[0]) else None
+    netdev = tokens.pop(0) if tokens else None
     # the script prints a tab after the version, then the interface, which may be gone
     lacks_end = is_last and version is not None and netdev is None and line.text.endswith(version)
-    if words or (netdev and not version) or (ipv4 and not version) or lacks_end:
+    if tokens or (netdev and not version) or (ipv4 and not version) or lacks_end:
         raise unreadable(_SHOW_GIDS_PROGRAM, line, "the row is cut or garbled")
     return Gid(match[1], int(match[2]), int(match[3]), match[4], ipv4, version, netdev)

@@ -55,10 +55,10 @@ def parse_mlxlink(text: str) -> Mlxlink:
     def number(*labels: str) -> float | None:
         value = word(*labels)
         # `45 [-5..75]`: the value, and its limits
-        found = None if value is None else real(value.split()[0])
-        if value is not None and found is None:
+        figure = None if value is None else real(value.split()[0])
+        if value is not None and figure is None:
             raise unreadable(TOOL, Line(0, f"{labels[0]}: {value}"), "no number")
-        return found
+        return figure
 
     def count(*labels: str) -> int | None:
         value = number(*labels)

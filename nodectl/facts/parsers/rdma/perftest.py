@@ -399,9 +399,9 @@ def _is_error(text: str) -> bool:
 
 def _find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | None:
     """Return the cause among the lines for which `_is_error` holds."""
-    own = [line for line in lines if not _STARTER.match(line.text)]
-    if own or has_figures:
-        lines = own
+    tool_lines = [line for line in lines if not _STARTER.match(line.text)]
+    if tool_lines or has_figures:
+        lines = tool_lines
     if has_figures:
         lines = [line for line in lines if not _LATE.search(line.text)]
     for kind, pattern in _KINDS:

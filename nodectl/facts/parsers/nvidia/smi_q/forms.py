@@ -139,9 +139,9 @@ class _Known:
         there = above.below.setdefault((row.indent, name), _Spot(above, row.indent, path))
         is_plain = not path.startswith(("processes", "mig_device", "mig_mode/current"))
         is_value, is_heading = is_plain and bool(row.colon), is_plain and not row.colon
-        found = spot.next[text] = _Read(there, path, row.colon, row.value, is_value, is_heading)
+        reading = spot.next[text] = _Read(there, path, row.colon, row.value, is_value, is_heading)
         self.number += 1
-        return found
+        return reading
 
 
 _known = _Known()

@@ -138,8 +138,8 @@ class _Plan(NamedTuple):
 @lru_cache(maxsize=64)
 def _plan(paths: tuple[str, ...]) -> _Plan:
     """GPUs of one kind print the same paths."""
-    known = set(paths)
-    first = {name: next((path for path in places if path in known), None) for name, places in COUNTERS.items()}
+    printed_paths = set(paths)
+    first = {name: next((path for path in places if path in printed_paths), None) for name, places in COUNTERS.items()}
     counters = tuple((name, path) for name, path in first.items() if path is not None)
     return _Plan(_layout(GpuStatus, paths), _summed(paths), _reason_paths(paths), counters)
 
@@ -162,11 +162,11 @@ def _fields(layout: _Layout, values: Values, unavailable: dict[str, str]) -> dic
 @lru_cache(maxsize=64)
 def _layout(kind: Any, paths: tuple[str, ...]) -> _Layout:
     """Return the layout of the dataclass `kind` where these paths are printed."""
-    known, printed = set(paths), []
+    printed_paths, printed = set(paths), []
     blank: dict[str, None] = {}
     for name, place in places_of(kind).items():
-        if found := [path for path in (*place.paths, *place.sections) if path in known]:
-            printed.append((name, place.kind, found[0] if found[0] in place.paths else "", place))
+        if matching := [path for path in (*place.paths, *place.sections) if path in printed_paths]:
+            printed.append((name, place.kind, matching[0] if matching[0] in place.paths else "", place))
         else:
             blank[name] = None
     return blank, tuple(printed)
@@ -209,11 +209,11 @@ def _kept(reading: Any, name: str, unavailable: dict[str, str]) -> Any:
 
 def _summed(paths: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...], str], ...]:
     """Each sum's name, its first set of paths that is printed at all, and its section."""
-    known, found = set(paths), []
+    printed_paths, totals = set(paths), []
     for name, groups in sums().items():
-        printed = ([path for path in group if path in known] for group in groups)
-        found.append((name, tuple(next(filter(None, printed), ())), groups[0][0].split("/")[0]))
-    return tuple(found)
+        printed = ([path for path in group if path in printed_paths] for group in groups)
+        totals.append((name, tuple(next(filter(None, printed), ())), groups[0][0].split("/")[0]))
+    return tuple(totals)
 
 
 def _sum(values: Values, paths: tuple[str, ...], section: str) -> int | Refused | None:
@@ -247,13 +247,13 @@ def _total(texts: tuple[str, ...]) -> int | Refused:
 
 def _reason_paths(paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """(name, path) of the reasons for a lower clock."""
-    found = []
+    reasons = []
     for path in paths:
         section, _, rest = path.partition("/")
         if section in ("clocks_event_reasons", "clocks_throttle_reasons"):
             name = rest.rpartition("/")[2]
-            found.append((name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_"), path))
-    return tuple(found)
+            reasons.append((name.removeprefix("clocks_event_reason_").removeprefix("clocks_throttle_reason_"), path))
+    return tuple(reasons)
 
 
 def _reasons(
@@ -261,22 +261,22 @@ def _reasons(
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     active: list[str] = []
     other: list[str] = []
-    words: dict[str, Refused] = {}
+    refusals: dict[str, Refused] = {}
     read = False
     for name, value in printed:
         active_now = _reading(FLAG, value) if value.text else None
         if isinstance(active_now, Refused):
-            words[REASONS.get(name, name)] = active_now
+            refusals[REASONS.get(name, name)] = active_now
             continue
         read = True
         if active_now and name in REASONS:
             active.append(REASONS[name])
         elif active_now:
             other.append(name)
-    if not read and words:
-        unavailable["clock_event_reasons"] = next(iter(words.values())).text
+    if not read and refusals:
+        unavailable["clock_event_reasons"] = next(iter(refusals.values())).text
     elif read:
-        unavailable.update({f"clock_event_reasons.{name}": word.text for name, word in words.items()})
+        unavailable.update({f"clock_event_reasons.{name}": word.text for name, word in refusals.items()})
     order = list(dict.fromkeys(REASONS.values()))
     return (tuple(sorted(set(active), key=order.index)) if read else None), tuple(other)
 
@@ -287,10 +287,10 @@ def _pending(values: Values, unavailable: dict[str, str]) -> bool | None:
     if not printed and (section := values.get("retired_pages")):
         printed = [section]
     flags = [_reading(FLAG, value) for value in printed]
-    known = [flag for flag in flags if isinstance(flag, bool)]
-    if flags and not known:
+    answers = [flag for flag in flags if isinstance(flag, bool)]
+    if flags and not answers:
         unavailable["retired_pages_pending"] = printed[0].text
-    return any(known) if known else None
+    return any(answers) if answers else None
 
 
 def _mig_device(values: Values) -> MigDevice:
