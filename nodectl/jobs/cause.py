@@ -50,8 +50,8 @@ def compare(ways: Mapping[int, Mapping[str, Any]]) -> Clocks:
         leads[waiting.pop(0)] = (0.0, 0.0)
     for _ in range(len(waiting)):
         for rank in list(waiting):
-            found = [_against(ways, rank, known, leads[known]) for known in leads]
-            best = min((lead for lead in found if lead is not None), key=lambda lead: lead[1], default=None)
+            estimates = [_against(ways, rank, neighbour, leads[neighbour]) for neighbour in leads]
+            best = min((lead for lead in estimates if lead is not None), key=lambda lead: lead[1], default=None)
             if best is not None:
                 leads[rank] = best
                 waiting.remove(rank)
@@ -59,9 +59,9 @@ def compare(ways: Mapping[int, Mapping[str, Any]]) -> Clocks:
 
 
 def _against(
-    ways: Mapping[int, Mapping[str, Any]], rank: int, known: int, lead: tuple[float, float]
+    ways: Mapping[int, Mapping[str, Any]], rank: int, neighbour: int, lead: tuple[float, float]
 ) -> tuple[float, float] | None:
-    here, there = ways[rank].get(str(known)), ways[known].get(str(rank))
+    here, there = ways[rank].get(str(neighbour)), ways[neighbour].get(str(rank))
     if not isinstance(here, (int, float)) or not isinstance(there, (int, float)):
         return None
     return lead[0] + (here - there) / 2, lead[1] + abs(here + there) / 2
@@ -103,26 +103,26 @@ class Placed:
 
 def failure_place(item: Failure) -> tuple[float, float]:
     """Return its place among a job's failures: the likeliest cause first, the time decides only within a class."""
-    known = _KNOWN_HERE.get(item.kind)
-    level = severity(item.kind, item.exit_status) if known is None else known
+    rank_here = _KNOWN_HERE.get(item.kind)
+    level = severity(item.kind, item.exit_status) if rank_here is None else rank_here
     return level, happened_s(item.kind, item.exit_status, item.time)
 
 
-def failures_of(words: Sequence[HostWords], others: Iterable[Failure]) -> list[Failure]:
+def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure]) -> list[Failure]:
     """All failures, the likeliest cause first, with what speaks for it; `others` were not told by a rank's own host."""
-    clocks = compare({each.rank: each.state.get("ways", {}) for each in words})
+    clocks = compare({host.rank: host.state.get("ways", {}) for host in hosts})
     placed = [
-        Placed(_failure(each, item, clocks), each.rank)
-        for each in words
-        for item in each.state.get("failures", ())
+        Placed(_failure(host, item, clocks), host.rank)
+        for host in hosts
+        for item in host.state.get("failures", ())
         if item["kind"] != "host_lost"
     ]
     placed += [Placed(failure) for failure in others]
-    placed += [Placed(failure, rank) for failure, rank in _left(words, placed, clocks)]
+    placed += [Placed(failure, rank) for failure, rank in _left(hosts, placed, clocks)]
     placed.sort(key=lambda item: item.place)
     if not placed:
         return []
-    first = _explained(placed, words, clocks)
+    first = _explained(placed, hosts, clocks)
     first = replace(first, remedy=remedy_of(first))
     return [first, *(item.failure for item in placed if item is not placed[0])]
 
@@ -146,7 +146,7 @@ def failure(host: str, item: Mapping[str, Any]) -> Failure:
     )
 
 
-def _left(words: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:
+def _left(hosts: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:
     """Find the rank that ended well before the first of those that missed it in a collective."""
     causes = [item for item in placed if item.failure.kind not in FOLLOWED]
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
@@ -155,11 +155,11 @@ def _left(words: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) 
     broke_at = min(echo.time for echo in echoes)
     ends = [
         (clocks.correct(host.rank, float(end["time"])), host, end)
-        for host in words
+        for host in hosts
         for end in host.state.get("ends", ())
         if end["code"] == 0 and not end.get("stopped")
     ]
-    slack_s = {host.rank: clocks.uncertainty_s(host.rank, words[0].rank) + _ECHO_LAG_S for host in words}
+    slack_s = {host.rank: clocks.uncertainty_s(host.rank, hosts[0].rank) + _ECHO_LAG_S for host in hosts}
     early = sorted(
         ((time, host.rank, host, end) for time, host, end in ends if time <= broke_at + slack_s[host.rank]),
         key=lambda item: item[:2],
@@ -193,14 +193,14 @@ def _line(text: str) -> str:
     return text.partition("\n")[0][:300]
 
 
-def _explained(placed: Sequence[Placed], words: Sequence[HostWords], clocks: Clocks) -> Failure:
+def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords], clocks: Clocks) -> Failure:
     """Return the first failure, with who shares it, who cannot be told from it, and whom its ranks waited for."""
     first = placed[0]
     cause = first.failure
     if cause.kind == "communication":
-        return _missing(placed, words)
+        return _missing(placed, hosts)
     if cause.category == "collective_mismatch":
-        return _odd_one(cause, words)
+        return _odd_one(cause, hosts)
     if cause.category == "abort_at_exit":
         cause = _left_and_aborted(cause, [item.failure for item in placed[1:]])
     alike = [item.failure for item in placed[1:] if _is_alike(item.failure, cause)]
@@ -243,32 +243,32 @@ def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str
     return lines[:_MOST_NAMED]
 
 
-def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
+def _missing(placed: Sequence[Placed], hosts: Sequence[HostWords]) -> Failure:
     """All that is known are ranks that waited in vain: the ranks that were elsewhere are named."""
     first = placed[0].failure
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
     waiting = [echo for echo in echoes if echo.category in WAITED] or echoes
     if waiting[0].time <= first.time + _ECHO_LAG_S:  # who timed out and was aborted is gone later than it broke others
         first = waiting[0]
-    living = [(host, rank) for host in words for rank in host.state.get("living", ())]
-    gpu_lines = [(host, line) for host in words for line in host.state.get("xids", ())]
+    living = [(host, rank) for host in hosts for rank in host.state.get("living", ())]
+    gpu_lines = [(host, line) for host in hosts for line in host.state.get("xids", ())]
     if gpu_lines:
         host, line = gpu_lines[0]
         evidence = (f"kernel log: {line}", *_first_words(waiting[:1]))
         return replace(_of_nobody(first, line, evidence), host=host.name, kind="exception", category="xid")
-    known = _calls(words)
-    if waiting[0].category in WAITED and (never_meet := _never_meet(first, known, words, waiting)) is not None:
+    calls = _calls(hosts)
+    if waiting[0].category in WAITED and (never_meet := _never_meet(first, calls, hosts, waiting)) is not None:
         return never_meet
     broke = {echo.rank for echo in echoes}
     absent = [
-        (host, rank) for host, rank in living if stayed_away(rank, broke) and known.may_be_wanted(int(rank["rank"]))
+        (host, rank) for host, rank in living if stayed_away(rank, broke) and calls.may_be_wanted(int(rank["rank"]))
     ]
     named = _named(waiting)
     chosen = next(((host, rank) for host, rank in absent if rank["rank"] in named), absent[0] if absent else None)
-    if chosen is None and waiting[0].category == "rendezvous" and (unmet := _unmet(first, words, waiting)) is not None:
+    if chosen is None and waiting[0].category == "rendezvous" and (unmet := _unmet(first, hosts, waiting)) is not None:
         return unmet
     if chosen is None or waiting[0].category not in WAITED:
-        first = _behind(first, known, words, waiting)
+        first = _behind(first, calls, hosts, waiting)
         return replace(first, evidence=(*first.evidence, *_living_lines(living)))
     host, rank = chosen
     others = sorted(other["rank"] for _, other in absent if other is not rank)
@@ -277,7 +277,7 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
     lines = [*_first_words(waiting[:1]), *_living_lines([chosen])]
     if others:
         lines.append(f"rank {numbers(others)} did not come either")
-    if not known.is_whole:
+    if not calls.is_whole:
         lines.append(NO_GROUPS)
     category = "stopped" if rank["state"] in "tT" else category
     return Failure(host.name, rank["rank"], "communication", message, None, first.time, category, tuple(lines))
@@ -287,10 +287,10 @@ def _missing(placed: Sequence[Placed], words: Sequence[HostWords]) -> Failure:
 _AT_STORE = re.compile(r"waiting for clients|wait timeout after \d+ ?ms, keys:")
 
 
-def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure | None:
+def _unmet(first: Failure, hosts: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure | None:
     """Blame the likeliest rank that did not find the store, or is named as missing; None where none found it."""
     came = {echo.rank for echo in waiting if echo.rank is not None and _AT_STORE.search(echo.message)}
-    living = {int(rank["rank"]): doing(rank) for host in words for rank in host.state.get("living", ()) if meets(rank)}
+    living = {int(rank["rank"]): doing(rank) for host in hosts for rank in host.state.get("living", ()) if meets(rank)}
     living |= {echo.rank: _line(echo.message) for echo in waiting if echo.rank is not None and echo.rank not in came}
     named = _named(waiting) - came
     # rank 0 is where the store usually is: it waits there as well
@@ -303,9 +303,9 @@ def _unmet(first: Failure, words: Sequence[HostWords], waiting: Sequence[Failure
     rank = likely[0]
     did = f": {living[rank]}" if rank in living else ""
     message = f"did not come to the store at which {counted(len(came), 'other rank')} waited{did}"
-    if not any(_knows(host, rank) for host in words):
+    if not any(_knows(host, rank) for host in hosts):
         return _of_nobody(first, f"rank {rank} {message}", _first_words(waiting))
-    return replace(_moved(first, rank, words), message=f"it {message}", evidence=tuple(_first_words(waiting)))
+    return replace(_moved(first, rank, hosts), message=f"it {message}", evidence=tuple(_first_words(waiting)))
 
 
 def _of_nobody(first: Failure, message: str, evidence: Iterable[str]) -> Failure:
@@ -327,65 +327,69 @@ _TYPE_BYTES = {
 
 def _bytes(call: Call) -> int:
     """How many bytes the sizes and the type of a call make."""
-    sizes = (re.findall(r"\d{1,18}", each) for each in re.findall(r"\[([\d, ]+)\]", call.sizes))
-    elements = sum(math.prod(map(int, each)) for each in sizes)
+    sizes = (re.findall(r"\d{1,18}", dimensions) for dimensions in re.findall(r"\[([\d, ]+)\]", call.sizes))
+    elements = sum(math.prod(map(int, dimensions)) for dimensions in sizes)
     return elements * _TYPE_BYTES.get(call.types, 4)
 
 
-def _odd_one(cause: Failure, words: Sequence[HostWords]) -> Failure:
+def _odd_one(cause: Failure, hosts: Sequence[HostWords]) -> Failure:
     """Blame, among ranks that called different things, the one that differs from most, by torch's flight recorder."""
-    known = _calls(words)
-    rows = list(known.unlike())
+    recorded = _calls(hosts)
+    rows = list(recorded.unlike())
     odd, usual, many = calls.odd_one(rows)
     got = _SIZES.search(cause.message)
-    if odd is None and got is not None and cause.rank not in known.at:
+    if odd is None and got is not None and cause.rank not in recorded.at:
         # it was aborted, and gloo's words tell which of two sizes it had itself
         rows.sort(key=_bytes, reverse=int(got[1]) < int(got[2]))
         odd, usual, many = calls.odd_one([*rows, rows[0]]) if rows else (None, "", 0)
     lines = [f"flight recorder: rank {call.rank} called {call.words}" for call in rows[:_MOST_NAMED]]
     if odd is not None:
-        cause = _blamed(cause, odd, usual, many, words)
+        cause = _blamed(cause, odd, usual, many, hosts)
     elif lines:
         lines.append("which of these calls is wrong is not known")
     return replace(cause, evidence=(*cause.evidence, *dict.fromkeys(lines)))
 
 
-def _blamed(cause: Failure, odd: Call, usual: str, many: int, words: Sequence[HostWords]) -> Failure:
+def _blamed(cause: Failure, odd: Call, usual: str, many: int, hosts: Sequence[HostWords]) -> Failure:
     message = f"{_line(cause.message)}\nit called {odd.words}; {counted(many, 'other rank')} {usual}"
-    return replace(_moved(cause, odd.rank, words), message=message)
+    return replace(_moved(cause, odd.rank, hosts), message=message)
 
 
-def _moved(first: Failure, rank: int, words: Sequence[HostWords]) -> Failure:
+def _moved(first: Failure, rank: int, hosts: Sequence[HostWords]) -> Failure:
     """Return the failure as that of another rank: with the evidence of its own end, where it has one."""
     if rank == first.rank:
         return first
-    for host in words:
+    for host in hosts:
         for item in host.state.get("failures", ()):
             if item["rank"] == rank:
-                own = failure(host.name, item)
-                lines = (*own.evidence, *_first_words([first]))
-                return replace(first, host=host.name, rank=rank, evidence=lines, traceback=own.traceback)
-    found = (host.name for host in words if _knows(host, rank))
+                own_end = failure(host.name, item)
+                lines = (*own_end.evidence, *_first_words([first]))
+                return replace(first, host=host.name, rank=rank, evidence=lines, traceback=own_end.traceback)
+    witnesses = (host.name for host in hosts if _knows(host, rank))
     lines = tuple(_first_words([first]))
-    return replace(first, host=next(found, first.host), rank=rank, evidence=lines, traceback="")
+    return replace(first, host=next(witnesses, first.host), rank=rank, evidence=lines, traceback="")
 
 
 def _knows(host: HostWords, rank: int) -> bool:
-    told = (each for name in ("ends", "living", "failures") for each in host.state.get(name, ()))
-    return str(rank) in host.state.get("flight", {}) or any(item["rank"] == rank for item in told)
+    rows = (row for name in ("ends", "living", "failures") for row in host.state.get(name, ()))
+    return str(rank) in host.state.get("flight", {}) or any(item["rank"] == rank for item in rows)
 
 
-def _calls(words: Sequence[HostWords]) -> Calls:
+def _calls(hosts: Sequence[HostWords]) -> Calls:
     """Read the last collectives of each rank, where torch's flight recorder or NCCL's watchdog tells them."""
-    said, records = {}, {}
-    for host in words:
+    watchdog_calls, records = {}, {}
+    for host in hosts:
         for item in host.state.get("failures", ()):
             if item["rank"] is not None:
-                said[int(item["rank"])] = _watchdog(str(item["message"]))
+                watchdog_calls[int(item["rank"])] = _watchdog(str(item["message"]))
                 records[int(item["rank"])] = _recorded(item)
         for rank, dump in host.state.get("flight", {}).items():
             records[int(rank)] = records.get(int(rank)) or dump.get("groups")
-    records = {rank: groups for rank in {*said, *records} if (groups := records.get(rank) or said.get(rank))}
+    records = {
+        rank: groups
+        for rank in {*watchdog_calls, *records}
+        if (groups := records.get(rank) or watchdog_calls.get(rank))
+    }
     return calls.read(records)
 
 
@@ -413,45 +417,47 @@ def _watchdog(message: str) -> dict[str, dict[str, Any]]:
     return {group[1] if group else "": call}
 
 
-def _never_meet(first: Failure, known: Calls, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure | None:
+def _never_meet(
+    first: Failure, recorded: Calls, hosts: Sequence[HostWords], waiting: Sequence[Failure]
+) -> Failure | None:
     """Ranks that called different things in one place, or wait for each other in different groups; None for neither."""
-    unlike, circle = known.unlike(), known.circle
+    unlike, circle = recorded.unlike(), recorded.circle
     if unlike:
         odd, usual, many = calls.odd_one(unlike)
         lines = tuple(f"flight recorder: rank {call.rank} called {call.words}" for call in unlike[:_MOST_NAMED])
         first = replace(first, category="collective_mismatch")
         if odd is not None:
-            blamed = _blamed(first, odd, usual, many, words)
+            blamed = _blamed(first, odd, usual, many, hosts)
             return replace(blamed, evidence=(*blamed.evidence, *lines))
         both = "; ".join(f"rank {call.rank} called {call.words}" for call in unlike[:_MOST_NAMED])
         message = f"{both}: these do not fit together, and which is wrong is not known\n{_line(first.message)}"
         return _of_nobody(first, message, (*_first_words(waiting), *lines))
     if not circle:
         return None
-    said = "; ".join(known.line(rank) for rank in circle[:_MOST_NAMED])
+    circle_lines = "; ".join(recorded.line(rank) for rank in circle[:_MOST_NAMED])
     message = (
-        f"ranks {numbers(circle)} wait for each other in different collectives, and none can go on: {said}; which of"
-        " them is out of order is not known"
+        f"ranks {numbers(circle)} wait for each other in different collectives, and none can go on: {circle_lines};"
+        " which of them is out of order is not known"
     )
-    rest = sorted(set(known.waits) - set(circle))
-    lines = tuple(f"flight recorder: {known.line(rank)}" for rank in (*circle, *rest)[:_MOST_NAMED])
+    rest = sorted(set(recorded.waits) - set(circle))
+    lines = tuple(f"flight recorder: {recorded.line(rank)}" for rank in (*circle, *rest)[:_MOST_NAMED])
     return replace(_of_nobody(first, message, (*_first_words(waiting), *lines)), category="collective_mismatch")
 
 
-def _behind(first: Failure, known: Calls, words: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure:
+def _behind(first: Failure, calls: Calls, hosts: Sequence[HostWords], waiting: Sequence[Failure]) -> Failure:
     """Blame the rank that by the flight recorders began fewer collectives than the others, where nothing else tells."""
-    lines = [f"flight recorder: {known.line(rank)}" for rank in sorted(known.at)][:_MOST_NAMED]
-    if known.behind and first.category == "collective_timeout":
-        first = _moved(first, known.behind[0], words)
-    elif known.stuck_line and first.category == "collective_timeout":
-        return _of_nobody(first, f"{known.stuck_line}\n{_line(first.message)}", (*_first_words(waiting), *lines))
+    lines = [f"flight recorder: {calls.line(rank)}" for rank in sorted(calls.at)][:_MOST_NAMED]
+    if calls.behind and first.category == "collective_timeout":
+        first = _moved(first, calls.behind[0], hosts)
+    elif calls.stuck_line and first.category == "collective_timeout":
+        return _of_nobody(first, f"{calls.stuck_line}\n{_line(first.message)}", (*_first_words(waiting), *lines))
     first = replace(first, evidence=(*first.evidence, *lines))
-    if first.category != "collective_timeout" or not known.behind:
+    if first.category != "collective_timeout" or not calls.behind:
         return first
-    rank = known.behind[0]
-    late = next(known.at[other] for other in sorted(known.waits) if rank in known.waits[other])
-    last = known.begun[rank].get(late.group, 0)
-    here = (call for call in known.made if (call.rank, call.group, call.number) == (rank, late.group, last))
+    rank = calls.behind[0]
+    late = next(calls.at[other] for other in sorted(calls.waits) if rank in calls.waits[other])
+    last = calls.begun[rank].get(late.group, 0)
+    here = (call for call in calls.made if (call.rank, call.group, call.number) == (rank, late.group, last))
     came = next((call.collective for call in here), "collective")
     message = (
         f"it came to {came} number {last} only{late.place}, where others wait in {late.collective} number"

@@ -163,7 +163,7 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
     )
 
 
-def find_folder(words: Sequence[str], folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+def find_folder(argv: Sequence[str], folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
     """Collect the code of a command: the project around the folder where the operator stands; its words name it."""
     here = Path.cwd().resolve()
     root = _named(folder) if folder is not None else _project_of(here)
@@ -177,17 +177,17 @@ def find_folder(words: Sequence[str], folder: Path | None = None, *, limit_mib: 
         return os.path.isfile(here / word) and (here / word).resolve().is_relative_to(root)  # noqa: PTH113
 
     code = _code(root, None, limit_mib, is_named=folder is not None)
-    return replace(code, script=words[0], name=_name(program_of(words, is_own), here))
+    return replace(code, script=argv[0], name=_name(program_of(argv, is_own), here))
 
 
-def program_of(words: Sequence[str], is_own: Callable[[str], bool]) -> str:
+def program_of(argv: Sequence[str], is_own: Callable[[str], bool]) -> str:
     """Return what `python3 train.py`, `python3 -m pkg.train` or `bash run.sh` starts, rather than what starts it."""
-    for before, word in zip(("", *words), words, strict=False):
+    for before, word in zip(("", *argv), argv, strict=False):
         if before == "-m":
             return word
         if is_own(word):
             return Path(word).with_suffix("").as_posix()
-    return Path(words[0]).stem
+    return Path(argv[0]).stem
 
 
 def _alone(root: Path, path: Path, package: Path, why: str) -> Code:
@@ -277,9 +277,9 @@ def _shown(
     marked = (PurePosixPath(place) for place in (*stayed, *(place for _, place in files)))
     marks = (".git",) if is_project else MARKS
     others = {str(place.parent) for place in marked if place.name in marks and len(place.parts) > 1}
-    own = {os.getuid(), root.stat().st_uid}
+    owner_uids = {os.getuid(), root.stat().st_uid}
     tops = {PurePosixPath(place).parts[0] for _, place in files if "/" in place}
-    others |= {top for top in tops if (root / top).stat().st_uid not in own}
+    others |= {top for top in tops if (root / top).stat().st_uid not in owner_uids}
     if others:
         lines.append(f"other projects, or folders of other people, lie in it: {_few(sorted(others))}")
     return tuple(lines)
@@ -353,7 +353,7 @@ def _workdir(root: Path, script: Path, places: list[str]) -> str:
         return ""
     if here.is_relative_to(root):
         place = here.relative_to(root).as_posix()
-        if any(each.startswith(f"{place}/") for each in places):
+        if any(copied.startswith(f"{place}/") for copied in places):
             return place
     place = "." if script == root else script.parent.relative_to(root).as_posix()
     return "" if place == "." else place
@@ -365,9 +365,9 @@ def _slug(stem: str) -> str:
 
 def _bundled(name: str) -> Path:
     folder = payload_dir().parent / "workloads"
-    known = sorted(path.stem for path in folder.glob("*.py") if path.stem.isidentifier() and _is_program(path))
-    if name not in known:
-        raise UsageError(f"there is no workload {name!r}", f"{meant(name, known)}one of: {', '.join(known)}")
+    workloads = sorted(path.stem for path in folder.glob("*.py") if path.stem.isidentifier() and _is_program(path))
+    if name not in workloads:
+        raise UsageError(f"there is no workload {name!r}", f"{meant(name, workloads)}one of: {', '.join(workloads)}")
     return folder / f"{name}.py"
 
 
@@ -431,11 +431,11 @@ def _walk(
         if ignored or not is_folder:
             yield path, at, by if ignored else ""
         real = Path(os.path.realpath(path))
-        if not is_folder or any(each.is_relative_to(real) for each in above):
+        if not is_folder or any(entry.is_relative_to(real) for entry in above):
             continue
-        if not ignored or any(each.startswith(at) for each in back):
+        if not ignored or any(entry.startswith(at) for entry in back):
             below = _walk(path, at, specs, (*above, real), back)
-            yield from (each for each in below if not each[2] or not ignored)
+            yield from (entry for entry in below if not entry[2] or not ignored)
 
 
 def _rule_for(path: Path, place: str, rules: Sequence[_Rules], root: Path) -> str:
@@ -501,9 +501,12 @@ def _verdict(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
 
 def _is_taken_back(place: str, rules: Sequence[_Rules]) -> bool:
     """.nodectlignore takes it back by a line that names it, and secret folders above it, without wildcards."""
-    own = [each for each in rules if each.file.endswith(_TAKES_BACK)]
-    return _said(place, own)[0] is False and any(
-        _names(line.strip()[1:], place[len(each.prefix) :]) for each in own for line in each.lines if line[:1] == "!"
+    nodectl_rules = [rule for rule in rules if rule.file.endswith(_TAKES_BACK)]
+    return _said(place, nodectl_rules)[0] is False and any(
+        _names(line.strip()[1:], place[len(rule.prefix) :])
+        for rule in nodectl_rules
+        for line in rule.lines
+        if line[:1] == "!"
     )
 
 
@@ -516,10 +519,10 @@ def _names(pattern: str, place: str) -> bool:
 
 
 def _said(place: str, rules: Sequence[_Rules]) -> tuple[bool | None, str]:
-    for each in reversed(rules):
-        verdict = each.spec.check_file(place[len(each.prefix) :]).include
+    for rule in reversed(rules):
+        verdict = rule.spec.check_file(place[len(rule.prefix) :]).include
         if verdict is not None:
-            return verdict, each.file
+            return verdict, rule.file
     return None, ""
 
 

@@ -97,11 +97,11 @@ def _script_at(engine: str, launcher: Launcher, argv: Sequence[str]) -> int:
         option = name if not name.startswith("--") else "--" + name[2:].replace("-", "_")
         if option in launcher.ours:
             raise UsageError(f"--engine {engine}: {name} is not for ARGV", launcher.ours[option])
-        known = launcher.flags | launcher.valued
-        if launcher.closed and option not in known:
+        options = launcher.flags | launcher.valued
+        if launcher.closed and option not in options:
             raise UsageError(
                 f"--engine {engine}: its launcher has no option {name}",
-                f"{meant(option, known)}the script's own options stand behind the script",
+                f"{meant(option, options)}the script's own options stand behind the script",
             )
         at += 1 if equals or option in launcher.flags else 2
     if at >= len(argv):

@@ -308,8 +308,8 @@ class Noise:
 
     def holds(self, source: str, text: str) -> bool:
         """Return whether this line of `source` (a host, or a rank of it) is one of them."""
-        if found := _BARRIER.match(text):
-            self._records[source] = found[1]
+        if barrier := _BARRIER.match(text):
+            self._records[source] = barrier[1]
         begun = self._records.get(source)
         if begun is not None and text.startswith(begun):
             return True

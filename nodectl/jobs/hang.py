@@ -29,23 +29,23 @@ def look_at(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int
     return judge({host: rows[0] for host, rows in answers.lines.items() if rows}, answers.problems)
 
 
-def judge(told: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) -> Look:
+def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) -> Look:
     """Judge what the hosts told, by host."""
     ranks = sorted(
-        (_rank(host, row) for host, said in told.items() for row in said["ranks"]), key=lambda each: each.rank
+        (_rank(host, row) for host, report in reports.items() for row in report["ranks"]), key=lambda rank: rank.rank
     )
-    missing = [each for each in ranks if not each.waits and (each.stack or "stopped" in each.doing)]
-    known, lines = _flight({host: said.get("flight", {}) for host, said in told.items()})
-    verdict, named = _by_calls(known) or _verdict(ranks, missing, known)
-    unanswered = _stores(told)
+    missing = [rank for rank in ranks if not rank.waits and (rank.stack or "stopped" in rank.doing)]
+    calls, lines = _flight({host: report.get("flight", {}) for host, report in reports.items()})
+    verdict, named = _by_calls(calls) or _verdict(ranks, missing, calls)
+    unanswered = _stores(reports)
     if unanswered and not missing and not named:
         verdict = f"{verdict}; {unanswered}"
     evidence = [
         *lines,
-        *(f"{host}: {line}" for host, said in told.items() for line in said.get("listeners", ())),
-        *_ras(told),
-        *_counters(told),
-        *(f"{host}: {line}" for host, said in told.items() for line in said["xids"]),
+        *(f"{host}: {line}" for host, report in reports.items() for line in report.get("listeners", ())),
+        *_ras(reports),
+        *_counters(reports),
+        *(f"{host}: {line}" for host, report in reports.items() for line in report["xids"]),
     ]
     return Look(tuple(ranks), verdict, tuple(named), tuple(evidence), problems)
 
@@ -75,31 +75,31 @@ _POINT_TO_POINT = {
 }
 
 
-def _by_calls(known: Calls) -> tuple[str, tuple[int, ...]] | None:
+def _by_calls(calls: Calls) -> tuple[str, tuple[int, ...]] | None:
     """Return what flight recorders tell of ranks that can never go on; None where they tell nothing of that."""
-    unlike, circle = known.unlike(), known.circle
+    unlike, circle = calls.unlike(), calls.circle
     odd, usual, _ = odd_one(unlike)
     if odd is not None:
         return f"rank {odd.rank} called {odd.words}, the others {usual}: they will never meet", (odd.rank,)
     if circle:
-        said = "; ".join(known.line(rank) for rank in circle[:_MOST_NAMED])
-        return f"rank {numbers(circle, _MOST_NAMED)} wait for each other, and none can go on: {said}", circle
+        circle_lines = "; ".join(calls.line(rank) for rank in circle[:_MOST_NAMED])
+        return f"rank {numbers(circle, _MOST_NAMED)} wait for each other, and none can go on: {circle_lines}", circle
     return None
 
 
-def _verdict(ranks: Sequence[RankNow], missing: Sequence[RankNow], known: Calls) -> tuple[str, tuple[int, ...]]:
-    waiting = [each for each in ranks if each.waits]
+def _verdict(ranks: Sequence[RankNow], missing: Sequence[RankNow], calls: Calls) -> tuple[str, tuple[int, ...]]:
+    waiting = [rank for rank in ranks if rank.waits]
     if not ranks:
         return "no rank was found", ()
-    if all(not each.stack and not missing for each in ranks):
+    if all(not rank.stack and not missing for rank in ranks):
         return "what the ranks do is not known: their Python writes no stacks, and there is no py-spy", ()
     if waiting and missing:
-        return _for_the_missing(waiting, missing), tuple(each.rank for each in missing)
-    if waiting and known.behind:
-        late = numbers(known.behind, _MOST_NAMED)
-        return f"all ranks are in collectives; by torch's flight recorder rank {late} is behind", known.behind
-    if waiting and known.stuck_line:
-        return known.stuck_line, ()
+        return _for_the_missing(waiting, missing), tuple(rank.rank for rank in missing)
+    if waiting and calls.behind:
+        late = numbers(calls.behind, _MOST_NAMED)
+        return f"all ranks are in collectives; by torch's flight recorder rank {late} is behind", calls.behind
+    if waiting and calls.stuck_line:
+        return calls.stuck_line, ()
     if waiting:
         return _all_waiting(ranks, waiting)
     return "no rank waits in a collective", ()
@@ -108,11 +108,11 @@ def _verdict(ranks: Sequence[RankNow], missing: Sequence[RankNow], known: Calls)
 def _for_the_missing(waiting: Sequence[RankNow], missing: Sequence[RankNow]) -> str:
     first = missing[0]
     others = f" (and {counted(len(missing) - 1, 'other rank')})" if len(missing) > 1 else ""
-    moves = "; it moved between two looks, so it may come yet" if any(each.moved for each in missing) else ""
+    moves = "; it moved between two looks, so it may come yet" if any(rank.moved for rank in missing) else ""
     wait = "waits" if len(waiting) == 1 else "wait"
-    called = ", ".join(sorted({each.call for each in waiting}))
+    called = ", ".join(sorted({rank.call for rank in waiting}))
     for_whom = f"for rank {first.rank}{others}: {first.doing}{moves}"
-    if len({(each.call, each.doing) for each in waiting}) == 1:
+    if len({(rank.call, rank.doing) for rank in waiting}) == 1:
         return f"{names(waiting)} {wait} in {called} {for_whom}"
     return f"{names(waiting)} {wait} in {called} at different places, perhaps {for_whom}; {_GROUPS}"
 
@@ -123,15 +123,15 @@ _GROUPS = "or for each other, where their calls are of different process groups,
 
 def _all_waiting(ranks: Sequence[RankNow], waiting: Sequence[RankNow]) -> tuple[str, tuple[int, ...]]:
     """All are in collectives, and nothing but their stacks is known."""
-    places = Counter((each.call, each.doing) for each in waiting)
-    if any(each.moved for each in ranks):
+    places = Counter((rank.call, rank.doing) for rank in waiting)
+    if any(rank.moved for rank in ranks):
         return "all ranks are in collectives, and move", ()
     if len(places) > 1:
         usual = places.most_common(1)[0][0]
-        odd = [each for each in waiting if (each.call, each.doing) != usual]
+        odd = [rank for rank in waiting if (rank.call, rank.doing) != usual]
         verb = "is" if len(odd) == 1 else "are"
         text = f"{names(odd)} {verb} in {odd[0].call} ({odd[0].doing}), the others in {usual[0]} ({usual[1].strip()})"
-        return f"{text}: perhaps they never meet; {_GROUPS}", tuple(each.rank for each in odd)
+        return f"{text}: perhaps they never meet; {_GROUPS}", tuple(rank.rank for rank in odd)
     call = waiting[0].call
     why = _POINT_TO_POINT.get(call, "the network between them, a GPU, or different sizes, perhaps")
     return f"all ranks are in {call} and none moves: {why}", ()
@@ -139,7 +139,7 @@ def _all_waiting(ranks: Sequence[RankNow], waiting: Sequence[RankNow]) -> tuple[
 
 def names(ranks: Sequence[RankNow]) -> str:
     """`rank 3`, or `rank 0, 1, 2 and 5 more`."""
-    return f"rank {numbers([each.rank for each in ranks], _MOST_NAMED)}"
+    return f"rank {numbers([rank.rank for rank in ranks], _MOST_NAMED)}"
 
 
 def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
@@ -150,32 +150,35 @@ def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
         for rank, dump in by_rank.items()
         if "problem" in dump
     ]
-    known = read_calls(
+    calls = read_calls(
         {int(rank): dump.get("groups", {}) for by_rank in dumps.values() for rank, dump in by_rank.items()}
     )
-    return known, [*lines, *(f"flight recorder: {known.line(rank)}" for rank in sorted(known.at)[:_MOST_NAMED])]
+    return calls, [*lines, *(f"flight recorder: {calls.line(rank)}" for rank in sorted(calls.at)[:_MOST_NAMED])]
 
 
-def _stores(told: Mapping[str, Mapping[str, Any]]) -> str:
+def _stores(reports: Mapping[str, Mapping[str, Any]]) -> str:
     """Say where ranks ask for the store at which they are to meet, and who listens there; empty where none does."""
     rows = [
-        (str(row["rank"]), place) for said in told.values() for row in said["ranks"] for place in row.get("store", ())
+        (str(row["rank"]), place)
+        for report in reports.values()
+        for row in report["ranks"]
+        for place in row.get("store", ())
     ]
     places = ", ".join(dict.fromkeys(place for _, place in rows))
-    who = "; ".join(f"{host}: {line}" for host, said in told.items() for line in said.get("listeners", ()))
+    who = "; ".join(f"{host}: {line}" for host, report in reports.items() for line in report.get("listeners", ()))
     if not rows:
         return ""
     asks = ", ".join(dict.fromkeys(rank for rank, _ in rows))
     return f"rank {asks} asked for the store at {places}, and no answer has come" + (f" ({who})" if who else "")
 
 
-def _ras(told: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _ras(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """One line for what NCCL's RAS says, of each answer that differs: it knows all hosts, wherever it is asked."""
     lines: dict[str, list[str]] = {}
-    for host, said in told.items():
-        if said["ras"]:
-            lines.setdefault(_ras_words(str(said["ras"])), []).append(host)
-    return [f"NCCL RAS on {', '.join(hosts[:_MOST_NAMED])}: {words}" for words, hosts in lines.items()]
+    for host, report in reports.items():
+        if report["ras"]:
+            lines.setdefault(_ras_words(str(report["ras"])), []).append(host)
+    return [f"NCCL RAS on {', '.join(hosts[:_MOST_NAMED])}: {summary}" for summary, hosts in lines.items()]
 
 
 def _ras_words(text: str) -> str:
@@ -183,30 +186,30 @@ def _ras_words(text: str) -> str:
         ras = parse_ncclras(text)
     except ParseError as error:
         return f"its answer cannot be read: {error.message}"
-    worst = sorted({each.status for each in ras.communicators}) or ["no communicators"]
-    words = [f"{', '.join(worst)} of {counted(len(ras.communicators), 'communicator')}"]
+    worst = sorted({item.status for item in ras.communicators}) or ["no communicators"]
+    parts = [f"{', '.join(worst)} of {counted(len(ras.communicators), 'communicator')}"]
     if ras.outliers:
-        words.append(
-            "behind or ahead: " + ", ".join(f"rank {each.rank} ({each.host})" for each in ras.outliers[:_MOST_NAMED])
+        parts.append(
+            "behind or ahead: " + ", ".join(f"rank {item.rank} ({item.host})" for item in ras.outliers[:_MOST_NAMED])
         )
     if ras.missing_ranks:
-        words.append(
-            "missing: " + ", ".join(f"rank {each.rank} ({each.host})" for each in ras.missing_ranks[:_MOST_NAMED])
+        parts.append(
+            "missing: " + ", ".join(f"rank {item.rank} ({item.host})" for item in ras.missing_ranks[:_MOST_NAMED])
         )
     if ras.dead:
-        words.append("dead: " + ", ".join(f"process {each.pid} on {each.host}" for each in ras.dead[:_MOST_NAMED]))
+        parts.append("dead: " + ", ".join(f"process {item.pid} on {item.host}" for item in ras.dead[:_MOST_NAMED]))
     if worst == ["OK"]:
-        words.append("it has been seen to say so of jobs that hung")
-    return "; ".join(words)
+        parts.append("it has been seen to say so of jobs that hung")
+    return "; ".join(parts)
 
 
-def _counters(told: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _counters(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
-    for host, said in told.items():
-        rates = [f"{name} {rate / MIB:.1f} MiB/s" for name, rate in said["network"].items()]
+    for host, report in reports.items():
+        rates = [f"{name} {rate / MIB:.1f} MiB/s" for name, rate in report["network"].items()]
         gpus = [
             f"GPU {_plain(gpu['index'])} {_plain(gpu['use_percent'])} % {_plain(gpu['power_w'])} W"
-            for gpu in said["gpus"][:_MOST_NAMED]
+            for gpu in report["gpus"][:_MOST_NAMED]
         ]
         if rates or gpus:
             lines.append(f"{host}: {', '.join([*rates, *gpus])}")

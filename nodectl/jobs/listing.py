@@ -44,8 +44,8 @@ class Listing:
     @property
     def last(self) -> Job | None:
         """The newest job that was started from here, else of those that most of their hosts know, else of all."""
-        own = [job for job in self.jobs if job.id in self.started]
-        jobs = own or [job for job in self.jobs if 2 * job.witnesses > len(job.parts)] or self.jobs
+        started_here = [job for job in self.jobs if job.id in self.started]
+        jobs = started_here or [job for job in self.jobs if 2 * job.witnesses > len(job.parts)] or self.jobs
         return jobs[-1] if jobs else None
 
     def doubt(self) -> str:
@@ -54,11 +54,11 @@ class Listing:
         if last is None or (last is self.jobs[-1] and 2 * last.witnesses > len(last.parts)):
             return ""
         newest = self.jobs[-1]
-        known = f"{newest.witnesses} of its {len(newest.parts)} hosts know it"
+        count = f"{newest.witnesses} of its {len(newest.parts)} hosts know it"
         if last is newest:
-            return f"`last` is {last.id}: {known}"
+            return f"`last` is {last.id}: {count}"
         return (
-            f"`last` is {last.id}; {newest.id} of {newest.operator} is newer ({known}), and was not started from here:"
+            f"`last` is {last.id}; {newest.id} of {newest.operator} is newer ({count}), and was not started from here:"
             " name it where it is meant"
         )
 
@@ -99,10 +99,10 @@ def read_jobs(
     gone: Mapping[str, str] | None = None,
 ) -> Listing:
     """Ask every host for its jobs (for these alone, where some are named), without those known to be `gone`."""
-    known = dict(gone or {})
-    there = [host for host in hosts if host.name not in known]
+    unreachable = dict(gone or {})
+    there = [host for host in hosts if host.name not in unreachable]
     answers = ask(transport, there, lambda _: ["list", *job_ids], forks=forks, timeout_s=_TIMEOUT_S, kind=JobRow)
-    problems = {**known, **answers.problems}
+    problems = {**unreachable, **answers.problems}
     reports: dict[str, list[Report]] = defaultdict(list)
     unread: dict[str, list[str]] = defaultdict(list)
     for host, rows in answers.lines.items():
@@ -111,7 +111,7 @@ def read_jobs(
             if row["problem"]:
                 unread[host].append(row["problem"])
     jobs = tuple(merge(reports[job_id], problems) for job_id in sorted(reports))
-    return Listing(jobs, problems, len(hosts), {host: "; ".join(words) for host, words in unread.items()})
+    return Listing(jobs, problems, len(hosts), {host: "; ".join(reasons) for host, reasons in unread.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,10 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         parts = tuple(map(_without_the_others, parts))
     attempt, roster = _newest_attempt(by_rank, plan)
     newest = {rank: report for rank, report in by_rank.items() if report.attempt == attempt}
-    told = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
-    heard = [_of_own_ranks(each, roster, int(plan["nproc_per_node"])) for each in told]
-    words = [own for own, _ in heard]
-    failures = failures_of(words, _seen_from_elsewhere(newest, names, parts, roster))
+    accounts = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
+    heard = [_of_own_ranks(member, roster, int(plan["nproc_per_node"])) for member in accounts]
+    hosts = [member for member, _ in heard]
+    failures = failures_of(hosts, _seen_from_elsewhere(newest, names, parts, roster))
     failures += [failure for _, others in heard for failure in others]
     first = failures[0] if failures else None
     state = _state([parts[rank] for rank in roster], first, float(plan["created_at"]))
@@ -178,9 +178,9 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
         skipped=tuple(map(str, plan.get("skipped") or ())),
         remarks=tuple(
-            f"host {each.name}, rank {item['rank']}: {item['text']}"
-            for each in words
-            for item in each.state.get("remarks") or ()
+            f"host {member.name}, rank {item['rank']}: {item['text']}"
+            for member in hosts
+            for item in member.state.get("remarks") or ()
         )
         + dissent,
     )
@@ -192,10 +192,10 @@ def _plan(reports: Sequence[Report]) -> tuple[Mapping[str, Any], tuple[str, ...]
     if not plans:
         return _no_plan(reports), ()
     votes = Counter(_form(plan) for _, plan in plans)
-    told = {report.host for report in reports}
+    reporters = {report.host for report in reports}
 
     def weight(plan: Mapping[str, Any]) -> tuple[int, int, int]:
-        return votes[_form(plan)], len(told & {host["name"] for host in plan["hosts"]}), -len(plan["hosts"])
+        return votes[_form(plan)], len(reporters & {host["name"] for host in plan["hosts"]}), -len(plan["hosts"])
 
     best = max((plan for _, plan in plans), key=weight)
     others = [host for host, plan in plans if _form(plan) != _form(best)]
@@ -240,8 +240,8 @@ def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[H
         state[key] = [item for item in host.state.get(key) or () if is_own(item["rank"])]
     state["flight"] = {rank: dump for rank, dump in (host.state.get("flight") or {}).items() if is_own(int(rank))}
     others = [failure(host.name, item) for item in host.state.get("failures") or () if not is_own(item["rank"])]
-    said = [replace(each, message=f"host {host.name} says of another's rank: {each.message}") for each in others]
-    return replace(host, state=state), said
+    hearsay = [replace(other, message=f"host {host.name} says of another's rank: {other.message}") for other in others]
+    return replace(host, state=state), hearsay
 
 
 def _hearsay(cause: Failure, tellers: Collection[str], asked: int) -> Failure:
@@ -258,8 +258,8 @@ def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> t
     reports = list(by_rank.values())
     silent = members - len(reports)
     numbers = sorted({report.attempt for report in reports}, reverse=True)
-    told = (each for each in numbers if 2 * (sum(one.attempt >= each for one in reports) + silent) > members)
-    newest = next(told, 1)
+    agreed = (number for number in numbers if 2 * (sum(one.attempt >= number for one in reports) + silent) > members)
+    newest = next(agreed, 1)
     rosters = Counter(
         tuple(rank for rank in dict.fromkeys(report.document["state"].get("roster") or first) if rank < members)
         for report in reports
@@ -271,16 +271,17 @@ def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> t
 
 def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Sequence[str]) -> tuple[PastAttempt, ...]:
     """Return the attempts before the newest, each with the likeliest cause that the hosts tell."""
-    told = [
+    past_ends = [
         (names[rank], item)
         for rank, report in newest.items()
         for item in report.document["state"].get("attempts") or ()
     ]
     tellers: dict[tuple[int, str], list[str]] = defaultdict(list)
-    for name, item in told:
+    for name, item in past_ends:
         tellers[_past_vote(item)].append(name)
     items = sorted(
-        (item for _, item in told), key=lambda item: (item["number"], _past_place(item, len(tellers[_past_vote(item)])))
+        (item for _, item in past_ends),
+        key=lambda item: (item["number"], _past_place(item, len(tellers[_past_vote(item)]))),
     )
     likeliest = {item["number"]: item for item in reversed(items)}
     causes = {number: _past_cause(number, item["cause"], by_rank, names) for number, item in likeliest.items()}
@@ -310,22 +311,24 @@ def _past_place(item: Mapping[str, Any], votes: int) -> tuple[float, int, float]
 
 
 def _past_cause(
-    number: int, told: Mapping[str, Any] | None, by_rank: Mapping[int, Report], names: Sequence[str]
+    number: int, past_end: Mapping[str, Any] | None, by_rank: Mapping[int, Report], names: Sequence[str]
 ) -> Failure | None:
     """Return the cause on which the hosts agreed; a host that was silent then tells its own end of that attempt."""
-    if told is None:
+    if past_end is None:
         return None
-    agreed = failure(told["host"], told)
+    agreed = failure(past_end["host"], past_end)
     report = by_rank.get(names.index(agreed.host)) if agreed.host in names else None
     if agreed.kind != "host_lost" or report is None or report.attempt != number:
         return agreed
-    own = [failure(agreed.host, item) for item in report.document["state"].get("failures", ())]
-    return min((item for item in own if item.kind not in (*FOLLOWED, "host_lost")), key=failure_place, default=agreed)
+    own_failures = [failure(agreed.host, item) for item in report.document["state"].get("failures", ())]
+    return min(
+        (item for item in own_failures if item.kind not in (*FOLLOWED, "host_lost")), key=failure_place, default=agreed
+    )
 
 
 def _may_go_on(by_rank: Mapping[int, Report], members: int) -> int:
     """How many hosts may take part in another attempt, which takes more than half of all."""
-    out = [each for each in by_rank.values() if each.document["state"]["final"] or not each.document["alive"]]
+    out = [report for report in by_rank.values() if report.document["state"]["final"] or not report.document["alive"]]
     return members - len(out)
 
 
@@ -393,14 +396,14 @@ def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]
         for rank, item in report.document["state"].get("heard", {}).items():
             if int(rank) < len(names) and int(rank) not in by_rank and item["kind"] != "host_lost":
                 heard[int(rank)].append((names[teller], item))
-    found = []
-    for rank, told in heard.items():
+    failures = []
+    for rank, rows in heard.items():
         # they may have heard different things, and one may be invented: what most heard
-        kinds = [(item["kind"], item["message"]) for _, item in told]
+        kinds = [(item["kind"], item["message"]) for _, item in rows]
         usual = max(kinds, key=kinds.count)
-        tellers = [name for name, item in told if (item["kind"], item["message"]) == usual]
-        found.append(_hearsay(failure(names[rank], told[kinds.index(usual)][1]), tellers, len(by_rank)))
-    return found
+        tellers = [name for name, item in rows if (item["kind"], item["message"]) == usual]
+        failures.append(_hearsay(failure(names[rank], rows[kinds.index(usual)][1]), tellers, len(by_rank)))
+    return failures
 
 
 def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
@@ -431,14 +434,14 @@ _Vote = tuple[int, Mapping[str, Any]]
 
 def _votes(by_rank: Mapping[int, Report], hosts: int) -> Mapping[int, Sequence[_Vote]]:
     """Count votes by host (of so many) that was lost; a host that cannot be asked votes by what others heard."""
-    told: list[_Vote] = []
+    seen: list[_Vote] = []
     heard: dict[int, Mapping[str, Any]] = {}
     for voter, report in by_rank.items():
         state = report.document["state"]
         heard |= {int(rank): item for rank, item in state.get("heard", {}).items() if int(rank) not in by_rank}
-        told += [(voter, item) for item in state.get("failures", ())]
+        seen += [(voter, item) for item in state.get("failures", ())]
     votes: dict[int, list[_Vote]] = defaultdict(list)
-    for voter, item in (*told, *heard.items()):
+    for voter, item in (*seen, *heard.items()):
         if item["kind"] == "host_lost" and voter < hosts and item.get("lost", hosts) < hosts:
             votes[item["lost"]].append((voter, item))
     return votes

@@ -40,21 +40,21 @@ class Adapters:
 
 
 def bind_nics(
-    transport: Transport, hosts: Sequence[Host], found: Surroundings, mode: str, nproc: int | None, forks: int
+    transport: Transport, hosts: Sequence[Host], surroundings: Surroundings, mode: str, nproc: int | None, forks: int
 ) -> tuple[Surroundings, tuple[str, ...]]:
     """Give hosts their adapters, with lines that say why; hosts without RDMA devices and GPUs are not asked.
 
     JobError where each rank's own is asked for (`gpu`) and cannot be told; then all hosts are asked.
     """
-    asked = tuple(host for host in hosts if mode == GPU or host.name in found.rdma_hosts)
+    asked = tuple(host for host in hosts if mode == GPU or host.name in surroundings.rdma_hosts)
     if mode == NONE or not asked:
-        return found, ()
+        return surroundings, ()
     looked = look(LiveSource(asked, transport, forks), (), fabric=False)
     adapters = {host.name: adapters_of(host, looked) for host in asked}
     if mode == GPU:
-        _refuse({name: _lacking(each, nproc or 1) for name, each in adapters.items()})
-    rows = tuple(_bound(row, adapters.get(row.name), mode) for row in found.hosts)
-    return replace(found, hosts=rows), () if mode == GPU else _lines(adapters)
+        _refuse({name: _lacking(adapter, nproc or 1) for name, adapter in adapters.items()})
+    rows = tuple(_bound(row, adapters.get(row.name), mode) for row in surroundings.hosts)
+    return replace(surroundings, hosts=rows), () if mode == GPU else _lines(adapters)
 
 
 def _bound(row: PlanHost, adapters: Adapters | None, mode: str) -> PlanHost:
@@ -65,16 +65,16 @@ def _bound(row: PlanHost, adapters: Adapters | None, mode: str) -> PlanHost:
 
 def _lines(adapters: Mapping[str, Adapters]) -> tuple[str, ...]:
     """`NCCL_IB_HCA on node[01-04]: …`, a line for hosts alike; nothing of those where NCCL may take all."""
-    reasons = dict.fromkeys(each.why for each in adapters.values() if each.why)
-    hosts = {why: [name for name, each in adapters.items() if each.why == why] for why in reasons}
+    reasons = dict.fromkeys(adapter.why for adapter in adapters.values() if adapter.why)
+    hosts = {why: [name for name, adapter in adapters.items() if adapter.why == why] for why in reasons}
     return tuple(f"NCCL_IB_HCA on {fold(names)}: {why}" for why, names in hosts.items())
 
 
 def _refuse(problems: Mapping[str, str]) -> None:
-    said = {name: problem for name, problem in problems.items() if problem}
-    if said:
-        reasons = dict.fromkeys(said.values())
-        parts = [f"{fold(name for name in said if said[name] == reason)}: {reason}" for reason in reasons]
+    refusals = {name: problem for name, problem in problems.items() if problem}
+    if refusals:
+        reasons = dict.fromkeys(refusals.values())
+        parts = [f"{fold(name for name in refusals if refusals[name] == reason)}: {reason}" for reason in reasons]
         raise JobError(f"--nic-binding gpu: {'; '.join(parts)}", "leave it out: NCCL takes the nearest NIC by itself")
 
 

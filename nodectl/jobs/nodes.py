@@ -108,8 +108,8 @@ def why(result: CommandResult) -> str:
     """One line for why a host gave no answer."""
     if result.error:
         return result.error
-    words = result.stderr.strip().splitlines()
-    return words[-1] if words else f"exit status {result.exit_status}"
+    lines = result.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit status {result.exit_status}"
 
 
 def start(
@@ -157,10 +157,10 @@ def plan_checkpoints(
         _all_or_none(marked, f"could not write to the checkpoint folder {folder}")
         looked = ask(transport, others, lambda _: ["survey", folder, job_id, "look"], **survey)
         _all_or_none(looked, f"could not make the checkpoint folder {folder}")
-        told = {name: rows[0] for name, rows in (*marked.lines.items(), *looked.lines.items()) if rows}
-        if mute := [host.name for host in hosts if host.name not in told]:
+        answers = {name: rows[0] for name, rows in (*marked.lines.items(), *looked.lines.items()) if rows}
+        if mute := [host.name for host in hosts if host.name not in answers]:
             raise JobError(f"{fold(mute)} {NONSENSE}: nothing of the checkpoint folder {folder}", "leave it out (-l)")
-        return judge_survey(folder, [(host.name, told[host.name]) for host in hosts])
+        return judge_survey(folder, [(host.name, answers[host.name]) for host in hosts])
     except BaseException:
         clear_survey(transport, hosts, job_id, folder, forks)
         raise

@@ -436,6 +436,6 @@ def one_venv(hosts: Sequence[Host], launcher: str, asked: str | None) -> str:
     for host in hosts:
         venvs.setdefault(venv_of(host.variables, launcher, asked), []).append(host.name)
     if len(venvs) > 1:
-        told = "; ".join(f"{venv} on {fold(names)}" for venv, names in venvs.items())
-        raise UsageError(f"pytorch_venv is not the same on all hosts: {told}", "say --venv DIR, or take hosts of one")
+        places = "; ".join(f"{venv} on {fold(names)}" for venv, names in venvs.items())
+        raise UsageError(f"pytorch_venv is not the same on all hosts: {places}", "say --venv DIR, or take hosts of one")
     return next(iter(venvs))

@@ -94,11 +94,11 @@ def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) 
 
     Else each keeps the one by which it was reached, which may be for management alone.
     """
-    needs, known = candidates[0].needs if candidates else None, {host.name: host for host in hosts}
+    needs, by_name = candidates[0].needs if candidates else None, {host.name: host for host in hosts}
     if needs is None or needs.interface is not None or len(candidates) < 2:
         return list(candidates)
     rdma = all(candidate.known("rdma_devices", RdmaDevices).names for candidate in candidates)
-    named = [(known[candidate.host], nics_in(candidate.facts)) for candidate in candidates]
+    named = [(by_name[candidate.host], nics_in(candidate.facts)) for candidate in candidates]
     best = choose([(host, _leading(nics)) for host, nics in named], rdma=rdma)
     chosen = {host.name: nics.get(best[host.name].interface) for host, nics in named}
     networks = [networks_of(nic) for nic in chosen.values() if nic is not None]
@@ -117,10 +117,10 @@ def _on(candidate: Candidate, nic: Nic | None, network: Network) -> Candidate:
     there = candidate.address
     if nic is None or nic.name == there.interface:
         return candidate
-    own = next(interface for interface in interfaces_of(nic) if interface.network == network)
+    shared = next(interface for interface in interfaces_of(nic) if interface.network == network)
     address = replace(
         there,
-        address=str(own.ip),
+        address=str(shared.ip),
         network=str(network),
         interface=nic.name,
         mtu=nic.mtu,
@@ -196,8 +196,8 @@ def _status(recording: Recording) -> tuple[int | None, str]:
 
 def _last_words(entry: Entry | None, unread: Unread) -> str:
     """Return what the program on the host complained of last, else why its answer could not be read."""
-    words = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
-    return (words[-1] if words else unread.reason)[:_SHOWN_CHARS]
+    lines = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
+    return (lines[-1] if lines else unread.reason)[:_SHOWN_CHARS]
 
 
 def _not_copied(copied: CommandResult) -> Finding:
@@ -283,8 +283,8 @@ class _Listener:
                 timeout_s=_LISTENS_S + _LOOK_DEADLINE_S, stdin=asked, bare=True, on_output=self._take,
             )  # fmt: skip
             if not self._is_listening:
-                words = (done.error or done.stderr).strip().splitlines()
-                self.problem = words[-1][:_SHOWN_CHARS] if words else f"exit status {done.exit_status}"
+                lines = (done.error or done.stderr).strip().splitlines()
+                self.problem = lines[-1][:_SHOWN_CHARS] if lines else f"exit status {done.exit_status}"
             self._begun.set()
 
         self._thread = threading.Thread(target=run, daemon=True)
@@ -311,8 +311,8 @@ class _Listener:
         if stream != "stdout":
             return
         try:
-            said = [bounded_json.loads(text) for text in self._reader.feed(data)]
-            heard = values_of(ListenRow, said, extra="ignore")
+            documents = [bounded_json.loads(text) for text in self._reader.feed(data)]
+            heard = values_of(ListenRow, documents, extra="ignore")
         except ValueError:  # what it did not say, it is asked for in vain
             return
         for row in heard:
@@ -364,12 +364,12 @@ _FINE = (Status.OK, Status.SKIPPED)
 
 def skipped_checks(names: Iterable[str]) -> tuple[str, ...]:
     """Ids of the named checks, with or without `launch_`; UsageError for what is none, or cannot be left out."""
-    known = launch_checks()
+    launch_ids = launch_checks()
     checks = []
     for name in dict.fromkeys(names):
-        check = name if name in known else _CHECK_PREFIX + name
-        if check not in known:
-            short = [each.removeprefix(_CHECK_PREFIX) for each in known if each not in _NEEDED]
+        check = name if name in launch_ids else _CHECK_PREFIX + name
+        if check not in launch_ids:
+            short = [check_id.removeprefix(_CHECK_PREFIX) for check_id in launch_ids if check_id not in _NEEDED]
             raise UsageError(
                 f"--skip {name}: preflight has no check of that name",
                 f"{meant(name, short)}there are: {', '.join(short)}",
@@ -391,8 +391,8 @@ def skipped_lines(checks: Sequence[str], skipped: Sequence[Finding]) -> tuple[st
     lines = []
     for check in checks:
         bad = [finding for finding in skipped if finding.check == check and finding.status not in _FINE]
-        words = {finding.actual: finding.status for finding in bad}
-        for actual, status in words.items():
+        statuses = {finding.actual: finding.status for finding in bad}
+        for actual, status in statuses.items():
             hosts = fold(finding.host for finding in bad if finding.actual == actual)
             lines.append(f"{check}: {status} on {hosts}: {actual}")
         if not bad:

@@ -32,9 +32,9 @@ class Watch:
 
     def look(self) -> list[Pulse]:
         """Every host, in the order of `hosts`; one that does not answer has a `problem`."""
-        words = ["pulse", self.job_id, self.pattern]
+        arguments = ["pulse", self.job_id, self.pattern]
         asked: dict[str, Any] = {"forks": self.forks, "timeout_s": _TIMEOUT_S, "kind": PulseRow}
-        answers = ask(self.transport, self.hosts, lambda _: words, **asked)
+        answers = ask(self.transport, self.hosts, lambda _: arguments, **asked)
         seen = []
         for host in self.hosts:
             rows = answers.lines.get(host.name, ())
@@ -110,15 +110,15 @@ def stalls(pulses: Sequence[Pulse], *, quiet_s: float, waits_s: float) -> list[s
     """Sentences: no host has written for `quiet_s`; GPUs that are in use and draw little for `waits_s`."""
     running = [pulse for pulse in pulses if pulse.state == "running"]
     ages = [pulse.output_age_s for pulse in running if pulse.output_age_s is not None]
-    said = []
+    sentences = []
     if ages and min(ages) > quiet_s:
-        said.append(f"no output on any host for {min(ages):.0f} s: it may hang")
+        sentences.append(f"no output on any host for {min(ages):.0f} s: it may hang")
     waiting = [pulse for pulse in running if pulse.waits_s >= waits_s]
     if waiting:
         gpus = waiting[0].gpus
         power = "" if gpus is None else f", {gpus.power_w:.0f} of {gpus.limit_w:.0f} W"
         names = fold(pulse.host for pulse in waiting)
-        said.append(
+        sentences.append(
             f"{names}: GPUs in use without power for {waiting[0].waits_s:.0f} s{power}: they wait, as in a collective"
         )
-    return said
+    return sentences

@@ -255,8 +255,8 @@ def remedy_of(failure: Failure) -> str:
     text = "\n".join((failure.message, *failure.evidence))
     of_class = CLASSES.get(failure.category, ("", ""))[1].format(host=failure.host)
     if failure.category == "xid" and (xid := _XID.search(text)):
-        known = meaning(int(xid[1]))
-        return f"Xid {xid[1]}, {known.title}: {known.remedy}"
+        xid_meaning = meaning(int(xid[1]))
+        return f"Xid {xid[1]}, {xid_meaning.title}: {xid_meaning.remedy}"
     for advice in ADVICE:
         if match := advice.find(failure, text):
             return advice.remedy.format("", *match.groups(), host=failure.host, of_class=of_class)

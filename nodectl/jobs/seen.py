@@ -17,9 +17,9 @@ _MOST = 50
 def note_jobs(fleet: str, ids: Iterable[str], *, started: bool = False) -> None:
     """Keep them, the newest first; where that cannot be, nothing is kept."""
     for place in (_place(fleet), *([_place(fleet, "started")] if started else [])):
-        known = _read(place)
-        kept = sorted({*known, *ids}, reverse=True)[:_MOST]
-        if kept != known:
+        seen_ids = _read(place)
+        kept = sorted({*seen_ids, *ids}, reverse=True)[:_MOST]
+        if kept != seen_ids:
             with suppress(OSError):
                 place.parent.mkdir(mode=0o700, exist_ok=True)
                 replace_file(place, json.dumps(kept))

@@ -65,19 +65,23 @@ def judge(
 ) -> TraceReport:
     """Figures of each rank, and the slowest; `expected` are the job's ranks with their hosts."""
     at = expected or {}
-    told = {(trace.rank, trace.host) for trace in traces}
+    traced = {(trace.rank, trace.host) for trace in traces}
     # a host's word for the rank of another that tells its own
-    false = [each for each in traces if (each.rank, at.get(each.rank, each.host)) in told - {(each.rank, each.host)}]
+    false = [
+        candidate
+        for candidate in traces
+        if (candidate.rank, at.get(candidate.rank, candidate.host)) in traced - {(candidate.rank, candidate.host)}
+    ]
     traces = [trace for trace in traces if trace not in false]
-    said = {f"rank {trace.rank} on {trace.host}": trace.problem for trace in traces if trace.problem}
-    said |= {f"rank {trace.rank} on {trace.host}": f"it is a rank of {at[trace.rank]}" for trace in false}
-    known = {trace.rank for trace in traces}
+    rank_problems = {f"rank {trace.rank} on {trace.host}": trace.problem for trace in traces if trace.problem}
+    rank_problems |= {f"rank {trace.rank} on {trace.host}": f"it is a rank of {at[trace.rank]}" for trace in false}
+    traced_ranks = {trace.rank for trace in traces}
     for rank, host in (expected or {}).items() if traces else ():
-        if rank not in known and host not in problems:
-            said[f"rank {rank} on {host}"] = "no trace: it was no Python with torch, or never started"
+        if rank not in traced_ranks and host not in problems:
+            rank_problems[f"rank {rank} on {host}"] = "no trace: it was no Python with torch, or never started"
     read = [trace for trace in traces if trace.steps]
     figures = tuple(_figures(trace, _least_exposed(read)) for trace in read)
-    return TraceReport(figures, slowest(read), {**problems, **said})
+    return TraceReport(figures, slowest(read), {**problems, **rank_problems})
 
 
 def _least_exposed(traces: Sequence[RankTrace]) -> dict[int, float]:
@@ -118,10 +122,10 @@ def slowest(traces: Sequence[RankTrace]) -> SlowRank | None:
     numbers = set.intersection(*({step.number for step in trace.steps} for trace in traces)) if traces else set()
     if len(traces) < 2 or not numbers:
         return None
-    own = {trace.rank: [step.own_us for step in trace.steps if step.number in numbers] for trace in traces}
-    trace = max(traces, key=lambda one: fmean(own[one.rank]))
+    own_us = {trace.rank: [step.own_us for step in trace.steps if step.number in numbers] for trace in traces}
+    trace = max(traces, key=lambda one: fmean(own_us[one.rank]))
     others = [other for other in traces if other is not trace]
-    beyond = [mine - median(own[other.rank][at] for other in others) for at, mine in enumerate(own[trace.rank])]
+    beyond = [mine - median(own_us[other.rank][at] for other in others) for at, mine in enumerate(own_us[trace.rank])]
     typical = median(step.step_us for one in traces for step in one.steps)
     by_us = median(beyond)
     if by_us <= _STANDS_OUT * typical or sum(more > 0 for more in beyond) < _MOST_OF * len(beyond):
@@ -166,7 +170,7 @@ def gather(
     for trace in traces:
         if trace.file:
             wanted.setdefault(trace.host, []).append(trace)
-    size = sum(trace.size_bytes for each in wanted.values() for trace in each)
+    size = sum(trace.size_bytes for rank_traces in wanted.values() for trace in rank_traces)
     if size > limit_mib * MIB:
         return Gathered(folder, 0, size, {}, too_large=True)
     make_folder(folder)
@@ -174,8 +178,8 @@ def gather(
     taken = [host for host in hosts if host.name in wanted]
     for host, sinks in fan_out(taken, lambda host: _of_host(transport, host, job_id, wanted[host.name], folder), forks):
         files += sum(not sink.problem for sink in sinks)
-        if said := "; ".join(sink.problem for sink in sinks if sink.problem):
-            problems[host.name] = said
+        if problem := "; ".join(sink.problem for sink in sinks if sink.problem):
+            problems[host.name] = problem
     return Gathered(folder, files, size, problems)
 
 

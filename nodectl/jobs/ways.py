@@ -59,11 +59,11 @@ class Way:
 
 def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
     """UsageError where the words do not fit together, or the code is not there; `needs` are those of --need."""
-    words, bundled = _with_bundled(asked, _words(asked))
-    script, args = _script_and_args(asked, words)
+    argv, bundled = _with_bundled(asked, _words(asked))
+    script, args = _script_and_args(asked, argv)
     start = Start(
         engine=asked.engine,
-        argv=() if asked.engine == TORCHRUN else words,
+        argv=() if asked.engine == TORCHRUN else argv,
         module=asked.module is not None and asked.engine == TORCHRUN,
         chdir=_absolute("--chdir", asked.chdir),
         conda=_absolute("--conda", asked.conda),
@@ -89,20 +89,20 @@ def _words(asked: Asked) -> tuple[str, ...]:
     return (asked.module, *given) if asked.engine == TORCHRUN else of_module(asked.engine, asked.module, given)
 
 
-def _with_bundled(asked: Asked, words: tuple[str, ...]) -> tuple[tuple[str, ...], Code | None]:
+def _with_bundled(asked: Asked, argv: tuple[str, ...]) -> tuple[tuple[str, ...], Code | None]:
     """Put the file of a program that nodectl ships into the words, with its code; None where none is named."""
     if asked.engine == TORCHRUN:
-        return words, None
+        return argv, None
     if asked.engine == COMMAND:
-        at = next((at for at, word in enumerate(words) if word.startswith(_BUNDLED)), None)
+        at = next((at for at, word in enumerate(argv) if word.startswith(_BUNDLED)), None)
     else:
-        script, args = split(asked.engine, words)
-        at = len(words) - len(args) - 1 if script.startswith(_BUNDLED) else None
+        script, args = split(asked.engine, argv)
+        at = len(argv) - len(args) - 1 if script.startswith(_BUNDLED) else None
     if at is None:
-        return words, None
-    _check_not_on_the_hosts(asked, words[at])
-    code = find_code(words[at], asked.code_folder, limit_mib=asked.code_limit_mib)
-    before, after = words[:at], words[at + 1 :]
+        return argv, None
+    _check_not_on_the_hosts(asked, argv[at])
+    code = find_code(argv[at], asked.code_folder, limit_mib=asked.code_limit_mib)
+    before, after = argv[:at], argv[at + 1 :]
     if asked.engine == DEEPSPEED:  # else its launcher adds an option that the program has not
         before = ("--no_local_rank", *before)
     elif asked.engine == COMMAND and not before:
@@ -120,8 +120,8 @@ def _check_module(module: str) -> None:
         raise UsageError(f"-m {module!r} is not the name of a module", "write PACKAGE.MODULE, as for `python -m`")
 
 
-def _script_and_args(asked: Asked, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    return (words[0], words[1:]) if asked.engine == TORCHRUN else split(asked.engine, words)
+def _script_and_args(asked: Asked, argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    return (argv[0], argv[1:]) if asked.engine == TORCHRUN else split(asked.engine, argv)
 
 
 def _numa_binding(asked: Asked) -> str:
@@ -247,5 +247,5 @@ def container_line(plan: Mapping[str, Any]) -> str:
         uid=0,
         gid=0,
     )
-    words = [plan["launcher"], "…"]
-    return shlex.join(container_argv(asked, container_name(plan["id"], 0), place, plan["env_names"], words))
+    argv = [plan["launcher"], "…"]
+    return shlex.join(container_argv(asked, container_name(plan["id"], 0), place, plan["env_names"], argv))

@@ -83,9 +83,9 @@ class LabState:
         for host in self.hosts:
             if host.name == name:
                 return host
-        known = f"{self.hosts[0].name} to {self.hosts[-1].name}" if self.hosts else "none"
+        names = f"{self.hosts[0].name} to {self.hosts[-1].name}" if self.hosts else "none"
         hint = meant(name, [host.name for host in self.hosts])
-        raise UsageError(f"the lab has no host '{name}'", f"{hint}its hosts are {known}")
+        raise UsageError(f"the lab has no host '{name}'", f"{hint}its hosts are {names}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,11 @@ def setns(descriptor: int, kind: int) -> None:
 def leaving(kind: int) -> Iterator[None]:
     """Let the block leave its network (CLONE_NEWNET) or its children's PID namespace (CLONE_NEWPID); then come back."""
     name = {CLONE_NEWNET: "net", CLONE_NEWPID: "pid"}[kind]
-    with Path(f"/proc/self/ns/{name}").open("rb") as own:
+    with Path(f"/proc/self/ns/{name}").open("rb") as namespace:
         try:
             yield
         finally:
-            setns(own.fileno(), kind)
+            setns(namespace.fileno(), kind)
 
 
 @contextmanager

@@ -306,9 +306,9 @@ def _distribution_family() -> str:
         release = platform.freedesktop_os_release()
     except OSError:
         return "debian"
-    known = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora"} | {name: name for name in _INSTALL}
-    words = f"{release['ID']} {release.get('ID_LIKE', '')}".split()
-    return next((known[word] for word in words if word in known), "debian")
+    families = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora"} | {name: name for name in _INSTALL}
+    names = f"{release['ID']} {release.get('ID_LIKE', '')}".split()
+    return next((families[word] for word in names if word in families), "debian")
 
 
 def become(plan: HostPlan, ready: int, go: int) -> NoReturn:

@@ -68,8 +68,8 @@ class Request:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        words = ["nodectl", *self.place.options(), *self.argv]
-        return "\n".join([shlex.join(words), *(f"  with {name}" for name in sorted(self.env))])
+        argv = ["nodectl", *self.place.options(), *self.argv]
+        return "\n".join([shlex.join(argv), *(f"  with {name}" for name in sorted(self.env))])
 
 
 def create_scheduler(session_name: str, **_: object) -> NodectlScheduler:
@@ -99,13 +99,13 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
         given = {name: cfg.get(name) or "" for name in ("inventory", "limit", "chdir", "code", "launcher")}
         values = macros.Values(img_root=".", app_id=_APP, replica_id=_REPLICA, rank0_env="MASTER_ADDR")
         role = values.apply(app.roles[0])
-        words = ["launch", "--detach", "--engine", "command", "--nproc-per-node", "1"]
-        words += ["--nodes", str(role.num_replicas), "--via", str(cfg.get("via") or "ssh")]
+        options = ["launch", "--detach", "--engine", "command", "--nproc-per-node", "1"]
+        options += ["--nodes", str(role.num_replicas), "--via", str(cfg.get("via") or "ssh")]
         if role.max_retries and cfg.get("via") != "slurm":
-            words += ["--restarts", str(role.max_retries)]
+            options += ["--restarts", str(role.max_retries)]
         for name in ("chdir", "code", "launcher"):
-            words += [f"--{name}", given[name]] if given[name] else []
-        argv = (*words, "--", *_command(role))
+            options += [f"--{name}", given[name]] if given[name] else []
+        argv = (*options, "--", *_command(role))
         return AppDryRunInfo(Request(Place(_path(given["inventory"]), given["limit"]), argv, role.env), str)
 
     def schedule(self, dryrun_info: AppDryRunInfo[Request]) -> str:
@@ -187,8 +187,8 @@ def _command(role: Role) -> list[str]:
 
 
 def _lines(place: Place, app_id: str, replica: int, *, follow: bool) -> Iterator[str]:
-    words = ["jobs", "logs", *(["-f"] if follow else []), "--rank", str(replica), app_id]
-    with subprocess.Popen(_argv(place, words), stdout=subprocess.PIPE, text=True, errors="replace") as process:
+    arguments = ["jobs", "logs", *(["-f"] if follow else []), "--rank", str(replica), app_id]
+    with subprocess.Popen(_argv(place, arguments), stdout=subprocess.PIPE, text=True, errors="replace") as process:
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         try:
             for line in process.stdout:
@@ -197,24 +197,24 @@ def _lines(place: Place, app_id: str, replica: int, *, follow: bool) -> Iterator
             process.terminate()
 
 
-def _nodectl(place: Place, *words: str) -> Any:
+def _nodectl(place: Place, *arguments: str) -> Any:
     """Return nodectl's JSON document; raise LookupError where it knows no such thing, RuntimeError where it failed."""
     done = subprocess.run(
-        _argv(place, ["--output", "json", *words]),
+        _argv(place, ["--output", "json", *arguments]),
         capture_output=True,
         text=True,
         check=False,
     )
     if done.stdout.strip() and done.returncode in (0, 3):
         return json.loads(done.stdout)
-    said = done.stderr.strip() or f"nodectl ended with {done.returncode}"
-    if done.returncode == _USAGE and "there is no job" in said:
-        raise LookupError(said)
-    raise RuntimeError(said)
+    message = done.stderr.strip() or f"nodectl ended with {done.returncode}"
+    if done.returncode == _USAGE and "there is no job" in message:
+        raise LookupError(message)
+    raise RuntimeError(message)
 
 
-def _argv(place: Place, words: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "nodectl", *place.options(), *words]
+def _argv(place: Place, arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "nodectl", *place.options(), *arguments]
 
 
 def _path(inventory: str) -> str:
@@ -236,11 +236,11 @@ def _note(app_id: str, place: Place) -> None:
 
 def _noted() -> dict[str, Place]:
     """Return, by app, where it was started."""
-    found = {}
+    places = {}
     for path in sorted(_notes().glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
-        found[path.stem] = Place(str(document["inventory"]), str(document["limit"]))
-    return found
+        places[path.stem] = Place(str(document["inventory"]), str(document["limit"]))
+    return places
 
 
 def _place(app_id: str) -> Place:

@@ -174,8 +174,8 @@ def _torchrun(job: KubernetesJob, rank: str, address: str, port: str) -> list[st
         "--master-addr": address,
         "--master-port": port,
     }
-    own = [word for option in options.items() for word in option]
-    return [*own, *(literal(word) for word in (script_path(job.script), *job.args))]
+    torchrun_options = [word for option in options.items() for word in option]
+    return [*torchrun_options, *(literal(word) for word in (script_path(job.script), *job.args))]
 
 
 def literal(text: str) -> str:

@@ -85,13 +85,13 @@ def _part(rank: int, host: str, row: Mapping[str, Any], word: str) -> JobPart:
 
 def _failures(row: Mapping[str, Any], hosts: Sequence[str], word: str) -> list[Failure]:
     """Return Slurm's own word first, since what it ended dies as if it had failed; then the nodes' likeliest cause."""
-    told = [
+    hosts_told = [
         HostWords(host, rank, {"failures": end.get("failures", ()), "flight": _flight(row, rank)})
         for rank, host in enumerate(hosts)
         if (end := row["ends"].get(host))
     ]
     lost = [_lost(row, hosts)] if word == "NODE_FAIL" else []
-    failures = failures_of(told, lost)
+    failures = failures_of(hosts_told, lost)
     if word in _BY_SLURM:
         return _ended_by_slurm(word, failures)
     return failures or [_last_words(row, word)]
@@ -100,18 +100,18 @@ def _failures(row: Mapping[str, Any], hosts: Sequence[str], word: str) -> list[F
 def _flight(row: Mapping[str, Any], node: int) -> dict[str, Any]:
     """Return what the flight recorders of this node's ranks say."""
     ranks = max(1, row["plan"]["nproc_per_node"])
-    return {rank: told for rank, told in row["flight"].items() if int(rank) // ranks == node}
+    return {rank: dump for rank, dump in row["flight"].items() if int(rank) // ranks == node}
 
 
 def _ended_by_slurm(word: str, failures: Sequence[Failure]) -> list[Failure]:
     """Put Slurm's word first; for a memory limit, name the rank that was killed where one is known."""
     message, category = _BY_SLURM[word]
-    killed = next((each for each in failures if each.exit_status == _KILLED and each.rank is not None), None)
+    killed = next((item for item in failures if item.exit_status == _KILLED and item.rank is not None), None)
     if word == "OUT_OF_MEMORY" and killed is not None:
         first = replace(killed, category=category, evidence=(message, *killed.evidence))
     else:
         first, killed = Failure("slurm", None, "start", message, category=category), None
-    return [replace(first, remedy=remedy_of(first)), *(each for each in failures if each is not killed)]
+    return [replace(first, remedy=remedy_of(first)), *(item for item in failures if item is not killed)]
 
 
 def _lost(row: Mapping[str, Any], hosts: Sequence[str]) -> Failure:
@@ -122,6 +122,6 @@ def _lost(row: Mapping[str, Any], hosts: Sequence[str]) -> Failure:
 
 def _last_words(row: Mapping[str, Any], word: str) -> Failure:
     """Return the last words of the batch script as a failure, where no node tells anything; else Slurm's own word."""
-    words = str(row["batch"]).strip().splitlines()
-    message = words[-1] if words else f"{word} {row['reason']}".strip()
+    lines = str(row["batch"]).strip().splitlines()
+    message = lines[-1] if lines else f"{word} {row['reason']}".strip()
     return Failure("slurm", None, "start", message, category="launcher")

@@ -76,7 +76,7 @@ class Login:
 
 
 def find_login(
-    transport: Transport, known: Sequence[Host], wanted: Sequence[Host], *, submits: bool = False
+    transport: Transport, hosts: Sequence[Host], wanted: Sequence[Host], *, submits: bool = False
 ) -> Login | None:
     """Find the host that Slurm is asked on (`nodectl_slurm_login` of `wanted`), else this machine; None for nowhere.
 
@@ -93,7 +93,7 @@ def find_login(
             f"{FOLDER} {folder!r} is not an absolute path", "name a folder that all nodes of the cluster see"
         )
     name = next(iter(names), "")
-    by_name = {host.name: host for host in known}
+    by_name = {host.name: host for host in hosts}
     if name in by_name:
         return Login(transport, by_name[name], folder)
     if name and name not in _HERE:
