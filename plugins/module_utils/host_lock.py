@@ -79,15 +79,15 @@ def take(path: str, mine: dict[str, Any], stale: str = "", grace_s: float = GRAC
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                found = claims(path)
-            ours = [claim for claim in found if claim["uid"] == os.geteuid() and claim.get("token") == mine["token"]]
+                holders = claims(path)
+            ours = [claim for claim in holders if claim["uid"] == os.geteuid() and claim.get("token") == mine["token"]]
             if ours:  # an earlier play of the run took it
                 write_claim(path, {**mine, **{name: ours[0].get(name) for name in ("since", "pid", "start")}})
                 return None
-            if stale and any(relieve(claim) for claim in found if claim.get("token") == stale):
+            if stale and any(relieve(claim) for claim in holders if claim.get("token") == stale):
                 until = time.monotonic() + WAIT_S
             elif time.monotonic() > until:
-                return found[0] if found else {"unknown": path}
+                return holders[0] if holders else {"unknown": path}
             time.sleep(POLL_S)
         argv = [
             sys.executable,
@@ -126,7 +126,7 @@ def claim_path(path: str, uid: int) -> str:
 
 def claims(path: str) -> list[dict[str, Any]]:
     """Return what logins say whose process lives, newest first; `login` is the file's owner, whatever stands in it."""
-    found = []
+    living = []
     for place in glob.glob(glob.escape(path) + ".*"):
         try:
             file = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -140,8 +140,8 @@ def claims(path: str) -> list[dict[str, Any]]:
         by_owner = stat.S_ISREG(status.st_mode) and place == claim_path(path, status.st_uid)
         if by_owner and isinstance(pid, int) and pid > 1 and start and started(pid) == start:
             since = since if isinstance(since, (int, float)) else 0
-            found.append({**claim, "since": since, "uid": status.st_uid, "login": _login(status.st_uid)})
-    return sorted(found, key=lambda claim: claim["since"], reverse=True)
+            living.append({**claim, "since": since, "uid": status.st_uid, "login": _login(status.st_uid)})
+    return sorted(living, key=lambda claim: claim["since"], reverse=True)
 
 
 def relieve(claim: dict[str, Any]) -> bool:
@@ -189,22 +189,22 @@ def started(pid: int) -> str:
 
 def connection() -> tuple[int, str]:
     """Return the nearest process above us that is a login's sshd, or Ansible's own, and its start; (0, "") for none."""
-    pid, found = os.getppid(), (0, "")
+    pid, nearest = os.getppid(), (0, "")
     while pid > 1:
         try:
             with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as text:
                 head, _bracket, rest = text.read().rpartition(")")
             with open("/proc/%d/cmdline" % pid, encoding="utf-8", errors="replace") as text:
-                words = text.read()
+                cmdline = text.read()
         except OSError:
             break
         name, fields = head.partition("(")[2], rest.split()
         if name.startswith("sshd"):
             return pid, fields[19]
-        if "ansible" in words.replace("\0", " "):
-            found = (pid, fields[19])
+        if "ansible" in cmdline.replace("\0", " "):
+            nearest = (pid, fields[19])
         pid = int(fields[1])
-    return found
+    return nearest
 
 
 def holder_of(file: int) -> dict[str, Any]:

@@ -106,13 +106,13 @@ def room(files: int, rows: int) -> None:
 
 def versions() -> Dict[str, Optional[str]]:
     """Return the versions of what is needed; None for what this Python has not."""
-    found: Dict[str, Optional[str]] = {}
+    by_package: Dict[str, Optional[str]] = {}
     for name in ("pandas", "pyarrow"):
         try:
-            found[name] = __import__(name).__version__
+            by_package[name] = __import__(name).__version__
         except ImportError:
-            found[name] = None
-    return found
+            by_package[name] = None
+    return by_package
 
 
 def cpu_model() -> str:
@@ -137,7 +137,7 @@ def measure(options: argparse.Namespace) -> None:
     """
     program.end_by_signals()
     cases = [
-        Case(mode, int(files), int(workers)) for mode, files, workers in (each.split(":") for each in options.cases)
+        Case(mode, int(files), int(workers)) for mode, files, workers in (triple.split(":") for triple in options.cases)
     ]
     most = max(case.files for case in cases)
     room(most, options.rows)

@@ -27,5 +27,5 @@ def _cut(chars: Optional[int], value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= chars else f"{value[:chars]}…"
     if isinstance(value, dict):
-        return {key: _cut(chars, each) for key, each in value.items()}
-    return [_cut(chars, each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: _cut(chars, item) for key, item in value.items()}
+    return [_cut(chars, item) for item in value] if isinstance(value, (list, tuple)) else value

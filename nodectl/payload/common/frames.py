@@ -60,17 +60,17 @@ class Reader:
     def feed(self, data: bytes) -> List[bytes]:
         """Return the JSON texts of the frames that are complete now; FrameError for a frame of another version."""
         self._rest += data
-        found: List[bytes] = []
+        complete: List[bytes] = []
         while True:
             start = self._rest.find(_MARK)
             if start < 0:
                 self._drop(len(self._rest) - _begun(self._rest))
-                return found
+                return complete
             self._drop(start)
             head = _HEAD.match(self._rest)
             if head is None:
                 if _BEGUN_HEAD.fullmatch(self._rest):
-                    return found
+                    return complete
                 self._drop(len(_MARK))
                 continue
             version, size, begin = int(head[1]), int(head[2]), head.end()
@@ -78,8 +78,8 @@ class Reader:
                 self._rest.clear()
                 raise FrameError("a frame of version %d and %d bytes" % (version, size))
             if len(self._rest) < begin + size:
-                return found
-            found.append(bytes(self._rest[begin : begin + size]))
+                return complete
+            complete.append(bytes(self._rest[begin : begin + size]))
             del self._rest[: begin + size]
 
     def end(self) -> None:
@@ -103,6 +103,6 @@ def _begun(data: Union[bytes, bytearray]) -> int:
 def texts(output: Union[str, bytes]) -> List[bytes]:
     """Return the JSON texts in all that a program printed; FrameError where the last is cut."""
     reader = Reader()
-    found = reader.feed(output.encode() if isinstance(output, str) else output)
+    complete = reader.feed(output.encode() if isinstance(output, str) else output)
     reader.end()
-    return found
+    return complete

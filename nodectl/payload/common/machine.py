@@ -33,9 +33,9 @@ def scopes() -> List[Scope]:
     cores = one_a_core(sorted(os.sched_getaffinity(0)))
     nodes = []
     for path in sorted(NODES.glob("node[0-9]*"), key=lambda folder: int(folder.name[4:])):
-        own = set(cpu_list(text(path / "cpulist"))) & set(cores)
-        if own:
-            nodes.append(Scope(int(path.name[4:]), sorted(own)))
+        node_cores = set(cpu_list(text(path / "cpulist"))) & set(cores)
+        if node_cores:
+            nodes.append(Scope(int(path.name[4:]), sorted(node_cores)))
     return [Scope(None, cores)] + (nodes if len(nodes) > 1 else [])
 
 
@@ -137,8 +137,8 @@ def text(path: Path) -> str:
 
 def number(path: Path) -> Optional[int]:
     """Return the whole number in a file; None where it holds none (-1 among them) or cannot be read."""
-    words = text(path)
-    return int(words) if words.isdigit() else None
+    digits = text(path)
+    return int(digits) if digits.isdigit() else None
 
 
 def pci_device(bus: str) -> Path:

@@ -79,8 +79,8 @@ def kernel_rows() -> Iterator[List[str]]:
 
 def parsed(entry: str) -> Tuple[str, int]:
     """`0100007F:1F90` → 127.0.0.1 and 8080; the kernel writes words of 32 bit in its own byte order."""
-    words, _, port = entry.partition(":")
-    raw = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
+    number, _, port = entry.partition(":")
+    raw = b"".join(struct.pack("=I", int(number[at : at + 8], 16)) for at in range(0, len(number), 8))
     address = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
     if address.startswith(_MAPPED) and "." in address:
         address = address[len(_MAPPED) :]

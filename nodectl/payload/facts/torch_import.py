@@ -22,7 +22,7 @@ CACHE = Path("/var/lib/nodectl")
 def loaded(name: str) -> str:
     """Return the file of a library that this process has loaded; empty where it has not."""
     lines = (line.split() for line in Path("/proc/self/maps").read_text().splitlines())
-    paths = {words[-1] for words in lines if len(words) > 5 and Path(words[-1]).name.startswith(name)}
+    paths = {fields[-1] for fields in lines if len(fields) > 5 and Path(fields[-1]).name.startswith(name)}
     return sorted(paths)[0] if paths else ""
 
 
@@ -67,7 +67,7 @@ def distributions(site: Path) -> dict[str, str]:
     return versions
 
 
-def shadowing(own: list[str]) -> dict[str, list[str]]:
+def shadowing(own_places: list[str]) -> dict[str, list[str]]:
     """{folder of LD_LIBRARY_PATH here or in /etc/environment: libraries there that torch brings itself}."""
     path = Path("/etc/environment")
     text = path.read_text() if path.is_file() else ""
@@ -77,7 +77,7 @@ def shadowing(own: list[str]) -> dict[str, list[str]]:
     for folder in sorted({entry for part in parts for entry in part.split(":") if entry.startswith("/")}):
         names = {path.name.partition(".so")[0] for path in Path(folder).glob("lib*.so*")} & {"libnccl", "libcudnn"}
         real = os.path.realpath(folder) + "/"
-        if names and not any(real.startswith(place + "/") for place in own):
+        if names and not any(real.startswith(place + "/") for place in own_places):
             libraries[folder] = sorted(names)
     return libraries
 
@@ -102,9 +102,9 @@ def imported(name: str, signature: str) -> dict[str, str]:
     """Return what the package says, or said the last time where nothing has changed since."""
     cache = CACHE / (name + "_import.json")
     try:
-        known = json.loads(cache.read_text())
-        if known["signature"] == signature:
-            answer: dict[str, str] = known["answer"]
+        cached = json.loads(cache.read_text())
+        if cached["signature"] == signature:
+            answer: dict[str, str] = cached["answer"]
             return answer
     except (OSError, ValueError, KeyError, TypeError):
         pass
@@ -122,9 +122,9 @@ def imported(name: str, signature: str) -> dict[str, str]:
 
 def main() -> None:
     """One line, after whatever the package prints itself."""
-    site, own = site_packages()
+    site, own_places = site_packages()
     python = "%d.%d.%d" % sys.version_info[:3]
-    answer: dict[str, Any] = {"python": python, "own": own, "shadowing": shadowing(own)}
+    answer: dict[str, Any] = {"python": python, "own": own_places, "shadowing": shadowing(own_places)}
     answer["distributions"] = distributions(site)
     try:
         answer.update(imported(sys.argv[1], stamp(site)))

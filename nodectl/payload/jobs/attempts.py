@@ -83,7 +83,7 @@ def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
     members, member = plan["hosts"], plan["rank"]
     rank = attempt.roster.index(member) if member in attempt.roster else None
     checkpoint = plan["checkpoint"] and {**plan["checkpoint"], "restore_from": attempt.source}
-    hosts = [members[each] for each in attempt.roster]
+    hosts = [members[number] for number in attempt.roster]
     return {
         **plan,
         "members": members,
@@ -134,21 +134,21 @@ class Succession:
         """Return what follows when nothing runs on this host: nothing yet, the end, or another attempt."""
         if not self.possible:
             return Over(me.state, self.rules.why_none if me.state == hb.FAILED else "")
-        words = {**beats, me.rank: me}
-        if any(word.state in (hb.STOPPING, hb.STOPPED) for word in words.values()):
+        all_beats = {**beats, me.rank: me}
+        if any(word.state in (hb.STOPPING, hb.STOPPED) for word in all_beats.values()):
             return Over(hb.STOPPED)
-        told = next((word for word in beats.values() if word.over is not None), None)
-        if told is not None:
-            return Over(told.state, told.over or "")
+        ended = next((word for word in beats.values() if word.over is not None), None)
+        if ended is not None:
+            return Over(ended.state, ended.over or "")
         later = max((word.attempt for word in beats.values()), key=lambda attempt: attempt.number, default=me.attempt)
         if later.number > me.attempt.number:
             return later
-        if all(_in_state(words.get(member), me.attempt, hb.FINISHED) for member in me.attempt.roster):
+        if all(_in_state(all_beats.get(member), me.attempt, hb.FINISHED) for member in me.attempt.roster):
             return Over(hb.FINISHED)
-        present = {member for member in words if member == me.rank or silent_s[member] <= self.rules.lease_s}
+        present = {member for member in all_beats if member == me.rank or silent_s[member] <= self.rules.lease_s}
         if cut_off := self._cut_off(len(present), now_s):
             return cut_off
-        return self._lead(words, present, me.attempt, now_s) if min(present) == me.rank else None
+        return self._lead(all_beats, present, me.attempt, now_s) if min(present) == me.rank else None
 
     def _cut_off(self, present: int, now_s: float) -> Optional[Over]:
         """End a part of the job that is half of all hosts or fewer: two parts never go on side by side."""
@@ -162,24 +162,24 @@ class Succession:
         return Over(hb.FAILED, f"{heard}, and an attempt takes more than half of them", told=False)
 
     def _lead(
-        self, words: Dict[int, Beat], present: Set[int], attempt: Attempt, now_s: float
+        self, beats: Dict[int, Beat], present: Set[int], attempt: Attempt, now_s: float
     ) -> Union[Over, Attempt, None]:
-        if any(words[member].state in hb.ACTIVE or words[member].active for member in present):
+        if any(beats[member].state in hb.ACTIVE or beats[member].active for member in present):
             self._quiet = None
             return None
         quiet_s = self._quiet_s(attempt.number, frozenset(present), now_s)
         lost = [member for member in attempt.roster if member not in present]
-        if (over := self._last(words, lost, attempt)) is not None:
+        if (over := self._last(beats, lost, attempt)) is not None:
             return over
-        alike = [words[member] for member in present if words[member].attempt.number == attempt.number]
+        alike = [beats[member] for member in present if beats[member].attempt.number == attempt.number]
         # who has not joined this attempt yet may have ranks of it at any moment
         untested = (len(alike) < len(present) or any(word.fit is None for word in alike)) and quiet_s < _TEST_S
         if 2 * len(present) <= self.rules.members or untested or quiet_s < self._patience_s(len(present), attempt):
             return None
-        roster = self._compose(words, alike, attempt)
+        roster = self._compose(beats, alike, attempt)
         if len(roster) < self.rules.least:
             return self._too_few(alike, len(roster), now_s)
-        return Attempt(attempt.number + 1, tuple(roster), _source(words, present, roster[0]))
+        return Attempt(attempt.number + 1, tuple(roster), _source(beats, present, roster[0]))
 
     def _quiet_s(self, number: int, present: FrozenSet[int], now_s: float) -> float:
         """For how long these have been the hosts that are heard, and none of them knows of ranks anywhere."""
@@ -194,9 +194,9 @@ class Succession:
         fence_s = 0.0 if present == self.rules.members else self.rules.lease_s + self.rules.grace_s + _END_S
         return max(_back_off_s(attempt.number), fence_s)
 
-    def _last(self, words: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
+    def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
         """Return the end, where the cause is none that an attempt mends, or no attempt is left."""
-        culprit, cause = _cause(words, lost, attempt)
+        culprit, cause = _cause(beats, lost, attempt)
         self._culprits[attempt.number] = culprit
         if why := unmendable(cause):
             return Over(hb.FAILED, f"not restarted: {why}")
@@ -204,17 +204,17 @@ class Succession:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
         return None
 
-    def _too_few(self, words: List[Beat], usable: int, now_s: float) -> Optional[Over]:
+    def _too_few(self, beats: List[Beat], usable: int, now_s: float) -> Optional[Over]:
         if now_s - self._rested[1] <= self.rules.rejoin_s:
             return None
-        unfit = sorted({word.fit for word in words if word.fit})
+        unfit = sorted({word.fit for word in beats if word.fit})
         because = f" ({'; '.join(unfit)})" if unfit else ""
         why = f"not restarted: {usable} of the {self.rules.least} hosts that it takes were there within"
         return Over(hb.FAILED, f"{why} {self.rules.rejoin_s:g} s{because}")
 
-    def _compose(self, words: Dict[int, Beat], alike: List[Beat], attempt: Attempt) -> List[int]:
+    def _compose(self, beats: Dict[int, Beat], alike: List[Beat], attempt: Attempt) -> List[int]:
         """Choose the next roster: members keep their places, a spare takes that of a host which is lost or unfit."""
-        usable = _connected(sorted(word.rank for word in alike if word.fit == ""), words)
+        usable = _connected(sorted(word.rank for word in alike if word.fit == ""), beats)
         spares = [member for member in usable if member not in attempt.roster]
         roster: List[int] = []
         for member in attempt.roster:
@@ -233,35 +233,35 @@ def _in_state(word: Optional[Beat], attempt: Attempt, state: str) -> bool:
     return word is not None and word.attempt == attempt and word.state == state
 
 
-def _cause(words: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tuple[int, Optional[Dict[str, Any]]]:
+def _cause(beats: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tuple[int, Optional[Dict[str, Any]]]:
     """On which host the likeliest cause lay, and what it was."""
-    told = {
+    failures = {
         member: word.failure
-        for member, word in words.items()
+        for member, word in beats.items()
         if word.failure is not None and word.attempt == attempt and word.failure["kind"] != "host_lost"
     }
-    cause = first_of_attempt(told.values(), host_lost=bool(lost))
+    cause = first_of_attempt(failures.values(), host_lost=bool(lost))
     if cause is None:
         return (lost[0] if lost else -1), None
-    return next(member for member, failure in told.items() if failure is cause), cause
+    return next(member for member, failure in failures.items() if failure is cause), cause
 
 
-def _connected(members: List[int], words: Dict[int, Beat]) -> List[int]:
+def _connected(members: List[int], beats: Dict[int, Beat]) -> List[int]:
     """Return those that all hear each other: who misses most, and is missed by most, is left out first."""
     kept = list(members)
     while True:
         complaints = Counter(
-            member for one in kept for other in words[one].missing if other in kept for member in (one, other)
+            member for one in kept for other in beats[one].missing if other in kept for member in (one, other)
         )
         if not complaints:
             return kept
         kept.remove(max(complaints, key=lambda member: (complaints[member], member)))
 
 
-def _source(words: Dict[int, Beat], present: Set[int], leading: int) -> Optional[int]:
+def _source(beats: Dict[int, Beat], present: Set[int], leading: int) -> Optional[int]:
     """Return who has a newer checkpoint than the host that becomes the first; None where none has."""
-    newest = max(sorted(present), key=lambda member: words[member].newest_ns)
-    return newest if words[newest].newest_ns > words[leading].newest_ns else None
+    newest = max(sorted(present), key=lambda member: beats[member].newest_ns)
+    return newest if beats[newest].newest_ns > beats[leading].newest_ns else None
 
 
 def _back_off_s(failed: int) -> float:

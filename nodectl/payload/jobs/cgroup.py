@@ -123,8 +123,8 @@ def enter_scope(name: str) -> None:
     os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")  # a command over SSH may lack it
     if _scope_works():
         flags = ["-S"] if sys.flags.no_site else []
-        words = [*_scope_argv(f"--unit=nodectl-{name}.scope"), sys.executable, *flags, program, *sys.argv[1:]]
-        os.execvpe(words[0], words, {**os.environ, _MARK: "1"})  # noqa: S606 - an argv, and no shell is the point
+        argv = [*_scope_argv(f"--unit=nodectl-{name}.scope"), sys.executable, *flags, program, *sys.argv[1:]]
+        os.execvpe(argv[0], argv, {**os.environ, _MARK: "1"})  # noqa: S606 - an argv, and no shell is the point
 
 
 def _scope_argv(*more: str) -> List[str]:

@@ -73,8 +73,8 @@ class SignedStream:
     def send(self, folder: str, item: Saved) -> None:
         """Send the files of a checkpoint; CopyError where the program writes to one meanwhile."""
         for file in item.files:
-            said = self.write({"path": file.path, "size": file.size_bytes, "mtime_ns": file.mtime_ns})
-            digest, left = hashlib.sha256(said), file.size_bytes
+            header = self.write({"path": file.path, "size": file.size_bytes, "mtime_ns": file.mtime_ns})
+            digest, left = hashlib.sha256(header), file.size_bytes
             with open(_path(folder, item, file), "rb") as source:
                 while left:
                     chunk = source.read(min(left, _CHUNK_BYTES))
@@ -109,8 +109,8 @@ class SignedStream:
         return Saved(name, bool(header["folder"]), tuple(files))
 
     def _receive_file(self, staged: str, most_bytes: int) -> File:
-        said = self._line()
-        header = _document(said)
+        line = self._line()
+        header = _document(line)
         path = str(header["path"])
         if path and any(part in ("", ".", "..") for part in path.split("/")):
             raise CopyError(f"refused name: {path!r}")
@@ -120,7 +120,7 @@ class SignedStream:
         if not 0 <= made.size_bytes <= most_bytes:
             raise CopyError(f"{path or 'the file'}: {made.size_bytes} bytes, where {most_bytes} are left of the size")
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            digest = self._receive_bytes(made, file, hashlib.sha256(said))
+            digest = self._receive_bytes(made, file, hashlib.sha256(line))
             file.flush()
             os.fsync(file.fileno())
         if self.read()["sha256"] != digest:
@@ -450,8 +450,8 @@ def _fetch(peer: Tuple[str, int], secret: bytes, folder: str) -> List[str]:
             with _connected(peer, secret) as stream:
                 stream.write({"op": "get", "newer_than_ns": newest_ns})
                 announced = [stream.read() for _ in range(int(stream.read()["items"]))]
-                check_room(folder, sum(int(each["size"]) for each in announced))
-                return [stream.receive(each, folder).name for each in announced]
+                check_room(folder, sum(int(header["size"]) for header in announced))
+                return [stream.receive(header, folder).name for header in announced]
         except ConnectionRefusedError:  # the peer's supervisor is still starting
             if attempt + 1 == _RETRIES:
                 raise

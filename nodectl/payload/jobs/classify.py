@@ -49,14 +49,14 @@ _CHAINED = lazily(r"^(?:The above exception was the direct cause|During handling
 LOG_ONLY = "log text only"
 
 
-def last_exception(text: str, *, own: bool = False) -> str:
+def last_exception(text: str, *, is_own: bool = False) -> str:
     """Return the last exception of `text` with all lines of its message; empty where there is none.
 
     `own`: that may have ended the program, and not only a thread of it.
     """
     start = text.rfind(_TRACEBACK)
-    if own and start >= 0 and _elsewhere(text, start):
-        return last_exception(text[: _first_of_chain(text, start)], own=True)
+    if is_own and start >= 0 and _elsewhere(text, start):
+        return last_exception(text[: _first_of_chain(text, start)], is_own=True)
     # a SyntaxError in the script itself comes without that line
     lines, pattern = (
         (text[start:].splitlines()[1:], _EXCEPTION) if start >= 0 else (text.splitlines()[-_LAST_LINES:], _NAMED_ERROR)
@@ -90,10 +90,10 @@ def _first_of_chain(text: str, start: int) -> int:
 def _elsewhere(text: str, start: int) -> str:
     """Say whose exception it was whose traceback begins at `start`; "" for the program's own."""
     above = [_TAG.sub("", line) for line in text[: _first_of_chain(text, start)].splitlines() if _TAG.sub("", line)]
-    for pattern, words in _ELSEWHERE:
+    for pattern, origin in _ELSEWHERE:
         match = pattern.search(above[-1]) if above else None
         if match:
-            return words.format(match[1])
+            return origin.format(match[1])
     return ""
 
 
@@ -148,7 +148,7 @@ class Evidence(NamedTuple):
     @property
     def exception(self) -> str:
         """The last one of the log that may have ended the rank; of a shared log its first line (see `printed`)."""
-        text = last_exception(self.log, own=True)
+        text = last_exception(self.log, is_own=True)
         return _first_line(text) if self.shared else text
 
     @property
@@ -174,35 +174,35 @@ class Verdict(NamedTuple):
     traceback: str = ""
 
 
-def judge(known: Evidence) -> Verdict:
+def judge(evidence: Evidence) -> Verdict:
     """Return what ended a rank. Texts of its log come last, and are said to be that."""
-    verdict = _of_forks(_judge(known), known)
-    lines = [_status_line(known), *verdict.evidence, *known.kernel]
+    verdict = _of_forks(_judge(evidence), evidence)
+    lines = [_status_line(evidence), *verdict.evidence, *evidence.kernel]
     if verdict.category in _OF_MEMORY:
-        lines += known.memory_killer or (() if verdict.category == "host_out_of_memory" else (known.other_kills,))
+        lines += evidence.memory_killer or (() if verdict.category == "host_out_of_memory" else (evidence.other_kills,))
     if verdict.category in _OF_LIMITS:
-        lines += known.forks
+        lines += evidence.forks
     if verdict.category == "helper_killed":
-        lines += [f"its log holds: {said} ({LOG_ONLY})" for said in _WORKER.findall(known.log)[-1:]]
+        lines += [f"its log holds: {worker_line} ({LOG_ONLY})" for worker_line in _WORKER.findall(evidence.log)[-1:]]
     if verdict.kind == "communication":
-        lines.append(known.aside)
-    lines += [f"no space left for {place}" for place in known.full]
-    if verdict.category == "helper_killed" and known.cpu:
-        lines.append(f"the kernel kills a process here that uses {known.cpu.limit_s:g} s of CPU time (RLIMIT_CPU)")
-    if known.xid and verdict.kind in ("exception", "communication", "signal"):
+        lines.append(evidence.aside)
+    lines += [f"no space left for {place}" for place in evidence.full]
+    if verdict.category == "helper_killed" and evidence.cpu:
+        lines.append(f"the kernel kills a process here that uses {evidence.cpu.limit_s:g} s of CPU time (RLIMIT_CPU)")
+    if evidence.xid and verdict.kind in ("exception", "communication", "signal"):
         verdict = verdict._replace(
             category="xid", kind="exception" if verdict.kind == "communication" else verdict.kind
         )
     return verdict._replace(evidence=tuple(dict.fromkeys(filter(None, lines))))
 
 
-def _of_forks(verdict: Verdict, known: Evidence) -> Verdict:
+def _of_forks(verdict: Verdict, evidence: Evidence) -> Verdict:
     """Blame a limit of processes, where nothing else tells the cause and control groups had refused some."""
-    said = [] if known.shared else known.log.splitlines()[-_LAST_LINES:]
-    if verdict.category not in ("exit", "crash") or not (known.forks or any(map(_REFUSED.search, said))):
+    last_lines = [] if evidence.shared else evidence.log.splitlines()[-_LAST_LINES:]
+    if verdict.category not in ("exit", "crash") or not (evidence.forks or any(map(_REFUSED.search, last_lines))):
         return verdict
-    words = f"{verdict.message}, perhaps because a limit had refused it processes or threads"
-    return verdict._replace(category="limits", message=words)
+    message = f"{verdict.message}, perhaps because a limit had refused it processes or threads"
+    return verdict._replace(category="limits", message=message)
 
 
 # as libgomp, OpenBLAS, libuv and shells print it
@@ -216,20 +216,21 @@ _OF_MEMORY = ("host_out_of_memory", "helper_killed")
 _OF_LIMITS = ("limits", "helper_killed")
 
 
-def _status_line(known: Evidence) -> str:
-    if known.code is None:
+def _status_line(evidence: Evidence) -> str:
+    code = evidence.code
+    if code is None:
         return "its exit status is not known: its launcher took it away first"
-    what = f"signal {-known.code} ({signal_name(-known.code)})" if known.code < 0 else f"exit status {known.code}"
-    return f"{what}, as its launcher's log has it ({LOG_ONLY})" if known.code_from_log else f"its own end: {what}"
+    what = f"signal {-code} ({signal_name(-code)})" if code < 0 else f"exit status {code}"
+    return f"{what}, as its launcher's log has it ({LOG_ONLY})" if evidence.code_from_log else f"its own end: {what}"
 
 
-def _judge(known: Evidence) -> Verdict:
-    code = known.code
-    if known.note is not None:  # what came after an uncaught exception did not end the rank
-        return _by_note(known.note)
+def _judge(evidence: Evidence) -> Verdict:
+    code = evidence.code
+    if evidence.note is not None:  # what came after an uncaught exception did not end the rank
+        return _by_note(evidence.note)
     if code is not None and code < 0:
-        return _by_signal(-code, known)
-    return _by_status(known)
+        return _by_signal(-code, evidence)
+    return _by_status(evidence)
 
 
 def _by_note(note: Dict[str, Any]) -> Verdict:
@@ -257,9 +258,9 @@ def _joined(note: Dict[str, Any]) -> str:
         return ""
     # who orders ranks anew has as many of them
     perhaps = used["world_size"] == started.get("world_size") and used["rank"] < used["world_size"]
-    words = [f"{name}={used[name]}" for name in ("rank", "world_size")]
+    assignments = [f"{name}={used[name]}" for name in ("rank", "world_size")]
     return (
-        f"{'perhaps because ' if perhaps else ''}it called init_process_group with {' and '.join(words)}, and was"
+        f"{'perhaps because ' if perhaps else ''}it called init_process_group with {' and '.join(assignments)}, and was"
         f" started as rank {started.get('rank')} of {started.get('world_size')}"
     )
 
@@ -278,13 +279,13 @@ def _within_limits(category: str, chain: List[Dict[str, Any]], held: Any) -> Tup
     """Return the class, and the limits of its own (`held`, by name) that the rank may have come to, in words."""
     if category not in ("limits", "host_out_of_memory") or not isinstance(held, dict):
         return category, []
-    said = " ".join(f"{link['type']} {link['message']}" for link in chain)
-    names, unit = next(((names, unit) for words, names, unit in _RLIMITS if words.search(said)), ((), ""))
-    found = [(name, held[name]) for name in names if isinstance(held.get(name), int)]
-    lines = [f"the kernel allows it {number} {unit} ({name})" for name, number in found]
+    messages = " ".join(f"{link['type']} {link['message']}" for link in chain)
+    names, unit = next(((names, unit) for wording, names, unit in _RLIMITS if wording.search(messages)), ((), ""))
+    limits = [(name, held[name]) for name in names if isinstance(held.get(name), int)]
+    lines = [f"the kernel allows it {number} {unit} ({name})" for name, number in limits]
     machine = held.get("memory")
     # a limit beyond what the machine has was not met first
-    if found and (not isinstance(machine, int) or min(number for _, number in found) < machine):
+    if limits and (not isinstance(machine, int) or min(number for _, number in limits) < machine):
         category = "limits"
     return category, lines
 
@@ -298,41 +299,41 @@ _LIBRARY = lazily(r"site-packages|dist-packages|/lib/python3|^<frozen ")
 def _where(chain: List[Dict[str, Any]]) -> str:
     """Return the last place in code that belongs to no library."""
     frames = chain[0].get("frames") or ()
-    own = [frame for frame in frames if not _LIBRARY.search(str(frame[0]))]
-    return f"at {own[-1][0]}:{own[-1][1]} in {own[-1][2]}" if own else ""
+    program_frames = [frame for frame in frames if not _LIBRARY.search(str(frame[0]))]
+    return f"at {program_frames[-1][0]}:{program_frames[-1][1]} in {program_frames[-1][2]}" if program_frames else ""
 
 
 def _kind(category: str) -> str:
     return "communication" if rules.is_echo(category) or category == "rendezvous" else "exception"
 
 
-def _by_signal(number: int, known: Evidence) -> Verdict:
-    words = f"killed by signal {number} ({signal_name(number)})"
-    if number == known.warned:
+def _by_signal(number: int, evidence: Evidence) -> Verdict:
+    message = f"killed by signal {number} ({signal_name(number)})"
+    if number == evidence.warned:
         handles = (
             f"nodectl sent it before the end of its time (--signal), and it has no handler of {signal_name(number)}"
         )
-        return Verdict("signal", "time_limit", words, (handles,))
-    if number == signal.SIGTERM and known.after_another:
+        return Verdict("signal", "time_limit", message, (handles,))
+    if number == signal.SIGTERM and evidence.after_another:
         return Verdict("terminated", "terminated", "ended by its launcher after another rank")
-    if number == signal.SIGKILL and known.memory_killer:
-        return Verdict("signal", "host_out_of_memory", f"{words}: the kernel's memory killer ended it")
-    if number == signal.SIGKILL and known.cpu and _used_up(known.cpu.used_s, known.cpu):
-        return Verdict("signal", "limits", f"{words}: {_CPU_TIME}", (_of_cpu(known.cpu.used_s, known.cpu),))
-    if number == signal.SIGBUS and any(place == "/dev/shm" for place in known.full):  # noqa: S108
-        return Verdict("signal", "shared_memory_full", f"{words}: /dev/shm is full")
+    if number == signal.SIGKILL and evidence.memory_killer:
+        return Verdict("signal", "host_out_of_memory", f"{message}: the kernel's memory killer ended it")
+    if number == signal.SIGKILL and evidence.cpu and _used_up(evidence.cpu.used_s, evidence.cpu):
+        return Verdict("signal", "limits", f"{message}: {_CPU_TIME}", (_of_cpu(evidence.cpu.used_s, evidence.cpu),))
+    if number == signal.SIGBUS and any(place == "/dev/shm" for place in evidence.full):  # noqa: S108
+        return Verdict("signal", "shared_memory_full", f"{message}: /dev/shm is full")
     if number == signal.SIGABRT:
-        return _by_abort(words, known)
+        return _by_abort(message, evidence)
     if number in _CRASHES:
-        return _by_crash(words, known)
+        return _by_crash(message, evidence)
     if number in _LIMITS:
-        return Verdict("signal", "limits", f"{words}: {_LIMITS[number]}")
+        return Verdict("signal", "limits", f"{message}: {_LIMITS[number]}")
     if number in _ITS_OWN:
-        return Verdict("signal", "interrupted", f"{words}: {_ITS_OWN[number]}")
-    killer = () if number != signal.SIGKILL else (known.other_kills or _NO_KILLER, *_limit(known))
-    if number == signal.SIGKILL and known.killed_then:
-        return Verdict("signal", "host_out_of_memory", f"{words}, {_PERHAPS_KILLER}", killer)
-    return Verdict("signal", "killed_from_outside", words, killer)
+        return Verdict("signal", "interrupted", f"{message}: {_ITS_OWN[number]}")
+    killer = () if number != signal.SIGKILL else (evidence.other_kills or _NO_KILLER, *_limit(evidence))
+    if number == signal.SIGKILL and evidence.killed_then:
+        return Verdict("signal", "host_out_of_memory", f"{message}, {_PERHAPS_KILLER}", killer)
+    return Verdict("signal", "killed_from_outside", message, killer)
 
 
 _NO_KILLER = "nothing tells of the kernel's memory killer"
@@ -348,11 +349,11 @@ _LIMITS: Dict[int, str] = {signal.SIGXFSZ: "a file grew beyond the limit of its 
 _NEAR, _NEAR_S = 0.85, 0.5
 
 
-def _limit(known: Evidence) -> Tuple[str, ...]:
+def _limit(evidence: Evidence) -> Tuple[str, ...]:
     """Return where it may have used up its CPU time, and its launcher took away how much that was."""
-    if known.cpu is None or known.cpu.is_last:
+    if evidence.cpu is None or evidence.cpu.is_last:
         return ()
-    limit_s = known.cpu.limit_s
+    limit_s = evidence.cpu.limit_s
     return (f"the kernel kills it beyond {limit_s:g} s of CPU time (RLIMIT_CPU); how much it had used is not known",)
 
 
@@ -373,20 +374,20 @@ _ITS_OWN: Dict[int, str] = {
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 
 
-def _by_crash(words: str, known: Evidence) -> Verdict:
+def _by_crash(message: str, evidence: Evidence) -> Verdict:
     """Judge a crash of native code, with the Python that was at work."""
-    thread = known.stack.partition("Current thread ")[2].partition("\n\n")[0]
+    thread = evidence.stack.partition("Current thread ")[2].partition("\n\n")[0]
     frames = [(frame[1], frame[2], frame[3]) for frame in _FRAME.finditer(thread)]
     where = _where([{"frames": frames[::-1]}]) or (
         f"at {frames[0][0]}:{frames[0][1]} in {frames[0][2]}" if frames else ""
     )
-    return Verdict("signal", "crash", words, (where,) if where else _last_line(known), known.stack)
+    return Verdict("signal", "crash", message, (where,) if where else _last_line(evidence), evidence.stack)
 
 
-def _last_line(known: Evidence) -> Tuple[str, ...]:
+def _last_line(evidence: Evidence) -> Tuple[str, ...]:
     """Its last words, where they are its own: people read them first anyway."""
-    said = "" if known.shared else _last_words(known.log)
-    return (f"its last words: {said} ({LOG_ONLY})",) if said else ()
+    last_line = "" if evidence.shared else _last_words(evidence.log)
+    return (f"its last words: {last_line} ({LOG_ONLY})",) if last_line else ()
 
 
 def _last_words(log: str) -> str:
@@ -398,31 +399,31 @@ def _last_words(log: str) -> str:
 _NOT_ITS_OWN = lazily(r"\[?[EWIF]\d{3,4}[ :]|\S+:\d+: \w*Warning: |warnings\.warn\(")
 
 
-def _by_abort(words: str, known: Evidence) -> Verdict:
+def _by_abort(ended: str, evidence: Evidence) -> Verdict:
     """C++ threads of torch abort a process that is ending already, or whose communication broke."""
-    exception = "" if known.watched else known.exception
+    exception = "" if evidence.watched else evidence.exception
     if exception:
-        return _by_log(exception, known.full)
-    thrown = _WHAT.search(known.log)
+        return _by_log(exception, evidence.full)
+    thrown = _WHAT.search(evidence.log)
     if thrown:
         message = f"{thrown[1]}: {thrown[2].strip()}"[:_LONGEST]
         category = rules.of_text(message)
         if category != rules.SCRIPT:
-            return _by_log(message, known.full)
-        return Verdict("signal", "crash", f"{words}: {message}", (f"its last words ({LOG_ONLY})",))
-    category = rules.of_text(known.log[-_LONGEST:])
+            return _by_log(message, evidence.full)
+        return Verdict("signal", "crash", f"{ended}: {message}", (f"its last words ({LOG_ONLY})",))
+    category = rules.of_text(evidence.log[-_LONGEST:])
     if category in ("gpu_error", "gpu_out_of_memory"):
-        return Verdict("signal", category, words, (f"its last words ({LOG_ONLY})",))
+        return Verdict("signal", category, ended, (f"its last words ({LOG_ONLY})",))
     if rules.is_echo(category):
-        said = [_TAG.sub("", line)[:500] for line in known.log.splitlines() if rules.is_echo(rules.of_text(line))]
-        text = "\n".join(["aborted by a communication library (gloo or NCCL)", *said[-_LAST_WORDS:]])
+        echoes = [_TAG.sub("", line)[:500] for line in evidence.log.splitlines() if rules.is_echo(rules.of_text(line))]
+        text = "\n".join(["aborted by a communication library (gloo or NCCL)", *echoes[-_LAST_WORDS:]])
         return Verdict("communication", category, text, (f"its last words ({LOG_ONLY})",))
-    if known.full:  # what aborts says why, and there was no room for that
-        return Verdict("signal", "disk_full", f"{words}: no space is left for {known.full[0]}", (), known.stack)
-    if "<no Python frame>" in known.stack and not _FRAME.search(known.stack):
+    if evidence.full:  # what aborts says why, and there was no room for that
+        return Verdict("signal", "disk_full", f"{ended}: no space is left for {evidence.full[0]}", (), evidence.stack)
+    if "<no Python frame>" in evidence.stack and not _FRAME.search(evidence.stack):
         wound_down = "no Python was at work in it any more: its script had ended"
-        return Verdict("signal", "abort_at_exit", words, (wound_down, *_last_line(known)), known.stack)
-    return _by_crash(words, known)
+        return Verdict("signal", "abort_at_exit", ended, (wound_down, *_last_line(evidence)), evidence.stack)
+    return _by_crash(ended, evidence)
 
 
 def _by_log(exception: str, full: Tuple[str, ...]) -> Verdict:
@@ -430,26 +431,26 @@ def _by_log(exception: str, full: Tuple[str, ...]) -> Verdict:
     return Verdict(_kind(category), category, exception, (f"the last traceback of its log ({LOG_ONLY})",))
 
 
-def _by_status(known: Evidence) -> Verdict:
-    exception = known.exception
-    ended = "ended without a known exit status" if known.code is None else f"exit status {known.code}"
-    usage = _usage(known.log) if known.code == _USAGE_STATUS else ""
+def _by_status(evidence: Evidence) -> Verdict:
+    exception = evidence.exception
+    ended = "ended without a known exit status" if evidence.code is None else f"exit status {evidence.code}"
+    usage = _usage(evidence.log) if evidence.code == _USAGE_STATUS else ""
     if usage:
         return Verdict("exit", "bad_argument", f"{ended}: {usage}", (f"its last words: {usage} ({LOG_ONLY})",))
-    if exception and not known.left and known.code in (None, 1):
-        verdict = _by_log(exception, known.full)
-        return verdict._replace(evidence=(*verdict.evidence, *((_NO_NOTE,) if known.watched else ())))
-    printed, whose = known.printed
+    if exception and not evidence.left and evidence.code in (None, 1):
+        verdict = _by_log(exception, evidence.full)
+        return verdict._replace(evidence=(*verdict.evidence, *((_NO_NOTE,) if evidence.watched else ())))
+    printed, whose = evidence.printed
     if printed and rules.is_echo(rules.of_text(printed)):
-        words = f"{ended} after {_first_line(printed)}"
-        return Verdict("communication", rules.of_text(printed), words, (f"{whose} ({LOG_ONLY})",))
-    hint = () if printed and _last_words(known.log) == _first_line(printed) else _last_line(known)
+        message = f"{ended} after {_first_line(printed)}"
+        return Verdict("communication", rules.of_text(printed), message, (f"{whose} ({LOG_ONLY})",))
+    hint = () if printed and _last_words(evidence.log) == _first_line(printed) else _last_line(evidence)
     hint = (f"its log holds {whose}: {_first_line(printed)} ({LOG_ONLY})", *hint) if printed else hint
-    if known.code is not None and known.code > 128 and signal_name(known.code - 128).startswith("SIG"):
-        return _by_child(known, ended, hint)
-    if known.full:
+    if evidence.code is not None and evidence.code > 128 and signal_name(evidence.code - 128).startswith("SIG"):
+        return _by_child(evidence, ended, hint)
+    if evidence.full:
         return Verdict("exit", "disk_full", ended, hint)
-    return _by_last_words(known, ended, hint)
+    return _by_last_words(evidence, ended, hint)
 
 
 _NO_NOTE = (
@@ -460,25 +461,25 @@ _NO_NOTE = (
 _OF_LIBRARIES = ("limits", "host_out_of_memory", "disk_full", "import_error", "version_mismatch")
 
 
-def _by_last_words(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
+def _by_last_words(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
     """Judge by the last words of a library that ends the process (`libgomp: Thread creation failed`)."""
-    said = "" if known.shared or known.printed[0] else _last_words(known.log)
-    category = rules.of_text(said) if said and known.code != 0 else rules.SCRIPT
+    last_words = "" if evidence.shared or evidence.printed[0] else _last_words(evidence.log)
+    category = rules.of_text(last_words) if last_words and evidence.code != 0 else rules.SCRIPT
     if category in _OF_LIBRARIES:
-        return Verdict("exit", category, f"{ended}; its last words: {said}", hint)
+        return Verdict("exit", category, f"{ended}; its last words: {last_words}", hint)
     return Verdict("exit", "exit", ended, hint)
 
 
-def _by_child(known: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
+def _by_child(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
     """Judge a shell's exit status, where a signal ended the program that it had started."""
-    number = (known.code or 0) - 128
+    number = (evidence.code or 0) - 128
     by = f"{ended}: what it had started was killed by {signal_name(number)}"
-    if number == signal.SIGKILL and known.memory_killer:
+    if number == signal.SIGKILL and evidence.memory_killer:
         return Verdict("exit", "host_out_of_memory", by, hint)
-    if number == signal.SIGKILL and known.other_kills:
-        hint = (known.other_kills, *hint)
-    if number == signal.SIGKILL and known.cpu and _used_up(known.cpu.by_children_s, known.cpu):
-        used = _of_cpu(known.cpu.by_children_s, known.cpu)
+    if number == signal.SIGKILL and evidence.other_kills:
+        hint = (evidence.other_kills, *hint)
+    if number == signal.SIGKILL and evidence.cpu and _used_up(evidence.cpu.by_children_s, evidence.cpu):
+        used = _of_cpu(evidence.cpu.by_children_s, evidence.cpu)
         return Verdict("exit", "limits", f"{by}: {_CPU_TIME}", (used, *hint))
     if number in _LIMITS:
         return Verdict("exit", "limits", f"{by}: {_LIMITS[number]}", hint)
@@ -490,8 +491,8 @@ _USAGE_STATUS = 2  # of argparse and click
 
 def _usage(log: str) -> str:
     """Return what a parser of arguments complained of."""
-    found = list(_USAGE.finditer(log))
-    return next((words for match in reversed(found) for words in match.groups() if words), "")
+    matches = list(_USAGE.finditer(log))
+    return next((complaint for match in reversed(matches) for complaint in match.groups() if complaint), "")
 
 
 def _first_line(text: str) -> str:

@@ -98,9 +98,9 @@ class Containment:
         pids = self._candidates() - self.spared - {os.getpid(), self.keeper}
         return {pid for pid in pids if _living(pid)}
 
-    def started(self, known: Set[int]) -> Set[int]:
-        """Return the launcher and what it has started, without what is below `known`; cheap enough for many calls."""
-        return below(self.outer, known)
+    def started(self, excluded: Set[int]) -> Set[int]:
+        """Return the launcher and what it has started, not what is below `excluded`; cheap enough for many calls."""
+        return below(self.outer, excluded)
 
     def _candidates(self) -> Set[int]:
         pids: Set[int] = set()
@@ -173,9 +173,9 @@ class Killing:
         return bool(self._engine) and not overdue and is_alive(*self._engine[0])
 
 
-def _run_engine(words: List[str]) -> List[Tuple[int, int]]:
+def _run_engine(argv: List[str]) -> List[Tuple[int, int]]:
     """Pid and start of the engine's program that ends the container; none where there is none, or no such program."""
-    if not words:
+    if not argv:
         return []
     pid = os.fork()
     if pid == 0:
@@ -184,7 +184,7 @@ def _run_engine(words: List[str]) -> List[Tuple[int, int]]:
             null = os.open(os.devnull, os.O_RDWR)
             for handle in range(3):
                 os.dup2(null, handle)
-            os.execvp(words[0], words)  # noqa: S606 - an argv, and no shell is the point
+            os.execvp(argv[0], argv)  # noqa: S606 - an argv, and no shell is the point
         finally:
             os._exit(127)
     stat = read_stat(pid)

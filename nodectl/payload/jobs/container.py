@@ -30,13 +30,15 @@ def name(job_id: str, rank: int) -> str:
 
 def handed_over(env: Iterable[str], asked: Sequence[str]) -> List[str]:
     """Names of the variables that go into it; their values never stand on a command line."""
-    return sorted(each for each in env if each in asked or each in _NAMES or each.startswith(_OWN))
+    return sorted(name for name in env if name in asked or name in _NAMES or name.startswith(_OWN))
 
 
-def argv(container: Dict[str, Any], called: str, place: Place, variables: Sequence[str], words: List[str]) -> List[str]:
-    """`words` (the launch script and its arguments) inside `container`, with the host's network, GPUs and RDMA."""
+def argv(
+    container: Dict[str, Any], called: str, place: Place, variables: Sequence[str], command: List[str]
+) -> List[str]:
+    """`command` (the launch script and its arguments) inside `container`, with the host's network, GPUs and RDMA."""
     if container["engine"] == APPTAINER:
-        return _apptainer(container, place, words)
+        return _apptainer(container, place, command)
     start = [container["engine"], "run", "--rm", "--pull=never", f"--name={called}", "--network=host", "--ipc=host"]
     start += _docker(container, place) if container["engine"] == DOCKER else _podman(container, place)
     start += ["--device=/dev/infiniband"] if place.rdma else []
@@ -44,8 +46,8 @@ def argv(container: Dict[str, Any], called: str, place: Place, variables: Sequen
     folders = _once([place.job, place.cwd, *place.folders])
     start += [f"--mount=type=bind,source={path},target={path}" for path in folders]
     start += [f"--mount=type=bind,source={path},target={path},readonly" for path in _once(place.programs)]
-    start += [f"--env={each}" for each in variables]
-    return [*start, f"--entrypoint={words[0]}", container["image"], *words[1:]]
+    start += [f"--env={name}" for name in variables]
+    return [*start, f"--entrypoint={command[0]}", container["image"], *command[1:]]
 
 
 def _docker(container: Dict[str, Any], place: Place) -> List[str]:
@@ -61,11 +63,11 @@ def _podman(container: Dict[str, Any], place: Place) -> List[str]:
     return [*limits, "--security-opt=label=disable", *gpus]
 
 
-def _apptainer(container: Dict[str, Any], place: Place, words: List[str]) -> List[str]:
+def _apptainer(container: Dict[str, Any], place: Place, command: List[str]) -> List[str]:
     """Return its words; it keeps the host's network, devices, limits and variables by itself."""
     binds = _once([place.job, place.cwd, *place.folders, *place.programs])
     start = ["apptainer", "exec", *(["--nv"] if container["gpus"] else []), f"--pwd={place.cwd}"]
-    return [*start, *(f"--bind={path}" for path in binds), container["image"], *words]
+    return [*start, *(f"--bind={path}" for path in binds), container["image"], *command]
 
 
 def _once(paths: Iterable[str]) -> List[str]:

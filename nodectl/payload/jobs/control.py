@@ -417,16 +417,16 @@ def _force(job: JobFolder) -> Row:
 
     A disk that takes no state keeps nothing alive: the last state is the answer.
     """
-    found = job.state()
-    containment = Containment.recorded(job.id, found.get("containment", {}))
+    last_state = job.state()
+    containment = Containment.recorded(job.id, last_state.get("containment", {}))
     containment.end_guard()
     ends_s = time.monotonic() + _FORCE_S
     # where its state was lost, the next of those that held the job is then found
     while job.signal_supervisor(signal.SIGKILL) and time.monotonic() < ends_s:
         time.sleep(KILL_ROUND_S)
     state = job.state()
-    if "repaired" in state and not found["final"]:
-        state = found  # how it ended is known: by this
+    if "repaired" in state and not last_state["final"]:
+        state = last_state  # how it ended is known: by this
     if state.get("containment"):
         containment.kill(_FORCE_S)
         containment.remove(_ended_at(state))

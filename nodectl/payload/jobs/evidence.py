@@ -87,7 +87,7 @@ def _evidence(
     death: Death, code: Optional[int], note: Optional[Dict[str, Any]], host: HostAtStart, *, after_another: bool
 ) -> Evidence:
     full = tuple(notes.full_disks(host.job))
-    known = Evidence(
+    evidence = Evidence(
         code=code,
         code_from_log=not death.pid or (death.code is None and code is not None),
         after_another=after_another,
@@ -102,19 +102,19 @@ def _evidence(
         **log_of(host.logs, host.output, death.local_rank),
     )
     ended_us = death.after_stop or (code == -signal.SIGTERM and after_another)
-    return known if ended_us else known._replace(**_of_kernel(death, host))
+    return evidence if ended_us else evidence._replace(**_of_kernel(death, host))
 
 
 def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
     """Return what the kernel counted and wrote about this process, its control groups and its GPU."""
     lines, problem = kernel.log_since(host.since_s)
-    own = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
-    others = [line for line in lines if line.kind == "xid" and line not in own]
-    said = [f"kernel log: {line.text}" for line in own]
-    said += [f"kernel log, of another GPU or program: {line.text}" for line in others]
+    own_lines = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
+    others = [line for line in lines if line.kind == "xid" and line not in own_lines]
+    kernel_lines = [f"kernel log: {line.text}" for line in own_lines]
+    kernel_lines += [f"kernel log, of another GPU or program: {line.text}" for line in others]
     before = death.counts or {}
     rose = {path: count - before[path] for path, count in kernel.counts(list(before)).items() if count > before[path]}
-    killer = [f"kernel log: {line.text}" for line in own if line.kind == "oom"]
+    killer = [f"kernel log: {line.text}" for line in own_lines if line.kind == "oom"]
     for path in rose:
         if not kernel.is_of_pids(path) and not kernel.is_of_machine(path):
             killer += [
@@ -131,8 +131,8 @@ def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
             for path, times in rose.items()
             if kernel.is_of_pids(path)
         ),
-        "kernel": tuple(said),
-        "xid": any(line.kind == "xid" for line in own),
+        "kernel": tuple(kernel_lines),
+        "xid": any(line.kind == "xid" for line in own_lines),
     }
 
 
@@ -154,8 +154,8 @@ def _other_kills(death: Death, host: HostAtStart, lines: List[kernel.Line], prob
     return f"{since}, and nothing tells whether it is one of them", True
 
 
-def unseen(plan: Dict[str, Any], host: HostAtStart, *, known: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
-    """Failures of ranks that had gone before anybody looked, as they or torchrun tell of them; `known` are left out."""
+def unseen(plan: Dict[str, Any], host: HostAtStart, *, seen_ranks: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
+    """Failures of ranks that had gone before anybody looked, as they or torchrun tell of them, without `seen_ranks`."""
     text = tail(host.output, _SUMMARY_BYTES)
     failures = []
     for local_rank in range(plan["nproc_per_node"]):
@@ -163,7 +163,7 @@ def unseen(plan: Dict[str, Any], host: HostAtStart, *, known: Set[int], after_st
         code = torchrun_exit(text, local_rank)
         if code is None and notes.read_error(host.job, rank, host.since_s) is not None:
             code = 1
-        if code and rank not in known:
+        if code and rank not in seen_ranks:
             ours = after_stop and code == -signal.SIGTERM
             death = Death(rank, local_rank, code, steady.now(), after_stop=ours)
             failures.append(describe(death, host, after_another=False))
@@ -175,9 +175,9 @@ def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
 
     Where those are not marked, all lines, and `shared`.
     """
-    own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stdout.log")]
-    if own:
-        return {"log": tail(Output(max(own, key=os.path.getmtime))), "shared": False}
+    own_logs = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stdout.log")]
+    if own_logs:
+        return {"log": tail(Output(max(own_logs, key=os.path.getmtime))), "shared": False}
     mark = f"[default{local_rank}]:"
     text = tail(output, _SUMMARY_BYTES)
     marked = [line[len(mark) :] for line in text.splitlines() if line.startswith(mark)]
@@ -190,11 +190,11 @@ def last_loss(logs: str, output: Output, local_rank: int) -> str:
     """Say that the last loss which a rank told is no number; empty where it is one, or it told none."""
     from . import pulse  # at the end of a rank alone
 
-    own = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stderr.log")]
-    said = log_of(logs, output, local_rank)
-    texts = [*(tail(Output(path)) for path in own), *([] if said["shared"] else [said["log"]])]
-    found = next(filter(None, map(pulse.diverged, texts)), "")
-    return f"the last loss that it told is {found} ({LOG_ONLY})" if found else ""
+    own_logs = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stderr.log")]
+    log = log_of(logs, output, local_rank)
+    texts = [*(tail(Output(path)) for path in own_logs), *([] if log["shared"] else [log["log"]])]
+    loss = next(filter(None, map(pulse.diverged, texts)), "")
+    return f"the last loss that it told is {loss} ({LOG_ONLY})" if loss else ""
 
 
 def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:
@@ -221,11 +221,11 @@ def explain_stayed(failure: Failure, folder: str) -> None:
     rules = [(str(place), str(rule)) for place, rule in plan.get("stayed") or ()]
     code = os.path.join(folder, "code")
     for place in _places(failure, plan, code) if rules else ():
-        found = None if os.path.lexists(os.path.join(code, place)) else _rule_of(place, rules)
-        if found is not None:
+        left_out = None if os.path.lexists(os.path.join(code, place)) else _rule_of(place, rules)
+        if left_out is not None:
             failure["evidence"] = [
                 *failure["evidence"],
-                f"{place} did not travel with the code: {found[1]} leaves out {found[0]}",
+                f"{place} did not travel with the code: {left_out[1]} leaves out {left_out[0]}",
             ]
             return
 
@@ -270,7 +270,7 @@ def _rule_of(place: str, rules: List[Tuple[str, str]]) -> Optional[Tuple[str, st
     for left, rule in rules:
         if place == left.rstrip("/") or (left.endswith("/") and place.startswith(left)):
             return left, rule
-    return next((each for each in rules if each[0].startswith(f"{place}/")), None)
+    return next((row for row in rules if row[0].startswith(f"{place}/")), None)
 
 
 End = Dict[str, Any]
@@ -283,8 +283,8 @@ def of_node(folder: str, node: int, ranks: int, end: End) -> List[Failure]:
     """
     output = Output(os.path.join(folder, "ranks", f"{node}.log"))
     text = tail(output, _SUMMARY_BYTES)
-    found = [_of_rank(folder, node, node * ranks + local_rank, local_rank, text, end) for local_rank in range(ranks)]
-    return [each for each in found if each] or [_of_launcher(text, end)]
+    failures = [_of_rank(folder, node, node * ranks + local_rank, local_rank, text, end) for local_rank in range(ranks)]
+    return [item for item in failures if item] or [_of_launcher(text, end)]
 
 
 def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end: End) -> Optional[Failure]:
@@ -293,16 +293,16 @@ def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end:
         code = 1
     if not code:
         return None
-    known = Evidence(code=code, code_from_log=True, note=note, after_another=code == -signal.SIGTERM)
+    evidence = Evidence(code=code, code_from_log=True, note=note, after_another=code == -signal.SIGTERM)
     if note is None:  # which says all; of many jobs and ranks, logs are long to read
         place = os.path.join(folder, "ranks", str(node))
-        known = known._replace(
+        evidence = evidence._replace(
             watched=notes.is_watched(folder, rank),
             left=notes.has_left(folder, rank),
             stack=notes.crash(folder, rank),
             **log_of(place, Output(f"{place}.log"), local_rank),
         )
-    failure = _failure(judge(known), rank, code, note, _raised_at(note, end))
+    failure = _failure(judge(evidence), rank, code, note, _raised_at(note, end))
     explain_stayed(failure, folder)
     return failure
 
@@ -315,14 +315,14 @@ def _raised_at(note: Optional[Dict[str, Any]], end: End) -> float:
 
 
 def _of_launcher(text: str, end: End) -> Failure:
-    status, said = int(end["exit_status"]), launcher_words(text)
+    status, reason = int(end["exit_status"]), launcher_words(text)
     more = {"exit_status": status, "evidence": []}
-    if said.signal == signal.SIGTERM or status == 128 + signal.SIGTERM:
+    if reason.signal == signal.SIGTERM or status == 128 + signal.SIGTERM:
         return row("terminated", "its launcher was asked to end (SIGTERM)", end["time"], **more)
     if status > 128:
-        words = f"the launcher (torchrun) was killed by signal {status - 128} ({signal_name(status - 128)})"
-        return row("launcher", words, end["time"], **{**more, "class": "launcher_killed"})
+        message = f"the launcher (torchrun) was killed by signal {status - 128} ({signal_name(status - 128)})"
+        return row("launcher", message, end["time"], **{**more, "class": "launcher_killed"})
     verdict = judge(Evidence(code=status, log=text, shared=True))
-    category = said.category if said.category != "launcher" else verdict.category
+    category = reason.category if reason.category != "launcher" else verdict.category
     more.update({"class": category, "evidence": list(verdict.evidence)})
     return row(verdict.kind, verdict.message, end["time"], **more)

@@ -61,17 +61,17 @@ def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
 
 def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = False) -> Optional[Dict[str, Any]]:
     """Return the likeliest cause; a rank that left early is one only where all else follows from another's end."""
-    known = list(failures)
-    if host_lost or any(each["kind"] not in (*FOLLOWED, "left") for each in known):
-        known = [each for each in known if each["kind"] != "left"]
-    return first(_most_lost(known))
+    candidates = list(failures)
+    if host_lost or any(failure["kind"] not in (*FOLLOWED, "left") for failure in candidates):
+        candidates = [failure for failure in candidates if failure["kind"] != "left"]
+    return first(_most_lost(candidates))
 
 
 def _most_lost(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Keep, of lost hosts, the one that most others lost: a host that was cut off has lost all of them."""
-    votes = Counter(each.get("lost") for each in failures if each["kind"] == "host_lost")
+    votes = Counter(failure.get("lost") for failure in failures if failure["kind"] == "host_lost")
     most = max(votes.values(), default=0)
-    return [each for each in failures if each["kind"] != "host_lost" or votes[each.get("lost")] == most]
+    return [failure for failure in failures if failure["kind"] != "host_lost" or votes[failure.get("lost")] == most]
 
 
 _TOLD_CHARS, _TOLD_LINES, _TOLD_LINE_CHARS = 1500, 4, 250

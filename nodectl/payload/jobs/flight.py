@@ -72,8 +72,8 @@ def summary(document: Any) -> Dict[str, Any]:
                 pending = {**groups[name], "group": name}
     members, kept = _members(document), {}
     for place, name in enumerate(sorted(groups)[:_MOST_GROUPS]):
-        told = groups[name] if place < _MOST_WHOLE else {key: groups[name][key] for key in ("collective", "number")}
-        kept[name] = {**told, "members": members.get(name, [])}
+        last = groups[name] if place < _MOST_WHOLE else {key: groups[name][key] for key in ("collective", "number")}
+        kept[name] = {**last, "members": members.get(name, [])}
         if place < _MOST_WHOLE:
             kept[name]["recent"] = recent[name][:-1]
     if pending and pending["state"] != "completed" and pending["group"] in kept:
@@ -96,9 +96,9 @@ def _members(document: Any) -> Dict[str, List[int]]:
     """Return, by name, the ranks of a process group, where the document tells them and they are few."""
     config = document.get("pg_config") if isinstance(document, dict) else None
     groups = [group for group in (config.values() if isinstance(config, dict) else ()) if isinstance(group, dict)]
-    told = {str(group["name"]): str(group.get("ranks", "")) for group in groups if group.get("name")}
-    found = {name: [int(word) for word in _NUMBER.findall(ranks)] for name, ranks in told.items()}
-    return {name: ranks for name, ranks in found.items() if len(ranks) <= _MOST_MEMBERS}
+    rank_texts = {str(group["name"]): str(group.get("ranks", "")) for group in groups if group.get("name")}
+    members = {name: [int(word) for word in _NUMBER.findall(ranks)] for name, ranks in rank_texts.items()}
+    return {name: ranks for name, ranks in members.items() if len(ranks) <= _MOST_MEMBERS}
 
 
 def _types(names: Any) -> str:
@@ -134,7 +134,7 @@ def _written_at(path: str) -> float:
 
 def read_dumps(job: str, since_s: float = 0.0) -> Dict[str, Any]:
     """Return, by rank (as text), `groups`, or the `problem` with a dump; those written since a monotonic moment."""
-    found: Dict[str, Any] = {}
+    dumps: Dict[str, Any] = {}
     since = time.time() - (time.monotonic() - since_s) - _CLOCK_S
     for rank, path in sorted(dumps_of(job).items()):
         if _written_at(path) < since:
@@ -143,7 +143,7 @@ def read_dumps(job: str, since_s: float = 0.0) -> Dict[str, Any]:
             if os.path.getsize(path) > _MOST_BYTES:
                 raise DumpError(f"it has more than {_MOST_BYTES >> 20} MiB")
             with open(path, "rb") as file:
-                found[str(rank)] = {"groups": summary(load(file.read(_MOST_BYTES)))}
+                dumps[str(rank)] = {"groups": summary(load(file.read(_MOST_BYTES)))}
         except (OSError, DumpError) as error:
-            found[str(rank)] = {"problem": f"{path}: {error}"}
-    return found
+            dumps[str(rank)] = {"problem": f"{path}: {error}"}
+    return dumps

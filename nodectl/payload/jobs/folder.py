@@ -198,14 +198,14 @@ class JobFolder:
 
     def _drop_unfinished(self, name: str) -> None:
         """Remove what another began to write in place of the file, and was killed over."""
-        for each in os.listdir(self.path):
-            writer = each[len(name) + 1 : -len(_PARTIAL)]
-            if each != f"{name}.{writer}{_PARTIAL}" or not writer.isdigit():
+        for file_name in os.listdir(self.path):
+            writer = file_name[len(name) + 1 : -len(_PARTIAL)]
+            if file_name != f"{name}.{writer}{_PARTIAL}" or not writer.isdigit():
                 continue
             stat = read_stat(int(writer))
             if stat is None or not stat.alive:
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.at(each))
+                    os.unlink(self.at(file_name))
 
     def _write_to_reserve(self, data: bytes) -> None:
         """Into a reserve that becomes the state; a state that was one itself becomes the next reserve."""
@@ -456,20 +456,20 @@ def _rebuilt(
 
 def _supervisor(job_id: str, rank: Optional[int]) -> int:
     """Return the process that `jobs.control start` left: the topmost with its words, as it forks; 0 for none."""
-    own = {pid for pid in all_pids() if _is_keeper(_words(pid), job_id, rank)}
-    parents = {pid: stat.ppid for pid, stat in ((pid, read_stat(pid)) for pid in own) if stat and stat.alive}
-    return min((pid for pid, parent in parents.items() if parent not in own), default=0)
+    keepers = {pid for pid in all_pids() if _is_keeper(_words(pid), job_id, rank)}
+    parents = {pid: stat.ppid for pid, stat in ((pid, read_stat(pid)) for pid in keepers) if stat and stat.alive}
+    return min((pid for pid, parent in parents.items() if parent not in keepers), default=0)
 
 
-def _is_keeper(words: List[str], job_id: str, rank: Optional[int]) -> bool:
+def _is_keeper(arguments: List[str], job_id: str, rank: Optional[int]) -> bool:
     """`jobs.control start ID`, with this host's rank where one is named."""
-    return words[:3] == ["jobs.control", "start", job_id] and (rank is None or words[3:4] in ([], [str(rank)]))
+    return arguments[:3] == ["jobs.control", "start", job_id] and (rank is None or arguments[3:4] in ([], [str(rank)]))
 
 
 def _words(pid: int) -> List[str]:
-    words: List[str] = read_cmdline(pid)
-    start = next((place for place, word in enumerate(words) if word == "jobs.control"), len(words))
-    return words[start : start + 4]
+    cmdline: List[str] = read_cmdline(pid)
+    start = next((place for place, word in enumerate(cmdline) if word == "jobs.control"), len(cmdline))
+    return cmdline[start : start + 4]
 
 
 def _group(name: str) -> Optional[str]:

@@ -69,10 +69,16 @@ class _Watch:
     """The guard's own side."""
 
     def __init__(
-        self, job: JobFolder, containment: Containment, lifeline: Lifeline, words: int, supervisor: int, lease_s: float
+        self,
+        job: JobFolder,
+        containment: Containment,
+        lifeline: Lifeline,
+        report_fd: int,
+        supervisor: int,
+        lease_s: float,
     ) -> None:
         self._job, self._containment, self._lifeline = job, containment, lifeline
-        self._words, self._supervisor, self._lease_s = words, supervisor, lease_s
+        self._report_fd, self._supervisor, self._lease_s = report_fd, supervisor, lease_s
         self._orders = b""
         self._child = 0
         self._problems = -1
@@ -83,7 +89,7 @@ class _Watch:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         os.setsid()
         syscalls.become_subreaper()
-        nsinit.close_all_but(self._lifeline.reader, self._words)
+        nsinit.close_all_but(self._lifeline.reader, self._report_fd)
         self._containment.keeper = os.getpid()
         self._containment.guarded_by(os.getpid())
         self._wake = nsinit.wake_on_child()
@@ -138,21 +144,21 @@ class _Watch:
     def _say_end(self, status: int, number: int) -> None:
         """Say how it ended; a namespace's process 1 has the launcher's status, and has said where that was a signal."""
         os.set_blocking(self._problems, False)
-        said = b""
+        problem = b""
         with contextlib.suppress(BlockingIOError):
-            said = os.read(self._problems, 4096)
+            problem = os.read(self._problems, 4096)
         os.close(self._problems)
-        if said.startswith(nsinit.KILLED):
-            number = int(said[len(nsinit.KILLED) :])
-        elif said and status == nsinit.NOT_STARTED:
-            self._say("problem", said.decode(errors="replace"))
+        if problem.startswith(nsinit.KILLED):
+            number = int(problem[len(nsinit.KILLED) :])
+        elif problem and status == nsinit.NOT_STARTED:
+            self._say("problem", problem.decode(errors="replace"))
         if number:
             self._say("killed", str(number))
         self._say("exit", str(status))
 
     def _say(self, word: str, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._words, f"{word} {' '.join(text.split())}\n".encode(errors="backslashreplace"))
+            os.write(self._report_fd, f"{word} {' '.join(text.split())}\n".encode(errors="backslashreplace"))
 
     def _end_frozen(self) -> None:
         stat = read_stat(self._supervisor)

@@ -73,10 +73,10 @@ def decode(secret: bytes, job_id: str, datagram: bytes) -> Optional[Beat]:
     body = datagram[head:]
     if not hmac.compare_digest(datagram[len(_MAGIC) : head], _sign(secret, body)):
         return None
-    said_by, *words = json.loads(body)
+    said_by, *fields = json.loads(body)
     if said_by != job_id:
         return None
-    beat = Beat(*words)
+    beat = Beat(*fields)
     number, roster, source = beat.attempt
     return beat._replace(
         attempt=Attempt(number, tuple(roster), source), missing=tuple(beat.missing), active=tuple(beat.active)
@@ -129,8 +129,8 @@ class Peers:
 
     def _here(self) -> Iterator[Beat]:
         """Yield the last words of those that are in this attempt."""
-        own = self._attempt
-        return (beat for beat in self.beats.values() if own is None or beat.attempt == own)
+        attempt = self._attempt
+        return (beat for beat in self.beats.values() if attempt is None or beat.attempt == attempt)
 
     @property
     def failures(self) -> Dict[int, Dict[str, Any]]:
@@ -157,10 +157,10 @@ class Peers:
         """Somebody who is heard may have ranks of another attempt, or hears one outside this attempt who may."""
         silent_s = self.silent_s(now_s)
         heard = [beat for rank, beat in self.beats.items() if silent_s[rank] <= self.lease_s]
-        own = self._attempt
-        return own is not None and any(
-            (beat.state in ACTIVE and beat.attempt != own)
-            or (beat.attempt == own and set(beat.active) - set(own.roster))
+        attempt = self._attempt
+        return attempt is not None and any(
+            (beat.state in ACTIVE and beat.attempt != attempt)
+            or (beat.attempt == attempt and set(beat.active) - set(attempt.roster))
             for beat in heard
         )
 
@@ -204,8 +204,8 @@ class Peers:
 
     def later_attempt(self) -> Optional[Attempt]:
         """Return the newest that somebody has begun after this one."""
-        own = self._attempt.number if self._attempt else 0
-        later = [beat.attempt for beat in self.beats.values() if beat.attempt.number > own]
+        number = self._attempt.number if self._attempt else 0
+        later = [beat.attempt for beat in self.beats.values() if beat.attempt.number > number]
         return max(later, key=lambda attempt: attempt.number, default=None)
 
     def all_ended(self, now_s: float) -> bool:

@@ -49,14 +49,14 @@ def groups(pid: int) -> str:
 def counters(groups_text: str) -> List[str]:
     """Return the files of these groups that count kills for memory, and forks that a limit of processes refused."""
     mounts = _mounts()
-    found = []
+    files = []
     for _, controllers, path in (line.split(":", 2) for line in groups_text.splitlines()):
         for controller, names in _COUNTERS.items():
             if controller in controllers.split(",") and controller in mounts:
-                found += _nearest(mounts[controller], path, names[1])
+                files += _nearest(mounts[controller], path, names[1])
             elif not controllers and "v2" in mounts:
-                found += _nearest(mounts["v2"], path, names[2])
-    return found
+                files += _nearest(mounts["v2"], path, names[2])
+    return files
 
 
 # by controller: the names of its files in groups of version 1 and 2; what counts in the group alone comes first
@@ -68,15 +68,15 @@ _COUNTERS = {
 
 def _mounts() -> Dict[str, str]:
     """Return where the groups of version 1 are mounted by controller, and those of version 2 (`v2`)."""
-    found: Dict[str, str] = {}
+    mounts: Dict[str, str] = {}
     with contextlib.suppress(OSError), open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
         for line in file:
             _, place, kind, options, *_ = line.split()
             if kind == "cgroup2":
-                found.setdefault("v2", place)
+                mounts.setdefault("v2", place)
             for controller in set(_COUNTERS) & set(options.split(",")) if kind == "cgroup" else ():
-                found.setdefault(controller, place)
-    return found
+                mounts.setdefault(controller, place)
+    return mounts
 
 
 def _nearest(mount: str, path: str, names: Sequence[str]) -> List[str]:
@@ -102,14 +102,14 @@ def is_of_pids(counter: str) -> bool:
 
 def counts(paths: Sequence[str]) -> Dict[str, int]:
     """How often it came to that, by counter; those that cannot be read are left out."""
-    found = {}
+    by_counter = {}
     for path in paths:
         with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii", errors="replace") as file:
             for line in file:
                 name, _, value = line.partition(" ")
                 if name == ("max" if is_of_pids(path) else "oom_kill"):
-                    found[path] = int(value)
-    return found
+                    by_counter[path] = int(value)
+    return by_counter
 
 
 def limit_of(counter: str) -> str:
@@ -120,8 +120,8 @@ def limit_of(counter: str) -> str:
     while group not in ("", "/"):
         limit, used = _number(group, limits), _number(group, uses)
         if limit is not None and limit[1] < _UNLIMITED:
-            said = "" if used is None else f", and {used[0]} {_amount(kind, used[1])}"
-            return f"the control group {group} has {limit[0]} {_amount(kind, limit[1])}{said}"
+            usage = "" if used is None else f", and {used[0]} {_amount(kind, used[1])}"
+            return f"the control group {group} has {limit[0]} {_amount(kind, limit[1])}{usage}"
         group = os.path.dirname(group)
     return ""
 

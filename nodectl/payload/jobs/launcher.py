@@ -34,10 +34,10 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (notes.hook_folder(), env.get("PYTHONPATH", ""))))
     if _needs_import_paths(plan, start, root, workdir):
         _add_import_paths(env, root)
-    cwd, words = os.path.join(root, workdir), argv(plan, job)
+    cwd, arguments = os.path.join(root, workdir), argv(plan, job)
     if start.get("container"):
-        words = _in_container(plan, job, env, cwd, words, checkpoint_folder)
-    return Command(words, env, cwd, job.at("output.log"))
+        arguments = _in_container(plan, job, env, cwd, arguments, checkpoint_folder)
+    return Command(arguments, env, cwd, job.at("output.log"))
 
 
 def _nsys() -> Dict[str, str]:
@@ -47,14 +47,14 @@ def _nsys() -> Dict[str, str]:
 
 
 def _in_container(
-    plan: Dict[str, Any], job: JobFolder, env: Dict[str, str], cwd: str, words: List[str], checkpoint_folder: str
+    plan: Dict[str, Any], job: JobFolder, env: Dict[str, str], cwd: str, arguments: List[str], checkpoint_folder: str
 ) -> List[str]:
     start = plan["start"]
     programs = [payload_folder(), plan["launcher"], *(path for path in ("/etc/nccl.conf",) if os.path.isfile(path))]
     folders = [start.get("chdir", ""), checkpoint_folder, *start["container"]["paths"]]
     place = container.Place(job.path, cwd, folders, programs, container.has_rdma(), os.getuid(), os.getgid())
     names = container.handed_over(env, plan["env_names"])
-    return container.argv(start["container"], container_name(plan, job), place, names, words)
+    return container.argv(start["container"], container_name(plan, job), place, names, arguments)
 
 
 def container_name(plan: Dict[str, Any], job: JobFolder) -> str:
@@ -99,18 +99,18 @@ def _add_import_paths(env: Dict[str, str], code: str) -> None:
 def argv(plan: Dict[str, Any], job: JobFolder) -> List[str]:
     """Return what the plan says for this host, as the deployed launch script's arguments."""
     host, master, start = plan["hosts"][plan["rank"]], plan["hosts"][0], plan.get("start") or {}
-    words = [plan["launcher"], "--nnodes", str(len(plan["hosts"])), "--node-rank", str(plan["rank"])]
-    words += ["--nproc-per-node", str(plan["nproc_per_node"])]
-    words += ["--master-addr", master["address"], "--master-port", str(plan["master_port"])]
-    words += ["--local-addr", host["address"]]
-    words += ["--interface", host["interface"]] if host.get("interface") else []
-    words += ["--log-dir", rank_logs(job, plan), "--job-id", job.id]
-    words += _environment(plan, start)
-    words += ["--numa-binding", start["numa_binding"]] if start.get("numa_binding") else []
+    arguments = [plan["launcher"], "--nnodes", str(len(plan["hosts"])), "--node-rank", str(plan["rank"])]
+    arguments += ["--nproc-per-node", str(plan["nproc_per_node"])]
+    arguments += ["--master-addr", master["address"], "--master-port", str(plan["master_port"])]
+    arguments += ["--local-addr", host["address"]]
+    arguments += ["--interface", host["interface"]] if host.get("interface") else []
+    arguments += ["--log-dir", rank_logs(job, plan), "--job-id", job.id]
+    arguments += _environment(plan, start)
+    arguments += ["--numa-binding", start["numa_binding"]] if start.get("numa_binding") else []
     if start.get("engine", _TORCHRUN) != _TORCHRUN:
-        return [*words, "--engine", start["engine"], "--", *start["argv"]]
-    words += ["--module", "yes"] if start.get("module") else []
-    return [*words, "--", plan["script"], *plan["args"]]
+        return [*arguments, "--engine", start["engine"], "--", *start["argv"]]
+    arguments += ["--module", "yes"] if start.get("module") else []
+    return [*arguments, "--", plan["script"], *plan["args"]]
 
 
 def _environment(plan: Dict[str, Any], start: Dict[str, Any]) -> List[str]:
@@ -143,9 +143,9 @@ def _is_in_files(env: Mapping[str, str]) -> bool:
 
 
 def _nccl_files(env: Mapping[str, str]) -> List[str]:
-    own = env.get("NCCL_CONF_FILE")
+    conf_file = env.get("NCCL_CONF_FILE")
     home = env.get("HOME") or login_home()
-    return [own if own is not None else os.path.join(home, ".nccl.conf"), "/etc/nccl.conf"]
+    return [conf_file if conf_file is not None else os.path.join(home, ".nccl.conf"), "/etc/nccl.conf"]
 
 
 def _names_it(path: str) -> bool:

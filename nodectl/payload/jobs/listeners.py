@@ -19,32 +19,32 @@ _COMMAND_CHARS = 120
 def explain(failure: Dict[str, Any]) -> None:
     """Add to the evidence of a failure to meet, or to listen, who listens here on the ports that it names."""
     if failure.get("class") in _CLASSES:
-        words = "\n".join([str(failure["message"]), *failure.get("evidence", ())])
-        ports = {int(port) for match in _PORTS.findall(words) for port in match if port}
+        text = "\n".join([str(failure["message"]), *failure.get("evidence", ())])
+        ports = {int(port) for match in _PORTS.findall(text) for port in match if port}
         failure["evidence"] = [*failure.get("evidence", ()), *map(words_of, sorted(ports & set(ports_here())))]
 
 
 def words_of(port: int) -> str:
     """`TCP port 29500 of this host is process 77's: python3 serve.py`."""
     pids = ports_here().get(port, [])
-    told = [f"process {pid}'s: {' '.join(read_cmdline(pid))[:_COMMAND_CHARS]}" for pid in pids]
-    return f"TCP port {port} of this host is {' and '.join(told) or 'held by a process that this login may not see'}"
+    holders = [f"process {pid}'s: {' '.join(read_cmdline(pid))[:_COMMAND_CHARS]}" for pid in pids]
+    return f"TCP port {port} of this host is {' and '.join(holders) or 'held by a process that this login may not see'}"
 
 
 def ports_here() -> Dict[int, List[int]]:
     """Return, by TCP port that is listened on here, the processes that do, as far as this login sees them."""
     sockets = {row[9]: parsed(row[1])[1] for row in _rows(LISTEN)}
-    found: Dict[int, List[int]] = {port: [] for port in sockets.values()}
+    listeners: Dict[int, List[int]] = {port: [] for port in sockets.values()}
     for pid in all_pids() if sockets else ():
         for inode in _sockets(pid) & set(sockets):
-            found[sockets[inode]].append(pid)
-    return found
+            listeners[sockets[inode]].append(pid)
+    return listeners
 
 
 def connected(pid: int) -> List[str]:
     """Return the addresses and ports (`10.1.0.1:29500`) to which a process is connected."""
-    own = _sockets(pid)
-    return sorted({_place(row[2]) for row in _rows(ESTABLISHED) if row[9] in own})
+    inodes = _sockets(pid)
+    return sorted({_place(row[2]) for row in _rows(ESTABLISHED) if row[9] in inodes})
 
 
 def _rows(state: str) -> Iterator[List[str]]:
@@ -53,15 +53,15 @@ def _rows(state: str) -> Iterator[List[str]]:
 
 def _sockets(pid: int) -> Set[str]:
     """Return the inodes of a process's sockets; none of one that has gone, or is another's."""
-    found = set()
+    inodes = set()
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
             target = os.readlink(f"/proc/{pid}/fd/{name}")
             if target.startswith("socket:["):
-                found.add(target[len("socket:[") : -1])
+                inodes.add(target[len("socket:[") : -1])
     except OSError:
-        return found
-    return found
+        return inodes
+    return inodes
 
 
 def _place(entry: str) -> str:

@@ -46,8 +46,8 @@ def with_asides(
     rows: Sequence[Dict[str, Any]], ranks: Sequence[Rank], logs: str, output: Output
 ) -> List[Dict[str, Any]]:
     """Add to each row of `look` what a rank's log holds of exceptions that ended no more than a part of it."""
-    told = {rank.rank: log_of(logs, output, rank.local_rank) for rank in ranks}
-    asides = {number: "" if log["shared"] else aside(log["log"]) for number, log in told.items()}
+    rank_logs = {rank.rank: log_of(logs, output, rank.local_rank) for rank in ranks}
+    asides = {number: "" if log["shared"] else aside(log["log"]) for number, log in rank_logs.items()}
     return [{**row, "aside": asides.get(row["rank"], "")} for row in rows]
 
 
@@ -140,14 +140,14 @@ def examine(job: JobFolder) -> Dict[str, Any]:
 
 def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[Dict[str, str]]]:
     """Find the job's ranks here, and their environments: the topmost processes with a rank's variables."""
-    known: Dict[int, Tuple[Rank, Dict[str, str]]] = {}
+    by_pid: Dict[int, Tuple[Rank, Dict[str, str]]] = {}
     for pid in sorted(Containment.recorded(job.id, state.get("containment", {})).members()):
         env, stat = read_environ(pid), read_stat(pid)
         if stat is None or not (env.get("RANK", "").isdigit() and env.get("LOCAL_RANK", "").isdigit()):
             continue
         if "LOCAL_RANK" not in read_environ(stat.ppid):
-            known[pid] = (Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), -1), env)
-    in_order = sorted(known.values(), key=lambda item: item[0].rank)
+            by_pid[pid] = (Rank(pid, stat.start_ticks, int(env["RANK"]), int(env["LOCAL_RANK"]), -1), env)
+    in_order = sorted(by_pid.values(), key=lambda item: item[0].rank)
     return [rank for rank, _ in in_order], [env for _, env in in_order]
 
 
@@ -163,9 +163,9 @@ def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[
     network = pulse.network_bytes(str(plan["hosts"][plan["rank"]].get("interface", "")))
     counted = {"network": network, "RDMA": pulse.rdma_bytes()}
     counts = {
-        kind: {name[: -len("_bytes")]: number for name, number in each.items()}
-        for kind, each in counted.items()
-        if each
+        kind: {name[: -len("_bytes")]: number for name, number in counters.items()}
+        for kind, counters in counted.items()
+        if counters
     }
     return time.monotonic(), {rank.pid: _ticks(rank.pid) for rank in ranks}, counts
 
@@ -213,7 +213,7 @@ def _py_spy(rank: Rank, venv: str) -> List[str]:
         return []
     with contextlib.suppress(ValueError, TypeError, KeyError):
         threads = json.loads(_tool([tool, "dump", "--json", "--pid", str(rank.pid)]))
-        main = next((each for each in threads if each.get("thread_name") == "MainThread"), threads[0])
+        main = next((thread for thread in threads if thread.get("thread_name") == "MainThread"), threads[0])
         frames = main["frames"][:FRAMES]
         return [f"{frame['filename']}:{frame['line']} {frame['name']}" for frame in frames]
     return []
@@ -226,15 +226,15 @@ def _ask_ras(environments: Sequence[Dict[str, str]]) -> str:
         host, _, port = env.get("NCCL_RAS_ADDR", "").rpartition(":")
         if port.isdigit():
             address = (host.strip("[]") or "localhost", int(port))
-    said = b""
+    answer = b""
     try:
         with socket.create_connection(address, timeout=_RAS_S) as line:
             line.sendall(b"verbose status\n")
-            while len(said) < _RAS_BYTES:
+            while len(answer) < _RAS_BYTES:
                 block = line.recv(65536)
                 if not block:
                     break
-                said += block
+                answer += block
     except OSError:  # also a time-out: what has come is what there is
         pass
-    return said.decode(errors="replace")
+    return answer.decode(errors="replace")

@@ -122,8 +122,8 @@ def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, i
             place = bisect_left(sizes, offset + 1)
             yield -(looks[place] if place < len(looks) else float("inf")), number, name, offset
 
-    found = heapq.merge(*map(last_lines, names))
-    for _, _, name, offset in islice(found, lines):
+    newest_first = heapq.merge(*map(last_lines, names))
+    for _, _, name, offset in islice(newest_first, lines):
         begins[name] = offset
     for file in files.values():
         file.close()

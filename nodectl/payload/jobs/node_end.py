@@ -121,7 +121,7 @@ def _gpus(plan: Dict[str, Any]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"nvidia-smi: {error}"
-    found = len(done.stdout.split())
+    answering = len(done.stdout.split())
     if done.returncode:
         return f"nvidia-smi ended with {done.returncode}: {(done.stderr or done.stdout).strip()[:200]}"
-    return f"{found} of {wanted} GPUs answer" if found < wanted else ""
+    return f"{answering} of {wanted} GPUs answer" if answering < wanted else ""

@@ -38,8 +38,8 @@ def _place(job: str, rank: int, ending: str) -> str:
 def watch_of(job: str, rank: int) -> Dict[str, int]:
     """`pid` (as the rank sees it), `signal` that has its stacks written, `handle` of their file; empty without."""
     watch = _read(_place(job, rank, "json"))
-    known = all(isinstance(watch.get(name), int) for name in ("pid", "signal", "handle"))
-    return {name: watch[name] for name in ("pid", "signal", "handle")} if known else {}
+    is_whole = all(isinstance(watch.get(name), int) for name in ("pid", "signal", "handle"))
+    return {name: watch[name] for name in ("pid", "signal", "handle")} if is_whole else {}
 
 
 def is_watched(job: str, rank: int) -> bool:
@@ -66,8 +66,8 @@ def _said_beside(job: str, rank: int) -> Dict[str, Any]:
     """Return the exception of a rank that could not write its own file."""
     lines = [line for line in stacks(job, rank).splitlines() if line.startswith(_ERROR)]
     with contextlib.suppress(ValueError):
-        said = json.loads(lines[-1][len(_ERROR) :]) if lines else {}
-        return said if isinstance(said, dict) else {}
+        exception = json.loads(lines[-1][len(_ERROR) :]) if lines else {}
+        return exception if isinstance(exception, dict) else {}
     return {}
 
 

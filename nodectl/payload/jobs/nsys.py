@@ -38,8 +38,8 @@ def find() -> str:
     there = shutil.which("nsys")
     if there:
         return there
-    found = sorted(path for place in _PLACES for path in glob.glob(place) if os.access(path, os.X_OK))
-    return found[-1] if found else ""
+    programs = sorted(path for place in _PLACES for path in glob.glob(place) if os.access(path, os.X_OK))
+    return programs[-1] if programs else ""
 
 
 def argv(program: str, output: str) -> List[str]:
@@ -70,9 +70,9 @@ def read_events(path: str) -> Iterator[Event]:
 
 
 def _report(program: str, report: str, path: str) -> Iterator[Event]:
-    words = [program, "stats", f"--report={report}", "--format=csv", "--output=-", "--force-export=true", path]
+    argv = [program, "stats", f"--report={report}", "--format=csv", "--output=-", "--force-export=true", path]
     process = subprocess.Popen(
-        ["timeout", f"{_STATS_S:g}", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ["timeout", f"{_STATS_S:g}", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     with process, io.TextIOWrapper(process.stdout or io.BytesIO(), "utf-8", "replace") as text:
         try:
@@ -84,14 +84,14 @@ def _report(program: str, report: str, path: str) -> Iterator[Event]:
 def read_csv(text: IO[str], report: str) -> Iterator[Event]:
     """Yield the rows of one report, behind whatever nsys says before; raise TraceError for none, or a damaged one."""
     lines = iter(lambda: text.readline(_LONGEST_LINE), "")
-    said, head = "nothing", ""
+    last_line, head = "nothing", ""
     for line in lines:
         if line.startswith("Start (ns),"):
             head = line
             break
-        said = line.strip() or said
+        last_line = line.strip() or last_line
     if not head:
-        raise TraceError(f"nsys stats --report={report} gives no table: {said[:200]}")
+        raise TraceError(f"nsys stats --report={report} gives no table: {last_line[:200]}")
     try:
         for row in csv.DictReader(itertools.chain([head], itertools.islice(lines, _MOST_ROWS))):
             if row.get("Start (ns)") and row.get("Duration (ns)"):

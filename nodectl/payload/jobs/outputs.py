@@ -41,8 +41,8 @@ def local_rank(name: str) -> Optional[int]:
 
 def own_files(folder: str, rank: int) -> List[str]:
     """Paths, below a folder of logs, of the files with the output of the host's rank of that number."""
-    found = (os.path.join(place, file) for place, _, files in os.walk(folder) for file in files)
-    return [path for path in found if local_rank(path) == rank]
+    paths = (os.path.join(place, file) for place, _, files in os.walk(folder) for file in files)
+    return [path for path in paths if local_rank(path) == rank]
 
 
 def every_file(job: JobFolder) -> List[str]:
@@ -52,8 +52,8 @@ def every_file(job: JobFolder) -> List[str]:
 
 def shown_files(job: JobFolder, rank: Optional[int] = None) -> List[str]:
     """Names of those in which each line stands once; of one rank's, and of those where it may be, with `rank`."""
-    own = [name for name, only in _rank_files(job) if only and rank in (None, local_rank(name))]
-    return [COMMON, *own]
+    rank_files = [name for name, only in _rank_files(job) if only and rank in (None, local_rank(name))]
+    return [COMMON, *rank_files]
 
 
 def _rank_files(job: JobFolder) -> Iterator[Tuple[str, bool]]:
@@ -114,8 +114,8 @@ def rows(job: JobFolder, *, recent: bool = False) -> Iterator[Row]:
 def _row(line: str, names: Dict[str, str]) -> Optional[Row]:
     """Return None for one that is damaged."""
     try:
-        moment, *words = line.split()
-        pairs = (word.split(":") for word in words)
+        moment, *fields = line.split()
+        pairs = (word.split(":") for word in fields)
         return Row(float(moment), {names[number]: int(size) for number, size in pairs})
     except (ValueError, KeyError):
         return None

@@ -69,17 +69,17 @@ class Postmortem:
 
         `elsewhere`: the first failures of the others. Only this host knows of a good end, and where its ranks were.
         """
-        own = first(self.failures)
-        if own is not None and own["kind"] not in FOLLOWED:
-            return own
-        echoes = [each for each in (*self.failures, *elsewhere) if each["kind"] == "communication"]
+        first_failure = first(self.failures)
+        if first_failure is not None and first_failure["kind"] not in FOLLOWED:
+            return first_failure
+        echoes = [failure for failure in (*self.failures, *elsewhere) if failure["kind"] == "communication"]
         early = [end for end in self.ends if end["code"] == 0 and not end["stopped"]]
         if echoes and early:
             return _left(min(early, key=lambda end: float(end["time"])))
-        waiting = [each for each in echoes if each.get("class") in standing.WAITED]
-        broke = {each["rank"] for each in echoes}
+        waiting = [failure for failure in echoes if failure.get("class") in standing.WAITED]
+        broke = {failure["rank"] for failure in echoes}
         absent = [rank for rank in self.living if standing.stayed_away(rank, broke)]
-        return _absent(absent[0], waiting) if waiting and absent else own
+        return _absent(absent[0], waiting) if waiting and absent else first_failure
 
     def note_leaving(self, kind: str, message: str) -> None:
         """Note that the host's part ends, and that launcher and ranks may have been asked to end as well."""
@@ -144,8 +144,8 @@ class Postmortem:
 
     def _read_living(self, ranks: List[Rank]) -> News:
         """On the clerk's thread."""
-        found = living.with_asides(living.look(self._job.path, ranks), ranks, self._at_start.logs, self._output)
-        return lambda: setattr(self, "living", found)
+        rows = living.with_asides(living.look(self._job.path, ranks), ranks, self._at_start.logs, self._output)
+        return lambda: setattr(self, "living", rows)
 
     def _blame_signal(self, number: int, within_s: float) -> None:
         """Its launcher's ranks die with it, and may have been seen before."""
@@ -187,34 +187,34 @@ class Postmortem:
         if failure:
             self._excuse(failure)
             self._excuse_leaving(failure)
-            self.failures = [each for each in self.failures if _UNREAD not in each["message"]]  # it was read after all
+            self.failures = [item for item in self.failures if _UNREAD not in item["message"]]  # it was read after all
             self.failures.append(failure)
         if launchers_signal and self._launcher_killed is None:
             self._blame_signal(launchers_signal, _NEVER)
 
     def _read_unseen(self) -> News:
         """On the clerk's thread: a rank can fail and be gone between two looks, and its neighbour's end be seen."""
-        known: Set[int] = {failure["rank"] for failure in (*self.failures, *self._deaths)}
-        known |= {end["rank"] for end in self.ends if end["code"] == 0}
-        found = unseen(self._plan, self._at_start, known=known, after_stop=self._is_stopped)
-        said = launcher_words(tail(self._output, _LAST_WORDS_BYTES))
+        seen_ranks: Set[int] = {failure["rank"] for failure in (*self.failures, *self._deaths)}
+        seen_ranks |= {end["rank"] for end in self.ends if end["code"] == 0}
+        failures = unseen(self._plan, self._at_start, seen_ranks=seen_ranks, after_stop=self._is_stopped)
+        launcher = launcher_words(tail(self._output, _LAST_WORDS_BYTES))
         full = no_space(self._job.path)
         if full:
-            said = said._replace(category="disk_full", message=full)
+            launcher = launcher._replace(category="disk_full", message=full)
         dumps = flight.read_dumps(self._job.path, self._at_start.since_s)
         xids = [line.text for line in kernel.log_since(self._at_start.since_s)[0] if line.kind == "xid"]
-        return lambda: self._take_unseen(found, said, dumps, xids)
+        return lambda: self._take_unseen(failures, launcher, dumps, xids)
 
     def _take_unseen(
-        self, found: List[Dict[str, Any]], said: LauncherWords, dumps: Dict[str, Any], xids: List[str]
+        self, failures: List[Dict[str, Any]], launcher: LauncherWords, dumps: Dict[str, Any], xids: List[str]
     ) -> None:
-        self._said, self.flight, self.xids = said, dumps, xids
-        for failure in found:
+        self._said, self.flight, self.xids = launcher, dumps, xids
+        for failure in failures:
             self._excuse_leaving(failure)
-        self.failures += found
+        self.failures += failures
         is_news = not self._asked_launcher and self._launcher_killed is None
-        if said.signal and is_news and all(_is_terminated(each) for each in self.failures):
-            self._blame_signal(said.signal, _NEVER)
+        if launcher.signal and is_news and all(_is_terminated(item) for item in self.failures):
+            self._blame_signal(launcher.signal, _NEVER)
 
 
 def _left(end: Dict[str, Any]) -> Dict[str, Any]:
@@ -227,7 +227,7 @@ def _absent(rank: Dict[str, Any], waiting: List[Dict[str, Any]]) -> Dict[str, An
     message = standing.absence(rank, str(waiting[0]["class"]), "other ranks")
     category = "stopped" if rank["state"] in "tT" else str(waiting[0]["class"])
     more = {"class": category, "rank": rank["rank"], "evidence": [standing.NO_GROUPS]}
-    return row("left", message, min(each["time"] for each in waiting), **more)
+    return row("left", message, min(failure["time"] for failure in waiting), **more)
 
 
 def _is_terminated(failure: Dict[str, Any]) -> bool:

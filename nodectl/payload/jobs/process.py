@@ -95,14 +95,14 @@ def below(root: int, leaves: Set[int]) -> Set[int]:
     """All processes below `root`, but for what lies below `leaves`; reads nothing of other processes where it can."""
     if not _SHOWS_CHILDREN:
         return descendants({root}) - descendants(leaves)
-    found: Set[int] = set()
+    pids: Set[int] = set()
     stack = [root]
     while stack:
-        for child in _children(stack.pop()) - found:
-            found.add(child)
+        for child in _children(stack.pop()) - pids:
+            pids.add(child)
             if child not in leaves:
                 stack.append(child)
-    return found
+    return pids
 
 
 _SHOWS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # a kernel may be built without it

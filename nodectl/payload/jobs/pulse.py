@@ -54,29 +54,29 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
 
 def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
     """Return when each of these was written to, the last one first, and which it is; without those that are empty."""
-    found = []
+    written = []
     for path in paths:
         with contextlib.suppress(OSError):
             stat = os.stat(path)
-            found += [(stat.st_mtime, path)] if stat.st_size else []
-    return sorted(found, reverse=True)
+            written += [(stat.st_mtime, path)] if stat.st_size else []
+    return sorted(written, reverse=True)
 
 
 def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
     """Return what the file tells that was written to last, of those that tell any."""
-    told = progress("")
+    row = progress("")
     for path in paths[:_MOST_FILES]:
-        told = progress(_tail(path), pattern)
-        if told["step"] is not None:
+        row = progress(_tail(path), pattern)
+        if row["step"] is not None:
             break
-    return told
+    return row
 
 
 def progress(text: str, pattern: str = "") -> Dict[str, Any]:
     """`step`, `total` and `loss` of the last line that tells a step; `pattern` has groups of these names."""
-    own = [re.compile(pattern)] if pattern else _STEPS
+    expressions = [re.compile(pattern)] if pattern else _STEPS
     for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
-        for expression in own:
+        for expression in expressions:
             match = expression.search(line)
             if match:
                 return _told(match, line)
@@ -87,17 +87,17 @@ def _told(match: re.Match[str], line: str) -> Dict[str, Any]:
     groups = match.groupdict()
     loss = groups.get("loss")
     if "loss" not in groups:
-        said = _LOSS.search(line)
-        loss = said.group("loss") if said else None
+        loss_match = _LOSS.search(line)
+        loss = loss_match.group("loss") if loss_match else None
     return {"step": _number(groups.get("step")), "total": _number(groups.get("total")), "loss": loss}
 
 
 def diverged(text: str) -> str:
     """Return the last loss of a rank's output, with its line, where that is no number (nan) or infinite; else empty."""
     for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
-        said = _LOSS.search(line)
-        if said:
-            loss = said.group("loss")
+        loss_match = _LOSS.search(line)
+        if loss_match:
+            loss = loss_match.group("loss")
             return f"{loss}: {line.strip()[:200]}" if loss.lower().lstrip("+-") in ("nan", "inf") else ""
     return ""
 
@@ -120,14 +120,14 @@ def network_bytes(interface: str) -> Optional[Dict[str, int]]:
     """Bytes that came in and went out by the job's interface, or where it is not told by all but loopback."""
     names = [interface] if interface else [name for name in os.listdir("/sys/class/net") if name != "lo"]
     counted = [_counters(f"/sys/class/net/{name}/statistics", ("rx_bytes", "tx_bytes")) for name in names]
-    return _sum([each for each in counted if each])
+    return _sum([pair for pair in counted if pair])
 
 
 def rdma_bytes() -> Optional[Dict[str, int]]:
     """Bytes over all RDMA ports; None where there is none."""
     ports = glob.glob("/sys/class/infiniband/*/ports/*/counters")
     counted = [_counters(port, ("port_rcv_data", "port_xmit_data")) for port in ports]
-    return _sum([[value * _RDMA_WORD_BYTES for value in each] for each in counted if each])
+    return _sum([[value * _RDMA_WORD_BYTES for value in pair] for pair in counted if pair])
 
 
 def _counters(folder: str, names: Tuple[str, str]) -> List[int]:
@@ -145,7 +145,7 @@ def _read_number(path: str) -> int:
 def _sum(counted: List[List[int]]) -> Optional[Dict[str, int]]:
     if not counted:
         return None
-    return {"in_bytes": sum(each[0] for each in counted), "out_bytes": sum(each[1] for each in counted)}
+    return {"in_bytes": sum(pair[0] for pair in counted), "out_bytes": sum(pair[1] for pair in counted)}
 
 
 def gpus() -> List[Dict[str, Optional[float]]]:

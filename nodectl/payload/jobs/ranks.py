@@ -129,10 +129,12 @@ class RankWatch:
     def deaths(self, *, after_stop: bool) -> List[Death]:
         """Ranks that ended since the last call, in the order of their local rank."""
         ended: List[Death] = []
-        told = {handle for handle, _ in self._ends.poll(0)} | {-1}
+        ended_handles = {handle for handle, _ in self._ends.poll(0)} | {-1}
         for rank in sorted(self._ranks.values(), key=lambda item: item.local_rank):
-            stat = read_stat(rank.pid) if rank.handle in told else None
-            if rank.handle not in told or (stat is not None and stat.alive and stat.start_ticks == rank.start_ticks):
+            stat = read_stat(rank.pid) if rank.handle in ended_handles else None
+            if rank.handle not in ended_handles or (
+                stat is not None and stat.alive and stat.start_ticks == rank.start_ticks
+            ):
                 continue
             self._forget(rank)
             code = _code(rank, stat)

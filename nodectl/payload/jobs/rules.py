@@ -53,8 +53,10 @@ class Rule(NamedTuple):
         return bool((self.types and self.types.fullmatch(name)) or (self.words and self.words.search(message)))
 
 
-def _rule(category: str, example: str, types: str = "", words: str = "") -> Rule:
-    return Rule(category, example, lazily(types) if types else None, lazily(words, re.IGNORECASE) if words else None)
+def _rule(category: str, example: str, types: str = "", wording: str = "") -> Rule:
+    return Rule(
+        category, example, lazily(types) if types else None, lazily(wording, re.IGNORECASE) if wording else None
+    )
 
 
 # CUDA says so of GPUs that are not there, or not what the libraries were built for
@@ -65,54 +67,54 @@ AMONG_RANKS: Tuple[Rule, ...] = (
     _rule(
         "gpu_out_of_memory",
         "torch.distributed.DistBackendError: NCCL\nCuda failure 2 'out of memory'",
-        words="Cuda failure (?:2 )?'out of memory'|CUDA out of memory|HIP out of memory",
+        wording="Cuda failure (?:2 )?'out of memory'|CUDA out of memory|HIP out of memory",
     ),
     _rule(
         "gpu_error",
         "torch.distributed.DistBackendError: CUDA error: an illegal memory access was encountered",
-        words=rf"CUDA error: (?!out of memory|{_NO_GPU_FAULT})|uncorrectable ECC|"
+        wording=rf"CUDA error: (?!out of memory|{_NO_GPU_FAULT})|uncorrectable ECC|"
         "Cuda failure (?!2 |'out of memory)",
     ),
     _rule(
         "bad_argument",
         "torch.distributed.DistBackendError: ncclInvalidUsage: Duplicate GPU detected",
-        words="ncclInvalidUsage|ncclInvalidArgument|Duplicate GPU detected",
+        wording="ncclInvalidUsage|ncclInvalidArgument|Duplicate GPU detected",
     ),
     _rule(
         "gpu_missing",
         "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
-        words="only supported with GPUs, no GPUs found",
+        wording="only supported with GPUs, no GPUs found",
     ),
     _rule(
         "version_mismatch",
         "torch.distributed.DistBackendError: NCCL version mismatch",
-        words="NCCL version mismatch|mismatched? NCCL version|different NCCL versions",
+        wording="NCCL version mismatch|mismatched? NCCL version|different NCCL versions",
     ),
     _rule(
         "port_in_use",
         "torch.distributed.DistNetworkError: failed to listen, EADDRINUSE",
-        words="address already in use|EADDRINUSE",
+        wording="address already in use|EADDRINUSE",
     ),
     _rule(
         "name_resolution",
         "RuntimeError: getaddrinfo failed: Name or service not known",
-        words="name or service not known|failure in name resolution|getaddrinfo failed|gai error",
+        wording="name or service not known|failure in name resolution|getaddrinfo failed|gai error",
     ),
     _rule(
         "network_interface",
         "RuntimeError: Bootstrap : no socket interface found",
-        words="no socket interface found|no interface found|unable to find address for|could not find interface",
+        wording="no socket interface found|no interface found|unable to find address for|could not find interface",
     ),
     _rule(
         "rendezvous",
         "DistNetworkError: The client socket has timed out after 8000ms while trying to connect to (127.0.0.1, 29999).",
-        words=r"client socket has timed out|waiting for clients|wait timeout after \d+ ?ms, keys: /|"
+        wording=r"client socket has timed out|waiting for clients|wait timeout after \d+ ?ms, keys: /|"
         "Rendezvous(?:Connection|Timeout|Closed)Error",
     ),
     _rule(
         "collective_mismatch",
         "RuntimeError: op.preamble.length <= op.nbytes. 8 vs 4, gloo/transport",
-        words=r"op\.preamble\.length|Detected mismatch between collectives|"
+        wording=r"op\.preamble\.length|Detected mismatch between collectives|"
         r"ProcessGroupGloo::\w+: invalid tensor (?:size|type)|"
         "output tensor size must be equal to world_size times input tensor size|"
         "expects same model across all ranks|params? .{0,80}inconsistent|collective mismatch|"
@@ -122,7 +124,7 @@ AMONG_RANKS: Tuple[Rule, ...] = (
     _rule(
         SCRIPT,
         "RuntimeError: ProcessGroupGloo::broadcast: invalid root rank: 7",
-        words=r"ProcessGroupGloo::\w+: ",
+        wording=r"ProcessGroupGloo::\w+: ",
     ),
 )
 
@@ -131,26 +133,26 @@ RULES: Tuple[Rule, ...] = (
     _rule(
         SCRIPT,
         "EOFError: EOF when reading a line",
-        words="EOF when reading a line",
+        wording="EOF when reading a line",
     ),
     _rule(
         "gpu_out_of_memory",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
         types="OutOfMemoryError",
-        words="(?:CUDA|HIP)(?: error:)? out of memory|(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED|"
+        wording="(?:CUDA|HIP)(?: error:)? out of memory|(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED|"
         r"Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation",
     ),
     # torch opens a file for each tensor that a worker hands over
     _rule(
         "limits",
         "RuntimeError: unable to open shared memory object </torch_1>: Too many open files (24)",
-        words=r"shared memory[^\n]{0,99}too many open files|received 0 items of ancdata|"
+        wording=r"shared memory[^\n]{0,99}too many open files|received 0 items of ancdata|"
         r"\b(?:ibv_\w+|mlock\w*)[^\n]{0,80}cannot allocate memory",
     ),
     _rule(
         "shared_memory_full",
         "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.",
-        words="insufficient shared memory|"
+        wording="insufficient shared memory|"
         r"(?:unable to|could not|cannot) (?:write to|open|allocate|resize|create)[^\n]{0,40} shared memory|"
         r"killed by signal: bus error|shm_open|/dev/shm[^\n]{0,80}no space left|"
         r"no space left[^\n]{0,80}(?:/dev/shm|/torch_)",
@@ -159,31 +161,31 @@ RULES: Tuple[Rule, ...] = (
         "host_out_of_memory",
         "RuntimeError: [enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory",
         types="MemoryError|_ArrayMemoryError",
-        words="DefaultCPUAllocator|cannot allocate memory|std::bad_alloc|not enough memory: you tried to allocate",
+        wording="DefaultCPUAllocator|cannot allocate memory|std::bad_alloc|not enough memory: you tried to allocate",
     ),
     _rule(
         "disk_full",
         "OSError: [Errno 28] No space left on device",
-        words="no space left on device|disk quota exceeded",
+        wording="no space left on device|disk quota exceeded",
     ),
     _rule(
         "helper_killed",
         "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.",
-        words=r"died with <Signals\.SIG(?:KILL|SEGV|BUS|ABRT|ILL)|process \d+ terminated with signal|"
+        wording=r"died with <Signals\.SIG(?:KILL|SEGV|BUS|ABRT|ILL)|process \d+ terminated with signal|"
         r"DataLoader worker \(pid[^)]*\) (?:is killed by signal|"
         "exited unexpectedly)|A process in the process pool was terminated abruptly",
     ),
     _rule(
         "gpu_missing",
         "RuntimeError: No CUDA GPUs are available",
-        words="no CUDA GPUs are available|found no NVIDIA driver|no CUDA-capable device|invalid device ordinal|"
+        wording="no CUDA GPUs are available|found no NVIDIA driver|no CUDA-capable device|invalid device ordinal|"
         "CUDA unknown error|Torch not compiled with CUDA|CUDA is not available|"
         "CUDA driver initialization failed|doesn't have NCCL built in",
     ),
     _rule(
         "version_mismatch",
         "ImportError: libcudnn.so: undefined symbol: x",
-        words="driver version is insufficient|NVIDIA driver on your system is too old|"
+        wording="driver version is insufficient|NVIDIA driver on your system is too old|"
         r"version [`'\"][\w.]+['\"] not found|undefined symbol|no kernel image is available|"
         "compiled (?:using|with|against) (?:NumPy|a different|numpy)|"
         r"numpy\.(?:dtype|ndarray) size changed|binary incompatib|version mismatch|"
@@ -202,20 +204,20 @@ RULES: Tuple[Rule, ...] = (
         "gpu_error",
         "RuntimeError: CUDNN_STATUS_EXECUTION_FAILED",
         types="AcceleratorError",
-        words="CUDA error|device-side assert|uncorrectable ECC|CUDNN_STATUS_(?:EXECUTION|INTERNAL)|"
+        wording="CUDA error|device-side assert|uncorrectable ECC|CUDNN_STATUS_(?:EXECUTION|INTERNAL)|"
         "CUBLAS_STATUS_(?:EXECUTION|INTERNAL)|unspecified launch failure|illegal memory access",
     ),
     _rule(
         "import_error",
         "ModuleNotFoundError: No module named 'x'",
         types="ModuleNotFoundError|ImportError",
-        words=r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError)\b|cannot open shared object file|"
+        wording=r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError)\b|cannot open shared object file|"
         "error while loading shared libraries",
     ),
     _rule(
         "checkpoint_mismatch",
         "RuntimeError: Error(s) in loading state_dict for Net",
-        words=r"error\(s\) in loading state_dict|size mismatch for |missing key\(s\) in state_dict|"
+        wording=r"error\(s\) in loading state_dict|size mismatch for |missing key\(s\) in state_dict|"
         r"unexpected key\(s\) in state_dict",
     ),
     _rule(
@@ -223,7 +225,7 @@ RULES: Tuple[Rule, ...] = (
         "_pickle.UnpicklingError: invalid load key, 'x'.",
         types="UnpicklingError|BadZipFile|BadGzipFile|EOFError|JSONDecodeError|ParserError|ArrowInvalid|"
         "UnidentifiedImageError|ReadError|LZMAError|UnicodeDecodeError|HeaderTooLarge|SafetensorError",
-        words="PytorchStreamReader failed|invalid load key|unexpected EOF|file is truncated|file too short|"
+        wording="PytorchStreamReader failed|invalid load key|unexpected EOF|file is truncated|file too short|"
         "mmap length is greater than file size|while decompressing data|"
         r"corrupted?\b[^\n]{0,40}(?:file|data|shard|record)|checksum (?:mismatch|failed)",
     ),
@@ -232,14 +234,14 @@ RULES: Tuple[Rule, ...] = (
         "ssl.SSLCertVerificationError: certificate verify failed",
         types=r"ConnectionError|ConnectTimeout|ReadTimeout|HTTPError|URLError|SSL\w*Error|HfHubHTTPError|"
         "LocalEntryNotFoundError|OfflineModeIsEnabled|MaxRetryError|ProxyError",
-        words=r"HTTPSConnectionPool|Max retries exceeded|huggingface\.co",
+        wording=r"HTTPSConnectionPool|Max retries exceeded|huggingface\.co",
     ),
     _rule(
         "data_missing",
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/a'",
         types="FileNotFoundError|NotADirectoryError|IsADirectoryError|DatasetNotFoundError|"
         "DataFilesNotFoundError|EntryNotFoundError|RepositoryNotFoundError",
-        words="no such file or directory|"
+        wording="no such file or directory|"
         r"(?:file|folder|path|dataset|shard|checkpoint)\b[^\n]{0,99}(?:not exist|n't exist|not found|not be found)|"
         "couldn't find (?:any data|a dataset|file)|is not a valid model identifier|"
         "num_samples should be a positive integer value, but got num_samples=0",
@@ -248,12 +250,12 @@ RULES: Tuple[Rule, ...] = (
         "permission",
         "PermissionError: [Errno 13] Permission denied: '/x'",
         types="PermissionError",
-        words="permission denied|operation not permitted",
+        wording="permission denied|operation not permitted",
     ),
     _rule(
         "limits",
         "RuntimeError: can't start new thread",
-        words="too many open files|can't start new thread|pthread_create failed|thread creation failed|"
+        wording="too many open files|can't start new thread|pthread_create failed|thread creation failed|"
         "resource temporarily unavailable",
     ),
     _rule(
@@ -262,7 +264,7 @@ RULES: Tuple[Rule, ...] = (
         types="ArgumentError|ArgumentTypeError|UsageError|BadParameter|NoSuchOption|MissingParameter|"
         "ConfigAttributeError|ConfigKeyError|MissingMandatoryValue|HydraException|ScannerError|"
         "TOMLDecodeError|OverrideParseException",
-        words="unrecognized arguments|the following arguments are required|invalid choice|"
+        wording="unrecognized arguments|the following arguments are required|invalid choice|"
         r"argument -{1,2}[\w-]+|no such option",
     ),
     _rule(
@@ -273,13 +275,13 @@ RULES: Tuple[Rule, ...] = (
     _rule(
         "hardware_io",
         "OSError: [Errno 5] Input/output error",
-        words="input/output error|stale file handle|transport endpoint is not connected|read-only file system",
+        wording="input/output error|stale file handle|transport endpoint is not connected|read-only file system",
     ),
     _rule(
         "not_a_number",
         "RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.",
         types="FloatingPointError",
-        words=r"\b(?:loss|gradients?|grad norm|output)\b[^\n]{0,60}\b(?:nan|inf|infinite|non-finite|not finite)\b|"
+        wording=r"\b(?:loss|gradients?|grad norm|output)\b[^\n]{0,60}\b(?:nan|inf|infinite|non-finite|not finite)\b|"
         r"\b(?:nan|non-finite)\b[^\n]{0,40}\b(?:loss|gradients?|grad)|contains? nan|"
         r"\bnan or inf\b[^\n]{0,20}\b(?:found|detected|encountered)|"
         r"\b(?:found|detected|encountered) (?:nan|inf)\b|loss scale (?:is )?already at minimum|"

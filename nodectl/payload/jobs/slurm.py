@@ -68,8 +68,8 @@ def submit(root: str, job_id: str) -> List[Row]:
             options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
             archive.extractall(folder, **options)  # noqa: S202 - what the operator's own nodectl packed
         shutil.copytree(notes.hook_folder(), os.path.join(folder, "in_rank"), ignore=shutil.ignore_patterns("__*"))
-        said = _run(["sbatch", "--parsable", "job.sh"], cwd=folder, env={**_environment(), **environment})
-        number = said.strip().splitlines()[-1].partition(";")[0]
+        reply = _run(["sbatch", "--parsable", "job.sh"], cwd=folder, env={**_environment(), **environment})
+        number = reply.strip().splitlines()[-1].partition(";")[0]
         write_atomic(os.path.join(folder, "slurm.json"), json.dumps({"slurm_id": int(number)}).encode())
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -93,8 +93,8 @@ def _run(argv: Sequence[str], **more: Any) -> str:
     except subprocess.TimeoutExpired as error:
         raise JobFolderError(f"{argv[0]} did not answer for {_COMMAND_S:g} s") from error
     if done.returncode:
-        words = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise JobFolderError("; ".join(words[-3:]) or f"{argv[0]} ended with {done.returncode}")
+        lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise JobFolderError("; ".join(lines[-3:]) or f"{argv[0]} ended with {done.returncode}")
     return str(done.stdout, errors="replace")
 
 
@@ -140,7 +140,7 @@ def _queue(numbers: Sequence[int]) -> Dict[int, Dict[str, str]]:
 
 def _row(folder: str, number: int, queued: Optional[Dict[str, str]]) -> Row:
     hosts, ended = _hosts(folder), _end(os.path.join(folder, "ended"))
-    known = queued or _forgotten(folder, number, ended)
+    queue_row = queued or _forgotten(folder, number, ended)
     plan = _json(os.path.join(folder, "plan.json"))
     ends = {host: _part(folder, rank, int(plan["nproc_per_node"])) for rank, host in enumerate(hosts)}
     return {
@@ -148,7 +148,7 @@ def _row(folder: str, number: int, queued: Optional[Dict[str, str]]) -> Row:
         "plan": plan,
         "slurm_id": number,
         "folder": folder,
-        **known,
+        **queue_row,
         "hosts": hosts,
         "ended": ended,
         "ends": ends,
@@ -168,11 +168,11 @@ def _flight(folder: str, is_over: bool) -> Row:
     kept = os.path.join(folder, "flight.json")
     with contextlib.suppress(OSError, ValueError):
         return dict(_json(kept))
-    found = flight.read_dumps(folder, float("-inf"))
+    dumps = flight.read_dumps(folder, float("-inf"))
     if is_over:
         with contextlib.suppress(OSError):  # another login's job
-            write_atomic(kept, json.dumps(found).encode())
-    return found
+            write_atomic(kept, json.dumps(dumps).encode())
+    return dumps
 
 
 def _hosts(folder: str) -> List[str]:
@@ -242,10 +242,10 @@ def stop(root: str, job_id: str) -> List[Row]:
 
 
 def _one(root: str, job_id: str) -> Tuple[str, int]:
-    found = list(_folders(root, [check_id(job_id)]))
-    if not found:
+    folders = list(_folders(root, [check_id(job_id)]))
+    if not folders:
         raise JobFolderError(f"no job {job_id} on this host")
-    return found[0]
+    return folders[0]
 
 
 def clean(root: str, *job_ids: str) -> List[Row]:

@@ -56,8 +56,8 @@ def doing(rank: Mapping[str, Any]) -> str:
 
 
 def _place(rank: Mapping[str, Any]) -> str:
-    own = next((frame for frame in rank["stack"] if not _LIBRARY.search(frame)), None)
-    place = own or (rank["stack"][0] if rank["stack"] else "")
+    program_frame = next((frame for frame in rank["stack"] if not _LIBRARY.search(frame)), None)
+    place = program_frame or (rank["stack"][0] if rank["stack"] else "")
     if rank["state"] == "D":
         return "it waits in the kernel, for a disk or a device (state D)" + (f", called at {place}" if place else "")
     return f"it is at {place}" if place else "what it does is not known"

@@ -389,8 +389,8 @@ class Supervisor:
 
     def _find_segments(self) -> News:
         """On the clerk's thread: which shared memory would stay behind."""
-        found = self.containment.mapped()
-        return lambda: setattr(self, "_segments", found)
+        segments = self.containment.mapped()
+        return lambda: setattr(self, "_segments", segments)
 
     def _decide_ending(self, now_s: float) -> None:
         """SIGTERM when the others have had their moment, SIGKILL for what is left after the grace."""
@@ -489,9 +489,11 @@ class Supervisor:
         over = self.over.why if self.over else None
         missing = tuple(self.member.missing(now_s))
         cause, attempt = self.postmortem.told(self.peers.failures.values()), self.member.attempt
-        told = None if cause is None else brief(cause)
+        first_failure = None if cause is None else brief(cause)
         active, sent = self.peers.active(now_s), steady.now()
-        return hb.Beat(self.rank, 0, self.state, told, attempt, over, self._fit, self._newest_ns, missing, active, sent)
+        return hb.Beat(
+            self.rank, 0, self.state, first_failure, attempt, over, self._fit, self._newest_ns, missing, active, sent
+        )
 
     def _may_leave(self, now_s: float) -> bool:
         if self.over is None:
@@ -539,8 +541,8 @@ class Supervisor:
     def _record(self) -> Dict[str, Any]:
         """Return what is kept of this attempt when another begins."""
         number, roster, _ = self.member.attempt
-        told = {**self.peers.failures, self.rank: self.postmortem.told(self.peers.failures.values())}
-        causes = [placed(failure, rank, self.hosts) for rank, failure in told.items() if failure]
+        failures = {**self.peers.failures, self.rank: self.postmortem.told(self.peers.failures.values())}
+        causes = [placed(failure, rank, self.hosts) for rank, failure in failures.items() if failure]
         return {
             "number": number,
             "hosts": [self.hosts[rank]["name"] for rank in roster],

@@ -133,31 +133,31 @@ Intervals = List[Interval]
 
 def union(intervals: Iterable[Interval]) -> Intervals:
     """Return the same points without overlaps, in order; empty intervals are left out."""
-    found: Intervals = []
+    merged: Intervals = []
     for begin, end in sorted(intervals):
         if end <= begin:
             continue
-        if found and begin <= found[-1][1]:
-            if end > found[-1][1]:
-                found[-1] = (found[-1][0], end)
+        if merged and begin <= merged[-1][1]:
+            if end > merged[-1][1]:
+                merged[-1] = (merged[-1][0], end)
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 def common(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
     """Return what lies in both; each as `union` makes it."""
-    found: Intervals = []
+    shared: Intervals = []
     at = too = 0
     while at < len(one) and too < len(other):
         begin, end = max(one[at][0], other[too][0]), min(one[at][1], other[too][1])
         if begin < end:
-            found.append((begin, end))
+            shared.append((begin, end))
         if one[at][1] < other[too][1]:
             at += 1
         else:
             too += 1
-    return found
+    return shared
 
 
 def within(intervals: Sequence[Interval], begin: float, end: float) -> Intervals:
@@ -169,7 +169,7 @@ def within(intervals: Sequence[Interval], begin: float, end: float) -> Intervals
 
 def without(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
     """Return what lies in `one` alone; each as `union` makes it."""
-    found: Intervals = []
+    rest: Intervals = []
     too = 0
     for begin, end in one:
         while too < len(other) and other[too][1] <= begin:
@@ -177,12 +177,12 @@ def without(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
         place = too
         while place < len(other) and other[place][0] < end:
             if other[place][0] > begin:
-                found.append((begin, other[place][0]))
+                rest.append((begin, other[place][0]))
             begin = max(begin, other[place][1])
             place += 1
         if begin < end:
-            found.append((begin, end))
-    return found
+            rest.append((begin, end))
+    return rest
 
 
 def length(intervals: Sequence[Interval]) -> float:
@@ -319,11 +319,11 @@ def _cpu_parts(sets: Dict[str, Intervals]) -> Dict[str, Intervals]:
 def _parted(layers: Sequence[Any]) -> Dict[str, Intervals]:
     """Each moment goes to the first layer that has it."""
     taken: Intervals = []
-    found: Dict[str, Intervals] = {}
+    parts: Dict[str, Intervals] = {}
     for name, intervals in layers:
-        found[name] = without(intervals, taken)
+        parts[name] = without(intervals, taken)
         taken = union([*taken, *intervals])
-    return found
+    return parts
 
 
 def _step_row(number: int, window: Interval, parts: Dict[str, Intervals], collectives: Intervals) -> Dict[str, Any]:

@@ -94,7 +94,7 @@ def choose(address: str, interface: Optional[str]) -> Tuple[str, str]:
         candidates = [local for local in candidates if not is_loopback(local)]
     for local in candidates:
         if is_local(local):
-            named = [name for name, own in have if own == local]
+            named = [name for name, local_address in have if local_address == local]
             return (named[0] if named else ""), local
     raise RuntimeError("none of %s is an address of this host: name the interface" % (", ".join(candidates) or address))
 

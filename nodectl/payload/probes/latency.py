@@ -92,20 +92,20 @@ def exchanging(sock: socket.socket) -> Iterator[socket.socket]:
 def serve(options: argparse.Namespace) -> None:
     """Answer the one client, and ask in turn."""
     with exchanging(await_client(options.address, options.port, IDLE_S)) as sock:
-        own = clock_id()
+        clock = clock_id()
         other = receive_message(sock)
-        send_message(sock, own)
+        send_message(sock, clock)
         for _ in range(options.runs):
             echo(sock)
-            send_message(sock, ask(sock, options, bool(own) and own == other))
+            send_message(sock, ask(sock, options, bool(clock) and clock == other))
 
 
 def measure(options: argparse.Namespace) -> None:
     """Ask, answer, and say the runs of both ends."""
     with exchanging(connect(options.address, options.port, options.bind, CONNECT_S)) as sock:
-        own = clock_id()
-        send_message(sock, own)
-        same_clock = receive_message(sock) == own and bool(own)
+        clock = clock_id()
+        send_message(sock, clock)
+        same_clock = receive_message(sock) == clock and bool(clock)
         for _ in range(options.runs):
             say(event="run", reverse=False, **ask(sock, options, same_clock))
             echo(sock)

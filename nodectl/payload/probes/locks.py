@@ -43,13 +43,13 @@ def take_machine(file: int, lock: str, token: str, mode: int, stale: str = "") -
             fcntl.flock(file, mode | fcntl.LOCK_NB)
             return None
         except BlockingIOError:
-            found = host_lock.claims(lock)
-        if any(claim.get("token") == token and claim["uid"] == os.geteuid() for claim in found):
+            holders = host_lock.claims(lock)
+        if any(claim.get("token") == token and claim["uid"] == os.geteuid() for claim in holders):
             return None
-        if stale and any(host_lock.relieve(claim) for claim in found if claim.get("token") == stale):
+        if stale and any(host_lock.relieve(claim) for claim in holders if claim.get("token") == stale):
             until = time.monotonic() + RELIEF_S
         elif time.monotonic() > until:
-            return found[0] if found else {"unknown": lock}
+            return holders[0] if holders else {"unknown": lock}
         time.sleep(POLL_S)
 
 
@@ -118,13 +118,13 @@ def running_jobs() -> List[Dict[str, str]]:
 def words_of(holder: Dict[str, Any]) -> Dict[str, Any]:
     """Return what is told of a holder, and what its own controller knows its run by."""
     since, controller = holder.get("since"), holder.get("controller")
-    words: Dict[str, Any] = {
+    row: Dict[str, Any] = {
         name: host_lock.one_line(holder.get(name) or "") for name in ("operator", "what", "login", "unknown")
     }
-    words["since"] = since if isinstance(since, (int, float)) else None
+    row["since"] = since if isinstance(since, (int, float)) else None
     if isinstance(controller, dict):
-        words["run"] = {"token": str(holder.get("token") or ""), "controller": controller}
-    return words
+        row["run"] = {"token": str(holder.get("token") or ""), "controller": controller}
+    return row
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

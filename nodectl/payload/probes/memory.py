@@ -107,9 +107,9 @@ def measure_compiled(cpus: List[int], size_bytes: int, seconds: float, repetitio
     with tempfile.TemporaryDirectory(prefix="nodectl-memory-") as folder:
         program = Path(folder) / "stream"
         _compile(program)
-        words = [str(size_bytes), "%g" % seconds, str(repetitions), ",".join(map(str, cpus))]
+        arguments = [str(size_bytes), "%g" % seconds, str(repetitions), ",".join(map(str, cpus))]
         # a host with little processor time needs long to touch its pages
-        output = _run([str(program), *words], 4 * seconds * repetitions + _SLACK_S)
+        output = _run([str(program), *arguments], 4 * seconds * repetitions + _SLACK_S)
     rates: Dict[str, List[Rates]] = {}
     for line in output.splitlines():
         kernel, whole, *passes = line.split()

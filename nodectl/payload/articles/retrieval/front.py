@@ -32,8 +32,8 @@ class Front:
         request = wire.Request(len(asked), self.options.dim, k, rows, data)
         for sock in self.socks:
             wire.send_request(sock, request)
-        own = self.shard.search(asked, k, rows)
-        return [own, *(self.read(wire.receive_answer(sock)) for sock in self.socks)]
+        local_answer = self.shard.search(asked, k, rows)
+        return [local_answer, *(self.read(wire.receive_answer(sock)) for sock in self.socks)]
 
     def read(self, answer: wire.Answer) -> Tuple[int, Any, Any]:
         """Return what a shard answered: its time in ns, scores and rows."""
@@ -98,7 +98,7 @@ class Front:
             min_ms=milliseconds(every, 0),
             max_ms=milliseconds(every, 1),
             search_ms=milliseconds(searches, 0.5),
-            other_ms=milliseconds([whole - own for whole, own in zip(every, searches)], 0.5),  # noqa: B905 - Python 3.8
+            other_ms=milliseconds([whole - local_s for whole, local_s in zip(every, searches)], 0.5),  # noqa: B905 - Python 3.8
             queries_s=[round(batch * len(times) / took, 3) for times, took in runs],
         )
 
@@ -124,9 +124,9 @@ class Front:
         answers = self.ask(asked, bytearray(table_of.to_bytes(torch, asked)), limit)
         wrong, bests = [], []
         for number, (rows, answer) in enumerate(zip(shards, answers)):  # noqa: B905 - Python 3.8
-            best, own = brute(torch, options, rows[:limit], asked, answer[1])
+            best, named_scores = brute(torch, options, rows[:limit], asked, answer[1])
             bests.append(best)
-            if not agrees(torch, best, own, answer[1], answer[2]):
+            if not agrees(torch, best, named_scores, answer[1], answer[2]):
                 wrong.append(number)
         _, scores = self.merged(answers)
         best = torch.topk(torch.cat(bests, dim=1), scores.shape[1], dim=1).values
@@ -137,21 +137,21 @@ class Front:
 def brute(torch: Any, options: argparse.Namespace, rows: range, asked: Any, places: Any) -> Tuple[Any, Any]:
     """Return the best scores in these rows, and the scores of the rows named in `places`, by going through all."""
     best = torch.full((len(asked), 0), 0.0)
-    own = torch.full(places.shape, float("nan"))
+    named_scores = torch.full(places.shape, float("nan"))
     for first, part in table_of.blocks(torch, options.seed, rows, options.dim):
         scores = asked @ part.T
         best = torch.cat([best, scores], dim=1)
         best = torch.topk(best, min(options.k, best.shape[1]), dim=1).values
         here = (places >= first) & (places < first + len(part))
         named = scores.gather(1, (places - first).clamp(0, len(part) - 1))
-        own = torch.where(here, named, own)
-    return best, own
+        named_scores = torch.where(here, named, named_scores)
+    return best, named_scores
 
 
-def agrees(torch: Any, best: Any, own: Any, places: Any, scores: Any) -> bool:
+def agrees(torch: Any, best: Any, named_scores: Any, places: Any, scores: Any) -> bool:
     """Return whether the scores are the best, are those of the rows named, and no row is named twice."""
     once = all(len(set(row)) == len(row) for row in places.tolist())
-    return once and bool(torch.equal(best, scores)) and bool(torch.equal(own, scores))
+    return once and bool(torch.equal(best, scores)) and bool(torch.equal(named_scores, scores))
 
 
 def milliseconds(values_ns: Sequence[int], share: float) -> float:

@@ -29,15 +29,15 @@ _SPARE_HANDLE = 60  # below what a limit of files leaves to any program
 def _make_way() -> None:
     """Import the sitecustomize that Python would have found in the place of this one."""
     sys.path[:] = [place for place in sys.path if not place or os.path.abspath(place) != _FOLDER]
-    own = sys.modules.pop("sitecustomize", None)
+    this_module = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # type: ignore[import-not-found]  # noqa: F401 - the next one on the path
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
     finally:
-        if own is not None:
-            sys.modules.setdefault("sitecustomize", own)
+        if this_module is not None:
+            sys.modules.setdefault("sitecustomize", this_module)
 
 
 def _is_rank() -> bool:
@@ -181,7 +181,7 @@ def _note(value: BaseException, path: str, started: Dict[str, str], say: Callabl
     text = _bounded("".join(lines), _TEXT_CHARS)
     note: Dict[str, Any] = {
         "monotonic_s": at,
-        "chain": [_or(partial(_link, each, role), _bare(each, role)) for each, role in _chain(value)],
+        "chain": [_or(partial(_link, error, role), _bare(error, role)) for error, role in _chain(value)],
         "text": text,
         "full": _or(lambda: _full_disks(value), []),
         "limits": _or(_limits, {}),
@@ -295,16 +295,16 @@ def _joined(value: BaseException) -> Dict[str, int]:
 
 def _paths_in_hand(value: BaseException) -> List[str]:
     """Paths that the functions it passed through were called with: torch's writers do not say which file it was."""
-    found: List[str] = []
+    paths: List[str] = []
     trace = value.__traceback__
     while trace is not None:
         for held in list(trace.tb_frame.f_locals.values()):
             if isinstance(held, str) or type(held).__module__.startswith("pathlib"):
                 path = str(held)
                 if path.startswith("/") and len(path) < 1000 and "\n" not in path:
-                    found.append(path)
+                    paths.append(path)
         trace = trace.tb_next
-    return found[-_MOST_PATHS:]
+    return paths[-_MOST_PATHS:]
 
 
 def _is_full(place: str) -> bool:
@@ -366,11 +366,11 @@ def _write(path: str, document: Dict[str, Any]) -> None:
 
 def _bind_nic() -> None:
     """Set the NIC at this rank's GPU, where the job is launched with --nic-binding gpu; before NCCL is loaded."""
-    told = os.environ.pop("NODECTL_GPU_HCAS", "")
-    if told:
+    document = os.environ.pop("NODECTL_GPU_HCAS", "")
+    if document:
         import json
 
-        adapters, place = json.loads(told), os.environ["LOCAL_RANK"]
+        adapters, place = json.loads(document), os.environ["LOCAL_RANK"]
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         if visible is not None:
             place = dict(enumerate(visible.split(","))).get(int(place), "").strip()

@@ -17,13 +17,13 @@ from ...common.events import say
 from ...common.sockets import family
 
 
-def main(words: List[str]) -> int:
+def main(arguments: List[str]) -> int:
     """Do what the first word says; the answer is frames."""
-    mode = words[0]
+    mode = arguments[0]
     if mode == "look":
         from .look import look
 
-        say(**look(json.loads(words[1])))
+        say(**look(json.loads(arguments[1])))
     elif mode == "listen":
         listen(json.load(sys.stdin))
     else:

@@ -54,7 +54,7 @@ def _network(request: Dict[str, Any]) -> Dict[str, Any]:
             "interface": link.name if link else "",
             "mtu": link.mtu if link else 0,
             "link_up": link is None or (link.up and link.state not in ("down", "lowerlayerdown")),
-            "interfaces": [own.name for own in links if usable(own)],
+            "interfaces": [interface.name for interface in links if usable(interface)],
         },
         "free_ports": {"free": free_ports(request["ports"], family(address)), "ephemeral": ephemeral_ports()},
     }
@@ -62,9 +62,9 @@ def _network(request: Dict[str, Any]) -> Dict[str, Any]:
 
 def candidates(request: Dict[str, Any]) -> Iterator[str]:
     """Addresses that may be this node's, the best first: where it was reached, its name, its way to the others."""
-    words = os.environ.get("SSH_CONNECTION", "").split()
-    if len(words) == 4:
-        yield words[2]
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    if len(connection) == 4:
+        yield connection[2]
     if request["address"]:
         yield from resolve([request["address"]])[request["address"]] or ()
     for other in request["others"][:8]:
@@ -188,7 +188,7 @@ def interfaces() -> List[Interface]:
             "UP" in link["flags"],
             str(link.get("operstate", "")).lower(),
             int(link.get("mtu", 0)),
-            [f"{own['local']}/{own['prefixlen']}" for own in link.get("addr_info", ()) if "local" in own],
+            [f"{entry['local']}/{entry['prefixlen']}" for entry in link.get("addr_info", ()) if "local" in entry],
         )
         for link in json.loads(text)
         if link.get("ifname")  # some versions print {} for others
@@ -234,8 +234,8 @@ def sha256_of(path: Path) -> str:
 def python_version(prefix: Path) -> str:
     """Return the version of the Python of a venv, a conda environment or a system (`/usr`); "" for none."""
     pythons = [prefix / "bin" / name for name in ("python", "python3")]
-    found = next((python for python in pythons if os.access(python, os.X_OK)), None)
-    if found is None:
+    executable = next((python for python in pythons if os.access(python, os.X_OK)), None)
+    if executable is None:
         return ""
     settings = prefix / "pyvenv.cfg"
     if settings.is_file():
@@ -244,7 +244,7 @@ def python_version(prefix: Path) -> str:
         return match.group(1) if match else ""
     for record in prefix.glob("conda-meta/python-[0-9]*.json"):
         return record.name.split("-")[1]
-    match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(found)))
+    match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(executable)))
     return match.group(1) if match else ""
 
 
@@ -259,7 +259,9 @@ def has_numa_binding(prefix: Path) -> bool:
 def _engines(request: Dict[str, Any]) -> List[str]:
     """Return those of the asked engines that are installed here."""
     folders = os.get_exec_path()
-    return [each for each in request["engines"] if any(os.access(Path(folder, each), os.X_OK) for folder in folders)]
+    return [
+        engine for engine in request["engines"] if any(os.access(Path(folder, engine), os.X_OK) for folder in folders)
+    ]
 
 
 def image_of(engine: str, image: str) -> str:
@@ -268,10 +270,10 @@ def image_of(engine: str, image: str) -> str:
         return str(os.path.getsize(image)) if os.path.isfile(image) else "folder" if os.path.isdir(image) else ""
     import subprocess  # a host of a job without a container need not wait for it
 
-    words = [engine, "image", "inspect", "--format", "{{.Id}}", image]
+    argv = [engine, "image", "inspect", "--format", "{{.Id}}", image]
     try:
         done = subprocess.run(
-            words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=15, check=False
+            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=15, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -283,17 +285,17 @@ def gpu_count() -> Optional[int]:
     devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if not any(os.access(Path(folder, "nvidia-smi"), os.X_OK) for folder in os.get_exec_path()):
         return devices
-    said = _smi("-L")
-    if said is None or said:
-        return None if said is None else sum(line.startswith("GPU ") for line in said.splitlines())
+    listing = _smi("-L")
+    if listing is None or listing:
+        return None if listing is None else sum(line.startswith("GPU ") for line in listing.splitlines())
     return None if devices else 0
 
 
 def gpu_users() -> List[str]:
     """Return what computes on the GPUs now, whoever started it; [] where nothing does, or the driver does not say."""
-    said = _smi("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits") or ""
+    listing = _smi("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits") or ""
     users = []
-    for line in said.splitlines():
+    for line in listing.splitlines():
         pid, memory, name = [*(word.strip() for word in line.split(",", 2)), "", ""][:3]
         if pid.isdigit():
             used = f", {memory} MiB" if memory.isdigit() else ""
@@ -413,11 +415,11 @@ def _is_ours(job: JobFolder) -> bool:
     return job.exists or os.path.isdir(job.partial)
 
 
-def _started(words: List[str]) -> str:
+def _started(cmdline: List[str]) -> str:
     """Return the job that this process was to start; empty where that is not what it was for."""
-    if "jobs.control" not in words:
+    if "jobs.control" not in cmdline:
         return ""
-    command, job_id, *_ = [*words[words.index("jobs.control") + 1 :], "", ""]
+    command, job_id, *_ = [*cmdline[cmdline.index("jobs.control") + 1 :], "", ""]
     return job_id if command == "start" else ""
 
 

@@ -28,9 +28,9 @@ class Rates(NamedTuple):
 
 def pattern(torch: Any, device: Any, size: int, seed: int) -> Any:
     """Bytes that differ from seed to seed and from place to place; a quarter of them zero at most."""
-    words = torch.arange(size // 4, dtype=torch.int32, device=device)
-    words.mul_(-1640531527).add_(seed * 40503 + 1)
-    return words.view(torch.uint8)
+    integers = torch.arange(size // 4, dtype=torch.int32, device=device)
+    integers.mul_(-1640531527).add_(seed * 40503 + 1)
+    return integers.view(torch.uint8)
 
 
 def differing(torch: Any, one: Any, other: Any) -> int:
@@ -96,10 +96,10 @@ def within(cuda: Cuda, gpu: int, size: int, seconds: float, runs: int, ready: Ca
     """(how, GB/s read and written): the driver's copy or a kernel's, whichever is faster."""
     torch, device = cuda.torch, cuda.device(gpu)
     source, target = pattern(torch, device, size, gpu + 1), torch.zeros(size, dtype=torch.uint8, device=device)
-    words = source.view(torch.int64), target.view(torch.int64)
+    views = source.view(torch.int64), target.view(torch.int64)
     ways = {
         "memcpy": lambda: target.copy_(source, non_blocking=True),
-        "kernel": lambda: torch.bitwise_not(words[0], out=words[1]),
+        "kernel": lambda: torch.bitwise_not(views[0], out=views[1]),
     }
 
     def sync() -> None:

@@ -187,8 +187,8 @@ def _measure(work: Work, options: argparse.Namespace, on_cpu: bool, one_process:
         return
     gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     if not gpus and (options.need or not on_cpu):
-        known = " of the %d that are there" % options.need if options.need else ""
-        raise RuntimeError("torch %s sees no GPU%s" % (torch.__version__, known))
+        of_needed = " of the %d that are there" % options.need if options.need else ""
+        raise RuntimeError("torch %s sees no GPU%s" % (torch.__version__, of_needed))
     say(event="devices", gpus=[describe(torch, gpu) for gpu in gpus], host=host(torch))
     several = len(gpus) > 1 and not one_process
     watch = Watch() if gpus else None

@@ -27,9 +27,9 @@ class Buffer:
         self.node, self.size = node, size
         self.bound = node is not None and bind(self.address, size, node)
         before = os.sched_getaffinity(0)
-        own = set(cpus_of(node)) & before if node is not None else set()
-        if own:  # where binding is refused (containers), the first touch decides
-            os.sched_setaffinity(0, own)
+        node_cpus = set(cpus_of(node)) & before if node is not None else set()
+        if node_cpus:  # where binding is refused (containers), the first touch decides
+            os.sched_setaffinity(0, node_cpus)
         try:
             ctypes.memset(self.address, 0, size)
         finally:

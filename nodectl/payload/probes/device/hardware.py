@@ -60,14 +60,14 @@ def _is_gpu(device: Path) -> bool:
 
 def cards() -> List[Card]:
     """Return the cards by nvidia-smi's index, which is CUDA's where devices are in the order of the PCI bus."""
-    known = []
+    rows = []
     for row in (smi("--query-gpu=" + ",".join(_CARD_COLUMNS), "--format=csv,noheader,nounits") or "").splitlines():
         cells = [cell.strip() for cell in row.split(",")]
         if len(cells) == len(_CARD_COLUMNS) and cells[0].isdigit():
             gen, width = (int(cell) if cell.isdigit() else None for cell in cells[3:5])
             clock, power = map(value_of, cells[5:])
-            known.append(Card(int(cells[0]), cells[1], cells[2], gen, width, clock, power))
-    return known
+            rows.append(Card(int(cells[0]), cells[1], cells[2], gen, width, clock, power))
+    return rows
 
 
 def value_of(cell: str) -> Optional[float]:
@@ -94,9 +94,9 @@ def numa_nodes() -> Dict[int, List[int]]:
 
 def _total_kb(node: Path) -> int:
     for line in text(node / "meminfo").splitlines():
-        words = line.split()
-        if "MemTotal:" in words:
-            return int(words[words.index("MemTotal:") + 1])
+        fields = line.split()
+        if "MemTotal:" in fields:
+            return int(fields[fields.index("MemTotal:") + 1])
     return 0
 
 

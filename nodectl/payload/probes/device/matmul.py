@@ -217,14 +217,14 @@ class Bench:
         return self.torch.matmul(given.a, given.b, out=given.out)
 
     def _scaled(self, given: Operands) -> Any:
-        words = {"scale_a": self.one, "scale_b": self.one, "out_dtype": self.torch.bfloat16}
+        scaling = {"scale_a": self.one, "scale_b": self.one, "out_dtype": self.torch.bfloat16}
         try:
-            product = self.torch._scaled_mm(given.a, given.b, **words, **self.options)
+            product = self.torch._scaled_mm(given.a, given.b, **scaling, **self.options)
         except TypeError:
             if not self.options:
                 raise
             self.options = {}
-            product = self.torch._scaled_mm(given.a, given.b, **words)
+            product = self.torch._scaled_mm(given.a, given.b, **scaling)
         # before torch 2.5 the largest element stood beside the product
         return product[0] if isinstance(product, tuple) else product
 

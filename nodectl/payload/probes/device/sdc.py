@@ -53,18 +53,18 @@ class Computation:
 
     def _mixed(self, count: int, seed: int) -> Any:
         """Integers of all bits, by arithmetic that wraps around alike everywhere."""
-        words = self.torch.arange(count, dtype=self.torch.int64, device=self.device)
-        return self._mix(words.mul_(_STEP).add_(seed * 1000003))
+        integers = self.torch.arange(count, dtype=self.torch.int64, device=self.device)
+        return self._mix(integers.mul_(_STEP).add_(seed * 1000003))
 
-    def _mix(self, words: Any) -> Any:
+    def _mix(self, integers: Any) -> Any:
         for _ in range(_ROUNDS):
-            words ^= words >> 29
-            words *= _MIX
-        return words
+            integers ^= integers >> 29
+            integers *= _MIX
+        return integers
 
-    def _fractions(self, words: Any) -> Any:
+    def _fractions(self, integers: Any) -> Any:
         """-1 to 1, each exact in 24 bits."""
-        return (words >> 40).to(self.torch.float32).div_(1 << 23)
+        return (integers >> 40).to(self.torch.float32).div_(1 << 23)
 
     def _moved(self) -> Any:
         """There and back, each time reversed by halves; what arrives is added up per stretch."""
@@ -127,8 +127,8 @@ class Rounds:
         flags = [
             (bits(self.computation.torch, result) != self.first_bits(name)).any() for name, result in self.last.items()
         ]
-        found = self.computation.torch.stack(flags).tolist()
-        return [name for number, name in enumerate(self.last) if found[number]]
+        differs = self.computation.torch.stack(flags).tolist()
+        return [name for number, name in enumerate(self.last) if differs[number]]
 
     def first_bits(self, name: str) -> Any:
         """Return the bits of the operation's first result."""

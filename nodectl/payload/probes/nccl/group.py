@@ -85,16 +85,16 @@ class Cases:
         part = count // self.world
         data, result = self.empty(part), self.empty(count)
         expected = [Block(part * rank, part, 0, 1.0, float(rank)) for rank in range(self.world)]
-        own = [self.own(part)]
-        return Case(data, own, result, expected, lambda: self.dist.all_gather_into_tensor(result, data))
+        inputs = [self.own(part)]
+        return Case(data, inputs, result, expected, lambda: self.dist.all_gather_into_tensor(result, data))
 
     def reduce_scatter(self, count: int) -> Case:
         """Sum all ranks' buffers, a part for each."""
         part = count // self.world
         data, result = self.empty(count), self.empty(part)
         expected = [Block(0, part, part * self.rank, float(self.world), self.rank_sum)]
-        own = [self.own(count)]
-        return Case(data, own, result, expected, lambda: self.dist.reduce_scatter_tensor(result, data))
+        inputs = [self.own(count)]
+        return Case(data, inputs, result, expected, lambda: self.dist.reduce_scatter_tensor(result, data))
 
     def all_to_all(self, count: int) -> Case:
         """Send each rank a part of its own."""

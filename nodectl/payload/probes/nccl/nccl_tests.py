@@ -102,12 +102,12 @@ def planned(options: argparse.Namespace) -> Iterator[Tuple[str, argparse.Namespa
         yield collective, options
     for case in options.more.split(",") if options.more else []:
         collective, _, size = case.partition(":")
-        own = argparse.Namespace(**{**vars(options), "sizes": size, "grow": 0})
-        room = limit_bytes(own)
+        run_options = argparse.Namespace(**{**vars(options), "sizes": size, "grow": 0})
+        room = limit_bytes(run_options)
         if int(size) > room:
             say(event="left", collective=collective, asked_bytes=int(size), reason="there is room for %d bytes" % room)
             continue
-        yield collective, own
+        yield collective, run_options
 
 
 def command(options: argparse.Namespace, program: str, level: str = TIMED) -> List[str]:

@@ -34,14 +34,14 @@ def output_of(argv: Sequence[str]) -> str:
 
 def look(names: Sequence[str]) -> Dict[str, Any]:
     """Each program's version and those of OPTIONS that it has; nothing of one that is not installed."""
-    known = {}
+    programs = {}
     for name in names:
         if shutil.which(name):
             version = re.search(r"Version:?\s*(\S+)", output_of([name, "--version"]))
             shown = set(re.findall(r"--[\w-]+", output_of([name, "--help"])))
             options = [option for option in OPTIONS if option in shown]
-            known[name] = {"version": version.group(1) if version else None, "options": options}
-    return known
+            programs[name] = {"version": version.group(1) if version else None, "options": options}
+    return programs
 
 
 def open_file() -> Any:

@@ -61,7 +61,7 @@ def netdev_of(device: Path, port: Path) -> Optional[str]:
 
 def ports() -> List[Dict[str, Any]]:
     """Every port of every device."""
-    known = []
+    rows = []
     verbs = query_verbs()
     for port in sorted(INFINIBAND.glob("*/ports/*")):
         device = port.parent.parent
@@ -70,7 +70,7 @@ def ports() -> List[Dict[str, Any]]:
         attributes = verbs
         if verbs is not None and verbs is not UNASKED:
             attributes = verbs.get("%s/%s" % (device.name, port.name), {"error": "not listed"})
-        known.append(
+        rows.append(
             {
                 "device": device.name,
                 "port": int(port.name),
@@ -89,7 +89,7 @@ def ports() -> List[Dict[str, Any]]:
                 "verbs": attributes,
             }
         )
-    return known
+    return rows
 
 
 def networks_of(netdev: Optional[str]) -> List[str]:

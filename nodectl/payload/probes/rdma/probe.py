@@ -132,11 +132,11 @@ def measure(options: argparse.Namespace) -> None:
     except sockets.UnreachedError as error:
         say(event="unreached", why=error.why, text=str(error))
         raise
-    own = str(sock.getsockname()[0])
-    ends = Ends(plan, own, options.fixed_port)
+    local_address = str(sock.getsockname()[0])
+    ends = Ends(plan, local_address, options.fixed_port)
     with kept_alive(sock):
         try:
-            lead(Leader(sock, ends, options.address), plan, [own, options.address])
+            lead(Leader(sock, ends, options.address), plan, [local_address, options.address])
             sockets.send_message(sock, {"do": "end"})
         finally:
             ends.close()
@@ -168,8 +168,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run `look`, `alone`, `serve` or `measure`."""
     parser, (looking, by_itself, *ends) = program.commands(look, alone, serve, measure)
     looking.add_argument("--programs", required=True, help="names with commas between them")
-    for each in (by_itself, *ends):
-        each.add_argument("--plan", required=True, help="the tests, as JSON")
+    for subparser in (by_itself, *ends):
+        subparser.add_argument("--plan", required=True, help="the tests, as JSON")
     by_itself.add_argument("--repetitions", type=int, default=1)
     program.add_addresses(ends)
     for end in ends:
