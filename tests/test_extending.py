@@ -63,7 +63,7 @@ class Section:
     @property
     def tests(self) -> list[str]:
         """The test files among its files."""
-        return [path for path in self.files if Path(path).match("tests/**/test_*.py")]
+        return [path for path in self.files if path.startswith("tests/") and Path(path).match("test_*.py")]
 
     @property
     def on_hosts(self) -> bool:
