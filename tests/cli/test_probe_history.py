@@ -110,6 +110,7 @@ def test_what_compare_does_not_take(
     assert f"--compare {text}" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_history_command(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]) -> None:
     inventory, path, env = here
     fleet = str(Path(inventory).resolve())

@@ -72,6 +72,7 @@ def launched(shell: Shell) -> Iterator[Launch]:
 MOMENTS = ("true", "test -d {partial} || test -d {folder}", "test -d {folder}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "moment"),
     [

@@ -56,6 +56,7 @@ def left_on(lab: LabUnderTest) -> str:
     return "".join(lab.ssh(host, "pgrep -af 'payload/.*/run[.]py (articles|probes[.]locks)'") for host in lab.hosts)
 
 
+@pytest.mark.slow
 def test_retrieval_over_ssh_is_exact_and_leaves_nothing(nodectl: Cli, lab4: LabUnderTest, venv_inventory: str) -> None:
     hosts = ",".join(lab4.hosts[:2])
     small = ("--rows", "5001", "--dim", "32", "--batch", "1,8", "--duration", "0.05", "--repetitions", "2")

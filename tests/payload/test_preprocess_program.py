@@ -38,6 +38,7 @@ def events(output: str) -> list[dict[str, Any]]:
     return [json.loads(text) for text in texts(output)]
 
 
+@pytest.mark.slow
 def test_all_pools_and_an_end_by_a_signal(python: str, tmp_path: Path) -> None:
     argv = [python, *RUN, "measure", "--rows=500", "--repetitions=2", *CASES]
     done = subprocess.run(argv, env=env(tmp_path), capture_output=True, text=True, check=False)

@@ -38,6 +38,7 @@ def run(ranks: int, *arguments: str) -> tuple[list[dict[str, Any]], "subprocess.
     return [json.loads(text) for text in texts(done.stdout)], done
 
 
+@pytest.mark.slow
 def test_two_ranks_train_one_model() -> None:
     events, done = run(2)
     assert done.returncode == 0, done.stderr

@@ -176,6 +176,7 @@ def test_a_host_cannot_name_a_file_of_the_controller(tmp_path: Path) -> None:
     assert "node01 says machine" in said and "nothing was locked or installed" in said, said
 
 
+@pytest.mark.slow
 def test_a_lock_of_an_earlier_version_keeps_its_versions_and_gets_digests(tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     wheel(wheels, "torch", "9.1", needs=("sympy",))
