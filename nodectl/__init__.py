@@ -26,9 +26,9 @@ def fleet(*inventories: str | Path, limit: str | None = None, forks: int | None 
     Without an inventory, ansible.cfg or ANSIBLE_INVENTORY name it. `limit` is an Ansible host pattern. Close the group,
     or use it in a `with` statement. Raises InventoryError if an inventory cannot be read or no host matches.
     """
-    from nodectl.inventory import read_inventory
     from nodectl.transport.fabric_group import CheckedGroup
     from nodectl.transport.fanout import FORKS
+    from nodectl.transport.inventory import read_inventory
 
     return CheckedGroup(
         read_inventory([str(path) for path in inventories]).hosts(limit), FORKS if forks is None else forks

@@ -32,7 +32,7 @@ SHARED_WITH_NODES = {
     "nodectl.workloads.settings",
 }
 # what the two modules beside the packages import
-OUTSIDE = {"__main__": {"cli", "errors"}, "__init__": {"inventory", "transport"}}
+OUTSIDE = {"__main__": {"cli", "errors"}, "__init__": {"transport"}}
 # who may use which library
 HOMES = {
     "fabric": {"transport"},
@@ -46,8 +46,8 @@ HOMES = {
     "cryptography": {"lab"},
     "torchx": {"torchx"},
     "uv": {"provision"},
-    "ansible": {"inventory", "provision"},
-    "ansible_runner": {"inventory", "provision"},
+    "ansible": {"transport", "provision"},
+    "ansible_runner": {"transport", "provision"},
 }
 ON_NODES = [path for path in FILES if path.relative_to(PACKAGE).parts[0] in ("payload", "workloads")]
 # added to Python after 3.8, and easily written by mistake

@@ -26,8 +26,8 @@ _LARGEST = 1 << 17
 _OF_PYTHON = ("PYTHON", "LANG", "LC_", "LD_")
 # Ansible reads its configuration when it is imported; what runs on nodes is never imported here
 _NOT_IMPORTED = (
-    "nodectl.inventory.read",
-    "nodectl.inventory.settings",
+    "nodectl.transport.inventory.read",
+    "nodectl.transport.inventory.settings",
     "nodectl.provision.pipelining",
     "nodectl.payload",
     "nodectl.workloads",

@@ -45,7 +45,7 @@ from nodectl.probes.options import duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodectl.accept.means import Means
+    from nodectl.ledger.accept.means import Means
     from nodectl.model.acceptance import Acceptance
     from nodectl.probes.locks import Holds
 
@@ -118,10 +118,10 @@ def accept(app: App, asked: _Options, force: bool) -> None:
     if asked.verify:
         _verify(app, asked.verify, asked.signers, asked.nonce)
         return
-    from nodectl.accept import store
+    from nodectl.ledger.accept import store
 
     if asked.sign is not None:
-        from nodectl.accept.certificate import refuse_no_key
+        from nodectl.ledger.accept.certificate import refuse_no_key
 
         refuse_no_key(asked.sign)
     begun = None if asked.resume is None else _begun(app, asked.resume, asked.nonce)
@@ -142,8 +142,8 @@ def accept(app: App, asked: _Options, force: bool) -> None:
 
 
 def _begun(app: App, name: str, nonce: str | None) -> Acceptance:
-    from nodectl.accept import store
-    from nodectl.accept.store import refuse_strange
+    from nodectl.ledger.accept import store
+    from nodectl.ledger.accept.store import refuse_strange
 
     begun = store.latest(app.fleet, complete=False) if name == "last" else store.find(name)
     if begun is None:
@@ -158,10 +158,10 @@ def _begun(app: App, name: str, nonce: str | None) -> Acceptance:
 
 
 def _planned(app: App, level: str, budget: float | None, nonce: str | None) -> tuple[Acceptance, Mapping[str, Means]]:
-    from nodectl.accept import store
-    from nodectl.accept.means import look, refuse_twins
-    from nodectl.accept.plan import make_plan
-    from nodectl.accept.steps import Level
+    from nodectl.ledger.accept import store
+    from nodectl.ledger.accept.means import look, refuse_twins
+    from nodectl.ledger.accept.plan import make_plan
+    from nodectl.ledger.accept.steps import Level
     from nodectl.model.acceptance import Acceptance
 
     means = look(app.transport, app.hosts, app.forks)
@@ -189,8 +189,8 @@ def _asked(app: App, level: str, budget: float | None) -> str:
 
 def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]]:
     """Return the acceptance that was begun, on the hosts that it was begun on."""
-    from nodectl.accept.means import look
-    from nodectl.accept.store import refuse_untried
+    from nodectl.ledger.accept.means import look
+    from nodectl.ledger.accept.store import refuse_untried
 
     names = {name for step in begun.steps for name in step.hosts}
     there = {host.name for host in app.hosts}
@@ -219,8 +219,8 @@ def _carried_out(
     app: App, acceptance: Acceptance, means: Mapping[str, Means], *, force: bool, limited: bool
 ) -> Acceptance:
     """Under the hosts' locks; the process ends here where somebody else has them, or it is ended early."""
-    from nodectl.accept import store
-    from nodectl.accept.course import Course, Surroundings
+    from nodectl.ledger.accept import store
+    from nodectl.ledger.accept.course import Course, Surroundings
     from nodectl.probes.lost import Watched
 
     hosts = {host.name: host for host in app.hosts if host.name in means}
@@ -270,9 +270,9 @@ def _conclude(
     app: App, acceptance: Acceptance, form: str, write: Path | None, out: Path | None, sign: Path | None
 ) -> None:
     """Write the certificate and what a vendor asks for, show the verdicts, end with their status."""
-    from nodectl.accept import store
-    from nodectl.accept.certificate import NAME, certificate
-    from nodectl.accept.certificate import sign as signed
+    from nodectl.ledger.accept import store
+    from nodectl.ledger.accept.certificate import NAME, certificate
+    from nodectl.ledger.accept.certificate import sign as signed
 
     folder = store.folder_of(acceptance.id)
     text = certificate(acceptance, (folder / store.DOCUMENT).read_bytes(), time.time())
@@ -294,7 +294,7 @@ def _conclude(
 
 
 def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
-    from nodectl.accept import store
+    from nodectl.ledger.accept import store
     from nodectl.probes.registry import kind_of
     from nodectl.report.acceptance import acceptance_text
     from nodectl.report.metrics import acceptance_metrics
@@ -351,8 +351,8 @@ def _record_rejected(app: App, acceptance: Acceptance, folder: Path) -> None:
 
 def _verify(app: App, path: Path, signers: Path | None, nonce: str | None) -> None:
     """Exit status 0: signed by whom we know; 3: as written, and nobody whom we know vouches for it; 1: another."""
-    from nodectl.accept.certificate import ChangedError, check
-    from nodectl.accept.store import DOCUMENT
+    from nodectl.ledger.accept.certificate import ChangedError, check
+    from nodectl.ledger.accept.store import DOCUMENT
 
     beside = path.with_name(DOCUMENT)
     checked = check(path, signers, beside if beside.is_file() else None)

@@ -20,13 +20,13 @@ from nodectl.transport.fanout import FORKS
 
 if TYPE_CHECKING:
     from nodectl.health.site import SiteCheck
-    from nodectl.inventory.read import Inventory
     from nodectl.jobs.slurm.login import Login
     from nodectl.ledger.history.store import History
     from nodectl.ledger.store import Ledger
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
+    from nodectl.transport.inventory.read import Inventory
 
 # Ansible's own options: the fields of Access that a command line fills
 ACCESS = frozenset(one.name for one in fields(Access) if one.metadata.get("option"))
@@ -140,7 +140,7 @@ class App:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory, read once."""
-        from nodectl.inventory import read_inventory
+        from nodectl.transport.inventory import read_inventory
 
         return read_inventory(self.inventory_sources, self.access)
 

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from nodectl.cli.app import App
 
 if TYPE_CHECKING:
-    from nodectl.inventory.names import Names
+    from nodectl.transport.inventory.names import Names
 
 VARIABLE = "_NODECTL_COMPLETE"
 # nobody waits longer for a TAB
@@ -105,7 +105,7 @@ def job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Com
 def _names(ctx: click.Context) -> Names | None:
     """Return the names in the inventory that the typed words name; None where it cannot be read."""
     from nodectl.errors import NodectlError
-    from nodectl.inventory.names import names_of
+    from nodectl.transport.inventory.names import names_of
 
     app = ctx.find_object(App)
     sources: Sequence[str] = (app.inventory_sources if app else ()) or ctx.find_root().params.get("inventory") or ()

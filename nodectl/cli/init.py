@@ -84,8 +84,8 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
 
 def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
     from nodectl.doctor.propose import connection_variables, draft_of, secrets
-    from nodectl.inventory.read import configured, vaulted
     from nodectl.profiles.load import profile_dirs
+    from nodectl.transport.inventory.read import configured, vaulted
 
     hosts = _hosts(app, wanted)
     found = _found(app, hosts)
@@ -135,7 +135,7 @@ def _in_inventory(app: App, term: str) -> tuple[Host, ...]:
 
 def _by_name(app: App, terms: Sequence[str]) -> list[Host]:
     """Hosts that no inventory knows: the transport asks ~/.ssh/config, as ssh does."""
-    from nodectl.inventory import read_inventory
+    from nodectl.transport.inventory import read_inventory
 
     if not terms:
         return []

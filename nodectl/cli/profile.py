@@ -291,8 +291,8 @@ def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 def _acceptance(path: Path) -> Acceptance:
     """Read the acceptance in this file; ProfileError where it holds none."""
-    from nodectl.accept.store import SCHEMA
     from nodectl.common.documents import values_of
+    from nodectl.ledger.accept.store import SCHEMA
 
     remedy = "give what `nodectl accept --output json` printed"
     document = read_json(path, remedy)

@@ -107,8 +107,8 @@ def _jobs(app: App) -> Launched:
 
 def _with_history(app: App, content: Content, *, needed: bool) -> Content:
     """Add what was kept of the inventory's fleet; a recording alone has no history, and saved files need none."""
-    from nodectl.accept.store import latest
     from nodectl.cli.overview import latest_runs, nature_of, past, trials
+    from nodectl.ledger.accept.store import latest
 
     if app.replay is not None and not app.inventory_sources:
         return content

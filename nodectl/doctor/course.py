@@ -12,12 +12,12 @@ from nodectl.common.counting import counted
 from nodectl.doctor import machine
 from nodectl.doctor.machine import here, looked
 from nodectl.errors import InventoryError, NodectlError
-from nodectl.inventory import read_inventory, read_settings
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.profiles.load import profile_dirs
 from nodectl.transport.base import Transport
+from nodectl.transport.inventory import read_inventory, read_settings
 
 _READ = ("ansible_", "nodectl_")
 # a complaint about such a variable may quote what it holds

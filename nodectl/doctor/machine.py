@@ -23,10 +23,10 @@ from nodectl.common.process import UTF_8, encoding, is_utf_8
 from nodectl.common.resources import COLLECTION, collections_dir, share_dir
 from nodectl.common.units import format_size_rounded
 from nodectl.errors import NodectlError
-from nodectl.inventory import read_settings
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
+from nodectl.transport.inventory import read_settings
 from nodectl.transport.known_hosts import known_hosts
 from nodectl.transport.ssh_client import SshClient
 from nodectl.transport.ssh_target import Target, password_of, target_of

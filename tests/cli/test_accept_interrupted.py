@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodectl.accept import store
 from nodectl.cli.accept import _carried_out
-from tests.accept.made import acceptance, done
+from nodectl.ledger.accept import store
+from tests.ledger.accept.made import acceptance, done
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.inventory import names
-from nodectl.inventory.names import names_of
 from nodectl.jobs.seen import note_jobs, seen_jobs
+from nodectl.transport.inventory import names
+from nodectl.transport.inventory.names import names_of
 from tests.conftest import Cli
 
 _HOSTS = "all:\n  children:\n    racks:\n      hosts:\n        node01: {ansible_host: 192.0.2.1}\n        node02: {}\n"

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from nodectl.cli.root import cli
 from nodectl.errors import NodectlError
-from nodectl.inventory.read import Inventory
 from nodectl.provision.events import Answer, HostTally, ProvisionRun
 from nodectl.provision.run import ProvisionRequest
+from nodectl.transport.inventory.read import Inventory
 from nodectl.trials.applied import Applied, remember
 
 RUN, LATER = "20261121T120500Z-7", "20261121T130000Z-8"

@@ -7,8 +7,8 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 
 from nodectl.common.access import Access
 from nodectl.doctor.propose import connection_variables, secrets
-from nodectl.inventory import read_inventory
-from nodectl.inventory.read import vaulted
+from nodectl.transport.inventory import read_inventory
+from nodectl.transport.inventory.read import vaulted
 
 INVENTORY = """\
 all:

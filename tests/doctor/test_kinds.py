@@ -11,8 +11,8 @@ import yaml
 
 from nodectl.doctor.draft import group_name, kind_named, kinds, write_all
 from nodectl.errors import UsageError
-from nodectl.inventory import read_inventory
 from nodectl.profiles.host import of_host
+from nodectl.transport.inventory import read_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,6 @@ from nodectl.facts.catalogue import read_facts
 from nodectl.facts.look import Site, SiteRun
 from nodectl.health.policy import policy_of, refuse_unknown
 from nodectl.health.site import commands_on, for_nobody, listed_as, site_checks
-from nodectl.inventory import read_inventory
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
@@ -24,6 +23,7 @@ from nodectl.model.result import CommandResult
 from nodectl.model.status import Status
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
+from nodectl.transport.inventory import read_inventory
 from nodectl.transport.router import LocalTransport
 
 if TYPE_CHECKING:

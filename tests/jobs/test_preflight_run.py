@@ -20,7 +20,6 @@ from nodectl.cli import jobs as cli_jobs
 from nodectl.cli.launch import _follow
 from nodectl.facts.job import JobAddress, RdmaDevices
 from nodectl.facts.network import Nic
-from nodectl.inventory.read import Inventory
 from nodectl.jobs.plan import NodeCount, fewer
 from nodectl.jobs.preflight import JobNeeds, PreflightReport, _try_way, passing, run_preflight, with_best_interface
 from nodectl.model.finding import Finding
@@ -28,6 +27,7 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.transport.base import OnOutput
+from nodectl.transport.inventory.read import Inventory
 from nodectl.transport.router import open_transport
 
 NEEDS = JobNeeds(candidate_ports=(23411, 23412, 23413), launcher="/bin/sh", venv=None)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from nodectl.accept import store as accept_store
 from nodectl.cli.exec import _row
 from nodectl.cli.terminal import as_json
+from nodectl.ledger.accept import store as accept_store
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part, PartKind, Seen, Step, Taken
 from nodectl.model.comparison import Change, Comparison
 from nodectl.model.finding import Finding

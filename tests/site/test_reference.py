@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from nodectl.accept.steps import STEPS
 from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.checks.gpu.xid import catalogue
 from nodectl.cli.options import global_options
@@ -12,6 +11,7 @@ from nodectl.cli.root import cli, commands
 from nodectl.common.resources import share_dir
 from nodectl.facts.catalogue import registered
 from nodectl.facts.parsers.catalogue import families
+from nodectl.ledger.accept.steps import STEPS
 from nodectl.probes.registry import listed
 from nodectl.profiles import KINDS
 from nodectl.profiles.load import find_profiles

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from nodectl.inventory.read import Inventory
 from nodectl.model.host import Host
 from nodectl.model.result import Outcome
 from nodectl.transport import ssh
+from nodectl.transport.inventory.read import Inventory
 from nodectl.transport.router import open_transport
 from tests.conftest import LabUnderTest
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nodectl.errors import NodectlError, UsageError
-from nodectl.inventory.read import Inventory
+from nodectl.transport.inventory.read import Inventory
 from nodectl.trials.propose import Proposal, evidence_path, propose
 from nodectl.trials.verdict import judge
 from tests.trials.trials import gaining

@@ -315,7 +315,7 @@ def _surroundings(
 
 def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[Host]:
     """Return the hosts that a short acceptance accepts; the launch ends here where they are too few."""
-    from nodectl.accept.course import tried
+    from nodectl.ledger.accept.course import tried
     from nodectl.probes.lost import Watched
     from nodectl.report.acceptance import acceptance_text
     from nodectl.report.findings import findings_list

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 
-from nodectl.accept.steps import STEPS, Level
 from nodectl.facts.catalogue import registered
 from nodectl.facts.parsers.catalogue import families
+from nodectl.ledger.accept.steps import STEPS, Level
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import declared
 from nodectl.probes.registry import AnyProbe, listed

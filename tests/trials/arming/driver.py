@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodectl.common.documents import new_id
-from nodectl.inventory.read import Inventory
 from nodectl.model.trial import Side
+from nodectl.transport.inventory.read import Inventory
 from nodectl.transport.router import open_transport
 from nodectl.trials.arming import armed
 

@@ -14,9 +14,9 @@ import yaml
 
 from nodectl.common.process import handlers_kept, interruptible
 from nodectl.errors import ProfileError, UsageError
-from nodectl.inventory.read import Inventory
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
+from nodectl.transport.inventory.read import Inventory
 from nodectl.trials.settings import given, overrides_for, plain
 
 RMEM = {"sysctl": {"net.ipv4.tcp_rmem": {"value": "1 2 3", "never_lower": False}}}

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nodectl.accept.judge import is_shared
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
+from nodectl.ledger.accept.judge import is_shared
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Seen, StepState
 from nodectl.model.status import Status
 

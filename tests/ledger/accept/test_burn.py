@@ -3,15 +3,15 @@
 import time
 from collections.abc import Sequence
 
-from nodectl.accept import course as module
-from nodectl.accept.course import burn
 from nodectl.errors import UsageError
+from nodectl.ledger.accept import course as module
+from nodectl.ledger.accept.course import burn
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
-from tests.accept.made import found
+from tests.ledger.accept.made import found
 
 _HOSTS = [Host("node01", "node01"), Host("node02", "node02")]
 

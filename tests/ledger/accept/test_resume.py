@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from nodectl.accept.store import refuse_strange, refuse_untried
 from nodectl.errors import UsageError
+from nodectl.ledger.accept.store import refuse_strange, refuse_untried
 from nodectl.model.acceptance import HostAcceptance, NodeVerdict, Part, PartKind
-from tests.accept.made import acceptance, done, means
+from tests.ledger.accept.made import acceptance, done, means
 
 _BEGUN = acceptance(done("health"), done("tcp"))
 _GPU = Part(PartKind.GPU, "GPU-1", "node02", place="GPU 3")

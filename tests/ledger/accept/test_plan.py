@@ -2,12 +2,12 @@
 
 import pytest
 
-from nodectl.accept.means import Crowd, crowd_of
-from nodectl.accept.plan import _GIVEN_UP, make_plan
-from nodectl.accept.steps import STEPS, Level
 from nodectl.errors import UsageError
+from nodectl.ledger.accept.means import Crowd, crowd_of
+from nodectl.ledger.accept.plan import _GIVEN_UP, make_plan
+from nodectl.ledger.accept.steps import STEPS, Level
 from nodectl.model.acceptance import Step, StepState
-from tests.accept.made import NAMES, means
+from tests.ledger.accept.made import NAMES, means
 
 _GPUS = {"gpus": 8, "rdma": True, "dcgm": True, "machine": ""}
 

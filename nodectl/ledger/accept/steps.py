@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from nodectl.accept.means import Crowd, Means
+from nodectl.ledger.accept.means import Crowd, Means
 from nodectl.probes.base import Amount, Need
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import declarations

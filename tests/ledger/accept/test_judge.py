@@ -1,10 +1,10 @@
 """Who is to blame for what a step has seen, and what that makes of each host."""
 
-from nodectl.accept.judge import leaving, statuses, verdicts
+from nodectl.ledger.accept.judge import leaving, statuses, verdicts
 from nodectl.model.acceptance import NodeVerdict, Seen
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from tests.accept.made import NAMES, done, found, means
+from tests.ledger.accept.made import NAMES, done, found, means
 
 
 def test_a_host_that_fails_is_the_only_one_that_leaves() -> None:

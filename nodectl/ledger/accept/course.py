@@ -12,15 +12,15 @@ from statistics import median
 from typing import Any
 
 from nodectl import __version__
-from nodectl.accept.judge import COUNTS, leaving, verdicts
-from nodectl.accept.means import Means, look
-from nodectl.accept.plan import make_plan
-from nodectl.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, step_kind
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.facts.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
+from nodectl.ledger.accept.judge import COUNTS, leaving, verdicts
+from nodectl.ledger.accept.means import Means, look
+from nodectl.ledger.accept.plan import make_plan
+from nodectl.ledger.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, step_kind
 from nodectl.model.acceptance import Acceptance, Seen, Step, StepState, Taken
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

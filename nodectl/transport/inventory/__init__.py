@@ -11,21 +11,21 @@ from nodectl.errors import InventoryError
 
 if TYPE_CHECKING:
     from nodectl.common.access import Access
-    from nodectl.inventory.read import Inventory
-    from nodectl.inventory.settings import Settings
+    from nodectl.transport.inventory.read import Inventory
+    from nodectl.transport.inventory.settings import Settings
 
 
 def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inventory:
     """Read the hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read."""
     with _ansible():
-        from nodectl.inventory.read import Inventory
+        from nodectl.transport.inventory.read import Inventory
     return Inventory.read(sources, access)
 
 
 def read_settings() -> Settings:
     """Return what Ansible's settings are, and where they stand; InventoryError where Ansible refuses them."""
     with _ansible():
-        from nodectl.inventory.settings import settings
+        from nodectl.transport.inventory.settings import settings
 
         return settings()
 

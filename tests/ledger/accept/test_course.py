@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nodectl.accept import course as module
-from nodectl.accept.course import Course, Surroundings
-from nodectl.accept.plan import make_plan
-from nodectl.accept.steps import Level
 from nodectl.errors import UsageError
+from nodectl.ledger.accept import course as module
+from nodectl.ledger.accept.course import Course, Surroundings
+from nodectl.ledger.accept.plan import make_plan
+from nodectl.ledger.accept.steps import Level
 from nodectl.model.acceptance import Acceptance, NodeVerdict, StepState
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -19,7 +19,7 @@ from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.lost import Loss, Watched
-from tests.accept.made import NAMES, acceptance, found, means
+from tests.ledger.accept.made import NAMES, acceptance, found, means
 
 
 class _Nobody:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodectl.accept.means import Means, refuse_twins
 from nodectl.errors import UsageError
+from nodectl.ledger.accept.means import Means, refuse_twins
 
 
 def test_one_machine_by_two_names_is_refused() -> None:

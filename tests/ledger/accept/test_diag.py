@@ -2,7 +2,7 @@
 
 import json
 
-from nodectl.accept.course import told
+from nodectl.ledger.accept.course import told
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 

@@ -8,7 +8,7 @@ import pytest
 from ansible import constants
 
 from nodectl.errors import InventoryError
-from nodectl.inventory.read import Inventory
+from nodectl.transport.inventory.read import Inventory
 
 
 def write(path: Path, text: str) -> str:
@@ -200,7 +200,7 @@ def test_ssh_settings_of_ansible_cfg(tmp_path: Path, cli_env: dict[str, str]) ->
     )
     write(tmp_path / "hosts", "a\nb ansible_ssh_common_args='-p 9'\n")
     code = (
-        "from nodectl.inventory.read import Inventory\nfrom nodectl.transport.ssh_options import options_of\n"
+        "from nodectl.transport.inventory.read import Inventory\nfrom nodectl.transport.ssh_options import options_of\n"
         "for host in Inventory.read(()).hosts(): print(options_of(host).port, *options_of(host).identity_files)"
     )
     environment = {**cli_env, "ANSIBLE_CONFIG": config}

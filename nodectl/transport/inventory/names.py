@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nodectl.common.files import replace_file
 from nodectl.common.paths import cache_dir
-from nodectl.inventory import read_inventory, read_settings
+from nodectl.transport.inventory import read_inventory, read_settings
 
 # a program or a plug-in may say something else by now, though its file is the same
 _KEPT_S = 300.0

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodectl.accept import store
-from nodectl.accept.certificate import NAME, ChangedError, certificate, check, refuse_no_key, sign
 from nodectl.errors import UsageError
+from nodectl.ledger.accept import store
+from nodectl.ledger.accept.certificate import NAME, ChangedError, certificate, check, refuse_no_key, sign
 from nodectl.model.acceptance import HostAcceptance, NodeVerdict, Part, PartKind, Seen
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from tests.accept.made import acceptance, done
 from tests.conftest import Cli
+from tests.ledger.accept.made import acceptance, done
 
 _REASON = Seen(
     "health", Finding("node01", "gpus", Status.FAILED, "GPU 3", "drain", "8", "7\x1b[2J\nforged: line", "reset")

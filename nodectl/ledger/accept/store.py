@@ -12,13 +12,13 @@ from statistics import median
 from typing import Any
 
 from nodectl import __version__
-from nodectl.accept.means import Means
-from nodectl.accept.steps import STEPS, Level
 from nodectl.common.documents import values_of
 from nodectl.common.few import few
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
+from nodectl.ledger.accept.means import Means
+from nodectl.ledger.accept.steps import STEPS, Level
 from nodectl.model.acceptance import LATEST_S, Acceptance, Part, StepState
 from nodectl.model.status import Status
 

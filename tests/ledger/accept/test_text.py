@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from nodectl.accept.judge import verdicts
-from nodectl.accept.plan import make_plan
-from nodectl.accept.steps import Level
+from nodectl.ledger.accept.judge import verdicts
+from nodectl.ledger.accept.plan import make_plan
+from nodectl.ledger.accept.steps import Level
 from nodectl.model.acceptance import Seen
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.report.acceptance import acceptance_text, plan_text
-from tests.accept.made import acceptance, done, found, means
+from tests.ledger.accept.made import acceptance, done, found, means
 
 
 def test_the_plan_tells_times_and_why_steps_are_left_out() -> None:

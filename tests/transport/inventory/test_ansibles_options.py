@@ -117,7 +117,7 @@ def test_a_vaulted_value_that_stays_shut_says_so(home: Cli, tmp_path: Path) -> N
 
 def test_the_key_and_the_login_password_reach_hosts_that_name_none(tmp_path: Path) -> None:
     code = (
-        "from nodectl.inventory import read_inventory\nfrom nodectl.common.access import Access\n"
+        "from nodectl.transport.inventory import read_inventory\nfrom nodectl.common.access import Access\n"
         "from nodectl.transport.ssh_options import options_of\nfrom nodectl.transport.ssh_target import password_of\n"
         "import sys\naccess = Access(private_key='~/site.key', ask_pass=True, ask=lambda prompt: '{{ typed }}')\n"
         "for host in read_inventory([sys.argv[1]], access).hosts():\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nodectl.accept.means import Means
+from nodectl.ledger.accept.means import Means
 from nodectl.model.acceptance import HostAcceptance, Seen, Step, StepState, node_verdict
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst

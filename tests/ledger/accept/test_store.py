@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.accept import store
 from nodectl.errors import UsageError
+from nodectl.ledger.accept import store
 from nodectl.model.acceptance import Acceptance, Seen, Taken
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from tests.accept.made import NAMES, acceptance, done, found, means
+from tests.ledger.accept.made import NAMES, acceptance, done, found, means
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _kept(name: str, **more: object) -> Acceptance:
-    from nodectl.accept.judge import verdicts
+    from nodectl.ledger.accept.judge import verdicts
 
     own = replace(acceptance(done("health"), done("tcp", took_s=12.5)), id=name, **more)  # type: ignore[arg-type]
     own = replace(own, hosts=verdicts(own.steps, own.seen, {}, means()))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nodectl.accept.means import Means, crowd_of
-from nodectl.accept.steps import BURN, DIAG, STEPS, Level, StepKind
 from nodectl.common.units import time_text
 from nodectl.errors import UsageError
+from nodectl.ledger.accept.means import Means, crowd_of
+from nodectl.ledger.accept.steps import BURN, DIAG, STEPS, Level, StepKind
 from nodectl.model.acceptance import Step, StepState
 
 # where a budget is too short, these are given up first, in this order

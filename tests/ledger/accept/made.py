@@ -1,6 +1,6 @@
 """Hosts, steps and acceptances as tests need them."""
 
-from nodectl.accept.means import Means
+from nodectl.ledger.accept.means import Means
 from nodectl.model.acceptance import Acceptance, Seen, Step, StepState
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
