@@ -31,7 +31,7 @@ def test_it_says_what_a_started_one_says(
 
 
 def test_neither_a_deadline_nor_ctrl_c_ends_the_one_that_forks(nodectl: Cli) -> None:
-    _, process = warm_cli._parent()
+    _, process = warm_cli._parent(warm_cli._folder_of_ansible(nodectl.env))
     with pytest.raises(subprocess.TimeoutExpired):
         nodectl("profile", "list", timeout=0)
     os.kill(process.pid, signal.SIGINT)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,9 @@ _NOT_IMPORTED = (
     "nodectl.workloads",
     "nodectl.torchx.",
 )
+# what Ansible's settings depend on, beside the ansible.cfg of the folder that it is started in
+_OF_ANSIBLE = ("ANSIBLE_", "HOME", "NO_COLOR", "EDITOR", "PAGER")
+_ANSIBLE_HOME = str(_ROOT / ".state" / "tests" / "ansible")
 _STARTING = threading.Lock()
 
 
@@ -52,7 +55,7 @@ def _usual() -> dict[str, str]:
 def run(args: Sequence[str], env: Mapping[str, str], given: str | None, timeout_s: float) -> tuple[int, str, str]:
     """(exit status, standard output, standard error) of nodectl; subprocess.TimeoutExpired as of subprocess.run."""
     with _STARTING:
-        parent, process = _parent()
+        parent, process = _parent(_folder_of_ansible(env))
     request = json.dumps({"args": args, "env": dict(env), "cwd": str(Path.cwd())}).encode()
     ours, theirs = socket.socketpair()
     (out, out_of), (err, err_of), stdin = os.pipe(), os.pipe(), _stdin(given)
@@ -74,6 +77,18 @@ def run(args: Sequence[str], env: Mapping[str, str], given: str | None, timeout_
             os.kill(int(pid), signal.SIGKILL)
             raise
     return int(ended + status), _text(texts[0]), _text(texts[1])
+
+
+def _folder_of_ansible(env: Mapping[str, str]) -> str:
+    """Where Ansible, imported beforehand, has the settings that it would read for this request; "" where nowhere."""
+    usual = {name: value for name, value in os.environ.items() if name.startswith(_OF_ANSIBLE[1:])}
+    if {name: value for name, value in env.items() if name.startswith(_OF_ANSIBLE)} != {
+        **usual,
+        "ANSIBLE_HOME": _ANSIBLE_HOME,
+    }:
+        return ""
+    here = Path.cwd()
+    return str(here) if here == _ROOT else "" if (here / "ansible.cfg").exists() else "/"
 
 
 def _stdin(given: str | None) -> int:
@@ -110,11 +125,17 @@ def _text(output: bytes) -> str:
 
 
 @cache
-def _parent() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """A process that forks nodectl, and the socket by which it is asked; it ends with this one."""
+def _parent(folder: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A process that forks nodectl, and the socket by which it is asked; it ends with this one.
+
+    With a folder it has read an inventory there, so that nobody has to import Ansible again.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     env = {"PATH": os.environ["PATH"], **_usual()}
-    argv = [sys.executable, str(Path(__file__)), str(theirs.fileno())]
+    if folder:
+        env |= {name: value for name, value in os.environ.items() if name.startswith(_OF_ANSIBLE[1:])}
+        env["ANSIBLE_HOME"] = _ANSIBLE_HOME
+    argv = [sys.executable, str(Path(__file__)), str(theirs.fileno()), folder]
     # its streams are pipes, as those of what is forked: whether one can be sought in is asked once
     pipe = subprocess.PIPE
     process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=[theirs.fileno()], env=env)
@@ -135,7 +156,16 @@ def _import_all() -> None:
             importlib.import_module(module.name)
     if "ansible.constants" in sys.modules or threading.active_count() > 1:
         raise RuntimeError("a module of nodectl imports Ansible, or starts a thread: name it in _NOT_IMPORTED")
-    gc.freeze()
+
+
+def _read_an_inventory(folder: str) -> None:
+    """Import Ansible with the settings that it reads in this folder, and the plug-ins that read any inventory."""
+    os.chdir(folder)
+    from nodectl.transport.inventory.read import Inventory
+
+    Inventory.read(["localhost,"]).hosts()
+    if threading.active_count() > 1:
+        raise RuntimeError("reading an inventory starts a thread, which no fork has")
 
 
 def _fork_for_each(control: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
@@ -205,13 +235,38 @@ def _become(request: bytes, standard: Sequence[int]) -> None:
     os.chdir(wanted["cwd"])
     sys.path[0] = wanted["cwd"]
     sys.argv = [str(_ROOT / "nodectl" / "__main__.py"), *wanted["args"]]
+    # Ansible's temporary folder is that of all that are forked
+    if paths := sys.modules.get("ansible.utils.path"):
+        atexit.unregister(paths.cleanup_tmp_file)
+
+
+def _end_as(run: Callable[[], None]) -> None:
+    """Run it and end as Python would, but for taking down a million objects, whose pages would be copied for that."""
+    status: str | int | None = 0
+    try:
+        run()
+    except SystemExit as stop:
+        status = stop.code
+    if status is not None and not isinstance(status, int):
+        sys.exit(status)
+    threading._shutdown()  # type: ignore[attr-defined]  # its end, too, is Python's own
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status or 0)
+    # a reader that has gone, a full disk: Python's own end tells it
+    sys.exit(status)
 
 
 if __name__ == "__main__":
     sys.path[0] = str(_ROOT)
     _import_all()
+    if sys.argv[2]:
+        _read_an_inventory(sys.argv[2])
+    gc.freeze()
     for asked in _fork_for_each(socket.socket(fileno=int(sys.argv[1]))):
         _become(*asked)
         from nodectl.__main__ import main
 
-        main()
+        _end_as(main)
