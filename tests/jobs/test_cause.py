@@ -63,11 +63,6 @@ def test_two_causes_nearer_than_the_clocks_tell_are_both_named() -> None:
     assert not any("may have been first" in line for line in failures_of(sure, [])[0].evidence)
 
 
-def test_ranks_that_end_alike_are_told_as_one() -> None:
-    words = [host(place, failure("exception", 100.0 + place, place, "ImportError: x")) for place in range(3)]
-    assert "2 other ranks ended alike: 1, 2" in failures_of(words, [])[0].evidence
-
-
 def test_a_rank_that_left_with_0_is_named_and_no_innocent_host() -> None:
     echo = failure("communication", 100.0, 0, GLOO)
     left = host(1, ends=[{"rank": 1, "code": 0, "time": 101.0}])
@@ -213,13 +208,6 @@ def test_who_looked_for_the_store_elsewhere_is_named(messages: list[str], living
     assert first.traceback == ("of 2" if len(messages) == 3 else "")
 
 
-def test_where_none_is_known_to_have_stayed_away_from_the_store_none_is_blamed() -> None:
-    words = [host(0, unmet(0, CLIENTS)), host(1, unmet(1, keys(0))), host(2)]
-    first = failures_of(words, [])[0]
-    assert first.rank is None and "who did not come is not known" in first.message
-    assert first.message.startswith("rank 0, 1 waited for others")
-
-
 def test_an_idle_rank_for_which_nobody_waits_is_not_blamed() -> None:
     done = called(1, members=ALL, pending=False)
     words = [
@@ -239,17 +227,6 @@ def test_sizes_that_do_not_fit_are_told_where_the_ranks_timed_out() -> None:
     assert "[[12]]" in first.message and "2 other ranks" in first.message and "raise" not in first.remedy
     pair = failures_of(words[:2], [])[0]
     assert pair.category == "collective_mismatch" and "[[12]]" in pair.message and "[[8]]" in pair.message
-
-
-def test_a_rank_that_is_still_in_what_others_called_with_other_sizes_is_told_so() -> None:
-    done = {**called(2, members=ALL, sizes="[[8]]")["pending"]}
-    gone_on = {**called(3, members=ALL, sizes="[[8]]"), "recent": [done]}
-    words = [
-        host(rank, waited(rank, g0=called(2, members=ALL, sizes="[[12]]") if rank == 1 else gone_on)) for rank in ALL
-    ]
-    first = failures_of(words, [])[0]
-    assert (first.rank, first.category) == (1, "collective_mismatch")
-    assert "number 2 of sizes [[12]]" in first.message and "number 2 of sizes [[8]]" in first.message
 
 
 def test_calls_of_different_groups_are_not_compared() -> None:
@@ -277,13 +254,6 @@ def test_sizes_are_compared_where_ranks_must_hand_over_as_much(name: str, is_com
     assert bool(read(rows).unlike()) is is_compared
 
 
-def test_the_thread_of_an_absent_rank_is_quoted() -> None:
-    late = failure("communication", 100.0, 0, LATE) | {"class": "collective_timeout"}
-    aside = "its log holds an uncaught exception of its thread loader: ValueError: bad (log text only)"
-    away = living(1, "/job/code/data.py:33 load") | {"aside": aside}
-    assert aside in failures_of([host(0, late), host(1, living=[away])], [])[0].message
-
-
 def test_a_name_that_is_no_utf_8_can_be_printed() -> None:
     told = failure("exception", 100.0, 0, "FileNotFoundError: 'shard-\udcff'", traceback="\udc80", evidence=["\udc81"])
     (row,) = values_of(FailureRow, [told])
@@ -303,20 +273,6 @@ def test_of_different_calls_the_odd_one_is_named() -> None:
     words = [host(place, mismatch(place, "[[4]]", "Double" if place == 1 else "Float")) for place in range(3)]
     first = failures_of(words, [])[0]
     assert first.rank == 1 and "of sizes [[4]] of type Double; 2 other ranks" in first.message
-
-
-def test_of_two_calls_gloos_words_tell_which_the_aborted_rank_made() -> None:
-    def call(rank: int, sizes: str, types: str = "Float") -> dict[str, Any]:
-        last = {"collective": "gloo:all_reduce", "number": 3, "sizes": sizes, "types": types}
-        return failure("communication", 100.5, rank, GLOO, flight={"0": last})
-
-    aborted = failure("exception", 100.0, 0, "gloo::EnforceNotMet: op.preamble.length <= op.nbytes. 6000 vs 4")
-    aborted["class"] = "collective_mismatch"
-    for large, small in ((1, 2), (2, 1)):
-        words = [host(0, aborted), host(large, call(large, "[[9000]]")), host(small, call(small, "[[4]]"))]
-        assert failures_of(words, [])[0].rank == large
-    wide, narrow = host(1, call(1, "[[4]]", "Double")), host(2, call(2, "[[4]]", "BFloat16"))
-    assert failures_of([host(0, aborted), wide, narrow], [])[0].rank == 1
 
 
 # as faulthandler of Python 3.11 wrote it, of a thread of torch that was left when a script had ended
@@ -484,18 +440,6 @@ Current thread 0x00007f02 (most recent call first):
 Extension modules: numpy.core (total: 1)"""
 
 
-def test_where_how_much_cpu_time_was_used_is_not_known_the_limit_is_said() -> None:
-    told = judge(Evidence(code=-9, cpu=CpuTime(60, 0.1, 0, is_last=False)))
-    assert (told.category, told.evidence[-1].startswith("the kernel kills it beyond 60 s")) == (
-        "killed_from_outside",
-        True,
-    )
-    remedy = remedy_of(
-        Failure("gpu01", 0, told.kind, told.message, 137, category=told.category, evidence=told.evidence)
-    )
-    assert "`ulimit -t` on gpu01" in remedy and "earlyoom" in remedy
-
-
 def test_a_library_for_another_torch_is_named_beneath_what_its_user_says_of_it() -> None:
     """As transformers says it: a module of its own could not be imported."""
     trainer = link("ModuleNotFoundError", "Could not import module 'Trainer'. Are its requirements defined?")
@@ -504,12 +448,6 @@ def test_a_library_for_another_torch_is_named_beneath_what_its_user_says_of_it()
     assert told.category == "version_mismatch"
     failure = Failure("gpu01", 0, told.kind, told.message, 1, category=told.category, evidence=told.evidence)
     assert "{packages: {torchvision: null}}" in remedy_of(failure)
-
-
-@pytest.mark.parametrize(("code", "command"), [(-24, "ulimit -t"), (152, "ulimit -t"), (153, "ulimit -f")])
-def test_the_remedy_of_a_limit_names_that_limit(code: int, command: str) -> None:
-    told = judge(Evidence(code=code))
-    assert f"`{command}` on gpu01" in remedy_of(Failure("gpu01", 0, told.kind, told.message, 1, category=told.category))
 
 
 def test_a_crash_is_told_with_the_place_in_the_users_code() -> None:
@@ -532,12 +470,6 @@ def test_the_message_of_sys_exit_is_quoted_whatever_libraries_add_to_it(after: s
     assert verdict.message == "exit status 1"
     assert "its last words: no shards below /data: give --data (log text only)" in verdict.evidence
     assert any("a traceback that it handled: ValueError: handled" in line for line in verdict.evidence)
-
-
-def test_a_worker_that_crashed_is_quoted() -> None:
-    log = "ERROR: Unexpected segmentation fault encountered in worker.\n"
-    told = judge(Evidence(code=1, log=log, note={"chain": [link("EOFError", frames=HELPER)]}))
-    assert told.category == "helper_killed" and any("segmentation fault" in line for line in told.evidence)
 
 
 @pytest.mark.parametrize("code", [1, -6])
@@ -575,14 +507,6 @@ def test_an_exception_that_ended_a_thread_is_none_that_the_rank_handled(script: 
             (line,) = [line for line in verdict.evidence if "its log holds" in line]
             assert line.startswith(f"its log holds {whose}") and line.endswith(": OSError: no shard (log text only)")
             assert "handled" not in line
-
-
-def test_the_ranks_own_exception_before_that_of_a_thread_is_the_cause_where_only_the_log_tells() -> None:
-    script = "import atexit\nclass Late:\n    def __del__(self): load()\nlate = Late()\nraise ValueError('bad shard')"
-    argv = [sys.executable, "-c", f"{CHAINED}{script}"]
-    log = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stderr
-    assert "Exception ignored" in log.partition("ValueError")[2]
-    assert judge(Evidence(code=1, log=log)).message == "ValueError: bad shard"
 
 
 def test_all_lines_of_a_message_are_kept() -> None:

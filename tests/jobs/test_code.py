@@ -93,24 +93,6 @@ def test_ignore_files_are_read_as_git_reads_them(project: Path) -> None:
     }  # fmt: skip
 
 
-def test_secrets_and_caches_stay_here(project: Path) -> None:
-    for place in (
-        ".env",
-        ".env.local",
-        ".env.example",
-        ".git/config",
-        "__pycache__/a.pyc",
-        "venv/bin/python",
-        ".venv/x",
-    ):
-        write(project / place)
-    code = find_code(str(project / "scripts" / "train.py"))
-    assert places(code) == [".env.example", "mine/__init__.py", "pyproject.toml", "scripts/train.py"]
-    assert code.describe().endswith(f"of {project}, without 2 secret or hidden places (.env, .env.local)")
-    write(project / ".nodectlignore", "!.env\n")
-    assert ".env" in places(find_code(str(project / "scripts" / "train.py")))
-
-
 def test_linked_folders_travel_and_circles_end(project: Path, tmp_path: Path) -> None:
     write(tmp_path / "shared" / "tokens.txt")
     (project / "linked").symlink_to(tmp_path / "shared")
@@ -154,22 +136,6 @@ def test_a_folder_that_cannot_be_read_is_named(project: Path, monkeypatch: pytes
     with pytest.raises(UsageError, match=r"cannot be read: .*private") as caught:
         find_code(str(project / "scripts" / "train.py"))
     assert ".nodectlignore" in caught.value.remedy
-
-
-def test_two_projects_scripts_of_one_name_have_names_of_their_own(project: Path, tmp_path: Path) -> None:
-    write(tmp_path / "other" / "train.py")
-    names = {find_code(str(folder / "train.py")).name for folder in (project / "scripts", tmp_path / "other")}
-    assert len(names) == 2 and all(name.startswith("train-") for name in names)
-    assert find_code("workload:transformer").name == "transformer"
-
-
-def test_scripts_that_do_not_exist() -> None:
-    with pytest.raises(UsageError, match=r"no script nosuch\.py"):
-        find_code("nosuch.py")
-    with pytest.raises(UsageError, match="no workload 'nosuch'") as caught:
-        find_code("workload:nosuch")
-    assert "transformer" in caught.value.remedy
-    assert find_code("workload:transformer").script == "transformer.py"
 
 
 def test_a_file_in_an_ignored_folder_is_taken_back_by_its_name(project: Path) -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -132,34 +131,6 @@ def test_the_end_of_a_huge_file_costs_nothing(local: Local) -> None:
         file.seek(0, io.SEEK_END)
         file.write(b"\nlast but one\nlast\n")
     assert lines_of(local, "a", start=Start(tail=2)) == {"a": ["last but one", "last"]}
-
-
-READ_ALL = """
-import re, sys, time
-from pathlib import Path
-from nodectl.jobs.follow import follow
-from nodectl.model.host import Host
-from tests.jobs.test_follow import JOB, Local
-count = 0
-for event in follow(Local(Path(sys.argv[1])), [Host("a", "a"), Host("b", "b")], JOB, once=True):
-    count += 1
-    if count == 1:
-        time.sleep(8)  # a pager that waits: longer than a host may be silent
-# ru_maxrss would be that of the process that started this one
-print(count, int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024)
-"""
-
-
-@pytest.mark.slow
-def test_who_reads_slowly_gets_all_in_little_memory(local: Local) -> None:
-    text = b"".join(b"%d: %s\n" % (number, b"x" * 190) for number in range(5000)) * 200
-    for host in "ab":
-        wrote(local, host, text)
-    done = subprocess.run(
-        [sys.executable, "-c", READ_ALL, str(local.root)], capture_output=True, text=True, check=True, timeout=300
-    )
-    count, mib = map(int, done.stdout.split())
-    assert (count, mib < 300) == (2_000_000, True), (count, mib)
 
 
 def test_when_no_host_answers_any_more_it_ends_and_says_so(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:

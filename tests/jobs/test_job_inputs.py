@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks.launch.candidate import JobNeeds
 from nodectl.common.node_paths import LAUNCHER
 from nodectl.errors import JobError, UsageError
 from nodectl.jobs.code import find_code
@@ -68,11 +67,6 @@ def test_a_job_whose_only_spare_was_left_out_says_that_it_is_not_restarted() -> 
     assert plan().no_restart == ""
 
 
-def test_too_few_free_ports() -> None:
-    with pytest.raises(JobError, match="only 1 of the tried ones"):
-        make_plan("20261121-040000-ab12", request(), Surroundings(HOSTS, (0, 0), (21_001,)), None)
-
-
 @pytest.mark.parametrize("lease_s", [float("nan"), float("inf"), float("-inf")])
 def test_a_lease_that_is_no_number_is_refused(lease_s: float) -> None:
     with pytest.raises(UsageError, match="not a number of seconds"):
@@ -87,22 +81,9 @@ def test_the_scripts_options_are_told_where_they_belong(nodectl: Any) -> None:
     assert f"  try: {hint}\n" in done.stderr
 
 
-def test_an_option_behind_the_script_that_nodectl_takes_is_said(nodectl: Any) -> None:
-    done = nodectl("launch", "/none/train.py", "--lease", "9", "--", "--detach", check=False)
-    assert "--lease: taken as nodectl's own; the script's options stand behind `--`" in done.stderr
-    assert "--detach" not in done.stderr
-    done = nodectl("launch", "--lease", "9", "/none/train.py", "--", "--lease", "4", check=False)
-    assert "there is no script" in done.stderr and "taken" not in done.stderr
-
-
 @pytest.mark.parametrize(("asked", "gpus", "expected"), [(None, (8, 8), 8), (None, (0, 0), 1), (3, (8, 4), 3)])
 def test_ranks_a_host(asked: Any, gpus: Any, expected: Any) -> None:
     assert choose_nproc(asked, gpus) == expected
-
-
-def test_unequal_gpus_need_a_word() -> None:
-    with pytest.raises(JobError, match=r"different numbers of GPUs: \[7, 8\]"):
-        choose_nproc(None, (8, 7))
 
 
 @pytest.mark.parametrize(
@@ -217,8 +198,3 @@ def test_hosts_of_several_environments_are_refused_where_all_start_alike() -> No
     assert one_venv(hosts, LAUNCHER, "/opt/z") == "/opt/z"
     with pytest.raises(UsageError, match=r"pytorch_venv is not the same on all hosts: /opt/x on a,b; /opt/y on c"):
         one_venv(hosts, LAUNCHER, None)
-
-
-def test_preflight_looks_at_each_hosts_own_environment() -> None:
-    needs = JobNeeds((1, 2), venv="/opt/x", venvs=(("b", "/opt/y"),))
-    assert (needs.of("a").venv, needs.of("b").venv) == ("/opt/x", "/opt/y")

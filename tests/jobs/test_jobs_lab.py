@@ -267,30 +267,6 @@ def test_a_cut_link_ends_the_job_in_seconds_and_names_the_host(shell: Shell) -> 
     assert (healed["first_failure"]["host"], healed["host_states"][cut]) == (cut, "failed")
 
 
-@pytest.mark.slow
-def test_a_frozen_supervisor_ends_the_launch_which_names_its_host(shell: Shell) -> None:
-    argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP, "--lease", "5")]
-    with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        while b"| up" not in process.stdout.readline():
-            continue
-        job, host = shell.job("last"), shell.lab.hosts[2]
-        state = json.loads(shell.lab.ssh(host, f"cat ~/.local/state/nodectl/jobs/{job['id']}/state.json"))
-        shell.lab.ssh(host, f"kill -STOP {state['pid']}")
-        said, _ = process.communicate(timeout=120)
-    assert process.returncode == 1
-    cause = (
-        f"job failed: host {host}: the job's supervisor there was stopped (SIGSTOP) for 5 s; its guard ended the job"
-    )
-    assert cause in said.decode()
-    assert shell.left(job["id"]) == ""
-    for name in shell.lab.hosts:
-        found = shell.lab.ssh(
-            name, f"pgrep -f '[j]obs.control start {job['id']}'; ls -d /sys/fs/cgroup/nodectl 2>/dev/null; true"
-        )
-        assert found == "", name
-
-
 def test_ctrl_c_stops_the_job_on_all_hosts(shell: Shell) -> None:
     argv = [sys.executable, "-m", "nodectl", "-i", shell.lab.inventory, *shell.launch_argv(SLEEP)]
     with subprocess.Popen(argv, env=shell.nodectl.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -304,17 +280,6 @@ def test_ctrl_c_stops_the_job_on_all_hosts(shell: Shell) -> None:
     job = shell.job("last")
     assert job["state"] == "stopped"
     assert shell.left(job["id"]) == ""
-
-
-def test_dry_run_prints_the_plan_and_starts_nothing(shell: Shell) -> None:
-    before = shell.run("--output", "json", "jobs", "list").stdout
-    done = shell.run("--output", "json", *shell.launch_argv(SLEEP, "--dry-run", "--lease", "12"))
-    assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)["plan"]
-    assert [host["name"] for host in plan["hosts"]] == list(shell.lab.hosts)
-    assert (plan["nproc_per_node"], plan["lease_s"]) == (2, 12.0)
-    assert plan["master_port"] != plan["heartbeat_port"]
-    assert shell.run("--output", "json", "jobs", "list").stdout == before
 
 
 @pytest.mark.slow
@@ -334,18 +299,3 @@ def test_a_host_that_cannot_take_the_job_undoes_it_everywhere(shell: Shell) -> N
     for name in shell.lab.hosts[:-1]:  # the word that nothing of it is to come any more is all that is left
         assert shell.lab.ssh(name, f"ls -A {folder} | grep {job_id}").split() == [f".{job_id}.undone"]
         assert shell.left(job_id) == ""
-
-
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("jobs", "show", "nosuch-job"), "there is no job 'nosuch-job'"),
-        (("launch", "nosuch.py"), "there is no script nosuch.py"),
-        (("launch", "--env", "A=b", __file__), "a name, not a value"),
-    ],
-)
-def test_usage_errors(lab: LabUnderTest, nodectl: Any, tmp_path: Path, args: tuple[str, ...], says: str) -> None:
-    done = Shell(lab, nodectl, tmp_path).run(*args)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert done.stdout == ""

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.cli.jobs import _with_parts_on
 from nodectl.errors import UsageError
 from nodectl.jobs import listing
 from nodectl.jobs.listing import Listing, Report, merge
@@ -15,7 +14,7 @@ from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState
 from nodectl.payload.common.frames import encode
-from nodectl.report.jobs import conclusion, job_document, job_text, why_text
+from nodectl.report.jobs import job_document, job_text
 
 HOSTS = ("gpu01", "gpu02", "gpu03")
 
@@ -68,13 +67,6 @@ def test_a_job_whose_id_is_none_or_anothers_is_not_listed(monkeypatch: pytest.Mo
     found = listing.read_jobs(None, [Host(name, name) for name in HOSTS], 1)  # type: ignore[arg-type]
     assert [job.id for job in found.jobs] == ["20261121-040000-ab12"]
     assert found.unreachable["gpu01"].startswith("answered nonsense: ") and "gpu02" not in found.unreachable
-
-
-def test_all_finished() -> None:
-    job = merge([report(rank, "finished") for rank in range(3)], {})
-    assert (job.state, job.exit_status, job.first_failure) == (JobState.FINISHED, 0, None)
-    assert job.hosts == HOSTS
-    assert job.ended_at == 20.0
 
 
 def test_a_killed_rank_is_named_before_its_earlier_echo() -> None:
@@ -151,18 +143,6 @@ def test_of_a_past_attempt_s_lost_hosts_the_one_that_most_tell_counts() -> None:
     assert told.cause.host == HOSTS[1]
 
 
-def test_of_what_the_hosts_say_of_a_past_attempt_the_likeliest_cause_counts() -> None:
-    past = {"number": 1, "hosts": list(HOSTS[:2]), "begun_at": 1.0, "ended_at": 10.0}
-    echo = {**failure("communication", 9.4, 1, "Connection closed by peer", 1), "host": HOSTS[1]}
-    killed = {**failure("signal", 9.5, 0, "killed by signal 9 (SIGKILL)", 137), "host": HOSTS[0]}
-    reports = [report(rank, "finished") for rank in range(3)]
-    for each, cause_then in zip(reports, (echo, killed, None), strict=True):
-        each.document["state"].update(attempt=2, roster=[0, 1], attempts=[{**past, "cause": cause_then}])
-    (told,) = merge(reports, {}).past
-    assert told.cause is not None
-    assert (told.cause.kind, told.cause.host) == ("signal", HOSTS[0])
-
-
 def test_stopped_by_the_operator_though_ranks_complained() -> None:
     job = merge(
         [
@@ -215,15 +195,6 @@ def test_what_preflight_found_and_was_let_pass_is_shown() -> None:
     assert f"\nskipped   {line}\n" in job_text(job) and job_document(job)["skipped"] == [line]
 
 
-def test_why_begins_with_the_cause_and_a_launch_ends_with_it() -> None:
-    first = failure("signal", 1.0, 0, "killed by signal 9 (SIGKILL)", 137)
-    later = failure("exception", 2.0, 2, "RuntimeError: Connection closed by peer", 1)
-    job = merge([report(0, "failed", [first]), report(1, "failed", [later]), report(2, "failed")], {})
-    head = "job failed: host gpu01, rank 0: killed by signal 9 (SIGKILL)"
-    assert why_text(job).startswith(f"{head}\n") and "\n\nthen gpu02: " in why_text(job)
-    assert conclusion(job).startswith("then gpu02: ") and f"\n\n{head}\n" in conclusion(job)
-
-
 def test_an_echo_alone_is_not_the_verdict_while_supervisors_still_listen() -> None:
     echo = [failure("communication", 1.0, 0, "reset", 1)]
     reports = [report(rank, "failed", echo, alive=True) for rank in (0, 2)]
@@ -254,9 +225,3 @@ def test_what_an_upload_left_is_a_job_that_can_be_cleaned() -> None:
     job = merge([without_plan("gpu02", "partial", None, ""), without_plan("gpu01", "partial", None, "")], {})
     assert (job.hosts, job.state, job.state.ended) == (("gpu01", "gpu02"), JobState.STOPPED, True)
     assert job.created_at == 1795233600.0
-
-
-def test_of_a_host_that_refused_to_clean_no_job_is_removed() -> None:
-    job = merge([report(0, "finished"), report(1, "finished")], {})
-    assert _with_parts_on({"gpu02"}, [job]) == {job.id}
-    assert _with_parts_on({"gpu09"}, [job]) == set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ from nodectl.model.result import CommandResult
 from nodectl.probes.events import run_program
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import OnOutput, Transport
-from nodectl.trials import arming
 from tests.payload.fleet import Fleet
 
 if TYPE_CHECKING:
@@ -85,19 +83,6 @@ def test_preflight_events_and_facts_are_read(noisy_sshd: Sshd, quiet: WithState,
     recording = collect(quiet, host, [Command("word", ("echo", "word"))])
     assert isinstance(recording, Recording)
     assert recording.entries["word"].stdout == "word\n"
-
-
-def test_the_leases_of_a_trial_are_read(noisy_sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
-    host = noisy_sshd.host("gpu07")
-    (tmp_path / "lease").write_text("0")
-    (tmp_path / "state").write_text(json.dumps({"state": "armed", "seen": ""}))
-    uids, findings = arming._logins(transport, [host])
-    assert (uids, findings) == ({"gpu07": tmp_path.stat().st_uid}, ())
-    argv = ["sh", "-c", arming._BEAT, "sh", str(tmp_path), "7"]
-    assert arming._guard_state(transport.run(host, argv, timeout_s=60)) == {"state": "armed", "seen": ""}
-    assert (tmp_path / "lease").read_text() == "7\n"
-    gone = ["sh", "-c", arming._BEAT, "sh", str(tmp_path / "gone"), "7"]
-    assert arming._guard_state(transport.run(host, gone, timeout_s=60)) == {}
 
 
 def test_one_that_cannot_be_read_is_named_and_the_others_go_on(sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:

@@ -110,30 +110,6 @@ def test_the_picture_has_a_line_a_host_and_what_is_left() -> None:
     ]
 
 
-def test_in_a_narrow_terminal_no_line_is_wider_and_nothing_is_lost() -> None:
-    seen = Pulse("node01", "running", 2, True, 30, 100, "0.5", 1.0, Gpus(8, 99.0, 5200.0, 5600.0), None, 2.0, 5e8, 1e6)
-    lost = Pulse("a" * 45, "unreachable", problem="ssh: no route to it, nor to any of its neighbours in that rack")
-    words = ["no output on any host for 400 s: it may hang"]
-    assert watch_text("J", [seen], words, 200) == watch_text("J", [seen], words)
-    for width in (20, 79):
-        lines = watch_text("20261121-040000-ab12", [seen, lost], words, width).splitlines()
-        assert max(map(len, lines)) <= width
-    assert watch_text("J", [seen, replace(seen, host="node02", state="lost")], words, 40).splitlines() == [
-        "job J: attempt 2, step 30 of 100 (30 %),",
-        "    2.00 steps/s, 0:00:35 left",
-        "node01: running, step 30/100, loss 0.5,",
-        "    output 1 s ago, GPU 8x 99 %,",
-        "    power 5200 W, in 500 MB/s,",
-        "    out 1.00 MB/s",
-        "node02: lost, step 30/100, loss 0.5,",
-        "    output 1 s ago, GPU 8x 99 %,",
-        "    power 5200 W, in 500 MB/s,",
-        "    out 1.00 MB/s",
-        "STALL: no output on any host for 400 s:",
-        "    it may hang",
-    ]
-
-
 @pytest.mark.parametrize(("columns", "widest"), [(40, 40), (None, 76)])
 def test_watch_fits_its_terminal_and_leaves_a_pipe_alone(
     columns: int | None, widest: int, monkeypatch: pytest.MonkeyPatch

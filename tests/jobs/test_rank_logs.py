@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import signal
 import subprocess
 import threading
@@ -91,13 +90,6 @@ def test_each_line_stands_once_with_its_rank(written: Written) -> None:
     assert written.lines(Start(local_rank=11)) == [(11, "out 11"), (11, "unfinished")]
 
 
-def test_files_that_the_common_output_repeats_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = Written(tmp_path, monkeypatch, only=False)
-    written.write(None, b"[default0]:one\n")
-    written.write(0, b"one\n")
-    assert written.lines() == [(None, "[default0]:one")]
-
-
 def test_lines_come_in_the_order_in_which_they_were_written(written: Written) -> None:
     keeper = outputs.Keeper(written.job, 1024)
     expected: list[tuple[int | None, str]] = []
@@ -179,18 +171,6 @@ def test_a_reader_that_is_overtaken_goes_on_with_a_whole_line(written: Written) 
     events = written.events()
     assert isinstance(events[0], Dropped)
     assert {text for _, text in whole(events[1:])} == {"x" * 99, "last"}
-
-
-def test_a_job_of_many_attempts_has_more_files_than_may_be_open_at_first(written: Written) -> None:
-    for rank in range(150):
-        written.write(rank, b"line\n")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
-    try:
-        shown, last = written.lines(), written.lines(Start(tail=150))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert set(shown) == set(last) == {(rank, "line") for rank in range(150)}
 
 
 def test_a_clerk_keeps_the_account_while_nothing_else_is_asked(

@@ -202,16 +202,6 @@ def test_stop_leaves_nothing_of_it_and_a_waiting_job_says_why_it_waits(shell: Sh
 
 
 @pytest.mark.slow
-def test_what_slurm_refuses_is_its_own_word_and_leaves_nothing(shell: Shell) -> None:
-    done = shell.launch(_SLEEP, "--via", "slurm", '--sbatch=--partition=no; $(touch /pwned)"x')
-    assert (done.returncode, "Invalid partition name specified" in done.stderr) == (1, True), done.stderr
-    assert shell.cluster.ssh(f"ls {SHARED}/jobs; ls / | grep pwned") == ""
-    unshared = shell.launch(_SLEEP, "--via", "slurm", "--launcher", "/no/such launcher's")
-    assert unshared.returncode == 1
-    assert "no launch script /no/such launcher's: provision this node" in unshared.stdout
-
-
-@pytest.mark.slow
 def test_a_time_limit_is_named_as_the_cause(shell: Shell) -> None:
     job_id = shell.launch(_SLEEP, "--via", "slurm", "--detach", "--nodes", "2").stdout.strip()
     number = shell.job(job_id)["slurm"]["id"]

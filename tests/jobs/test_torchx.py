@@ -124,12 +124,3 @@ def test_an_app_is_cancelled_and_one_that_fails_says_why(shell: TorchX) -> None:
     said = shell.state(failing, "FAILED")
     assert "exit status 7" in said, said
     assert shell("status", handle.replace(handle[-4:], "0000")).returncode != 0
-
-
-def test_a_dry_run_shows_the_command_and_starts_nothing(shell: TorchX) -> None:
-    done = shell("run", "--dryrun", "-s", "nodectl", "-cfg", shell.cfg, "dist.ddp", "-j", "2x1", "--script", "t.py")
-    assert f"nodectl --inventory {shell.lab.inventory} --limit {shell.lab.hosts[0]}:" in done.stdout, done.stdout
-    assert " launch --detach --engine command " in done.stdout
-    assert "--nodes 2" in done.stdout and "${MASTER_ADDR:=localhost}:29500" in done.stdout
-    assert not (shell.folder / "state" / "nodectl" / "torchx").exists()
-    assert list((shell.folder / "app").iterdir()) == []

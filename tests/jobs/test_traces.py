@@ -138,14 +138,6 @@ WAYS_OUT = ["0/../../victim", "d/../../victim/authorized_keys", "/etc/passwd", "
 
 
 @pytest.mark.parametrize("file", WAYS_OUT)
-def test_a_file_that_a_node_calls_otherwise_than_its_rank_is_not_asked_for(
-    monkeypatch: pytest.MonkeyPatch, file: str
-) -> None:
-    found, problems = read(monkeypatch, {"a": [{**row(0, None), "file": file}]})
-    assert not found and "is no trace of rank 0" in problems["a"]
-
-
-@pytest.mark.parametrize("file", WAYS_OUT)
 def test_whatever_a_node_calls_its_file_it_lies_in_the_folder(tmp_path: Path, file: str) -> None:
     folder = tmp_path / "deep" / "traces"
     victim = tmp_path / "victim"

@@ -57,13 +57,6 @@ def test_what_is_no_name_of_a_module(project: Path, module: str) -> None:
             find_way(asked)
 
 
-def test_a_module_that_is_not_here(project: Path) -> None:
-    with pytest.raises(UsageError, match="there is no module lm_eval") as caught:
-        find_way(Asked(None, module="lm_eval"))
-    assert "--chdir" in caught.value.remedy
-    assert find_way(Asked(None, module="lm_eval", chdir="/srv/x")).code is None
-
-
 def test_a_folder_of_the_hosts_copies_nothing_and_must_be_there() -> None:
     way = find_way(Asked("scripts/train.py", ("--lr", "1"), chdir="/srv/my project/"))
     assert (way.code, way.start.chdir, way.script, way.args) == (
@@ -75,19 +68,6 @@ def test_a_folder_of_the_hosts_copies_nothing_and_must_be_there() -> None:
     assert way.paths == (("/srv/my project", "folder"), ("/srv/my project/scripts/train.py", "file"))
     assert find_way(Asked("/abs/train.py", chdir="/srv")).paths[1] == ("/abs/train.py", "file")
     assert find_way(Asked("python", ("x.py",), engine="command", chdir="/srv")).paths == (("/srv", "folder"),)
-
-
-def test_a_command_brings_the_project_where_the_operator_stands(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project / "sub")
-    way = find_way(Asked("bash", ("x.sh", *HOSTILE), engine="command"))
-    assert (way.start.argv, way.workdir, way.script) == (("bash", "x.sh", *HOSTILE), "sub", "bash")
-    assert "train.py" in places(Asked("bash", (), engine="command"))
-    monkeypatch.setenv("HOME", str(project / "home"))
-    (project / "home").mkdir()
-    monkeypatch.chdir(project / "home")
-    (project / "pyproject.toml").unlink()
-    with pytest.raises(UsageError, match="is a home folder"):
-        find_way(Asked("bash", (), engine="command"))
 
 
 @pytest.mark.parametrize(

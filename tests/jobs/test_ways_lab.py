@@ -177,19 +177,6 @@ def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Sh
     assert "sleep 1000" not in "".join(shell.lab.ssh(host, "ps -e -o args") for host in shell.lab.hosts)
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (("--chdri", "/srv", "t.py"), "--chdir"),
-        (("--engine", "deepsped", "--", "t.py"), "deepspeed"),
-        (("--skip", "clokc", "-m", "own.train"), "did you mean clock"),
-    ],
-)
-def test_a_slip_is_told_the_word_that_was_meant(idle: Shell, args: tuple[str, ...], words: str) -> None:
-    done = idle.launch(*args)
-    assert done.returncode == 2 and words in done.stderr, done.stderr
-
-
 @pytest.mark.slow
 def test_of_a_project_that_was_here_only_what_changed_travels(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_text("x" * 3_000_000)

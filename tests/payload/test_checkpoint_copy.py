@@ -131,18 +131,6 @@ def test_a_folder_is_copied_with_all_that_is_below_it(
     assert saved(str(folder)) == saved(str(source))
 
 
-def test_a_folder_that_is_there_keeps_what_only_it_has(second: tuple[str, int], source: Path, folder: Path) -> None:
-    write(source / "step_5/__0_0.distcp", b"first's shard", 5)
-    write(folder / "step_5/__1_0.distcp", b"second's shard", 5)
-    put(second, source)
-    assert tree(folder) == {"step_5/__0_0.distcp": b"first's shard", "step_5/__1_0.distcp": b"second's shard"}
-    for step in (6, 7):
-        write(source / f"step_{step}/__0_0.distcp", b"first's shard", step)
-    put(second, source)
-    assert "step_5/__0_0.distcp" not in tree(folder)
-    assert tree(folder)["step_5/__1_0.distcp"] == b"second's shard"
-
-
 def test_two_steps_are_kept_whole_and_what_has_no_step_always(
     second: tuple[str, int], source: Path, folder: Path
 ) -> None:
@@ -234,14 +222,6 @@ def test_a_disk_without_room_is_said_before_any_byte(second: tuple[str, int], so
     assert list(folder.iterdir()) == []
 
 
-def test_a_file_where_a_folder_is_stays_out(second: tuple[str, int], source: Path, folder: Path) -> None:
-    write(folder / "step-1/mine", b"mine", 1)
-    write(source / "step-1", b"weights", 5)
-    with pytest.raises(CopyError, match="is in the way"):
-        _put(second, SECRET, str(source), saved(str(source))[0])
-    assert tree(folder) == {"step-1/mine": b"mine"}
-
-
 def test_what_is_not_proven_is_not_kept(client: tuple[socket.socket, SignedStream], folder: Path) -> None:
     assert announce(client[1])["ok"]
     client[1].write({"path": "", "size": 7, "mtime_ns": 5})
@@ -251,13 +231,6 @@ def test_what_is_not_proven_is_not_kept(client: tuple[socket.socket, SignedStrea
     answer = client[1].read()
     assert not answer["ok"] and "differs from the original" in answer["why"]
     assert list(folder.iterdir()) == []
-
-
-def test_more_than_was_announced_is_refused(client: tuple[socket.socket, SignedStream], folder: Path) -> None:
-    assert announce(client[1], size=6)["ok"]
-    client[1].write({"path": "", "size": 7, "mtime_ns": 5})
-    answer = client[1].read()
-    assert not answer["ok"] and "7 bytes, where 6 are left" in answer["why"]
 
 
 def test_a_line_holds_for_its_place_and_its_side_alone() -> None:
@@ -357,17 +330,6 @@ def test_a_path_with_a_way_out_of_its_folder_is_refused(
     answer = client[1].read()
     assert not answer["ok"] and "refused name" in answer["why"]
     assert list(folder.iterdir()) == []
-
-
-def test_copies_of_a_version_that_copied_files_only_are_known(
-    second: tuple[str, int], source: Path, folder: Path
-) -> None:
-    for step in (1, 2):
-        write(folder / f"step-{step}.pt", b"", step)
-    (folder / ".nodectl-copies").write_text('["step-1.pt", "step-2.pt"]')
-    write(source / "step-3.pt", b"", 3)
-    put(second, source)
-    assert sorted(tree(folder)) == ["step-2.pt", "step-3.pt"]
 
 
 @pytest.mark.parametrize(

@@ -63,23 +63,3 @@ def python(script: str, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-BESIDE = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-import gpu_truth, truth_gpu
-rows = [*truth_gpu.copies(gpu_truth._said, 0.02, 2), *truth_gpu.collectives(gpu_truth._said, 2, "gloo", (8192, 65536))]
-print(json.dumps([[row.name, row.value, row.unit] for row in rows]))
-"""
-
-
-@pytest.mark.slow
-def test_copies_and_collectives_stand_for_themselves() -> None:
-    """Copies between GPUs that are none, and an all-reduce by gloo instead of NCCL."""
-    rows = json.loads(python(BESIDE, NODECTL_FAKE_GPUS="2"))
-    names = [name for name, value, unit in rows if value > 0 and unit.startswith("GB/s")]
-    ways = [f"p2p ({way}, {how})" for way in ("direct", "staged") for how in ("one direction", "both directions")]
-    sizes = [f"nccl (all_reduce, {size} KiB)" for size in (8, 64)]
-    assert names[-6:] == [*ways, *sizes]
-    assert {name for name in names[:-6] if "to the GPU" in name} and len(names) == len(rows)

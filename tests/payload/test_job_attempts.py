@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from nodectl.jobs.listing import Report, merge
 from nodectl.model.job import JobState
 from nodectl.payload.jobs import heartbeat as hb
-from nodectl.payload.jobs.attempts import Over, Rules, Succession, placed, unmendable
+from nodectl.payload.jobs.attempts import Over, Rules, Succession, unmendable
 from nodectl.payload.jobs.failures import first_of_attempt
 from nodectl.payload.jobs.heartbeat import Attempt, Beat
 from nodectl.payload.jobs.process import descendants
@@ -146,14 +145,6 @@ def test_half_of_the_hosts_are_not_enough_so_that_two_halves_never_go_on_side_by
     assert Views(beat(0), words, {3: 15.0}, rules).after(20.0) == Attempt(2, (0, 1))
 
 
-def test_what_is_kept_of_an_attempt_names_the_lost_host_and_not_the_one_that_misses_it() -> None:
-    hosts = [{"name": name} for name in ("gpu01", "gpu02", "gpu03")]
-    lost = {"kind": "host_lost", "message": "gpu02: no heartbeat for 8 s", "lost": 1}
-    kept = placed(lost, 2, hosts)
-    assert (kept["host"], kept["message"]) == ("gpu02", "no heartbeat for 8 s")
-    assert placed(KILLED, 2, hosts)["host"] == "gpu03"
-
-
 def test_the_job_is_finished_when_all_its_hosts_are_and_spares_follow() -> None:
     done = {0: beat(0, hb.FINISHED), 1: beat(1, hb.RUNNING)}
     assert Views(beat(2, hb.SPARE), done).ask(100.0) is None
@@ -221,55 +212,6 @@ def test_a_killed_rank_is_followed_by_a_second_attempt_on_the_same_hosts(fleet: 
     assert processes_of(job_id) == []
 
 
-# in the first attempt rank 3 is gone when rank 5 waits for it; its launcher stands still until its status was seen
-LEAVE = """
-import os, signal, time
-if os.environ["NODECTL_ATTEMPT"] == "1":
-    if os.environ["RANK"] == "3":
-        time.sleep(3)
-        os.kill(os.getppid(), signal.SIGSTOP)
-        raise SystemExit(0)
-    if os.environ["RANK"] == "2":
-        time.sleep(5)
-        os.kill(os.getppid(), signal.SIGCONT)
-    if os.environ["RANK"] == "5":
-        time.sleep(7)
-        raise RuntimeError("gloo/transport/tcp/pair.cc Connection closed by peer")
-    time.sleep(1000)
-"""
-
-
-# in the first attempt all wait for rank 3, which is stopped
-STOP = """
-import os, signal, time
-if os.environ["NODECTL_ATTEMPT"] == "1":
-    if os.environ["RANK"] == "3":
-        time.sleep(2)
-        os.kill(os.getpid(), signal.SIGSTOP)
-    if os.environ["RANK"] == "0":
-        time.sleep(5)
-        raise RuntimeError("gloo/transport/tcp/unbound_buffer.cc Timed out waiting 5000ms for send operation")
-    time.sleep(1000)
-"""
-
-
-@pytest.mark.parametrize(
-    ("script", "host", "rank", "kind"),
-    [
-        (LEAVE, "host1", 3, "left"),
-        pytest.param(STOP, "host1", 3, "left", marks=pytest.mark.slow),
-    ],
-)
-def test_all_hosts_keep_the_cause_of_an_attempt_before_and_not_its_echo(
-    fleet: Fleet, script: str, host: str, rank: int, kind: str
-) -> None:
-    job_id = fleet.launch(script, restarts=1)
-    fleet.wait_settled(job_id)
-    for report in fleet.reports(job_id):
-        (before,) = report["state"]["attempts"]
-        assert (before["cause"]["host"], before["cause"]["rank"], before["cause"]["kind"]) == (host, rank, kind)
-
-
 def test_the_lost_host_is_the_one_that_most_others_lost_not_who_was_missed_first() -> None:
     def lost(member: int, time_s: float) -> dict[str, Any]:
         return {"kind": "host_lost", "lost": member, "exit_status": None, "time": time_s}
@@ -297,32 +239,6 @@ def test_a_stop_in_the_back_off_ends_the_job_and_no_restart_follows(fleet: Fleet
     assert {report["state"]["state"] for report in reports} == {"stopped"}
     assert not any(report["alive"] for report in reports)
     assert processes_of(job_id) == []
-
-
-DEAF = """
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-os.write(1, b"deaf\\n")
-time.sleep(1000)
-"""
-
-
-@pytest.mark.slow
-def test_a_host_that_is_gone_while_the_job_is_stopped_does_not_make_it_failed(fleet: Fleet) -> None:
-    job_id = fleet.launch(DEAF, lease_s=2.0, grace_s=6.0)
-    fleet.wait_up(job_id, "deaf", 2)
-    guard = fleet.report(1, job_id)["state"]["containment"]["outer"]
-    with ThreadPoolExecutor(1) as pool:
-        stop = pool.submit(fleet.ctl, 0, "stop", job_id)
-        fleet.wait(lambda: fleet.report(1, job_id)["state"]["state"] == "stopping")
-        for pid in (*descendants({guard}), guard, fleet.report(1, job_id)["state"]["pid"]):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        assert stop.result().returncode == 0
-    fleet.wait(lambda: all(not fleet.report(rank, job_id)["alive"] for rank in (0, 2)))
-    states = [fleet.report(rank, job_id)["state"] for rank in (0, 2)]
-    assert [state["state"] for state in states] == ["stopped"] * 2
-    assert {failure["kind"] for state in states for failure in state["failures"]} == {"terminated"}  # its own ranks
 
 
 # floats summed in an order that a resumed run must keep; the first host's rank writes

@@ -62,12 +62,6 @@ def test_a_cause_comes_before_an_earlier_echo() -> None:
     assert first([]) is None
 
 
-def test_the_place_of_an_exception_is_in_the_script_and_not_in_python_itself() -> None:
-    frames = [["/c/train.py", 4, "read"], ["<frozen codecs>", 322, "decode"]]
-    raised = {"type": "UnicodeDecodeError", "message": "UnicodeDecodeError: x", "role": "raised", "frames": frames}
-    assert "at /c/train.py:4 in read" in judge(Evidence(code=1, note={"chain": [raised]})).evidence
-
-
 def test_what_the_launcher_says_of_a_rank_that_it_reaped_first() -> None:
     assert torchrun_exit(TORCHRUN, 1) == -9
     assert torchrun_exit(TORCHRUN, 0) is None
@@ -108,12 +102,3 @@ def test_a_disk_without_room_even_for_the_ranks_own_note_is_told_from_its_log(
     )
     verdict = judge(Evidence(code=1, full=full, log=log))
     assert (verdict.kind, verdict.category, verdict.message) == ("exception", category, words)
-
-
-@pytest.mark.parametrize(
-    ("full", "category"), [(("/root/.local/state/nodectl/jobs/a", "/"), "disk_full"), ((), "crash")]
-)
-def test_an_abort_without_a_word_on_a_full_disk_is_the_disks(full: tuple[str, ...], category: str) -> None:
-    verdict = judge(Evidence(code=-6, full=full, log="up\n", watched=True))
-    assert (verdict.kind, verdict.category) == ("signal", category)
-    assert ("no space is left for /root/.local/state/nodectl/jobs/a" in verdict.message) is bool(full)

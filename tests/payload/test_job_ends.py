@@ -75,14 +75,3 @@ def test_a_killed_launcher_is_the_cause_and_not_the_ranks_that_die_with_it(fleet
     assert (cause["kind"], cause["class"], cause["rank"]) == ("launcher", "launcher_killed", None)
     assert "SIGKILL" in cause["message"]
     assert cause in states[1]["failures"]
-
-
-@pytest.mark.slow
-def test_a_rank_that_ends_with_0_before_the_others_is_remembered(fleet: Fleet) -> None:
-    script = f"{SLEEP}if os.environ['RANK'] == '3':\n    time.sleep(3)\n    raise SystemExit(0)\n"
-    script += "if os.environ['RANK'] == '0':\n    time.sleep(7)\n"
-    script += "    raise RuntimeError('gloo/transport/tcp/pair.cc Connection closed by peer')\nload()\n"
-    cause, states = ended(fleet, fleet.launch(script))
-    assert (cause["kind"], cause["class"]) == ("communication", "communication")
-    ends = [(end["rank"], end["code"]) for end in states[1]["ends"] if not end["stopped"]]
-    assert ends == [(3, 0)]

@@ -54,11 +54,6 @@ def test_what_was_left_here_is_named_with_the_rule(
     assert wanted in remedy_of(Failure("gpu01", 0, "exception", message, 1, category=category, evidence=(line,)))
 
 
-def test_by_its_whole_path_and_by_what_it_was_raised_from(job: Path) -> None:
-    assert told(job, f"{NONE}'{job}/code/data/x'")[0].startswith("data/x did not travel")
-    assert told(job, "RuntimeError: bad", "data_missing", f"raised from {NONE}'data/x'")
-
-
 @pytest.mark.parametrize(
     ("message", "category"),
     [

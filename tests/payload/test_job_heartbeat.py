@@ -80,14 +80,3 @@ def test_what_a_host_said_of_an_attempt_counts_when_it_has_gone_on_to_the_next()
     assert peers.failures == {}
     peers.hear(Beat(1, 3, RESTING, failure, second), 2.0)
     assert peers.failures == {1: failure}
-
-
-def test_a_failure_of_the_next_attempt_is_heard_before_this_host_has_joined_it() -> None:
-    second = Attempt(2, (0, 1))
-    failure = {"kind": "exit", "rank": 1, "message": "exit status 3", "exit_status": 3, "time": 1.5}
-    peers = Peers([1], lease_s=8)
-    peers.begin(Attempt(1, (0, 1)))
-    peers.hear(Beat(1, 1, RESTING, failure, second), 0.0)
-    assert peers.failures == {}
-    peers.begin(second)
-    assert peers.failures == {1: failure}

@@ -125,37 +125,6 @@ def test_a_rank_that_has_used_up_its_files_is_written_about(run: Any, tmp_path: 
     assert (note["chain"][0]["type"], note["chain"][0]["errno"]) == ("OSError", 24)
 
 
-def test_the_handle_for_that_is_not_taken_from_a_program_that_uses_its_number(run: Any, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    script = f"""
-import atexit, os
-held = [n for n in map(int, os.listdir('/proc/self/fd')) if 60 <= n < 900]
-own = os.open({str(own)!r}, os.O_WRONLY | os.O_CREAT)
-for n in held: os.dup2(own, n)
-atexit.register(lambda: os.write(held[0], b'here'))
-raise KeyError('x')
-"""
-    run(script).communicate(timeout=60)
-    assert notes.read_error(str(tmp_path), 3) is not None
-    assert own.read_bytes() == b"here"
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        "import os, tempfile\nwith tempfile.TemporaryDirectory() as here: os.chdir(here)\nraise Own('x')",
-        "class Odd(Own):\n    @property\n    def filename(self): raise ValueError\nraise Odd('x')",
-        "import traceback\nodd = lambda *_, **__: 1 / 0\ntraceback.extract_tb = odd\nraise Own('x')",
-        "class Nowhere: __module__ = None\nvalue = Nowhere()\nraise Own('x')",
-    ],
-)
-def test_what_a_part_of_the_note_misses_does_not_take_all_of_it(run: Any, tmp_path: Path, script: str) -> None:
-    run(f"class Own(Exception): pass\n{script}").communicate(timeout=60)
-    note = notes.read_error(str(tmp_path), 3)
-    assert note is not None
-    assert note["chain"][0]["type"] in ("Own", "Odd")
-
-
 def test_the_script_sees_its_environment_as_it_was_and_the_sitecustomize_that_was_hidden(
     run: Any, tmp_path: Path
 ) -> None:
@@ -182,18 +151,6 @@ def test_a_living_rank_writes_its_stack_and_goes_on(run: Any, tmp_path: Path) ->
     assert process.poll() is None
     handle = notes.watch_of(str(tmp_path), 3)["handle"]
     assert Path(f"/proc/{process.pid}/fd/{handle}").samefile(tmp_path / "notes" / "3.stacks")
-
-
-def test_a_rank_that_is_asked_while_it_ends_does_not_die_of_it(run: Any, tmp_path: Path) -> None:
-    # C's own end of the process, when Python has let go of the signal: it sleeps for its exit status in seconds
-    script = "import ctypes, sys\nlibc = ctypes.CDLL(None)\nlibc.on_exit(libc.sleep, None)\n"
-    script += "print('up', flush=True)\nsys.exit(2)"
-    process = run(script)
-    process.stdout.readline()
-    while process.poll() is None:
-        os.kill(process.pid, notes.watch_of(str(tmp_path), 3)["signal"])
-        time.sleep(0.02)
-    assert process.returncode == 2
 
 
 def test_a_program_that_closed_the_handle_gets_no_signal(run: Any, tmp_path: Path) -> None:
@@ -226,15 +183,6 @@ def test_counts_of_the_memory_killer(tmp_path: Path) -> None:
     control = tmp_path / "memory.oom_control"
     control.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
     assert kernel.counts([str(events), str(control), str(tmp_path / "none")]) == {str(events): 1, str(control): 3}
-
-
-def test_the_gpu_of_a_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("0000:10:1c.0", "0000:20:1c.0"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(kernel, "_GPUS", str(tmp_path))
-    assert kernel.gpu_address("", 1) == "0000:20:1c"
-    assert kernel.gpu_address("1,0", 1) == "0000:10:1c"
-    assert [kernel.gpu_address("GPU-ab12", 0), kernel.gpu_address("", 2)] == ["", ""]
 
 
 ENTRY = {
@@ -309,14 +257,6 @@ def test_an_end_without_an_exception_is_told_and_silence_is_none(run: Any, tmp_p
         assert notes.crash(str(tmp_path), 3) == ""
 
 
-def test_limits_of_the_process_speak_where_its_exception_is_of_them(run: Any, tmp_path: Path) -> None:
-    limit = "import resource\nresource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\nbytearray(64 << 30)"
-    run(limit).communicate(timeout=60)
-    verdict = judge(Evidence(code=1, note=notes.read_error(str(tmp_path), 3)))
-    assert (verdict.category, verdict.message) == ("limits", "MemoryError")
-    assert f"the kernel allows it {2 << 30} bytes of memory (RLIMIT_AS)" in verdict.evidence
-
-
 @pytest.mark.parametrize(
     ("call", "says", "perhaps"),
     [
@@ -386,36 +326,3 @@ def test_who_listens_on_a_port_is_told_of_a_failure_that_names_it() -> None:
     other = {"class": "script_error", "message": f"port: {port}"}
     listeners.explain(other)
     assert "evidence" not in other
-
-
-# torch's registry on a rank that is a member of groups 0 and 1, and has no name for one of others
-GROUPS = """
-import sys, types
-library = types.ModuleType("torch._C._distributed_c10d")
-library._dump_fr_trace_json = lambda: '{"entries": []}'
-world = types.ModuleType("torch.distributed.distributed_c10d")
-ranks = {"all": {0: 0, 1: 1, 2: 2}, "pair": {2: 0, 0: 1}, -100: {0: 0, 1: 1}}
-world._world = types.SimpleNamespace(pg_group_ranks=ranks, pg_names={"all": "0", "pair": "1"})
-sys.modules |= {module.__name__: module for module in (library, world)}
-raise ValueError("late")
-"""
-
-
-def test_members_of_groups_are_kept_beside_a_group_of_others(run: Any, tmp_path: Path) -> None:
-    run(GROUPS).communicate(timeout=60)
-    note = notes.read_error(str(tmp_path), 3)
-    assert note is not None
-    told = note["flight"]["pg_config"].values()
-    assert [(group["name"], group["ranks"]) for group in told] == [("0", "[0, 1, 2]"), ("1", "[0, 2]")]
-
-
-def test_a_handler_that_raises_while_the_exception_is_written_does_not_lose_it(run: Any, tmp_path: Path) -> None:
-    script = (
-        "import json, os, signal\ndef handler(*_): raise RuntimeError('worker is killed')\n"
-        "signal.signal(signal.SIGCHLD, handler)\nwrites = json.dump\n"
-        "def dump(*args):\n    json.dump = writes\n    os.kill(os.getpid(), signal.SIGCHLD)\n    writes(*args)\n"
-        "json.dump = dump\nraise EOFError('of a worker')"
-    )
-    run(script).communicate(timeout=60)
-    note = notes.read_error(str(tmp_path), 3)
-    assert note is not None and note["chain"][0]["message"] == "EOFError: of a worker"

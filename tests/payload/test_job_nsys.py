@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nodectl.payload.jobs import nsys, traces
-from nodectl.payload.jobs.chrome_trace import Event, TraceError
 from nodectl.payload.jobs.folder import JobFolder
 
 # the heads are nsys 2023's to 2026's; two steps of 1 ms, in each 300 us of maths, a copy of 100 us, a collective of
@@ -108,18 +105,6 @@ def test_a_report_that_is_none_is_said_and_its_file_still_gathered(
     assert row["summary"] is None and said in row["problem"] and row["file"] == "0.nsys-rep"
 
 
-def test_without_nsys_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(nsys, "_PLACES", (str(tmp_path / "cuda*" / "nsys"),))
-    assert (nsys.find(), nsys.environment()) == ("", {})
-    with pytest.raises(TraceError, match="not installed"):
-        list(nsys.read_events(str(tmp_path / "0.nsys-rep")))
-    for version in ("cuda-11", "cuda-12"):
-        (tmp_path / version).mkdir()
-        (tmp_path / version / "nsys").touch(mode=0o755)
-    assert nsys.find() == str(tmp_path / "cuda-12" / "nsys")
-
-
 def test_a_rank_runs_under_it_and_sees_nothing_of_that(stand_in: Path, tmp_path: Path) -> None:
     (tmp_path / "traces").mkdir()
     script = tmp_path / "show me.py"
@@ -135,15 +120,3 @@ def test_a_rank_runs_under_it_and_sees_nothing_of_that(stand_in: Path, tmp_path:
     shown = nsys.argv("nsys", f"{tmp_path}/traces/4")
     assert (stand_in / "calls").read_text().startswith(" ".join(shown[1:]) + " ")
     assert (tmp_path / "traces" / "4.nsys-rep").exists()
-
-
-def test_rows_are_streamed() -> None:
-    class Endless(io.StringIO):
-        rows = 0
-
-        def readline(self, *_: Any) -> str:  # type: ignore[override]
-            self.rows += 1
-            return "Start (ns),Duration (ns),Name\n" if self.rows == 1 else f"{self.rows},1,k\n"
-
-    events = nsys.read_csv(Endless(), "x")
-    assert [next(events), next(events)] == [Event("kernel", "k", 0.002, 0.003), Event("kernel", "k", 0.003, 0.004)]

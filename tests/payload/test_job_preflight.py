@@ -135,25 +135,11 @@ def test_a_job_of_another_state_folder_is_seen(tmp_path: Path) -> None:
         fleet.close()
 
 
-def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
-    answer = look(tmp_path, venv=str(tmp_path / "none"))
-    assert answer["job_venv"] == {"python": "", "torch": "", "nccl": "", **UNASKED}
-    assert answer["launcher"] == {"sha256": "", "executable": False}
-
-
 def test_it_writes_for_real_and_leaves_nothing(tmp_path: Path) -> None:
     answer = look(tmp_path, checkpoint_dir=str(tmp_path / "deep" / "er"))
     for name in ("state_folder", "checkpoint_folder"):
         assert answer[name]["error"] == "" and answer[name]["free_mib"] > 0
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_says_why(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert (
-        look(tmp_path, checkpoint_dir=str(tmp_path / "file" / "x"))["checkpoint_folder"]["error"] == "Not a directory"
-    )
-    assert look(tmp_path, checkpoint_dir="/proc/nodectl")["checkpoint_folder"]["error"]
 
 
 def test_a_network_chooses_each_hosts_own_interface(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import multiprocessing
 import os
@@ -107,27 +106,6 @@ def test_what_a_living_program_may_have_made_stays_also_while_nobody_has_it_mapp
         Containment.recorded("job", {"segments": []}).remove()
         other.stdin.close()
     assert {path.name for path in shm.iterdir()} == left
-
-
-def test_a_rank_that_used_anothers_segment_does_not_take_it_along(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (shm / "psm_of_a_server").write_bytes(bytes(mmap.PAGESIZE))
-    held = Containment.recorded("job", {"segments": sorted(shared_memory.present())})
-    (shm / "psm_own").write_bytes(bytes(mmap.PAGESIZE))
-    monkeypatch.setattr(Containment, "members", lambda _: {os.getpid()})
-    with contextlib.ExitStack() as mapped:
-        for name in ("psm_of_a_server", "psm_own"):
-            file = mapped.enter_context((shm / name).open("r+b"))
-            mapped.enter_context(mmap.mmap(file.fileno(), mmap.PAGESIZE))
-        assert {name for name, _ in held.mapped()} == {"psm_own"}
-
-
-def test_what_came_after_the_jobs_end_is_none_of_it(shm: Path) -> None:
-    """`jobs clean` of an old job, or a late `jobs stop`."""
-    (shm / "psm_later").touch()
-    Containment.recorded("job", {"segments": []}).remove(time.time() - 60)
-    assert (shm / "psm_later").exists()
-    Containment.recorded("job", {"segments": []}).remove(time.time())
-    assert not (shm / "psm_later").exists()
 
 
 JOB = "20261124-040000-ab12"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nodectl.payload.jobs import control
-from nodectl.payload.jobs.folder import JobFolder, JobFolderError, known_jobs, partial_jobs
+from nodectl.payload.jobs.folder import JobFolder, JobFolderError
 from tests.payload.fleet import RUN, Fleet, answer, processes_of
 
 SLEEP = "import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n"
@@ -77,20 +75,6 @@ def test_an_upload_that_is_ended_leaves_nothing(upload: Upload, number: signal.S
     assert upload.names() == []
 
 
-def test_a_job_without_code_has_a_folder_to_run_in(fleet: Fleet) -> None:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name in ("plan.json", "secret"):
-            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
-    assert fleet.ctl(0, "receive", JOB, "0", stdin=buffer.getvalue()).returncode == 0
-    assert (fleet.state(0) / "jobs" / JOB / "code").is_dir()
-
-
-def test_an_upload_that_breaks_off_leaves_nothing(upload: Upload) -> None:
-    upload.process.communicate(timeout=60)
-    assert (upload.process.returncode, upload.names()) == (1, [])
-
-
 def test_what_a_killed_upload_leaves_is_listed_and_removed(upload: Upload) -> None:
     upload.process.kill()
     upload.process.wait()
@@ -149,15 +133,6 @@ def test_no_value_of_a_variable_is_on_a_disk_while_the_job_runs(fleet: Fleet) ->
     assert kept == []
 
 
-def test_a_job_that_was_started_is_undone(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    for rank in range(2):
-        assert fleet.ctl(rank, "discard", job_id).returncode == 0
-        assert not (fleet.state(rank) / "jobs" / job_id).exists()
-    assert processes_of(job_id) == []
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobFolder:
     """Of a job in this process's own state folder."""
@@ -170,26 +145,6 @@ def _fill(place: str) -> None:
         Path(place, name).mkdir(parents=True)
     for name in ("plan.json", "secret", "rank"):
         Path(place, name).write_text("{}")
-
-
-def test_what_an_interrupted_removal_leaves_is_listed_and_cleaned(
-    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _fill(folder.path)
-    whole = shutil.rmtree
-
-    def interrupted(path: str, ignore_errors: bool = False) -> None:
-        if Path(path).exists():
-            Path(path, "plan.json").unlink()
-            raise SystemExit(1)
-
-    monkeypatch.setattr(shutil, "rmtree", interrupted)
-    with pytest.raises(SystemExit):
-        folder.remove()
-    assert (known_jobs(), partial_jobs()) == ([], [folder.id])
-    monkeypatch.setattr(shutil, "rmtree", whole)
-    assert control.clean(folder.id) == [{"id": folder.id, "removed": True, "problem": ""}]
-    assert list(Path(folder.path).parent.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pytest
@@ -73,18 +72,6 @@ def test_a_job_fails_in_good_order_on_a_full_disk_and_says_so(fleet: Fleet, smal
     assert processes_of(job_id) == []
 
 
-def test_a_job_is_stopped_and_removed_on_a_full_disk(fleet: Fleet, small_disk: Path) -> None:
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    fill(small_disk)
-    (row,) = answer(fleet.ctl(0, "stop", job_id))
-    assert (row["state"]["state"], row["state"]["final"], row["processes"]) == ("stopped", True, 0)
-    fleet.wait_settled(job_id)
-    assert processes_of(job_id) == []
-    assert fleet.report(0, job_id)["state"]["state"] == "stopped"
-    assert answer(fleet.ctl(0, "clean", job_id)) == [{"id": job_id, "removed": True, "problem": ""}]
-
-
 def test_states_are_written_without_end_on_a_full_disk(fleet: Fleet, small_disk: Path) -> None:
     job_id = fleet.launch(SLEEP)
     job = folders.JobFolder(job_id)
@@ -134,35 +121,6 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_what_was_in_shared_memory_before_a_job_is_known_without_its_state(fleet: Fleet) -> None:
-    segment = SharedMemory(create=True, size=16)  # others of this machine come and go meanwhile
-    try:
-        ours = [segment.name, Path("/dev/shm", segment.name).stat().st_ino]
-        job_id = fleet.launch("pass")
-        fleet.wait_settled(job_id)
-        path = fleet.state(0) / "jobs" / job_id / "state.json"
-        assert ours in json.loads(path.read_text())["containment"]["segments"]
-        path.write_text("")
-        assert ours in fleet.report(0, job_id)["state"]["containment"]["segments"]
-    finally:
-        segment.close()
-        segment.unlink()
-
-
-@pytest.mark.slow
-def test_a_job_without_a_plan_is_stopped_and_removed(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP)
-    fleet.wait_up(job_id, "up", 2)
-    (fleet.state(0) / "jobs" / job_id / "plan.json").write_text("")
-    report = fleet.report(0, job_id)
-    assert (report["plan"], report["rank"], report["state"]["state"]) == (None, 0, "running")
-    assert report["problem"] == f"job {job_id}: its plan.json is empty"
-    answer(fleet.ctl(0, "stop", job_id))
-    fleet.wait_settled(job_id)
-    assert processes_of(job_id) == []
-    assert answer(fleet.ctl(0, "clean", job_id))[0]["removed"] is True
 
 
 def test_a_plan_of_another_version_is_refused_with_what_to_do(fleet: Fleet) -> None:
@@ -231,19 +189,3 @@ def test_the_first_operator_who_stops_a_job_is_remembered_and_a_second_one_does_
     assert (report["state"]["state"], report["stopped_by"]) == ("stopped", "ann@one")
     fleet.wait_settled(job_id)
     assert processes_of(job_id) == []
-
-
-def test_the_last_state_takes_away_what_a_killed_writer_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    job = folders.JobFolder("20260101-000000-aaaa")
-    Path(job.path).mkdir(parents=True)
-    with subprocess.Popen(["true"]) as ended:
-        pass
-    left, living = (Path(job.at(f"state.json.{pid}.partial")) for pid in (ended.pid, os.getppid()))
-    for path in (left, living, Path(job.at("state.json.x.partial"))):
-        path.write_text("{")
-    job.write_state({"state": "running", "final": False})
-    assert left.exists()
-    job.write_state({"state": "failed", "final": True})
-    assert not left.exists() and living.exists()
-    assert {path.name for path in Path(job.path).iterdir()} == {"state.json", living.name, "state.json.x.partial"}

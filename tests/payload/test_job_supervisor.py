@@ -114,20 +114,6 @@ def test_a_job_ends_well_in_private_and_is_read_from_any_offset(fleet: Fleet) ->
     assert shown.count("it's $SECRET") == 2 and shown[5:] == later
 
 
-def test_a_killed_rank_ends_the_job_everywhere_and_is_named(fleet: Fleet) -> None:
-    job_id = fleet.launch(STUBBORN)
-    fleet.wait_up(job_id, "up", 2)
-    os.kill(rank_pid(job_id, 3), signal.SIGKILL)
-    fleet.wait_settled(job_id)  # how fast, the lab's test tells
-    reports = fleet.reports(job_id)
-    assert {report["state"]["state"] for report in reports} == {"failed"}
-    assert failures(reports[1])[0] == ("signal", 3)
-    assert [item["rank"] for report in reports for item in report["state"]["failures"] if item["kind"] == "signal"] == [
-        3
-    ]
-    assert processes_of(job_id) == []
-
-
 @pytest.mark.parametrize("victim", [pytest.param("rank", marks=pytest.mark.slow), "supervisor"])
 def test_shared_memory_of_libraries_goes_and_data_of_the_users_own_stays(fleet: Fleet, victim: str) -> None:
     job_id = fleet.launch(SEGMENTS + STUBBORN)
@@ -142,25 +128,6 @@ def test_shared_memory_of_libraries_goes_and_data_of_the_users_own_stays(fleet: 
     finally:
         for path in made:
             path.unlink(missing_ok=True)
-
-
-@pytest.mark.slow
-def test_a_rank_that_was_gone_before_anybody_looked_is_the_cause_and_not_its_neighbour(fleet: Fleet) -> None:
-    # without RANK in its environment the supervisor never sees the first rank of a host
-    text = fleet.launcher.read_text()
-    hidden = text.replace("RANK=str(first + n)", '**({"RANK": str(first + n)} if n else {})')
-    hidden = hidden.replace("[other.wait()", "time.sleep(0.5); [other.wait()")
-    assert hidden.count("if n else") == hidden.count("sleep(0.5)") == 1
-    launcher = fleet.root / "hiding-launcher"
-    launcher.write_text(hidden)
-    launcher.chmod(0o755)
-    fails = "if 'RANK' not in os.environ and '/host2/' in os.environ['NODECTL_JOB_DIR']: raise ValueError('shard 7')"
-    script = f"import os, time\n{fails}\ntime.sleep(1000)\n"
-    job_id = fleet.launch(script, launcher=str(launcher))
-    fleet.wait_settled(job_id)
-    cause = first(fleet.report(2, job_id)["state"]["failures"])
-    assert cause is not None
-    assert (cause["kind"], cause["rank"], cause["message"]) == ("exception", 4, "ValueError: shard 7")
 
 
 def test_one_stop_ends_the_job_on_all_hosts_and_nothing_escapes(fleet: Fleet) -> None:
@@ -251,15 +218,6 @@ def test_the_guard_ends_the_job_of_a_frozen_supervisor_after_the_lease(fleet: Fl
 
 
 @pytest.mark.slow
-def test_a_frozen_supervisor_that_waits_for_another_host_is_ended_too(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP, start=[0], start_deadline_s=60.0)
-    os.kill(fleet.report(0, job_id)["state"]["pid"], signal.SIGSTOP)
-    fleet.wait_settled(job_id, [0])
-    fleet.wait(lambda: failures(fleet.report(0, job_id)) == [("supervisor", None)])
-    assert left_over(job_id) == []
-
-
-@pytest.mark.slow
 def test_a_short_stop_of_everything_ends_nothing(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)
@@ -310,14 +268,6 @@ def test_no_rank_starts_before_every_host_was_heard(fleet: Fleet) -> None:
     assert fleet.output(0, job_id) == ""
 
 
-def test_a_launcher_that_is_not_there(fleet: Fleet) -> None:
-    job_id = fleet.launch(SLEEP, launcher="/nonexistent/launcher")
-    fleet.wait_settled(job_id)
-    first = fleet.report(0, job_id)["state"]["failures"][0]
-    assert first["kind"] == "launcher"
-    assert "/nonexistent/launcher" in first["message"]
-
-
 def test_a_taken_port_is_said_at_the_start(fleet: Fleet) -> None:
     first = fleet.launch(SLEEP)
     fleet.wait_up(first, "up", 2)
@@ -348,34 +298,6 @@ def test_clean_keeps_what_runs(fleet: Fleet) -> None:
     answers = answer(fleet.ctl(0, "clean"))
     assert {row["id"]: row["removed"] for row in answers} == {running: False, ended: True}
     assert not (fleet.state(0) / "jobs" / ended).exists()
-
-
-SAVE = """
-import os, time
-folder = os.environ['NODECTL_CHECKPOINT_DIR']
-if os.environ['RANK'] == '0':
-    print('found', sorted(name for name in os.listdir(folder) if name[0] != '.'), flush=True)
-    for step in range(3):
-        path = os.path.join(folder, 'step-%d.pt' % step)
-        with open(path + '.tmp', 'wb') as file: file.write(os.urandom(300_000))
-        os.rename(path + '.tmp', path)
-        time.sleep(0.7)
-"""
-
-
-@pytest.mark.slow
-def test_checkpoints_are_copied_and_come_back(fleet: Fleet) -> None:
-    checkpoint = {"dir": "state:demo", "mode": "local", "restore_from": None}
-    fleet.wait_settled(fleet.launch(SAVE, checkpoint=checkpoint))
-    own, copies = (fleet.state(rank) / "checkpoints" / "demo" for rank in (0, 1))
-    newest = (own / "step-2.pt").read_bytes()
-    assert sorted(path.name for path in copies.glob("*.pt")) == ["step-1.pt", "step-2.pt"]
-    assert (copies / "step-2.pt").read_bytes() == newest
-    for path in own.iterdir():
-        path.unlink()
-    again = fleet.launch(SAVE, checkpoint={**checkpoint, "restore_from": 1})
-    fleet.wait_settled(again)
-    assert "found ['step-2.pt']" in fleet.output(0, again)
 
 
 def test_checkpoint_survey(fleet: Fleet) -> None:

@@ -82,13 +82,6 @@ def children_of(state: Path) -> list[str]:
     return [each for each in found if each]
 
 
-def test_what_does_not_fit_into_memory_is_refused(python: str, tmp_path: Path) -> None:
-    argv = [python, *RUN, "measure", "--rows=1000000000", "--repetitions=1", "threads:64:1"]
-    done = subprocess.run(argv, env=env(tmp_path), capture_output=True, text=True, check=False)
-    (error,) = events(done.stdout)
-    assert done.returncode == 1 and "take fewer --rows" in error["text"]
-
-
 def test_a_look_tells_what_is_missing_and_removes_what_a_killed_run_left(tmp_path: Path) -> None:
     left = tmp_path / "nodectl" / f"preprocess-{os.uname().nodename}-left"
     left.mkdir(parents=True)

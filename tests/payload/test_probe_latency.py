@@ -12,7 +12,6 @@ import pytest
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import sockets
 from nodectl.payload.common.frames import texts
-from nodectl.payload.probes import latency
 
 ARGV = [sys.executable, "-B", str(payload_dir() / "run.py"), "probes.latency"]
 PLAN = ("--runs=2", "--exchanges=300", "--seconds=0.2")
@@ -80,19 +79,3 @@ def test_a_connection_that_breaks_is_an_error_and_not_a_short_run(
     assert process.stdout is not None
     (error,) = events(process.stdout.read())
     assert process.wait(10) == 1 and error["event"] == "error" and "closed" in error["text"]
-
-
-@pytest.mark.parametrize(
-    ("values", "share", "found"), [([1000], 0.99, 1.0), ([1000, 2000, 3000, 4000], 0.5, 3.0), ([1000, 9000], 1, 9.0)]
-)
-def test_shares_of_a_distribution(values: list[int], share: float, found: float) -> None:
-    assert latency.us(values, share) == found
-
-
-def test_the_wish_for_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = socket.socketpair()
-    ticks = iter(range(0, 10**12, 10**8))
-    monkeypatch.setattr("nodectl.payload.probes.latency.time.monotonic_ns", lambda: next(ticks))
-    monkeypatch.setattr("nodectl.payload.probes.latency.fill", lambda sock, buffer: None)
-    with here, there:
-        assert len(latency.exchanges(here, 1000, 1.0, last=True)) < 6

@@ -41,11 +41,6 @@ def test_the_second_is_told_who_holds_it(tmp_path: Path) -> None:
     assert told["since"] > 1.7e9 and "token" not in told
 
 
-def test_a_process_of_the_same_nodectl_shares_it(tmp_path: Path) -> None:
-    with running(tmp_path, "one"), running(tmp_path, "one") as (second, told):
-        assert told["event"] == "held" and second.poll() is None
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_it_goes_with_the_process_however_that_ends(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path, "one") as (first, _):
@@ -105,13 +100,6 @@ def test_who_changes_the_host_has_it_alone_whoever_logs_in(tmp_path: Path) -> No
                 assert second.wait(10) == 1
 
 
-def test_who_only_measures_shares_the_machine_and_keeps_changes_away(tmp_path: Path) -> None:
-    with of_login(tmp_path / "m", "ada") as (_, first), of_login(tmp_path / "m", "bob") as (_, second):
-        assert (first["event"], second["event"]) == ("held", "held")
-        with of_login(tmp_path / "m", "eve", "--changes") as (_, told):
-            assert told["event"] == "busy"
-
-
 def test_who_is_relieved_goes_and_lets_the_next_one_in(tmp_path: Path) -> None:
     controller = '--controller={"host": "laptop", "pid": 7, "start": "1"}'
     with of_login(tmp_path / "m", "ada", "--changes", controller) as (first, _):
@@ -155,11 +143,6 @@ def test_a_lock_that_no_nodectl_holds_says_how_to_find_who_does(tmp_path: Path) 
         fcntl.flock(rogue, fcntl.LOCK_EX)
         with of_login(machine, "bob", "--changes") as (_, told):
             assert (told["event"], told["unknown"], told["operator"]) == ("busy", str(lock), "")
-
-
-def test_what_a_claim_says_is_one_line_of_bounded_length() -> None:
-    told = locks.words_of({"operator": "eve\n  try: curl x | sh\x1b[2J\u202e", "what": "w" * 999, "login": "eve"})
-    assert told["operator"] == r"eve\n  try: curl x | sh\x1b[2J\u202e" and len(told["what"]) == 201
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:

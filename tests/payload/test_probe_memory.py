@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common import machine
 from nodectl.payload.common.frames import texts
-from nodectl.payload.probes.memory import Rates, best_of_ten, measure_compiled, sustained
+from nodectl.payload.probes.memory import Rates, best_of_ten, sustained
 from tests.torch_venv import torch_venv
 
 PROGRAM = (str(payload_dir() / "run.py"), "probes.memory")
@@ -74,21 +73,6 @@ def test_look_says_what_there_is(tmp_path: Path) -> None:
 def test_the_best_of_ten_passes_counts(repetitions: list[Rates], best: float) -> None:
     assert best_of_ten(repetitions) == best
     assert sustained(repetitions) == max(each.sustained for each in repetitions)
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler on this machine")
-def test_no_pass_is_slower_than_all_of_them(tmp_path: Path) -> None:
-    found = measure_compiled(machine.one_a_core(machine.cpu_list("0")), machine.LEAST_BYTES, 0.02, 2)
-    for repetitions in found.values():
-        assert all(len(each.passes) >= 5 for each in repetitions)
-        assert all(min(each.passes) <= 1.01 * each.sustained <= 1.03 * max(each.passes) for each in repetitions)
-
-
-@pytest.mark.parametrize(
-    ("ranges", "cpus"), [("0-3,8", [0, 1, 2, 3, 8]), ("5", [5]), ("", []), ("0,2", [0, 2]), ("x", [])]
-)
-def test_lists_of_processors(ranges: str, cpus: list[int]) -> None:
-    assert machine.cpu_list(ranges) == cpus
 
 
 def sysfs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

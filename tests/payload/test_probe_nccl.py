@@ -114,12 +114,6 @@ def test_a_rank_that_is_killed_leaves_no_log(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-WATCHDOG = (
-    "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4) ran for 120001 ms before timing out."
-)
-ACCESS = "NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered"
-
-
 ABORTED = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
@@ -185,26 +179,6 @@ def test_the_interface_of_a_connection_is_seen() -> None:
 @pytest.mark.skipif(sys.byteorder != "little", reason="the kernel's tables are in its own byte order")
 def test_the_kernels_addresses(text: str, expected: tuple[str, int]) -> None:
     assert parsed(text) == expected
-
-
-def test_look(tmp_path: Path) -> None:
-    (told,) = run("look", f"--folder={tmp_path}", "--interface=lo")
-    assert told["event"] == "look"
-    assert told["machine"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert (told["programs"], told["with_mpi"], told["speed_mbit"]) == ("", False, None)
-    assert told["numa_nodes"] >= 1
-
-
-def test_the_newest_build_is_taken(tmp_path: Path) -> None:
-    for age, version in enumerate(("v2.13.8", "v2.17.6", "broken")):
-        folder = tmp_path / version
-        folder.mkdir()
-        program = folder / nccl_tests.ANY
-        program.write_text("")
-        program.chmod(0o755 if version != "broken" else 0o644)
-        os.utime(folder, (1000 + age, 1000 + age))
-    assert nccl_tests.programs_in(str(tmp_path)) == str(tmp_path / "v2.17.6")
-    assert nccl_tests.programs_in(str(tmp_path / "v2.13.8")) == str(tmp_path / "v2.13.8")
 
 
 def given(**more: Any) -> argparse.Namespace:
@@ -280,26 +254,6 @@ def test_a_rank_that_is_killed_is_said_and_none_is_left() -> None:
     events = [json.loads(text) for text in texts(out)]
     assert [each["text"] for each in events if each["event"] == "error"] == ["local rank 0 was ended by SIGKILL"]
     assert program.returncode == signal.SIGKILL
-
-
-def test_ranks_end_with_the_program_that_started_them() -> None:
-    with subprocess.Popen(ranks(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
-        deadline = time.monotonic() + 30
-        while not (found := children_of(program.pid)) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        # it asks for that before it loads torch
-        while "libtorch" not in Path(f"/proc/{found[0]}/maps").read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        program.kill()
-        program.wait()
-        while Path(f"/proc/{found[0]}").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not Path(f"/proc/{found[0]}/exe").exists() or is_dead(found[0])
-
-
-def is_dead(pid: int) -> bool:
-    """Nobody has collected it yet."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
 def test_what_a_limited_time_would_not_do_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from nodectl.common.resources import payload_dir
-from nodectl.payload.common import sockets
 from nodectl.payload.common.frames import texts
 from nodectl.payload.probes.rdma import ports
 from nodectl.probes.rdma.errors import Run, classify
@@ -199,20 +198,6 @@ def test_both_ends_on_one_host_and_tests_of_a_step_at_the_same_time(programs: di
         assert classify(Run(client["argv"], client["status"], client["stdout"])) is None
 
 
-def test_of_one_host_what_failed_is_not_repeated_and_the_rest_goes_on(programs: dict[str, str]) -> None:
-    plan = [
-        case(mode="absent", step=0, group="0"),
-        case(mode="stuck", step=0, group="1", deadline_s=1.0),
-        case(step=0, group="2"),
-        case(step=1, group="0"),
-    ]
-    said = alone(plan, programs, repetitions=2)
-    assert [each["test"] for each in said] == [0, 1, 2, 2]
-    assert said[0]["client"] is None and "not found" in said[0]["server"]["stderr"]
-    assert said[1]["client"]["timed_out"] and "remote address" in said[1]["client"]["stdout"]
-    assert said[2]["client"]["status"] == said[3]["client"]["status"] == 0
-
-
 def test_nothing_is_left_on_one_host_when_it_is_ended(programs: dict[str, str]) -> None:
     argv = [*PROBE, "alone", f"--plan={json.dumps([case(mode='stuck', step=0)])}"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=programs) as probe:
@@ -244,22 +229,6 @@ def test_a_port_on_which_nobody_listens_is_refused() -> None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
     said = events(done.stdout)
     assert (done.returncode, said[0]["event"], said[0]["why"]) == (1, "unreached", "refused")
-
-
-@pytest.mark.parametrize(
-    ("number", "word"),
-    [(111, "refused"), (113, "unreachable"), (101, "unreachable"), (110, "no_answer"), (13, "refused"), (22, "other")],
-)
-def test_why_a_connection_was_not_made(number: int, word: str) -> None:
-    assert sockets.why(OSError(number, os.strerror(number))) == word
-
-
-def test_somebody_else_who_answers_is_not_believed() -> None:
-    here, there = socket.socketpair()
-    with here, there:
-        there.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
-        with pytest.raises(ConnectionError, match="something else"):
-            sockets.receive_message(here)
 
 
 FILES = {

@@ -105,18 +105,3 @@ def statvfs(free_mib: int, total_mib: int, files: int = 10**6) -> os.statvfs_res
 def test_what_may_be_written(monkeypatch: pytest.MonkeyPatch, info: os.statvfs_result, mib: int) -> None:
     monkeypatch.setattr("nodectl.payload.probes.storage.os.statvfs", lambda _: info)
     assert place.room(Path("/")) // MIB == mib
-
-
-@pytest.mark.parametrize(
-    ("info", "told"),
-    [
-        (statvfs(600, 8_000), "600 of 8000 MiB are free"),
-        (statvfs(540, 1_000), "540 of 1000 MiB are free"),
-        (statvfs(0, 8_000), "0 of 8000 MiB are free"),
-        (statvfs(5_000, 8_000, files=100), "100 inodes are free"),
-    ],
-)
-def test_a_nearly_full_disk_is_refused(monkeypatch: pytest.MonkeyPatch, info: os.statvfs_result, told: str) -> None:
-    monkeypatch.setattr("nodectl.payload.probes.storage.os.statvfs", lambda _: info)
-    with pytest.raises(RuntimeError, match=told):
-        place.room(Path("/"))
