@@ -6,10 +6,10 @@ import re
 import secrets
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -38,16 +38,27 @@ from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, UsageError
-from nodectl.model.acceptance import NodeVerdict, Seen, StepState
+from nodectl.ledger.accept import store
+from nodectl.ledger.accept.certificate import NAME, ChangedError, certificate, check, refuse_no_key
+from nodectl.ledger.accept.certificate import sign as signed
+from nodectl.ledger.accept.means import Means, look, refuse_twins
+from nodectl.ledger.accept.plan import make_plan
+from nodectl.ledger.accept.steps import Level
+from nodectl.ledger.accept.store import DOCUMENT, refuse_strange, refuse_untried
+from nodectl.ledger.history.database import HistoryError, iso
+from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen, StepState
 from nodectl.model.status import Status, exit_status
+from nodectl.probes.locks import Holds
+from nodectl.probes.lost import Watched
 from nodectl.probes.options import duration
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from nodectl.ledger.accept.means import Means
-    from nodectl.model.acceptance import Acceptance
-    from nodectl.probes.locks import Holds
+from nodectl.probes.registry import kind_of
+from nodectl.recordings.save import save
+from nodectl.recordings.source import LiveSource
+from nodectl.report.acceptance import acceptance_text, plan_text
+from nodectl.report.findings import finding_document, findings_list
+from nodectl.report.metrics import acceptance_metrics
+from nodectl.report.page.content import Content
+from nodectl.report.page.page import report_html
 
 _LEVELS = ("quick", "standard", "burn-in")
 _INTERRUPTED_END_S = 10.0
@@ -118,19 +129,13 @@ def accept(app: App, asked: _Options, force: bool) -> None:
     if asked.verify:
         _verify(app, asked.verify, asked.signers, asked.nonce)
         return
-    from nodectl.ledger.accept import store
-
     if asked.sign is not None:
-        from nodectl.ledger.accept.certificate import refuse_no_key
-
         refuse_no_key(asked.sign)
     begun = None if asked.resume is None else _begun(app, asked.resume, asked.nonce)
     if begun is None:
         acceptance, means = _planned(app, asked.level, asked.budget, asked.nonce)
     else:
         acceptance, means = _again(app, begun)
-    from nodectl.report.acceptance import plan_text
-
     plan = plan_text(acceptance.steps, terminal_width())
     if asked.dry_run:
         app.show("accept-plan", {"level": acceptance.level, "steps": store.document_of(acceptance)["steps"]}, plan)
@@ -142,9 +147,6 @@ def accept(app: App, asked: _Options, force: bool) -> None:
 
 
 def _begun(app: App, name: str, nonce: str | None) -> Acceptance:
-    from nodectl.ledger.accept import store
-    from nodectl.ledger.accept.store import refuse_strange
-
     begun = store.latest(app.fleet, complete=False) if name == "last" else store.find(name)
     if begun is None:
         raise UsageError("no acceptance of this fleet was ended early", "begin one: nodectl accept")
@@ -158,12 +160,6 @@ def _begun(app: App, name: str, nonce: str | None) -> Acceptance:
 
 
 def _planned(app: App, level: str, budget: float | None, nonce: str | None) -> tuple[Acceptance, Mapping[str, Means]]:
-    from nodectl.ledger.accept import store
-    from nodectl.ledger.accept.means import look, refuse_twins
-    from nodectl.ledger.accept.plan import make_plan
-    from nodectl.ledger.accept.steps import Level
-    from nodectl.model.acceptance import Acceptance
-
     means = look(app.transport, app.hosts, app.forks)
     refuse_twins(means)
     elsewhere = recognise(app, {name: host.parts for name, host in means.items()})
@@ -189,9 +185,6 @@ def _asked(app: App, level: str, budget: float | None) -> str:
 
 def _again(app: App, begun: Acceptance) -> tuple[Acceptance, Mapping[str, Means]]:
     """Return the acceptance that was begun, on the hosts that it was begun on."""
-    from nodectl.ledger.accept.means import look
-    from nodectl.ledger.accept.store import refuse_untried
-
     names = {name for step in begun.steps for name in step.hosts}
     there = {host.name for host in app.hosts}
     if not names <= there:
@@ -219,9 +212,7 @@ def _carried_out(
     app: App, acceptance: Acceptance, means: Mapping[str, Means], *, force: bool, limited: bool
 ) -> Acceptance:
     """Under the hosts' locks; the process ends here where somebody else has them, or it is ended early."""
-    from nodectl.ledger.accept import store
     from nodectl.ledger.accept.course import Course, Surroundings
-    from nodectl.probes.lost import Watched
 
     hosts = {host.name: host for host in app.hosts if host.name in means}
     folder = store.folder_of(acceptance.id)
@@ -254,8 +245,6 @@ def _carried_out(
 
 def _refuse(app: App, holds: Holds) -> None:
     if holds.refused:
-        from nodectl.report.findings import finding_document, findings_list
-
         note(findings_list(holds.findings))
         app.show("accept", {"findings": [finding_document(finding) for finding in holds.findings]}, "")
         raise SystemExit(exit_status(finding.status for finding in holds.findings))
@@ -270,10 +259,6 @@ def _conclude(
     app: App, acceptance: Acceptance, form: str, write: Path | None, out: Path | None, sign: Path | None
 ) -> None:
     """Write the certificate and what a vendor asks for, show the verdicts, end with their status."""
-    from nodectl.ledger.accept import store
-    from nodectl.ledger.accept.certificate import NAME, certificate
-    from nodectl.ledger.accept.certificate import sign as signed
-
     folder = store.folder_of(acceptance.id)
     text = certificate(acceptance, (folder / store.DOCUMENT).read_bytes(), time.time())
     _keep_measurements(app, acceptance)
@@ -294,11 +279,6 @@ def _conclude(
 
 
 def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
-    from nodectl.ledger.accept import store
-    from nodectl.probes.registry import kind_of
-    from nodectl.report.acceptance import acceptance_text
-    from nodectl.report.metrics import acceptance_metrics
-
     if form == "prometheus":
         return acceptance_metrics(acceptance, kind_of)
     if form == "json":
@@ -308,11 +288,6 @@ def _rendered(acceptance: Acceptance, form: str, folder: Path) -> str:
 
 def _report(acceptance: Acceptance) -> str:
     """Return the HTML page of this acceptance alone."""
-    from nodectl.ledger.history.database import iso
-    from nodectl.probes.registry import kind_of
-    from nodectl.report.page.content import Content
-    from nodectl.report.page.page import report_html
-
     title = f"Acceptance {acceptance.id}"
     return report_html(
         Content(title, iso(acceptance.ended or acceptance.began), __version__, kind_of, acceptances=(acceptance,))
@@ -320,8 +295,6 @@ def _report(acceptance: Acceptance) -> str:
 
 
 def _keep_measurements(app: App, acceptance: Acceptance) -> None:
-    from nodectl.ledger.history.database import HistoryError
-
     try:
         with app.history() as history:
             history.add([taken.measurement for taken in acceptance.taken])
@@ -331,9 +304,6 @@ def _keep_measurements(app: App, acceptance: Acceptance) -> None:
 
 def _record_rejected(app: App, acceptance: Acceptance, folder: Path) -> None:
     """Return the raw outputs of the nodes that are rejected, masked: what can be sent to a vendor as it is."""
-    from nodectl.recordings.save import save
-    from nodectl.recordings.source import LiveSource
-
     names = [host.host for host in acceptance.hosts if host.verdict is NodeVerdict.REJECTED][:_MOST_RECORDED]
     hosts = tuple(host for host in app.hosts if host.name in names)
     if not hosts:
@@ -351,9 +321,6 @@ def _record_rejected(app: App, acceptance: Acceptance, folder: Path) -> None:
 
 def _verify(app: App, path: Path, signers: Path | None, nonce: str | None) -> None:
     """Exit status 0: signed by whom we know; 3: as written, and nobody whom we know vouches for it; 1: another."""
-    from nodectl.ledger.accept.certificate import ChangedError, check
-    from nodectl.ledger.accept.store import DOCUMENT
-
     beside = path.with_name(DOCUMENT)
     checked = check(path, signers, beside if beside.is_file() else None)
     said = {name: checked.said(name) for name in ("written", "nonce", "asked")}

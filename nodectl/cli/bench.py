@@ -9,10 +9,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
+from nodectl.articles import claims as known
+from nodectl.articles.claims_document import article_text, claims_document, claims_lines, claims_text
+from nodectl.articles.compare import compare as compared
+from nodectl.articles.compare import compare_document, compare_lines, compare_text
+from nodectl.articles.document import (
+    retrieval_document,
+    retrieval_lines,
+    retrieval_table,
+    sweep_document,
+    sweep_lines,
+    sweep_table,
+)
+from nodectl.articles.preprocess import (
+    ROWS,
+    WORKERS,
+    PreprocessOptions,
+    preprocess_document,
+    preprocess_lines,
+    preprocess_table,
+    run_preprocess,
+)
+from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
+from nodectl.articles.retrieval import Table, run_retrieval
+from nodectl.articles.runs import Run, read_paths, read_text
+from nodectl.articles.scaling import MODES, SCALING, Wish, plan_for, rows_of, unmeasured
+from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
+from nodectl.articles.sweep import Sweep, lab_links, real_links, run_sweep, table_for
+from nodectl.articles.training import TrainingOptions
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
 from nodectl.cli.measuring import conclude, hold, keep
@@ -30,17 +58,13 @@ from nodectl.cli.options import (
 )
 from nodectl.cli.terminal import note, result, terminal_width
 from nodectl.errors import NodectlError, UsageError
+from nodectl.jobs.follow import Line, follow
+from nodectl.jobs.listing import read_jobs
 from nodectl.model.finding import Finding
+from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.options import duration as as_seconds
 from nodectl.probes.options import sizes as as_sizes
-
-if TYPE_CHECKING:
-    from nodectl.articles.retrieval import Table
-    from nodectl.articles.runs import Run
-    from nodectl.articles.sweep import Sweep
-    from nodectl.articles.training import TrainingOptions
-    from nodectl.probes.base import ProbeOptions
-
+from nodectl.trials.families import judge_all
 
 _Own = TypeVar("_Own", bound="ProbeOptions")
 _MOST_COUNT = 1 << 20
@@ -129,9 +153,6 @@ def claims(app: App, article: int | None) -> None:
 
     ARTICLE is a number; its other numbers, and where they are in nodectl or why they are not, come with it.
     """
-    from nodectl.articles import claims as known
-    from nodectl.articles.claims_document import article_text, claims_document, claims_lines, claims_text
-
     chosen = dict(known.articles()) if article is None else {article: known.article(article)}
     width = terminal_width()
     text = claims_text(chosen, width) if article is None else article_text(article, chosen[article], width)
@@ -150,18 +171,12 @@ def compare(app: App, before: str, after: str) -> None:
     the JSON line that ends a workload's output, or JSON documents of `nodectl bench`. Every result in them is a
     repetition; the first of one side is paired with the first of the other, so take them in turns. Five make a verdict.
     """
-    from nodectl.articles.compare import compare as compared
-    from nodectl.articles.compare import compare_document, compare_lines, compare_text
-    from nodectl.trials.families import judge_all
-
     sections = compared(_runs(app, before), _runs(app, after), judge_all)
     text = compare_text(sections, terminal_width())
     show(app, "bench-compare", compare_document(sections), text, compare_lines(sections))
 
 
 def _runs(app: App, given: str) -> list[Run]:
-    from nodectl.articles.runs import read_paths
-
     parts = [given] if given and Path(given).exists() else [part for part in given.split(",") if part]
     lost = [part for part in parts if not Path(part).exists()]
     if len({Path(part).resolve() for part in parts}) < len(parts):
@@ -175,10 +190,6 @@ def _runs(app: App, given: str) -> list[Run]:
 
 def _runs_of_job(app: App, job_id: str) -> list[Run]:
     """Read the results of trainings from the output that the job's hosts keep; UsageError where it has none."""
-    from nodectl.articles.runs import read_text
-    from nodectl.jobs.follow import Line, follow
-    from nodectl.jobs.listing import read_jobs
-
     try:
         job = read_jobs(app.transport, app.hosts, app.forks).find(job_id)
     except NodectlError as error:
@@ -244,11 +255,6 @@ def network_sweep(app: App, asked: _NetworkSweep) -> None:
     In a lab the links are given each rate in turn, and their own again at the end: a scaled table.  Other hosts are
     measured at the rate that they have: one row.  Exit status 1: a measurement failed; 3: one could not be made.
     """
-    from nodectl.articles.document import sweep_document, sweep_lines, sweep_table
-    from nodectl.articles.sweep import table_for
-    from nodectl.articles.training import TrainingOptions
-    from nodectl.trials.families import judge_all
-
     if asked.gradient is not None and len(asked.gradient) != 1:
         raise UsageError("--gradient takes one size, not several", "write 8MiB")
     training = TrainingOptions(duration_s=asked.duration, gradient_bytes=asked.gradient[0] if asked.gradient else None)
@@ -263,9 +269,6 @@ def _sweep(
     app: App, options: TrainingOptions, rates: Sequence[int], table: Table, *, force: bool
 ) -> tuple[Sweep, bool]:
     """Return what was measured, and whether on a lab's links."""
-    from nodectl.articles.sweep import Sweep, lab_links, real_links, run_sweep
-    from nodectl.probes.base import ProbeResult
-
     with lab_links(app.hosts, rates) as links, hold(app, "bench network-sweep", force=force) as holds:
         scaled, refused = links is not None, ProbeResult(findings=holds.findings)
         if holds.refused:
@@ -305,18 +308,6 @@ def preprocess(app: App, asked: _Preprocess) -> None:
     A sweep over as many files as the largest pool has workers, then the article's case: 4 files by 32 workers and by
     128. Needs pandas and pyarrow in the hosts' environment.  Exit status 3: a host has them not.
     """
-    from nodectl.articles.preprocess import (
-        ROWS,
-        WORKERS,
-        PreprocessOptions,
-        preprocess_document,
-        preprocess_lines,
-        preprocess_table,
-        run_preprocess,
-    )
-    from nodectl.probes.base import ProbeResult
-    from nodectl.trials.families import judge_all
-
     options = PreprocessOptions(
         workers=asked.workers or WORKERS,
         rows=asked.rows or ROWS,
@@ -359,10 +350,6 @@ def retrieval(app: App, asked: _Retrieval) -> None:
     The first host asks all shards and merges their answers.  A few queries are checked against brute force.  Exit
     status 1: something failed or is wrong; 3: a host could not be reached or has no torch.
     """
-    from nodectl.articles.document import retrieval_document, retrieval_lines, retrieval_table
-    from nodectl.articles.retrieval import Table, run_retrieval
-    from nodectl.probes.base import ProbeOptions, ProbeResult
-
     table = Table(asked.rows, asked.dim, asked.k, asked.batch)
     table.check(len(app.hosts))
     options = asked.measured.over(app, ProbeOptions(duration_s=asked.duration))
@@ -435,8 +422,6 @@ def scaling(app: App, asked: _Scaling) -> None:
     Article 3's table by resnet50, article 4's by llm, whose own rows with their batches follow. On GPUs the article's
     preset is trained, without them a small model. ARGUMENTS behind `--` go to the program, after all others.
     """
-    from nodectl.articles.scaling import SCALING
-
     _measure(app, SCALING, asked.running, asked.workload, asked.parallel, asked.devices or ())
 
 
@@ -451,8 +436,6 @@ def modes(app: App, running: _Running) -> None:
     DataParallel has the devices of the first host, DDP those of all. ARGUMENTS behind `--` go to the program, after all
     others.
     """
-    from nodectl.articles.scaling import MODES
-
     _measure(app, MODES, running, "transformer")
 
 
@@ -464,11 +447,6 @@ def _measure(
     parallel: tuple[str, ...] = (),
     devices: tuple[int, ...] = (),
 ) -> None:
-    from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
-    from nodectl.articles.scaling import Wish, plan_for, rows_of, unmeasured
-    from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
-    from nodectl.trials.families import judge_all
-
     wish = Wish(program, parallel, devices, running.batch, running.accumulation, running.steps, running.arguments)
     options = WorkloadOptions(
         repetitions=running.repetitions,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +13,15 @@ from nodectl.cli.options import OneOf, argument, option, option_group, takes
 from nodectl.cli.terminal import note
 from nodectl.common import node_paths
 from nodectl.errors import UsageError
-
-if TYPE_CHECKING:
-    from nodectl.model.host import Host
-    from nodectl.profiles.resolve import Resolved
+from nodectl.jobs.export.hostfile import Node
+from nodectl.jobs.export.hostfile import hostfile as text_of
+from nodectl.jobs.export.kubernetes import KubernetesJob, job_name, manifest, script_path
+from nodectl.jobs.export.sbatch import SbatchJob
+from nodectl.jobs.plan import check_interface, one_venv
+from nodectl.model.host import Host
+from nodectl.profiles.host import hardware_of, of_host
+from nodectl.profiles.nccl import is_host_variable
+from nodectl.profiles.resolve import Resolved
 
 _RDMA_RESOURCE = "rdma/hca_shared_devices_a"
 _FORMS = ("deepspeed", "openmpi", "mpich", "torchrun")
@@ -64,10 +68,6 @@ class _Slurm:
 @click.pass_obj
 def slurm(app: App, asked: _Slurm) -> None:
     """Print a batch script for `sbatch`; SCRIPT is named from the folder where that will be called."""
-    from nodectl.jobs.export.kubernetes import script_path
-    from nodectl.jobs.export.sbatch import SbatchJob
-    from nodectl.jobs.plan import check_interface, one_venv
-
     hosts = app.hosts
     gpus = gpus_a_host(app, hosts)
     job = SbatchJob(
@@ -98,9 +98,6 @@ class _Hostfile:
 @click.pass_obj
 def hostfile(app: App, asked: _Hostfile) -> None:
     """Print the hosts as DeepSpeed, Open MPI or MPICH reads them; for torchrun, what is to be run on each."""
-    from nodectl.jobs.export.hostfile import Node
-    from nodectl.jobs.export.hostfile import hostfile as text_of
-
     nodes = [
         Node(host.name if asked.names else host.address, asked.slots or gpus_a_host(app, [host]) or 1)
         for host in app.hosts
@@ -143,8 +140,6 @@ class _Kubernetes:
 @click.pass_obj
 def kubernetes(app: App, asked: _Kubernetes) -> None:
     """Print a JobSet or a PyTorchJob for `kubectl apply -f -`; SCRIPT is a path in the image."""
-    from nodectl.jobs.export.kubernetes import KubernetesJob, job_name, manifest
-
     if asked.shm and not _QUANTITY.fullmatch(asked.shm):
         raise click.UsageError(f"--shm {asked.shm!r}: no quantity such as 64Gi")
     hosts = app.hosts
@@ -169,8 +164,6 @@ def kubernetes(app: App, asked: _Kubernetes) -> None:
 
 def gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
     """Return the GPUs of each host, as their hardware profile has it; 0 without one."""
-    from nodectl.profiles.host import hardware_of
-
     counts = {hardware.gpus or 0 if (hardware := hardware_of(host, app.profile_dirs)) else 0 for host in hosts}
     if len(counts) > 1:
         raise UsageError(
@@ -181,16 +174,12 @@ def gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
 
 def _wanted(app: App, hosts: Sequence[Host]) -> list[Resolved]:
     """Return what the hosts should be, of those whose variables name profiles."""
-    from nodectl.profiles.host import of_host
-
     resolved = [of_host(host, extra_dirs=app.profile_dirs) for host in hosts]
     return [one for one in resolved if one is not None]
 
 
 def _nccl_env(wanted: Sequence[Resolved], *, of_hosts: bool = True) -> dict[str, str]:
     """NCCL's variables that are alike on all hosts; `of_hosts`: those that name a host's interfaces, too."""
-    from nodectl.profiles.nccl import is_host_variable
-
     envs = [one.nccl_env for one in wanted]
     names = sorted({name for env in envs for name in env})
     differ = [name for name in names if len({env.get(name) for env in envs}) > 1]

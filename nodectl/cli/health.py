@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import note_cordoned
 from nodectl.cli.options import (
@@ -24,15 +25,18 @@ from nodectl.cli.options import (
 )
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
+from nodectl.common.paths import state_dir
+from nodectl.errors import InventoryError
+from nodectl.facts.base import is_denied
+from nodectl.health.fleet import Health, look
+from nodectl.health.history import StateFile
+from nodectl.health.site import for_nobody, listed_as
+from nodectl.health.slurm import node_name, report
 from nodectl.model.status import Status, exit_status
+from nodectl.profiles.host import check_names
 from nodectl.report.findings import changes, counts, finding_document, findings_table, junit, one_line
 from nodectl.report.metrics import prometheus
 from nodectl.report.table import aligned
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from nodectl.health.fleet import Health
 
 _WATCH_S = 60.0
 
@@ -85,8 +89,6 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
         note_cordoned(app)
-    from nodectl.profiles.host import check_names
-
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if asked.one_line else app.output
@@ -116,8 +118,6 @@ def _refuse_pairs(app: App, *, one_line: bool, listed: bool) -> None:
 
 def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
     """Return the findings' exit status; `unknown`: fail makes 3 a 1, ok leaves out what only this login may not see."""
-    from nodectl.facts.base import is_denied
-
     excused = [each for each in health.findings if each.status is Status.UNKNOWN and is_denied(each.actual)]
     told = [each for each in health.findings if unknown != "ok" or each not in excused]
     status = exit_status((finding.status for finding in told), strict=strict)
@@ -125,26 +125,16 @@ def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
 
 
 def _slurm_node(app: App) -> str:
-    from nodectl.health.slurm import node_name
-
     return node_name(app.hosts)
 
 
 def _tell_slurm(node: str, health: Health, *, resume: bool) -> None:
-    if node:
-        from nodectl.health.slurm import report
-
-        if done := report(node, health.findings, resume=resume):
-            note(done)
+    if node and (done := report(node, health.findings, resume=resume)):
+        note(done)
 
 
 def look_at(app: App, names: Mapping[str, str]) -> Health:
     """Judge the hosts, or the replayed recording, by their profiles; these `names` go before the hosts' own."""
-    from nodectl.common.paths import state_dir
-    from nodectl.health.fleet import look
-    from nodectl.health.history import StateFile
-    from nodectl.health.site import for_nobody
-
     source = app.source
     # a recording is a fleet of its own: what it counts is not held against live hosts
     fleet = f"recorded {source.recorded}" if source.recorded else app.fleet
@@ -190,10 +180,6 @@ def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> s
 
 
 def _list(app: App) -> None:
-    from nodectl.checks.catalogue import checks, launch_checks, thresholds
-    from nodectl.errors import InventoryError
-    from nodectl.health.site import listed_as
-
     try:
         site = app.site_checks
     except InventoryError:

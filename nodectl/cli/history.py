@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,13 +14,14 @@ from nodectl.cli.terminal import note, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
+from nodectl.ledger.history.database import iso
+from nodectl.ledger.history.drift import MIN_POINTS, WINDOW, drifts, looked
+from nodectl.ledger.history.store import Past, Point
+from nodectl.model.finding import Finding
+from nodectl.probes.registry import declarations, kind_of
 from nodectl.report.findings import findings_list
 from nodectl.report.measurements import measurements_text
 from nodectl.report.table import aligned
-
-if TYPE_CHECKING:
-    from nodectl.ledger.history.store import Past, Point
-    from nodectl.model.finding import Finding
 
 _NOTHING = "nothing was measured of this fleet yet: `nodectl probe` keeps what it measures"
 
@@ -35,8 +35,6 @@ def history() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the runs of `nodectl probe`, the latest first."""
-    from nodectl.ledger.history.database import iso
-
     with app.history() as past:
         runs = past.runs()
     rows = [{"run": run, "time": iso(when), "probes": probes, "measurements": n} for run, when, probes, n in runs]
@@ -51,8 +49,6 @@ def list_(app: App) -> None:
 @click.pass_obj
 def show(app: App, run: int, everything: bool) -> None:
     """Show what one run measured."""
-    from nodectl.probes.registry import kind_of
-
     with app.history() as past:
         kept = past.past(run=run)
     if not kept:
@@ -67,8 +63,6 @@ def show(app: App, run: int, everything: bool) -> None:
 @click.pass_obj
 def export(app: App, probes: tuple[str, ...]) -> None:
     """Print all measurements of the fleet, or of some probes, as JSON lines."""
-    from nodectl.probes.registry import declarations
-
     with app.history() as past:
         known = past.probes()
         for name in sorted({*probes} - {*known}):
@@ -86,8 +80,6 @@ def export(app: App, probes: tuple[str, ...]) -> None:
 @click.pass_obj
 def drift(app: App) -> None:
     """Show what became worse over the last 60 runs, compared with its past and its peers; exit status 0."""
-    from nodectl.ledger.history.drift import WINDOW, drifts
-
     with app.history() as past:
         points = past.points(past.probes(), WINDOW)
     findings = list(drifts(points).values())
@@ -96,8 +88,6 @@ def drift(app: App) -> None:
 
 def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
     """Return the findings, and always what was looked at: silence would mean 'no drift' and 'nothing known' alike."""
-    from nodectl.ledger.history.drift import MIN_POINTS, looked
-
     seen = looked(points)
     if not seen.series:
         return _NOTHING
@@ -110,6 +100,4 @@ def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
 
 
 def _row(kept: Past) -> dict[str, object]:
-    from nodectl.ledger.history.database import iso
-
     return {"run": kept.run, "time": iso(kept.time), **asdict(kept.measurement)}

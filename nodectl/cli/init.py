@@ -17,13 +17,16 @@ from nodectl.cli.options import LateHelp
 from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
-from nodectl.common.nodeset import fold
+from nodectl.common.nodeset import fold, unfolded
 from nodectl.errors import InventoryError, UnreachableError, UsageError
+from nodectl.model.host import Host
+from nodectl.model.recording import Recording
+from nodectl.profiles.load import profile_dirs
+from nodectl.recordings.source import LiveSource
 
 if TYPE_CHECKING:
     from nodectl.doctor.draft import Draft
     from nodectl.doctor.propose import Found
-    from nodectl.model.host import Host
 
 _DEFAULT = "inventory"
 _LONGEST_REASON = 400
@@ -84,7 +87,6 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
 
 def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
     from nodectl.doctor.propose import connection_variables, draft_of, secrets
-    from nodectl.profiles.load import profile_dirs
     from nodectl.transport.inventory.read import configured, vaulted
 
     hosts = _hosts(app, wanted)
@@ -106,8 +108,6 @@ def _given(app: App) -> tuple[str, ...]:
 
 def _hosts(app: App, wanted: Sequence[str]) -> list[Host]:
     """Return the hosts that are named, each once: from the inventory that was given, else by name alone."""
-    from nodectl.common.nodeset import unfolded
-
     terms = list(dict.fromkeys(part.strip() for text in wanted for part in unfolded(text).split(",")))
     terms = [term for term in terms if term]
     if not terms:
@@ -156,8 +156,6 @@ def _logging_in(host: Host, login: str) -> Host:
 def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
     """Return what each host is; UnreachableError that names all that could not be asked, and those that could."""
     from nodectl.doctor.propose import commands, found
-    from nodectl.model.recording import Recording
-    from nodectl.recordings.source import LiveSource
 
     answers: dict[str, Found] = {}
     failed: dict[str, tuple[str, str]] = {}

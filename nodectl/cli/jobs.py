@@ -8,30 +8,43 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.options import Seconds, argument, option, option_group, output_option, takes, text_option
+from nodectl.cli.options import Seconds, argument, option, option_group, output_option, seconds_ago, takes, text_option
 from nodectl.cli.terminal import LinePrinter, as_json, note, put, result, terminal_width
 from nodectl.cli.tracing import LIMIT_MIB, show_trace
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import UsageError
-from nodectl.jobs.pulse import Watch, stalls
+from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
+from nodectl.jobs.hang import look_at
+from nodectl.jobs.listing import Listing, read_jobs
+from nodectl.jobs.nodes import clean as clean_hosts
+from nodectl.jobs.nodes import stop as stop_hosts
+from nodectl.jobs.pulse import Watch, check_pattern, stalls
+from nodectl.jobs.seen import note_jobs, started_jobs
+from nodectl.jobs.slurm.listing import with_slurm_jobs
+from nodectl.jobs.slurm.login import Login, need_login
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState
 from nodectl.model.pulse import Pulse
-from nodectl.report.jobs import conclusion, job_document, job_text, jobs_table, watch_document, watch_text, why_text
-
-if TYPE_CHECKING:
-    from nodectl.jobs.follow import Event, Start
-    from nodectl.jobs.listing import Listing
-    from nodectl.jobs.slurm.login import Login
-
+from nodectl.report.jobs import (
+    conclusion,
+    job_document,
+    job_text,
+    jobs_table,
+    look_document,
+    look_text,
+    watch_document,
+    watch_text,
+    why_text,
+)
+from nodectl.report.metrics import jobs_metrics
 
 _WAITS_S = 20.0
 _HOME = "\x1b[H\x1b[J"
@@ -93,8 +106,6 @@ def jobs() -> None:
 @click.pass_obj
 def list_(app: App, write: Path | None) -> None:
     """List the jobs on the hosts, newest last."""
-    from nodectl.report.metrics import jobs_metrics
-
     listing = read_listing(app)
     match app.output:
         case "prometheus":
@@ -139,8 +150,6 @@ def why(app: App, job: str) -> None:
 
 def _show_output(app: App, job: Job, name: str) -> None:
     """Print the last lines of one host, where it answers."""
-    from nodectl.jobs.follow import Start
-
     hosts = [host for host in app.hosts if host.name == name and name not in job.unreachable]
     if job.slurm is None and not hosts:
         return
@@ -152,9 +161,6 @@ def _show_output(app: App, job: Job, name: str) -> None:
 
 
 def _show_look(app: App, job: Job) -> None:
-    from nodectl.jobs.hang import look_at
-    from nodectl.report.jobs import look_document, look_text
-
     look = look_at(app.transport, _members(app, job), job.id, app.forks)
     document = {**job_document(job), "look": look_document(look)}
     app.show("jobs", {"jobs": [document]}, f"{look_text(look)}\n\n{conclusion(job)}")
@@ -182,9 +188,6 @@ class _Logs:
 @click.pass_obj
 def logs(app: App, asked: _Logs) -> None:
     """Show the output of all ranks, each line with its host."""
-    from nodectl.cli.options import seconds_ago
-    from nodectl.jobs.follow import Start
-
     if asked.tail is not None and asked.since is not None:
         raise UsageError("--tail and --since exclude each other: each says where the output begins", "give one of them")
     since_s = None if asked.since is None else seconds_ago(asked.since)
@@ -237,8 +240,6 @@ def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[
 @click.pass_obj
 def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
-    from nodectl.jobs.follow import Start
-
     _, selected = _find(app, job)
     if selected.state.ended or selected.slurm is not None:
         words = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
@@ -274,9 +275,6 @@ class _Watch:
 @click.pass_obj
 def watch(app: App, asked: _Watch) -> None:
     """Watch a job: steps, age of the output, GPU use and power, network, for each host; say where it stands still."""
-    from nodectl.cli.jobs import watch_job
-    from nodectl.jobs.pulse import check_pattern
-
     if asked.pattern:
         check_pattern(asked.pattern)
     _, selected = _find(app, asked.job)
@@ -348,8 +346,6 @@ def stop(app: App, job: str) -> None:
 @click.pass_obj
 def clean(app: App, job: tuple[str, ...]) -> None:
     """Remove what ended jobs left on the hosts (all that have ended, where none is named)."""
-    from nodectl.jobs.nodes import clean as clean_hosts
-
     listing = read_listing(app)
     chosen = [listing.find(name) for name in job] or [listed for listed in listing.jobs if listed.state.ended]
     for ended in chosen:
@@ -399,16 +395,12 @@ def follow_output(
     once: bool = False,
 ) -> dict[str, str]:
     """Print every line with its host, to stderr where stdout is to hold a JSON document; who was silent at the end."""
-    from nodectl.jobs.follow import follow
-
     width = max((len(host.name) for host in hosts), default=0)
     events = follow(app.transport, hosts, job_id, start=start, once=once)
     return _print_events(app, events, width)
 
 
 def _print_events(app: App, events: Iterable[Event], width: int) -> dict[str, str]:
-    from nodectl.jobs.follow import Back, Dropped, Line, Noise
-
     printer, noise = LinePrinter(to_stderr=app.json), Noise()
     silent: dict[str, str] = {}
     for event in events:
@@ -460,15 +452,10 @@ def stop_slurm(app: App, job_id: str) -> None:
 
 def read_slurm(app: App, job_id: str) -> Listing:
     """Read the one job that Slurm runs."""
-    from nodectl.jobs.listing import Listing
-    from nodectl.jobs.slurm.listing import with_slurm_jobs
-
     return with_slurm_jobs(Listing((), {}, 0), _login(app), [job_id])
 
 
 def _login(app: App) -> Login:
-    from nodectl.jobs.slurm.login import need_login
-
     return need_login(app.slurm(submits=True))
 
 
@@ -479,8 +466,6 @@ def stop_job(
 
     Without those that were said before and are no hosts `of` the job: they may be anything.
     """
-    from nodectl.jobs.nodes import stop as stop_hosts
-
     answers = stop_hosts(app.transport, hosts, job_id, app.forks)
     problems = {host: why for host, why in answers.problems.items() if host in of or host not in said}
     _note_problems(problems)
@@ -519,14 +504,9 @@ def conclude_by(
 
 def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None) -> Listing:
     """Read the jobs on the hosts, Slurm's with them, and name on stderr what could not be asked."""
-    from nodectl.jobs.listing import read_jobs
-    from nodectl.jobs.seen import note_jobs, started_jobs
-
     listing = read_jobs(app.transport, app.hosts, app.forks, job_ids, gone)
     if not job_ids:
         if (login := app.slurm()) is not None:
-            from nodectl.jobs.slurm.listing import with_slurm_jobs
-
             listing = with_slurm_jobs(listing, login)
         _note_problems({**listing.problems, **listing.unreachable})
     note_jobs(app.fleet, [job.id for job in listing.jobs])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,15 +11,20 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import OneOf
 from nodectl.cli.terminal import note, result, terminal_width
+from nodectl.common.nodeset import unfolded
 from nodectl.common.process import operator
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, NodectlError, UsageError
+from nodectl.facts.catalogue import commands_for, read_facts
+from nodectl.facts.look import Lab
+from nodectl.ledger.document import event_document, life_lines, list_document, list_rows, part_rows
+from nodectl.ledger.events import Event, EventKind, Hold
+from nodectl.ledger.export import ansible_group, slurm_lines
+from nodectl.ledger.parts import facts_needed, named, parts_of, told_apart
+from nodectl.ledger.store import LAB, Ledger
+from nodectl.model.acceptance import Part
+from nodectl.model.recording import Recording
 from nodectl.report.table import aligned, fitted
-
-if TYPE_CHECKING:
-    from nodectl.ledger.events import Event, Hold
-    from nodectl.ledger.store import Ledger
-    from nodectl.model.acceptance import Part
 
 _NOTHING = "nothing is known of this fleet yet: `nodectl accept` keeps what it finds"
 _EXPORTS = ("slurm", "ansible")
@@ -40,9 +45,6 @@ def ledger() -> None:
 @click.pass_obj
 def list_(app: App, with_parts: bool, export: str | None) -> None:
     """List the fleet's hosts that the ledger knows: cordoned or not, and what their last acceptance said."""
-    from nodectl.ledger.document import list_document, list_rows, part_rows
-    from nodectl.ledger.export import ansible_group, slurm_lines
-
     with app.ledger() as kept:
         lives = {host: kept.life_of_host(host) for host in kept.hosts()}
         holds = kept.cordoned(lives)
@@ -70,8 +72,6 @@ def show(app: App, target: str) -> None:
 
     PART is a GPU's UUID, a NIC's GUID, a host's serial number or machine-id, its beginning, or a card's serial number.
     """
-    from nodectl.ledger.document import event_document, life_lines
-
     with app.ledger() as kept:
         hosts = kept.hosts()
         life, key = (kept.life_of_host(target), None) if target in hosts else _life_of_part(kept, target)
@@ -101,9 +101,6 @@ def cordon(app: App, host: str, reason: str, wanted: tuple[str, ...]) -> None:
     The hosts are asked which parts they have; of one that does not answer those count that are known. A part that turns
     up in another host is recognised there.
     """
-    from nodectl.ledger.document import event_document
-    from nodectl.ledger.parts import named
-
     reason = _reason(reason, "--reason")
     who, events = operator(), []
     with app.ledger() as kept:
@@ -128,9 +125,6 @@ def return_(app: App, host: str, without_proof: bool, reason: str | None) -> Non
 
     Parts that are no longer in it stay cordoned. Exit status 1: it is not proven.
     """
-    from nodectl.ledger.document import event_document
-    from nodectl.ledger.parts import named
-
     if without_proof != (reason is not None):
         raise UsageError("--without-proof and --reason go together", "say why it returns without proof")
     words = f"without proof: {_reason(reason, '--reason')}" if reason is not None else "what failed has passed since"
@@ -158,8 +152,6 @@ def _refuse_unproven(kept: Ledger, host: str, holds: Sequence[Hold]) -> None:
 
 def _was_returned(life: Sequence[Event]) -> bool:
     """Return whether the latest event about its cordon is a return."""
-    from nodectl.ledger.events import EventKind
-
     said = [event.kind for event in life if event.kind is not EventKind.SEEN]
     return bool(said) and said[-1] is EventKind.RETURNED
 
@@ -198,13 +190,6 @@ def _parts_of(app: App, kept: Ledger, pattern: str) -> Mapping[str, tuple[tuple[
 
     A host that has left the inventory is known, too.
     """
-    from nodectl.common.nodeset import unfolded
-    from nodectl.facts.catalogue import commands_for, read_facts
-    from nodectl.facts.look import Lab
-    from nodectl.ledger.parts import facts_needed, parts_of, told_apart
-    from nodectl.ledger.store import LAB
-    from nodectl.model.recording import Recording
-
     app.limit = unfolded(pattern)
     try:
         source = app.source

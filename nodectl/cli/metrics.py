@@ -11,6 +11,9 @@ from nodectl.cli.app import App
 from nodectl.cli.options import text_option
 from nodectl.cli.terminal import result
 from nodectl.common.resources import data_dir
+from nodectl.report.dashboard import dashboard as model
+from nodectl.report.metrics import METRICS
+from nodectl.report.table import aligned
 
 
 @click.group()
@@ -25,9 +28,6 @@ def metrics() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the metrics, with their labels and what they say."""
-    from nodectl.report.metrics import METRICS
-    from nodectl.report.table import aligned
-
     rows = [(each.name, each.kind, ", ".join(each.labels) or "-", each.about) for each in METRICS.values()]
     document = {"metrics": [asdict(each) for each in METRICS.values()]}
     app.show("metrics", document, aligned([("METRIC", "TYPE", "LABELS", "SAYS"), *rows]))
@@ -43,6 +43,4 @@ def alerts() -> None:
 @metrics.command()
 def dashboard() -> None:
     """Print a dashboard, to be imported into Grafana."""
-    from nodectl.report.dashboard import dashboard as model
-
     result(json.dumps(model(), indent=1))

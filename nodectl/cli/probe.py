@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,18 +20,21 @@ from nodectl.cli.options import Seconds as SecondsType
 from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.process import interruptible, started
-from nodectl.errors import UsageError
+from nodectl.errors import DeclarationError, UsageError
+from nodectl.ledger.history.compare import read_against
+from nodectl.model.comparison import Comparison
+from nodectl.model.host import Host
 from nodectl.model.status import exit_status
-from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, ProbeOptions
+from nodectl.probes import quick
+from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, Amount, ProbeOptions, ProbeResult
+from nodectl.probes.lost import Watched
 from nodectl.probes.options import Choice, Declared, Kind, Seconds, Text, Whole, declared, duration
+from nodectl.probes.registry import AnyProbe, chosen, group, kind_of, listed
+from nodectl.probes.series import RunInterrupt, run_probes
 from nodectl.report.findings import findings_list
-
-if TYPE_CHECKING:
-    from nodectl.model.comparison import Comparison
-    from nodectl.model.host import Host
-    from nodectl.probes.base import Amount, ProbeResult
-    from nodectl.probes.registry import AnyProbe
-    from nodectl.transport.base import Transport
+from nodectl.report.measurements import comparison_table, measurements_text
+from nodectl.report.metrics import probe_metrics
+from nodectl.transport.base import Transport
 
 QUICK = "quick"
 _END_S, _END_PART = 4.0, 0.05
@@ -51,14 +54,10 @@ class ProbeGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the probes."""
-        from nodectl.probes.registry import listed
-
         return [probe.name for probe in listed()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         """Return the command of a probe, of several, or of a group; UsageError for a name that is none."""
-        from nodectl.probes.registry import chosen
-
         (first, *others) = chosen(cmd_name)
         several = others or cmd_name != first.name
         command = output_option("table", "json", "prometheus")(_several(cmd_name) if several else _single(first))
@@ -66,8 +65,6 @@ class ProbeGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the probes and the groups."""
-        from nodectl.probes.registry import group, listed
-
         with formatter.section("Probes"):
             formatter.write_dl([(probe.name, probe.summary) for probe in listed()])
         with formatter.section("Groups"):
@@ -135,8 +132,6 @@ class _Command(click.Command):
 
 
 def _further_words(name: str, words: Sequence[str]) -> UsageError:
-    from nodectl.probes.registry import listed
-
     known = {probe.name for probe in listed()} | set(GROUPS)
     if all(known.issuperset(word.split(",")) for word in words):
         remedy = f"several probes are one word: `nodectl probe {','.join([name, *words])}`"
@@ -162,8 +157,6 @@ def _single(probe: AnyProbe) -> click.Command:
 
 def _refuse_doubles(command: _Command) -> _Command:
     """Return the command; DeclarationError where an option of the probe is called like one that every probe has."""
-    from nodectl.errors import DeclarationError
-
     flags = Counter(["--help", *(flag for param in command.params for flag in param.opts)])
     doubles = [flag for flag, number in flags.items() if number > 1]
     if doubles:
@@ -173,8 +166,6 @@ def _refuse_doubles(command: _Command) -> _Command:
 
 def _several(names: str) -> click.Command:
     """Return the command of `NAME,NAME`, or of a group."""
-    from nodectl.probes.registry import chosen
-
     common = _common(chosen(names))
 
     @click.pass_context
@@ -286,11 +277,6 @@ def _of_the_run() -> list[click.Option]:
 @interruptible(deaf_s=_INTERRUPTED_END_S)
 def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, given: Mapping[str, Any]) -> None:
     """Measure under the hosts' locks, keep and show; `given` are the options of the run."""
-    from nodectl.ledger.history.compare import read_against
-    from nodectl.probes.base import ProbeResult
-    from nodectl.probes.lost import Watched
-    from nodectl.probes.series import RunInterrupt, run_probes
-
     # read before anything is measured: a typo costs no minutes
     against = None if given["compare"] is None else read_against(given["compare"])
     budget = given["budget"]
@@ -326,8 +312,6 @@ def _quick(
     app: App, transport: Transport, wanted: list[tuple[AnyProbe, ProbeOptions]], ends_at: float | None
 ) -> tuple[Sequence[Host], list[tuple[AnyProbe, ProbeOptions]], Sequence[Any], float]:
     """Return the hosts, the probes that fit them within the time, what each costs, and when all is to end."""
-    from nodectl.probes import quick
-
     ends_at = ends_at or started() + quick.BUDGET_S - _end_s(quick.BUDGET_S)
     choice = quick.choose(transport, app.hosts, ends_at, app.forks, look_for_cordoned(app))
     if not choice.hosts:
@@ -358,10 +342,6 @@ def _show(app: App, result: ProbeResult, compared: Comparison | None, given: Map
 
 
 def _rendered(result: ProbeResult, compared: Comparison | None, form: str, *, everything: bool) -> str:
-    from nodectl.probes.registry import kind_of
-    from nodectl.report.measurements import comparison_table, measurements_text
-    from nodectl.report.metrics import probe_metrics
-
     measured, findings = result.measurements, result.findings
     if form == "prometheus":
         return probe_metrics(measured, findings, kind_of, time_s=time.time())

@@ -7,25 +7,36 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import yaml
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import EXISTING_FILE, FILE, argument, option, option_group, profile_option, takes
 from nodectl.cli.terminal import note, writing
+from nodectl.common.documents import values_of
 from nodectl.common.files import read_json, replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, ProfileError, UnreachableError
+from nodectl.facts.catalogue import commands_for, facts_for, read_facts
+from nodectl.ledger.accept.store import SCHEMA
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
-
-if TYPE_CHECKING:
-    from nodectl.profiles.resolve import Resolved
-    from nodectl.profiles.schema import Hardware, Stack, Tuning
+from nodectl.probes.floors import refuse_wrong_floors
+from nodectl.probes.registry import kind_of
+from nodectl.profiles import KINDS
+from nodectl.profiles.compat import IncompatibleError
+from nodectl.profiles.describe import own_warnings, problem_row, values
+from nodectl.profiles.host import of_host
+from nodectl.profiles.learn import accepted_in, taken_on
+from nodectl.profiles.learn import learn as learned_from
+from nodectl.profiles.load import find_profiles, profile_dirs
+from nodectl.profiles.resolve import Resolved, load_profile, resolve
+from nodectl.profiles.schema import Hardware, Stack, Tuning
 
 
 @click.group()
@@ -37,11 +48,6 @@ def profile() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List all profiles by kind and mark those that warn; a fleet's own lie in profiles/ beside its inventory."""
-    from nodectl.profiles import KINDS
-    from nodectl.profiles.describe import own_warnings
-    from nodectl.profiles.load import find_profiles
-    from nodectl.profiles.resolve import load_profile
-
     folders = _own_dirs(app)
     rows: list[dict[str, Any]] = []
     for kind in KINDS:
@@ -66,8 +72,6 @@ def show(app: App, name: str) -> None:
 
     NAME may be a host of the inventory: all that it should be, its own values over those of its profiles.
     """
-    from nodectl.profiles.describe import own_warnings, values
-
     bare = name.rpartition("/")[2]
     resolved = _resolved_host(app, name)
     if resolved is None:
@@ -93,8 +97,6 @@ def show(app: App, name: str) -> None:
 @click.pass_obj
 def diff(app: App, first: str, second: str) -> None:
     """Show what differs between two profiles of one kind."""
-    from nodectl.profiles.describe import values
-
     kind, left = _named(app, first)
     other, right = _named(app, second, kind)
     if kind != other:
@@ -124,10 +126,6 @@ def diff(app: App, first: str, second: str) -> None:
 @click.pass_context
 def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_unsupported: tuple[str, ...]) -> None:
     """Tell whether these profiles can work together: 0, or 1 with the reason and the nearest working choice."""
-    from nodectl.profiles.compat import IncompatibleError
-    from nodectl.profiles.describe import problem_row
-    from nodectl.profiles.resolve import resolve
-
     app: App = ctx.obj
     _refuse_wrong_floors(app, hardware)
     try:
@@ -154,11 +152,6 @@ def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_u
 
 def _refuse_wrong_floors(app: App, name: str) -> None:
     """ProfileError with file and field where a floor of this hardware profile could never be compared."""
-    from nodectl.probes.floors import refuse_wrong_floors
-    from nodectl.profiles.load import find_profiles
-    from nodectl.profiles.resolve import load_profile
-    from nodectl.profiles.schema import Hardware
-
     folders = _own_dirs(app)
     loaded = load_profile("hardware", name, folders)
     if isinstance(loaded, Hardware):
@@ -197,11 +190,6 @@ def learn(app: App, asked: _Options) -> None:
     Each value says from which hosts, when and by which command it was learned.  Put the file into profiles/hardware/
     beside the inventory, and its name into nodectl_hardware.
     """
-    import yaml
-
-    from nodectl.profiles.learn import accepted_in, taken_on
-    from nodectl.profiles.learn import learn as learned_from
-
     given = [measurement for path in asked.measurements for measurement in _measured(path)]
     hosts, measured_in = asked.hosts, ""
     if asked.accepted is not None:
@@ -235,8 +223,6 @@ def learn(app: App, asked: _Options) -> None:
 
 def _facts_of(app: App) -> dict[str, dict[str, object]]:
     """All facts of the hosts; UnreachableError where one did not answer."""
-    from nodectl.facts.catalogue import commands_for, facts_for, read_facts
-
     wanted = facts_for(root=False)
     source = app.source
     answers = {host.name: answer for host, answer in source.recordings(lambda host: commands_for(host, wanted))}
@@ -276,8 +262,6 @@ def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
 
     A latency has a ceiling and no floor, and a count of errors has neither.
     """
-    from nodectl.probes.registry import kind_of
-
     found = []
     for measurement in measurements:
         kind = kind_of(measurement.probe)
@@ -291,9 +275,6 @@ def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 def _acceptance(path: Path) -> Acceptance:
     """Read the acceptance in this file; ProfileError where it holds none."""
-    from nodectl.common.documents import values_of
-    from nodectl.ledger.accept.store import SCHEMA
-
     remedy = "give what `nodectl accept --output json` printed"
     document = read_json(path, remedy)
     try:
@@ -307,18 +288,12 @@ def _acceptance(path: Path) -> Acceptance:
 
 def _own_dirs(app: App) -> tuple[Path, ...]:
     """Return the folders of the fleet's own profiles; the inventory itself need not be readable for that."""
-    from nodectl.profiles.load import profile_dirs
-
     named = app.inventory_sources or tuple(filter(None, os.environ.get("ANSIBLE_INVENTORY", "").split(",")))
     return profile_dirs(named or ("inventory/hosts.yml",))
 
 
 def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardware | Stack | Tuning]:
     """(kind, profile) of NAME or KIND/NAME; ProfileError where there is none, or more than one kind has it."""
-    from nodectl.profiles import KINDS
-    from nodectl.profiles.load import find_profiles
-    from nodectl.profiles.resolve import load_profile
-
     folders = _own_dirs(app)
     wanted, _, bare = name.rpartition("/")
     kinds = [kind for kind in KINDS if wanted in ("", kind) and bare in find_profiles(kind, folders)]
@@ -336,10 +311,6 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
 
 def _resolved_host(app: App, name: str) -> Resolved | None:
     """Return what the host of this name should be; None where a profile has the name, or no host."""
-    from nodectl.profiles import KINDS
-    from nodectl.profiles.host import of_host
-    from nodectl.profiles.load import find_profiles
-
     if "/" in name or any(name in find_profiles(kind, _own_dirs(app)) for kind in KINDS):
         return None
     try:

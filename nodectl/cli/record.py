@@ -9,6 +9,8 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, writing
 from nodectl.common.nodeset import fold
+from nodectl.health.site import commands_on
+from nodectl.recordings.save import save
 
 
 @click.command()
@@ -21,9 +23,6 @@ def record(app: App, folder: Path, mask: bool) -> None:
     One round trip a host, nothing written there.  Ends with 3 where a host was not reached; the others are saved.
     With --replay a recording is copied, for instance to mask it.
     """
-    from nodectl.health.site import commands_on
-    from nodectl.recordings.save import save
-
     site = app.site_checks
     source = app.source
     with writing(folder, "DIR", "name a folder that can be made, and in which you may write"):

@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from nodectl import __version__
 from nodectl.cli.app import App
+from nodectl.cli.health import look_at
+from nodectl.cli.jobs import read_listing
 from nodectl.cli.options import EXISTING_FILE, FILE, option, option_group, takes
+from nodectl.cli.overview import health, latest_runs, nature_of, origin_of, past, trials, wiring, with_files
 from nodectl.cli.terminal import writing
 from nodectl.common.files import replace_file
 from nodectl.errors import InventoryError
-
-if TYPE_CHECKING:
-    from nodectl.report.page.content import Content, Launched
+from nodectl.ledger.accept.store import latest
+from nodectl.probes.registry import kind_of
+from nodectl.report.jobs import job_document
+from nodectl.report.page.content import Content, Launched
+from nodectl.report.page.page import report_html
 
 
 @option_group
@@ -53,11 +57,6 @@ def report(app: App, asked: _Options) -> None:
     It holds the hosts' health and wiring, jobs, the latest acceptance, measurements, trials and drift of the history,
     and the saved results that are given.  With --replay FOLDER a recording stands for the hosts.
     """
-    from nodectl.cli.overview import with_files
-    from nodectl.probes.registry import kind_of
-    from nodectl.report.page.content import Content
-    from nodectl.report.page.page import report_html
-
     # files first: a typo asks no host
     content = with_files(Content(asked.title, _now(), __version__, kind_of), asked.saved)
     content = _with_hosts(app, content) if asked.hosts else content
@@ -87,9 +86,6 @@ def _heading(app: App) -> str:
 
 
 def _with_hosts(app: App, content: Content) -> Content:
-    from nodectl.cli.health import look_at
-    from nodectl.cli.overview import health, wiring
-
     found = (health(app.source, look_at(app, {})), *content.found)
     wired = (wiring(app.source, app.profile_dirs), *content.wired)
     launched = content.launched if app.replay is not None else (_jobs(app), *content.launched)
@@ -97,19 +93,11 @@ def _with_hosts(app: App, content: Content) -> Content:
 
 
 def _jobs(app: App) -> Launched:
-    from nodectl.cli.jobs import read_listing
-    from nodectl.cli.overview import origin_of
-    from nodectl.report.jobs import job_document
-    from nodectl.report.page.content import Launched
-
     return Launched(tuple(map(job_document, read_listing(app).jobs)), origin_of(app.source, {}))
 
 
 def _with_history(app: App, content: Content, *, needed: bool) -> Content:
     """Add what was kept of the inventory's fleet; a recording alone has no history, and saved files need none."""
-    from nodectl.cli.overview import latest_runs, nature_of, past, trials
-    from nodectl.ledger.accept.store import latest
-
     if app.replay is not None and not app.inventory_sources:
         return content
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,10 +17,9 @@ from nodectl.cli.question import ask
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
+from nodectl.provision.events import ProvisionRun
+from nodectl.provision.run import RUN_NAME
 from nodectl.report.table import aligned
-
-if TYPE_CHECKING:
-    from nodectl.provision.events import ProvisionRun
 
 Plans = Mapping[str, Mapping[str, Any]]
 
@@ -75,8 +74,6 @@ def rollback(app: App, asked: _Options, check: bool, diff: bool, yes: bool, forc
 
 def _check_name(to: str) -> None:
     """Refused here, before any host is asked."""
-    from nodectl.provision.run import RUN_NAME
-
     if to and not RUN_NAME.fullmatch(to):
         raise click.BadParameter(
             f"{to!r} is no name of a run, which begins with its time (20261124T181500Z-…), nor `start`; "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +17,7 @@ from nodectl.model.host import Host
 from nodectl.model.status import exit_status
 from nodectl.model.topology import Fabric, NcclEnvironment
 from nodectl.report.findings import whole_finding
+from nodectl.report.topology.svg import topology_svg
 from nodectl.report.topology.text import (
     MARK,
     environment_document,
@@ -29,10 +29,10 @@ from nodectl.report.topology.text import (
     nodes_text,
     variables_yaml,
 )
-
-if TYPE_CHECKING:
-    from nodectl.topology.fabric.judge import Limits
-    from nodectl.topology.look import Looked
+from nodectl.topology.env import propose
+from nodectl.topology.fabric.judge import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits, judge_fabric, unknown_fabric
+from nodectl.topology.fabric.sources import graph_from, variables_graph
+from nodectl.topology.look import Looked, look
 
 
 @option_group
@@ -67,8 +67,6 @@ def topology(app: App, asked: _Options) -> None:
     `--fabric --fabric-from FILE` alone asks no host: the hosts are those in FILE.  Ends with 1 if anything failed, else
     3 if anything could not be told or reached, else 0.
     """
-    from nodectl.topology.fabric.judge import MAX_HOPS, MAX_OVERSUBSCRIPTION, Limits
-
     with_fabric = asked.with_fabric or asked.fabric_from is not None
     wanted = _hosts_for(app, asked.fabric_from)
     looked = _look(app, wanted, asked.fabric_from, with_fabric=with_fabric, asked=asked.hosts, needed=asked.propose_env)
@@ -76,15 +74,11 @@ def topology(app: App, asked: _Options) -> None:
     judged = _judge(wanted, looked, asked.fabric_from, limits) if with_fabric else None
     proposed = None
     if asked.propose_env:
-        from nodectl.topology.env import propose
-
         proposed = propose([(host, looked.facts[host.name]) for host in wanted if host.name in looked.facts])
     findings = [*looked.findings, *(judged.findings if judged else ())]
     for environment in (proposed or {}).values():
         findings += environment.findings
     if asked.svg is not None:
-        from nodectl.report.topology.svg import topology_svg
-
         with writing(asked.svg, "--svg"):
             replace_file(asked.svg, topology_svg(looked.nodes, judged), mode=0o644)
     if asked.write is not None and proposed is not None:
@@ -105,8 +99,6 @@ def _look(
     app: App, hosts: tuple[Host, ...], fabric_from: Path | None, *, with_fabric: bool, asked: bool | None, needed: bool
 ) -> Looked:
     """Ask the hosts, unless all that is wanted is in FILE or in the inventory."""
-    from nodectl.topology.look import Looked, look
-
     known = fabric_from is not None or any(host.variables.get("nodectl_switch") for host in hosts)
     if asked is None:
         asked = needed or not with_fabric or not known or app.replay is not None
@@ -116,9 +108,6 @@ def _look(
 
 
 def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, limits: Limits) -> Fabric:
-    from nodectl.topology.fabric.judge import judge_fabric, unknown_fabric
-    from nodectl.topology.fabric.sources import graph_from, variables_graph
-
     if fabric_from is not None:
         graph = graph_from(fabric_from, hosts, looked.guids)
     else:

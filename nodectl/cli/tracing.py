@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
+from nodectl.common.files import local_path
+from nodectl.common.paths import state_dir
 from nodectl.common.units import MIB
 from nodectl.errors import NodectlError
+from nodectl.jobs.traces import gather, judge, read_traces
 from nodectl.model.host import Host
 from nodectl.model.job import Job
-
-if TYPE_CHECKING:
-    from nodectl.model.trace import RankTrace, TraceReport
+from nodectl.model.trace import RankTrace, TraceReport
+from nodectl.report.jobs import trace_document, trace_text
 
 LIMIT_MIB = 1024
 
@@ -34,8 +35,6 @@ def show_trace(app: App, hosts: Sequence[Host], job: Job, folder: Path | None, l
 
 def read_report(app: App, hosts: Sequence[Host], job: Job) -> tuple[TraceReport, Sequence[RankTrace]]:
     """Return what the hosts' traces tell; a rank that is to have one and has none is named."""
-    from nodectl.jobs.traces import judge, read_traces
-
     traces, problems = read_traces(app.transport, hosts, job.id, app.forks)
     places = job.nodes or job.hosts
     expected = {rank: places[rank // job.nproc_per_node] for rank in range(len(places) * job.nproc_per_node)}
@@ -44,8 +43,6 @@ def read_report(app: App, hosts: Sequence[Host], job: Job) -> tuple[TraceReport,
 
 def shown(report: TraceReport) -> tuple[dict[str, object], str]:
     """Return it as document and as text."""
-    from nodectl.report.jobs import trace_document, trace_text
-
     return trace_document(report), trace_text(report)
 
 
@@ -53,8 +50,6 @@ def gathered(
     app: App, hosts: Sequence[Host], job_id: str, traces: Sequence[RankTrace], folder: Path, limit_mib: int = LIMIT_MIB
 ) -> tuple[bool, dict[str, object]]:
     """Bring the files, and say so; whether all came, and what came where."""
-    from nodectl.jobs.traces import gather
-
     done = gather(app.transport, hosts, job_id, traces, folder, forks=app.forks, limit_mib=limit_mib)
     size = f"{done.size_bytes / MIB:.1f} MiB"
     if done.too_large:
@@ -75,9 +70,6 @@ def gathered(
 
 def at_the_end(app: App, job: Job, hosts: Sequence[Host]) -> tuple[dict[str, object], str]:
     """Return what a launch says of its traces: the files go below the state folder."""
-    from nodectl.common.files import local_path
-    from nodectl.common.paths import state_dir
-
     report, traces = read_report(app, hosts, job)
     document, text = shown(report)
     try:

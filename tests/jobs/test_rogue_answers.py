@@ -202,7 +202,7 @@ def test_an_invented_newer_job_does_not_become_last(fleet: Fleet, monkeypatch: p
     # the job of one host alone goes by what was started here
     fleet.says["list"]["a"][-1] = told(0, ("a",), job_id=NEWER, roster=[0])
     assert f"job       {NEWER}" in sane(cli("show"))
-    monkeypatch.setattr("nodectl.jobs.seen.started_jobs", lambda _: [JOB])
+    monkeypatch.setattr("nodectl.cli.jobs.started_jobs", lambda _: [JOB])
     assert f"job       {JOB}" in sane(cli("show"), 0)
 
 

@@ -7,12 +7,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 
 import click
 
+from nodectl.checks.launch.candidate import Candidate, JobNeeds, PathKind
+from nodectl.checks.launch.container import container_engine
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, recognise
+from nodectl.cli.jobs import conclude, follow_output, stop_job
 from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import takes
@@ -22,15 +24,36 @@ from nodectl.cli.tracing import at_the_end
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
-from nodectl.jobs.plan import GPU
+from nodectl.facts.job import KeptCode, RdmaDevices
+from nodectl.jobs.code import Code, left_behind
+from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
+from nodectl.jobs.package import collect_variables, describe_parcels, pack
+from nodectl.jobs.plan import (
+    GPU,
+    NSYS,
+    LaunchRequest,
+    Plan,
+    PlanHost,
+    Surroundings,
+    candidate_ports,
+    check_interface,
+    check_lease,
+    count_nodes,
+    fewer,
+    make_plan,
+    new_job_id,
+    venv_of,
+)
+from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
+from nodectl.jobs.seen import note_jobs
+from nodectl.jobs.ways import Asked, Way, container_line, find_way, needed, trace_line
+from nodectl.model.host import Host
 from nodectl.model.status import Status, exit_status
-
-if TYPE_CHECKING:
-    from nodectl.checks.launch.candidate import Candidate, JobNeeds, PathKind
-    from nodectl.jobs.code import Code
-    from nodectl.jobs.plan import LaunchRequest, Plan, Surroundings
-    from nodectl.jobs.ways import Way
-    from nodectl.model.host import Host
+from nodectl.probes.lost import Watched
+from nodectl.report.acceptance import acceptance_text
+from nodectl.report.findings import findings_list
+from nodectl.report.jobs import findings_lines, plan_text
+from nodectl.topology.fabric.judge import in_rank_order
 
 _CHANCE_S = 2.0
 _UNDO_S = 30.0
@@ -69,11 +92,6 @@ def launch(app: App, asked: Launch) -> None:
 
 def _work(asked: Launch) -> _Work:
     """Return what is to run, and show what of it is copied; UsageError where this machine has it not."""
-    from nodectl.jobs.package import collect_variables
-    from nodectl.jobs.plan import check_interface, check_lease
-    from nodectl.jobs.preflight import skipped_checks
-    from nodectl.jobs.ways import Asked, find_way, needed
-
     code, around, needs = asked.code, asked.around, needed(asked.hosts.needs)
     program = Asked(
         *(code.script, code.args, code.module, code.engine, code.chdir, code.code_folder, code.code_limit),
@@ -93,11 +111,6 @@ def _work(asked: Launch) -> _Work:
 
 def _launch_over_ssh(app: App, asked: Launch, work: _Work) -> int:
     """Return the exit status of a launch whose ranks nodectl starts itself."""
-    from nodectl.jobs.nodes import plan_checkpoints
-    from nodectl.jobs.plan import fewer, make_plan, new_job_id
-    from nodectl.jobs.seen import note_jobs
-    from nodectl.topology.fabric.judge import in_rank_order
-
     hosts: Sequence[Host] = in_rank_order(app.hosts, asked.hosts.fabric_from)
     request = _request(asked, work, hosts)
     hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
@@ -122,8 +135,6 @@ def _launch_over_ssh(app: App, asked: Launch, work: _Work) -> int:
 
 
 def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest:
-    from nodectl.jobs.plan import LaunchRequest, count_nodes
-
     limits, around, way = asked.limits, asked.around, work.way
     in_container = around.container is not None
     return LaunchRequest(
@@ -167,10 +178,6 @@ def _ready_hosts(
 
 
 def _show_plan(app: App, hosts: Sequence[Host], plan: Plan, request: LaunchRequest) -> None:
-    from nodectl.jobs.nodes import clear_survey
-    from nodectl.jobs.ways import container_line, trace_line
-    from nodectl.report.jobs import plan_text
-
     if (folder := request.checkpoint_folder()) is not None:
         clear_survey(app.transport, hosts, plan.id, folder, app.forks)
     document = plan.document()
@@ -179,9 +186,6 @@ def _show_plan(app: App, hosts: Sequence[Host], plan: Plan, request: LaunchReque
 
 def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surroundings: Surroundings) -> None:
     """Send the code and start a supervisor on each host; where that fails it is undone everywhere, and said."""
-    from nodectl.jobs.nodes import start
-    from nodectl.jobs.package import describe_parcels, pack
-
     where = counted(len(hosts), "host")
     if plan.no_restart:
         note(f"after a failure the job is {plan.no_restart}")
@@ -199,8 +203,6 @@ def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surrounding
 
 def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
     """Show what is copied before it goes, and ask at a terminal where nobody said that it is a project."""
-    from nodectl.jobs.code import left_behind
-
     code: Code | None = way.code
     if code is None:
         note(f"code: nothing is copied, it runs in {way.start.chdir} of each host")
@@ -217,8 +219,6 @@ def _show_code(way: Way, args: Sequence[str], *, dry_run: bool) -> None:
 
 def _venv(host: Host, launcher: str, asked: str | None, *, in_container: bool) -> str:
     """Return the environment's folder on the hosts; in a container it is empty (what PATH has) unless one is named."""
-    from nodectl.jobs.plan import venv_of
-
     return asked or "" if in_container else venv_of(host.variables, launcher, asked)
 
 
@@ -228,15 +228,10 @@ def _own(venv: str | None, of_all: str) -> str:
 
 def _venvs(hosts: Sequence[Host], launcher: str) -> tuple[tuple[str, str], ...]:
     """Each host's own, by its name; none for a launcher of the operator's own."""
-    from nodectl.jobs.plan import venv_of
-
     return tuple((host.name, own) for host in hosts if (own := venv_of(host.variables, launcher, None)))
 
 
 def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv: str | None) -> JobNeeds:
-    from nodectl.checks.launch.candidate import JobNeeds
-    from nodectl.jobs.plan import NSYS, candidate_ports
-
     way, folder = work.way, request.checkpoint_folder()
     return JobNeeds(
         candidate_ports=candidate_ports(),
@@ -263,8 +258,6 @@ def _preflight(
 
     With `gate`, hosts where it did are left out instead, as long as enough are left. The hosts of the job.
     """
-    from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_lines
-
     report = run_preflight(app.transport, hosts, needs, app.forks)
     kept, passed = parted(report.findings, skipping)
     skipped = skipped_lines(skipping, passed)
@@ -272,8 +265,6 @@ def _preflight(
         note(f"skipped: {line}")
     shown = [finding for finding in kept if finding.status not in (Status.OK, Status.SKIPPED)]
     if shown:
-        from nodectl.report.jobs import findings_lines
-
         for line in findings_lines(shown):
             note(line)
     status = exit_status(finding.status for finding in kept)
@@ -293,10 +284,6 @@ def _surroundings(
     candidates: Sequence[Candidate], venv: str, ports: Sequence[int], skipped: tuple[str, ...]
 ) -> Surroundings:
     """Return what preflight saw on the hosts, in rank order; a host's environment is named where it is another."""
-    from nodectl.checks.launch.container import container_engine
-    from nodectl.facts.job import KeptCode, RdmaDevices
-    from nodectl.jobs.plan import PlanHost, Surroundings
-
     return Surroundings(
         hosts=tuple(
             PlanHost(row.host, row.address.address, row.address.interface, venv=_own(row.needs.venv, venv))
@@ -316,9 +303,6 @@ def _surroundings(
 def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[Host]:
     """Return the hosts that a short acceptance accepts; the launch ends here where they are too few."""
     from nodectl.ledger.accept.course import tried
-    from nodectl.probes.lost import Watched
-    from nodectl.report.acceptance import acceptance_text
-    from nodectl.report.findings import findings_list
 
     with hold(app, "launch --gate quick", force=False, hosts=hosts) as holds:
         if holds.refused:
@@ -340,8 +324,6 @@ def _tried(app: App, hosts: Sequence[Host], request: LaunchRequest) -> Sequence[
 
 
 def _follow(app: App, hosts: Sequence[Host], job_id: str, *, traced: bool) -> int:
-    from nodectl.cli.jobs import conclude, follow_output, stop_job  # while the ranks load what they need
-
     gone: dict[str, str] = {}
     try:
         gone = follow_output(app, hosts, job_id)

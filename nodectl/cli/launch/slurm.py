@@ -5,31 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
 from nodectl.cli.export import gpus_a_host
 from nodectl.cli.jobs import conclude_by, follow_slurm, read_slurm, stop_slurm
+from nodectl.cli.launch.options import Launch
 from nodectl.cli.terminal import TO_LEAVE, note
 from nodectl.errors import UsageError
 from nodectl.jobs.engines import COMMAND, TORCHRUN
-
-if TYPE_CHECKING:
-    from nodectl.cli.launch.options import Launch
-    from nodectl.jobs.export.sbatch import SbatchJob
-    from nodectl.jobs.plan import Start
-    from nodectl.jobs.ways import Way
+from nodectl.jobs.export.sbatch import SbatchJob
+from nodectl.jobs.plan import Start, new_job_id, one_venv, slurm_nodes
+from nodectl.jobs.seen import note_jobs
+from nodectl.jobs.slurm.login import need_login
+from nodectl.jobs.slurm.package import pack, plan_document
+from nodectl.jobs.ways import Way
 
 _CHANCE_S = 2.0
 
 
 def launch_via_slurm(app: App, asked: Launch, way: Way, env: Mapping[str, str], network: str) -> int:
     """Submit the job and follow it; return the exit status of the launch."""
-    from nodectl.jobs.plan import new_job_id
-    from nodectl.jobs.seen import note_jobs
-    from nodectl.jobs.slurm.login import need_login
-    from nodectl.jobs.slurm.package import pack, plan_document
-
     job = _job(app, asked, way, new_job_id(), network)
     plan, script = plan_document(job, tuple(sorted(env)), way.code), job.script_text()
     if asked.dry_run:
@@ -48,9 +43,6 @@ def launch_via_slurm(app: App, asked: Launch, way: Way, env: Mapping[str, str], 
 
 
 def _job(app: App, asked: Launch, way: Way, job_id: str, network: str) -> SbatchJob:
-    from nodectl.jobs.export.sbatch import SbatchJob
-    from nodectl.jobs.plan import one_venv, slurm_nodes
-
     hosts, around, nodes = app.hosts, asked.around, slurm_nodes(asked.hosts.nodes)
     gpus = gpus_a_host(app, hosts)
     return SbatchJob(

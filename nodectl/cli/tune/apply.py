@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -30,10 +29,15 @@ from nodectl.cli.terminal import emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.errors import NodectlError, UsageError
-
-if TYPE_CHECKING:
-    from nodectl.provision.events import ProvisionRun
-    from nodectl.trials.applied import Applied, Proposed
+from nodectl.model.status import exit_status
+from nodectl.provision.events import ProvisionRun
+from nodectl.report.findings import finding_document, findings_list
+from nodectl.trials.applied import Applied, Proposed, last_applied, read_proposal, remember
+from nodectl.trials.felt import named
+from nodectl.trials.ledger import now
+from nodectl.trials.propose import proposal_of
+from nodectl.trials.propose import propose as write
+from nodectl.trials.store import find
 
 
 @option_group
@@ -56,11 +60,6 @@ class _Options:
 @click.pass_obj
 def propose(app: App, asked: _Options) -> None:
     """Write what won as one more inventory, with the evidence beside it; refused where nothing has won."""
-    from nodectl.trials.felt import named
-    from nodectl.trials.propose import proposal_of
-    from nodectl.trials.propose import propose as write
-    from nodectl.trials.store import find
-
     proposal = proposal_of(find(asked.trial), asked.profile, asked.group, app.profile_dirs)
     evidence = write(proposal, asked.path, regressions_allowed=asked.allow_regressions)
     document = {
@@ -83,10 +82,6 @@ def propose(app: App, asked: _Options) -> None:
 @click.pass_obj
 def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Set what a proposal says, by playbooks/tune.yml with the proposal as one more inventory."""
-    from nodectl.model.status import exit_status
-    from nodectl.report.findings import finding_document, findings_list
-    from nodectl.trials.applied import read_proposal
-
     proposed = read_proposal(proposal)
     fleet = _with_proposal(app, proposed)
     names = [host.name for host in fleet.hosts]
@@ -129,9 +124,6 @@ def _with_proposal(app: App, proposed: Proposed) -> App:
 
 
 def _remember(app: App, run: ProvisionRun, proposed: Proposed, hosts: list[str]) -> None:
-    from nodectl.trials.applied import Applied, remember
-    from nodectl.trials.ledger import now
-
     remember(Applied(run.run, str(proposed.path.absolute()), app.inventory.sources, tuple(hosts), now()))
 
 
@@ -142,8 +134,6 @@ def _remember(app: App, run: ProvisionRun, proposed: Proposed, hosts: list[str])
 @click.pass_context
 def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Take the last `tune apply` back: `nodectl rollback` of its run, refused where a later run came over it."""
-    from nodectl.trials.applied import last_applied
-
     app = ctx.ensure_object(App)
     last = last_applied(app.inventory.sources)
     names = _hosts_of(app, last)

@@ -11,7 +11,12 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, terminal_width
 from nodectl.model.trial import Trial
+from nodectl.model.verdict import Outcome
 from nodectl.report.findings import findings_list
+from nodectl.report.trials import Names, crossover_line, trial_text, trials_table, verdicts_table
+from nodectl.trials.crossover import crossovers
+from nodectl.trials.families import judge_all
+from nodectl.trials.store import document_of, find, series_in, trials
 
 _all_option = click.option("--all", "everything", is_flag=True, help="Show each path, each host and each finding.")
 
@@ -20,9 +25,6 @@ _all_option = click.option("--all", "everything", is_flag=True, help="Show each 
 @click.pass_obj
 def list_(app: App) -> None:
     """List the trials that are kept, the latest first."""
-    from nodectl.report.trials import trials_table
-    from nodectl.trials.store import trials
-
     readable: list[Trial] = []
     for trial in trials():
         if isinstance(trial, Trial):
@@ -44,8 +46,6 @@ def list_(app: App) -> None:
 @click.pass_obj
 def show(app: App, trial: str, everything: bool) -> None:
     """Show what one trial measured and said, judged anew from its pairs."""
-    from nodectl.trials.store import find
-
     show_trial(app, find(trial), everything=everything)
 
 
@@ -56,12 +56,6 @@ def show(app: App, trial: str, everything: bool) -> None:
 @click.pass_obj
 def judge(app: App, file: Path, seed: int, everything: bool) -> None:
     """Judge recorded series: a file of series, or of a trial.  Exit status 3: one is undecided."""
-    from nodectl.model.verdict import Outcome
-    from nodectl.report.trials import Names, crossover_line, verdicts_table
-    from nodectl.trials.crossover import crossovers
-    from nodectl.trials.families import judge_all
-    from nodectl.trials.store import series_in
-
     series = series_in(file)
     verdicts, crossings = judge_all(series, seed), crossovers(series, seed)
     document = {"trials": [asdict(verdict) for verdict in verdicts], "crossovers": [asdict(row) for row in crossings]}
@@ -77,9 +71,6 @@ def judge(app: App, file: Path, seed: int, everything: bool) -> None:
 
 def show_trial(app: App, trial: Trial, *, everything: bool = False) -> None:
     """Show one trial as the table or the JSON that was asked for, its findings on stderr."""
-    from nodectl.report.trials import trial_text
-    from nodectl.trials.store import document_of
-
     app.show("tune-trial", document_of(trial), trial_text(trial, terminal_width(), everything=everything))
     if trial.findings:
         note(findings_list(trial.findings, everything=everything))

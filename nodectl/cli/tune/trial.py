@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from nodectl import __version__
+from nodectl.checks.kernel.settings import is_held
 from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option
@@ -37,21 +40,42 @@ from nodectl.cli.question import ask
 from nodectl.cli.terminal import note
 from nodectl.cli.tune.show import show_trial
 from nodectl.common.counting import counted
+from nodectl.common.documents import new_id
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
 from nodectl.common.units import format_size
 from nodectl.errors import UsageError
+from nodectl.ledger.history.database import HistoryError
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+from nodectl.model.trial import Side, Trial
+from nodectl.probes.lost import Watched
 from nodectl.probes.options import Sizes
 from nodectl.probes.options import duration as as_seconds
 from nodectl.probes.options import names as as_names
 from nodectl.probes.options import sizes as as_sizes
-
-if TYPE_CHECKING:
-    from nodectl.model.finding import Finding
-    from nodectl.model.trial import Side, Trial
-    from nodectl.probes.registry import AnyProbe
-    from nodectl.trials.arming import Armed
-    from nodectl.trials.learning import Learning
+from nodectl.probes.registry import AnyProbe, chosen, declarations
+from nodectl.transport.router import open_transport
+from nodectl.trials.arming import Armed, armed
+from nodectl.trials.effective import effective, keys_of, meaningful, read_live
+from nodectl.trials.felt import tried
+from nodectl.trials.learning import Learning
+from nodectl.trials.ledger import now
+from nodectl.trials.measuring import TRAINING, Measuring, comparable, least_turn_s, refuse_too_short, trial_defaults
+from nodectl.trials.run import TrialInterrupt, TrialRun, failed
+from nodectl.trials.settings import own_overrides
+from nodectl.trials.sides import (
+    OWN,
+    kernel_keys,
+    overruled,
+    possible,
+    refuse_impossible,
+    side_of,
+    sides_of_profiles,
+    sides_of_space,
+)
+from nodectl.trials.space import flag_words, read_space
+from nodectl.trials.store import prune
 
 # candidates of a space that are drawn at most: a budget never has room for more
 _DRAWN = 500
@@ -65,9 +89,6 @@ def _trial_option(flag: str, about: str | None, field: str, **settings: Any) -> 
 
 
 def _trial_defaults(field: str) -> str:
-    from nodectl.probes.registry import declarations
-    from nodectl.trials.measuring import trial_defaults
-
     shown = {probe: _shown(value) for probe, value in trial_defaults(field).items()}
     usual = Counter(shown.values()).most_common(1)[0][0] if set(shown) == set(declarations()) else ""
     words = [f"{probe}: {text}" for probe, text in shown.items() if text != usual]
@@ -180,8 +201,6 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
     back in any case; `tune propose` and `tune apply` keep what won.  With --workload nothing else is measured unless
     --probes names it, and ARGUMENTS behind `--` go to the program.  Exit status 3: undecided, or ended early.
     """
-    from nodectl.trials.run import TrialInterrupt, failed
-
     plan = _planned(app, asked, monotonic())
     _ask(app, plan.head, searched=plan.search, yes=yes)
     try:
@@ -201,8 +220,6 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
 
 def _planned(app: App, asked: _Options, started: float) -> _Plan:
     """Return the trial before anybody is asked and anything is trained; UsageError where it cannot be."""
-    from nodectl.trials.measuring import least_turn_s, refuse_too_short
-
     against, candidates = _sides(app, asked)
     learning = _learning(candidates, asked.workload, asked.loss_steps, asked.arguments)
     names, training = asked.probes, asked.training
@@ -229,8 +246,6 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
 
 def _show_interrupted(app: App, trial: Trial) -> None:
     """Show what was measured, what became of the settings, and where to see it again."""
-    from nodectl.model.status import Status
-
     show_trial(app, trial)
     bad = [finding for finding in trial.findings if finding.status in (Status.FAILED, Status.UNKNOWN)]
     left = fold(finding.host for finding in bad if finding.subject == "former values")
@@ -241,17 +256,6 @@ def _show_interrupted(app: App, trial: Trial) -> None:
 
 def _sides(app: App, asked: _Options) -> tuple[Side, tuple[Side, ...]]:
     """Return who is tried against whom; refused where a host cannot have it, before any is asked."""
-    from nodectl.trials.sides import (
-        OWN,
-        overruled,
-        possible,
-        refuse_impossible,
-        side_of,
-        sides_of_profiles,
-        sides_of_space,
-    )
-    from nodectl.trials.space import read_space
-
     profiles, space = asked.profiles, asked.space
     if (profiles is None) == (space is None):
         raise UsageError(
@@ -277,10 +281,6 @@ def _sides(app: App, asked: _Options) -> tuple[Side, tuple[Side, ...]]:
 
 def _changing(app: App, against: Side, sides: Sequence[Side], arguments: tuple[str, ...]) -> list[Side]:
     """Return those that change something: no value that the hosts keep anyway, no option that does nothing."""
-    from nodectl.checks.kernel.settings import is_held
-    from nodectl.trials.effective import effective, keys_of, meaningful, read_live
-    from nodectl.trials.sides import kernel_keys
-
     live = read_live(app.transport, app.hosts, keys_of(sides), app.forks)
     kept, reasons = effective(sides, kernel_keys(against, app.hosts, app.profile_dirs), live, is_held)
     kept, more = meaningful(kept, arguments)
@@ -297,9 +297,6 @@ def _learning(
     candidates: Sequence[Side], workload: str | None, steps: int, arguments: tuple[str, ...]
 ) -> Learning | None:
     """Return the workload that is trained; UsageError for options of a workload where none is named."""
-    from nodectl.trials.learning import Learning
-    from nodectl.trials.space import flag_words
-
     if workload is not None:
         return Learning(workload, arguments, steps, note)
     if arguments:
@@ -310,9 +307,6 @@ def _learning(
 
 
 def _probes(names: str, training: bool | None, learning: Learning | None) -> list[AnyProbe]:
-    from nodectl.probes.registry import chosen, declarations
-    from nodectl.trials.measuring import TRAINING, comparable
-
     named = [name.strip() for name in names.split(",")]
     wanted = comparable(chosen(names), named) if names.strip() else []
     if training is not False:
@@ -325,8 +319,6 @@ def _probes(names: str, training: bool | None, learning: Learning | None) -> lis
 
 def _certain(probes: Sequence[AnyProbe], training: bool | None) -> list[AnyProbe]:
     """Return the probes that are measured in any case, so not a training that nobody asked for."""
-    from nodectl.trials.measuring import TRAINING
-
     return [probe for probe in probes if training or probe.name != TRAINING]
 
 
@@ -339,15 +331,6 @@ def _head(
     given: Mapping[str, object],
     learning: Learning | None,
 ) -> Trial:
-    from datetime import UTC, datetime
-
-    from nodectl import __version__
-    from nodectl.common.documents import new_id
-    from nodectl.model.trial import Trial
-    from nodectl.trials.ledger import now
-    from nodectl.trials.measuring import trial_defaults
-    from nodectl.trials.settings import own_overrides
-
     # of those that only one probe has, what it takes by itself
     usual = {name: next(iter(trial_defaults(name).values())) for name in ("streams", "collectives", "sizes")}
     taken = {name: usual.get(name) if value is None else value for name, value in given.items()}
@@ -385,12 +368,6 @@ def _ask(app: App, head: Trial, *, searched: bool, yes: bool) -> None:
 
 def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
     """Return the trial from the locks to its record; refused where the hosts are not free."""
-    from nodectl.probes.lost import Watched
-    from nodectl.transport.router import open_transport
-    from nodectl.trials.felt import tried
-    from nodectl.trials.measuring import TRAINING, Measuring
-    from nodectl.trials.run import TrialRun
-
     head, learning = plan.head, plan.learning
     settings = [*dict.fromkeys(key for side in head.candidates for key in tried(head.baseline, side, app.profile_dirs))]
     # an interrupted probe closes its transport; locks, leases and the way back need theirs to the end
@@ -417,8 +394,6 @@ def _run(app: App, plan: _Plan, *, force: bool) -> Trial:
 
 def _arm(app: App, trial: str, *, force: bool) -> Callable[[], AbstractContextManager[Armed]]:
     """Return what arms the hosts: after it they put their former values back by themselves."""
-    from nodectl.trials.arming import armed
-
     return partial(
         armed,
         *(app.inventory.sources, app.limit, app.hosts, app.transport),
@@ -437,9 +412,6 @@ def _left_s(ends_at: float | None) -> float | None:
 
 def _keep(app: App, trial: Trial) -> None:
     """In the history too, where it came to its end."""
-    from nodectl.ledger.history.database import HistoryError
-    from nodectl.trials.store import prune
-
     prune()
     if not trial.complete:
         return
