@@ -154,8 +154,8 @@ def _begun(app: App, name: str, nonce: str | None) -> Acceptance:
         raise UsageError(f"acceptance {begun.id} has come to its end", "begin another: nodectl accept")
     refuse_strange(begun, app.fleet)
     if nonce not in (None, begun.nonce):
-        known = begun.nonce or "none"
-        raise UsageError(f"acceptance {begun.id} was begun with another nonce, {known}", "begin one anew")
+        first_nonce = begun.nonce or "none"
+        raise UsageError(f"acceptance {begun.id} was begun with another nonce, {first_nonce}", "begin one anew")
     return begun
 
 
@@ -166,8 +166,8 @@ def _planned(app: App, level: str, budget: float | None, nonce: str | None) -> t
     means = {name: host for name, host in means.items() if name not in elsewhere}
     if not means:
         raise nothing_left(sorted(elsewhere))
-    known = store.known_seconds(app.fleet, level, len(means))
-    steps = make_plan(means, Level(level), budget, known)
+    usual_s = store.known_seconds(app.fleet, level, len(means))
+    steps = make_plan(means, Level(level), budget, usual_s)
     now = time.time()
     acceptance = Acceptance(
         new_id(datetime.now(UTC)), level, app.fleet, now, None, _nature(means), __version__, steps,
@@ -230,7 +230,7 @@ def _carried_out(
                 _refuse(app, holds)
                 watched = Watched(app.transport, holds.heard, holds.unreached())
                 around = Surroundings(hosts, means, watched, look_at(app, watched), note, app.forks, app.profile_dirs)
-                new = [each for each in _forced(holds) if each not in acceptance.seen]
+                new = [remark for remark in _forced(holds) if remark not in acceptance.seen]
                 keep(replace(acceptance, seen=(*acceptance.seen, *new)))
                 return Course(around, latest, keep, limited=limited).run()
         except KeyboardInterrupt:
@@ -323,19 +323,19 @@ def _verify(app: App, path: Path, signers: Path | None, nonce: str | None) -> No
     """Exit status 0: signed by whom we know; 3: as written, and nobody whom we know vouches for it; 1: another."""
     beside = path.with_name(DOCUMENT)
     checked = check(path, signers, beside if beside.is_file() else None)
-    said = {name: checked.said(name) for name in ("written", "nonce", "asked")}
-    if nonce is not None and said["nonce"] != nonce:
-        raise ChangedError(f"{path}: its nonce is {said['nonce'] or 'none'}, not the one that was given for it")
+    head = {name: checked.said(name) for name in ("written", "nonce", "asked")}
+    if nonce is not None and head["nonce"] != nonce:
+        raise ChangedError(f"{path}: its nonce is {head['nonce'] or 'none'}, not the one that was given for it")
     if not checked.signer:
-        words = "signed by nobody: who wrote it cannot be told"
+        vouched = "signed by nobody: who wrote it cannot be told"
     else:
-        words = f"signed by {checked.signer}" if checked.is_known else f"signed by an unknown key, {checked.signer}"
+        vouched = f"signed by {checked.signer}" if checked.is_known else f"signed by an unknown key, {checked.signer}"
     document = {
         "file": str(path), "intact": True, "signer": checked.signer, "known": checked.is_known,
-        "document": beside.is_file(), **said,
+        "document": beside.is_file(), **head,
     }  # fmt: skip
-    when = f" on {said['written']}" if said["written"] else ""
-    app.show("accept-verify", document, f"{path}: as it was written{when}; {words}")
+    when = f" on {head['written']}" if head["written"] else ""
+    app.show("accept-verify", document, f"{path}: as it was written{when}; {vouched}")
     if not checked.is_known:
         note("whom you know, --signers FILE tells: ssh-keygen's allowed signers")
         raise SystemExit(exit_status([Status.UNKNOWN]))

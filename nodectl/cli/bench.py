@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import click
 
-from nodectl.articles import claims as known
+from nodectl.articles import claims as claimed
 from nodectl.articles.claims_document import article_text, claims_document, claims_lines, claims_text
 from nodectl.articles.compare import compare as compared
 from nodectl.articles.compare import compare_document, compare_lines, compare_text
@@ -153,7 +153,7 @@ def claims(app: App, article: int | None) -> None:
 
     ARTICLE is a number; its other numbers, and where they are in nodectl or why they are not, come with it.
     """
-    chosen = dict(known.articles()) if article is None else {article: known.article(article)}
+    chosen = dict(claimed.articles()) if article is None else {article: claimed.article(article)}
     width = terminal_width()
     text = claims_text(chosen, width) if article is None else article_text(article, chosen[article], width)
     show(app, "bench-claims", claims_document(chosen), text, claims_lines(chosen))

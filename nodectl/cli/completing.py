@@ -49,27 +49,27 @@ def complete(cli: click.Group) -> None:
         sys.exit(1)
 
 
-def _items(words: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+def _items(values: Iterable[str], incomplete: str) -> list[CompletionItem[str]]:
+    return [CompletionItem(word) for word in values if word.startswith(incomplete)]
 
 
-def one_of(words: _Words, *, files: bool = False) -> _Complete:
+def one_of(values: _Words, *, files: bool = False) -> _Complete:
     """One of the words; with `files` also a file or folder, where none of them begins so."""
 
     def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-        items = _items(words(ctx), incomplete)
+        items = _items(values(ctx), incomplete)
         return items or ([CompletionItem(incomplete, type="file")] if files else [])
 
     return offer
 
 
-def several_of(words: _Words) -> _Complete:
+def several_of(values: _Words) -> _Complete:
     """Offer the words that are not given yet, with commas between them."""
 
     def offer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         before, comma, part = incomplete.rpartition(",")
         given = before.split(",")
-        return [CompletionItem(f"{before}{comma}{word}") for word in words(ctx) if word.startswith(part)
+        return [CompletionItem(f"{before}{comma}{word}") for word in values(ctx) if word.startswith(part)
                 and word not in given]  # fmt: skip
 
     return offer
@@ -77,29 +77,29 @@ def several_of(words: _Words) -> _Complete:
 
 def pattern(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Offer the hosts and groups of the inventory, each part of a pattern for itself."""
-    found = _names(ctx)
+    inventory = _names(ctx)
     match = _PATTERN.fullmatch(incomplete)
-    if found is None or match is None:
+    if inventory is None or match is None:
         return []
     return [
         CompletionItem(f"{match['before']}{name}")
-        for name in (*found.hosts, *found.groups)
+        for name in (*inventory.hosts, *inventory.groups)
         if name.startswith(match["part"])
     ]
 
 
 def host(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """One host of the inventory."""
-    found = _names(ctx)
-    return _items(found.hosts, incomplete) if found else []
+    inventory = _names(ctx)
+    return _items(inventory.hosts, incomplete) if inventory else []
 
 
 def job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Offer the jobs of this inventory that were started or listed here."""
     from nodectl.jobs.seen import seen_jobs
 
-    found = _names(ctx)
-    return _items(["last", *(seen_jobs("\n".join(found.sources)) if found else ())], incomplete)
+    inventory = _names(ctx)
+    return _items(["last", *(seen_jobs("\n".join(inventory.sources)) if inventory else ())], incomplete)
 
 
 def _names(ctx: click.Context) -> Names | None:
@@ -122,8 +122,8 @@ def profiles(*kinds: str) -> _Words:
         from nodectl.profiles import KINDS
         from nodectl.profiles.load import find_profiles, profile_dirs
 
-        found = _names(ctx)
-        folders = profile_dirs(found.sources) if found else ()
+        inventory = _names(ctx)
+        folders = profile_dirs(inventory.sources) if inventory else ()
         return [name for kind in kinds or KINDS for name in find_profiles(kind, folders)]
 
     return names

@@ -29,8 +29,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print click's script for the shell."""
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
+    shell_class = get_completion_class(shell)
     root = ctx.find_root()
-    if found is None:
+    if shell_class is None:
         raise click.UsageError(f"click knows no completion for {shell}")
-    click.echo(found(root.command, {}, "nodectl", VARIABLE).source())
+    click.echo(shell_class(root.command, {}, "nodectl", VARIABLE).source())

@@ -88,16 +88,16 @@ def recognise(app: App, parts: Mapping[str, Sequence[Part]]) -> set[str]:
     apart, lines = told_apart(parts)
 
     def ask(ledger: Ledger) -> tuple[Recognised, ...]:
-        found = ledger.recognised([part for own in apart.values() for part in own])
-        for host in dict.fromkeys(one.now.host for one in found):
+        recognised = ledger.recognised([part for host_parts in apart.values() for part in host_parts])
+        for host in dict.fromkeys(one.now.host for one in recognised):
             ledger.saw(host, apart[host])
-        return found
+        return recognised
 
-    found = _asked(app, ask) or ()
+    recognised = _asked(app, ask) or ()
     included = app.narrow is _with_cordoned
-    for line in [*lines, *(f"{_TAKEN_IN if included else _LEFT_OUT}: {text}" for text in recognised_lines(found))]:
+    for line in [*lines, *(f"{_TAKEN_IN if included else _LEFT_OUT}: {text}" for text in recognised_lines(recognised))]:
         note(line)
-    return set() if included else {one.now.host for one in found}
+    return set() if included else {one.now.host for one in recognised}
 
 
 def look_for_cordoned(app: App) -> Look | None:
@@ -108,7 +108,7 @@ def look_for_cordoned(app: App) -> Look | None:
     from nodectl.probes.quick import Look
 
     def leaves_out(facts: Mapping[str, Mapping[str, Any]]) -> set[str]:
-        return recognise(app, {host: parts_of(host, own) for host, own in facts.items()})
+        return recognise(app, {host: parts_of(host, host_facts) for host, host_facts in facts.items()})
 
     return Look(facts_needed(), leaves_out)
 
@@ -155,7 +155,7 @@ def _asked(app: App, ask: Callable[[Ledger], _Answer]) -> _Answer | None:
 
 
 def _say(what: str, holds: Mapping[str, Sequence[Hold]]) -> None:
-    lines = ["; ".join(hold.text for hold in own) for own in holds.values()]
+    lines = ["; ".join(hold.text for hold in host_holds) for host_holds in holds.values()]
     for line in lines[:_SHOWN]:
         note(f"{what}: {' '.join(line.split())}")
     if len(lines) > _SHOWN:

@@ -183,12 +183,12 @@ def _nccl_env(wanted: Sequence[Resolved], *, of_hosts: bool = True) -> dict[str,
     envs = [one.nccl_env for one in wanted]
     names = sorted({name for env in envs for name in env})
     differ = [name for name in names if len({env.get(name) for env in envs}) > 1]
-    own = [] if of_hosts else [name for name in names if is_host_variable(name)]
+    interfaces = [] if of_hosts else [name for name in names if is_host_variable(name)]
     if differ:
         note(f"left out, as the hosts have different values: {', '.join(differ)}")
-    if own:
-        note(f"left out, as a pod's interfaces have other names (--host-network keeps them): {', '.join(own)}")
-    return {name: envs[0][name] for name in names if name not in (*differ, *own)}
+    if interfaces:
+        note(f"left out, as a pod's interfaces have other names (--host-network keeps them): {', '.join(interfaces)}")
+    return {name: envs[0][name] for name in names if name not in (*differ, *interfaces)}
 
 
 def _rdma(asked: Sequence[str], wanted: Sequence[Resolved]) -> Mapping[str, int]:

@@ -118,9 +118,9 @@ def _refuse_pairs(app: App, *, one_line: bool, listed: bool) -> None:
 
 def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
     """Return the findings' exit status; `unknown`: fail makes 3 a 1, ok leaves out what only this login may not see."""
-    excused = [each for each in health.findings if each.status is Status.UNKNOWN and is_denied(each.actual)]
-    told = [each for each in health.findings if unknown != "ok" or each not in excused]
-    status = exit_status((finding.status for finding in told), strict=strict)
+    excused = [item for item in health.findings if item.status is Status.UNKNOWN and is_denied(item.actual)]
+    counting = [item for item in health.findings if unknown != "ok" or item not in excused]
+    status = exit_status((finding.status for finding in counting), strict=strict)
     return 1 if status == 3 and unknown == "fail" else status
 
 
@@ -186,7 +186,7 @@ def _list(app: App) -> None:
         if app.inventory_sources:
             raise
         site = ()  # nobody has said whose checks are meant
-    known = [
+    catalogue = [
         *(("health", check) for check in checks().values()),
         *(("health", listed_as(check)) for check in site),
         *(("launch", check) for check in launch_checks().values()),
@@ -194,12 +194,12 @@ def _list(app: App) -> None:
     if app.json:
         listed = [
             {"check": check.id, "asked_by": command, "looks_at": check.looks_at, "fires": check.fires}
-            for command, check in known
+            for command, check in catalogue
         ]
         numbers = {limit.name: {"value": limit.value, "why": limit.why} for limit in thresholds().values()}
         click.echo(as_json("health-checks", {"checks": listed, "thresholds": numbers}))
         return
-    rows = [(check.id, command, check.looks_at, check.fires) for command, check in known]
+    rows = [(check.id, command, check.looks_at, check.fires) for command, check in catalogue]
     limits = [(limit.name, f"{limit.value:g}", limit.why) for limit in thresholds().values()]
     result(aligned([("CHECK", "ASKED BY", "LOOKS AT", "NOT OK WHEN"), *rows]))
     result("\n" + aligned([("THRESHOLD", "DEFAULT", "WHY"), *limits]))

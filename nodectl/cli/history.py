@@ -64,14 +64,14 @@ def show(app: App, run: int, everything: bool) -> None:
 def export(app: App, probes: tuple[str, ...]) -> None:
     """Print all measurements of the fleet, or of some probes, as JSON lines."""
     with app.history() as past:
-        known = past.probes()
-        for name in sorted({*probes} - {*known}):
+        names = past.probes()
+        for name in sorted({*probes} - {*names}):
             if name not in declarations():
-                hint = meant(name, {*known, *declarations()})
+                hint = meant(name, {*names, *declarations()})
                 raise UsageError(
-                    f"there is no probe '{name}'", f"{hint}kept are measurements of: {', '.join(known) or 'none'}"
+                    f"there is no probe '{name}'", f"{hint}kept are measurements of: {', '.join(names) or 'none'}"
                 )
-            note(f"nodectl: no measurement of '{name}' is kept\n  try: kept are those of: {', '.join(known) or 'none'}")
+            note(f"nodectl: no measurement of '{name}' is kept\n  try: kept are those of: {', '.join(names) or 'none'}")
         for kept in past.past(probes):
             click.echo(json.dumps(_row(kept)))
 
@@ -91,10 +91,10 @@ def _drift_text(findings: Sequence[Finding], points: Sequence[Point]) -> str:
     seen = looked(points)
     if not seen.series:
         return _NOTHING
-    known, runs = seen.series - seen.short, counted(seen.runs, "run")
-    told = f"{len(findings)} drift for the worse" if findings else "nothing drifts"
-    about = f"{told}: {known} of {seen.series} series have {MIN_POINTS} values or more, over {runs}"
-    if not known:
+    judged, runs = seen.series - seen.short, counted(seen.runs, "run")
+    verdict = f"{len(findings)} drift for the worse" if findings else "nothing drifts"
+    about = f"{verdict}: {judged} of {seen.series} series have {MIN_POINTS} values or more, over {runs}"
+    if not judged:
         about = f"nothing to tell drift by: {seen.series} series over {runs}, none with {MIN_POINTS} values"
     return "\n".join(filter(None, [findings_list(findings), about]))
 

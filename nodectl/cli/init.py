@@ -90,9 +90,9 @@ def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]
     from nodectl.transport.inventory.read import configured, vaulted
 
     hosts = _hosts(app, wanted)
-    found = _found(app, hosts)
+    looks = _found(app, hosts)
     connections = {host.name: connection_variables(host, configured(), vaulted(host)) for host in hosts}
-    draft, notes = draft_of(found, connections, profile_dirs(_given(app)))
+    draft, notes = draft_of(looks, connections, profile_dirs(_given(app)))
     secret = sorted({name for host in hosts for name in secrets(host, vaulted(host))})
     if secret:
         notes += (
@@ -170,7 +170,7 @@ def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
     if not failed:
         return [answers[host.name] for host in hosts]
     reasons = [f"{host.name}: {failed[host.name][0]}" for host in hosts if host.name in failed]
-    named = {remedy: [host for host, (_, own) in failed.items() if own == remedy] for _, remedy in failed.values()}
+    named = {remedy: [host for host in failed if failed[host][1] == remedy] for _, remedy in failed.values()}
     remedies = [_for_names(app, remedy, sorted(names)) for remedy, names in named.items() if remedy]
     rest = [f"or without {fold(failed)}: --from {shlex.quote(fold(answers))}"] if answers else []
     text = f"nothing was written, for {len(failed)} of {counted(len(hosts), 'host')}: {few(reasons, _MOST_REASONS)}"

@@ -58,27 +58,27 @@ def watch_job(
     try:
         pulses = watch.look()
         while True:
-            said = stalls(pulses, quiet_s=quiet_s, waits_s=_WAITS_S)
+            stalled = stalls(pulses, quiet_s=quiet_s, waits_s=_WAITS_S)
             if not once:
-                _print(app, job_id, pulses, said)
+                _print(app, job_id, pulses, stalled)
             if not any(pulse.alive or pulse.problem for pulse in pulses):
                 return None
             time.sleep(interval_s)
             pulses = watch.look()
             if once:
-                said = stalls(pulses, quiet_s=quiet_s, waits_s=interval_s)
-                _print(app, job_id, pulses, said)
-                return 1 if said else 0
+                stalled = stalls(pulses, quiet_s=quiet_s, waits_s=interval_s)
+                _print(app, job_id, pulses, stalled)
+                return 1 if stalled else 0
     except KeyboardInterrupt:
         return 130
 
 
-def _print(app: App, job_id: str, pulses: Sequence[Pulse], said: Sequence[str]) -> None:
+def _print(app: App, job_id: str, pulses: Sequence[Pulse], stalled: Sequence[str]) -> None:
     live = sys.stdout.isatty() and not app.json
     if live:
         click.echo(_HOME, nl=False)
     width = terminal_width() if live else None
-    app.show("watch", watch_document(job_id, pulses, said), watch_text(job_id, pulses, said, width))
+    app.show("watch", watch_document(job_id, pulses, stalled), watch_text(job_id, pulses, stalled, width))
     if not live and not app.json:
         result("")
 
@@ -211,14 +211,14 @@ def logs(app: App, asked: _Logs) -> None:
 
 def _chosen(job: Job, names: Sequence[str], rank: int | None) -> tuple[Sequence[str], int | None]:
     """Return the names of the hosts that are asked for, and the rank's number on its host."""
-    known = [part.host for part in job.parts]
+    hosts = [part.host for part in job.parts]
     for name in names:
-        if name not in known:
-            hint = f"{meant(name, known)}its hosts: {fold(known)}"
+        if name not in hosts:
+            hint = f"{meant(name, hosts)}its hosts: {fold(hosts)}"
             raise UsageError(f"--host {name}: not a host of {job.id}", hint)
     if rank is None:
-        return names or known, None
-    places = job.nodes or tuple(known)
+        return names or hosts, None
+    places = job.nodes or tuple(hosts)
     if rank >= len(places) * job.nproc_per_node:
         raise UsageError(f"--rank {rank}: {job.id} has ranks 0 to {len(places) * job.nproc_per_node - 1}")
     place, local_rank = divmod(rank, job.nproc_per_node)
@@ -242,9 +242,9 @@ def attach(app: App, tail: int, job: str) -> None:
     """Follow a running job as its launch did, to its end and with its exit status; Ctrl-C leaves it running."""
     _, selected = _find(app, job)
     if selected.state.ended or selected.slurm is not None:
-        words = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
+        remedy = f"logs {selected.id}" if selected.state.ended else f"logs -f {selected.id}"
         why = f"it has ended ({selected.state.value})" if selected.state.ended else "Slurm runs it"
-        raise UsageError(f"job {selected.id} cannot be attached to: {why}", f"nodectl jobs {words}")
+        raise UsageError(f"job {selected.id} cannot be attached to: {why}", f"nodectl jobs {remedy}")
     note(
         f"job {selected.id} of {selected.operator}, {selected.state.value} on {fold(selected.nodes or selected.hosts)}"
     )
@@ -334,7 +334,7 @@ def stop(app: App, job: str) -> None:
         _show(app, [after], conclusion(after))
         return
     its = {part.host for part in selected.parts}
-    problems = stop_job(app, app.hosts, selected.id, of=its, said=listing.unreachable)
+    problems = stop_job(app, app.hosts, selected.id, of=its, reported=listing.unreachable)
     left = read_listing(app, selected.id)
     after = left.find(selected.id) if left.jobs or left.unreachable else selected  # of an upload nothing may be left
     _show(app, [after], conclusion(after))
@@ -352,17 +352,17 @@ def clean(app: App, job: tuple[str, ...]) -> None:
         if not ended.state.ended:
             raise click.UsageError(f"{ended.id} is {ended.state.value}; stop it first: nodectl jobs stop {ended.id}")
     ids = [ended.id for ended in chosen]
-    own = [ended.id for ended in chosen if ended.slurm is None]
+    ssh_ids = [ended.id for ended in chosen if ended.slurm is None]
     kept: dict[str, str] = {}
     kept_ids: set[str] = set()
-    if own:
-        answers = clean_hosts(app.transport, app.hosts, own, app.forks)
+    if ssh_ids:
+        answers = clean_hosts(app.transport, app.hosts, ssh_ids, app.forks)
         kept_ids, kept = _kept(answers.lines)
         kept_ids |= _with_parts_on(answers.refused, chosen)
         kept |= answers.refused
         _note_problems({**answers.unreachable, **kept})
-    if (login := app.slurm()) is not None and len(own) < len(ids):
-        slurm_ids, slurm_kept = _kept({login.host.name: login.clean([one for one in ids if one not in own])})
+    if (login := app.slurm()) is not None and len(ssh_ids) < len(ids):
+        slurm_ids, slurm_kept = _kept({login.host.name: login.clean([one for one in ids if one not in ssh_ids])})
         kept_ids, kept = kept_ids | slurm_ids, kept | slurm_kept
         _note_problems(slurm_kept)
     removed = [job_id for job_id in ids if job_id not in kept_ids]
@@ -460,14 +460,14 @@ def _login(app: App) -> Login:
 
 
 def stop_job(
-    app: App, hosts: Sequence[Host], job_id: str, *, of: Collection[str] = (), said: Collection[str] = ()
+    app: App, hosts: Sequence[Host], job_id: str, *, of: Collection[str] = (), reported: Collection[str] = ()
 ) -> Mapping[str, str]:
     """Stop the job on these hosts; those that did not, with the reason.
 
-    Without those that were said before and are no hosts `of` the job: they may be anything.
+    Problems that were `reported` before, of hosts that are none `of` the job, are left out: they may be anything.
     """
     answers = stop_hosts(app.transport, hosts, job_id, app.forks)
-    problems = {host: why for host, why in answers.problems.items() if host in of or host not in said}
+    problems = {host: why for host, why in answers.problems.items() if host in of or host not in reported}
     _note_problems(problems)
     return problems
 
@@ -524,9 +524,9 @@ def _find(app: App, name: str) -> tuple[Listing, Job]:
 
 def _members(app: App, job: Job) -> list[Host]:
     """Return the job's hosts that this inventory knows and that answered, in rank order."""
-    known = {host.name: host for host in app.hosts}
+    hosts = {host.name: host for host in app.hosts}
     return [
-        known[part.host] for part in job.parts if part.host in known and part.state not in ("absent", "unreachable")
+        hosts[part.host] for part in job.parts if part.host in hosts and part.state not in ("absent", "unreachable")
     ]
 
 

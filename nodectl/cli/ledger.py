@@ -127,7 +127,7 @@ def return_(app: App, host: str, without_proof: bool, reason: str | None) -> Non
     """
     if without_proof != (reason is not None):
         raise UsageError("--without-proof and --reason go together", "say why it returns without proof")
-    words = f"without proof: {_reason(reason, '--reason')}" if reason is not None else "what failed has passed since"
+    proof = f"without proof: {_reason(reason, '--reason')}" if reason is not None else "what failed has passed since"
     with app.ledger() as kept:
         holds = kept.cordoned([host]).get(host, ())
         if not holds:
@@ -136,7 +136,7 @@ def return_(app: App, host: str, without_proof: bool, reason: str | None) -> Non
         if not without_proof:
             _refuse_unproven(kept, host, holds)
         who = operator()
-        events = [kept.return_(hold, words, who) for hold in holds]
+        events = [kept.return_(hold, proof, who) for hold in holds]
     lines = [f"{event.host}: returned: {named(kept.part for kept in event.parts) or 'its name'}" for event in events]
     app.show("ledger", {"events": [event_document(event) for event in events]}, "\n".join(dict.fromkeys(lines)))
 
@@ -152,8 +152,8 @@ def _refuse_unproven(kept: Ledger, host: str, holds: Sequence[Hold]) -> None:
 
 def _was_returned(life: Sequence[Event]) -> bool:
     """Return whether the latest event about its cordon is a return."""
-    said = [event.kind for event in life if event.kind is not EventKind.SEEN]
-    return bool(said) and said[-1] is EventKind.RETURNED
+    kinds = [event.kind for event in life if event.kind is not EventKind.SEEN]
+    return bool(kinds) and kinds[-1] is EventKind.RETURNED
 
 
 def _life_of_part(kept: Ledger, target: str) -> tuple[tuple[Event, ...], Any]:
@@ -167,10 +167,10 @@ def _life_of_part(kept: Ledger, target: str) -> tuple[tuple[Event, ...], Any]:
 
 
 def _reason(text: str, option: str) -> str:
-    words = " ".join(text.split())
-    if not words:
+    reason = " ".join(text.split())
+    if not reason:
         raise UsageError(f"{option} is empty", "say why: it stands wherever the host is named")
-    return words
+    return reason
 
 
 def _chosen(host: str, parts: Sequence[Part], wanted: Sequence[str]) -> tuple[Part, ...]:
@@ -179,8 +179,8 @@ def _chosen(host: str, parts: Sequence[Part], wanted: Sequence[str]) -> tuple[Pa
     for text in wanted:
         fitting = [part for part in parts if part.id.lower().startswith(text.lower()) or part.serial == text]
         if len(fitting) != 1:
-            known = "; ".join(f"{part.id} ({part.place or part.kind})" for part in fitting or parts) or "none is known"
-            raise UsageError(f"--part {text}: {len(fitting)} parts of {host} begin so", f"name one: {known}")
+            choices = "; ".join(f"{one.id} ({one.place or one.kind})" for one in fitting or parts) or "none is known"
+            raise UsageError(f"--part {text}: {len(fitting)} parts of {host} begin so", f"name one: {choices}")
         chosen += fitting
     return tuple(chosen)
 

@@ -28,8 +28,8 @@ def metrics() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the metrics, with their labels and what they say."""
-    rows = [(each.name, each.kind, ", ".join(each.labels) or "-", each.about) for each in METRICS.values()]
-    document = {"metrics": [asdict(each) for each in METRICS.values()]}
+    rows = [(metric.name, metric.kind, ", ".join(metric.labels) or "-", metric.about) for metric in METRICS.values()]
+    document = {"metrics": [asdict(metric) for metric in METRICS.values()]}
     app.show("metrics", document, aligned([("METRIC", "TYPE", "LABELS", "SAYS"), *rows]))
 
 

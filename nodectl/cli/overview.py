@@ -87,14 +87,14 @@ def latest_runs(history: History, nature: Nature) -> tuple[Measured, ...]:
 
 def trials(history: History, nature: Nature) -> tuple[Tuned, ...]:
     """Return the latest trials, each profile once."""
-    told: dict[tuple[str, str], Tuned] = {}
+    latest: dict[tuple[str, str], Tuned] = {}
     for row in history.trials():
         key = (str(row["profile"]), str(row["baseline"]))
-        if key not in told and len(told) < _MOST_TRIALS:
+        if key not in latest and len(latest) < _MOST_TRIALS:
             origin = Origin(nature, f"history, trial {row['id']} of {iso(row['time'])}")
             verdicts = values_of(Verdict, row["trials"], extra="ignore")
-            told[key] = Tuned(f"{row['profile']} against {row['baseline']}", key[1], verdicts, origin)
-    return tuple(told.values())
+            latest[key] = Tuned(f"{row['profile']} against {row['baseline']}", key[1], verdicts, origin)
+    return tuple(latest.values())
 
 
 def past(history: History, nature: Nature) -> Past:
@@ -110,10 +110,10 @@ def past(history: History, nature: Nature) -> Past:
         identity = Identity.of_key(key)
         values = tuple((point.time, point.value) for point in by_key[key])
         trends.append(Trend(identity.label, kind_of(identity.probe).unit(identity.unit), values, finding))
-    known = seen.series - seen.short
-    enough = f"{known} of them with the {MIN_POINTS} values that drift is told by"
-    told = f"{counted(seen.runs, 'run')}, {seen.series} series, {enough}"
-    return Past((*trends, *_medians(points)), told, Origin(nature, "history"), known)
+    judged = seen.series - seen.short
+    enough = f"{judged} of them with the {MIN_POINTS} values that drift is told by"
+    looked_at = f"{counted(seen.runs, 'run')}, {seen.series} series, {enough}"
+    return Past((*trends, *_medians(points)), looked_at, Origin(nature, "history"), judged)
 
 
 def _medians(points: Sequence[Point]) -> Iterator[Trend]:

@@ -131,26 +131,26 @@ class _Command(click.Command):
         return rest
 
 
-def _further_words(name: str, words: Sequence[str]) -> UsageError:
-    known = {probe.name for probe in listed()} | set(GROUPS)
-    if all(known.issuperset(word.split(",")) for word in words):
-        remedy = f"several probes are one word: `nodectl probe {','.join([name, *words])}`"
+def _further_words(name: str, arguments: Sequence[str]) -> UsageError:
+    names = {probe.name for probe in listed()} | set(GROUPS)
+    if all(names.issuperset(word.split(",")) for word in arguments):
+        remedy = f"several probes are one word: `nodectl probe {','.join([name, *arguments])}`"
     else:
         remedy = f"hosts are chosen by --limit: `nodectl -l HOST probe {name}`"
-    return UsageError(f"probe {name} takes no further word: {' '.join(words)}", remedy)
+    return UsageError(f"probe {name} takes no further word: {' '.join(arguments)}", remedy)
 
 
 def _single(probe: AnyProbe) -> click.Command:
     """Return the command of one probe."""
-    common, own = _common([probe]), _own(probe)
+    common, special = _common([probe]), _own(probe)
 
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
         app = ctx.ensure_object(App)
-        options = probe.options(**_values(declared(ProbeOptions), given), **_values(own, given), forks=app.forks)
+        options = probe.options(**_values(declared(ProbeOptions), given), **_values(special, given), forks=app.forks)
         _measure(app, [(probe, options)], probe.name, given)
 
-    params = [_click_option(option, probe.name, probe.usual) for option in (*own, *common)]
+    params = [_click_option(option, probe.name, probe.usual) for option in (*special, *common)]
     text = "\n\n".join(filter(None, [probe.summary, probe.help, _EXIT_STATUS]))
     return _refuse_doubles(_Command(probe.name, callback=run, params=[*params, *_of_the_run()], help=text))
 
@@ -192,10 +192,10 @@ def _own(probe: AnyProbe) -> tuple[Declared, ...]:
 
 def _from_settings(probe: AnyProbe, parent: click.Context | None) -> dict[str, Any]:
     """Return what the environment and nodectl.toml say of a probe's own options, for a run of several probes."""
-    own = _own(probe)
-    command = _Command(probe.name, params=[_click_option(option, probe.name) for option in own])
+    special = _own(probe)
+    command = _Command(probe.name, params=[_click_option(option, probe.name) for option in special])
     with command.make_context(probe.name, [], parent) as ctx:
-        return _values(own, ctx.params)
+        return _values(special, ctx.params)
 
 
 def _click_option(declared_option: Declared, probe: str = "", usual: Amount | None = None) -> click.Option:
@@ -320,7 +320,7 @@ def _quick(
         note(f"left out: {line}")
     if not choice.probes:
         raise UsageError("nothing is left to measure on these hosts", "name a probe: nodectl probe --help")
-    options = {probe.name: own for probe, own in wanted}
+    options = {probe.name: probe_options for probe, probe_options in wanted}
     return choice.hosts, [(probe, options[probe.name]) for probe in choice.probes], choice.costs, ends_at
 
 

@@ -79,7 +79,7 @@ def show(app: App, name: str) -> None:
         rows, warnings, about = dict(values(loaded)), own_warnings(loaded), loaded.description
     else:
         parts = {kind: dict(values(getattr(resolved, kind))) for kind in resolved.names}
-        rows = {f"{part}.{path}": row for part, found in parts.items() for path, row in found.items()}
+        rows = {f"{part}.{path}": row for part, values_of_part in parts.items() for path, row in values_of_part.items()}
         kind, warnings, about = "host", resolved.warnings, ", ".join(resolved.names.values())
     lines = [f"{kind} {bare}: {about}"]
     for path, row in rows.items():
@@ -262,15 +262,16 @@ def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
 
     A latency has a ceiling and no floor, and a count of errors has neither.
     """
-    found = []
+    floors = []
     for measurement in measurements:
         kind = kind_of(measurement.probe)
         if kind.lower_is_better(measurement.unit) is False:
             # by another network it is another figure; by another GPU of the host it is not
             places = set(kind.places) - {"interfaces"}
             chosen = kind.chosen(measurement.conditions).items()
-            found.append(replace(measurement, conditions={name: value for name, value in chosen if name not in places}))
-    return found
+            conditions = {name: value for name, value in chosen if name not in places}
+            floors.append(replace(measurement, conditions=conditions))
+    return floors
 
 
 def _acceptance(path: Path) -> Acceptance:
@@ -301,9 +302,9 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
         kinds = [prefer]
     if not kinds:
         among = (wanted,) if wanted in KINDS else KINDS
-        known = [(kind, name) for kind in among for name in find_profiles(kind, folders)]
-        near = meant(bare, [each for _, each in known])
-        raise ProfileError(f"there is no profile {name!r}", f"{near}one of: {', '.join(map('/'.join, known))}")
+        profiles = [(kind, name) for kind in among for name in find_profiles(kind, folders)]
+        near = meant(bare, [profile for _, profile in profiles])
+        raise ProfileError(f"there is no profile {name!r}", f"{near}one of: {', '.join(map('/'.join, profiles))}")
     if len(kinds) > 1:
         raise ProfileError(f"{name!r} names several profiles", f"say {' or '.join(f'{kind}/{bare}' for kind in kinds)}")
     return kinds[0], load_profile(kinds[0], bare, folders)
@@ -321,8 +322,8 @@ def _resolved_host(app: App, name: str) -> Resolved | None:
 
 
 def _reasons(row: dict[str, Any]) -> list[str]:
-    words = ("why", "source", "origin", "unverified")
-    return [f"{word}: {row[word]}" for word in words if row.get(word)]
+    keys = ("why", "source", "origin", "unverified")
+    return [f"{word}: {row[word]}" for word in keys if row.get(word)]
 
 
 def _value(row: dict[str, Any] | None) -> Any:

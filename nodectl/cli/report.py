@@ -86,10 +86,10 @@ def _heading(app: App) -> str:
 
 
 def _with_hosts(app: App, content: Content) -> Content:
-    found = (health(app.source, look_at(app, {})), *content.found)
+    looks = (health(app.source, look_at(app, {})), *content.found)
     wired = (wiring(app.source, app.profile_dirs), *content.wired)
     launched = content.launched if app.replay is not None else (_jobs(app), *content.launched)
-    return replace(content, found=found, wired=wired, launched=launched)
+    return replace(content, found=looks, wired=wired, launched=launched)
 
 
 def _jobs(app: App) -> Launched:

@@ -136,6 +136,6 @@ def _row(record: Mapping[str, Any]) -> tuple[str, ...]:
     names = record.get("profiles", {})
     profiles = ", ".join(str(names[kind]) for kind in ("hardware", "stack", "tuning") if kind in names)
     changed = Counter(record["changed"])
-    words = [f"{count} {kind}" for kind, count in sorted(changed.items())]
-    words += ["not finished"] * (not record["settled"]) + ["waits for --packages"] * bool(record["left"])
-    return record["run"], record["by"], profiles, ", ".join(words)
+    changes = [f"{count} {kind}" for kind, count in sorted(changed.items())]
+    changes += ["not finished"] * (not record["settled"]) + ["waits for --packages"] * bool(record["left"])
+    return record["run"], record["by"], profiles, ", ".join(changes)

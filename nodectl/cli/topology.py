@@ -99,22 +99,22 @@ def _look(
     app: App, hosts: tuple[Host, ...], fabric_from: Path | None, *, with_fabric: bool, asked: bool | None, needed: bool
 ) -> Looked:
     """Ask the hosts, unless all that is wanted is in FILE or in the inventory."""
-    known = fabric_from is not None or any(host.variables.get("nodectl_switch") for host in hosts)
+    is_described = fabric_from is not None or any(host.variables.get("nodectl_switch") for host in hosts)
     if asked is None:
-        asked = needed or not with_fabric or not known or app.replay is not None
+        asked = needed or not with_fabric or not is_described or app.replay is not None
     if not hosts or not asked:
         return Looked()
-    return look(app.source, app.profile_dirs, fabric=with_fabric and not known)
+    return look(app.source, app.profile_dirs, fabric=with_fabric and not is_described)
 
 
 def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, limits: Limits) -> Fabric:
     if fabric_from is not None:
         graph = graph_from(fabric_from, hosts, looked.guids)
     else:
-        known = variables_graph(hosts) or looked.graph
-        if known is None:
+        described = variables_graph(hosts) or looked.graph
+        if described is None:
             return unknown_fabric([host.name for host in hosts])
-        graph = known
+        graph = described
     return judge_fabric(graph, limits, [host.name for host in hosts])
 
 

@@ -75,14 +75,14 @@ def life_lines(
         if place is not None:
             gone = ", where another one is now" if place.gone else ""
             yield f"last seen {minute(place.time)} in {place.host}{_at(place.kept.part)}{gone}"
-    told = set()
-    for own in holds.values():
-        for hold in own:
+    shown_ids = set()
+    for host_holds in holds.values():
+        for hold in host_holds:
             if key is None or key in {(part.kind, part.id) for part in hold.parts}:
-                told.add(hold.cordon.id)
+                shown_ids.add(hold.cordon.id)
                 yield hold.text
     for cordon in cordons:
-        if cordon.id not in told and key in {(kept.part.kind, kept.part.id) for kept in cordon.parts}:
+        if cordon.id not in shown_ids and key in {(kept.part.kind, kept.part.id) for kept in cordon.parts}:
             yield f"cordoned since {minute(cordon.time)}: {cordon.reason}; a host that shows it is left out"
     yield ""
     several = len({event.fleet for event in life}) > 1
@@ -109,8 +109,8 @@ def _told(event: Event, *, of_part: bool) -> str:
 def _found(finding: Finding, about: str) -> str:
     name = " ".join(filter(None, [finding.check, finding.subject]))
     of_part = f" [{about}]" if about and about != "the host" and about not in finding.subject else ""
-    words = f"{finding.actual}; expected {finding.expected}" if finding.expected else finding.actual
-    return f"{finding.status} {name}{of_part}: {words}"
+    outcome = f"{finding.actual}; expected {finding.expected}" if finding.expected else finding.actual
+    return f"{finding.status} {name}{of_part}: {outcome}"
 
 
 def list_document(lives: Lives, holds: Holds, places: Mapping[Key, Place], cordons: Sequence[Event]) -> dict[str, Any]:

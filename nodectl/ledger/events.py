@@ -101,10 +101,10 @@ class Recognised:
         return f"{self.now.id} in {self.now.host}{place} was cordoned on {when} as {as_what}: {why}"
 
 
-def recognised_lines(found: Iterable[Recognised]) -> tuple[str, ...]:
+def recognised_lines(recognised: Iterable[Recognised]) -> tuple[str, ...]:
     """Return a line for each host and cordon: its first part (the host itself before others) and how many more."""
     groups: dict[tuple[str, int], list[Recognised]] = {}
-    for one in found:
+    for one in recognised:
         groups.setdefault((one.now.host, one.cordon.id), []).append(one)
     lines = []
     for group in groups.values():

@@ -24,8 +24,8 @@ _MARK = "cordoned (nodectl ledger): "
 def slurm_lines(holds: Mapping[str, Sequence[Hold]], returned: Sequence[str]) -> str:
     """`scontrol update NodeName=… State=DRAIN Reason=…` for each cordoned host, RESUME for what has returned."""
     drains = [
-        shlex.join(["scontrol", "update", f"NodeName={_node(host)}", "State=DRAIN", f"Reason={_reason(own)}"])
-        for host, own in holds.items()
+        shlex.join(["scontrol", "update", f"NodeName={_node(host)}", "State=DRAIN", f"Reason={_reason(host_holds)}"])
+        for host, host_holds in holds.items()
     ]
     resumes = [shlex.join(["scontrol", "update", f"NodeName={_node(host)}", "State=RESUME"]) for host in returned]
     return "\n".join([*drains, *resumes])
@@ -33,7 +33,7 @@ def slurm_lines(holds: Mapping[str, Sequence[Hold]], returned: Sequence[str]) ->
 
 def ansible_group(holds: Mapping[str, Sequence[Hold]]) -> str:
     """Return an inventory with the group `cordoned`, to be given beside the fleet's own."""
-    hosts = {host: {"nodectl_cordoned": _Words(_words(own))} for host, own in holds.items()}
+    hosts = {host: {"nodectl_cordoned": _Words(_words(host_holds))} for host, host_holds in holds.items()}
     text = yaml.dump({"cordoned": {"hosts": hosts}}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     return str(text).rstrip("\n")
 
@@ -48,10 +48,10 @@ class _Dumper(yaml.SafeDumper):
     """YAML as Ansible reads it."""
 
 
-def _words_node(dumper: _Dumper, words: _Words) -> yaml.Node:
+def _words_node(dumper: _Dumper, text: _Words) -> yaml.Node:
     # a reason may be what a host said, and a template is a program that Ansible runs on the operator's machine
-    marked = any(mark in words for mark in ("{{", "{%", "{#"))
-    return dumper.represent_scalar("!unsafe" if marked else "tag:yaml.org,2002:str", str(words))
+    marked = any(mark in text for mark in ("{{", "{%", "{#"))
+    return dumper.represent_scalar("!unsafe" if marked else "tag:yaml.org,2002:str", str(text))
 
 
 _Dumper.add_representer(_Words, _words_node)
@@ -71,8 +71,8 @@ def _words(holds: Sequence[Hold]) -> str:
 
 
 def _reason(holds: Sequence[Hold]) -> str:
-    words = _MARK + " ".join("; ".join(dict.fromkeys(hold.cordon.reason for hold in holds)).split())
-    plain = re.sub(r"[^ -~]", "?", words).replace('"', "'")
+    reason = _MARK + " ".join("; ".join(dict.fromkeys(hold.cordon.reason for hold in holds)).split())
+    plain = re.sub(r"[^ -~]", "?", reason).replace('"', "'")
     return plain if len(plain) <= _LONGEST_REASON else plain[: _LONGEST_REASON - 3] + "..."
 
 
@@ -105,5 +105,5 @@ def _suggest_reason(row: HostAcceptance) -> str:
         return f"failed: {', '.join(name for name, status in row.steps.items() if status is Status.FAILED)}"
     finding, more = failed[0].finding, len(failed) - 1
     name = f"{finding.check} {finding.subject}".strip()
-    words = " ".join(f"{name}: {finding.actual}".split())
-    return clipped(words, _SUGGEST_LONGEST_REASON) + (f" (and {more} more)" if more else "")
+    reason = " ".join(f"{name}: {finding.actual}".split())
+    return clipped(reason, _SUGGEST_LONGEST_REASON) + (f" (and {more} more)" if more else "")

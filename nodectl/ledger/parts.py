@@ -80,8 +80,8 @@ def _nics(host: str, facts: Mapping[str, object]) -> Iterator[Part]:
 def _guid(text: str) -> str:
     """`b83f:d203:1a48:ff14`, however a tool writes it; empty for zeros, and for what is no GUID."""
     digits = text.lower().removeprefix("0x").replace(":", "")
-    known = _DIGITS.fullmatch(digits) and digits.strip("0")
-    return ":".join(digits[at : at + 4] for at in range(0, 16, 4)) if known else ""
+    is_guid = _DIGITS.fullmatch(digits) and digits.strip("0")
+    return ":".join(digits[at : at + 4] for at in range(0, 16, 4)) if is_guid else ""
 
 
 def _place(names: str, address: str | None) -> str:
@@ -149,8 +149,8 @@ def _own_words(subject: str, host: str) -> str:
     camps = [camp.strip() for camp in subject.split(_AGAINST)]
     if len(camps) < 2:
         return subject
-    own = [match[1] for camp in camps for match in re.finditer(rf"(?:^|, ){re.escape(host)} \(([^)]*)\)", camp)]
-    return ", ".join(own)
+    parts = [match[1] for camp in camps for match in re.finditer(rf"(?:^|, ){re.escape(host)} \(([^)]*)\)", camp)]
+    return ", ".join(parts)
 
 
 def _names(part: Part, subject: str, uuids: set[str]) -> bool:
@@ -162,8 +162,8 @@ def _names(part: Part, subject: str, uuids: set[str]) -> bool:
         indexes = {f"GPU {match[2]}" for match in _GPU.finditer(subject) if match[2]}
         buses = {_bus(match[1]) for match in _GPU.finditer(subject) if match[1]} | _buses(subject)
         return names in indexes or bool(bus and bus in buses)
-    words = {word.rstrip(".") for word in _WORD.findall(subject)}
-    return bool(words & set(names.split(", "))) or _bus(address, function=True) in _functions(subject)
+    devices = {word.rstrip(".") for word in _WORD.findall(subject)}
+    return bool(devices & set(names.split(", "))) or _bus(address, function=True) in _functions(subject)
 
 
 def _buses(subject: str) -> set[str]:
@@ -187,5 +187,5 @@ def _bus(address: str, *, function: bool = False) -> str:
 def named(parts: Iterable[Part]) -> str:
     """`1 host, 8 GPUs, 10 NICs`."""
     kinds = Counter(part.kind for part in parts)
-    words = {PartKind.HOST: "host", PartKind.GPU: "GPU", PartKind.NIC: "NIC"}
-    return ", ".join(counted(kinds[kind], word) for kind, word in words.items() if kinds[kind])
+    nouns = {PartKind.HOST: "host", PartKind.GPU: "GPU", PartKind.NIC: "NIC"}
+    return ", ".join(counted(kinds[kind], word) for kind, word in nouns.items() if kinds[kind])

@@ -46,8 +46,8 @@ def event_of(row: Sequence[Any], parts: tuple[KeptPart, ...]) -> Event:
     """Read an event from its number and EVENT_COLUMNS; ValueError for anything else, which SQLite would keep, too."""
     number_of, when, kind, fleet, host, who, reason, whole, cordon = row[:9]
     acceptance, began, nature, verdict, steps, left, _ = row[9:]
-    known = json.loads(steps)
-    if not isinstance(known, dict):
+    status_of = json.loads(steps)
+    if not isinstance(status_of, dict):
         raise ValueError(f"event {number_of}: {steps[:40]!r} are no steps")
     return Event(
         *(int(number_of), moment(when), EventKind(kind), str(fleet), str(host), str(who), str(reason), bool(whole)),
@@ -56,7 +56,7 @@ def event_of(row: Sequence[Any], parts: tuple[KeptPart, ...]) -> Event:
         began=None if began is None else moment(began),
         nature=str(nature),
         verdict=NodeVerdict(verdict) if verdict else None,
-        steps={str(name): Status(status) for name, status in known.items()},
+        steps={str(name): Status(status) for name, status in status_of.items()},
         left_after=str(left),
         parts=parts,
     )
@@ -158,25 +158,25 @@ class Ledger(Database):
         Recorded twice, as when it was stopped and went on, it adds only what has changed.
         """
         parts, lines = told_apart({row.host: row.parts for row in acceptance.hosts})
-        told = [*lines]
+        remarks = [*lines]
         with self.transaction():
             kept = {event.host: event for event in self._events(_OF_ACCEPTANCE, (acceptance.id, self.fleet))}
             for row in acceptance.hosts:
-                own, copies = self._without_copies(parts[row.host])
-                told += copies
-                if all(part.kind is not PartKind.HOST for part in own):
-                    own = (by_name(row.host), *own)
-                event = self._of_acceptance(acceptance, row, self._with_findings(acceptance, row.host, own))
+                host_parts, copies = self._without_copies(parts[row.host])
+                remarks += copies
+                if all(part.kind is not PartKind.HOST for part in host_parts):
+                    host_parts = (by_name(row.host), *host_parts)
+                event = self._of_acceptance(acceptance, row, self._with_findings(acceptance, row.host, host_parts))
                 former = kept.get(row.host)
                 if former is None or replace(former, id=0, time=0.0) != replace(event, id=0, time=0.0):
                     self._add(event)
-        return tuple(told)
+        return tuple(remarks)
 
     def saw(self, host: str, parts: Sequence[Part], when: float | None = None) -> None:
         """Keep which parts a host has, where a look found others than the last one."""
-        own, _ = self._without_copies(parts)
-        if own and self._last_parts(self.fleet, host) != own:
-            kept = tuple(KeptPart(part) for part in own)
+        now, _ = self._without_copies(parts)
+        if now and self._last_parts(self.fleet, host) != now:
+            kept = tuple(KeptPart(part) for part in now)
             self._keep(Event(0, _now(when), EventKind.SEEN, self.fleet, host, parts=kept))
 
     def cordon(
@@ -224,8 +224,8 @@ class Ledger(Database):
                 fleet, host = (place.fleet, place.host) if place else (cordon.fleet, cordon.host)
                 if fleet == self.fleet and host in wanted and not (place and place.gone):
                     parts.setdefault(host, []).append(kept.part)
-            for host, own in parts.items():
-                holds.setdefault(host, []).append(Hold(host, cordon, host in here, tuple(own)))
+            for host, held_parts in parts.items():
+                holds.setdefault(host, []).append(Hold(host, cordon, host in here, tuple(held_parts)))
         return {host: tuple(holds[host]) for host in wanted if host in holds}
 
     def recognised(self, parts: Iterable[Part]) -> tuple[Recognised, ...]:
@@ -234,15 +234,15 @@ class Ledger(Database):
         by_host: dict[str, list[Part]] = {}
         for part in now.values():
             by_host.setdefault(part.host, []).append(part)
-        found = []
+        moved = []
         for cordon in self._open_here():
             for kept in cordon.parts:
                 there = now.get(_key(kept.part))
                 if there is None or (cordon.fleet, cordon.host) == (self.fleet, there.host):
                     continue
-                if not _is_copy(there, by_host[there.host], [each.part for each in cordon.parts]):
-                    found.append(Recognised(there, kept.part, cordon))
-        return tuple(found)
+                if not _is_copy(there, by_host[there.host], [former.part for former in cordon.parts]):
+                    moved.append(Recognised(there, kept.part, cordon))
+        return tuple(moved)
 
     def open_cordons(self) -> tuple[Event, ...]:
         """Every cordon that still holds for its host (`whole`) or a part, of all fleets: without what was returned."""
@@ -379,18 +379,18 @@ class Ledger(Database):
 
     def _with_findings(self, acceptance: Acceptance, host: str, parts: Sequence[Part]) -> tuple[KeptPart, ...]:
         """Return the parts with what was found of them; a part that is missing now only where a finding names it."""
-        told = [
+        relevant = [
             seen
             for seen in acceptance.seen
             if seen.finding.status in _TOLD and host in (seen.finding.host, *seen.finding.hosts)
         ]
-        missing = self._missing(host, parts) if told else []
-        found: dict[Key, list[Seen]] = {}
-        for seen in told:
+        missing = self._missing(host, parts) if relevant else []
+        by_part: dict[Key, list[Seen]] = {}
+        for seen in relevant:
             for part in concerned(seen.finding, host, [*parts, *missing]):
-                found.setdefault(_key(part), []).append(seen)
-        lost = [part for part in missing if _key(part) in found]
-        return tuple(KeptPart(part, tuple(found.get(_key(part), ()))) for part in (*parts, *lost))
+                by_part.setdefault(_key(part), []).append(seen)
+        lost = [part for part in missing if _key(part) in by_part]
+        return tuple(KeptPart(part, tuple(by_part.get(_key(part), ()))) for part in (*parts, *lost))
 
     def _missing(self, host: str, parts: Sequence[Part]) -> list[Part]:
         """GPUs and NICs that were there before, and whose places are empty now."""
@@ -452,9 +452,9 @@ def _now(when: float | None) -> float:
 
 def _left_of(cordon: Event, returns: Sequence[Event]) -> Event:
     """Return the cordon without what was returned of it."""
-    ended = {_key(kept.part) for each in returns for kept in each.parts}
+    ended = {_key(kept.part) for event in returns for kept in event.parts}
     parts = tuple(kept for kept in cordon.parts if _key(kept.part) not in ended)
-    return replace(cordon, whole=cordon.whole and not any(each.whole for each in returns), parts=parts)
+    return replace(cordon, whole=cordon.whole and not any(event.whole for event in returns), parts=parts)
 
 
 def _is_copy(part: Part, beside: Sequence[Part], former: Sequence[Part]) -> bool:
@@ -464,5 +464,5 @@ def _is_copy(part: Part, beside: Sequence[Part], former: Sequence[Part]) -> bool
     """
     if part.kind is not PartKind.HOST or not is_machine_id(part.id):
         return False
-    now, then = ({each.id for each in parts if each.kind is not PartKind.HOST} for parts in (beside, former))
+    now, then = ({other.id for other in parts if other.kind is not PartKind.HOST} for parts in (beside, former))
     return bool(now and then) and not now & then

@@ -59,10 +59,10 @@ def acceptance_text(acceptance: Acceptance, width: int) -> str:
 
 def _steps(done: Sequence[str], cells: Sequence[str]) -> str:
     """Only what is not fine is named: `tcp FAILED, 6 ok`."""
-    words = [f"{name} {cell}" for name, cell in zip(done, cells, strict=True) if cell not in ("ok", "-")]
+    parts = [f"{name} {cell}" for name, cell in zip(done, cells, strict=True) if cell not in ("ok", "-")]
     fine, away = cells.count("ok"), cells.count("-")
-    words += [f"{fine} ok"] if fine else []
-    return ", ".join(words + ([f"{away} not taken part in"] if away else []))
+    parts += [f"{fine} ok"] if fine else []
+    return ", ".join(parts + ([f"{away} not taken part in"] if away else []))
 
 
 def _told(hosts: Sequence[HostAcceptance]) -> Iterator[list[str]]:
@@ -73,11 +73,11 @@ def _told(hosts: Sequence[HostAcceptance]) -> Iterator[list[str]]:
             reasons.setdefault(_alike(reason), []).append(host.host)
     for status, most in _SHOWN.items():
         lines: list[str] = []
-        own = [(reason, names) for reason, names in reasons.items() if reason.finding.status is status]
-        for reason, names in own[:most]:
+        alike = [(reason, names) for reason, names in reasons.items() if reason.finding.status is status]
+        for reason, names in alike[:most]:
             lines += _reason(reason, names)
-        if len(own) > most:
-            lines.append(f"and {len(own) - most} more of status {status}: --output json, or the certificate")
+        if len(alike) > most:
+            lines.append(f"and {len(alike) - most} more of status {status}: --output json, or the certificate")
         yield lines
 
 
@@ -102,8 +102,8 @@ def _reason(reason: Seen, names: Sequence[str]) -> list[str]:
 
 def _summary(acceptance: Acceptance) -> str:
     numbers = Counter(host.verdict for host in acceptance.hosts)
-    words = [f"{numbers[verdict]} {verdict}" for verdict in NodeVerdict if numbers[verdict]]
+    verdicts = [f"{numbers[verdict]} {verdict}" for verdict in NodeVerdict if numbers[verdict]]
     taken = sum(step.took_s or 0.0 for step in acceptance.steps)
     planned = sum(step.planned_s for step in acceptance.steps if step.state is StepState.DONE)
     nature = "" if acceptance.nature in ("", "measured") else f"; figures: {acceptance.nature}"
-    return f"{', '.join(words)}; {time_text(taken)}, planned were {time_text(planned)}{nature}"
+    return f"{', '.join(verdicts)}; {time_text(taken)}, planned were {time_text(planned)}{nature}"

@@ -163,8 +163,8 @@ def _block(group: _Group, most: int, *, remedies: bool) -> list[str]:
         if remedies and (follows is None or list(_more(follows)) != list(_more(variant))):
             lines += _more(variant)
     if len(group.variants) > most:
-        told = set(map(id, shown))
-        left = [finding for variant in group.variants if id(variant) not in told for finding in variant]
+        shown_ids = set(map(id, shown))
+        left = [finding for variant in group.variants if id(variant) not in shown_ids for finding in variant]
         hosts = fold(dict.fromkeys(finding.host for finding in left))
         what = _checks(left) if group.is_cause else group.variants[0][0].check + _others(left, shown)
         lines.append(_safe(f"    and {counted(len(left), 'more finding')} of {what} on {hosts}"))
@@ -274,15 +274,15 @@ def findings_list(findings: Sequence[Finding], *, everything: bool = False) -> s
     `everything` is asked for, which folds nothing.
     """
     alike = [[finding] for finding in _by_rank(findings)] if everything else grouped(findings, _said)
-    told = [list(_told(group)) for group in alike]
-    lines = [line for group in told for line in group] if everything else _each_remedy_once(told)
+    groups = [list(_told(group)) for group in alike]
+    lines = [line for group in groups for line in group] if everything else _each_remedy_once(groups)
     return "\n".join(lines if everything or len(lines) <= TWO_SCREENS else folded(findings, TWO_SCREENS))
 
 
-def _each_remedy_once(told: Sequence[Sequence[str]]) -> list[str]:
+def _each_remedy_once(groups: Sequence[Sequence[str]]) -> list[str]:
     """Each thing, and what to do below the last of those that follow each other and call for the same."""
     lines: list[str] = []
-    for (first, *more), following in pairwise([*told, ()]):
+    for (first, *more), following in pairwise([*groups, ()]):
         lines += [first] if more and more == list(following[1:]) else [first, *more]
     return lines
 
@@ -300,10 +300,10 @@ def _told(alike: Sequence[Finding]) -> Iterator[str]:
     finding = alike[0]
     is_of_host = finding.kind == "host" or not finding.subject
     if is_of_host:
-        hosts = finding.host if len(alike) == 1 else fold(dict.fromkeys(each.host for each in alike))
+        hosts = finding.host if len(alike) == 1 else fold(dict.fromkeys(member.host for member in alike))
         about = ": ".join(filter(None, [hosts, finding.subject]))
     else:
-        about = few(list(dict.fromkeys(each.subject for each in alike)))
+        about = few(list(dict.fromkeys(member.subject for member in alike)))
     # what a host or a login says is not to look like a line of nodectl's own
     yield f"{finding.status}  {finding.check}  {about}: {finding.actual}".replace("\n", r"\n")
     if finding.remedy:
@@ -336,10 +336,10 @@ def changes(before: Sequence[Finding], after: Sequence[Finding]) -> str:
     """Return what is not fine now and was not so before (+), and what is gone (-); empty where nothing changed."""
     lines = []
     for sign, ours, theirs in (("+", after, before), ("-", before, after)):
-        known = {_place(finding) for finding in theirs if finding.status not in _FINE}
-        new = [finding for finding in ours if finding.status not in _FINE and _place(finding) not in known]
-        told = folded(new, TWO_SCREENS // 2, remedies=sign == "+")
-        lines += [line if line.startswith(" ") or line == HINT else f"{sign} {line}" for line in told]
+        former = {_place(finding) for finding in theirs if finding.status not in _FINE}
+        new = [finding for finding in ours if finding.status not in _FINE and _place(finding) not in former]
+        folded_lines = folded(new, TWO_SCREENS // 2, remedies=sign == "+")
+        lines += [line if line.startswith(" ") or line == HINT else f"{sign} {line}" for line in folded_lines]
     return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ def as_document(value: object) -> object:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
-def facts_table(facts: Mapping[str, Mapping[str, object]], words: Words) -> str:
+def facts_table(facts: Mapping[str, Mapping[str, object]], text_of: Words) -> str:
     """`subject  hosts  what they are`, subjects in the order of the first host, largest group of hosts first.
 
     Hosts whose subject has the same words share a line; an empty one has none.
@@ -36,7 +36,7 @@ def facts_table(facts: Mapping[str, Mapping[str, object]], words: Words) -> str:
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for host, subjects in facts.items():
         for subject, value in subjects.items():
-            groups[subject][words(subject, value)].append(host)
+            groups[subject][text_of(subject, value)].append(host)
     rows = [
         (subject, fold(hosts), text)
         for subject, texts in groups.items()
@@ -65,8 +65,8 @@ def _outputs(results: Sequence[CommandResult]) -> list[str]:
 
 
 def _heading(hosts: str, count: int, status: int, error: str) -> str:
-    words = [hosts, f"({count})" if count > 1 else "", f"exit status {status}" if status else "", error]
-    return "--- " + "  ".join(word for word in words if word)
+    parts = [hosts, f"({count})" if count > 1 else "", f"exit status {status}" if status else "", error]
+    return "--- " + "  ".join(word for word in parts if word)
 
 
 def _failure(result: CommandResult) -> str:

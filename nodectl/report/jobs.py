@@ -179,8 +179,8 @@ def _conclusion(job: Job) -> str:
     took = f" after {_duration(job)}" if job.state.ended else ""
     by = f" ({_slurm(job)})" if job.slurm is not None else ""
     stopped = f" by {job.stopped_by}" if job.state is JobState.STOPPED and job.stopped_by else ""
-    said = f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
-    return "\n".join([said, *_remark_lines(job)])
+    state = f"job {job.state.value}{stopped}{took}: {job.id} on {fold(job.nodes) or _hosts(job)}{by}{unheard}"
+    return "\n".join([state, *_remark_lines(job)])
 
 
 def _remark_lines(job: Job) -> list[str]:
@@ -311,8 +311,8 @@ def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> 
 
 def _environments(plan: Mapping[str, Any]) -> str:
     """Return the job's environment, and those of hosts that have one of their own."""
-    own = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
-    return f" (environment {'; '.join([plan['venv'], *own])})" if plan["venv"] else ""
+    of_hosts = [f"{host['name']}: {host['venv']}" for host in plan["hosts"] if host.get("venv")]
+    return f" (environment {'; '.join([plan['venv'], *of_hosts])})" if plan["venv"] else ""
 
 
 def _nics(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -321,7 +321,7 @@ def _nics(hosts: Sequence[Mapping[str, Any]]) -> list[str]:
     for host in hosts:
         by_rank = (f"local rank {rank}  {value}" for rank, value in enumerate(host["gpu_hcas"]))
         values.setdefault((host["ib_hca"], *by_rank) if host["ib_hca"] else tuple(by_rank), []).append(host["name"])
-    lines = [f"  {fold(names)}  {line}" for each, names in values.items() for line in each]
+    lines = [f"  {fold(names)}  {line}" for variables, names in values.items() for line in variables]
     return ["NCCL_IB_HCA", *lines] if lines else []
 
 
@@ -344,15 +344,15 @@ def _restarts(plan: Mapping[str, Any]) -> str:
 def _program(plan: Mapping[str, Any]) -> str:
     """Return what is started, as the operator said it."""
     start = plan["start"]
-    words = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
+    argv = [*start["argv"]] if start["argv"] else [plan["script"], *plan["args"]]
     engine = f"{start['engine']}: " if start["argv"] else "-m " if start["module"] else ""
-    return engine + shlex.join(words)
+    return engine + shlex.join(argv)
 
 
 def _limit(plan: Mapping[str, Any]) -> str:
     warning = plan["warning"]
-    said = f"; ranks get signal {warning['signal']} {warning['before_s']:g} s before" if warning else ""
-    return f"{plan['time_limit_s']:g} s{said}"
+    signal = f"; ranks get signal {warning['signal']} {warning['before_s']:g} s before" if warning else ""
+    return f"{plan['time_limit_s']:g} s{signal}"
 
 
 def _checkpoint(plan: Mapping[str, Any]) -> str:
@@ -411,9 +411,9 @@ def _head(waits: bool, doing: str, ranks: list[RankNow]) -> str:
     where = fold(dict.fromkeys(rank.host for rank in ranks))
     what = f"waits in {ranks[0].call}, {doing}" if waits else doing
     ages = [rank.output_age_s for rank in ranks if rank.output_age_s is not None]
-    said = f"; last output {min(ages):.0f} s ago" if ages else ""
+    silence = f"; last output {min(ages):.0f} s ago" if ages else ""
     moved = "; moved" if any(rank.moved for rank in ranks) else ""
-    return f"rank {numbers}{more} on {where}: {what}; CPU {max(rank.cpu for rank in ranks):.2f}{said}{moved}"
+    return f"rank {numbers}{more} on {where}: {what}; CPU {max(rank.cpu for rank in ranks):.2f}{silence}{moved}"
 
 
 _MISSING = "-"
@@ -438,8 +438,8 @@ def _watch_hosts(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
     table = aligned(rows).splitlines()
     if width is None or max(map(len, table)) <= width:
         return table
-    known = [column for column in zip(*rows, strict=True) if set(column[1:]) != {_MISSING}]
-    table = aligned(list(zip(*known, strict=True))).splitlines()
+    filled = [column for column in zip(*rows, strict=True) if set(column[1:]) != {_MISSING}]
+    table = aligned(list(zip(*filled, strict=True))).splitlines()
     if max(map(len, table)) <= width:
         return table
     names = [name if name == "GPU" else name.lower() for name in rows[0][2:]]

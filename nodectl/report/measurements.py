@@ -164,12 +164,12 @@ def _fleet_table(series: Sequence[Series], width: int) -> str:
 
 def _measurements_alike(series: Sequence[Series]) -> dict[str, list[str]]:
     """For each probe of several series, the conditions that all of them show: a line says them once."""
-    words: dict[str, list[list[str]]] = {}
+    conditions: dict[str, list[list[str]]] = {}
     for one in series:
-        words.setdefault(one.probe, []).append(one.what.split(", "))
+        conditions.setdefault(one.probe, []).append(one.what.split(", "))
     return {
         probe: [word for word in of_probe[0] if word and len(of_probe) > 1 and all(word in other for other in of_probe)]
-        for probe, of_probe in words.items()
+        for probe, of_probe in conditions.items()
     }
 
 
@@ -203,20 +203,21 @@ def _figures(one: Series) -> tuple[str, str]:
 def _verdicts(series: Sequence[Series], findings: Sequence[Finding]) -> Iterator[str]:
     """`tcp: FAILED, 2 failed, 1 warning; 42 to 95 % of the floor`, a line a probe."""
     for probe in dict.fromkeys(one.probe for one in series):
-        own = [finding for finding in findings if finding.check == probe and finding.status is not Status.OK]
-        status = worst(finding.status for finding in own) if own else Status.OK
-        counts = Counter(finding.status for finding in own)
-        words = ["ok" if status is Status.OK else status.upper()]
-        words += [f"{counts[each]} {each}" for each in Status if counts[each]]
-        yield f"{probe}: {', '.join(words)}; {_shares([one for one in series if one.probe == probe])}"
+        unlike = [finding for finding in findings if finding.check == probe and finding.status is not Status.OK]
+        status = worst(finding.status for finding in unlike) if unlike else Status.OK
+        counts = Counter(finding.status for finding in unlike)
+        parts = ["ok" if status is Status.OK else status.upper()]
+        parts += [f"{counts[level]} {level}" for level in Status if counts[level]]
+        yield f"{probe}: {', '.join(parts)}; {_shares([one for one in series if one.probe == probe])}"
 
 
 def _shares(series: Sequence[Series]) -> str:
     members = [member for one in series for member in one.members]
     shares = [100 * member.value / member.expected for member in members if member.expected]
     if not shares:
-        own = members and all(member.conditions.get("reference") for member in members)
-        return "no floor is known; the values are compared with the fleet's median" if own else "no floor is known"
+        are_references = members and all(member.conditions.get("reference") for member in members)
+        compared = "; the values are compared with the fleet's median" if are_references else ""
+        return f"no floor is known{compared}"
     low, high = f"{min(shares):.0f}", f"{max(shares):.0f}"
     left = "" if len(shares) == len(members) else f" ({len(shares)} of {len(members)} values have one)"
     return f"{low if low == high else f'{low} to {high}'} % of the floor{left}"
@@ -229,7 +230,8 @@ def _measured_again(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _captions(series: Sequence[Series]) -> list[str]:
-    shared = [f"{probe}: all with {', '.join(words)}" for probe, words in _measurements_alike(series).items() if words]
+    alike = _measurements_alike(series)
+    shared = [f"{probe}: all with {', '.join(conditions)}" for probe, conditions in alike.items() if conditions]
     return [*shared, *dict.fromkeys(f"{one.probe}: {one.kind.caption}" for one in series if one.kind.caption)]
 
 
@@ -261,14 +263,14 @@ def _worst_rows(one: Series, most: int, what: str) -> Iterator[tuple[str, ...]]:
         off, again = one.off_percent(member), one.again(member)
         second = "" if again is None else f"measured again: {one.unit.short(again.value)}"
         expected = f"{100 * member.value / member.expected:.0f} % of the floor" if member.expected else ""
-        words = [what, second, expected, one.what_of(member)]
+        remarks = [what, second, expected, one.what_of(member)]
         yield (
             one.probe,
             _where(member),
             one.unit.short(member.value),
             "-" if off is None else f"{round(off):+d} %",
             _spread(member),
-            ", ".join(filter(None, words)),
+            ", ".join(filter(None, remarks)),
         )
 
 
@@ -306,20 +308,20 @@ def _expected(measurement: Measurement, kind_of: KindOf) -> str:
 def comparison_table(compared: Comparison, kind_of: KindOf, *, everything: bool = False) -> str:
     """Return a line for each change, of many the largest, and one for what has no counterpart on either side."""
     header = ["PROBE", "HOSTS", "WHAT", "OLD", "NEW", "CHANGE", ""]
-    told = compared.changes
-    if len(told) > _MOST_CHANGES and not everything:
-        told = tuple(sorted(told, key=lambda change: -abs(change.change_percent or 0))[:_MOST_CHANGES])
-    times = list(dict.fromkeys(change.old_time or "-" for change in told))
-    rows = [_row(change, kind_of) for change in told]
+    changes = compared.changes
+    if len(changes) > _MOST_CHANGES and not everything:
+        changes = tuple(sorted(changes, key=lambda change: -abs(change.change_percent or 0))[:_MOST_CHANGES])
+    times = list(dict.fromkeys(change.old_time or "-" for change in changes))
+    rows = [_row(change, kind_of) for change in changes]
     if len(times) > 1:
         header.append("MEASURED")
-        rows = [(*row, change.old_time or "-") for row, change in zip(rows, told, strict=True)]
+        rows = [(*row, change.old_time or "-") for row, change in zip(rows, changes, strict=True)]
     measured = f" ({times[0]})" if len(times) == 1 and times[0] != "-" else ""
     lines = [f"against {compared.against}{measured}:"]
     if rows:
         lines.append(aligned([header, *rows]))
-    if len(told) < len(compared.changes):
-        left = len(compared.changes) - len(told)
+    if len(changes) < len(compared.changes):
+        left = len(compared.changes) - len(changes)
         lines.append(f"{counted(left, 'smaller change is', 'smaller changes are')} not shown: --all shows each")
     lines += _without("not measured then", compared.only_new)
     lines += _without("not measured now", compared.only_old)

@@ -188,10 +188,10 @@ def probe_metrics(
         base = BASES.get(unit, _Base("nodectl_probe_value", 1, (unit,)))
         is_worst = max if _less_is_better(measurement, kind_of) else min
         for series in _series(measurement, kind_of):
-            own, value = values[base.metric], measurement.value * base.factor
+            samples, value = values[base.metric], measurement.value * base.factor
             labels = (*series, *base.labels)
-            own[labels] = is_worst(own.get(labels, value), value)
-    ended = ((probe, round(time_s, 3)) for probe in sorted({each.probe for each in measurements}))
+            samples[labels] = is_worst(samples.get(labels, value), value)
+    ended = ((probe, round(time_s, 3)) for probe in sorted({taken.probe for taken in measurements}))
     return "".join(
         [
             *(family(name, _sorted(values[name])) for name in sorted(values)),
@@ -255,9 +255,7 @@ def jobs_metrics(jobs: Sequence[Job], *, time_s: float) -> str:
 
 def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return it without what was measured a second time, and runs that were cut short."""
-    return [
-        each for each in measurements if AGAIN not in each.conditions and each.conditions.get("complete") is not False
-    ]
+    return [one for one in measurements if AGAIN not in one.conditions and one.conditions.get("complete") is not False]
 
 
 def _series(measurement: Measurement, kind_of: KindOf) -> list[Labels]:

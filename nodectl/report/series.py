@@ -88,10 +88,10 @@ def fleet_series(measurements: Sequence[Measurement], kind_of: KindOf) -> list[S
 
 def _series(probe: object, kind: MeasurementKind, measured: Sequence[Measurement]) -> Series:
     first = [one for one in measured if not one.conditions.get(AGAIN)]
-    known = {_place(one) for one in first}
+    places = {_place(one) for one in first}
     # a pair of which only the second measurement is there is a member all the same
-    first += [one for one in measured if one.conditions.get(AGAIN) and _place(one) not in known]
-    later = {_place(one): one for one in measured if one.conditions.get(AGAIN) and _place(one) in known}
+    first += [one for one in measured if one.conditions.get(AGAIN) and _place(one) not in places]
+    later = {_place(one): one for one in measured if one.conditions.get(AGAIN) and _place(one) in places}
     return Series(str(probe), kind, tuple(first), _shared(kind, first), later)
 
 
@@ -104,10 +104,11 @@ def _named(series: Sequence[Series]) -> list[Series]:
             named.append(one)
             continue
         chosen = [other.kind.what(other.members[0].conditions) for other in alike]
-        own = one.kind.what(one.members[0].conditions)
-        differing = [name for name in own if len({other.get(name) for other in chosen}) > 1]
-        words = [_text(name, own[name]) for name in differing if own[name]] or [one.unit.name]
-        named.append(Series(one.probe, one.kind, one.members, ", ".join(filter(None, [*words, one.what])), one.later))
+        conditions = one.kind.what(one.members[0].conditions)
+        differing = [name for name in conditions if len({other.get(name) for other in chosen}) > 1]
+        differences = [_text(name, conditions[name]) for name in differing if conditions[name]] or [one.unit.name]
+        what = ", ".join(filter(None, [*differences, one.what]))
+        named.append(Series(one.probe, one.kind, one.members, what, one.later))
     return named
 
 
@@ -125,4 +126,4 @@ def _words(kind: MeasurementKind, measurement: Measurement) -> list[str]:
 
 def _shared(kind: MeasurementKind, members: Sequence[Measurement]) -> str:
     first, *others = [_words(kind, member) for member in members]
-    return ", ".join(word for word in first if all(word in words for words in others))
+    return ", ".join(word for word in first if all(word in conditions for conditions in others))

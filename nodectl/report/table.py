@@ -34,9 +34,9 @@ def fitted(rows: Sequence[Sequence[str]], width: int, column: int = -1, label: s
     place = column % len(widths)
     lines = []
     for row in rows:
-        for number, words in enumerate(_wrapped(row[column], room)):
+        for number, piece in enumerate(_wrapped(row[column], room)):
             blank = [""] * len(row) if number else list(row)
-            lines.append([*blank[:place], words, *blank[place + 1 :]])
+            lines.append([*blank[:place], piece, *blank[place + 1 :]])
     return aligned(lines)
 
 
@@ -44,11 +44,11 @@ def _below(rows: Sequence[Sequence[str]], width: int, column: int, label: str) -
     place = column % len(rows[0])
     lines = aligned([[*row[:place], *row[place + 1 :]] for row in rows]).splitlines()
     named = ["" if row[column] in ("", "-") else f"{label}{row[column]}" for row in rows[1:]]
-    below = [[], *(_wrapped(words, width - len(_BELOW)) for words in named)]
+    below = [[], *(_wrapped(lines_below, width - len(_BELOW)) for lines_below in named)]
     return "\n".join(
         text
-        for line, words in zip(lines, below, strict=True)
-        for text in (line, *(_BELOW + one for one in words if one))
+        for line, lines_below in zip(lines, below, strict=True)
+        for text in (line, *(_BELOW + one for one in lines_below if one))
     )
 
 

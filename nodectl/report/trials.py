@@ -122,7 +122,7 @@ def _inside(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict | No
 
 
 def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
-    known = None not in (verdict.gain_percent, verdict.interval_percent, verdict.noise_percent)
+    is_told = None not in (verdict.gain_percent, verdict.interval_percent, verdict.noise_percent)
     low, high = verdict.interval_percent or (0.0, 0.0)
     failed = f", {verdict.failed_candidate} failed" if verdict.failed_candidate else ""
     return (
@@ -131,9 +131,9 @@ def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
         names.short(verdict.probe, verdict.subject),
         "-" if verdict.size_bytes is None else format_size(verdict.size_bytes),
         f"{verdict.verdict}{_MARK if verdict.is_regression else ''}",
-        f"{verdict.gain_percent:+.1f} %" if known else "-",
-        f"{low:+.1f} to {high:+.1f} %" if known else "-",
-        f"{verdict.noise_percent:.1f} %" if known else "-",
+        f"{verdict.gain_percent:+.1f} %" if is_told else "-",
+        f"{low:+.1f} to {high:+.1f} %" if is_told else "-",
+        f"{verdict.noise_percent:.1f} %" if is_told else "-",
         f"{verdict.pairs}{failed}",
     )
 
@@ -149,35 +149,35 @@ def crossover_line(crossover: Crossover, names: Names) -> str:
 def summary_lines(summary: Summary, baseline: Side, names: Names, *, everything: bool = False) -> list[str]:
     """Return what became of one profile, with the worst regressions, and with `everything` each."""
     most = sys.maxsize if everything else _MOST_SINGLE
-    words = {
+    meaning = {
         Outcome.BETTER: "is better, and nowhere worse",
         Outcome.NOISE: "makes no difference that can be told from noise",
         Outcome.WORSE: "is WORSE somewhere",
         Outcome.UNKNOWN: "is undecided",
     }[summary.verdict]
-    lines = [f"{summary.profile} against {baseline.label}: {summary.verdict}: {words}"]
+    lines = [f"{summary.profile} against {baseline.label}: {summary.verdict}: {meaning}"]
     undecided = [verdict for verdict in summary.undecided if verdict not in summary.regressions]
     for word, verdicts in (
         ("worse", _worst(summary.regressions)),
         ("better", summary.wins if summary.regressions else ()),
         ("undecided", undecided),
     ):
-        told = _each_told(verdicts, names, everything=everything)
-        lines += [f"  {word}: {text}" for text in told[:most]]
-        lines += [f"  {word}: {len(told) - most} more: --all"] if len(told) > most else []
+        texts = _each_told(verdicts, names, everything=everything)
+        lines += [f"  {word}: {text}" for text in texts[:most]]
+        lines += [f"  {word}: {len(texts) - most} more: --all"] if len(texts) > most else []
     return lines
 
 
 def _each_told(verdicts: Sequence[Verdict], names: Names, *, everything: bool) -> list[str]:
     """Each verdict; of several that have no figure for one reason their number, unless `everything` is asked for."""
     alike = Counter((verdict.probe, verdict.reason) for verdict in verdicts if verdict.gain_percent is None)
-    told = [
+    texts = [
         _told(verdict, names)
         if everything or verdict.gain_percent is not None or alike[verdict.probe, verdict.reason] == 1
         else f"{verdict.probe}, {alike[verdict.probe, verdict.reason]} paths, hosts or sizes: {verdict.reason}"
         for verdict in verdicts
     ]
-    return list(dict.fromkeys(told))
+    return list(dict.fromkeys(texts))
 
 
 def _told(verdict: Verdict, names: Names) -> str:

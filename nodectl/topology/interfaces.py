@@ -101,12 +101,12 @@ def _common(
         here = {network for nic in nics for network in networks_of(nic)}
         shared = here if shared is None else shared & here
     real = [network for network in shared or () if _own_addresses(network, usable)]
-    known = {host.name: host.address for host, _ in hosts}
+    addresses = {host.name: host.address for host, _ in hosts}
 
     def quality(network: Network) -> tuple[float, bool, float, int, str]:
         homes = {name: _in(nics, network) for name, nics in usable.items()}
         slowest = min((nic.speed_mbit or 0 for nic in homes.values() if nic), default=0)
-        managed = sum(nic is not None and carries(nic, known[name]) for name, nic in homes.items())
+        managed = sum(nic is not None and carries(nic, addresses[name]) for name, nic in homes.items())
         first, second = (managed, slowest) if rdma else (slowest, managed)
         plain = not any(nic and nic.name.startswith("ib") for nic in homes.values())
         # sockets over InfiniBand are the last choice where data goes by RDMA; IPv4 before IPv6, then any fixed order

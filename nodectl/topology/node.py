@@ -259,8 +259,8 @@ def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = ""
     devices = {nic: matrix.nic_devices.get(nic) or nic for nic in matrix.nics}
     # of a device without known ports only the matrix tells
     ports = ports_in(facts)
-    known = {port.device for port in ports}
-    ports += tuple(IbPort(device, 1) for device in devices.values() if device not in known)
+    with_ports = {port.device for port in ports}
+    ports += tuple(IbPort(device, 1) for device in devices.values() if device not in with_ports)
     port_uses = uses(ports, surroundings(host, facts))
     nics = tuple(_nic(name, device, ports, port_uses) for name, device in devices.items())
     usable = {nic.name: nic.device for nic in nics if nic.use == TRAINING}
@@ -302,8 +302,8 @@ def surroundings(host: Host, facts: Mapping[str, object]) -> Surroundings:
 
 
 def _nic(name: str, device: str, ports: Sequence[IbPort], port_uses: Mapping[str, str]) -> NodeNic:
-    own = [port for port in ports if port.device == device]
-    best = next((port for port in own if port_uses[port.label] == TRAINING), own[0])
+    of_device = [port for port in ports if port.device == device]
+    best = next((port for port in of_device if port_uses[port.label] == TRAINING), of_device[0])
     return NodeNic(
         name=name,
         device=device,
@@ -315,14 +315,14 @@ def _nic(name: str, device: str, ports: Sequence[IbPort], port_uses: Mapping[str
     )
 
 
-def _devices(matrix: NvidiaSmiTopo, known: Gpus | None) -> dict[str, Gpu]:
+def _devices(matrix: NvidiaSmiTopo, gpus: Gpus | None) -> dict[str, Gpu]:
     """GPU0 is the device of index 0; by place where no index is told and none is missing."""
-    if known is None:
+    if gpus is None:
         return {}
-    named = {f"GPU{device.index}": device for device in known.devices if device.index is not None}
+    named = {f"GPU{device.index}": device for device in gpus.devices if device.index is not None}
     if named:
         return named
-    return dict(zip(matrix.gpus, known.devices, strict=True)) if len(matrix.gpus) == len(known.devices) else {}
+    return dict(zip(matrix.gpus, gpus.devices, strict=True)) if len(matrix.gpus) == len(gpus.devices) else {}
 
 
 def _gpu(name: str, matrix: NvidiaSmiTopo, device: Gpu | None) -> NodeGpu:

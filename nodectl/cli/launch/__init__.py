@@ -228,7 +228,7 @@ def _own(venv: str | None, of_all: str) -> str:
 
 def _venvs(hosts: Sequence[Host], launcher: str) -> tuple[tuple[str, str], ...]:
     """Each host's own, by its name; none for a launcher of the operator's own."""
-    return tuple((host.name, own) for host in hosts if (own := venv_of(host.variables, launcher, None)))
+    return tuple((host.name, venv) for host in hosts if (venv := venv_of(host.variables, launcher, None)))
 
 
 def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv: str | None) -> JobNeeds:

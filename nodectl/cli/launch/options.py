@@ -285,10 +285,10 @@ class LaunchCommand(click.Command):
         parser = self.make_parser(ctx)
         parser.allow_interspersed_args = False
         try:
-            words = parser.parse_args(list(args))[0]
+            values = parser.parse_args(list(args))[0]
         except click.UsageError:  # its own parse says it
             return "", []
-        script, rest = words.get("script"), words.get("args")
+        script, rest = values.get("script"), values.get("args")
         if not isinstance(script, str) or "--" in args[: args.index(script)]:  # click has a mark for what is not given
             return "", []
         behind = list(rest) if isinstance(rest, (list, tuple)) else []

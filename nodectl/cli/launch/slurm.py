@@ -77,13 +77,13 @@ def _checkpoint(asked: str | None, name: str) -> str:
 
 def _start(start: Start) -> tuple[str, ...]:
     """Return how the launch script is to start the ranks, in its own options."""
-    words = {
+    options = {
         "--engine": "" if start.engine == TORCHRUN else start.engine,
         "--module": "yes" if start.module else "",
         "--conda": start.conda,
         "--numa-binding": start.numa_binding,
     }
-    return tuple(word for option, value in words.items() if value for word in (option, value))
+    return tuple(word for option, value in options.items() if value for word in (option, value))
 
 
 def _submitted(job: SbatchJob, slurm_id: int) -> dict[str, object]:

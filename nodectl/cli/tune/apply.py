@@ -113,8 +113,8 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
 def _with_proposal(app: App, proposed: Proposed) -> App:
     """Return the fleet with the proposal over it, limited to the hosts that it is for."""
     sources = app.inventory.sources
-    known = {host.name for host in app.inventory.hosts(None)}
-    strange = sorted(set(proposed.hosts) - known)
+    hosts = {host.name for host in app.inventory.hosts(None)}
+    strange = sorted(set(proposed.hosts) - hosts)
     if strange:
         raise UsageError(
             f"{proposed.path} is for hosts that the inventory has not: {', '.join(strange)}", "give its -i"

@@ -91,9 +91,9 @@ def _trial_option(flag: str, about: str | None, field: str, **settings: Any) -> 
 def _trial_defaults(field: str) -> str:
     shown = {probe: _shown(value) for probe, value in trial_defaults(field).items()}
     usual = Counter(shown.values()).most_common(1)[0][0] if set(shown) == set(declarations()) else ""
-    words = [f"{probe}: {text}" for probe, text in shown.items() if text != usual]
-    words += [f"others: {usual}"] if usual else []
-    return f"{', '.join(words)}."
+    texts = [f"{probe}: {text}" for probe, text in shown.items() if text != usual]
+    texts += [f"others: {usual}"] if usual else []
+    return f"{', '.join(texts)}."
 
 
 def _shown(value: object) -> str:

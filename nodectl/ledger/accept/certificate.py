@@ -129,9 +129,9 @@ def _signer(path: Path, text: str, signature: str, signers: Path | None) -> str:
         if signers is None:
             done = _keygen("-Y", "check-novalidate", "-n", _NAMESPACE, "-s", str(sig), stdin=text)
         else:
-            found = _keygen("-Y", "find-principals", "-f", str(signers), "-s", str(sig))
-            names = found.stdout.splitlines()
-            if found.returncode or not names:
+            principals = _keygen("-Y", "find-principals", "-f", str(signers), "-s", str(sig))
+            names = principals.stdout.splitlines()
+            if principals.returncode or not names:
                 raise _changed(path, f"its signer is not among {signers}")
             verify = ("-Y", "verify", "-f", str(signers), "-I", names[0], "-n", _NAMESPACE, "-s", str(sig))
             done = _keygen(*verify, stdin=text)
@@ -217,8 +217,8 @@ def _host_lines(host: HostAcceptance) -> Iterator[str]:
     for reason in host.reasons:
         yield from _reason_lines(reason)
     for part in host.parts:
-        words = (f"{part.kind}", part.place, part.model, part.id, f"serial {part.serial}" if part.serial else "")
-        yield "  part: " + ", ".join(filter(None, words))
+        fields = (f"{part.kind}", part.place, part.model, part.id, f"serial {part.serial}" if part.serial else "")
+        yield "  part: " + ", ".join(filter(None, fields))
 
 
 def _reason_lines(reason: Seen) -> Iterator[str]:

@@ -103,16 +103,16 @@ def _folded(times: Sequence[Sequence[Finding]], word: str) -> list[Finding]:
     """Each finding that is not fine once, the worst of its kind, with how often it was seen."""
     seen: dict[tuple[object, ...], list[Finding]] = defaultdict(list)
     for findings in times:
-        own = {}
+        unlike = {}
         for finding in findings:
             if finding.status in (Status.FAILED, Status.UNKNOWN, Status.WARNING):
-                own[finding.host, finding.check, finding.subject, finding.hosts] = finding
-        for key, finding in own.items():
+                unlike[finding.host, finding.check, finding.subject, finding.hosts] = finding
+        for key, finding in unlike.items():
             seen[key].append(finding)
     folded = []
-    for found in seen.values():
-        worst = min(found, key=lambda finding: finding.status.rank)
-        often = f"in {len(found)} of {counted(len(times), word)} under load"
+    for alike in seen.values():
+        worst = min(alike, key=lambda finding: finding.status.rank)
+        often = f"in {len(alike)} of {counted(len(times), word)} under load"
         folded.append(replace(worst, evidence="; ".join(filter(None, [often, worst.evidence]))))
     return folded
 
@@ -134,7 +134,7 @@ def _fallen(rounds: Sequence[ProbeResult]) -> list[Finding]:
     for measured in series.values():
         if len(measured) < _LEAST_ROUNDS:
             continue
-        first, last = (median(each.value for each in some) for some in (measured[:part], measured[-part:]))
+        first, last = (median(taken.value for taken in end) for end in (measured[:part], measured[-part:]))
         one = measured[0]
         if kind_of(one.probe).lower_is_better(one.unit) or last >= _FELL * first:
             continue
@@ -272,9 +272,9 @@ class Course:
         done = replace(step, hosts=tuple(names), state=StepState.DONE, took_s=round(took_s, 1))
         # a host that is lost is said by each run of probes anew; what is fine, of a thousand hosts a hundred thousand
         # lines, the host's status in the step says
-        own = {*names, ""}
-        told = [finding for finding in result.findings if own & {finding.host, *finding.hosts}]
-        seen = [Seen(step.name, finding) for finding in told if finding.status in COUNTS]
+        members = {*names, ""}
+        relevant = [finding for finding in result.findings if members & {finding.host, *finding.hosts}]
+        seen = [Seen(step.name, finding) for finding in relevant if finding.status in COUNTS]
         self._add(done, seen, [Taken(step.name, measurement) for measurement in result.measurements])
         gone = leaving(done, result.findings, self._lost(result.findings))
         for name in sorted(gone):
@@ -337,7 +337,7 @@ class Course:
     def _without(self, step: Step, names: Sequence[str]) -> None:
         """Return a remark on each host that is left for a step that needs more of them: it was not tried so."""
         why = f"only {counted(len(names), 'host')} left" if names else "no host is left"
-        told = [
+        absent = [
             Seen(
                 step.name,
                 host_finding(
@@ -351,7 +351,7 @@ class Course:
             )
             for name in names
         ]
-        self._add(replace(step, hosts=tuple(names), state=StepState.LEFT_OUT, why=why), told, [])
+        self._add(replace(step, hosts=tuple(names), state=StepState.LEFT_OUT, why=why), absent, [])
         self._keep()
 
     def _add(self, done: Step, seen: Sequence[Seen], taken: Sequence[Taken]) -> None:
@@ -370,9 +370,9 @@ class Course:
         return {*self.around.transport.lost, *unreached}
 
     def _keep(self) -> None:
-        own = self.acceptance
-        hosts = verdicts(own.steps, own.seen, self._left, self.around.means)
-        self.acceptance = replace(own, hosts=hosts)
+        acceptance = self.acceptance
+        hosts = verdicts(acceptance.steps, acceptance.seen, self._left, self.around.means)
+        self.acceptance = replace(acceptance, hosts=hosts)
         self.keep(self.acceptance)
 
 
@@ -389,14 +389,16 @@ def _slow_groups(results: Sequence[ProbeResult]) -> list[Finding]:
     }
     values = {fold(hosts): value for hosts, value in best.items()}
     members = {fold(hosts): hosts for hosts in best}
-    found = []
+    slow_ones = []
     for name, one in slow(values, values).items():
         if one.culprit:
             actual = f"{100 * one.share:.0f} % of what the other groups of {len(members[name])} reach"
             remedy = f"measure its pairs: nodectl -l {name} probe nccl --scope pairs"
             hosts = members[name]
-            found.append(Finding(hosts[0], "groups", Status.WARNING, name, actual=actual, remedy=remedy, hosts=hosts))
-    return found
+            slow_ones.append(
+                Finding(hosts[0], "groups", Status.WARNING, name, actual=actual, remedy=remedy, hosts=hosts)
+            )
+    return slow_ones
 
 
 def _slept_s() -> float:

@@ -21,21 +21,21 @@ def statuses(step: Step, findings: Sequence[Finding]) -> dict[str, Status]:
     What is wrong between hosts, or with a group of them, convicts none: it cannot be told of any of its ends, unless
     one of them is known to be at fault, and explains it.
     """
-    own = {name: [Status.OK] for name in step.hosts}
+    by_name = {name: [Status.OK] for name in step.hosts}
     shared: list[Finding] = []
     for finding in findings:
         if is_shared(finding):
             shared.append(finding)
-        elif finding.host in own:
-            own[finding.host].append(finding.status)
-    guilty = {name for name, found in own.items() if worst(found) in (Status.FAILED, Status.UNKNOWN)}
+        elif finding.host in by_name:
+            by_name[finding.host].append(finding.status)
+    guilty = {name for name, its in by_name.items() if worst(its) in (Status.FAILED, Status.UNKNOWN)}
     for finding in shared:
-        ends = [name for name in (finding.hosts or (finding.host,)) if name in own] or list(own)
+        ends = [name for name in (finding.hosts or (finding.host,)) if name in by_name] or list(by_name)
         if not guilty & set(ends):
             status = Status.UNKNOWN if finding.status is Status.FAILED else finding.status
             for name in ends:
-                own[name].append(status)
-    return {name: worst(found) for name, found in own.items()}
+                by_name[name].append(status)
+    return {name: worst(its) for name, its in by_name.items()}
 
 
 def is_shared(finding: Finding) -> bool:
@@ -47,12 +47,12 @@ def is_shared(finding: Finding) -> bool:
 
 def by_host(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
     """Return what was seen of each host that is not fine, the worst first."""
-    own: dict[str, list[Seen]] = {}
-    for each in sorted(seen, key=lambda each: (each.finding.status.rank, is_shared(each.finding))):
-        if each.finding.status in COUNTS:
-            for host in {each.finding.host, *each.finding.hosts}:
-                own.setdefault(host, []).append(each)
-    return own
+    remarks: dict[str, list[Seen]] = {}
+    for remark in sorted(seen, key=lambda remark: (remark.finding.status.rank, is_shared(remark.finding))):
+        if remark.finding.status in COUNTS:
+            for host in {remark.finding.host, *remark.finding.hosts}:
+                remarks.setdefault(host, []).append(remark)
+    return remarks
 
 
 def leaving(step: Step, findings: Sequence[Finding], lost: Iterable[str]) -> set[str]:
@@ -68,8 +68,8 @@ def verdicts(
     reasons = by_host(seen)
     by_step: dict[str, dict[str, Status]] = {}
     found_in: dict[str, list[Finding]] = {}
-    for each in seen:
-        found_in.setdefault(each.step, []).append(each.finding)
+    for remark in seen:
+        found_in.setdefault(remark.step, []).append(remark.finding)
     for step in steps:
         findings = found_in.get(step.name, [])
         # of one that was left out for lack of partners there are remarks
@@ -77,10 +77,10 @@ def verdicts(
             by_step[step.name] = statuses(step, findings)
     accepted = []
     for name in means:
-        own = {step: found[name] for step, found in by_step.items() if name in found}
+        of_host = {step: step_statuses[name] for step, step_statuses in by_step.items() if name in step_statuses}
         # no step that is done has it: nothing is known
-        verdict = node_verdict(own.values() if own else [Status.UNKNOWN])
+        verdict = node_verdict(of_host.values() if of_host else [Status.UNKNOWN])
         accepted.append(
-            HostAcceptance(name, verdict, own, left.get(name, ""), tuple(reasons.get(name, ())), means[name].parts)
+            HostAcceptance(name, verdict, of_host, left.get(name, ""), tuple(reasons.get(name, ())), means[name].parts)
         )
     return tuple(accepted)

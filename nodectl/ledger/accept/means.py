@@ -57,13 +57,13 @@ class Means:
         """Return whether the host has it, also where it cannot tell: the step will say why."""
         if self.recorded and need in (Need.GPU, Need.RDMA):
             return False
-        known = {
+        answer = {
             Need.GPU: None if self.gpus is None else self.gpus > 0,
             Need.RDMA: self.rdma,
             Need.TORCH: self.torch,
             Need.IPERF3: self.iperf3,
         }[need]
-        return known is not False
+        return answer is not False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ class StepKind:
             return "only one host is selected" if len(hosts) == 1 else f"{len(hosts)} hosts are too few"
         if self.device and all(host.recorded for host in hosts):
             return "the hardware of these hosts is recorded, and computes nothing"
-        known = declarations()[self.probe].needs if self.probe else ()
-        for need in (*self.needs, *known):
+        probe_needs = declarations()[self.probe].needs if self.probe else ()
+        for need in (*self.needs, *probe_needs):
             having = [host for host in hosts if host.has(need)]
             if not having:
                 is_recorded = any(host.recorded for host in hosts) and need in (Need.GPU, Need.RDMA)

@@ -107,8 +107,8 @@ def _of_fleet(fleet: str) -> Iterator[Acceptance]:
 
 def _documents() -> list[Path]:
     """All, the latest first."""
-    found = (state_dir() / "accept").glob(f"*/{DOCUMENT}")
-    return sorted((path for path in found if _ID.fullmatch(path.parent.name)), reverse=True)
+    paths = (state_dir() / "accept").glob(f"*/{DOCUMENT}")
+    return sorted((path for path in paths if _ID.fullmatch(path.parent.name)), reverse=True)
 
 
 _ANOTHER = "begin another: nodectl accept"

@@ -54,10 +54,10 @@ class Drift:
 def drift(points: Sequence[tuple[float, float]], *, lower_better: bool) -> Drift | None:
     """Return the drift of (time, value) for the worse; None where there is none, or too little to tell."""
     # a rate may have come down to nothing; a time of nothing was not measured
-    known = sorted(point for point in points if point[1] > 0 or (point[1] == 0 and not lower_better))[-WINDOW:]
-    if len(known) < MIN_POINTS:
+    window = sorted(point for point in points if point[1] > 0 or (point[1] == 0 and not lower_better))[-WINDOW:]
+    if len(window) < MIN_POINTS:
         return None
-    values = [value for _, value in known]
+    values = [value for _, value in window]
     reference = values[: len(values) // 2]
     usual = median(reference)
     if usual <= 0:
@@ -70,7 +70,7 @@ def drift(points: Sequence[tuple[float, float]], *, lower_better: bool) -> Drift
     worse = [sign * (value - usual) / deviation for value in values[len(reference) :]]
     if _cusum(worse) < _ALARM:
         return None
-    return Drift(usual, latest, len(known), 100 * slope(known) * 30 * _DAY_S / usual)
+    return Drift(usual, latest, len(window), 100 * slope(window) * 30 * _DAY_S / usual)
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
@@ -92,9 +92,9 @@ def drifts(points: Sequence[Point]) -> dict[str, Finding]:
         if lower is None:
             continue
         peer_points = peers.get(key, [])
-        own, among = drift(own_points, lower_better=lower), drift(peer_points, lower_better=lower)
-        if own is not None:
-            findings[key] = _finding(identity, own, _beside_peers(among, peer_points), identity.unit)
+        alone, among = drift(own_points, lower_better=lower), drift(peer_points, lower_better=lower)
+        if alone is not None:
+            findings[key] = _finding(identity, alone, _beside_peers(among, peer_points), identity.unit)
         elif among is not None:
             reason = "while its own figures stay: the others got better, it did not"
             findings[key] = _finding(identity, among, reason, "of its peers' median")
@@ -164,14 +164,14 @@ def _beside_peers(among: Drift | None, peer_points: Sequence[object]) -> str:
 
 
 def _finding(identity: Identity, seen: Drift, peers: str, unit: str) -> Finding:
-    known = kind_of(identity.probe).unit(unit)
+    scale = kind_of(identity.probe).unit(unit)
     return Finding(
         identity.hosts[0],
         "drift",
         Status.WARNING,
         subject=identity.label,
-        expected=known.short(seen.usual),
-        actual=f"{known.short(seen.latest)}, {seen.change_percent:+.1f} % over {counted(seen.points, 'run')}, {peers}",
+        expected=scale.short(seen.usual),
+        actual=f"{scale.short(seen.latest)}, {seen.change_percent:+.1f} % over {counted(seen.points, 'run')}, {peers}",
         remedy="look at what has changed since (`nodectl health`), and measure it beside a good one",
         evidence=f"{seen.slope_percent:+.1f} % in 30 days",
         kind=identity.kind,

@@ -163,8 +163,8 @@ def _row(run: int, measurement: Measurement) -> tuple[object, ...]:
 
 def _past(row: Sequence[Any]) -> Past:
     run, when, probe, hosts, value, unit, direction, expected, spread, conditions = row
-    names, known = json.loads(hosts), json.loads(conditions)
-    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and isinstance(known, dict)):
+    names, given = json.loads(hosts), json.loads(conditions)
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and isinstance(given, dict)):
         raise ValueError(f"run {run}: {hosts!r} are no hosts, or {conditions[:40]!r} no conditions")
     measurement = Measurement(
         str(probe),
@@ -174,6 +174,6 @@ def _past(row: Sequence[Any]) -> Past:
         str(direction),
         None if expected is None else number(expected),
         None if spread is None else number(spread),
-        known,
+        given,
     )
     return Past(int(run), moment(when), measurement)

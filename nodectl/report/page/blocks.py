@@ -28,13 +28,13 @@ class Origin:
     @property
     def text(self) -> str:
         """For the caption: recorded and lab data are called so."""
-        words = {
+        nature = {
             Nature.MEASURED: "measured on these hosts",
             Nature.LAB: "LAB DATA: hosts of one machine, no hardware",
             Nature.RECORDED: "RECORDED DATA: replayed, not measured now",
             Nature.UNTOLD: "of hosts that the file does not describe",
         }[self.nature]
-        return f"{words} ({self.source})" if self.source else words
+        return f"{nature} ({self.source})" if self.source else nature
 
 
 # no status is told by its colour alone

@@ -40,18 +40,20 @@ def figures_section(acceptances: Sequence[Acceptance], measured: Sequence[Measur
     if latest is not None and latest.taken:
         taken = tuple(one.measurement for one in latest.taken)
         measured = (Measured(taken, tuple(one.finding for one in latest.seen), origin_of(latest)), *measured)
-    told: set[object] = set()
-    measured = [new for one in measured if (new := _not_in(one, told)).measurements]
+    seen: set[object] = set()
+    measured = [new for one in measured if (new := _not_in(one, seen)).measurements]
     missing = "Nothing was measured: `nodectl probe`, or `nodectl accept`."
     blocks = chain.from_iterable(_blocks(one, kind_of) for one in measured)
     return Section("measured", "Measurements", tuple(blocks), missing)
 
 
-def _not_in(one: Measured, told: set[object]) -> Measured:
-    """Leave out what is `told` already, and add the rest to it: the history also has what an acceptance measured."""
-    keys = {id(each): (each.probe, each.hosts, each.direction, each.unit, each.value) for each in one.measurements}
-    new = tuple(each for each in one.measurements if keys[id(each)] not in told)
-    told.update(keys.values())
+def _not_in(one: Measured, seen: set[object]) -> Measured:
+    """Leave out what is `seen` already, and add the rest to it: the history also has what an acceptance measured."""
+    keys = {
+        id(value): (value.probe, value.hosts, value.direction, value.unit, value.value) for value in one.measurements
+    }
+    new = tuple(value for value in one.measurements if keys[id(value)] not in seen)
+    seen.update(keys.values())
     return replace(one, measurements=new)
 
 
@@ -166,15 +168,15 @@ def _heat(one: Series, blamed: Sequence[Finding], measured: Measured) -> Chart:
         for member in worst
     ]
     caption = f"Pairs, {', '.join(filter(None, [one.probe, one.what]))}: from row to column, in {one.unit.name}"
-    told = f"blamed: {few([_who(finding) for finding in guilty])}" if guilty else "who is to blame is not kept"
+    blame = f"blamed: {few([_who(finding) for finding in guilty])}" if guilty else "who is to blame is not kept"
     if measured.findings is not None and not guilty:
-        told = "nobody is blamed"
+        blame = "nobody is blamed"
     low, high = one.unit.short(min(member.value for member in latest)), one.unit.short(max(m.value for m in latest))
-    summary = f"Heat map of {len(latest):,} pairs of {len(hosts)} hosts, {low} to {high}; {told}."
+    summary = f"Heat map of {len(latest):,} pairs of {len(hosts)} hosts, {low} to {high}; {blame}."
     data = {"rows": hosts, "columns": hosts, "cells": cells, "unit": one.unit.name, "blamed": marked}
     table = Table("Pairs, the worst first", ("From", "To", "Value", "Off the median", "Blame"), rows, measured.origin)
     picture = {**data, "lower": one.lower_is_better is True}
-    return Chart(ChartKind.HEAT, f"{caption}; {told}", summary, picture, table, measured.origin)
+    return Chart(ChartKind.HEAT, f"{caption}; {blame}", summary, picture, table, measured.origin)
 
 
 def _who(finding: Finding) -> str:
@@ -219,7 +221,7 @@ def _chart(
 ) -> Chart:
     lines: list[dict[str, object]] = []
     rows: list[tuple[Cell, ...]] = []
-    known = kind_of(probe).unit(unit)
+    shown_unit = kind_of(probe).unit(unit)
     few_subjects = len(subjects) == 1
     for subject, places in subjects.items():
         for name, curve, floors in _lines(places):
@@ -235,8 +237,8 @@ def _chart(
                         subject,
                         name,
                         Number(format_size(size)),
-                        Number(known.short(value)),
-                        Number("" if floor is None else known.short(floor)),
+                        Number(shown_unit.short(value)),
+                        Number("" if floor is None else shown_unit.short(floor)),
                     )
                 )
     what = next(iter(subjects)) if few_subjects else f"{len(subjects)} kinds"

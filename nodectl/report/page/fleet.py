@@ -63,10 +63,10 @@ class _Fleet:
     origin: Origin
 
 
-def fleet_sections(acceptances: Sequence[Acceptance], found: Sequence[Found]) -> Iterator[Section]:
+def fleet_sections(acceptances: Sequence[Acceptance], looks: Sequence[Found]) -> Iterator[Section]:
     """Overview and verdicts of the latest acceptance, or of a look at the hosts where there is none."""
     latest = max(acceptances, key=lambda one: one.began, default=None)
-    fleet = _accepted(latest) if latest else _looked(found) if found else None
+    fleet = _accepted(latest) if latest else _looked(looks) if looks else None
     if fleet is None or not fleet.hosts:
         missing = "No host was judged: `nodectl accept`, or `nodectl report` without `--no-hosts`."
         yield Section("overview", "Fleet", (), missing)
@@ -78,8 +78,8 @@ def fleet_sections(acceptances: Sequence[Acceptance], found: Sequence[Found]) ->
 
 def origin_of(acceptance: Acceptance) -> Origin:
     """Return where an acceptance's figures are from, as it says itself."""
-    known = {nature.value: nature for nature in Nature}
-    return Origin(known.get(acceptance.nature, Nature.UNTOLD), f"acceptance {acceptance.id}")
+    natures = {nature.value: nature for nature in Nature}
+    return Origin(natures.get(acceptance.nature, Nature.UNTOLD), f"acceptance {acceptance.id}")
 
 
 def _accepted(acceptance: Acceptance) -> _Fleet:
@@ -89,9 +89,9 @@ def _accepted(acceptance: Acceptance) -> _Fleet:
             for host in dict.fromkeys([one.finding.host, *one.finding.hosts]):
                 seen[host].append((one.step, one.finding))
     hosts = tuple(_accepted_host(host, seen[host.host]) for host in acceptance.hosts)
-    known = {step for host in hosts for step in host.steps}
-    planned = [step.name for step in acceptance.steps if step.name in known or step.state is not StepState.LEFT_OUT]
-    steps = (*planned, *sorted(known - set(planned)))
+    taken = {step for host in hosts for step in host.steps}
+    planned = [step.name for step in acceptance.steps if step.name in taken or step.state is not StepState.LEFT_OUT]
+    steps = (*planned, *sorted(taken - set(planned)))
     return _Fleet(tuple(sorted(hosts, key=_gravity)), steps, origin_of(acceptance))
 
 
@@ -101,16 +101,16 @@ def _accepted_host(host: HostAcceptance, seen: Iterable[tuple[str, Finding]]) ->
     return _Host(host.host, host.verdict, host.steps, host.left_after, findings)
 
 
-def _looked(found: Sequence[Found]) -> _Fleet:
+def _looked(looks: Sequence[Found]) -> _Fleet:
     by_host: dict[str, list[Finding]] = defaultdict(list)
-    for finding in (finding for one in found for finding in one.findings if finding.host):
+    for finding in (finding for one in looks for finding in one.findings if finding.host):
         by_host[finding.host].append(finding)
     hosts = []
     for name, findings in by_host.items():
         status = worst(finding.status for finding in findings)
-        told = tuple((_HEALTH, finding) for finding in findings if finding.status not in _FINE)
-        hosts.append(_Host(name, node_verdict([status]), {}, "", told))
-    return _Fleet(tuple(sorted(hosts, key=_gravity)), (), found[0].origin)
+        problems = tuple((_HEALTH, finding) for finding in findings if finding.status not in _FINE)
+        hosts.append(_Host(name, node_verdict([status]), {}, "", problems))
+    return _Fleet(tuple(sorted(hosts, key=_gravity)), (), looks[0].origin)
 
 
 def _gravity(host: _Host) -> tuple[int, object]:
@@ -178,8 +178,8 @@ def hosts_text(names: Sequence[str]) -> str:
 def _strips(fleet: _Fleet, *, is_accept: bool) -> Strips:
     hosts = sorted(fleet.hosts, key=lambda host: natural(host.name))
     verdicts = [(host.name, host.verdict.status) for host in hosts]
-    words = {one.status: _word(one, is_accept) for one in NodeVerdict}
-    strips = [Strip("Verdict", tuple(status for _, status in verdicts), _counts(verdicts, words))]
+    labels = {one.status: _word(one, is_accept) for one in NodeVerdict}
+    strips = [Strip("Verdict", tuple(status for _, status in verdicts), _counts(verdicts, labels))]
     if is_accept:
         for step in fleet.steps:
             statuses = [(host.name, host.steps.get(step)) for host in hosts]
@@ -188,14 +188,14 @@ def _strips(fleet: _Fleet, *, is_accept: bool) -> Strips:
     return Strips(caption, tuple(host.name for host in hosts), tuple(strips), fleet.origin)
 
 
-def _counts(statuses: Sequence[tuple[str, Status | None]], words: Mapping[Status, str]) -> str:
+def _counts(statuses: Sequence[tuple[str, Status | None]], labels: Mapping[Status, str]) -> str:
     """`2 failed (node[003,017]), 998 ok`."""
     names: dict[Status, list[str]] = defaultdict(list)
     for name, status in statuses:
         if status is not None:
             names[status].append(name)
     parts = [
-        f"{len(names[status]):,} {words.get(status, status.value)}"
+        f"{len(names[status]):,} {labels.get(status, status.value)}"
         + (f" ({few(names[status], _NAMES_IN_SUMMARY)})" if status not in _FINE else "")
         for status in Status
         if names[status]
@@ -205,12 +205,12 @@ def _counts(statuses: Sequence[tuple[str, Status | None]], words: Mapping[Status
 
 def _search(fleet: _Fleet, *, is_accept: bool) -> HostSearch:
     texts: dict[str, int] = {}
-    found = []
+    text_ids = []
     for host in fleet.hosts:
-        told = [_told(step, finding) for step, finding in host.findings]
-        found.append(tuple(texts.setdefault(text, len(texts)) for text in told))
+        problems = [_told(step, finding) for step, finding in host.findings]
+        text_ids.append(tuple(texts.setdefault(text, len(texts)) for text in problems))
     hosts = [(host.name, *_cells(host, fleet, is_accept=is_accept)) for host in fleet.hosts]
-    return HostSearch(("Host", *_columns(fleet)), hosts, found, list(texts))
+    return HostSearch(("Host", *_columns(fleet)), hosts, text_ids, list(texts))
 
 
 def _told(step: str, finding: Finding) -> str:
@@ -303,8 +303,8 @@ def _earlier(acceptances: Sequence[Acceptance]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for one in sorted(acceptances, key=lambda one: -one.began):
         counts = Counter(host.verdict for host in one.hosts)
-        told = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in NodeVerdict if counts[verdict])
-        rows.append((one.id, _clock(one.began), one.level, told, origin_of(one).text))
+        verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in NodeVerdict if counts[verdict])
+        rows.append((one.id, _clock(one.began), one.level, verdicts, origin_of(one).text))
     return Table("Earlier acceptances", ("Id", "Began", "Level", "Verdicts", "Of"), rows)
 
 
@@ -317,11 +317,11 @@ _OPEN, _FEW_LINES = 3, 6
 _SUBJECTS = 6
 
 
-def findings_section(found: Sequence[Found]) -> Section:
+def findings_section(looks: Sequence[Found]) -> Section:
     """Return what was found of the hosts, a fold for each check; what is fine is counted."""
-    if not found:
+    if not looks:
         return Section("findings", "Findings", (), "No host was looked at: `nodectl report` without `--no-hosts`.")
-    return Section("findings", "Findings", tuple(chain.from_iterable(map(_blocks, found))))
+    return Section("findings", "Findings", tuple(chain.from_iterable(map(_blocks, looks))))
 
 
 def _blocks(one: Found) -> Iterator[Block]:

@@ -151,15 +151,15 @@ def _where(cause: Mapping[str, Any]) -> str:
 
 
 def _failure(job: Mapping[str, Any], cause: Mapping[str, Any]) -> Fold:
-    told = [f"Class: {cause['class']}."] if cause.get("class") else []
-    told += [f"Evidence: {line}" for line in _list(cause.get("evidence"))]
-    told += [f"What to do: {cause['remedy']}"] if cause.get("remedy") else []
+    lines = [f"Class: {cause['class']}."] if cause.get("class") else []
+    lines += [f"Evidence: {line}" for line in _list(cause.get("evidence"))]
+    lines += [f"What to do: {cause['remedy']}"] if cause.get("remedy") else []
     followed = [_where(one) for one in _list(job.get("consequences")) if isinstance(one, dict)]
-    told += [f"Then: {line}" for line in followed[:_SHOWN_CONSEQUENCES]]
+    lines += [f"Then: {line}" for line in followed[:_SHOWN_CONSEQUENCES]]
     left = len(followed) - _SHOWN_CONSEQUENCES
-    told += [f"Then {left} more."] if left > 0 else []
+    lines += [f"Then {left} more."] if left > 0 else []
     text = str(cause.get("traceback") or "").rstrip() or str(cause.get("message") or "")
-    blocks = (*map(Text, told), *([Text(text, pre=True)] if text else []))
+    blocks = (*map(Text, lines), *([Text(text, pre=True)] if text else []))
     return Fold(Mark(Status.FAILED, "failed"), f"{_name(job)}: {_where(cause)}", blocks)
 
 
@@ -190,15 +190,15 @@ def _tuning_blocks(one: Tuned) -> Iterator[Block]:
     yield Tally(tuple((Mark(_TUNING_STATUSES[outcome], outcome.value), counts[outcome]) for outcome in Outcome))
     ordered = sorted(one.verdicts, key=_gravity)
     table = _tuning_table(ordered, one)
-    known = [verdict for verdict in ordered if verdict.interval_percent is not None][:_MOST_LINES]
-    if not known:
+    drawn = [verdict for verdict in ordered if verdict.interval_percent is not None][:_MOST_LINES]
+    if not drawn:
         yield table
         return
-    shown = f"; drawn: {len(known)} of {len(ordered)}" if len(known) < len(ordered) else ""
+    shown = f"; drawn: {len(drawn)} of {len(ordered)}" if len(drawn) < len(ordered) else ""
     caption = f"{one.name}: gain with 95 % interval; grey band: noise of the baseline{shown}"
-    told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
-    data = {"rows": [_line(verdict) for verdict in known]}
-    yield Chart(ChartKind.INTERVALS, caption, f"Gains with their intervals: {told}.", data, table, one.origin)
+    outcomes = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    data = {"rows": [_line(verdict) for verdict in drawn]}
+    yield Chart(ChartKind.INTERVALS, caption, f"Gains with their intervals: {outcomes}.", data, table, one.origin)
 
 
 def _gravity(verdict: Verdict) -> tuple[object, ...]:
@@ -316,12 +316,12 @@ def _figures(article: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _articles_name(owner: Mapping[str, Any]) -> str:
     conditions = owner.get("conditions")
-    known = {**conditions, **owner} if isinstance(conditions, dict) else owner
-    words = [value for name in _NAMES if isinstance(value := known.get(name), str)]
+    fields = {**conditions, **owner} if isinstance(conditions, dict) else owner
+    texts = [value for name in _NAMES if isinstance(value := fields.get(name), str)]
     numbers = [
-        f"{name.replace('_', ' ')} {value}" for name in _NAMES if isinstance(value := known.get(name), int | float)
+        f"{name.replace('_', ' ')} {value}" for name in _NAMES if isinstance(value := fields.get(name), int | float)
     ]
-    return ", ".join(dict.fromkeys(filter(None, [*words, *numbers])))
+    return ", ".join(dict.fromkeys(filter(None, [*texts, *numbers])))
 
 
 def _here(owner: Mapping[str, Any], column: str) -> tuple[Cell, Cell]:
@@ -336,9 +336,9 @@ def _here(owner: Mapping[str, Any], column: str) -> tuple[Cell, Cell]:
     if isinstance(change, dict):
         return Number(_number(change.get("before"))), str(owner.get("unit") or "")
     unit = "x" if column == "speed_up" else str(owner.get("unit") or "")
-    own = {"memory": "memory_gb", "gpu_use": "gpu_use_percent"}.get(column, column)
-    value = owner.get(own) if own in owner else owner.get("value")
-    return Number(_number(value)), {"memory_gb": "GB", "gpu_use_percent": "%"}.get(own, unit)
+    field = {"memory": "memory_gb", "gpu_use": "gpu_use_percent"}.get(column, column)
+    value = owner.get(field) if field in owner else owner.get("value")
+    return Number(_number(value)), {"memory_gb": "GB", "gpu_use_percent": "%"}.get(field, unit)
 
 
 def _number(value: object) -> str:

@@ -243,8 +243,8 @@ def _load(name: str, tier: int, hosts: int, down: list[float | None], up: list[f
 
 def _sum(rates: Iterable[float | None]) -> float | None:
     listed = list(rates)
-    known = [rate for rate in listed if rate is not None]
-    return sum(known) if len(known) == len(listed) else None
+    told_rates = [rate for rate in listed if rate is not None]
+    return sum(told_rates) if len(told_rates) == len(listed) else None
 
 
 @dataclass(frozen=True, slots=True)

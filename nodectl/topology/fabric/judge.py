@@ -259,7 +259,7 @@ def slow_trunks(graph: FabricGraph) -> Iterator[Finding]:
 def crossed_cables(graph: FabricGraph, rails: Rails) -> Iterator[Finding]:
     """Ports that lie on a switch of another rail; not of hosts that number their NICs otherwise than most."""
     names = names_of(graph)
-    own = {nic: rail.name for rail in rails.rails for nic in rail.nics}
+    rail_of = {nic: rail.name for rail in rails.rails for nic in rail.nics}
     nics: dict[str, set[str]] = defaultdict(set)
     for attachment in graph.attachments:
         nics[attachment.host].add(attachment.rail or attachment.nic)
@@ -271,7 +271,7 @@ def crossed_cables(graph: FabricGraph, rails: Rails) -> Iterator[Finding]:
                 "fabric_rail",
                 subject=port.nic,
                 actual=f"on {names[port.switch]}, a switch of rail {rail}",
-                expected=f"a switch of rail {own.get(port.rail or port.nic, port.rail or port.nic)}",
+                expected=f"a switch of rail {rail_of.get(port.rail or port.nic, port.rail or port.nic)}",
                 remedy="are two cables crossed?",
             )
 
@@ -401,8 +401,8 @@ def in_rank_order(hosts: Sequence[Host], fabric_from: Path | None) -> tuple[Host
 
     Hosts that the file or nodectl_switch does not name come last.
     """
-    told = any(name in host.variables for host in hosts for name in ("nodectl_switch", "nodectl_rail"))
-    if fabric_from is None and not told:
+    is_described = any(name in host.variables for host in hosts for name in ("nodectl_switch", "nodectl_rail"))
+    if fabric_from is None and not is_described:
         return tuple(hosts)
     from nodectl.topology.fabric.sources import graph_from, variables_graph
 

@@ -64,11 +64,11 @@ def ib_graph(
         description = (adapter.name or "").strip()
         if _AGGREGATION in description:
             continue
-        known = guids.get(bare(adapter.guid))
-        if known is None and (not description or _FACTORY.match(description)):
+        owner = guids.get(bare(adapter.guid))
+        if owner is None and (not description or _FACTORY.match(description)):
             nameless.append(adapter.guid)
             continue
-        host, device = known or _host_and_device(description)
+        host, device = owner or _host_and_device(description)
         name = names.find(host)
         if name is not None:
             owners[adapter.guid] = (name, device or adapter.guid)
