@@ -1,19 +1,24 @@
-"""The network sweep: training on one host and on all, and retrieval, at each rate of a lab's or the real links."""
+"""The network sweep: training and retrieval at each rate of the links; its tables, and retrieval's, beside article 2."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
+from nodectl.articles.claims import Figure, article, figures
+from nodectl.articles.comparing import HEADER, Comparable, Compared, Judge, Ratio, comparable_lines, nearest, ratios
 from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.training import TrainingOptions, run_training
 from nodectl.common.counting import counted
+from nodectl.common.nodeset import fold
+from nodectl.common.units import digits
 from nodectl.errors import LabError, UsageError
 from nodectl.facts.base import read_fact
 from nodectl.facts.network import NICS_FACT
@@ -27,6 +32,7 @@ from nodectl.probes.base import Note, ProbeResult, Run
 from nodectl.probes.budget import BudgetError, share_s
 from nodectl.probes.endpoints import Endpoint, find_endpoints
 from nodectl.recordings.collect import collect
+from nodectl.report.table import aligned, broken
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
 
@@ -202,3 +208,284 @@ def _speed_mbit(transport: Transport, endpoint: Endpoint) -> int | None:
     interfaces = read_fact(NICS_FACT, recording)
     nic = interfaces.get(endpoint.interface) if isinstance(interfaces, dict) else None
     return nic.speed_mbit if nic else None
+
+
+ARTICLE, CLAIM = 2, "network_sweep"
+# a part of a step from which on the network is what limits it
+_LIMITS = 0.5
+_COLUMNS = {"one_node": "one node", "many_nodes": "all nodes", "retrieval": "retrieval"}
+
+
+def published() -> dict[str, tuple[Figure, ...]]:
+    """Return the article's figures by their column, lowest rate first."""
+    table = figures(ARTICLE, CLAIM)
+    return {
+        column: tuple(
+            sorted(
+                (figure for figure in table if figure.column == column),
+                key=lambda figure: figure.conditions["link_gbit"],
+            )
+        )
+        for column in _COLUMNS
+    }
+
+
+def article_ratio() -> float:
+    """Return the article's throughput of many nodes at the highest rate to that at the lowest."""
+    many = published()["many_nodes"]
+    return many[-1].value / many[0].value
+
+
+def link_ratios(sweep: Sweep, judge: Judge) -> dict[str, Ratio]:
+    """Return, by each higher rate's name, the ratio of many nodes there to many nodes at the lowest rate."""
+    measured = {row.link.name or "": row.many_nodes for row in sweep.rows if row.many_nodes}
+    (lowest, base), *others = measured.items() if measured else (("", None),)
+    if base is None or base is not sweep.rows[0].many_nodes:
+        return {}
+    many = {
+        name: Compared(name, lowest, measurement.probe, measurement.unit, _windows(measurement), _windows(base))
+        for name, measurement in others
+    }
+    return ratios(many, judge)
+
+
+def _windows(measured: Measurement) -> Sequence[float]:
+    values: Any = measured.conditions.get("values_samples_s") or ()
+    return tuple(values)
+
+
+def sweep_document(sweep: Sweep, judge: Judge, *, scaled: bool) -> dict[str, object]:
+    """Return the sweep as plain data for JSON."""
+    highest = link_ratios(sweep, judge).get(sweep.rows[-1].link.name or "") if sweep.rows else None
+    return {
+        "scaled": scaled,
+        "rows": [_row_document(row) for row in sweep.rows],
+        "ratio": sweep.ratio,
+        "ratio_verdict": highest and highest.document,
+        "rising": sweep.rising,
+        "article_ratio": round(article_ratio(), 4),
+        "article": {"title": article(ARTICLE).title, "rows": [asdict(figure) for figure in figures(ARTICLE, CLAIM)]},
+        "measurements": [asdict(measurement) for measurement in sweep.result.measurements],
+        "findings": [asdict(finding) for finding in sweep.result.findings],
+    }
+
+
+def sweep_lines(sweep: Sweep) -> list[list[object]]:
+    """Return a line for each figure measured, with the article's that is nearest."""
+    header = ["rate", "rate_bits", "column", "value", "unit", "spread", *HEADER]
+    lines: list[list[object]] = [list(header)]
+    for row in sweep.rows:
+        cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
+        for name, cell in _beside(row).items():
+            measured = cells[name]
+            if measured is not None:
+                row_cells = [row.link.name, row.link.rate_bits, name, measured.value, measured.unit, measured.spread]
+                lines.append([*row_cells, *cell.cells])
+    return lines
+
+
+def _row_document(row: Row) -> dict[str, object]:
+    conditions = row.retrieval.conditions if row.retrieval else {}
+    training = {"one_node": row.one_node, "many_nodes": row.many_nodes}
+    cells = {**training, "retrieval": row.retrieval}
+    return {
+        "rate": row.link.name,
+        "rate_bits": row.link.rate_bits,
+        "training": {**{name: cell and cell.value for name, cell in training.items()}, "unit": "samples/s"},
+        "retrieval": {name: conditions.get(name) for name in ("p50_ms", "p99_ms", "queries_s")},
+        "spread": {name: cell and cell.spread for name, cell in cells.items()},
+        "article": {name: cell.document for name, cell in _beside(row).items()},
+    }
+
+
+def _beside(row: Row) -> dict[str, Comparable]:
+    """Return, by column, the article's figure that is nearest to what was measured."""
+    cells = {"one_node": row.one_node, "many_nodes": row.many_nodes, "retrieval": row.retrieval}
+    rate = {} if row.link.rate_bits is None else {"link_gbit": row.link.rate_bits / 1e9}
+    return {
+        name: nearest(published()[name], {**conditions_of(cell), **rate})
+        for name, cell in cells.items()
+        if cell is not None
+    }
+
+
+def conditions_of(measured: Measurement) -> dict[str, object]:
+    """Return the conditions of a training or a retrieval, by the names that claims have for them."""
+    given = measured.conditions
+    ours = {
+        "device": given.get("device"),
+        "devices": given.get("ranks"),
+        "nodes": len(measured.hosts),
+        "batch_per_rank": given.get("batch_size"),
+        "precision": given.get("precision"),
+    }
+    return {name: value for name, value in ours.items() if value is not None}
+
+
+def sweep_table(sweep: Sweep, width: int, judge: Judge, *, scaled: bool, hosts: int) -> str:
+    """Return the article's table, measured, the article's own rows in the same columns, and what both come to."""
+    names = ("LINK", "ONE NODE", "ALL NODES", "OF LOWEST", "RETRIEVAL", "")
+    units = ("", "samples/s", "samples/s", "all nodes", "p50 ms", "p99 ms")
+    ratios_by_link = link_ratios(sweep, judge)
+    texts = {name: ratio.text for name, ratio in ratios_by_link.items()}
+    texts |= {sweep.rows[0].link.name or "": "lowest"} if ratios_by_link else {}
+    ours = [_cells(row, texts.get(row.link.name or "", "-")) for row in sweep.rows]
+    table = aligned([names, units, *ours, *_article_rows()])
+    notes = [f"here: {counted(hosts, 'host')}", *_remarks(sweep, ratios_by_link, scaled=scaled)]
+    remarks = [piece for line in notes for piece in broken(line, width)]
+    return "\n".join([table, "", *remarks, *comparable_lines(_verdicts(sweep), width)])
+
+
+def _verdicts(sweep: Sweep) -> dict[str, Comparable]:
+    """Return, by column, what stands against its figures at any rate; by rate and column if one has nothing."""
+    beside = [(row.link.name, name, cell) for row in sweep.rows for name, cell in _beside(row).items()]
+    if any(cell.comparable for _, _, cell in beside):
+        return {f"{_COLUMNS[name]} at {rate}": cell for rate, name, cell in beside}
+    columns: dict[str, Comparable] = {}
+    for _, name, cell in beside:
+        before = columns.get(_COLUMNS[name], cell)
+        columns[_COLUMNS[name]] = replace(before, because=tuple(dict.fromkeys((*before.because, *cell.because))))
+    return columns
+
+
+def _cells(row: Row, of_lowest: str) -> tuple[str, ...]:
+    p99 = row.retrieval.conditions.get("p99_ms") if row.retrieval else None
+    return (
+        f"here, {row.link.name or 'unknown'}",
+        _with_spread(row.one_node),
+        _with_spread(row.many_nodes),
+        of_lowest,
+        _with_spread(row.retrieval),
+        digits(p99) if isinstance(p99, float) else "-",
+    )
+
+
+def _article_rows() -> list[tuple[str, ...]]:
+    columns = published()
+    lowest = columns["many_nodes"][0].value
+    return [
+        (
+            f"article, {one.row}",
+            digits(one.value),
+            digits(many.value),
+            f"{many.value / lowest:.2f} x",
+            digits(latency.value),
+            "-",
+        )
+        for one, many, latency in zip(*columns.values(), strict=True)
+    ]
+
+
+def _sending(row: Row) -> float | None:
+    """Return the part of a step that a link at its rate needs for what each host of a ring sends of the gradients."""
+    many, rate = row.many_nodes, row.link.rate_bits
+    given = {} if many is None else many.conditions
+    size_bytes, step_ms = given.get("gradient_bytes"), given.get("step_ms")
+    if many is None or not rate or not isinstance(size_bytes, int) or not isinstance(step_ms, int | float):
+        return None
+    hosts = len(many.hosts)
+    return 2 * (hosts - 1) / hosts * 8 * size_bytes / rate / (step_ms / 1e3)
+
+
+def _ends(sweep: Sweep) -> list[str]:
+    """Return what limits the lowest and the highest rate: where that differs, their ratio is none of the network."""
+    low, high = sweep.rows[0], sweep.rows[-1]
+    shares = _sending(low), _sending(high)
+    if len(sweep.rows) < 2 or shares[0] is None or shares[1] is None:
+        return []
+    parts = (f"{_share(share)} of a step at {row.link.name}" for share, row in zip(shares, (low, high), strict=True))
+    text = f"sending the gradients is {' and '.join(parts)}"
+    unlike = shares[0] >= _LIMITS > shares[1]
+    return [
+        f"{text}: the network limits the one end and the hosts the other, so that the ratio is of both"
+        if unlike
+        else text
+    ]
+
+
+def _share(part: float | None) -> str:
+    return "?" if part is None else f"{100 * min(1.0, part):.0f} %"
+
+
+def _remarks(sweep: Sweep, ratios_by_link: Mapping[str, Ratio], *, scaled: bool) -> list[str]:
+    many = published()["many_nodes"]
+    first, last = (figure.conditions["link_gbit"] for figure in (many[0], many[-1]))
+    theirs = f"the article: {article_ratio():.2f} times, {first} to {last} Gbit/s"
+    lines = []
+    low, high = sweep.rows[0].link.name, sweep.rows[-1].link.name
+    if ratio := ratios_by_link.get(high or ""):
+        why = f", {ratio.verdict.reason}" if ratio.value is None else ""
+        lines.append(f"many nodes, {low} to {high}: {ratio.text}{why} ({theirs})")
+    lines += _ends(sweep)
+    if scaled:
+        lines.append("scaled: a lab's links, its hosts share this machine's processors and memory")
+    else:
+        lines.append(f"one rate: the links are what they are here ({theirs})")
+    lines.append("the article gives no p99")
+    return lines
+
+
+def _retrieval_beside(measured: Measurement) -> Comparable:
+    """Return the article's figures beside the measured ones; the links are as they are, so no rate is compared."""
+    return nearest(published()["retrieval"], conditions_of(measured))
+
+
+def retrieval_document(result: ProbeResult) -> dict[str, object]:
+    """Return the measurements as plain data for JSON, each with the article's figure that is nearest."""
+    return {
+        "measurements": [
+            {**asdict(measured), "article": _retrieval_beside(measured).document} for measured in result.measurements
+        ],
+        "findings": [asdict(finding) for finding in result.findings],
+    }
+
+
+def retrieval_lines(measurements: Sequence[Measurement]) -> list[list[object]]:
+    """Return a line for each batch size."""
+    names = ("batch_size", "p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")
+    lines: list[list[object]] = [["hosts", "p50_ms", "spread", *names, *HEADER]]
+    for measurement in measurements:
+        cells = [
+            len(measurement.hosts),
+            measurement.value,
+            measurement.spread,
+            *(measurement.conditions.get(name) for name in names),
+        ]
+        lines.append([*cells, *_retrieval_beside(measurement).cells])
+    return lines
+
+
+def retrieval_table(measurements: Sequence[Measurement], width: int) -> str:
+    """Return a line for each batch size."""
+    header = ("HOSTS", "BATCH", "p50 ms", "SPREAD", "p99 ms", "QUERIES/s", "SEARCH ms", "OTHER ms", "TRIP ms")
+    first = measurements[0].conditions
+    title = f"exact top-{first['k']} of {first['rows']} rows of {first['dim']}, {first['shards']} shards"
+    checked = f"{first['checked_queries']} queries over {first['checked_rows']} rows"
+    confirmed = "equal to brute force" if first["correct"] else "NOT equal to brute force"
+    title += f" on {first['device']}, asked by {first['front']}; {checked}: {confirmed}"
+    theirs = ", ".join(f"{digits(figure.value)} ms at {figure.row}" for figure in published()["retrieval"])
+    beside = comparable_lines(
+        {
+            f"batch {measurement.conditions['batch_size']}": _retrieval_beside(measurement)
+            for measurement in measurements
+        },
+        width,
+    )
+    table = aligned([header, *map(_retrieval_cells, measurements)])
+    remarks = [piece for line in (title, f"the article: {theirs}") for piece in broken(line, width)]
+    return "\n".join([table, "", *remarks, *beside])
+
+
+def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:
+    conditions = measured.conditions
+    numbers = [conditions[name] for name in ("p99_ms", "queries_s", "search_ms", "other_ms", "trip_ms")]
+    p99, *others = (digits(number) if isinstance(number, int | float) else "-" for number in numbers)
+    off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
+    return (fold(measured.hosts), str(conditions["batch_size"]), digits(measured.value), off, p99, *others)
+
+
+def _with_spread(measured: Measurement | None) -> str:
+    if measured is None:
+        return "-"
+    off = "" if measured.spread is None else f" ±{50 * measured.spread:.1f} %"
+    return f"{digits(measured.value)}{off}"

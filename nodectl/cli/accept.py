@@ -42,8 +42,7 @@ from nodectl.ledger.accept import store
 from nodectl.ledger.accept.certificate import NAME, ChangedError, certificate, check, refuse_no_key
 from nodectl.ledger.accept.certificate import sign as signed
 from nodectl.ledger.accept.means import Means, look, refuse_twins
-from nodectl.ledger.accept.plan import make_plan
-from nodectl.ledger.accept.steps import Level
+from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.ledger.accept.store import DOCUMENT, refuse_strange, refuse_untried
 from nodectl.ledger.history.database import HistoryError, iso
 from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen, StepState

@@ -14,17 +14,9 @@ from typing import TypeVar
 import click
 
 from nodectl.articles import claims as claimed
-from nodectl.articles.claims_document import article_text, claims_document, claims_lines, claims_text
+from nodectl.articles.claims import article_text, claims_document, claims_lines, claims_text
 from nodectl.articles.compare import compare as compared
 from nodectl.articles.compare import compare_document, compare_lines, compare_text
-from nodectl.articles.document import (
-    retrieval_document,
-    retrieval_lines,
-    retrieval_table,
-    sweep_document,
-    sweep_lines,
-    sweep_table,
-)
 from nodectl.articles.preprocess import (
     ROWS,
     WORKERS,
@@ -37,9 +29,30 @@ from nodectl.articles.preprocess import (
 from nodectl.articles.programs import Runs, WorkloadOptions, run_plan
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.runs import Run, read_paths, read_text
-from nodectl.articles.scaling import MODES, SCALING, Wish, plan_for, rows_of, unmeasured
-from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
-from nodectl.articles.sweep import Sweep, lab_links, real_links, run_sweep, table_for
+from nodectl.articles.scaling import (
+    MODES,
+    SCALING,
+    Wish,
+    plan_for,
+    rows_of,
+    scaling_document,
+    scaling_lines,
+    scaling_table,
+    unmeasured,
+)
+from nodectl.articles.sweep import (
+    Sweep,
+    lab_links,
+    real_links,
+    retrieval_document,
+    retrieval_lines,
+    retrieval_table,
+    run_sweep,
+    sweep_document,
+    sweep_lines,
+    sweep_table,
+    table_for,
+)
 from nodectl.articles.training import TrainingOptions
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option

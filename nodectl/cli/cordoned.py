@@ -115,7 +115,7 @@ def look_for_cordoned(app: App) -> Look | None:
 
 def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
     """Keep what an acceptance says; its rejected hosts are cordoned, or the command that does so is shown."""
-    from nodectl.ledger.export import suggested
+    from nodectl.ledger.document import suggested
     from nodectl.ledger.history.database import HistoryError
 
     try:

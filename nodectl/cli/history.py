@@ -14,8 +14,8 @@ from nodectl.cli.terminal import note, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
+from nodectl.ledger.history.compare import MIN_POINTS, WINDOW, drifts, looked
 from nodectl.ledger.history.database import iso
-from nodectl.ledger.history.drift import MIN_POINTS, WINDOW, drifts, looked
 from nodectl.ledger.history.store import Past, Point
 from nodectl.model.finding import Finding
 from nodectl.probes.registry import declarations, kind_of

@@ -17,9 +17,16 @@ from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, NodectlError, UsageError
 from nodectl.facts.catalogue import commands_for, read_facts
 from nodectl.facts.look import Lab
-from nodectl.ledger.document import event_document, life_lines, list_document, list_rows, part_rows
+from nodectl.ledger.document import (
+    ansible_group,
+    event_document,
+    life_lines,
+    list_document,
+    list_rows,
+    part_rows,
+    slurm_lines,
+)
 from nodectl.ledger.events import Event, EventKind, Hold
-from nodectl.ledger.export import ansible_group, slurm_lines
 from nodectl.ledger.parts import facts_needed, named, parts_of, told_apart
 from nodectl.ledger.store import LAB, Ledger
 from nodectl.model.acceptance import Part

@@ -15,9 +15,8 @@ from nodectl.report.findings import finding_document, findings_list
 if TYPE_CHECKING:
     from nodectl.ledger.history.compare import Against
     from nodectl.ledger.history.database import HistoryError
-    from nodectl.model.comparison import Comparison
     from nodectl.model.host import Host
-    from nodectl.model.measurement import Measurement
+    from nodectl.model.measurement import Comparison, Measurement
     from nodectl.probes.base import ProbeResult
     from nodectl.probes.locks import Holds
     from nodectl.transport.base import Transport
@@ -112,9 +111,8 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
 def _kept(
     app: App, measurements: Sequence[Measurement], against: Against | None
 ) -> tuple[Comparison | None, list[Finding]]:
-    from nodectl.ledger.history.compare import compare
-    from nodectl.ledger.history.drift import WINDOW, drifts
-    from nodectl.ledger.history.identity import identity_of
+    from nodectl.ledger.history.compare import WINDOW, compare, drifts
+    from nodectl.ledger.history.store import identity_of
 
     with app.history() as history:
         run = history.add(measurements)

@@ -11,8 +11,8 @@ from nodectl.cli.app import App
 from nodectl.cli.options import text_option
 from nodectl.cli.terminal import result
 from nodectl.common.resources import data_dir
-from nodectl.report.dashboard import dashboard as model
 from nodectl.report.metrics import METRICS
+from nodectl.report.metrics import dashboard as model
 from nodectl.report.table import aligned
 
 

@@ -22,8 +22,8 @@ from nodectl.common.counting import counted
 from nodectl.common.process import interruptible, started
 from nodectl.errors import DeclarationError, UsageError
 from nodectl.ledger.history.compare import read_against
-from nodectl.model.comparison import Comparison
 from nodectl.model.host import Host
+from nodectl.model.measurement import Comparison
 from nodectl.model.status import exit_status
 from nodectl.probes import quick
 from nodectl.probes.base import BETWEEN_HOSTS, GROUPS, Amount, ProbeOptions, ProbeResult

@@ -11,8 +11,7 @@ from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
-from nodectl.cli.question import ask
-from nodectl.cli.terminal import emit_json, note
+from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.host import Host

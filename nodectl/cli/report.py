@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import click
 
@@ -13,15 +17,242 @@ from nodectl.cli.app import App
 from nodectl.cli.health import look_at
 from nodectl.cli.jobs import read_listing
 from nodectl.cli.options import EXISTING_FILE, FILE, option, option_group, takes
-from nodectl.cli.overview import health, latest_runs, nature_of, origin_of, past, trials, wiring, with_files
 from nodectl.cli.terminal import writing
-from nodectl.common.files import replace_file
-from nodectl.errors import InventoryError
+from nodectl.common.counting import counted
+from nodectl.common.documents import values_of
+from nodectl.common.files import read_json, replace_file
+from nodectl.common.units import format_size
+from nodectl.errors import InventoryError, UsageError
+from nodectl.health.fleet import Health
 from nodectl.ledger.accept.store import latest
+from nodectl.ledger.history.compare import MIN_POINTS, WINDOW, drifts, looked
+from nodectl.ledger.history.database import iso
+from nodectl.ledger.history.store import History, Identity, Point
+from nodectl.model.acceptance import Acceptance
+from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.topology import Fabric, GpuNic, NodeGpu, NodeNic, NodeTopology
+from nodectl.model.verdict import Verdict
 from nodectl.probes.registry import kind_of
+from nodectl.recordings.source import Source
 from nodectl.report.jobs import job_document
-from nodectl.report.page.content import Content, Launched
+from nodectl.report.page.blocks import Nature, Origin
+from nodectl.report.page.content import Benched, Content, Found, Launched, Measured, Past, Trend, Tuned, Wired
 from nodectl.report.page.page import report_html
+from nodectl.topology.fabric.judge import Limits, judge_fabric
+from nodectl.topology.fabric.sources import variables_graph
+from nodectl.topology.look import look
+
+
+def nature_of(hosts: Iterable[Host], recorded: str | None) -> Nature:
+    """Return whether these are hosts, hosts of a lab, or a recording."""
+    if recorded is not None:
+        return Nature.RECORDED
+    return Nature.LAB if any(host.is_true("nodectl_lab") for host in hosts) else Nature.MEASURED
+
+
+def origin_of(source: Source, answered: Mapping[str, str]) -> Origin:
+    """Return where the hosts' answers are from; `answered` are hosts whose hardware a recording stands for."""
+    nature = nature_of(source.hosts, source.recorded)
+    if source.recorded is not None:
+        return Origin(nature, source.recorded)
+    return Origin(nature, ", ".join(f"hardware recorded: {name}" for name in dict.fromkeys(answered.values())))
+
+
+def health(source: Source, seen: Health) -> Found:
+    """Return what a look at these hosts found."""
+    return Found(seen.findings, origin_of(source, seen.recorded))
+
+
+def wiring(source: Source, profile_dirs: Sequence[Path]) -> Wired:
+    """Return the inside of the hosts that have GPUs, and the fabric as the inventory or LLDP tells it."""
+    graph = variables_graph(source.hosts)
+    looked = look(source, profile_dirs, fabric=graph is None)
+    graph = graph or looked.graph
+    fabric: Fabric | None = None
+    if graph is not None:
+        fabric = judge_fabric(graph, Limits(), [host.name for host in source.hosts])
+    answered = {name: node.recorded for name, node in looked.nodes.items() if node.recorded}
+    return Wired(looked.nodes, fabric, origin_of(source, answered))
+
+
+# the latest runs that together measured all that is measured of late
+_RUNS = 12
+_MOST_MEDIANS = 12
+_MOST_TRIALS = 6
+
+
+def latest_runs(history: History, nature: Nature) -> tuple[Measured, ...]:
+    """Return the latest run of each probe; its number and time stand in its origin."""
+    measured, seen = [], set[str]()
+    for run, when, probes, _ in history.runs()[:_RUNS]:
+        new = set(filter(None, probes.split(","))) - seen
+        if not new:
+            continue
+        seen |= new
+        kept = tuple(past.measurement for past in history.past(sorted(new), run=run))
+        measured.append(Measured(kept, None, Origin(nature, f"history, run {run} of {iso(when)}")))
+    return tuple(measured)
+
+
+def trials(history: History, nature: Nature) -> tuple[Tuned, ...]:
+    """Return the latest trials, each profile once."""
+    latest: dict[tuple[str, str], Tuned] = {}
+    for row in history.trials():
+        key = (str(row["profile"]), str(row["baseline"]))
+        if key not in latest and len(latest) < _MOST_TRIALS:
+            origin = Origin(nature, f"history, trial {row['id']} of {iso(row['time'])}")
+            verdicts = values_of(Verdict, row["trials"], extra="ignore")
+            latest[key] = Tuned(f"{row['profile']} against {row['baseline']}", key[1], verdicts, origin)
+    return tuple(latest.values())
+
+
+def past(history: History, nature: Nature) -> Past:
+    """Return what drifts, and the fleet's medians over the runs."""
+    points = history.points(history.probes(), WINDOW)
+    drifting = drifts(points)
+    seen = looked(points)
+    by_key: dict[str, list[Point]] = defaultdict(list)
+    for point in points:
+        by_key[point.key].append(point)
+    trends = []
+    for key, finding in drifting.items():
+        identity = Identity.of_key(key)
+        values = tuple((point.time, point.value) for point in by_key[key])
+        trends.append(Trend(identity.label, kind_of(identity.probe).unit(identity.unit), values, finding))
+    judged = seen.series - seen.short
+    enough = f"{judged} of them with the {MIN_POINTS} values that drift is told by"
+    looked_at = f"{counted(seen.runs, 'run')}, {seen.series} series, {enough}"
+    return Past((*trends, *_medians(points)), looked_at, Origin(nature, "history"), judged)
+
+
+def _medians(points: Sequence[Point]) -> Iterator[Trend]:
+    """Yield the medians over hosts and paths by run, for each kind of thing measured in two runs or more."""
+    runs: dict[tuple[str, ...], dict[int, list[Point]]] = defaultdict(lambda: defaultdict(list))
+    for point in points:
+        identity = Identity.of_key(point.key)
+        size = "" if identity.size_bytes is None else format_size(identity.size_bytes)
+        runs[identity.probe, identity.unit, identity.subject, size][point.run].append(point)
+    several = {kind: by_run for kind, by_run in runs.items() if len(by_run) > 1}
+    # what was measured most often tells most
+    for kind in sorted(several, key=lambda kind: (-len(several[kind]), kind))[:_MOST_MEDIANS]:
+        probe, unit, subject, size = kind
+        values = tuple(
+            (alike[0].time, median(point.value for point in alike)) for _, alike in sorted(several[kind].items())
+        )
+        label = " ".join(filter(None, [probe, subject, size]))
+        yield Trend(f"{label}, median of the fleet", kind_of(probe).unit(unit), values)
+
+
+_PREFIX, _VERSION = "nodectl.", "/1"
+_BENCH = "bench-"
+
+
+def with_files(content: Content, paths: Sequence[Path]) -> Content:
+    """Add what these files hold to the content; UsageError where one cannot be read or is of no kind that is shown."""
+    for path in paths:
+        content = _with_file(content, path)
+    return content
+
+
+def _with_file(content: Content, path: Path) -> Content:
+    kinds = ", ".join(f"`{name}`" for name in _READERS)
+    remedy = f"give files of `nodectl --output json` with: {kinds}, or a table of `bench`"
+    document = read_json(path, remedy)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    name = str(schema).removeprefix(_PREFIX).removesuffix(_VERSION)
+    reader = _READERS.get(name) or (_bench if name.startswith(_BENCH) else None)
+    if reader is None or schema != f"{_PREFIX}{name}{_VERSION}":
+        raise UsageError(f"{path}: no result that a report shows (its schema is {schema!r})", remedy)
+    try:
+        return reader(content, document, path.name)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: malformed {schema}: {error}", remedy) from error
+
+
+def _origin(document: Mapping[str, Any], name: str) -> Origin:
+    """Return where a document's figures are from, if it says `recorded` or `scaled`; others leave it open."""
+    recorded = document.get("recorded")
+    if recorded:
+        return Origin(Nature.RECORDED, f"{recorded}, saved in {name}")
+    return Origin(Nature.LAB if document.get("scaled") else Nature.UNTOLD, f"saved in {name}")
+
+
+def _accept(content: Content, document: Mapping[str, Any], _: str) -> Content:
+    fields = {key: value for key, value in document.items() if key != "schema"}
+    return replace(content, acceptances=(*content.acceptances, *values_of(Acceptance, [fields], extra="ignore")))
+
+
+def _findings(content: Content, document: Mapping[str, Any], name: str) -> Content:
+    findings = values_of(Finding, document["findings"], extra="ignore")
+    return replace(content, found=(*content.found, Found(findings, _origin(document, name))))
+
+
+def _probe(content: Content, document: Mapping[str, Any], name: str) -> Content:
+    measurements = values_of(Measurement, document["measurements"], extra="ignore")
+    findings = values_of(Finding, document["findings"], extra="ignore")
+    measured = Measured(measurements, findings, _origin(document, name))
+    return replace(content, measured=(*content.measured, measured))
+
+
+def _trial(content: Content, document: Mapping[str, Any], name: str) -> Content:
+    verdicts = values_of(Verdict, document["trials"], extra="ignore")
+    label, complete = str(document["baseline"]["label"]), bool(document["complete"])
+    tuned = Tuned(f"trial {document['id']}", label, verdicts, _origin(document, name), complete)
+    return replace(content, tuned=(*content.tuned, tuned))
+
+
+def _saved_jobs(content: Content, document: Mapping[str, Any], name: str) -> Content:
+    jobs = tuple(document["jobs"])
+    for job in jobs:
+        if not isinstance(job, dict):
+            raise ValueError(f"{job!r:.60} is no job")
+    return replace(content, launched=(*content.launched, Launched(jobs, _origin(document, name))))
+
+
+def _bench(content: Content, document: Mapping[str, Any], name: str) -> Content:
+    table = str(document["schema"]).removeprefix(_PREFIX).removesuffix(_VERSION)
+    return replace(content, benched=(*content.benched, Benched(table, document, _origin(document, name))))
+
+
+def _topology(content: Content, document: Mapping[str, Any], name: str) -> Content:
+    nodes = {str(host): _node(one) for host, one in document["hosts"].items()}
+    fabric = _fabric(document["fabric"]) if document.get("fabric") else None
+    return replace(content, wired=(*content.wired, Wired(nodes, fabric, _origin(document, name))))
+
+
+def _node(document: Mapping[str, Any]) -> NodeTopology:
+    uses, links = document["gpu_nic"], document["links"]
+    gpus = values_of(NodeGpu, list(document["gpu_details"].values()))
+    if unknown := set(uses) - {gpu.name for gpu in gpus}:
+        raise ValueError(f"gpu_nic names GPUs that gpu_details has not: {', '.join(sorted(unknown))}")
+    return NodeTopology(
+        gpus=gpus,
+        nics=values_of(NodeNic, list(document["nic_details"].values())),
+        links={row: {str(column): str(link) for column, link in columns.items()} for row, columns in links.items()},
+        gpu_nic=dict(zip(uses, values_of(GpuNic, list(uses.values())), strict=True)),
+        recorded=str(document.get("recorded") or ""),
+    )
+
+
+def _fabric(document: Mapping[str, Any]) -> Fabric:
+    """Return what its document has under other names goes back to the type's own."""
+    switches = [{**one, "switch": one["name"]} for one in document["switches"]]
+    cables = [[cable["a"], cable["b"], cable["count"]] for cable in document["cables"]]
+    return values_of(Fabric, [{**document, "switches": switches, "cables": cables}], extra="ignore")[0]
+
+
+_Reader = Callable[[Content, Mapping[str, Any], str], Content]
+_READERS: Mapping[str, _Reader] = {
+    "accept": _accept,
+    "health": _findings,
+    "jobs": _saved_jobs,
+    "probe": _probe,
+    "provision": _findings,
+    "topology": _topology,
+    "tune-trial": _trial,
+}
 
 
 @option_group

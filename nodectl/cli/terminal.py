@@ -1,17 +1,23 @@
-"""How text reaches the operator: results to stdout, all else to stderr, control characters of hosts made visible."""
+"""How text reaches the operator, control characters of hosts made visible, and the one question before hosts change."""
 
 from __future__ import annotations
 
 import json
+import select
 import shutil
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nodectl.common.printable import printable
-from nodectl.errors import UsageError
+from nodectl.errors import NodectlError, UsageError
+
+if TYPE_CHECKING:
+    from nodectl.model.host import Host
 
 
 def safe(text: str) -> str:
@@ -96,3 +102,41 @@ def put(text: str, write: Path | None) -> None:
     # everybody may read it, as node_exporter must
     with writing(write, "--write"):
         replace_file(write, safe(text) + "\n", mode=0o644)
+
+
+class DeclinedError(NodectlError):
+    """The operator answered no: nothing was changed."""
+
+
+def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool) -> None:
+    """Return where it may go on: `--yes`, an answer, or a lab without a terminal, which nobody is asked about."""
+    if yes:
+        return
+    for line in shown:
+        note(line)
+    if sys.stdin is not None and sys.stdin.isatty():
+        if not click.confirm(safe(question), err=True):
+            raise DeclinedError("nothing was changed")
+        return
+    answer = _waiting_answer()
+    if answer.lower() in ("y", "yes"):
+        note(f"{question} {answer}")
+    elif answer:
+        raise DeclinedError(f"{question} {answer}: nothing was changed")
+    elif all(host.is_true("nodectl_lab") for host in hosts):
+        note(f"{question} these are a lab's hosts: going on without an answer")
+    else:
+        raise UsageError(
+            f"{question} there is no terminal to ask on: nothing was changed",
+            "add --yes, or look first with --check --diff",
+        )
+
+
+def _waiting_answer() -> str:
+    """Read a line that already waits on standard input (`echo n | nodectl …`); empty where none does."""
+    try:
+        if sys.stdin is not None and select.select([sys.stdin], [], [], 0)[0]:
+            return sys.stdin.readline().strip()
+    except (OSError, ValueError):  # closed, or not a file that can be waited for
+        return ""
+    return ""

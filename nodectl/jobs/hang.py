@@ -15,7 +15,7 @@ from nodectl.jobs.calls import read as read_calls
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import ExamineRow
 from nodectl.model.host import Host
-from nodectl.model.look import Look, RankNow
+from nodectl.model.job import Look, RankNow
 from nodectl.payload.jobs.standing import COLLECTIVES, doing, in_collective
 from nodectl.transport.base import Transport
 

@@ -18,9 +18,9 @@ from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.topology import NodeTopology
 from nodectl.recordings.source import LiveSource
+from nodectl.topology.interfaces import TRAINING, uses
 from nodectl.topology.look import Looked, look
 from nodectl.topology.node import surroundings
-from nodectl.topology.port_uses import TRAINING, uses
 from nodectl.transport.base import Transport
 
 _NO_ANSWER = "it did not answer"

@@ -12,7 +12,7 @@ from nodectl.errors import UsageError
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import PulseRow
 from nodectl.model.host import Host
-from nodectl.model.pulse import Gpus, Pulse
+from nodectl.model.job import Gpus, Pulse
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 20.0

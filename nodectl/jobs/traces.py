@@ -18,8 +18,8 @@ from nodectl.errors import UsageError
 from nodectl.jobs.nodes import ask, why
 from nodectl.jobs.rows import TraceRow
 from nodectl.model.host import Host
+from nodectl.model.job import RankFigures, RankTrace, SlowRank, StepTime, TraceReport
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.model.trace import RankFigures, RankTrace, SlowRank, StepTime, TraceReport
 from nodectl.payload.common.frames import Reader
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out

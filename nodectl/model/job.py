@@ -1,6 +1,7 @@
-"""What a job is to every other module: its parts on the hosts, its state, and what ended it first."""
+"""A job to every other module: its parts, state and first failure; its ranks now, its progress, and its traces."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -131,3 +132,150 @@ class Job:
         """How many of its hosts know it; all, where it is Slurm that does."""
         absent = ("absent", "unreachable") if self.slurm is None else ()
         return sum(part.state not in absent for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RankNow:
+    """One rank: where it is, whether that is in a collective, and whether it moved between two looks 2 s apart."""
+
+    host: str
+    rank: int
+    waits: bool
+    doing: str
+    call: str
+    moved: bool
+    cpu: float
+    output_age_s: float | None
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All ranks that were seen, the verdict over them, what else hosts told, and hosts that told nothing."""
+
+    ranks: tuple[RankNow, ...]
+    verdict: str
+    missing: tuple[int, ...] = ()
+    evidence: tuple[str, ...] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+# a GPU that waits in a collective counts as used, and draws little
+_BUSY_PERCENT, _IDLE_SHARE = 90.0, 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """The GPUs of a host together; the power of those that tell it."""
+
+    count: int
+    use_percent: float | None
+    power_w: float | None
+    limit_w: float | None
+
+    @property
+    def wait(self) -> bool:
+        """All are in use, and draw little: they hardly compute."""
+        if self.use_percent is None or not self.power_w or not self.limit_w:
+            return False
+        return self.use_percent >= _BUSY_PERCENT and self.power_w < _IDLE_SHARE * self.limit_w
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """One host at one moment; rates are from the look before to this one, None for the first."""
+
+    host: str
+    state: str
+    attempt: int = 1
+    alive: bool = False
+    step: int | None = None
+    total: int | None = None
+    loss: str | None = None
+    output_age_s: float | None = None
+    gpus: Gpus | None = None
+    network: Mapping[str, float] | None = None
+    steps_per_s: float | None = None
+    in_bytes_s: float | None = None
+    out_bytes_s: float | None = None
+    time_s: float = 0.0
+    waits_s: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """One step of a rank; `parts_us` parts its time, each moment once; `collectives_us` is also beside computing."""
+
+    number: int
+    step_us: float
+    collectives_us: float
+    parts_us: Mapping[str, float]
+
+    @property
+    def own_us(self) -> float:
+        """Return it without the time in which nothing but a collective ran: what the rank itself needs."""
+        return self.step_us - self.parts_us.get("communication", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RankTrace:
+    """A rank's trace; `device` is gpu or cpu, empty with a `problem`. `file` lies in the job's folder on the host."""
+
+    host: str
+    rank: int
+    device: str = ""
+    steps: tuple[StepTime, ...] = ()
+    problem: str = ""
+    file: str = ""
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RankFigures:
+    """Means over a rank's steps as shares of its step time, but `step_ms`, which is their median.
+
+    `communication` counts all collectives; `exposed` is what of it no computing hides, and `waiting` what of that the
+    rank with the least of it did not need: the time others took to come. `idle` is the rest: neither computing, copies,
+    data loading nor collectives.
+    """
+
+    host: str
+    rank: int
+    device: str
+    steps: int
+    step_ms: float
+    compute: float
+    copies: float
+    loading: float
+    communication: float
+    exposed: float
+    waiting: float
+    idle: float
+
+    @property
+    def overlap(self) -> float | None:
+        """The share of its communication that computing hides; None without communication."""
+        return 1 - min(1.0, self.exposed / self.communication) if self.communication > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRank:
+    """The rank the others wait for: a step's own time beyond theirs, and in which part most of that lies."""
+
+    host: str
+    rank: int
+    by_ms: float
+    by_share: float
+    part: str
+    part_ms: float
+    others_part_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReport:
+    """All ranks' figures, the slowest where one stands out, and `problems`: by rank or host, why there is no trace."""
+
+    ranks: tuple[RankFigures, ...]
+    slowest: SlowRank | None = None
+    problems: Mapping[str, str] = field(default_factory=dict)

@@ -14,14 +14,12 @@ from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits
 from nodectl.model.finding import Finding
-from nodectl.model.job import Failure, Job, JobState, PastAttempt
-from nodectl.model.look import Look, RankNow
-from nodectl.model.trace import RankFigures, SlowRank, TraceReport
+from nodectl.model.job import Failure, Job, JobState, Look, PastAttempt, RankFigures, RankNow, SlowRank, TraceReport
 from nodectl.report.findings import grouped
 from nodectl.report.table import aligned, broken
 
 if TYPE_CHECKING:
-    from nodectl.model.pulse import Pulse
+    from nodectl.model.job import Pulse
 
 
 _STATE = "~/.local/state/nodectl"

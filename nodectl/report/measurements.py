@@ -10,9 +10,8 @@ from textwrap import wrap
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits, format_size, readable
-from nodectl.model.comparison import Change, Comparison
 from nodectl.model.finding import Finding
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Change, Comparison, Measurement
 from nodectl.model.status import Status, worst
 from nodectl.report.series import AGAIN, KindOf, Series, fleet_series
 from nodectl.report.table import aligned, fitted

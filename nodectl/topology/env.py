@@ -16,9 +16,8 @@ from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import NcclEnvironment
 from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index
-from nodectl.topology.interfaces import SocketInterface, by_itself, choose
+from nodectl.topology.interfaces import TRAINING, SocketInterface, by_itself, choose, uses
 from nodectl.topology.node import surroundings
-from nodectl.topology.port_uses import TRAINING, uses
 
 HCA, GID, SOCKET = "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME"
 

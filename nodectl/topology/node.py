@@ -20,11 +20,10 @@ from nodectl.facts.storage import Mounts
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.links import FAR_SOCKET, NEAR, between, closeness, meaning
 from nodectl.model.status import Status
-from nodectl.model.topology import GpuNic, NodeGpu, NodeNic, NodeTopology
+from nodectl.model.topology import FAR_SOCKET, NEAR, GpuNic, NodeGpu, NodeNic, NodeTopology, between, closeness, meaning
 from nodectl.topology.groups import joined
-from nodectl.topology.port_uses import TRAINING, Surroundings, servers_of, uses
+from nodectl.topology.interfaces import TRAINING, Surroundings, servers_of, uses
 
 if TYPE_CHECKING:
     from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
-from nodectl.ledger.history.identity import Identity, identity_of
+from nodectl.ledger.history.store import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import MEAN_OF

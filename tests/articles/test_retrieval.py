@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.articles.document import retrieval_table
 from nodectl.articles.retrieval import MOST_DIM, Table, run_retrieval
+from nodectl.articles.sweep import retrieval_table
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status

@@ -8,8 +8,18 @@ import pytest
 
 from nodectl.articles import programs
 from nodectl.articles.programs import Outcome, Runs, Setting, WorkloadOptions, run_plan
-from nodectl.articles.scaling import MODES, SCALING, Row, Wish, plan_for, rows_of, unmeasured
-from nodectl.articles.scaling_document import scaling_document, scaling_lines, scaling_table
+from nodectl.articles.scaling import (
+    MODES,
+    SCALING,
+    Row,
+    Wish,
+    plan_for,
+    rows_of,
+    scaling_document,
+    scaling_lines,
+    scaling_table,
+    unmeasured,
+)
 from nodectl.errors import UsageError
 from nodectl.model.status import Status
 from nodectl.probes.endpoints import Endpoint

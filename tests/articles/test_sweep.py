@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from nodectl.articles import sweep as sweep_module
-from nodectl.articles.document import sweep_document, sweep_table
 from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table
-from nodectl.articles.sweep import LinkRate, Sweep, run_sweep, table_for
+from nodectl.articles.sweep import LinkRate, Sweep, run_sweep, sweep_document, sweep_table, table_for
 from nodectl.articles.training import TrainingOptions
 from nodectl.errors import UsageError
 from nodectl.model.host import Host

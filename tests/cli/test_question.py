@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodectl.cli.question import DeclinedError, ask
+from nodectl.cli.terminal import DeclinedError, ask
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.provision.outlook import described, selected_roles

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.cli.overview import latest_runs, past, trials, with_files
+from nodectl.cli.report import latest_runs, past, trials, with_files
 from nodectl.errors import UsageError
 from nodectl.ledger.history.store import History
 from nodectl.model.measurement import Measurement

@@ -12,7 +12,7 @@ import pytest
 from nodectl.cli.jobs import _print
 from nodectl.errors import UsageError
 from nodectl.jobs.pulse import check_pattern, compared, read_pulse, stalls
-from nodectl.model.pulse import Gpus, Pulse
+from nodectl.model.job import Gpus, Pulse
 from nodectl.payload.jobs.pulse import diverged, gpu_rows, progress
 from nodectl.report.jobs import watch_text
 

@@ -14,8 +14,8 @@ from nodectl.jobs import traces
 from nodectl.jobs.nodes import Answers, rows_of
 from nodectl.jobs.rows import TraceRow
 from nodectl.model.host import Host
+from nodectl.model.job import RankTrace
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.model.trace import RankTrace
 from nodectl.payload.common.frames import encode
 from nodectl.payload.jobs.chrome_trace import read_events
 from nodectl.payload.jobs.traces import summarize

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.ledger.history.identity import identity_of
+from nodectl.ledger.history.store import identity_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult

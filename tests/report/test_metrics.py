@@ -9,8 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodectl.common.resources import data_dir
 from nodectl.model.job import JobState
 from nodectl.probes.registry import declarations
-from nodectl.report.dashboard import PANELS, dashboard
-from nodectl.report.metrics import BASES, METRICS, family
+from nodectl.report.metrics import BASES, METRICS, PANELS, dashboard, family
 from tests.report.metric_samples import NOW, all_texts
 
 TEXTS = all_texts()

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from nodectl.model.acceptance import Acceptance
-from nodectl.report.page.blocks import Nature, Origin
+from nodectl.report.page.blocks import Nature, Origin, escaped, script_json, visible
 from nodectl.report.page.content import Content, Measured
-from nodectl.report.page.html import escaped, script_json, visible
 from nodectl.report.page.page import report_html
 from tests.report_content import HOSTILE, acceptance, content, kind_of, names
 

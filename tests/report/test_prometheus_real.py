@@ -11,7 +11,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.common.resources import data_dir
-from nodectl.report.dashboard import PANELS
+from nodectl.report.metrics import PANELS
 from tests.report.metric_samples import all_texts
 from tests.report.prometheus_server import promtool, serving
 

@@ -14,10 +14,9 @@ from nodectl.cli.exec import _row
 from nodectl.cli.terminal import as_json
 from nodectl.ledger.accept import store as accept_store
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part, PartKind, Seen, Step, Taken
-from nodectl.model.comparison import Change, Comparison
 from nodectl.model.finding import Finding
 from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt, SlurmJob
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Change, Comparison, Measurement
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.model.trial import Pair, Ranked, Series, Side, Trial

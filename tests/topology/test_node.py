@@ -12,8 +12,8 @@ from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.topology import NodeTopology
+from nodectl.topology.interfaces import TRAINING
 from nodectl.topology.node import node_topology
-from nodectl.topology.port_uses import TRAINING
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 HOST = Host("gpu01", "192.0.2.1")

@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.facts.network import Nic
 from nodectl.facts.rdma import IbPort
-from nodectl.topology.port_uses import TRAINING, Surroundings, servers_of, uses
+from nodectl.topology.interfaces import TRAINING, Surroundings, servers_of, uses
 
 
 def port(device: str, **values: object) -> IbPort:

@@ -17,8 +17,8 @@ import pytest
 from nodectl.errors import InventoryError, NodectlError, UnreachableError
 from nodectl.jobs import listing, traces
 from nodectl.model.host import Host
+from nodectl.model.job import RankTrace
 from nodectl.model.result import CommandResult, Outcome
-from nodectl.model.trace import RankTrace
 from nodectl.payload.common.frames import encode
 from nodectl.payload.jobs import checkpoint_copy, heartbeat
 from nodectl.payload.jobs.checkpoints import saved

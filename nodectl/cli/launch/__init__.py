@@ -14,13 +14,11 @@ from nodectl.checks.launch.candidate import Candidate, JobNeeds, PathKind
 from nodectl.checks.launch.container import container_engine
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, recognise
-from nodectl.cli.jobs import conclude, follow_output, stop_job
+from nodectl.cli.jobs import at_the_end, conclude, follow_output, stop_job
 from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import takes
-from nodectl.cli.question import DeclinedError
-from nodectl.cli.terminal import TO_LEAVE, note, terminal_width
-from nodectl.cli.tracing import at_the_end
+from nodectl.cli.terminal import TO_LEAVE, DeclinedError, note, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible

@@ -22,10 +22,9 @@ from nodectl.cli.options import (
     yes_option,
 )
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
-from nodectl.cli.question import ask
 from nodectl.cli.rollback import plans_of
 from nodectl.cli.rollback import rollback as rollback_command
-from nodectl.cli.terminal import emit_json, note
+from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.errors import NodectlError, UsageError

@@ -36,8 +36,7 @@ from nodectl.cli.options import (
     takes,
     yes_option,
 )
-from nodectl.cli.question import ask
-from nodectl.cli.terminal import note
+from nodectl.cli.terminal import ask, note
 from nodectl.cli.tune.show import show_trial
 from nodectl.common.counting import counted
 from nodectl.common.documents import new_id

@@ -19,8 +19,7 @@ from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.facts.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
 from nodectl.ledger.accept.judge import COUNTS, leaving, verdicts
 from nodectl.ledger.accept.means import Means, look
-from nodectl.ledger.accept.plan import make_plan
-from nodectl.ledger.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, step_kind
+from nodectl.ledger.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, make_plan, step_kind
 from nodectl.model.acceptance import Acceptance, Seen, Step, StepState, Taken
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

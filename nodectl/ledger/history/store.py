@@ -1,4 +1,4 @@
-"""Measurements and trials as they are kept in the operator's file, safe under several nodectl at once."""
+"""Measurements and trials as they are kept, each under the identity of what was measured; safe under many nodectl."""
 
 from __future__ import annotations
 
@@ -9,10 +9,63 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nodectl import __version__
+from nodectl.common.units import format_size
 from nodectl.ledger.history.database import Database, moment, number
-from nodectl.ledger.history.identity import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Summary, Verdict
+from nodectl.probes.registry import kind_of
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Hold what was measured, whenever that was."""
+
+    probe: str
+    hosts: tuple[str, ...]
+    direction: str
+    unit: str
+    subject: str = ""
+    size_bytes: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The same text for the same thing."""
+        return json.dumps([self.probe, self.hosts, self.direction, self.unit, self.subject, self.size_bytes])
+
+    @classmethod
+    def of_key(cls, key: str) -> Identity:
+        """Read an identity from its key; ValueError where it is none."""
+        try:
+            probe, hosts, direction, unit, subject, size_bytes = json.loads(key)
+            return cls(probe, tuple(hosts), direction, unit, subject, size_bytes)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{key!r} is no identity") from error
+
+    @property
+    def kind(self) -> str:
+        """Return what a finding about it blames: the host, the path between two, or of a group none of them."""
+        return {1: "host", 2: "path"}.get(len(self.hosts), "")
+
+    @property
+    def label(self) -> str:
+        """For people: `nccl node01,node02 all_reduce 1 MiB`."""
+        where = self.direction or ",".join(self.hosts)
+        size = None if self.size_bytes is None else format_size(self.size_bytes)
+        return " ".join(filter(None, [self.probe, where, self.subject, size]))
+
+
+def identity_of(measurement: Measurement) -> Identity:
+    """Return the identity of a measurement: the same for two measurements of the same thing."""
+    size = measurement.conditions.get("size_bytes")
+    return Identity(
+        measurement.probe,
+        measurement.hosts,
+        measurement.direction,
+        measurement.unit,
+        kind_of(measurement.probe).subject(measurement.conditions),
+        size if isinstance(size, int) else None,
+    )
+
 
 _JOINED = "FROM measurement m JOIN run r ON r.id = m.run"
 _COLUMNS = "m.probe, m.hosts, m.value, m.unit, m.direction, m.expected, m.spread, m.conditions"

@@ -15,10 +15,9 @@ from nodectl.facts.versions import venv_of
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.links import NEAR, between
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
-from nodectl.model.topology import GpuNic, NodeTopology
+from nodectl.model.topology import NEAR, GpuNic, NodeTopology, between
 from nodectl.probes.base import ProbeOptions, host_finding
 from nodectl.probes.endpoints import Endpoint, Look, ask_all, find_endpoints
 from nodectl.probes.events import Event

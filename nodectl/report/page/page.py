@@ -14,9 +14,8 @@ from nodectl.common.nodeset import fold
 from nodectl.common.units import digits, format_size
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.job import JobState
-from nodectl.model.links import between
 from nodectl.model.status import Status
-from nodectl.model.topology import Fabric, NodeTopology
+from nodectl.model.topology import Fabric, NodeTopology, between
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.page.blocks import (
     SYMBOLS,
@@ -33,11 +32,11 @@ from nodectl.report.page.blocks import (
     Table,
     Tally,
     Text,
+    page_html,
 )
 from nodectl.report.page.content import Benched, Content, Found, Launched, Past, Trend, Tuned, Wired
 from nodectl.report.page.figures import figures_section
 from nodectl.report.page.fleet import findings_section, fleet_sections, origin_of
-from nodectl.report.page.html import page_html
 from nodectl.report.topology.svg import topology_svg
 from nodectl.report.topology.text import alike
 

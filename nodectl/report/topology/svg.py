@@ -8,8 +8,7 @@ from html import escape
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.model.links import between
-from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology
+from nodectl.model.topology import Fabric, NodeGpu, NodeNic, NodeTopology, between
 from nodectl.report.topology.text import alike, by_tier, nic_name
 
 _FONT = "font-family='DejaVu Sans Mono, Menlo, Consolas, monospace'"

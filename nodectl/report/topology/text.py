@@ -11,9 +11,8 @@ from typing import Any
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
-from nodectl.model.links import between
 from nodectl.model.status import Status
-from nodectl.model.topology import Fabric, NcclEnvironment, NodeGpu, NodeNic, NodeTopology, SwitchLoad
+from nodectl.model.topology import Fabric, NcclEnvironment, NodeGpu, NodeNic, NodeTopology, SwitchLoad, between
 from nodectl.report.findings import grouped, whole_finding
 from nodectl.report.table import aligned
 

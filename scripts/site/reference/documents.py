@@ -16,10 +16,9 @@ from typing_extensions import TypedDict
 from nodectl.cli.root import commands
 from nodectl.common.resources import payload_dir
 from nodectl.model.acceptance import HostAcceptance, Seen, Step, Taken
-from nodectl.model.comparison import Comparison
 from nodectl.model.finding import Finding
 from nodectl.model.job import JobState, SlurmJob
-from nodectl.model.measurement import Measurement
+from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.model.trial import Ranked, Series, Side

@@ -9,8 +9,7 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.ledger.accept import course as module
 from nodectl.ledger.accept.course import Course, Surroundings
-from nodectl.ledger.accept.plan import make_plan
-from nodectl.ledger.accept.steps import Level
+from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.model.acceptance import Acceptance, NodeVerdict, StepState
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host

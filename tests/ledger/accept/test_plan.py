@@ -4,8 +4,7 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.ledger.accept.means import Crowd, crowd_of
-from nodectl.ledger.accept.plan import _GIVEN_UP, make_plan
-from nodectl.ledger.accept.steps import STEPS, Level
+from nodectl.ledger.accept.steps import _GIVEN_UP, STEPS, Level, make_plan
 from nodectl.model.acceptance import Step, StepState
 from tests.ledger.accept.made import NAMES, means
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from nodectl.ledger.accept.judge import verdicts
-from nodectl.ledger.accept.plan import make_plan
-from nodectl.ledger.accept.steps import Level
+from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.model.acceptance import Seen
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status

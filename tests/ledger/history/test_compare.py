@@ -8,7 +8,7 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.ledger.history.compare import by_identity, compare, findings, read_against
-from nodectl.ledger.history.identity import Identity, identity_of
+from nodectl.ledger.history.store import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.registry import kind_of

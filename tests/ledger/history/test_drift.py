@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from nodectl.ledger.history.drift import drift, drifts, slope
-from nodectl.ledger.history.identity import identity_of
-from nodectl.ledger.history.store import Point
+from nodectl.ledger.history.compare import drift, drifts, slope
+from nodectl.ledger.history.store import Point, identity_of
 from tests.ledger.history.measured import memory
 
 DAY_S = 86400.0

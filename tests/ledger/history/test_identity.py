@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.ledger.history.identity import Identity, identity_of
+from nodectl.ledger.history.store import Identity, identity_of
 from nodectl.model.measurement import Measurement
 from nodectl.probes.registry import declarations
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.ledger.history.database import MIGRATIONS, VERSION, HistoryError, migrate
-from nodectl.ledger.history.identity import identity_of
-from nodectl.ledger.history.store import History
+from nodectl.ledger.history.store import History, identity_of
 from nodectl.model.verdict import Outcome
 from nodectl.trials.verdict import judge, summarise
 from tests.ledger.history.measured import memory, tcp
