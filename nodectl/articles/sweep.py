@@ -1,4 +1,4 @@
-"""The network sweep: training and retrieval at each rate of the links; its tables, and retrieval's, beside article 2."""
+"""The network sweep: training and retrieval at each rate of the links; the tables of both, beside article 2."""
 
 from __future__ import annotations
 

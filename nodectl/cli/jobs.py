@@ -548,8 +548,6 @@ def _show(app: App, selected: Sequence[Job], text: str) -> None:
     app.show("jobs", {"jobs": [job_document(job) for job in selected]}, text)
 
 
-
-
 def show_trace(app: App, hosts: Sequence[Host], job: Job, folder: Path | None, limit_mib: int) -> int:
     """Print the figures, bring the files where a folder is named; 3 where something is missing, else 0."""
     report, traces = read_report(app, hosts, job)

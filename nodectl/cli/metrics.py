@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
@@ -12,7 +11,6 @@ from nodectl.cli.options import text_option
 from nodectl.cli.terminal import result
 from nodectl.common.resources import data_dir
 from nodectl.report.metrics import METRICS
-from nodectl.report.metrics import dashboard as model
 from nodectl.report.table import aligned
 
 
@@ -37,10 +35,14 @@ def list_(app: App) -> None:
 @text_option
 def alerts() -> None:
     """Print alert rules, for a file that `rule_files` of Prometheus names."""
-    result((data_dir() / "prometheus" / "alerts.yml").read_text(encoding="utf-8").rstrip("\n"))
+    _print("alerts.yml")
 
 
 @metrics.command()
 def dashboard() -> None:
     """Print a dashboard, to be imported into Grafana."""
-    result(json.dumps(model(), indent=1))
+    _print("dashboard.json")
+
+
+def _print(name: str) -> None:
+    result((data_dir() / "prometheus" / name).read_text(encoding="utf-8").rstrip("\n"))

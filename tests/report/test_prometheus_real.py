@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -11,11 +12,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.common.resources import data_dir
-from nodectl.report.metrics import PANELS
 from tests.report.metric_samples import all_texts
 from tests.report.prometheus_server import promtool, serving
 
 RULES = data_dir() / "prometheus" / "alerts.yml"
+DASHBOARD = json.loads(RULES.with_name("dashboard.json").read_text())
 CASES = Path(__file__).with_name("alert_cases.yml")
 
 
@@ -46,13 +47,15 @@ def test_each_panel_of_the_dashboard_shows_something(tmp_path: Path) -> None:
     made = promtool("tsdb", "create-blocks-from", "openmetrics", told, blocks)
     assert made.returncode == 0, made.stderr
     with serving(blocks, RULES) as server:
-        for panel in PANELS:
-            found = server.query(panel.expr.replace("$host", ".*"), now - 30)
-            assert found, f"{panel.title}: nothing for {panel.expr}"
+        for panel in DASHBOARD["panels"]:
+            target, title = panel["targets"][0], panel["title"]
+            found = server.query(target["expr"].replace("$host", ".*"), now - 30)
+            assert found, f"{title}: nothing for {target['expr']}"
             labels = {label for series in found for label in series["metric"]}
             # it is the scraping that names the instance
-            assert set(re.findall(r"{{(\w+)}}", panel.legend)) - {"instance"} <= labels, panel.title
-        assert server.query(PANELS[0].expr.replace("$host", "nobody"), now - 30) == []
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) - {"instance"} <= labels, title
+        first = DASHBOARD["panels"][0]["targets"][0]["expr"]
+        assert server.query(first.replace("$host", "nobody"), now - 30) == []
 
 
 def open_metrics(moments: list[float]) -> str:

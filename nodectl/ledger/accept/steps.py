@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from nodectl.common.units import time_text
@@ -45,6 +46,7 @@ Asked = Mapping[Level, Mapping[str, Any]]
 HEALTH, DIAG, BURN, AFTER = "health", "dcgm", "burn-in", "health-after"
 _ONE_REDUCE: Mapping[str, Any] = {"collectives": ("all_reduce",)}
 _QUICK_S = 0.5
+_ONCE: Mapping[str, Any] = {"repetitions": 1, "duration_s": _QUICK_S}
 # of a precision: its best shape, and whether its results are right
 _SEARCH_S = 2.8
 # as measured on eight lab hosts that share two cores
@@ -52,10 +54,10 @@ _HEALTH_S, _HEALTH_HOST_S = 0.5, 0.05
 _MEMORY_START_S = 1.1
 # what GPUs train in, and what every processor has
 _ONE_PRECISION, _OF_GPUS, _OF_CPUS = "one", ("bf16",), ("fp32",)
-_QUICK_GEMM: Mapping[str, Any] = {"repetitions": 1, "duration_s": _QUICK_S, "precisions": _ONE_PRECISION}
+_QUICK_GEMM: Mapping[str, Any] = {**_ONCE, "precisions": _ONE_PRECISION}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StepKind:
     """A step as declared: what it measures with which options at each level, and on which hosts it can be.
 
@@ -164,188 +166,144 @@ def _groups_s(options: Mapping[str, Any], crowd: Crowd) -> float:
     return sizes * _ranks("nccl", _cases)(options, crowd)
 
 
-def _none_s(options: Mapping[str, Any], crowd: Crowd) -> float:
-    return 0.0
+def _on_hosts(
+    name: str,
+    about: str,
+    quick: Mapping[str, Any] | None = None,
+    standard: Mapping[str, Any] = MappingProxyType({}),
+    cost_s: Callable[..., float] | None = None,
+    *,
+    probe: str = "",
+    device: bool = True,
+    least_gpus: int = 0,
+    gate: Mapping[str, Any] | None = None,
+) -> StepKind:
+    """Return a step in which a probe, by default that of its name, measures each host by itself."""
+    asked = {Level.GATE: gate, Level.QUICK: quick, Level.STANDARD: standard}
+    levels = {level: options for level, options in asked.items() if options is not None}
+    cost_s, probe = cost_s or _each(name), probe or name
+    return StepKind(name, about, Scope.NODE, levels, cost_s, probe, device, least_gpus)
 
 
+_NCCL_S = _ranks("nccl", _cases)
+_TORCH = (Need.TORCH,)
+# two pairs of each host: one alone would not tell which of its ends is slow
+_TWO_ROUNDS, _THREE_ROUNDS = ({"rounds": rounds, "repetitions": 1, "duration_s": 1.0} for rounds in (2, 3))
 STEPS: tuple[StepKind, ...] = (
     StepKind(
-        name=HEALTH,
-        about="compare every host with its profiles and its peers",
-        scope=Scope.NODE,
-        asked={Level.GATE: {}, Level.QUICK: {}, Level.STANDARD: {}},
-        cost_s=_health_s,
+        HEALTH,
+        "compare every host with its profiles and its peers",
+        Scope.NODE,
+        {Level.GATE: {}, Level.QUICK: {}, Level.STANDARD: {}},
+        _health_s,
     ),
     StepKind(
-        name=DIAG,
-        about="NVIDIA's own diagnostics (dcgmi diag)",
-        scope=Scope.NODE,
-        asked={Level.QUICK: {"run": 1}, Level.STANDARD: {"run": 2}, Level.BURN_IN: {"run": 3}},
-        cost_s=_diag_s,
+        DIAG,
+        "NVIDIA's own diagnostics (dcgmi diag)",
+        Scope.NODE,
+        {Level.QUICK: {"run": 1}, Level.STANDARD: {"run": 2}, Level.BURN_IN: {"run": 3}},
+        _diag_s,
         device=True,
         needs=(Need.GPU,),
     ),
-    StepKind(
-        name="memory",
-        about="memory bandwidth",
-        scope=Scope.NODE,
-        probe="memory",
-        asked={Level.QUICK: {"repetitions": 2}, Level.STANDARD: {}},
-        cost_s=_each("memory", _MEMORY_START_S),
-    ),
-    StepKind(
-        name="gemm",
-        about="multiply matrices: rate, right results, throttling",
-        scope=Scope.NODE,
-        probe="gemm",
-        asked={Level.GATE: _QUICK_GEMM, Level.QUICK: _QUICK_GEMM, Level.STANDARD: {}},
-        cost_s=_gemm_s,
-        device=True,
-    ),
-    *(
-        StepKind(
-            name=name,
-            about=about,
-            scope=Scope.NODE,
-            probe=name,
-            asked={Level.QUICK: {"repetitions": 1, "duration_s": _QUICK_S}, Level.STANDARD: {}},
-            cost_s=_each(name),
-            device=True,
-            least_gpus=least_gpus,
-        )
-        for name, about, least_gpus in (
-            ("hbm", "memory of each GPU", 1),
-            ("h2d", "copies between host and GPU", 1),
-            ("p2p", "copies between the GPUs of a host", 2),
-        )
-    ),
-    StepKind(
-        name="sdc",
-        about="look for silent errors: every device has to give the same results",
-        scope=Scope.NODE,
-        probe="sdc",
-        asked={Level.STANDARD: {}},
-        cost_s=_each("sdc"),
-        device=True,
-    ),
-    StepKind(
-        name="storage",
-        about="the disk that a job would use",
-        scope=Scope.NODE,
-        probe="storage",
-        asked={Level.STANDARD: {}},
-        cost_s=_each("storage"),
-    ),
-    StepKind(
-        name="nccl-node",
-        about="NCCL between the GPUs of each host",
-        scope=Scope.NODE,
+    _on_hosts("memory", "memory bandwidth", {"repetitions": 2}, {}, _each("memory", _MEMORY_START_S), device=False),
+    _on_hosts("gemm", "multiply matrices: rate, right results, throttling", _QUICK_GEMM, {}, _gemm_s, gate=_QUICK_GEMM),
+    _on_hosts("hbm", "memory of each GPU", _ONCE, least_gpus=1),
+    _on_hosts("h2d", "copies between host and GPU", _ONCE, least_gpus=1),
+    _on_hosts("p2p", "copies between the GPUs of a host", _ONCE, least_gpus=2),
+    _on_hosts("sdc", "look for silent errors: every device has to give the same results"),
+    _on_hosts("storage", "the disk that a job would use", device=False),
+    _on_hosts(
+        "nccl-node",
+        "NCCL between the GPUs of each host",
+        {"scope": "node", **_ONE_REDUCE},
+        {"scope": "node"},
+        _NCCL_S,
         probe="nccl",
-        asked={Level.QUICK: {"scope": "node", **_ONE_REDUCE}, Level.STANDARD: {"scope": "node"}},
-        cost_s=_ranks("nccl", _cases),
-        device=True,
         least_gpus=2,
     ),
-    StepKind(
-        name="nics",
-        about="NCCL between the GPUs of each host by way of its NICs alone (P2P and shared memory off)",
-        scope=Scope.NODE,
+    _on_hosts(
+        "nics",
+        "NCCL between the GPUs of each host by way of its NICs alone (P2P and shared memory off)",
+        None,
+        {"scope": "nics", **_ONE_REDUCE},
+        _NCCL_S,
         probe="nccl",
-        asked={Level.STANDARD: {"scope": "nics", **_ONE_REDUCE}},
-        cost_s=_ranks("nccl", _cases),
-        device=True,
         least_gpus=2,
     ),
-    StepKind(
-        name="rdma-node",
-        about="RDMA between the NICs of each host, or of a NIC with itself",
-        scope=Scope.NODE,
+    _on_hosts(
+        "rdma-node",
+        "RDMA between the NICs of each host, or of a NIC with itself",
+        {"scope": "node", "repetitions": 1, "duration_s": 1.0},
+        {"scope": "node"},
+        _each("rdma"),
         probe="rdma",
-        asked={
-            Level.QUICK: {"scope": "node", "repetitions": 1, "duration_s": 1.0},
-            Level.STANDARD: {"scope": "node"},
-        },
-        cost_s=_each("rdma"),
-        device=True,
     ),
     StepKind(
-        name="tcp",
-        about="TCP between pairs of hosts",
-        scope=Scope.PAIR,
-        probe="tcp",
-        asked={
-            # two pairs of each host: one alone would not tell which of its ends is slow
-            Level.GATE: {"rounds": 2, "repetitions": 1, "duration_s": 1.0},
-            Level.QUICK: {"rounds": 3, "repetitions": 1, "duration_s": 1.0},
-            Level.STANDARD: {},
-        },
-        cost_s=_pairs("tcp"),
+        "tcp",
+        "TCP between pairs of hosts",
+        Scope.PAIR,
+        {Level.GATE: _TWO_ROUNDS, Level.QUICK: _THREE_ROUNDS, Level.STANDARD: {}},
+        _pairs("tcp"),
+        "tcp",
     ),
     StepKind(
-        name="rdma",
-        about="RDMA between pairs of hosts, every NIC with its peer",
-        scope=Scope.PAIR,
-        probe="rdma",
-        asked={Level.QUICK: {"rounds": 3, "repetitions": 1, "duration_s": 1.0}, Level.STANDARD: {}},
-        cost_s=_pairs("rdma"),
+        "rdma",
+        "RDMA between pairs of hosts, every NIC with its peer",
+        Scope.PAIR,
+        {Level.QUICK: _THREE_ROUNDS, Level.STANDARD: {}},
+        _pairs("rdma"),
+        "rdma",
     ),
     StepKind(
-        name="nccl-pairs",
-        about="collectives between pairs of hosts",
-        scope=Scope.PAIR,
-        probe="nccl",
-        asked={Level.STANDARD: {"scope": "pairs", **_ONE_REDUCE}},
-        cost_s=lambda options, crowd: (
-            len(rounds_for("auto", range(crowd.hosts))) * _ranks("nccl", _cases)(options, crowd)
-        ),
-        needs=(Need.TORCH,),
+        "nccl-pairs",
+        "collectives between pairs of hosts",
+        Scope.PAIR,
+        {Level.STANDARD: {"scope": "pairs", **_ONE_REDUCE}},
+        lambda options, crowd: len(rounds_for("auto", range(crowd.hosts))) * _NCCL_S(options, crowd),
+        "nccl",
+        needs=_TORCH,
     ),
     StepKind(
-        name="groups",
-        about="collectives over growing groups of hosts",
-        scope=Scope.GROUP,
-        probe="nccl",
-        asked={Level.STANDARD: {**_ONE_REDUCE, "sizes": Sizes((16 << 20,))}},
-        cost_s=_groups_s,
-        needs=(Need.TORCH,),
+        "groups",
+        "collectives over growing groups of hosts",
+        Scope.GROUP,
+        {Level.STANDARD: {**_ONE_REDUCE, "sizes": Sizes((16 << 20,))}},
+        _groups_s,
+        "nccl",
+        needs=_TORCH,
     ),
     StepKind(
-        name="nccl",
-        about="collectives over all hosts",
-        scope=Scope.FLEET,
-        probe="nccl",
-        asked={
+        "nccl",
+        "collectives over all hosts",
+        Scope.FLEET,
+        {
             Level.GATE: {**_ONE_REDUCE, "sizes": Sizes((64 << 20,), usual=True)},
             Level.QUICK: _ONE_REDUCE,
             Level.STANDARD: {},
         },
-        cost_s=_ranks("nccl", _cases),
-        needs=(Need.TORCH,),
+        _NCCL_S,
+        "nccl",
+        needs=_TORCH,
     ),
     StepKind(
-        name="training",
-        about="a short real training over all hosts",
-        scope=Scope.FLEET,
-        probe="training",
-        asked={Level.QUICK: {"repetitions": 2, "duration_s": 1.0}, Level.STANDARD: {}},
-        cost_s=_ranks("training", lambda _: 1.0),
-        needs=(Need.TORCH,),
+        "training",
+        "a short real training over all hosts",
+        Scope.FLEET,
+        {Level.QUICK: {"repetitions": 2, "duration_s": 1.0}, Level.STANDARD: {}},
+        _ranks("training", lambda _: 1.0),
+        "training",
+        needs=_TORCH,
     ),
+    # its time is what the budget leaves
     StepKind(
-        name=BURN,
-        about="load without end, and what grows meanwhile: errors, heat, throttling, counters",
-        scope=Scope.NODE,
-        asked={Level.BURN_IN: {}},
-        # what the budget leaves
-        cost_s=_none_s,
+        BURN,
+        "load without end, and what grows meanwhile: errors, heat, throttling, counters",
+        Scope.NODE,
+        {Level.BURN_IN: {}},
+        lambda options, crowd: 0.0,
     ),
-    StepKind(
-        name=AFTER,
-        about="every host looked at again after the load",
-        scope=Scope.NODE,
-        asked={Level.BURN_IN: {}},
-        cost_s=_health_s,
-    ),
+    StepKind(AFTER, "every host looked at again after the load", Scope.NODE, {Level.BURN_IN: {}}, _health_s),
 )
 
 
