@@ -17,91 +17,11 @@ from nodectl.errors import NodectlError
 # "ndct", so that a database of another program is not taken for ours
 APPLICATION_ID = 0x6E646374
 
-_MEASUREMENTS = (
-    """
-    CREATE TABLE run (
-        id INTEGER PRIMARY KEY,
-        time REAL NOT NULL,
-        fleet TEXT NOT NULL,
-        nodectl TEXT NOT NULL
-    )
-    """,
-    """
-    CREATE TABLE measurement (
-        run INTEGER NOT NULL REFERENCES run (id),
-        identity TEXT NOT NULL,
-        probe TEXT NOT NULL,
-        hosts TEXT NOT NULL,
-        direction TEXT NOT NULL,
-        value REAL NOT NULL,
-        unit TEXT NOT NULL,
-        expected REAL,
-        spread REAL,
-        conditions TEXT NOT NULL
-    )
-    """,
-    "CREATE INDEX measurement_of_a_run ON measurement (run)",
-    "CREATE INDEX measurement_over_time ON measurement (identity, run)",
-    "CREATE INDEX run_over_time ON run (fleet, time)",
-)
-
-_TRIALS = (
-    """
-    CREATE TABLE trial (
-        id INTEGER PRIMARY KEY,
-        time REAL NOT NULL,
-        fleet TEXT NOT NULL,
-        nodectl TEXT NOT NULL,
-        profile TEXT NOT NULL,
-        baseline TEXT NOT NULL,
-        verdict TEXT NOT NULL,
-        document TEXT NOT NULL
-    )
-    """,
-    "CREATE INDEX trial_over_time ON trial (fleet, time)",
-)
-
-# `cordon` is that which a return ends; `whole` is 1 where the event is about the host itself, not about a part alone
-_LEDGER = (
-    """
-    CREATE TABLE ledger_event (
-        id INTEGER PRIMARY KEY,
-        time REAL NOT NULL,
-        kind TEXT NOT NULL,
-        fleet TEXT NOT NULL,
-        host TEXT NOT NULL,
-        nodectl TEXT NOT NULL,
-        who TEXT NOT NULL,
-        reason TEXT NOT NULL,
-        whole INTEGER NOT NULL,
-        cordon INTEGER REFERENCES ledger_event (id),
-        acceptance TEXT NOT NULL,
-        began REAL,
-        nature TEXT NOT NULL,
-        verdict TEXT NOT NULL,
-        steps TEXT NOT NULL,
-        left_after TEXT NOT NULL
-    )
-    """,
-    """
-    CREATE TABLE ledger_part (
-        event INTEGER NOT NULL REFERENCES ledger_event (id),
-        kind TEXT NOT NULL,
-        part TEXT NOT NULL,
-        model TEXT NOT NULL,
-        place TEXT NOT NULL,
-        serial TEXT NOT NULL,
-        findings TEXT NOT NULL
-    )
-    """,
-    "CREATE INDEX ledger_event_of_a_host ON ledger_event (fleet, host, id)",
-    "CREATE INDEX ledger_event_of_a_kind ON ledger_event (kind, id)",
-    "CREATE INDEX ledger_part_of_an_event ON ledger_part (event)",
-    "CREATE INDEX ledger_part_over_time ON ledger_part (part, event)",
-)
-
 # MIGRATIONS[n] makes version n + 1 of version n
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_MEASUREMENTS, _TRIALS, _LEDGER)
+MIGRATIONS: tuple[tuple[str, ...], ...] = tuple(
+    tuple(filter(None, map(str.strip, path.read_text(encoding="utf-8").split(";"))))
+    for path in sorted(Path(__file__).with_name("migrations").glob("*.sql"))
+)
 VERSION = len(MIGRATIONS)
 
 
