@@ -173,7 +173,9 @@ class Probe(Generic[Own]):
             and (self.least.repetitions > self.usual.repetitions or self.least.duration_s > self.usual.duration_s),
         }
         if isinstance(self.options, type) and issubclass(self.options, ProbeOptions):
-            wrong += [f"option {each.flag}: {problem}" for each in declared(self.options) if (problem := misfit(each))]
+            wrong += [
+                f"option {option.flag}: {problem}" for option in declared(self.options) if (problem := misfit(option))
+            ]
             problems[f"in_a_trial is no {self.options.__name__}"] = type(self.trial_options) is not self.options
         else:
             problems["options is no class of ProbeOptions"] = True

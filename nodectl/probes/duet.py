@@ -78,8 +78,8 @@ def play(transport: Transport, pair: Pair, duet: Duet) -> Played:
 def no_server_finding(probe: str, server: Endpoint, why: tuple[Status, str, str]) -> Finding:
     """Return a finding that blames the server's host."""
     status, reason, remedy = why
-    said = reason if status is Status.UNKNOWN else f"cannot listen: {reason}"
-    return host_finding(probe, server.host.name, status, said, remedy)
+    actual = reason if status is Status.UNKNOWN else f"cannot listen: {reason}"
+    return host_finding(probe, server.host.name, status, actual, remedy)
 
 
 def connection_remedy(reason: str) -> str:

@@ -77,18 +77,18 @@ def planned(
     look: Look,
     read: Callable[[Host, Event], Node | Finding],
     cost_s: Callable[[Amount, Node], float],
-    words: Callable[[Sequence[Node]], str],
+    described: Callable[[Sequence[Node]], str],
 ) -> Plan | ProbeResult:
     """Return what to run within the budget, where no host can be measured the findings that say why.
 
-    `words` names for the operator what is measured of these nodes.
+    `described` names for the operator what is measured of these nodes.
     """
     nodes, findings = ask_all(transport, hosts, probe.name, look, read, options.forks)
     if not nodes:
         return ProbeResult(findings=tuple(findings))
     takes_s = partial(_takes_s, cost_s, nodes=nodes, forks=options.forks)
     options, amount = fit(probe, options, cost_s=takes_s)
-    note(f"{probe.name}: {words(nodes)}, about {time_text(takes_s(amount))}{given_up(options)}")
+    note(f"{probe.name}: {described(nodes)}, about {time_text(takes_s(amount))}{given_up(options)}")
     return Plan(probe, tuple(nodes), options, amount, cost_s, note, tuple(findings))
 
 

@@ -155,5 +155,5 @@ def failure(done: CommandResult, events: Events) -> tuple[str, str]:
     except ValueError:
         return complaint or done.error or f"exit status {done.exit_status}", done.remedy
     # what it printed last need not be why, but a program that ends itself says it there
-    said = f": {complaint}" if complaint and number is not signal.SIGKILL else ""
-    return f"was ended by {number.name}{said}", done.remedy or _REMEDIES.get(number, "")
+    last_line = f": {complaint}" if complaint and number is not signal.SIGKILL else ""
+    return f"was ended by {number.name}{last_line}", done.remedy or _REMEDIES.get(number, "")

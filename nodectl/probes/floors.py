@@ -39,8 +39,8 @@ def with_fleet(measurements: Sequence[Measurement], hardware: Mapping[str, str])
     for measurement in measurements:
         if measurement.expected is None:
             groups[_alike(measurement, hardware)].append(measurement)
-    said = {kind: _fleet_reference(group) for kind, group in groups.items() if len(group) >= QUORUM}
-    return tuple(_with(measurement, said.get(_alike(measurement, hardware))) for measurement in measurements)
+    references = {kind: _fleet_reference(group) for kind, group in groups.items() if len(group) >= QUORUM}
+    return tuple(_with(measurement, references.get(_alike(measurement, hardware))) for measurement in measurements)
 
 
 def _with(measurement: Measurement, reference: str | None) -> Measurement:
@@ -102,14 +102,14 @@ def held_against(result: ProbeResult, references: Mapping[str, Reference]) -> Pr
             measurements.append(measurement.with_conditions(reference=None, no_reference=reference))
             continue
         name, floor = reference
-        known = measurement.with_conditions(reference=f"{name}: {floor.source}")
-        known = replace(known, expected=floor.value)
-        measurements.append(known)
-        missed = _missed(known, floor)
+        compared = measurement.with_conditions(reference=f"{name}: {floor.source}")
+        compared = replace(compared, expected=floor.value)
+        measurements.append(compared)
+        missed = _missed(compared, floor)
         if missed:
-            findings.append(_finding(known, name, floor))
-        if floor.conditions.get("nvls") is True and _has_nvls(known) is False:
-            findings.append(_without_nvls(known, name, floor, Status.FAILED if missed else Status.WARNING))
+            findings.append(_finding(compared, name, floor))
+        if floor.conditions.get("nvls") is True and _has_nvls(compared) is False:
+            findings.append(_without_nvls(compared, name, floor, Status.FAILED if missed else Status.WARNING))
     return ProbeResult(tuple(measurements), (*result.findings, *findings))
 
 
@@ -129,15 +129,15 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
         return "the run was cut short"
     own_floors = []
     for host in measurement.hosts:
-        own = references.get(host)
-        if own is None:
+        host_reference = references.get(host)
+        if host_reference is None:
             return f"no hardware profile is known for {host}"
-        floor = _floor(measurement, own)
+        floor = _floor(measurement, host_reference)
         if floor is None and measurement.conditions.get("device") == "cpu":
             return "measured on processors"
         if floor is None:
-            return f"the hardware profile {own.name} has no floor for these conditions"
-        own_floors.append((own.name, floor))
+            return f"the hardware profile {host_reference.name} has no floor for these conditions"
+        own_floors.append((host_reference.name, floor))
     if not own_floors:
         return "of no host"
     return (max if _is_ceiling(measurement) else min)(own_floors, key=lambda pair: pair[1].value)
@@ -149,9 +149,9 @@ def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
     link = measurement.conditions.get("link_class") or reference.link
     fitting = [
         floor
-        for known in reference.hardware.floors
-        if known.probe == measurement.probe
-        and (floor := _in_unit(known, measurement.unit)) is not None
+        for declared in reference.hardware.floors
+        if declared.probe == measurement.probe
+        and (floor := _in_unit(declared, measurement.unit)) is not None
         and _is_met(floor, measurement)
         # the class of links between the GPUs of one node says nothing of what leaves it
         and (floor.link_class is None or (floor.link_class == link and len(measurement.hosts) == 1))
@@ -221,9 +221,9 @@ def _agrees(name: str, wanted: object, measurement: Measurement) -> bool:
 
 def _has_nvls(measurement: Measurement) -> bool | None:
     """Return whether NVLink's switches add up; None where it is not known what NCCL chose."""
-    told, algorithm = measurement.conditions.get("nvls"), measurement.conditions.get("algorithm")
-    if isinstance(told, bool):
-        return told
+    nvls, algorithm = measurement.conditions.get("nvls"), measurement.conditions.get("algorithm")
+    if isinstance(nvls, bool):
+        return nvls
     return algorithm.upper().startswith("NVLS") if isinstance(algorithm, str) else None
 
 
@@ -261,10 +261,10 @@ def _unit(unit: str) -> str:
 
 def _in_unit(floor: Floor, unit: str) -> Floor | None:
     """Return the same floor in the unit of a measurement; None where they measure different things."""
-    own, wanted = _unit(floor.unit), _unit(unit)
-    if own == wanted:
+    unit_of_floor, wanted = _unit(floor.unit), _unit(unit)
+    if unit_of_floor == wanted:
         return floor
-    (kind, scale), (other, per) = (_MULTIPLES.get(name, (name, 1.0)) for name in (own, wanted))
+    (kind, scale), (other, per) = (_MULTIPLES.get(name, (name, 1.0)) for name in (unit_of_floor, wanted))
     return floor.model_copy(update={"value": floor.value * scale / per, "unit": unit}) if kind == other else None
 
 
@@ -321,11 +321,11 @@ def _without_nvls(measurement: Measurement, name: str, floor: Floor, status: Sta
 
 def _subject(measurement: Measurement, floor: Floor) -> str:
     """Return what tells this measurement from the host's others; else what the floor asks for."""
-    own = kind_of(measurement.probe).subject(measurement.conditions)
+    identity = kind_of(measurement.probe).subject(measurement.conditions)
     size = measurement.conditions.get("size_bytes")
     sized = [f"{size} B"] if isinstance(size, int) else []
     asked_for = [f"{name} {value}" for name, value in floor.conditions.items()]
-    return ", ".join([own, *sized] if own else sized) or ", ".join(asked_for)
+    return ", ".join([identity, *sized] if identity else sized) or ", ".join(asked_for)
 
 
 # what tells the link class, as a learned profile has it
@@ -386,15 +386,15 @@ def refuse_wrong_floors(hardware: Hardware, where: str) -> None:
 def _problems(floor: Floor) -> Iterator[str]:
     probe = declarations().get(floor.probe)
     if probe is None:
-        names = ", ".join(each.name for each in listed())
+        names = ", ".join(probe.name for probe in listed())
         yield f"probe: no probe {floor.probe!r}; {meant(floor.probe, declarations())}one of: {names}"
         return
     units = [unit.name for unit in probe.results.units]
     if not any(_in_unit(floor, unit) for unit in units):
         yield f"unit: {floor.probe} measures in {', '.join(units)}, and {floor.unit!r} is none of it"
-    known = probe.floor_conditions | _OF_ANY_PROBE
+    conditions = probe.floor_conditions | _OF_ANY_PROBE
     for name in floor.conditions:
-        if near := misspelt(name, known, _MISSPELT_CONDITION):
+        if near := misspelt(name, conditions, _MISSPELT_CONDITION):
             yield f"conditions.{name}: {floor.probe} has no such condition; did you mean {near}?"
     try:
         floor_size(floor)

@@ -149,10 +149,10 @@ def _carry_out(transport: Transport, call: Call, answers: SimpleQueue[CommandRes
         answers.put(error)
 
 
-def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], known: Sequence[str]) -> ProbeResult:
+def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], reported: Sequence[str]) -> ProbeResult:
     """Return the result of a probe with one finding for each lost host, in the place of all that its loss explains.
 
-    `known` were lost before, and have their finding already.
+    `reported` were lost before, and have their finding already.
     """
     kept: list[Finding] = []
     explained: dict[str, list[str]] = {name: [] for name in lost}
@@ -166,8 +166,8 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], known: 
             explained[names[0]].append(finding.actual)
         else:
             kept.append(finding)
-    said = [_finding(probe, name, loss, explained[name]) for name, loss in lost.items() if name not in known]
-    return ProbeResult(result.measurements, (*said, *kept))
+    losses = [_finding(probe, name, loss, explained[name]) for name, loss in lost.items() if name not in reported]
+    return ProbeResult(result.measurements, (*losses, *kept))
 
 
 def _is_explained(finding: Finding) -> bool:

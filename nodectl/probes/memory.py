@@ -52,7 +52,7 @@ def run_memory(transport: Transport, hosts: Sequence[Host], options: ProbeOption
         look=Look("probes.memory", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S),
         read=Node,
         cost_s=lambda amount, _: _cost_s(amount),
-        words=lambda nodes: f"{counted(len(nodes), 'host')} by {_method(nodes)}",
+        described=lambda nodes: f"{counted(len(nodes), 'host')} by {_method(nodes)}",
     )
     if isinstance(plan, ProbeResult):
         return plan
@@ -114,12 +114,12 @@ def _has_quota(transport: Transport, suspect: Node, other: Node) -> bool:
     def got(node: Node) -> float | None:
         args = ["spin", f"--seconds={_SPIN_S}"]
         done, events = run_program(transport, node.host, "probes.memory", args, timeout_s=_LOOK_S)
-        told = events.of("spun") if done.ok else []
-        return float(told[0]["got"]) if told else None
+        answers = events.of("spun") if done.ok else []
+        return float(answers[0]["got"]) if answers else None
 
     for _ in range(_SPINS):
-        own, others = at_once(transport, (suspect, other), got)
-        if own is not None and others is not None and own < _FAIR * others:
+        its_share, others = at_once(transport, (suspect, other), got)
+        if its_share is not None and others is not None and its_share < _FAIR * others:
             return True
     return False
 

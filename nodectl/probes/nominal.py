@@ -35,9 +35,9 @@ _REMEDY = (
 
 def link_rate_gbit_s(host: Host, speed_mbit: int | None) -> float | None:
     """Return the link's rate by the inventory (`25gbit`), else by its interface; None where nobody tells."""
-    said = _RATE.fullmatch(str(host.variables.get(VARIABLE, "")).strip())
-    if said:
-        return float(said[1]) * _GBIT_S[said[2].lower()] or None
+    rate = _RATE.fullmatch(str(host.variables.get(VARIABLE, "")).strip())
+    if rate:
+        return float(rate[1]) * _GBIT_S[rate[2].lower()] or None
     return speed_mbit / 1e3 if speed_mbit else None
 
 
@@ -73,14 +73,14 @@ def all_short(probe: str, measurements: Sequence[Measurement], flows: int | None
     `flows` share a link, where they are what limits it. A value that its buffers explain has a finding already.
     """
     expected = {id(row): _expected(row.conditions, flows) for row in measurements}
-    known = [
+    rated = [
         (row, rate) for row in measurements if (rate := expected[id(row)]) and not row.conditions.get("limited_by")
     ]
-    if len(known) < len(measurements) or len(known) < 2 or any(row.value >= _SHORT * rate for row, rate in known):
+    if len(rated) < len(measurements) or len(rated) < 2 or any(row.value >= _SHORT * rate for row, rate in rated):
         return ()
-    hosts = tuple(dict.fromkeys(name for row, _ in known for name in row.hosts))
-    values, rates = [row.value for row, _ in known], [rate for _, rate in known]
-    unit, usual = known[0][0].unit, median(values)
+    hosts = tuple(dict.fromkeys(name for row, _ in rated for name in row.hosts))
+    values, rates = [row.value for row, _ in rated], [rate for _, rate in rated]
+    unit, usual = rated[0][0].unit, median(values)
     return (
         Finding(
             hosts[0],
@@ -88,7 +88,7 @@ def all_short(probe: str, measurements: Sequence[Measurement], flows: int | None
             Status.WARNING,
             "all are slow",
             expected=f"about {format_value(median(rates), unit)}, the links' own rate",
-            actual=f"all {len(known)} directions {'between' if len(hosts) > 1 else 'in'} {fold(hosts)} reach "
+            actual=f"all {len(rated)} directions {'between' if len(hosts) > 1 else 'in'} {fold(hosts)} reach "
             f"{format_value(min(values), unit)} to "
             f"{format_value(max(values), unit)}: {100 * usual / median(rates):.0f} % of the links' rate",
             remedy=_REMEDY,

@@ -163,10 +163,12 @@ class Comparison:
         first = [max(places, key=values.__getitem__) for places in sharing]
         of_machines = slow({place: values[place] for place in first}, best)
         for places in sharing:
-            own = {place: of_machines[place] for place in places if place in of_machines}
+            slow_places = {place: of_machines[place] for place in places if place in of_machines}
             # who is slow among those of one machine is not told by two of them either
-            own = own or {place: replace(one, among_them=True) for place, one in _among(places, values, best).items()}
-            for place, one in own.items():
+            slow_places = slow_places or {
+                place: replace(one, among_them=True) for place, one in _among(places, values, best).items()
+            }
+            for place, one in slow_places.items():
                 if self.share is None or best[place] < self.share * one.usual:
                     beside = tuple(sorted({group[other].hosts[0] for other in places} - {group[place].hosts[0]}))
                     yield group[place], replace(one, beside=beside)
@@ -195,8 +197,8 @@ def worst_of(slow_ones: Iterable[SlowOne], key: Callable[[Measurement], Hashable
     """Return the one that reaches least of the usual, of all with the same key."""
     worst: dict[Hashable, SlowOne] = {}
     for measurement, one in slow_ones:
-        known = worst.setdefault(key(measurement), (measurement, one))
-        if one.share < known[1].share:
+        lowest = worst.setdefault(key(measurement), (measurement, one))
+        if one.share < lowest[1].share:
             worst[key(measurement)] = measurement, one
     return list(worst.values())
 

@@ -50,8 +50,8 @@ class Look:
 
 def choose(transport: Transport, hosts: Sequence[Host], ends_at: float, forks: int, look: Look | None = None) -> Choice:
     """Ask the hosts what they have, and choose what fits until that moment of the monotonic clock."""
-    own = facts_named(*_SUBJECTS)
-    asked = tuple({fact.subject: fact for fact in (*own, *(look.facts if look else ()))}.values())
+    needed = facts_named(*_SUBJECTS)
+    asked = tuple({fact.subject: fact for fact in (*needed, *(look.facts if look else ()))}.values())
     facts: dict[str, Facts] = {}
     for host, answer in LiveSource(tuple(hosts), transport, forks).recordings(lambda host: commands_for(host, asked)):
         # a host that does not answer may have everything: the probes will say that it does not answer

@@ -49,11 +49,11 @@ def chosen(text: str) -> tuple[AnyProbe, ...]:
 
     UsageError for a name that is neither.
     """
-    known = {probe.name: probe for probe in listed()}
+    by_name = {probe.name: probe for probe in listed()}
     wanted: dict[str, AnyProbe] = {}
     for name in (part.strip() for part in text.split(",")):
-        if name in known:
-            wanted[name] = known[name]
+        if name in by_name:
+            wanted[name] = by_name[name]
         elif name in GROUPS:
             wanted |= {probe.name: probe for probe in group(name)}
         else:

@@ -68,7 +68,7 @@ def at_once(transport: Transport, items: Sequence[T], work: Callable[[T], R]) ->
     pool = ThreadPoolExecutor(len(items))
     running = [pool.submit(work, item) for item in items]
     try:
-        return [each.result() for each in running]
+        return [future.result() for future in running]
     except BaseException:
         _end(transport, running)
         raise
@@ -79,8 +79,8 @@ def at_once(transport: Transport, items: Sequence[T], work: Callable[[T], R]) ->
 def _end(transport: Transport, running: Iterable[Future[R]]) -> None:
     """End what runs on the hosts by closing the transport; its last words are waited for a moment."""
     transport.close()
-    for each in running:
-        each.cancel()
+    for future in running:
+        future.cancel()
     wait(running, _LAST_WORDS_S)
 
 
@@ -191,15 +191,15 @@ def by_machine(
     kept = keeping(transport, work)
     result, before = ProbeResult(), 0
 
-    def in_turn(own: Sequence[M]) -> ProbeResult:
+    def in_turn(sharing: Sequence[M]) -> ProbeResult:
         total = ProbeResult()
-        for number, item in enumerate(own, start=1):
+        for number, item in enumerate(sharing, start=1):
             total += kept(item)
             if isinstance(transport, Watched) and transport.closed:
                 # the run was ended: what is left cannot be measured, and there is no time to tell
                 break
             # of machines that are measured at once the one with most hosts tells
-            if pace is not None and len(own) == most:
+            if pace is not None and len(sharing) == most:
                 pace.done(before + number)
         return total
 
@@ -213,7 +213,7 @@ def by_machine(
 
 def turns(items: Sequence[OnMachine], forks: int) -> int:
     """How many measurements `by_machine` makes one after the other."""
-    sizes = sorted((len(own) for own in _machines(items).values()), reverse=True)
+    sizes = sorted((len(sharing) for sharing in _machines(items).values()), reverse=True)
     return sum(sizes[::forks])
 
 

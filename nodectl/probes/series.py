@@ -62,18 +62,18 @@ def run_probes(
     """
     result, left_out = ProbeResult(), None
     watched = transport if isinstance(transport, Watched) else Watched(transport)
-    said: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     turns, waited = deque(enumerate(wanted)), set[str]()
     while turns:
         number, (probe, options) = turns.popleft()
         now = time.monotonic()
-        own = [costs[place] for place in (number, *(place for place, _ in turns))] if costs else []
+        costs_left = [costs[place] for place in (number, *(place for place, _ in turns))] if costs else []
         share = None
         if ends_at is not None:
             # who has waited takes all but the least of those after it
-            kept = sum(cost.least_s for cost in own[1:])
+            kept = sum(cost.least_s for cost in costs_left[1:])
             left_s = ends_at - now
-            share = now + (left_s - kept if probe.name in waited else _share_s(left_s, 1 + len(turns), own))
+            share = now + (left_s - kept if probe.name in waited else _share_s(left_s, 1 + len(turns), costs_left))
         watched.measured.clear()
         try:
             if ends_at is not None and ends_at <= now and result.measurements:
@@ -82,8 +82,8 @@ def run_probes(
             own_result = probe.run(watched, hosts, given, note)
             if declarations().get(probe.name) is probe:
                 probe.refuse_undeclared(own_result.measurements)
-            result += said_once(probe.name, own_result, watched.lost, said)
-            said = tuple(watched.lost)
+            result += said_once(probe.name, own_result, watched.lost, reported)
+            reported = tuple(watched.lost)
         except KeyboardInterrupt as error:
             raise RunInterrupt(result + _broken_off(probe.name, watched)) from error
         except UsageError as error:

@@ -80,7 +80,7 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOpt
         look=Look("probes.storage", lambda _: ["look", *_path(options.path)], "ready", _LOOK_S),
         read=_ready,
         cost_s=lambda amount, _: _cost_s(amount),
-        words=lambda nodes: f"{counted(len(nodes), 'host')}, {turns(nodes, options.forks)} in turn",
+        described=lambda nodes: f"{counted(len(nodes), 'host')}, {turns(nodes, options.forks)} in turn",
     )
     if isinstance(plan, ProbeResult):
         return plan
@@ -169,7 +169,7 @@ def _measurement(
     latencies = [value for run in runs if (value := kind.latency_ms(run)) is not None]
     if not values:
         return None
-    own = {
+    given = {
         "pattern": pattern,
         **conditions,
         # each is written through the page cache, and flushed
@@ -179,7 +179,7 @@ def _measurement(
         "values": [round(value, 3) for value in values],
     }
     value = median(values)
-    return Measurement(NAME, (host.name,), value, kind.unit, host.name, None, spread(values, value), own)
+    return Measurement(NAME, (host.name,), value, kind.unit, host.name, None, spread(values, value), given)
 
 
 _REMEDY = "look at its disk (`nodectl health`: kernel log, mounts), at who else uses it, and at the way to it"

@@ -61,7 +61,7 @@ class Window:
     def conditions(self, rate_gbit_s: float, streams: int, *, reverse: bool) -> dict[str, object]:
         """Return what the path's length and the buffers allow: at best, or as measured where the window has grown."""
         receive, send = (self.client[0], self.server[1]) if reverse else (self.server[0], self.client[1])
-        known: dict[str, object] = {
+        path: dict[str, object] = {
             "rtt_ms": self.rtt_ms,
             "receive_buffer_bytes": receive,
             "send_buffer_bytes": send,
@@ -69,7 +69,7 @@ class Window:
             "window_bytes": None if reverse else self.window_bytes,
         }
         if not (self.rtt_ms and receive and send):
-            return {**known, "model_bit_s": None, "limited_by": None}
+            return {**path, "model_bit_s": None, "limited_by": None}
         window = receive * streams * (self.share or 1.0)
         in_flight = bdp_bytes(rate_gbit_s * 1e9, self.rtt_ms / 1000)
         model = 8000 * min(window, float(send * streams)) / self.rtt_ms
@@ -78,7 +78,7 @@ class Window:
             limited = "send buffer"
         elif self.share and in_flight >= _FULL_WINDOW * window:
             limited = "receive buffer"
-        return {**known, "model_bit_s": model, "limited_by": limited}
+        return {**path, "model_bit_s": model, "limited_by": limited}
 
 
 def window_of(played: Played, forward: Sequence[Iperf3], streams: int) -> Window:
@@ -263,10 +263,10 @@ def _passing(result: ProbeResult) -> str:
 
 def _asked_again(first: ProbeResult, second: ProbeResult, reason: str) -> ProbeResult:
     """Return the second answer, with why it was asked; a path that fails again says so."""
-    measured = tuple(each.with_conditions(asked_again=reason) for each in second.measurements)
+    measured = tuple(row.with_conditions(asked_again=reason) for row in second.measurements)
     findings = (
-        replace(each, actual=f"{each.actual}, also when it was asked again") if each.kind == "path" else each
-        for each in second.findings
+        replace(row, actual=f"{row.actual}, also when it was asked again") if row.kind == "path" else row
+        for row in second.findings
     )
     return ProbeResult(measured or first.measurements, tuple(findings))
 

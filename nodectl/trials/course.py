@@ -334,11 +334,11 @@ def ranking(
 
 def _ranked(label: str, taken: Sequence[Taken], varied: Collection[str]) -> Ranked:
     gains = [_objective(taken[start : start + 2], varied) for start in range(0, len(taken) - 1, 2)]
-    known = [gain for gain in gains if gain is not None]
-    percent = 100 * math.expm1(median(known)) if known else None
+    measured = [gain for gain in gains if gain is not None]
+    percent = 100 * math.expm1(median(measured)) if measured else None
     # its own failure puts it out, the baseline's does not
-    broken = not all(own.measurements for own in taken if own.turn.candidate)
-    return Ranked(label, len(known), percent, failed=broken)
+    broken = not all(turn.measurements for turn in taken if turn.turn.candidate)
+    return Ranked(label, len(measured), percent, failed=broken)
 
 
 def _objective(pair: Sequence[Taken], varied: Collection[str]) -> float | None:

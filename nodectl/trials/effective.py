@@ -39,16 +39,16 @@ def keys_of(sides: Sequence[Side]) -> tuple[str, ...]:
 
 def read_live(transport: Transport, hosts: Sequence[Host], keys: Sequence[str], forks: int) -> dict[str, Live]:
     """{host: its values of these kernel settings}; a host that does not answer is not in it."""
-    found: dict[str, Live] = {}
+    live: dict[str, Live] = {}
     if not keys:
-        return found
+        return live
     for host, result in fan_out(
         hosts, lambda host: transport.run(host, ["sh", "-c", _READ, "sh", *keys], timeout_s=_READ_S), forks
     ):
         if result.ok:
             rows = [line.split("\t", 2) for line in result.stdout.splitlines() if line.count("\t") >= 2]
-            found[host.name] = {key: (" ".join(value.split()), can == "w") for key, can, value in rows}
-    return found
+            live[host.name] = {key: (" ".join(value.split()), can == "w") for key, can, value in rows}
+    return live
 
 
 def effective(
@@ -68,9 +68,9 @@ def effective(
             if key not in in_force and (why := _idle(key, value, live, holds))
         }
         reasons.update(dict.fromkeys(f"left out: {setting_label(key, settings[key])}: {idle[key]}" for key in idle))
-        own = _without(side, idle)
-        if not idle or own.overrides or own.run_with:
-            kept.setdefault((repr(own.overrides), repr(own.run_with)), own)
+        kept_side = _without(side, idle)
+        if not idle or kept_side.overrides or kept_side.run_with:
+            kept.setdefault((repr(kept_side.overrides), repr(kept_side.run_with)), kept_side)
     return list(kept.values()), list(reasons)
 
 
@@ -81,10 +81,10 @@ def _idle(key: str, value: Any, live: Mapping[str, Live], holds: Holds) -> str:
     there = [values.get(key) for values in live.values()]
     if not there or None in there:
         return ""
-    known = [each for each in there if each is not None]
-    if all(holds(has, wanted, never_lower) for has, _ in known):
-        return f"every host has {' or '.join(dict.fromkeys(has for has, _ in known))} already, which it keeps"
-    if not any(writable or holds(has, wanted, never_lower) for has, writable in known):
+    present = [value for value in there if value is not None]
+    if all(holds(has, wanted, never_lower) for has, _ in present):
+        return f"every host has {' or '.join(dict.fromkeys(has for has, _ in present))} already, which it keeps"
+    if not any(writable or holds(has, wanted, never_lower) for has, writable in present):
         return "no host can set it"
     return ""
 
@@ -116,9 +116,9 @@ def meaningful(sides: Sequence[Side], arguments: Sequence[str]) -> tuple[list[Si
             why = f"{flag(name, given[name])} does nothing there, it goes with {needs}"
             reasons[f"left out: {side.label}: {why}"] = None
             continue
-        own = side if "preset" in asked else _changed(side, usual)
-        if own.run_with or own.overrides:
-            kept.setdefault((repr(own.overrides), repr(own.run_with)), own)
+        kept_side = side if "preset" in asked else _changed(side, usual)
+        if kept_side.run_with or kept_side.overrides:
+            kept.setdefault((repr(kept_side.overrides), repr(kept_side.run_with)), kept_side)
         else:
             reasons[f"left out: {side.label}: it is the baseline"] = None
     return list(kept.values()), list(reasons)
@@ -140,14 +140,14 @@ def _changed(side: Side, usual: Mapping[str, Any]) -> Side:
 
 def _label(label: str, stays: Callable[[str], bool]) -> str:
     """Return the label of a point of a space without some of its settings."""
-    parts = [", ".join(each for each in part.split(", ") if stays(each)) for part in label.split("; ")]
+    parts = [", ".join(setting for setting in part.split(", ") if stays(setting)) for part in label.split("; ")]
     return "; ".join(part for part in parts if part)
 
 
-def values_of(words: Sequence[str]) -> dict[str, Any]:
+def values_of(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the options of a command line by their destinations: --x=1, --x 1, --x and --no-x."""
-    found: dict[str, Any] = {}
-    for word, following in zip(words, [*words[1:], "--"], strict=False):
+    values: dict[str, Any] = {}
+    for word, following in zip(arguments, [*arguments[1:], "--"], strict=False):
         if not word.startswith("--"):
             continue
         name, has_value, value = word.removeprefix("--").partition("=")
@@ -155,8 +155,8 @@ def values_of(words: Sequence[str]) -> dict[str, Any]:
         if not has_value and not is_off and not following.startswith("--"):
             has_value, value = "=", following
         key = name.removeprefix("no-").replace("-", "_")
-        found[key] = _typed(value) if has_value else not is_off
-    return found
+        values[key] = _typed(value) if has_value else not is_off
+    return values
 
 
 def _typed(text: str) -> Any:

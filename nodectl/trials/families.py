@@ -53,9 +53,9 @@ def _corrected(family: Sequence[tuple[Series, Verdict]]) -> list[Verdict]:
 
     Noise where the corrected p-value says that one of so many comes out so by chance.
     """
-    known = [place for place, (_, verdict) in enumerate(family) if verdict.verdict is not Outcome.UNKNOWN]
-    p_values = dict(zip(known, holm(_p_values([family[place][0] for place in known])), strict=True))
-    return [_settled(verdict, p_values.get(place), len(known)) for place, (_, verdict) in enumerate(family)]
+    judged = [place for place, (_, verdict) in enumerate(family) if verdict.verdict is not Outcome.UNKNOWN]
+    p_values = dict(zip(judged, holm(_p_values([family[place][0] for place in judged])), strict=True))
+    return [_settled(verdict, p_values.get(place), len(judged)) for place, (_, verdict) in enumerate(family)]
 
 
 def _settled(verdict: Verdict, p_value: float | None, count: int) -> Verdict:
@@ -78,9 +78,9 @@ def _p_values(many: Sequence[Series]) -> list[float]:
         gains = [logarithms(many[at]).clamped for at in places]
         spreads = [variance(values) for values in gains]
         usual = median(spreads) if len(places) > 1 else None
-        for at, values, own in zip(places, gains, spreads, strict=True):
+        for at, values, spread in zip(places, gains, spreads, strict=True):
             degrees = len(values) - 1
-            shared = own if usual is None else (own + _mean_of_median(usual, degrees)) / 2
+            shared = spread if usual is None else (spread + _mean_of_median(usual, degrees)) / 2
             p_values[at] = _p_value(values, shared, degrees if usual is None else 2 * degrees)
     return p_values
 

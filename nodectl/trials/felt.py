@@ -23,10 +23,10 @@ def settings_of(side: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
     document: dict[str, Any] = {}
     if side.profile is not None:
         document = load_profile("tuning", side.profile, folders).model_dump(exclude_unset=True, mode="json")
-    found = {(group, key): _bare(value) for group in SETTINGS for key, value in (document.get(group) or {}).items()}
+    settings = {(group, key): _bare(value) for group in SETTINGS for key, value in (document.get(group) or {}).items()}
     for group in SETTINGS:
-        found |= {(group, str(key)): value for key, value in (side.overrides or {}).get(group, {}).items()}
-    return found
+        settings |= {(group, str(key)): value for key, value in (side.overrides or {}).get(group, {}).items()}
+    return settings
 
 
 def tried(baseline: Side, candidate: Side, folders: Sequence[Path] = ()) -> dict[Setting, Any]:
@@ -38,8 +38,8 @@ def tried(baseline: Side, candidate: Side, folders: Sequence[Path] = ()) -> dict
 
 def unfelt(settings: Iterable[Setting], probes: Iterable[str], backends: Collection[object]) -> list[Setting]:
     """Return the settings that no probe feels; NCCL's only where something was measured with NCCL as its backend."""
-    known = declarations()
-    feels = {part for probe in probes if probe in known for part in known[probe].feels}
+    probes_by_name = declarations()
+    feels = {part for probe in probes if probe in probes_by_name for part in probes_by_name[probe].feels}
     if _NCCL not in backends:
         feels.discard(_NCCL)
     return [setting for setting in settings if not any(_covers(part, setting) for part in feels)]

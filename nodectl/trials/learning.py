@@ -120,8 +120,8 @@ class Learning:
         if not isinstance(loss, int | float):
             loss = float("nan")
         first = self.losses.get((), loss)
-        told = f"held-out loss {loss:.4f}" + (f" ({100 * (loss / first - 1):+.2f} %)" if chosen else "")
-        self.note(f"{_named(chosen)}: {told}")
+        result_line = f"held-out loss {loss:.4f}" + (f" ({100 * (loss / first - 1):+.2f} %)" if chosen else "")
+        self.note(f"{_named(chosen)}: {result_line}")
         # what is no number is no loss either
         if loss <= first * (1 + _WORSE):
             self.losses[chosen] = float(loss)
@@ -132,7 +132,7 @@ class Learning:
                 Status.WARNING,
                 _named(chosen),
                 expected=f"at most {100 * _WORSE:g} % above {first:.4f}, the baseline's",
-                actual=f"worse: {told} after the samples of {self.steps} steps; its speed was not measured",
+                actual=f"worse: {result_line} after the samples of {self.steps} steps; its speed was not measured",
             )
         return int(outcome.summary["batch_per_rank"]) * int(outcome.summary["accumulation"])
 
@@ -141,10 +141,10 @@ class Learning:
     ) -> tuple[Outcome | None, ProbeResult]:
         def everywhere(ready: Sequence[Endpoint], device: str) -> list[Setting]:
             ranks = tuple(endpoint.gpus if device == "cuda" else 1 for endpoint in ready)
-            own = self.arguments or usual_arguments(options.program, device)
+            arguments = self.arguments or usual_arguments(options.program, device)
             # the last of two counts
-            words = (f"--held-out={_HELD_OUT}", *own, "--no-resume", *course, *options.arguments)
-            return [Setting("all", ranks, words, sum(ranks))]
+            argv = (f"--held-out={_HELD_OUT}", *arguments, "--no-resume", *course, *options.arguments)
+            return [Setting("all", ranks, argv, sum(ranks))]
 
         runs = run_plan(transport, hosts, replace(options, repetitions=1), _silent, everywhere)
         return (runs.outcomes[0][-1] if runs.outcomes else None), runs.result

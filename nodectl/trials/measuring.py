@@ -109,8 +109,8 @@ class Measuring:
 
 def in_a_trial(probe: Probe[Own], asked: Mapping[str, object]) -> Own:
     """Return what the probe measures in one turn: its own short measurement, with what was asked for and it has."""
-    known = {field.name for field in fields(probe.options)}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if name in known and value is not None}
+    option_names = {field.name for field in fields(probe.options)}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if name in option_names and value is not None}
     return replace(probe.trial_options, **given)
 
 

@@ -87,14 +87,14 @@ def kernel_keys(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> f
 
 def _pinned(side: Side, host: Host, folders: Sequence[Path]) -> list[str]:
     """Variables of NCCL whose value in force on the host is that of its `nodectl_nccl_env`, and not the side's."""
-    own: Any = host.variables.get(NCCL_ENV) or {}
-    profile = load_profile("tuning", side.profile, folders) if own and side.profile else None
+    pins: Any = host.variables.get(NCCL_ENV) or {}
+    profile = load_profile("tuning", side.profile, folders) if pins and side.profile else None
     of_profile = profile.nccl if isinstance(profile, Tuning) else ()
-    set_here = {*(side.overrides or {}).get("nccl", {}), *of_profile} & {*own}
+    set_here = {*(side.overrides or {}).get("nccl", {}), *of_profile} & {*pins}
     if not set_here:
         return []
     tried = _resolved(side, host, folders, pins={}).nccl_env
-    in_force = _resolved(side, host, folders, pins=own).nccl_env
+    in_force = _resolved(side, host, folders, pins=pins).nccl_env
     return sorted(name for name in set_here if tried.get(name) != in_force.get(name))
 
 

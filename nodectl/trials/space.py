@@ -222,8 +222,8 @@ def setting_label(key: str, value: Any) -> str:
     """Return `key=value`, with the setting's other fields behind it."""
     if not isinstance(value, Mapping):
         return f"{key}={value}"
-    own = sorted(name for name in value if name not in ("value", "why", "source"))
-    return f"{key}={value.get('value')}" + "".join(f" {name}={value[name]}" for name in own)
+    extra = sorted(name for name in value if name not in ("value", "why", "source"))
+    return f"{key}={value.get('value')}" + "".join(f" {name}={value[name]}" for name in extra)
 
 
 def _refuse_overlaps(space: Space, where: str) -> None:
@@ -269,8 +269,8 @@ def flag_words(run_with: Mapping[str, str]) -> tuple[str, ...]:
 def _check_run(group: str, values: Mapping[str, Any], where: str) -> None:
     for key, value in values.items():
         if key not in RUN_WITH[group]:
-            known = f"{meant(key, RUN_WITH[group])}known: {', '.join(RUN_WITH[group])}"
-            raise ProfileError(f"{where}: {group}.{key}: there is no such field", known)
+            remedy = f"{meant(key, RUN_WITH[group])}known: {', '.join(RUN_WITH[group])}"
+            raise ProfileError(f"{where}: {group}.{key}: there is no such field", remedy)
         allowed = RUN_WITH[group][key]
         if allowed is not None and value not in allowed:
             raise ProfileError(

@@ -187,10 +187,10 @@ def logarithms(series: Series) -> Logs:
                 "write null for a measurement that failed, not 0",
             )
     sign = -1 if lower else 1
-    known = [math.log(pair.baseline) for pair in series.pairs if pair.baseline is not None]
+    baselines = [math.log(pair.baseline) for pair in series.pairs if pair.baseline is not None]
     return Logs(
         gains=tuple(sign * math.log(candidate / baseline) for baseline, candidate in series.complete),
-        steps=tuple(after - before for before, after in pairwise(known)),
+        steps=tuple(after - before for before, after in pairwise(baselines)),
     )
 
 
@@ -211,11 +211,11 @@ def summarise(profile: str, verdicts: Sequence[Verdict]) -> Summary:
     """
     regressions = tuple(verdict for verdict in verdicts if verdict.is_regression)
     wins = tuple(verdict for verdict in verdicts if verdict.verdict is Outcome.BETTER)
-    told = {verdict.kind for verdict in verdicts if verdict.is_mean and verdict.verdict is not Outcome.UNKNOWN}
+    judged_means = {verdict.kind for verdict in verdicts if verdict.is_mean and verdict.verdict is not Outcome.UNKNOWN}
     undecided = tuple(
         verdict
         for verdict in verdicts
-        if verdict.verdict is Outcome.UNKNOWN and (verdict.is_mean or verdict.kind not in told)
+        if verdict.verdict is Outcome.UNKNOWN and (verdict.is_mean or verdict.kind not in judged_means)
     )
     if regressions:
         outcome = Outcome.WORSE

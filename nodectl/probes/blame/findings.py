@@ -36,16 +36,16 @@ def blame(measurements: Sequence[Measurement], failed: Iterable[Finding]) -> tup
 def _losing(flows: Sequence[Measurement], names: Sequence[str]) -> Iterator[Finding]:
     shares = {flow.hosts: share for flow in flows if (share := _lost_share(flow)) is not None}
     for name in names:
-        own = [share for hosts, share in shares.items() if hosts[1] == name]
+        received = [share for hosts, share in shares.items() if hosts[1] == name]
         others = [share for hosts, share in shares.items() if name not in hosts]
         if (
-            own
+            received
             and len(others) >= _LEAST_OTHERS
-            and _NOTHING_SHARE > min(own) > _LOST_SHARE
+            and _NOTHING_SHARE > min(received) > _LOST_SHARE
             and median(others) < _LOST_SHARE / 2
         ):
             expected = f"below {100 * _LOST_SHARE:g} % of segments sent again"
-            actual = f"{100 * min(own):.2g} % and more of what it is sent is lost"
+            actual = f"{100 * min(received):.2g} % and more of what it is sent is lost"
             yield _finding(name, "loses packets", expected, actual)
 
 
@@ -88,14 +88,14 @@ def readings_of(measurements: Iterable[Measurement]) -> list[Reading]:
     return [Reading(flow.hosts[0], flow.hosts[1], flow.value) for flow in measurements if len(flow.hosts) == 2]
 
 
-def slow_findings(probe: str, verdict: Verdict, unit: str, known: Collection[str] = ()) -> tuple[Finding, ...]:
+def slow_findings(probe: str, verdict: Verdict, unit: str, faulty: Collection[str] = ()) -> tuple[Finding, ...]:
     """Return a finding for each cause, worst first; a warning without culprit where it cannot be told.
 
-    Nothing is left unsettled of hosts that are `known` to be at fault.
+    Nothing is left unsettled of hosts that are known to be `faulty`.
     """
     blamed = sorted(verdict.blamed, key=lambda blame: blame.suspect.effect)
     causes = [blame.suspect.cause for blame in blamed]
-    guilty = {*known, *(name for cause in causes if cause.kind == "host" for name in cause.hosts)}
+    guilty = {*faulty, *(name for cause in causes if cause.kind == "host" for name in cause.hosts)}
     unsettled = [suspect for suspect in verdict.unsettled if not guilty & set(suspect.cause.hosts)]
     return (
         *(_blamed(probe, blame, verdict.noise, unit) for blame in blamed),
@@ -243,8 +243,8 @@ def inquire(
                 note(f"{probe}: no time is left to measure them again")
                 return _findings(probe, first, inquiry), again
             marked = tuple(measurement.with_conditions(again=inquiry.stage) for measurement in second.measurements)
-            known = (*first.findings, *again.findings)
-            again += ProbeResult(marked, tuple(finding for finding in second.findings if finding not in known))
+            reported = (*first.findings, *again.findings)
+            again += ProbeResult(marked, tuple(finding for finding in second.findings if finding not in reported))
             inquiry.add(readings_of(marked))
     return _findings(probe, first, inquiry), again
 

@@ -128,12 +128,12 @@ def levels_of(entries: Mapping[HostPair, Entry], switch_of: Mapping[str, str]) -
 
 
 def _better_level(entries: Mapping[HostPair, Entry], links: Iterable[HostPair]) -> float:
-    own: dict[str, list[float]] = defaultdict(list)
+    levels_of_host: dict[str, list[float]] = defaultdict(list)
     for link in links:
         for name in link:
-            own[name].append(entries[link].level)
-    share = 0.5 if len(own) >= _MANY_HOSTS else 0.75
-    return _upper([_upper(levels, share) for levels in own.values()], 0.5)
+            levels_of_host[name].append(entries[link].level)
+    share = 0.5 if len(levels_of_host) >= _MANY_HOSTS else 0.75
+    return _upper([_upper(levels, share) for levels in levels_of_host.values()], 0.5)
 
 
 def _upper(values: Sequence[float], share: float) -> float:
@@ -328,8 +328,8 @@ class _Search:
         both = [(out + into) / 2 for out, into in self.middles.values()]
         centre = median(both)
         spread = robust_deviation(both, centre)
-        own = (MEDIAN_ERROR * self.noise) ** 2 * len(both) / len(self.entries) / 2
-        return math.sqrt(max(0.0, spread**2 - own))
+        from_noise = (MEDIAN_ERROR * self.noise) ** 2 * len(both) / len(self.entries) / 2
+        return math.sqrt(max(0.0, spread**2 - from_noise))
 
 
 def _slow(*levels: float) -> bool:

@@ -126,7 +126,9 @@ class Inquiry:
         if self._known is None or self._known[0] != len(self.readings):
             shifts = self._shifts()
             best = self._first_look()[1] if not self.stage else fit(entries_of(self.readings, shifts), self.switch_of)
-            best = replace(best, suspects=tuple(each for each in best.suspects if each.effect <= -self.least_effect))
+            best = replace(
+                best, suspects=tuple(suspect for suspect in best.suspects if suspect.effect <= -self.least_effect)
+            )
             links = len({reading.link for reading in self.readings})
             self._known = (len(self.readings), _View(best, shifts, links, self._beside(best, shifts)))
         return self._known[1]

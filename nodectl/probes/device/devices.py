@@ -63,7 +63,7 @@ def planned(
         look=Look(f"probes.device.{kind.name}", lambda host: ["look", "--venv", venv_of(host)], "ready", _LOOK_S),
         read=lambda host, answer: _node(host, answer, kind),
         cost_s=kind.cost_s,
-        words=_counted,
+        described=_counted,
     )
 
 
@@ -87,12 +87,15 @@ def device_of(events: Events, gpu: int | None) -> dict[str, object]:
     if not devices:
         return {}
     host = devices[0]["host"]
-    own: dict[str, object] = {"torch": host["torch"], "cuda": host["cuda"]}
+    libraries: dict[str, object] = {"torch": host["torch"], "cuda": host["cuda"]}
     if gpu is None:
         names = ("torch", "cpu", "cpu_kernels", "threads")
         return {"device": "cpu", **{name: host[name] for name in names}}
-    known: Event = next((event for event in devices[0]["gpus"] if event["gpu"] == gpu), {})
-    return {**own, **{name: value for name, value in known.items() if name not in ("pcie_gen", "pcie_width")}}
+    properties: Event = next((event for event in devices[0]["gpus"] if event["gpu"] == gpu), {})
+    return {
+        **libraries,
+        **{name: value for name, value in properties.items() if name not in ("pcie_gen", "pcie_width")},
+    }
 
 
 def broken(probe: str, node: Node, gpu: int | None, subject: str, actual: str) -> Finding:
@@ -118,9 +121,9 @@ def shown(given: Conditions, *words: object) -> str:
 
 def _seen(given: Conditions) -> list[str]:
     clock, heat, reasons = given.get("clock_mhz"), given.get("temperature_c"), given.get("throttled")
-    words = [f"{clock:.0f} MHz"] if isinstance(clock, int | float) else []
-    words += [f"{heat:.0f} °C"] if isinstance(heat, int | float) else []
-    return words + ([f"limited by {', '.join(map(str, reasons))}"] if isinstance(reasons, list) and reasons else [])
+    readings = [f"{clock:.0f} MHz"] if isinstance(clock, int | float) else []
+    readings += [f"{heat:.0f} °C"] if isinstance(heat, int | float) else []
+    return readings + ([f"limited by {', '.join(map(str, reasons))}"] if isinstance(reasons, list) and reasons else [])
 
 
 def called(gpu: int | None) -> str:
@@ -201,8 +204,8 @@ def _unseen(kind: Kind, node: Node, events: Events) -> list[Finding]:
 def _counted(nodes: Sequence[Node]) -> str:
     gpus = sum(node.gpus or 0 for node in nodes)
     bare = sum(not node.gpus for node in nodes)
-    words = [f"{counted(gpus, 'GPU')} of {counted(len(nodes) - bare, 'host')}"] if gpus else []
-    return ", ".join([*words, *([f"the processors of {bare} hosts"] if bare else [])])
+    parts = [f"{counted(gpus, 'GPU')} of {counted(len(nodes) - bare, 'host')}"] if gpus else []
+    return ", ".join([*parts, *([f"the processors of {bare} hosts"] if bare else [])])
 
 
 _REMEDY = "compare clocks, power limit, temperature and throttle reasons (in the JSON's conditions) with the others'"
@@ -247,6 +250,6 @@ def _subject(measurement: Measurement) -> str:
     """`GPU 3, bf16`, `GPU 3, to it, near memory`, `CPU, fp32`."""
     given = measurement.conditions
     gpu = given.get("gpu")
-    words = [called(gpu if isinstance(gpu, int) else None), given.get("precision"), given.get("transfer")]
+    parts = [called(gpu if isinstance(gpu, int) else None), given.get("precision"), given.get("transfer")]
     memory = f"{given['memory']} memory" if given.get("memory") else None
-    return ", ".join(str(word) for word in (*words, memory) if word)
+    return ", ".join(str(word) for word in (*parts, memory) if word)

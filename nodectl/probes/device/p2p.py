@@ -99,9 +99,9 @@ def _blame(slow_ones: Sequence[SlowOne]) -> list[Finding]:
     for pair in slow_ones:
         by_host[pair[0].hosts[0]].append(pair)
     findings = []
-    for own in by_host.values():
-        direct = [pair for pair in own if pair[0].conditions["connection"] == "direct"]
-        findings += _of_host(worst_of(direct or own, _ends))
+    for pairs in by_host.values():
+        direct = [pair for pair in pairs if pair[0].conditions["connection"] == "direct"]
+        findings += _of_host(worst_of(direct or pairs, _ends))
     return findings
 
 
@@ -110,14 +110,14 @@ def _of_host(slow_ones: Sequence[SlowOne]) -> list[Finding]:
     findings, left = [], list(slow_ones)
     while left:
         gpu, count = Counter(end for measurement, _ in left for end in _ends(measurement)).most_common(1)[0]
-        own = [pair for pair in left if gpu in _ends(pair[0])]
-        worst = min(own, key=lambda pair: pair[1].share)
+        its_pairs = [pair for pair in left if gpu in _ends(pair[0])]
+        worst = min(its_pairs, key=lambda pair: pair[1].share)
         gpus = worst[0].conditions["gpus"]
         partners = gpus - 1 if isinstance(gpus, int) else 1
         if count > 1 and count >= _ITS_OWN * partners:
             findings.append(slow_device(worst, f"GPU {gpu}: {count} of its {partners} pairs"))
         else:
-            findings += [slow_device(pair, pair[0].direction) for pair in own]
+            findings += [slow_device(pair, pair[0].direction) for pair in its_pairs]
         left = [pair for pair in left if gpu not in _ends(pair[0])]
     return findings
 

@@ -93,8 +93,8 @@ def _camps(units: Sequence[Device], operation: str) -> dict[str, list[tuple[str,
 
 
 def _right(camps: Mapping[str, Sequence[tuple[str, str]]]) -> str | None:
-    places = Counter({digest: len(own) for digest, own in camps.items()})
-    hosts = {digest: {host for host, _ in own} for digest, own in camps.items()}
+    places = Counter({digest: len(members) for digest, members in camps.items()})
+    hosts = {digest: {host for host, _ in members} for digest, members in camps.items()}
     all_hosts = set().union(*hosts.values()) if hosts else set()
     for digest, count in places.most_common(1):
         if 2 * count > places.total() and 2 * len(hosts[digest]) > len(all_hosts):
@@ -149,9 +149,9 @@ def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
     repeated = None
     if again and plan.fits(again):
         note(f"{_NAME}: once more on {', '.join(sorted(suspects))}")
-        known = set(result.findings)
+        reported = set(result.findings)
         more = plan.measured(transport, again, one)
-        result += ProbeResult(findings=tuple(finding for finding in more.findings if finding not in known))
+        result += ProbeResult(findings=tuple(finding for finding in more.findings if finding not in reported))
         repeated = vote([*(unit for unit in first if unit.host not in suspects), *gathered.units])
     measurements = tuple(_measurements(first, gathered.conditions, votes, plan.amount))
     verdict = ProbeResult(measurements, (*_blamed(votes, repeated), *_unclear(votes)))
@@ -175,18 +175,18 @@ def _measurements(
     for unit in units:
         shown[unit.host, unit.name if conditions[unit.place]["gpu"] is not None else "CPU"].append(unit)
     doubtful = {place for doubt in votes.doubts for camp in doubt.camps for place in camp}
-    for (host, name), own in shown.items():
-        wrong = sum(len({*votes.unstable.get(unit.place, ()), *votes.odd.get(unit.place, ())}) for unit in own)
+    for (host, name), members in shown.items():
+        wrong = sum(len({*votes.unstable.get(unit.place, ()), *votes.odd.get(unit.place, ())}) for unit in members)
         given = {
-            **conditions[own[0].place],
-            "operations": sorted(own[0].digests),
-            "units": len(own),
-            "compared_with": alike[own[0].kind] - len(own),
-            "rounds": min(sum(counts.values()) for unit in own for counts in unit.digests.values()),
+            **conditions[members[0].place],
+            "operations": sorted(members[0].digests),
+            "units": len(members),
+            "compared_with": alike[members[0].kind] - len(members),
+            "rounds": min(sum(counts.values()) for unit in members for counts in unit.digests.values()),
             "repetitions": amount.repetitions,
             "duration_s": amount.duration_s,
-            "digest": _fingerprint(own[0]),
-            "unclear": any(unit.place in doubtful for unit in own),
+            "digest": _fingerprint(members[0]),
+            "unclear": any(unit.place in doubtful for unit in members),
         }
         yield Measurement(_NAME, (host,), float(wrong), "wrong results", f"{host} {name}", None, None, given)
 
@@ -205,13 +205,13 @@ def _blamed(votes: Votes, again: Votes | None) -> Iterator[Finding]:
     for host, names in sorted(hosts.items()):
         unstable = sorted({operation for name in names for operation in votes.unstable.get((host, name), ())})
         odd = sorted({operation for name in names for operation in votes.odd.get((host, name), ())})
-        words = [f"differs from itself in {', '.join(unstable)}"] if unstable else []
-        words += [f"differs from most others of its kind in {', '.join(odd)}"] if odd else []
+        reasons = [f"differs from itself in {', '.join(unstable)}"] if unstable else []
+        reasons += [f"differs from most others of its kind in {', '.join(odd)}"] if odd else []
         yield host_finding(
             _NAME,
             host,
             Status.FAILED,
-            f"{'; '.join(words)}{_second(host, names, again)}",
+            f"{'; '.join(reasons)}{_second(host, names, again)}",
             _REMEDY,
             subject=", ".join(sorted(names)),
             action="drain",

@@ -55,8 +55,8 @@ def measure_by_torch(transport: Transport, group: Group, run: Run) -> ProbeResul
     complete = whole and not cut
     measured = measurements(cases, group, run, logs, _loaded(played), complete=complete)
     left = [
-        left_out(group.hosts, each["collective"], each["asked_bytes"], each["reason"])
-        for each in _events(played, "left")
+        left_out(group.hosts, event["collective"], event["asked_bytes"], event["reason"])
+        for event in _events(played, "left")
     ]
     findings = [
         *_wrong_ranks(played),
@@ -77,7 +77,7 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
     members, base = [], 0
     for part in group.parts:
         bus_ids = part.ready.bus_ids
-        own = {
+        options_of_part = {
             "rank-base": base,
             "world-size": group.ranks,
             "nproc": part.ranks,
@@ -100,7 +100,7 @@ def _members(group: Group, run: Run, left: float | None) -> list[Member]:
             "timeout": run.timeout_s,
             "deadline": 0.0 if left is None else max(0.1, left - _MARGIN_S),
         }
-        args = ("ranks", *(f"--{name}={value}" for name, value in own.items()))
+        args = ("ranks", *(f"--{name}={value}" for name, value in options_of_part.items()))
         members.append(Member(part.ready.host, "probes.nccl.probe", args, f"{venv_of(part.ready.host)}/bin/python"))
         base += part.ranks
     return members
@@ -135,16 +135,16 @@ def _cases(played: Sequence[Played], ranks: int, logs: Sequence[HostLog]) -> lis
 
 def _dispatch(events: Sequence[Event]) -> dict[str, object]:
     """Return what torch needs to hand an operation to the slowest rank's GPU, and whether the figure is little else."""
-    known = [float(event["dispatch_s"]) for event in events if event.get("dispatch_s")]
-    if not known:
+    dispatch_s = [float(event["dispatch_s"]) for event in events if event.get("dispatch_s")]
+    if not dispatch_s:
         return {}
     usual = median(max(times) for times in zip(*(event["seconds"] for event in events), strict=True))
-    return {"dispatch_us": max(known) * 1e6, "dispatch_bound": max(known) >= _BOUND * usual}
+    return {"dispatch_us": max(dispatch_s) * 1e6, "dispatch_bound": max(dispatch_s) >= _BOUND * usual}
 
 
 def _chosen(events: Sequence[Event]) -> NcclChoice | None:
     """Return NCCL's choice by the line that one rank logged while this case was checked."""
-    return next((found for event in events if (found := choice_in(event.get("chosen")))), None)
+    return next((chosen for event in events if (chosen := choice_in(event.get("chosen")))), None)
 
 
 def _loaded(played: Sequence[Played]) -> dict[str, object]:
@@ -267,9 +267,10 @@ def measure_by_programs(transport: Transport, group: Group, run: Run) -> ProbeRe
     # the runs that were timed log warnings only
     logged = [(event["collective"], event["log"]) for event in (*events.of("proven"), *events.of("printed"))]
     proofs = {
-        name: host_log_of(first.name, [line for of, own in logged if of == name for line in own]) for name in outputs
+        name: host_log_of(first.name, [line for of, lines in logged if of == name for line in lines])
+        for name in outputs
     }
-    printed = [read(name, own, group, first.name, proofs[name]) for name, own in outputs.items()]
+    printed = [read(name, lines, group, first.name, proofs[name]) for name, lines in outputs.items()]
     cut = [reason for outputs_read in printed for reason in outputs_read.cut]
     cut += [f"{event['collective']}: {event['reason']}" for event in events.of("cut")]
     findings = [
@@ -286,7 +287,7 @@ def measure_by_programs(transport: Transport, group: Group, run: Run) -> ProbeRe
     ]
     if not outputs and not done.ok:
         findings.append(host_finding(NAME, first.name, Status.FAILED, *failure(done, events)))
-    logs = [host_log_of(first.name, [line for _, own in logged for line in own])]
+    logs = [host_log_of(first.name, [line for _, lines in logged for line in lines])]
     findings += judged(logs[0], run.route_on(first.name), alone=len(group.parts) == 1 and not run.options.through_nics)
     cases = [case for outputs_read in printed for case in outputs_read.cases]
     complete = done.ok and not cut and not any(finding.status is Status.FAILED for finding in findings)
@@ -339,14 +340,14 @@ def _case(collective: str, size_bytes: int, series: _Series) -> Case | None:
     seconds = tuple(side.time_us / 1e6 for side in series.out_of_place if side.time_us)
     if not seconds or not size_bytes:
         return None
-    known = [side.wrong for side in (*series.out_of_place, *series.in_place) if side.wrong is not None]
+    wrong_counts = [side.wrong for side in (*series.out_of_place, *series.in_place) if side.wrong is not None]
     in_place = [side.busbw_gb_s for side in series.in_place if side.busbw_gb_s is not None]
     printed = [side.busbw_gb_s for side in series.out_of_place if side.busbw_gb_s is not None]
     more = {
         "in_place_busbw_gb_s": median(in_place) if in_place else None,
         "printed_busbw_gb_s": median(printed) if printed else None,
     }
-    return Case(collective, size_bytes, seconds, _ITERATIONS, sum(known) if known else None, more=more)
+    return Case(collective, size_bytes, seconds, _ITERATIONS, sum(wrong_counts) if wrong_counts else None, more=more)
 
 
 def _judged_output(collective: str, tests: NcclTests, group: Group, host: str, status: object) -> Iterator[Finding]:

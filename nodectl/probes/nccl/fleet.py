@@ -87,8 +87,8 @@ def find_fleet(transport: Transport, hosts: Sequence[Host], options: ProbeOption
 def _look_args(endpoint: Endpoint) -> list[str]:
     # where the role nccl_tests builds them; the host variable of this name says otherwise
     folder = endpoint.host.variables.get("nccl_tests_folder")
-    known = folder if isinstance(folder, str) and "{{" not in folder else NCCL_TESTS
-    return ["look", f"--folder={known}", f"--interface={endpoint.interface}"]
+    programs = folder if isinstance(folder, str) and "{{" not in folder else NCCL_TESTS
+    return ["look", f"--folder={programs}", f"--interface={endpoint.interface}"]
 
 
 def _ready(endpoint: Endpoint, answer: Event) -> Ready:
@@ -190,8 +190,8 @@ def find_routes(transport: Transport, hosts: Sequence[Host], forks: int) -> dict
             facts_of[host.name] = read_facts(answer, facts)
         else:
             unknown[host.name] = answer.error or str(answer.outcome)
-    known = routes_of([(host, facts_of[host.name]) for host in hosts if host.name in facts_of])
-    return {**known, **{name: Route(unknown=reason) for name, reason in unknown.items()}}
+    routes = routes_of([(host, facts_of[host.name]) for host in hosts if host.name in facts_of])
+    return {**routes, **{name: Route(unknown=reason) for name, reason in unknown.items()}}
 
 
 def routes_of(hosts: Sequence[tuple[Host, Mapping[str, object]]]) -> dict[str, Route]:

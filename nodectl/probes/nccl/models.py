@@ -237,8 +237,10 @@ def fits(measurements: Sequence[Measurement]) -> dict[str, AlphaBeta]:
     for measurement in measurements:
         series[str(measurement.conditions["collective"])].append(measurement)
     by_collective = {}
-    for collective, own in series.items():
-        samples = [(size(measurement), time_us / 1e6) for measurement in own for time_us in _times_us(measurement)]
+    for collective, of_collective in series.items():
+        samples = [
+            (size(measurement), time_us / 1e6) for measurement in of_collective for time_us in _times_us(measurement)
+        ]
         if len({size for size, _ in samples}) < LEAST_SIZES:
             continue
         try:
@@ -275,12 +277,12 @@ def ceiling(
 ) -> ExpectedBusBandwidth | None:
     """Return the most that the links allow; None where not all of them are known."""
     nodes = [_links(part, backend, routes.get(part.ready.name), len(group.parts)) for part in group.parts]
-    known = [node for node in nodes if node is not None]
-    if len(known) < len(nodes) or group.ranks < 2:
+    links = [node for node in nodes if node is not None]
+    if len(links) < len(nodes) or group.ranks < 2:
         return None
     try:
         # gloo's all_reduce of large messages is a ring
-        return expected_busbw(collective, known, algorithm=algorithm if backend == "nccl" else "RING")
+        return expected_busbw(collective, links, algorithm=algorithm if backend == "nccl" else "RING")
     except UsageError:
         return None
 

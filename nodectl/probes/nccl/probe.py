@@ -59,7 +59,7 @@ def floor_cases(
             size = parse_size(str(floor.conditions.get("size", "")))
             if size and _is_for(floor, host.endpoint.gpus, link, nodes):
                 sizes[str(floor.conditions["collective"])].add(size)
-    return {collective: tuple(sorted(own)) for collective, own in sizes.items()}
+    return {collective: tuple(sorted(floor_sizes)) for collective, floor_sizes in sizes.items()}
 
 
 def _floors(host: Host, profile_dirs: Sequence[Path]) -> Sequence[Floor]:
@@ -109,8 +109,8 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
     in_turn = turns(fleet.ready, options.forks)
 
     def cost_s(amount: Amount) -> float:
-        own = (in_turn if options.by_itself else 1) * _cost_s(amount, run.cases)
-        return own + (in_turn * _cost_s(replace(amount, rounds=1), first.cases) if first else 0.0)
+        rounds_s = (in_turn if options.by_itself else 1) * _cost_s(amount, run.cases)
+        return rounds_s + (in_turn * _cost_s(replace(amount, rounds=1), first.cases) if first else 0.0)
 
     if first and not has_time(options, cost_s(PROBE.least)):
         # what was asked for goes before
@@ -123,8 +123,8 @@ def run_nccl(transport: Transport, hosts: Sequence[Host], options: NcclOptions, 
         result += ProbeResult(findings=_alone(fleet))
     if first:
         note(f"nccl: each host by itself first: {_cases_text(first)}")
-        own = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
-        result += _round(transport, node_groups(fleet), replace(first, options=own), note)
+        first_options = replace(first.options, repetitions=options.repetitions, duration_s=options.duration_s)
+        result += _round(transport, node_groups(fleet), replace(first, options=first_options), note)
     pace = Pace(NAME, len(rounds), note, cost_s(amount))
     if options.scope == "all":
         run = replace(run, on_event=Forecast(run.every, run.repetitions, run.duration_s, pace, options.ends_at).add)
@@ -152,8 +152,8 @@ def _with_floors(run: Run, fleet: Fleet) -> Run:
     nodes = {"node": 1, "all": len(fleet.ready)}.get(run.options.scope, 0)
     if run.backend != "nccl" or not run.options.sizes.usual or not nodes:
         return run
-    known = floor_cases(fleet.ready, run.routes, run.options.profile_dirs, nodes)
-    more = {name: _new(sizes, run.options.sizes) for name, sizes in known.items() if name in run.collectives}
+    floor_sizes = floor_cases(fleet.ready, run.routes, run.options.profile_dirs, nodes)
+    more = {name: _new(sizes, run.options.sizes) for name, sizes in floor_sizes.items() if name in run.collectives}
     return replace(run, more={name: sizes for name, sizes in more.items() if sizes})
 
 
@@ -173,7 +173,7 @@ def _node_first(run: Run, fleet: Fleet) -> Run | None:
 
 
 def _cases_text(run: Run) -> str:
-    sizes = [*run.options.sizes.bytes, *(size for own in run.more.values() for size in own)]
+    sizes = [*run.options.sizes.bytes, *(size for more in run.more.values() for size in more)]
     return f"{', '.join(run.collectives)} at {', '.join(map(format_size, sizes))}"
 
 
@@ -184,9 +184,9 @@ def _require_known(options: NcclOptions) -> None:
             f"there is no collective '{unknown[0]}'",
             f"{meant(unknown[0], COLLECTIVES)}one of: {', '.join(COLLECTIVES)}",
         )
-    for name, value, known in (("scope", options.scope, SCOPES), ("engine", options.engine, ENGINES)):
-        if value not in known:
-            raise UsageError(f"there is no {name} '{value}'", f"{meant(value, known)}one of: {', '.join(known)}")
+    for name, value, values in (("scope", options.scope, SCOPES), ("engine", options.engine, ENGINES)):
+        if value not in values:
+            raise UsageError(f"there is no {name} '{value}'", f"{meant(value, values)}one of: {', '.join(values)}")
 
 
 def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> ProbeResult | None:
@@ -249,8 +249,8 @@ def _round(transport: Transport, groups: Sequence[Group], run: Run, note: Note) 
         result = together(transport, groups, one)
     if run.options.scope != "pairs":
         for hosts in dict.fromkeys(measurement.hosts for measurement in result.measurements):
-            own = [measurement for measurement in result.measurements if measurement.hosts == hosts]
-            for line in fit_lines(fits(own), ", ".join(hosts)):
+            of_group = [measurement for measurement in result.measurements if measurement.hosts == hosts]
+            for line in fit_lines(fits(of_group), ", ".join(hosts)):
                 note(line)
     return result
 
@@ -297,14 +297,14 @@ def _shown(given: Conditions) -> str:
     """`all_reduce 64 MiB, nccl, 16 ranks, RING/LL, NET/IB, rail0`; nothing of what is not told or differs by host."""
     size_bytes = given.get("size_bytes")
     sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
-    words = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]
-    words.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
-    words += [str(given[name]) for name in ("network", "rail") if isinstance(given.get(name), str)]
+    parts = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]
+    parts.append("/".join(str(given[name]) for name in ("algorithm", "protocol") if given.get(name)))
+    parts += [str(given[name]) for name in ("network", "rail") if isinstance(given.get(name), str)]
     dispatch_us = given.get("dispatch_us")
     if given.get("dispatch_bound") and isinstance(dispatch_us, float):
-        words.append(f"torch's own {dispatch_us:.0f} us of each operation")
-    words.append(_share(given))
-    return ", ".join(filter(None, words))
+        parts.append(f"torch's own {dispatch_us:.0f} us of each operation")
+    parts.append(_share(given))
+    return ", ".join(filter(None, parts))
 
 
 def _share(given: Conditions) -> str:
@@ -411,8 +411,8 @@ class Forecast:
         same_size = [took for (_, other), took in self._known.items() if other == size]
         if same_size:
             return fmean(same_size)
-        own = {other: took for (name, other), took in self._known.items() if name == collective}
-        times = own or {other: took for (_, other), took in self._known.items()}
+        of_collective = {other: took for (name, other), took in self._known.items() if name == collective}
+        times = of_collective or {other: took for (_, other), took in self._known.items()}
         *smaller, largest = sorted(times)
         nearest = min(times, key=lambda other: abs(other - size))
         if size < largest:

@@ -63,10 +63,10 @@ def choice(logs: Sequence[HostLog], collective: str, size_bytes: int, ranks: int
     function = _FUNCTIONS.get(collective)
     if function is None:
         return None
-    known = [host_log.log for host_log in logs if host_log.log]
+    read_logs = [host_log.log for host_log in logs if host_log.log]
     sized = [
         choice
-        for log in known
+        for log in read_logs
         for choice in log.algorithms
         if choice.size_bytes == _logged(log, collective, size_bytes, ranks)
     ]

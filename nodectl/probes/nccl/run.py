@@ -81,8 +81,8 @@ class Run:
 
     def route_on(self, host: str) -> Route:
         """Return what NCCL should use there; the interface that the operator names goes before the derived one."""
-        known = self.routes.get(host, Route())
-        return replace(known, socket=self.options.interface) if self.options.interface else known
+        route = self.routes.get(host, Route())
+        return replace(route, socket=self.options.interface) if self.options.interface else route
 
     @property
     def every(self) -> list[tuple[str, int]]:
@@ -129,11 +129,17 @@ class Case:
 
 
 def measurements(
-    cases: Sequence[Case], group: Group, run: Run, logs: Sequence[HostLog], own: Mapping[str, object], *, complete: bool
+    cases: Sequence[Case],
+    group: Group,
+    run: Run,
+    logs: Sequence[HostLog],
+    loaded: Mapping[str, object],
+    *,
+    complete: bool,
 ) -> list[Measurement]:
     """Return a measurement for each case, with all conditions."""
     verdicts = verdict_sizes(cases, run.options, complete=complete)
-    shared = {**_conditions(group, run), **own, **conditions(logs), "complete": complete}
+    shared = {**_conditions(group, run), **loaded, **conditions(logs), "complete": complete}
     return [
         _measurement(
             case,
@@ -160,15 +166,15 @@ def verdict_sizes(cases: Iterable[Case], options: NcclOptions, *, complete: bool
     for case in cases:
         sizes.setdefault(case.collective, []).append(case.size_bytes)
     verdicts = {}
-    for collective, own in sizes.items():
-        if len(own) > 1:
-            verdicts[collective, min(own)] = "small"
+    for collective, measured in sizes.items():
+        if len(measured) > 1:
+            verdicts[collective, min(measured)] = "small"
         # ranks share a size evenly, so that it may be a little smaller than asked for
         *smaller, largest = sorted(set(options.sizes.bytes))
         whole = complete and (options.sizes.grow or options.sizes.usual)
-        reached = whole or (not options.sizes.grow and max(own) > max([0.5 * largest, *smaller]))
+        reached = whole or (not options.sizes.grow and max(measured) > max([0.5 * largest, *smaller]))
         if reached:
-            verdicts[collective, max(own)] = "large"
+            verdicts[collective, max(measured)] = "large"
     return verdicts
 
 
@@ -218,7 +224,7 @@ def _measurement(case: Case, group: Group, conditions: Mapping[str, object]) -> 
     bandwidths = [bandwidth(case.collective, case.size_bytes, group.ranks, seconds) for seconds in case.seconds]
     values = [rate.busbw_gb_s for rate in bandwidths]
     value = median(values)
-    own = {
+    figures = {
         "collective": case.collective,
         "size_bytes": case.size_bytes,
         "algbw_gb_s": median(rate.algbw_gb_s for rate in bandwidths),
@@ -229,7 +235,7 @@ def _measurement(case: Case, group: Group, conditions: Mapping[str, object]) -> 
         "iterations": case.iterations,
         "wrong": case.wrong,
     }
-    return Measurement(NAME, group.hosts, value, "GB/s", "", None, spread(values, value), {**own, **conditions})
+    return Measurement(NAME, group.hosts, value, "GB/s", "", None, spread(values, value), {**figures, **conditions})
 
 
 def _conditions(group: Group, run: Run) -> dict[str, object]:
@@ -267,8 +273,8 @@ def _choice(case: Case, run: Run) -> dict[str, object]:
 
 def _ceiling(case: Case, group: Group, run: Run) -> dict[str, object]:
     # two GPUs may share a NIC there: no model knows how they divide it
-    known = run.routes if not run.options.through_nics else {}
-    model = ceiling(case.collective, group, run.backend, known, case.chosen.algorithm if case.chosen else None)
+    routes = run.routes if not run.options.through_nics else {}
+    model = ceiling(case.collective, group, run.backend, routes, case.chosen.algorithm if case.chosen else None)
     if model is None:
         return {"model_busbw_gb_s": None}
     return {"model_busbw_gb_s": model.busbw_gb_s, "model_limit": model.limit, "model_why": model.why}

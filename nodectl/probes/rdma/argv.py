@@ -73,23 +73,23 @@ def without_timeout(argv: Sequence[str]) -> Sequence[str]:
 
 def is_server(argv: Sequence[str]) -> bool:
     """Return whether this is the command of a server: it names no host to connect to."""
-    words = list(without_timeout(argv))[1:]
-    while words:
-        word = words.pop(0)
+    arguments = list(without_timeout(argv))[1:]
+    while arguments:
+        word = arguments.pop(0)
         if not word.startswith("-"):
             return False
         takes_value = len(word) == 2 and word[1] not in _BARE
-        if takes_value and words:
-            words.pop(0)
+        if takes_value and arguments:
+            arguments.pop(0)
     return True
 
 
 def given(argv: Sequence[str], short: str, long: str) -> str | None:
     """Return an option's value, in whichever form it stands there; None where it does not."""
-    words = list(argv)
-    for place, word in enumerate(words):
+    arguments = list(argv)
+    for place, word in enumerate(arguments):
         if word in (short, long):
-            return words[place + 1] if place + 1 < len(words) else ""
+            return arguments[place + 1] if place + 1 < len(arguments) else ""
         if word.startswith(f"{long}="):
             return word.partition("=")[2]
         if word.startswith(short) and not word.startswith("--") and len(word) > len(short):

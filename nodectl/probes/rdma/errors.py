@@ -69,14 +69,14 @@ def failed_finding(
     kind: str, actual: str, *hosts: str, status: Status | None = None, remedy: str = "", evidence: str = ""
 ) -> Finding:
     """One of KINDS, which is the `subject`: of one host, or of the path between two."""
-    known = KINDS[kind]
+    reason = KINDS[kind]
     return Finding(
         hosts[0],
         NAME,
-        status or known.status,
+        status or reason.status,
         kind,
         actual=actual,
-        remedy=remedy or known.remedy,
+        remedy=remedy or reason.remedy,
         evidence=evidence,
         kind="host" if len(hosts) == 1 else "path",
         hosts=hosts,
@@ -130,21 +130,21 @@ def classify(run: Run, partner: Run | None = None, *, server_listens: bool | Non
     What the `partner` said counts where it knows more. `server_listens` is for a client whose connection failed:
     whether its server is known to have been there, which leaves a firewall as the reason.
     """
-    own = _alone(run)
+    failure = _alone(run)
     other = _alone(partner) if partner is not None else None
-    if other is not None and (own is None or (own.kind in _ECHOES and other.kind not in _ECHOES)):
+    if other is not None and (failure is None or (failure.kind in _ECHOES and other.kind not in _ECHOES)):
         return Failure(other.kind, other.text, by_partner=True)
-    open_to_it = own is None or own.kind in ("peer_lost", "mismatch", "timeout", "other")
+    open_to_it = failure is None or failure.kind in ("peer_lost", "mismatch", "timeout", "other")
     if partner is not None and open_to_it and (difference := _told_differently(run.argv, partner.argv)):
         return Failure("mismatch", difference)
-    if own is None:
+    if failure is None:
         return None
     listens = server_listens if server_listens is not None else partner is not None and _waited(partner)
-    if not is_server(run.argv) and own.kind in ("no_server", "timeout") and listens and not _MET.search(run.text):
-        return Failure("firewall", f"the server listens, but: {own.text}")
-    if other is not None and {own.kind, other.kind} == {"timeout", "no_client"}:
+    if not is_server(run.argv) and failure.kind in ("no_server", "timeout") and listens and not _MET.search(run.text):
+        return Failure("firewall", f"the server listens, but: {failure.text}")
+    if other is not None and {failure.kind, other.kind} == {"timeout", "no_client"}:
         return Failure("timeout", "neither end was done in its time")
-    return own
+    return failure
 
 
 def _alone(run: Run) -> Failure | None:
@@ -241,16 +241,16 @@ def _other_count(argv: Sequence[str], parsed: Perftest) -> str:
     return f"told to do {iterations} iterations, it reports {reported}: the other end was told otherwise"
 
 
-def _told_differently(own: Sequence[str], other: Sequence[str]) -> str:
+def _told_differently(argv_here: Sequence[str], argv_there: Sequence[str]) -> str:
     """Return what the two ends were told differently."""
-    own, other = without_timeout(own), without_timeout(other)
-    if not (_is_perftest(own) and _is_perftest(other)):
+    argv_here, argv_there = without_timeout(argv_here), without_timeout(argv_there)
+    if not (_is_perftest(argv_here) and _is_perftest(argv_there)):
         return ""
-    programs = [argv[0].rpartition("/")[2] for argv in (own, other)]
+    programs = [argv[0].rpartition("/")[2] for argv in (argv_here, argv_there)]
     if programs[0] != programs[1]:
         return f"{programs[0]} here, {programs[1]} there"
     for short, long in _TOLD.items():
-        values = [given(argv, short, long) for argv in (own, other)]
+        values = [given(argv, short, long) for argv in (argv_here, argv_there)]
         if values[0] != values[1]:
             return f"{short} {values[0] or 'not given'} here, {values[1] or 'not given'} there"
     return ""

@@ -60,36 +60,38 @@ def _of_nics(measurements: Sequence[Measurement]) -> list[Measurement]:
     for (host, way, ports), measurement in links.items():
         for port in ports:
             nics[host, way, port].append(measurement)
-    best = {nic: max(own, key=lambda measurement: measurement.value) for nic, own in nics.items()}
+    best = {nic: max(links_of_nic, key=lambda measurement: measurement.value) for nic, links_of_nic in nics.items()}
     return [
         replace(best[nic], direction=f"{nic[0]} {nic[2]}").with_conditions(nic=nic[2], links=len(nics[nic]))
         for nic in sorted(nics, key=lambda nic: (nic[0], natural(nic[2])))
     ]
 
 
-def undecided(found: Sequence[SlowOne]) -> dict[tuple[str, str], frozenset[str]]:
+def undecided(slow_nics: Sequence[SlowOne]) -> dict[tuple[str, str], frozenset[str]]:
     """Return, by host and port, two ports that have only each other, so that either may be the slow one."""
     links: dict[tuple[str, frozenset[str]], set[str]] = defaultdict(set)
-    for measurement, _ in found:
+    for measurement, _ in slow_nics:
         if measurement.conditions["links"] == 1:
             links[measurement.hosts[0], ends_of(measurement)].add(str(measurement.conditions["nic"]))
-    return {(host, port): ports for (host, ports), own in links.items() if len(own) > 1 for port in own}
+    return {
+        (host, port): ports for (host, ports), slow_ports in links.items() if len(slow_ports) > 1 for port in slow_ports
+    }
 
 
-def decided(found: Sequence[SlowOne], loopbacks: Sequence[Measurement]) -> list[SlowOne]:
+def decided(slow_nics: Sequence[SlowOne], loopbacks: Sequence[Measurement]) -> list[SlowOne]:
     """Return it without those of two whose loopback is well, where that of the other one is not."""
     well = set()
-    for (host, _), ports in undecided(found).items():
+    for (host, _), ports in undecided(slow_nics).items():
         values = {port: row.value for row in loopbacks if row.hosts == (host,) for port in ends_of(row) & ports}
         if len(values) > 1 and slow(values, values):
             well.add((host, max(values, key=values.__getitem__)))
-    return [one for one in found if _nic(one) not in well]
+    return [one for one in slow_nics if _nic(one) not in well]
 
 
-def slow_findings(found: Sequence[SlowOne]) -> list[Finding]:
+def slow_findings(slow_nics: Sequence[SlowOne]) -> list[Finding]:
     """One for each NIC; one for two of which it cannot be told."""
-    unsure, findings = undecided(found), []
-    for measurement, one in found:
+    unsure, findings = undecided(slow_nics), []
+    for measurement, one in slow_nics:
         host, port = _nic((measurement, one))
         ports = sorted(unsure.get((host, port), {port}), key=natural)
         if port == ports[0]:
@@ -103,8 +105,8 @@ def _nic(one: SlowOne) -> tuple[str, str]:
 
 def _finding(measurement: Measurement, one: Slow, ports: Sequence[str]) -> Finding:
     subject = f"{measurement.conditions['operation']} of {' or '.join(ports)}"
-    found = slow_finding((measurement, one), subject, _REMEDY, digits=".4g", other="the other NIC has")
-    return replace(found, actual=f"{' or '.join(ports)}, {measurement.conditions['way']}: {found.actual}")
+    finding = slow_finding((measurement, one), subject, _REMEDY, digits=".4g", other="the other NIC has")
+    return replace(finding, actual=f"{' or '.join(ports)}, {measurement.conditions['way']}: {finding.actual}")
 
 
 # starting both programs of a test, and ending what does not end
@@ -137,7 +139,7 @@ class Node:
         kinds: dict[Hashable, list[Nic]] = defaultdict(list)
         for nic in sorted(self.nics, key=lambda nic: natural(nic.port.label)):
             kinds[_kind(nic)].append(nic)
-        return merged(ring(own) if len(own) > 1 else loopbacks(own) for own in kinds.values())
+        return merged(ring(alike) if len(alike) > 1 else loopbacks(alike) for alike in kinds.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +179,10 @@ def run_nodes(course: Course, hosts: Sequence[Host], nodes: Sequence[Node]) -> P
     if course.judged is None:
         return result
     result = _with_slow(course, hosts, nodes, result, rounds)
-    own = [measurement for measurement in result.measurements if measurement.conditions["operation"] == course.judged]
-    return result + ProbeResult(findings=all_short(NAME, own))
+    compared = [
+        measurement for measurement in result.measurements if measurement.conditions["operation"] == course.judged
+    ]
+    return result + ProbeResult(findings=all_short(NAME, compared))
 
 
 def _kind(nic: Nic) -> Hashable:
@@ -191,9 +195,9 @@ def _network(port: Port, address: str | None) -> str:
     if not port.is_ethernet:
         return port.gids[0].gid[:19] if port.gids else ""
     networks = [ipaddress.IPv4Network(text, strict=False) for text in port.networks]
-    own = [network for network in networks if address and ipaddress.IPv4Address(address) in network]
+    reaching = [network for network in networks if address and ipaddress.IPv4Address(address) in network]
     # two addresses, one at each end of a cable, have no room for another NIC of the host
-    return str(max(own, key=lambda network: network.prefixlen)) if own else port.label
+    return str(max(reaching, key=lambda network: network.prefixlen)) if reaching else port.label
 
 
 def loopbacks(nics: Sequence[Nic]) -> Rounds[Nic]:
@@ -228,23 +232,23 @@ def _with_loopbacks(
     if not apart or not course.has_time(turns(apart, course.options.forks) * course.cost_s(course.operations)):
         return first, rounds
     course.note(f"rdma: nothing passes between NICs of {', '.join(node.site.name for node in apart)}: each with itself")
-    own = {
+    loops = {
         name: loopbacks(list({nic.port.label: nic for pair in pairs for nic in pair}.values()))
         for name, pairs in cut.items()
     }
-    again = course.measure(apart, course.operations, own)
+    again = course.measure(apart, course.operations, loops)
     findings = [_of_networks_apart(finding, cut, first, again) for finding in first.findings]
     # what does not pass is not tried once more
     kept = {name: [[pair for pair in pairs if pair not in cut[name]] for pairs in rounds[name]] for name in rounds}
-    left = {name: [*filter(None, kept[name]), *(own[name] if cut[name] else [])] for name in rounds}
+    left = {name: [*filter(None, kept[name]), *(loops[name] if cut[name] else [])] for name in rounds}
     return ProbeResult(first.measurements, tuple(findings)) + again, left
 
 
 def _without_way(node: Node, result: ProbeResult) -> list[tuple[Nic, Nic]]:
     """Return the pairs of NICs of which nothing was measured, for no reason that is one NIC's."""
     name = node.site.name
-    own = [finding for finding in result.findings if finding.host == name]
-    if not own or any(finding.subject not in _NO_WAY for finding in own):
+    findings = [finding for finding in result.findings if finding.host == name]
+    if not findings or any(finding.subject not in _NO_WAY for finding in findings):
         return []
     passed = {ends_of(measurement) for measurement in result.measurements if measurement.hosts == (name,)}
     pairs = [pair for pairs in node.rounds for pair in pairs if pair[0] is not pair[1]]
@@ -288,24 +292,24 @@ def _with_slow(
     judged = course.judged or ""
 
     def found_in(result: ProbeResult) -> list[SlowOne]:
-        own = [measurement for measurement in result.measurements if measurement.conditions["operation"] == judged]
-        return slow_ones(own, hosts)
+        compared = [measurement for measurement in result.measurements if measurement.conditions["operation"] == judged]
+        return slow_ones(compared, hosts)
 
     def measured(names: Sequence[str], rounds: Mapping[str, Rounds[Nic]]) -> ProbeResult:
-        own = [node for node in nodes if node.site.name in names]
-        if not own or not course.has_time(turns(own, course.options.forks) * course.cost_s((judged,))):
+        again = [node for node in nodes if node.site.name in names]
+        if not again or not course.has_time(turns(again, course.options.forks) * course.cost_s((judged,))):
             return ProbeResult()
-        course.note(f"rdma: once more on {', '.join(node.site.name for node in own)}")
-        return course.measure(own, (judged,), rounds)
+        course.note(f"rdma: once more on {', '.join(node.site.name for node in again)}")
+        return course.measure(again, (judged,), rounds)
 
     suspects = [measurement.hosts[0] for measurement, _ in found_in(first)]
     result = better(first, measured(suspects, rounds), "operation")
-    found = found_in(result)
-    unsure = undecided(found)
-    own = {
+    slow_nics = found_in(result)
+    unsure = undecided(slow_nics)
+    loops = {
         node.site.name: loopbacks([nic for nic in node.nics if (node.site.name, nic.port.label) in unsure])
         for node in nodes
     }
-    alone = measured([host for host, _ in unsure], own)
-    findings = slow_findings(decided(found, alone.measurements))
+    alone = measured([host for host, _ in unsure], loops)
+    findings = slow_findings(decided(slow_nics, alone.measurements))
     return result + alone + ProbeResult(findings=tuple(findings))

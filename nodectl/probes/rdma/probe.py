@@ -105,7 +105,7 @@ def _each_host(
     )
     course = Course(fleet.transport, operations, options, partial(each_s, amount), partial(has_time, options), note)
     result = run_nodes(course, hosts, nodes)
-    return marked(replace(result, findings=tuple(_with_limit(fleet, each) for each in result.findings)), options)
+    return marked(replace(result, findings=tuple(_with_limit(fleet, finding) for finding in result.findings)), options)
 
 
 def _measure(fleet: _Fleet, pair: Pair, operations: Sequence[str], options: RdmaOptions) -> ProbeResult:
@@ -185,13 +185,13 @@ def _suspects(
         return result
     rails = dict.fromkeys(str(measurement.conditions["rail"]) for measurement in first.measurements)
     for number, rail in enumerate(rails):
-        own = ProbeResult(tuple(_of(first.measurements, rail, judged)), first.findings)
+        of_rail = ProbeResult(tuple(_of(first.measurements, rail, judged)), first.findings)
         again = partial(_again, fleet, rail, judged, options)
         # what is said of the first rail need not be said of each
-        slow, second = inquire(NAME, own, again, switches, (lambda _: None) if number else note)
+        slow, second = inquire(NAME, of_rail, again, switches, (lambda _: None) if number else note)
         if len(rails) > 1:
             slow = tuple(replace(finding, actual=f"rail {rail}: {finding.actual}") for finding in slow)
-        result += second + ProbeResult(findings=(*slow, *all_short(NAME, own.measurements)))
+        result += second + ProbeResult(findings=(*slow, *all_short(NAME, of_rail.measurements)))
     return result
 
 
@@ -210,7 +210,7 @@ def _again(fleet: _Fleet, rail: str, operation: str, options: RdmaOptions, pairs
     amount = Amount(options.repetitions or USUAL.repetitions, float(seconds))
     if not has_time(options, cost_s(amount, 1, (operation,))):
         return ProbeResult()
-    nics = {host: {rail: own[rail]} if rail in own else {} for host, own in fleet.nics.items()}
+    nics = {host: {rail: by_rail[rail]} if rail in by_rail else {} for host, by_rail in fleet.nics.items()}
     only, sites = replace(fleet, nics=nics), fleet.sites
     ends = [(sites[a].endpoint, sites[b].endpoint) for a, b in pairs]
     return together(fleet.transport, ends, lambda pair: _measure(only, pair, (operation,), options))

@@ -245,9 +245,9 @@ def choose_gid(port: Port, index: int | None) -> Gid | str:
             return f"the GID at index {index} is of RoCE v1, which does not pass routers"
         return asked[0]
     v2 = [gid for gid in port.gids if gid.version == "v2"]
-    own = [gid for gid in v2 if gid.ipv4 and gid.netdev in (None, port.netdev)]
+    ipv4 = [gid for gid in v2 if gid.ipv4 and gid.netdev in (None, port.netdev)]
     wide = [gid for gid in v2 if not gid.gid.startswith("fe80:")]
-    best = own or wide or v2
+    best = ipv4 or wide or v2
     return best[0] if best else "no GID of RoCE v2"
 
 
@@ -279,9 +279,9 @@ _REMEDIES = {
 
 def _unlike(nics: Mapping[str, Mapping[str, Nic]]) -> Iterator[Finding]:
     """Both ends of every pair have one MTU and one speed: on each rail, who differs from most."""
-    rails = dict.fromkeys(rail for own in nics.values() for rail in own)
+    rails = dict.fromkeys(rail for by_rail in nics.values() for rail in by_rail)
     for rail in rails:
-        ports = {host: own[rail].port for host, own in nics.items() if rail in own}
+        ports = {host: by_rail[rail].port for host, by_rail in nics.items() if rail in by_rail}
         of_rail = f" on rail {rail}" if len(rails) > 1 else ""
         yield from _odd(
             "mtu", of_rail, {host: f"{port.mtu_active} B" for host, port in ports.items() if port.mtu_active}
@@ -294,22 +294,22 @@ def _versions(sites: Sequence[Site]) -> Iterator[Finding]:
     versions_of = {
         site.name: {program.version for program in site.programs.values() if program.version} for site in sites
     }
-    known = {host: f"perftest {', '.join(sorted(versions))}" for host, versions in versions_of.items() if versions}
-    yield from _odd("version", "", known)
+    by_host = {host: f"perftest {', '.join(sorted(versions))}" for host, versions in versions_of.items() if versions}
+    yield from _odd("version", "", by_host)
 
 
-def _odd(quantity: str, where: str, known: Mapping[str, str]) -> Iterator[Finding]:
-    counted = Counter(known.values()).most_common()
+def _odd(quantity: str, where: str, values: Mapping[str, str]) -> Iterator[Finding]:
+    counted = Counter(values.values()).most_common()
     if len(counted) < 2:
         return
     usual, count = counted[0]
     if count == counted[1][1]:
-        values = ", ".join(f"{host} has {value}" for host, value in known.items())
-        actual, hosts = f"they differ{where}: {values}", tuple(known)
+        all_values = ", ".join(f"{host} has {value}" for host, value in values.items())
+        actual, hosts = f"they differ{where}: {all_values}", tuple(values)
         yield Finding(hosts[0], NAME, Status.WARNING, quantity, actual=actual, remedy=_REMEDIES[quantity], hosts=hosts)
         return
     expected = f"{usual}, as its peers{where}"
-    for host, value in known.items():
+    for host, value in values.items():
         if value != usual:
             yield host_finding(
                 NAME, host, Status.WARNING, value, _REMEDIES[quantity], subject=quantity, expected=expected

@@ -54,7 +54,7 @@ def result_of(
             readings[case.rail, case.operation, case.direction].append((case, reading))
         else:
             failed.append(reading)
-    measured = tuple(_measurement(own, programs) for own in readings.values())
+    measured = tuple(_measurement(runs, programs) for runs in readings.values())
     return ProbeResult(measured, tuple(_findings(failed)))
 
 
@@ -126,7 +126,7 @@ def _measurement(runs: Sequence[tuple[Case, Reading]], programs: Mapping[str, Ma
         "iterations": [reading.row.iterations for reading in readings],
         **(_percentiles(readings) if latency else _peaks(readings)),
         **_links(pair),
-        "cpus": [_folded(own) for own in (cpus[::-1] if case.comes_back else cpus)],
+        "cpus": [_folded(bound) for bound in (cpus[::-1] if case.comes_back else cpus)],
         "perftest": [programs[host][PROGRAMS[case.operation]].version for host in case.flow],
     }
     unit = "us" if latency else "Gb/s"
@@ -192,7 +192,7 @@ def _findings(failed: Sequence[Failed]) -> list[Finding]:
         hosts, place = _blamed(failure)
         where = place if KINDS[kind].is_host else case.rail
         grouped[kind, tuple(sorted(hosts)), where].append(failure)
-    return [_finding(kind, own) for (kind, _, _), own in grouped.items()]
+    return [_finding(kind, failures) for (kind, _, _), failures in grouped.items()]
 
 
 def _blamed(failed: Failed) -> tuple[tuple[str, ...], str]:

@@ -63,7 +63,7 @@ def test_of_hosts_known_to_be_at_fault_nothing_is_left_unsettled() -> None:
     fleet = Fleet(NAMES, 0.02, random.Random(5), {Cause("host", ("gpu08",), "both"): 0.3}, bursts=0.0)
     plan = [[pair for pair in each if "gpu08" not in pair or "gpu01" in pair] for each in all_pairs(NAMES)]
     fleet.apart = frozenset((name, "gpu08") for name in NAMES[1:])
-    assert slow_findings("tcp", investigate(fleet, plan), "Gbit/s", known={"gpu08"}) == ()
+    assert slow_findings("tcp", investigate(fleet, plan), "Gbit/s", faulty={"gpu08"}) == ()
 
 
 def pair(there: float, back: float, spread: float | None = 0.02) -> list[Measurement]:
