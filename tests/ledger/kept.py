@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from nodectl.common.resources import recordings_dir
 from nodectl.facts.catalogue import read_facts
@@ -14,10 +15,16 @@ from nodectl.recordings.folder import read_host
 from nodectl.recordings.mask import Template
 
 
+@cache
+def _kept(name: str) -> tuple[Recording, Template]:
+    recording = read_host(recordings_dir() / name / "node01", "node01", name)
+    return recording, Template.of({key: entry.stdout for key, entry in recording.entries.items()}, "node01")
+
+
 def recorded(name: str, host: str, edits: Mapping[str, str] | None = None) -> Recording:
     """Another machine of the recording's kind, by the name `host`, with texts replaced in all its outputs."""
-    recording = read_host(recordings_dir() / name / "node01", "node01", name)
-    texts = Template.of({key: entry.stdout for key, entry in recording.entries.items()}, "node01").filled(host)
+    recording, template = _kept(name)
+    texts = template.filled(host)
     for old, new in (edits or {}).items():
         texts = {key: text.replace(old, new) for key, text in texts.items()}
     entries = {key: replace(entry, stdout=texts[key]) for key, entry in recording.entries.items()}
