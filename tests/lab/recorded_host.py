@@ -5,14 +5,14 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from nodectl.checks.counters import Previous
 from nodectl.checks.fleet.compare import compare
 from nodectl.checks.judge import after_causes
 from nodectl.common.resources import recordings_dir
-from nodectl.health.host import REPLAYED, Order, judge_answer, order_of
+from nodectl.health.host import REPLAYED, HostHealth, Order, judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
@@ -65,13 +65,7 @@ def peer_of(name: str, host: str) -> dict[str, Output]:
 
 def findings(name: str, kinds: Mapping[str, Sequence[str]]) -> list[Finding]:
     """What health says beyond that all is well, at its second look; `kinds` of faults by host came between the two."""
-    looks = [
-        judge_answer(
-            _order(name, host, _first_reading(name, host)),
-            _recording(host, spoiled(outputs, tuple(kinds.get(host, ())), peer_of(name, host))),
-        )
-        for host, outputs in _fleet(name).items()
-    ]
+    looks = [_second_look(name, host, tuple(kinds.get(host, ()))) for host in _fleet(name)]
     found = [each for look in looks for each in look.findings]
     found += compare([look.member for look in looks if look.member is not None])
     found = [each for host in _fleet(name) for each in after_causes([one for one in found if one.host == host])]
@@ -88,6 +82,13 @@ def host_findings(name: str, kinds: Sequence[str], change: Callable[[Recording],
 def _reading_of(name: str, change: Callable[[Recording], Recording]) -> Previous | None:
     before = change(_recording(_HOSTS[0], bundled(name), ago_s=600.0))
     return judge_answer(_order(name, before.host, None), before).reading
+
+
+# the hosts without a fault are the same for every kind
+@lru_cache(maxsize=64)
+def _second_look(name: str, host: str, kinds: tuple[str, ...]) -> HostHealth:
+    outputs = spoiled(_fleet(name)[host], kinds, peer_of(name, host))
+    return judge_answer(_order(name, host, _first_reading(name, host)), _recording(host, outputs))
 
 
 @cache

@@ -17,7 +17,7 @@ from tests.profiles.combinations import LOOK, REFUSED, Combination
 
 pytestmark = pytest.mark.lab
 # test_compat.py has the words of all without hosts, each of which takes half a second of a CPU
-SOME = REFUSED[::8]
+SOME = REFUSED[::16]
 ROOT = Path(__file__).resolve().parents[2]
 # what a provisioning could change, with times and modes; not where Ansible puts its own modules
 SNAPSHOT = (

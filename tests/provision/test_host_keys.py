@@ -38,7 +38,7 @@ _VARIABLES: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("strategy", ["linear", "mitogen"])
+@pytest.mark.parametrize("strategy", ["mitogen", pytest.param("linear", marks=pytest.mark.slow)])
 def test_no_option_lets_a_playbook_in_where_exec_is_refused(
     cli_env: dict[str, str], sshd: Sshd, jump_sshd: Sshd, tmp_path: Path, strategy: str
 ) -> None:

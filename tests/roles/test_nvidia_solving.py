@@ -34,11 +34,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-# each stack and each distribution once; their other pairs are in `make test-all`
+# each distribution but one, the oldest and the newest stack; the other pairs are in `make test-all`
 QUICK = {
     ("cu116", "ubuntu2004"),
-    ("cu118", "ubuntu2204"),
-    ("cu121", "ubuntu2204"),
     ("cu128", "debian12"),
     ("cu13", "ubuntu2404"),
 }
@@ -182,7 +180,6 @@ def test_solved_not_installed_each_stack_finds_its_pins(stack: str, host: Host, 
     assert drivers and all(version.startswith(branch) for version in drivers), plan
 
 
-@pytest.mark.parametrize("host", ["ubuntu2004", "ubuntu2204"], indirect=True)
 def test_solved_not_installed_a_meta_package_that_brings_a_driver_is_refused(host: Host) -> None:
     host.source(driver_branch="530")
     answer = host.packages([{"names": ["cuda"]}])
@@ -203,13 +200,9 @@ ARCHIVES = {"ubuntu2404": "archive", "debian12": "archive-debian"}
     ("host", "branch", "flavour"),
     [
         ("ubuntu2404", "580", "open"),
-        ("ubuntu2404", "590", "proprietary"),
-        ("debian12", "580", "proprietary"),
-        pytest.param("ubuntu2404", "580", "proprietary", marks=pytest.mark.slow),
-        pytest.param("ubuntu2404", "590", "open", marks=pytest.mark.slow),
-        pytest.param("debian12", "580", "open", marks=pytest.mark.slow),
+        pytest.param("ubuntu2404", "590", "proprietary", marks=pytest.mark.slow),
+        pytest.param("debian12", "580", "proprietary", marks=pytest.mark.slow),
         pytest.param("debian12", "590", "open", marks=pytest.mark.slow),
-        pytest.param("debian12", "590", "proprietary", marks=pytest.mark.slow),
     ],
     indirect=["host"],
 )
@@ -232,8 +225,7 @@ def test_solved_not_installed_of_two_branches_one_comes_whole_and_no_upgrade_mov
         assert "Inst " not in host.apt("apt-get", "--simulate", "dist-upgrade"), "neither driver nor fabric manager"
 
 
-@pytest.mark.parametrize("branch", ["580", ""])
-@pytest.mark.parametrize("host", list(ARCHIVES), indirect=True)
+@pytest.mark.parametrize(("host", "branch"), [("debian12", "580"), ("ubuntu2404", "")], indirect=["host"])
 def test_solved_not_installed_what_is_only_named_like_a_driver_is_free(host: Host, branch: str) -> None:
     host.source(driver_branch=branch)
     host.archive(ARCHIVES[host.distribution])

@@ -112,13 +112,16 @@ def test_every_rank_says_where_it_runs(whole: subprocess.CompletedProcess[str]) 
     assert list(losses(whole)) == list(range(1, 13)) and told["steps"] == 12
 
 
-def test_a_resumed_run_goes_on_exactly(whole: subprocess.CompletedProcess[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_resumed_run_goes_on_exactly(ranks: int, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     # 4 steps are an epoch here: 6 is in the middle of the second
-    folder = tmp_path / "checkpoints"
-    first = run_two("--steps", 6, "--log-every", 1, "--checkpoint-dir", folder, "--checkpoint-every", 2)
+    start, folder, batch = (run, run_two)[ranks - 1], tmp_path / "checkpoints", ("--batch", 16 // ranks)
+    steps = (*batch, "--log-every", 1, "--steps")
+    whole = start(*steps, 12) if ranks == 1 else request.getfixturevalue("whole")
+    first = start(*steps, 6, "--checkpoint-dir", folder, "--checkpoint-every", 2)
     assert sorted(path.name for path in folder.iterdir()) == ["step-00000004.pt", "step-00000006.pt"]
     env = {"NODECTL_CHECKPOINT_DIR": str(folder)}
-    second = run_two("--steps", 12, "--log-every", 1, "--checkpoint-every", 5, env=env)
+    second = start(*steps, 12, "--checkpoint-every", 5, env=env)
     assert {**losses(first), **losses(second)} == losses(whole)
     told = summary(second)
     assert told["resumed_from_step"] == 6 and min(losses(second)) == 7
