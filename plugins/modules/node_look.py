@@ -29,7 +29,9 @@ node:
     os {id, version, key}, architecture, kernel, pythons [{path, version}], gpus [{address, device, numa_node}],
     nvswitch, nvlink5 (NVSwitches behind a ConnectX bridge), driver {version, flavour, origin, from, packages},
     gpu_users [{pid, name}], systemd, container, virtual, secure_boot, nouveau, kernel_headers, boot
-    {kernel, headers, free_mib, needed_mib, held} (what the next boot starts),
+    {kernel, headers, free_mib, needed_mib, held} (what the next boot starts), rdma (names of devices), gpudirect
+    (dma-buf, peermem or none; how GPU memory reaches a NIC), clock {keeper (the running time service or empty),
+    settable (the clock is the host's own)}, packages (apt or dnf),
     booted_at (seconds since 1970), and recorded (the keys that were given).
   type: dict
   returned: always
@@ -61,6 +63,18 @@ _KERNEL = re.compile(r"linux-(image|headers|generic)|kernel(-core|-devel)?-\d|ke
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # what hypervisors write into the DMI tables (systemd's detect-virt reads the same)
 _VIRTUAL = ("KVM", "QEMU", "VMware", "VirtualBox", "Xen", "Bochs", "Virtual Machine", "Google Compute", "Amazon EC2")
+# the first kernel that hands GPU memory to a NIC by DMA-BUF, for which the driver's open modules are needed
+_DMABUF_KERNEL = (5, 12)
+# process names, as the kernel cuts them at 15 characters
+_CLOCK_KEEPERS = {
+    "chronyd": "chrony",
+    "systemd-timesyn": "systemd-timesyncd",
+    "ntpd": "ntp",
+    "ptp4l": "linuxptp",
+    "phc2sys": "linuxptp",
+}
+# inode of the first PID namespace (PROC_PID_INIT_INO of the kernel): whoever lives in another shares a machine's clock
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC
 
 
 def operating_system(root: str) -> dict[str, str]:
@@ -98,6 +112,22 @@ def rdma_devices(root: str) -> list[str]:
     folder = os.path.join(root, "sys/class/infiniband")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [name for name in names if drivers.get(name) != "efa"]
+
+
+def gpudirect(root: str, kernel: str, flavour: str | None) -> str:
+    """Return the path by which GPU memory reaches a NIC: dma-buf, peermem, or none."""
+    version = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
+    if flavour == "open" and version >= _DMABUF_KERNEL:
+        return "dma-buf"
+    return "peermem" if flavour and os.path.isdir(os.path.join(root, "sys/module/nvidia_peermem")) else "none"
+
+
+def clock(root: str) -> dict[str, Any]:
+    """Return the running time service, and whether the clock is the host's own: a container has its machine's."""
+    names = {read_or(path).strip() for path in glob.glob(os.path.join(root, "proc/[0-9]*/comm"))}
+    keepers = sorted(_CLOCK_KEEPERS[name] for name in names & set(_CLOCK_KEEPERS))
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    return {"keeper": keepers[0] if keepers else "", "settable": namespace == _FIRST_PID_NAMESPACE}
 
 
 def container(root: str) -> str | None:
@@ -171,6 +201,7 @@ def booted_at(root: str) -> int:
 def look(root: str) -> dict[str, Any]:
     """Everything that the module tells, without what was recorded."""
     kernel = read_or(os.path.join(root, "proc/sys/kernel/osrelease")).strip() or platform.release()
+    loaded = driver(root)
     # a lab host sees the machine's devices, and may use none
     devices = pci_devices(root) if not in_lab(root) else {"gpus": [], "nvswitch": False, "nvlink5": False}
     return {
@@ -183,10 +214,13 @@ def look(root: str) -> dict[str, Any]:
         "gpus": devices["gpus"],
         "nvswitch": devices["nvswitch"],
         "nvlink5": devices["nvlink5"],
-        "driver": driver(root),
+        "driver": loaded,
         # a recording of other hardware does not tell
         "rdma": rdma_devices(root) if not recorded_hardware(root) else None,
+        "gpudirect": gpudirect(root, kernel, loaded["flavour"]),
         "gpu_users": users(root),
+        "packages": "dnf" if node_packages.has_dnf(root) else "apt",
+        "clock": clock(root),
         "nouveau": os.path.isdir(os.path.join(root, "sys/module/nouveau")),
         "systemd": os.path.isdir(os.path.join(root, "run/systemd/system")),
         "container": container(root),

@@ -178,3 +178,29 @@ def test_a_lab_host_has_the_gpus_of_its_recording_and_none_of_the_machine(root: 
         "packages": [],
     }
     assert looked["recorded"] == ["driver", "gpus", "nvswitch"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "kernel", "loaded", "path"),
+    [
+        (OPEN, "6.1.0-18-amd64", False, "dma-buf"),
+        (OPEN, "5.12.0", True, "dma-buf"),
+        (OPEN, "5.4.0-190-generic", False, "none"),
+        (PROPRIETARY, "6.1.0-18-amd64", False, "none"),
+        (PROPRIETARY, "6.1.0-18-amd64", True, "peermem"),
+        ("", "6.1.0-18-amd64", False, "none"),
+    ],
+)
+def test_dma_buf_comes_before_peermem(root: Root, driver: str, kernel: str, loaded: bool, path: str) -> None:
+    root.write("proc/sys/kernel/osrelease", kernel)
+    if driver:
+        root.write("proc/driver/nvidia/version", driver)
+    if loaded:
+        root.write("sys/module/nvidia_peermem/refcnt", "0")
+    assert root.look()["gpudirect"] == path
+
+
+def test_a_clocks_keeper_is_found_by_its_process(root: Root) -> None:
+    for number, name in enumerate(("sshd", "systemd-timesyn", "chronyd")):
+        root.write(f"proc/{100 + number}/comm", name + "\n")
+    assert root.look()["clock"]["keeper"] == "chrony"

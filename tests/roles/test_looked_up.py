@@ -56,10 +56,10 @@ HOSTS: dict[str, dict[str, Any]] = {
 # what earlier tasks find on a bare host, and everything asked for that can be
 GIVEN: dict[str, Any] = {
     "rdma_doca_baseurl": "https://example.invalid/doca",
-    "rdma_host": {"missing": "{{ rdma_packages + rdma_doca_packages }}", "doca": True},
+    "rdma_present": {"installed": {}},
     "nccl_tests_before": {"built": False, "note": {"cuda": ""}},
     "nccl_tests_host": {"built": False, "note": {"cuda": "12.8"}},
-    "time_sync_host": {"settable": True, "owner": ""},
+    "time_sync_looked": {"node": {"clock": {"settable": True, "keeper": ""}}},
     "deepspeed_build": True,
     "nodectl_overrides": {"stack": {"deepspeed": "0.19.8"}},
     "fabric_manager_imex_nodes": ["192.0.2.1", "192.0.2.2"],

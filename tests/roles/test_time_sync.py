@@ -1,29 +1,16 @@
-"""Who keeps the clock, by its processes; this machine is asked for real."""
+"""How chrony comes to read one more file of servers, and a host whose clock is its machine's."""
 
+import os
+import re
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
+import jinja2
 import pytest
 import yaml
 
+from nodectl.common.resources import share_dir
 from tests.conftest import LabUnderTest
 from tests.roles.conftest import Play
-from tests.roles.run_module import run_module
-
-
-@pytest.fixture(scope="module")
-def clock(role_module: Callable[[str, str], ModuleType]) -> ModuleType:
-    return role_module("time_sync", "time_host")
-
-
-def test_services_are_found_by_their_processes(clock: ModuleType, tmp_path: Path) -> None:
-    for number, name in enumerate(("sshd", "systemd-timesyn", "chronyd", "chronyd")):
-        (tmp_path / str(100 + number)).mkdir()
-        (tmp_path / str(100 + number) / "comm").write_text(name + "\n")
-    assert clock.running_services(tmp_path) == ["chrony", "systemd-timesyncd"]
-
 
 FILE = "/etc/chrony/sources.d/nodectl.sources"
 
@@ -42,21 +29,23 @@ FILE = "/etc/chrony/sources.d/nodectl.sources"
         ("#sourcedir /etc/chrony/sources.d\n", "4.5", "sourcedir /etc/chrony/sources.d"),
     ],
 )
-def test_chronys_file_gets_the_line_that_its_version_reads(
-    clock: ModuleType, conf: str, version: str, line: str
-) -> None:
-    assert clock.lacking(conf, FILE, version) == line
-
-
-def test_this_machine_is_asked_for_real(tmp_path: Path) -> None:
-    answer = run_module("plugins/modules/time_host.py", {}, folder=tmp_path)
-    assert answer["changed"] is False and answer["settable"] in (True, False) and isinstance(answer["owner"], str)
-
-
-@pytest.mark.lab
-def test_a_host_in_a_namespace_has_no_clock_of_its_own(lab4: Any) -> None:
-    inode = lab4.ssh(lab4.hosts[0], "stat -L -c %i /proc/self/ns/pid")
-    assert int(inode) != 0xEFFFFFFC
+def test_chronys_file_gets_the_line_that_its_version_reads(conf: str, version: str, line: str) -> None:
+    environment = jinja2.Environment(autoescape=True)
+    environment.filters |= {"dirname": os.path.dirname, "regex_escape": re.escape}
+    environment.tests["search"] = lambda text, pattern: re.search(pattern, text) is not None
+    role = share_dir() / "roles/time_sync"
+    tasks = yaml.safe_load((role / "tasks/chrony.yml").read_text())
+    (task,) = (task for task in tasks if "ansible.builtin.lineinfile" in task)
+    values: dict[str, object] = {"time_sync_file": FILE, "time_sync_version": {"stdout": f"chronyd version {version}"}}
+    old = yaml.safe_load((role / "vars/main.yml").read_text())["time_sync_old"]
+    values["time_sync_old"] = environment.from_string(old).render(values) == "True"
+    values |= {name: environment.from_string(text).render(values) for name, text in task["vars"].items()}
+    wanted = {
+        name: environment.from_string(task["ansible.builtin.lineinfile"][name]).render(values)
+        for name in ("line", "regexp")
+    }
+    present = any(re.search(wanted["regexp"], row) for row in conf.splitlines())
+    assert ("" if present else wanted["line"]) == line
 
 
 @pytest.mark.lab
