@@ -57,7 +57,6 @@ HOSTS: dict[str, dict[str, Any]] = {
 GIVEN: dict[str, Any] = {
     "rdma_doca_baseurl": "https://example.invalid/doca",
     "rdma_present": {"installed": {}},
-    "nccl_tests_before": {"built": False, "note": {"cuda": ""}},
     "nccl_tests_host": {"built": False, "note": {"cuda": "12.8"}},
     "time_sync_looked": {"node": {"clock": {"settable": True, "keeper": ""}}},
     "deepspeed_build": True,

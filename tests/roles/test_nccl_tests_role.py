@@ -5,24 +5,24 @@ version and measures nothing. With nvcc and NVIDIA's NCCL wheel it is compiled a
 against a small libnccl.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nodectl.checks.check import Subject
 from nodectl.checks.stack.provisioned import nccl_tests
+from nodectl.common.resources import share_dir
 from nodectl.facts.catalogue import commands_for, facts_named
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.profiles.resolve import resolve
 from tests.facts.recorded import fact
-from tests.roles.run_module import run_module
 
 MAKEFILE = """\
 CUDA_HOME ?= /usr/local/cuda
@@ -97,18 +97,35 @@ def standin_toolkit(folder: Path, release: str) -> Path:
     return folder
 
 
-def run(tmp_path: Path, *, cuda_home: Path, check: bool = False, **arguments: Any) -> dict[str, Any]:
-    wanted = {
-        "version": "v2.13.9",
-        "folder": str(tmp_path / "nccl-tests"),
-        "venv": str(tmp_path / "venv"),
-        "cuda_home": str(cuda_home),
-        "capability": "8.0",
-        "source": str(tmp_path / "nccl-tests" / ".partial-source"),
-        "jobs": 1,
-        **arguments,
+def run(tmp_path: Path, *, cuda_home: Path, check: bool = False) -> str:
+    """What ansible-playbook prints of the role's own tasks here, with the source where the role has put it."""
+    variables = {
+        "nccl_tests_version": "v2.13.9",
+        "nccl_tests_folder": str(tmp_path / "nccl-tests"),
+        "nccl_tests_venv": str(tmp_path / "venv"),
+        "nccl_tests_cuda_home": str(cuda_home),
+        "nccl_tests_capability": "8.0",
+        "nccl_tests_jobs": 1,
     }
-    return run_module("plugins/modules/nccl_tests.py", wanted, folder=tmp_path, check=check)
+    tasks = [
+        {"ansible.builtin.include_role": {"name": "nodectl.fleet.nccl_tests", "tasks_from": name}}
+        for name in ("look", "configure", "look")
+    ]
+    tasks.append({"ansible.builtin.debug": {"msg": "BUILT {{ nccl_tests_host.built }}"}})
+    play = tmp_path / "play.yml"
+    play.write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": tasks}]), encoding="utf-8"
+    )
+    argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,", "-c", "local"]
+    argv += [str(play), "-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
+    env = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(share_dir()), "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env, cwd=tmp_path, timeout=300)
+    return done.stdout + done.stderr
+
+
+def note_of(tmp_path: Path) -> dict[str, str]:
+    note: dict[str, str] = json.loads((tmp_path / "nccl-tests/v2.13.9/nodectl-build.json").read_text())
+    return note
 
 
 def verified(tmp_path: Path, cuda_home: Path) -> list[Finding]:
@@ -126,36 +143,33 @@ def test_built_against_the_environments_nccl_and_again_when_that_is_another(tmp_
     toolkit = standin_toolkit(tmp_path / "cuda", "11.8")
     standin_nccl(tmp_path / "venv", 1)
     target = tmp_path / "nccl-tests" / "v2.13.9"
-    assert run(tmp_path, cuda_home=toolkit, check=True)["changed"] and not target.exists()
     source(tmp_path / "nccl-tests" / ".partial-source")
-    first = run(tmp_path, cuda_home=toolkit)
-    assert first["changed"], first
-    assert (first["note"]["nccl"], first["note"]["cuda"], first["note"]["capability"]) == ("2.18.1", "11.8", "8.0")
+    said = run(tmp_path, cuda_home=toolkit)
+    assert target.is_dir() and "BUILT True" in said, said
+    note = note_of(tmp_path)
+    assert (note["nccl"], note["cuda"], note["capability"]) == ("2.18.1", "11.8", "8.0")
     assert sorted(path.name for path in target.parent.iterdir()) == ["v2.13.9"], (
         "nothing half-made and no source is left"
     )
     clean = {name: text for name, text in os.environ.items() if name != "LD_LIBRARY_PATH"}
     shown = subprocess.run([target / "all_reduce_perf"], capture_output=True, text=True, env=clean, check=True).stdout
     assert shown == "# nccl-headers=21801 nccl-library=21801\n", "found without a search path"
-    assert not run(tmp_path, cuda_home=toolkit)["changed"]
-
     assert [(found.subject, found.status) for found in verified(tmp_path, toolkit)] == [("library", Status.OK)]
 
     standin_nccl(tmp_path / "venv", 3)
     (stale,) = verified(tmp_path, toolkit)
     assert stale.status is Status.FAILED and stale.actual == "built from something else"
     source(tmp_path / "nccl-tests" / ".partial-source")
-    assert run(tmp_path, cuda_home=toolkit)["note"]["nccl"] == "2.18.3"
-    assert not run(tmp_path, cuda_home=toolkit)["changed"]
+    run(tmp_path, cuda_home=toolkit)
+    assert note_of(tmp_path)["nccl"] == "2.18.3"
 
 
 def test_without_a_compiler_nothing_is_built_and_verify_says_so(tmp_path: Path) -> None:
-    answer = run(tmp_path, cuda_home=tmp_path / "none")
-    assert not answer["changed"] and not answer["built"]
     (found,) = verified(tmp_path, tmp_path / "none")
     assert found.status is Status.WARNING and found.actual == "not built: no nvcc"
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_build_is_told_with_its_last_lines(tmp_path: Path) -> None:
     toolkit = standin_toolkit(tmp_path / "cuda", "11.8")
     if not shutil.which("g++"):
@@ -164,8 +178,9 @@ def test_a_source_that_does_not_build_is_told_with_its_last_lines(tmp_path: Path
     (source(tmp_path / "nccl-tests" / ".partial-source") / "all_reduce.cu").write_text(
         "int main() { return nonsense; }\n"
     )
-    answer = run(tmp_path, cuda_home=toolkit)
-    assert answer["failed"] and "nccl-tests could not be built" in answer["msg"] and "nonsense" in answer["msg"]
+    assert "changed=1 " in run(tmp_path, cuda_home=toolkit, check=True)
+    said = run(tmp_path, cuda_home=toolkit)
+    assert "nccl-tests could not be built" in said and "nonsense" in said
     assert not (tmp_path / "nccl-tests" / "v2.13.9").exists()
 
 
@@ -182,7 +197,7 @@ def test_nvcc_and_nvidias_own_nccl_wheel_for_real(tmp_path: Path) -> None:
     if subprocess.run(command, capture_output=True, check=False).returncode != 0:
         pytest.skip("pip's own settings give no nvidia-nccl-cu13 here")
     source(tmp_path / "nccl-tests" / ".partial-source")
-    assert run(tmp_path, cuda_home=toolkit)["changed"]
+    run(tmp_path, cuda_home=toolkit)
     shown = subprocess.run(
         [tmp_path / "nccl-tests" / "v2.13.9" / "all_reduce_perf"], capture_output=True, text=True, check=True
     ).stdout
