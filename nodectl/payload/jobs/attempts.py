@@ -1,8 +1,8 @@
-"""What a host keeps of a job from its first attempt to its last, and whether another attempt follows, on which hosts.
+"""A host's record of a job over all its attempts, and the decision whether another attempt follows, on which hosts.
 
 `Succession` is pure: the same question is asked on each host, and no host decides alone. The one with the lowest place
-among those that are present leads; the others follow who is further. A cut-off host ends its ranks by its lease, and
-starts none without the others: see docs/jobs.md.
+among those that are present leads; a host that is behind joins the newest attempt it hears of. A cut-off host ends its
+ranks by its lease, and starts none without the others: see docs/jobs.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MISTAKE = lazily(r"(?:\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|Inden
 
 
 class Over(NamedTuple):
-    """The job has ended, in this state; `why` there is no other attempt; `told`: for the others, too."""
+    """The end of a job: its state, `why` no other attempt follows, and whether the other hosts are `told` so."""
 
     state: str
     why: str = ""
@@ -48,9 +48,9 @@ class Over(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Hold what the plan says: `least` to `most` hosts an attempt; `rejoin_s`: for how long hosts are waited for.
+    """The plan's rules: an attempt takes `least` to `most` hosts, and waits `rejoin_s` for hosts that are missing.
 
-    `why_none`: why there is no other attempt, where the operator may have expected one.
+    `why_none` says why no other attempt follows where the operator may have expected one.
     """
 
     members: int
@@ -79,7 +79,7 @@ class Rules(NamedTuple):
 
 
 def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
-    """Return the plan as this attempt's ranks have it: its own `hosts`, and `rank`, this one's place there, or None."""
+    """Return the plan for one attempt: `hosts` are the attempt's, `rank` is this host's place there, or None."""
     members, member = plan["hosts"], plan["rank"]
     rank = attempt.roster.index(member) if member in attempt.roster else None
     checkpoint = plan["checkpoint"] and {**plan["checkpoint"], "restore_from": attempt.source}
@@ -96,7 +96,7 @@ def plan_of(plan: Dict[str, Any], attempt: Attempt) -> Dict[str, Any]:
 
 
 def unmendable(cause: Optional[Dict[str, Any]]) -> str:
-    """Why another attempt would fail in the same way; empty where it might not."""
+    """Return why another attempt would fail in the same way, or "" where it might succeed."""
     if cause is None:
         return ""
     kind, message = cause["kind"], str(cause["message"])
@@ -125,7 +125,7 @@ class Succession:
 
     @property
     def possible(self) -> bool:
-        """There may be another attempt at all."""
+        """Tell whether the plan allows any restart."""
         return self.rules.restarts > 0
 
     def decide(
@@ -172,7 +172,7 @@ class Succession:
         if (over := self._last(beats, lost, attempt)) is not None:
             return over
         alike = [beats[member] for member in present if beats[member].attempt.number == attempt.number]
-        # who has not joined this attempt yet may have ranks of it at any moment
+        # a host that has not joined this attempt yet may start ranks of it at any moment
         untested = (len(alike) < len(present) or any(word.fit is None for word in alike)) and quiet_s < _TEST_S
         if 2 * len(present) <= self.rules.members or untested or quiet_s < self._patience_s(len(present), attempt):
             return None
@@ -182,7 +182,7 @@ class Succession:
         return Attempt(attempt.number + 1, tuple(roster), _source(beats, present, roster[0]))
 
     def _quiet_s(self, number: int, present: FrozenSet[int], now_s: float) -> float:
-        """For how long these have been the hosts that are heard, and none of them knows of ranks anywhere."""
+        """Return for how many seconds the same hosts have been heard while none of them knew of running ranks."""
         if self._quiet is None or self._quiet[0] != (number, present):
             self._quiet = ((number, present), now_s)
         if self._rested[0] != number:
@@ -190,12 +190,15 @@ class Succession:
         return now_s - self._quiet[1]
 
     def _patience_s(self, present: int, attempt: Attempt) -> float:
-        """Return the back-off; where hosts are not heard, until they have ended their ranks by their lease."""
+        """Return the seconds to wait before the next attempt.
+
+        Return the back-off; while hosts are not heard, at least the time by which their lease has ended their ranks.
+        """
         fence_s = 0.0 if present == self.rules.members else self.rules.lease_s + self.rules.grace_s + _END_S
         return max(_back_off_s(attempt.number), fence_s)
 
     def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
-        """Return the end, where the cause is none that an attempt mends, or no attempt is left."""
+        """Return the job's end if another attempt cannot mend the cause or no restart is left; else None."""
         culprit, cause = _cause(beats, lost, attempt)
         self._culprits[attempt.number] = culprit
         if why := unmendable(cause):
@@ -213,7 +216,7 @@ class Succession:
         return Over(hb.FAILED, f"{why} {self.rules.rejoin_s:g} s{because}")
 
     def _compose(self, beats: Dict[int, Beat], alike: List[Beat], attempt: Attempt) -> List[int]:
-        """Choose the next roster: members keep their places, a spare takes that of a host which is lost or unfit."""
+        """Choose the next roster: usable hosts keep their places, and a spare takes that of a lost or unfit host."""
         usable = _connected(sorted(word.rank for word in alike if word.fit == ""), beats)
         spares = [member for member in usable if member not in attempt.roster]
         roster: List[int] = []
@@ -225,7 +228,7 @@ class Succession:
         return (roster + spares)[: self.rules.most]
 
     def _is_suspect(self, member: int, number: int) -> bool:
-        """Tell whether the causes of the last two attempts lay there."""
+        """Tell whether the last two attempts both failed because of this host."""
         return self._culprits.get(number) == self._culprits.get(number - 1) == member
 
 
@@ -234,7 +237,7 @@ def _in_state(word: Optional[Beat], attempt: Attempt, state: str) -> bool:
 
 
 def _cause(beats: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tuple[int, Optional[Dict[str, Any]]]:
-    """On which host the likeliest cause lay, and what it was."""
+    """Return the host (-1: not known) where the likeliest cause lay, and that failure (None: none was reported)."""
     failures = {
         member: word.failure
         for member, word in beats.items()
@@ -247,7 +250,7 @@ def _cause(beats: Dict[int, Beat], lost: Sequence[int], attempt: Attempt) -> Tup
 
 
 def _connected(members: List[int], beats: Dict[int, Beat]) -> List[int]:
-    """Return those that all hear each other: who misses most, and is missed by most, is left out first."""
+    """Return the hosts that all hear each other; the host with most broken connections is left out first."""
     kept = list(members)
     while True:
         complaints = Counter(
@@ -259,13 +262,13 @@ def _connected(members: List[int], beats: Dict[int, Beat]) -> List[int]:
 
 
 def _source(beats: Dict[int, Beat], present: Set[int], leading: int) -> Optional[int]:
-    """Return who has a newer checkpoint than the host that becomes the first; None where none has."""
+    """Return the host whose checkpoint is newer than the leading host's; None if the leading host has the newest."""
     newest = max(sorted(present), key=lambda member: beats[member].newest_ns)
     return newest if beats[newest].newest_ns > beats[leading].newest_ns else None
 
 
 def _back_off_s(failed: int) -> float:
-    """Seconds until the attempt after `failed` of them: 2, 4, 8 to 60."""
+    """Return the seconds to wait after `failed` failed attempts: 2, 4, 8, … at most 60."""
     return min(_LONGEST_BACK_OFF_S, _BACK_OFF_S * 2.0 ** (min(failed, 10) - 1))
 
 
@@ -318,7 +321,7 @@ class Member:
         return plan_of(self.plan, self.attempt)
 
     def hear(self, now_s: float) -> None:
-        """Take in all that lies in the socket."""
+        """Read all heartbeats that have arrived in the socket."""
         for beat in self.mesh.receive():
             if self.peers.hear(beat, now_s):
                 self.ways.note(beat.rank, beat.sent, steady.now())
@@ -333,19 +336,19 @@ class Member:
         return [rank for rank, silent_s in self.peers.silent_s(now_s).items() if silent_s > self.peers.lease_s]
 
     def is_quorate(self, now_s: float) -> bool:
-        """More than half of all hosts are in this attempt."""
+        """Tell whether more than half of all hosts are in this attempt."""
         return 2 * (1 + self.peers.in_attempt(now_s)) > len(self.hosts)
 
     def is_in_touch(self, now_s: float) -> bool:
-        """More than half of all hosts are heard and hear this one, or nobody asks: there is no other attempt."""
+        """Tell whether this host and more than half of all hosts hear each other; True if the job has no restarts."""
         return not self.succession.possible or 2 * (1 + self.peers.in_touch(self.rank, now_s)) > len(self.hosts)
 
     def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
-        """Return what follows here, where nothing runs."""
+        """Return what this host, on which nothing runs, does next: None (wait), the end, or another attempt."""
         return self.succession.decide(me, self.peers.beats, self.peers.silent_s(now_s), now_s)
 
     def announcement(self) -> str:
-        """Return what a reader of the ranks' output is told where another attempt begins."""
+        """Return the line that announces an attempt in the ranks' output."""
         number, roster, _ = self.attempt
         cause = self.history[-1]["cause"]
         where = f"{cause['host']}" + ("" if cause["rank"] is None else f", rank {cause['rank']}") if cause else ""
@@ -354,14 +357,14 @@ class Member:
         return f"nodectl: attempt {number} on {hosts}{because}\n"
 
     def begin(self, attempt: Attempt, record: Dict[str, Any]) -> None:
-        """Go on to this attempt; `record` is what is kept of the one before."""
+        """Start this attempt; `record` summarises the one before and is added to the history."""
         self.history = [*self.history, record][-_MOST_RECORDED:]
         self.attempt = attempt
         self.peers.begin(attempt)
 
 
 def placed(failure: Dict[str, Any], teller: int, hosts: List[Dict[str, str]]) -> Dict[str, Any]:
-    """Return a failure with the name of its host; a lost host is not the one that misses it."""
+    """Return a failure with its host's name; of a lost host its own name, and not that of `teller`, which misses it."""
     lost = failure.get("lost")
     if lost is None:
         return {**failure, "host": hosts[teller]["name"]}
@@ -369,7 +372,7 @@ def placed(failure: Dict[str, Any], teller: int, hosts: List[Dict[str, str]]) ->
 
 
 def _identity() -> Dict[str, Any]:
-    """Return what never changes: this process, and the payload that it was started from."""
+    """Return the state's constant part: this process, and the payload from which it was started."""
     stat = read_stat(os.getpid())
     return {
         "pid": os.getpid(),

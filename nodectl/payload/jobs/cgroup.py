@@ -43,7 +43,7 @@ def _make(path: str) -> bool:
 
 
 def _own_group() -> Optional[str]:
-    """Root's groups lie at the top, out of the login session's reach; other users' below their own group."""
+    """Return this process's group: root's lies at the top, out of a login session's reach; others' below their own."""
     mount = mount_point()
     if mount is None or os.geteuid() == 0:
         return mount
@@ -71,7 +71,7 @@ def join(path: str) -> None:
 
 
 def members(path: str) -> Set[int]:
-    """Pids in the group and in groups below it; empty where it is gone."""
+    """Return the pids in the group and in groups below it; empty if the group is gone."""
     pids: Set[int] = set()
     for folder, _, _ in os.walk(path):
         try:
@@ -83,7 +83,7 @@ def members(path: str) -> Set[int]:
 
 
 def kill(path: str) -> None:
-    """SIGKILL to every process of the group at once; a group that has gone is no error."""
+    """Send SIGKILL to every process of the group at once; a missing group is no error."""
     with contextlib.suppress(FileNotFoundError), open(os.path.join(path, "cgroup.kill"), "w", encoding="ascii") as file:
         file.write("1")
 
@@ -98,7 +98,7 @@ def remove(path: str) -> None:
 
 
 def _remove_one(folder: str) -> bool:
-    """Also where what was killed in it is still on its way out."""
+    """Remove a group, and try again while killed processes are still leaving it; False if it stays."""
     for _ in range(_TRIES):
         try:
             os.rmdir(folder)
@@ -116,7 +116,7 @@ _TRY_S = 5.0
 
 
 def enter_scope(name: str) -> None:
-    """Begin this program anew in `nodectl-NAME.scope`; returns where that is not possible, or done already."""
+    """Execute this program again inside `nodectl-NAME.scope`; return if that is impossible or already done."""
     program = os.path.abspath(sys.argv[0])
     if os.environ.pop(_MARK, None) or os.geteuid() == 0 or not lingers() or not os.path.isfile(program):
         return

@@ -30,11 +30,11 @@ _MANIFEST = ".nodectl-copies"
 
 
 class CopyError(Exception):
-    """A copy could not be made; the text says why."""
+    """Raised when a copy could not be made; the text says why."""
 
 
 class ChangedError(CopyError):
-    """The program has written to the checkpoint while it was copied; it is copied again."""
+    """Raised when the program wrote to the checkpoint during its copy; it is copied again later."""
 
 
 class SignedStream:
@@ -48,7 +48,7 @@ class SignedStream:
         self._written = self._read = 0
 
     def write(self, document: Dict[str, Any]) -> bytes:
-        """Send one signed document; the line's text."""
+        """Send one signed document, and return the line that was sent."""
         body = json.dumps(document).encode()
         self._written += 1
         self._pair.write(self._sign(self._takes, self._written, body) + b" " + body + b"\n")
@@ -89,9 +89,9 @@ class SignedStream:
             self.write({"sha256": digest.hexdigest()})
 
     def receive(self, header: Dict[str, Any], folder: str) -> Saved:
-        """Take the checkpoint that `header` announces into `folder`; nothing of it is there before all is proven.
+        """Receive the checkpoint that `header` announces into `folder`; it appears there after all of it is verified.
 
-        A folder that is there keeps what only it has: each host may have written its own part.
+        An existing folder keeps files that only it has: each host may have written a part of the checkpoint.
         """
         name = str(header["name"])
         if not is_name(name):
@@ -157,7 +157,7 @@ def header(item: Saved) -> Dict[str, Any]:
 
 
 def check_room(folder: str, size_bytes: int) -> None:
-    """CopyError where the checkpoint would fill the disk."""
+    """Raise CopyError if the checkpoint would fill the disk."""
     free_bytes = shutil.disk_usage(folder).free
     if size_bytes > free_bytes:
         raise CopyError(f"no room in {folder}: {_mib(size_bytes)} to take, {_mib(free_bytes)} free")
@@ -168,13 +168,13 @@ def _mib(size_bytes: int) -> str:
 
 
 def text(item: Saved) -> str:
-    """`checkpoint-500 (7 files, 12.0 MiB)`."""
+    """Return the checkpoint as messages name it: `checkpoint-500 (7 files, 12.0 MiB)`."""
     counted = f"{len(item.files)} files, " if item.is_folder else ""
     return f"{item.name} ({counted}{_mib(item.size_bytes)})"
 
 
 def place(staged: str, target: str) -> None:
-    """Give what is staged its name: in one step, or file by file where the folder is there already."""
+    """Move a staged checkpoint to its final name: in one step, or file by file into a folder that already exists."""
     if os.path.isdir(staged) and os.path.isdir(target) and not os.path.islink(target):
         for name in os.listdir(staged):
             place(os.path.join(staged, name), os.path.join(target, name))
@@ -210,7 +210,7 @@ def _read_manifest(folder: str) -> Dict[str, List[str]]:
             manifest = json.load(file)
     except (FileNotFoundError, ValueError):
         return {}
-    if isinstance(manifest, list):  # of a version that copied files only
+    if isinstance(manifest, list):  # written by a version that copied only files
         return {str(name): [""] for name in manifest}
     return {str(name): [str(path) for path in paths] for name, paths in manifest.items()}
 
@@ -227,22 +227,22 @@ def _remove_copy(path: str, files: List[str]) -> None:
 _DRAIN_S = 60.0
 _SILENCE_S = 30.0
 _SCAN_S = 0.5
-_SCAN_SHARE = 0.02  # of a core, where many files lie in the folder
+_SCAN_SHARE = 0.02  # part of a core that may be spent on scanning a folder of many files
 _FOLDER_SETTLES_S = 2.0  # a folder is written file by file
 _RETRIES = 5
 _NONCE_BYTES = 32
-_HELLO_S = 5.0  # for all of the first words
-_WAITING = 64  # connections that have proved nothing; of more, the oldest goes
+_HELLO_S = 5.0  # for both sides' nonces to arrive
+_WAITING = 64  # connections that have not authenticated yet; beyond that the oldest is closed
 _REVIVED_S = 1.0
 
 Say = Callable[[str], None]
 
 
 class Courier:
-    """The process that copies, as its supervisor sees it.
+    """The supervisor's view of the process that copies checkpoints.
 
-    `pipe`: readable when it has said something (-1: none); `ready`: the ranks may start; `note`: its last message;
-    `problem`: why the newest checkpoint is not here.
+    `pipe` is readable when the process has written a message (-1: no process); `ready`: the ranks may start; `note` is
+    its last message; `problem` says why the newest checkpoint is not on this host.
     """
 
     def __init__(self, job: JobFolder, plan: Dict[str, Any]) -> None:
@@ -256,13 +256,13 @@ class Courier:
         self._draining_s: Optional[float] = None
         self.pipe = -1
         self._text = ""
-        self._revived_s: Optional[float] = None  # when a listener that died is started again
+        self._revived_s: Optional[float] = None  # when to restart a listener that died
         if self._checkpoint is not None:
             self.folder = resolve(self._checkpoint["dir"])
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
 
     def start(self) -> None:
-        """Fork the process that copies, gives or takes, where this host has a part in it."""
+        """Fork the process that sends or receives checkpoints, if this host is one of the two."""
         body = self._body()
         if body is None:
             return
@@ -291,7 +291,7 @@ class Courier:
         return None
 
     def listen(self) -> None:
-        """Take in what the process wrote since."""
+        """Read the messages that the process has written since the last call."""
         if self.pipe < 0:
             return
         try:
@@ -311,7 +311,7 @@ class Courier:
             self.note = rest or self.note
 
     def reaped(self, pid: int, _status: int) -> None:
-        """Take note of its end."""
+        """Note that the copying process has ended."""
         if pid == self.pid:
             self.listen()
             self.pid = 0
@@ -321,7 +321,7 @@ class Courier:
                 self.problem = "the process that fetches the newest checkpoint died"
 
     def revive(self, now_s: float) -> bool:
-        """Start a listener that died again; True where it was."""
+        """Restart a listener that died, once its time has come; True if it was restarted."""
         if self._revived_s is None or now_s < self._revived_s or self.pipe >= 0:
             return False
         self._revived_s = None
@@ -329,7 +329,7 @@ class Courier:
         return self.pid != 0
 
     def drained(self, now_s: float) -> bool:
-        """Tell whether the last checkpoint is copied, or there was none to copy; the first call asks for it."""
+        """Tell whether nothing is left to copy; the first call asks the process for the last copy."""
         if self.pid == 0 or self._plan["rank"] != 0:
             return True
         if self._draining_s is None:
@@ -341,7 +341,7 @@ class Courier:
         return late
 
     def end(self) -> None:
-        """Kill the process, whatever it is doing; half a copy has no checkpoint's name."""
+        """Kill the process; a half-made copy does no harm, since it does not bear a checkpoint's name yet."""
         self._revived_s = None
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
@@ -375,7 +375,7 @@ def _run(body: Callable[[Say], None], writer: int, supervisor: int) -> None:
 def _copy_from_first(
     second: List[Dict[str, str]], giver: Optional[Dict[str, str]], port: int, secret: bytes, folder: str, say: Say
 ) -> None:
-    """On the first host: fetch what is newer on `giver`, then copy each new checkpoint to the second host, if any.
+    """Run the first host's part: fetch newer checkpoints from `giver`, then copy each new one to `second`, if any.
 
     After SIGTERM it ends with one more round.
     """
@@ -389,7 +389,8 @@ def _copy_from_first(
         return
     (taker,) = second
     there = saved(folder)
-    copied: Set[Saved] = set(there) - set(newest_steps(there, 1))  # of those that are there already only the newest
+    # of the checkpoints that exist already, only the newest is copied
+    copied: Set[Saved] = set(there) - set(newest_steps(there, 1))
     if giver == taker:
         copied |= {item for item in there if item.name in fetched}
     seen_s: Dict[Saved, float] = {}
@@ -412,12 +413,12 @@ def _copy_from_first(
 
 
 def _is_settled(item: Saved, unchanged_s: float) -> bool:
-    """Written in place, it is complete when it has stopped changing."""
+    """Tell whether a checkpoint is complete: a program that writes it in place has then stopped changing it."""
     return unchanged_s >= _FOLDER_SETTLES_S if item.is_folder else unchanged_s > 0
 
 
 def _try_put(peer: Tuple[str, int], secret: bytes, folder: str, item: Saved) -> str:
-    """Copy one; return `copied: NAME`, `not copied: NAME: REASON`, or "" where the program changed it meanwhile."""
+    """Copy one checkpoint; return `copied: NAME`, `not copied: NAME: REASON`, or "" if it changed meanwhile."""
     try:
         _put(peer, secret, folder, item)
     except (FileNotFoundError, ChangedError):
@@ -428,7 +429,7 @@ def _try_put(peer: Tuple[str, int], secret: bytes, folder: str, item: Saved) -> 
 
 
 def _put(peer: Tuple[str, int], secret: bytes, folder: str, item: Saved) -> None:
-    """Copy one checkpoint to the peer; CopyError or OSError where that fails."""
+    """Copy one checkpoint to the peer; raise CopyError or OSError if that fails."""
     with _connected(peer, secret) as stream:
         stream.write({**header(item), "op": "put"})
         _agreed(stream)
@@ -443,7 +444,7 @@ def _agreed(stream: SignedStream) -> None:
 
 
 def _fetch(peer: Tuple[str, int], secret: bytes, folder: str) -> List[str]:
-    """Get what of the peer's newest checkpoint is newer than all that is here; its names."""
+    """Fetch the peer's newest checkpoint if it is newer than all on this host; return the names of what was fetched."""
     newest_ns = max((item.mtime_ns for item in saved(folder)), default=-1)
     for attempt in range(_RETRIES):
         try:
@@ -460,9 +461,10 @@ def _fetch(peer: Tuple[str, int], secret: bytes, folder: str) -> List[str]:
 
 
 def _serve(address: str, port: int, secret: bytes, folder: str) -> None:
-    """On the second host, or the one with the newest checkpoint: take and give until this process is ended.
+    """Receive and send checkpoints until this process is ended.
 
-    Who proves to belong to the job has a turn; who does not keeps nobody waiting, whatever it sends or leaves unsent.
+    Runs on the second host, or on the one with the newest checkpoint. Only peers that authenticate as the job's are
+    served; a stranger's connection delays nobody, even if it sends nothing.
     """
     listener = socket.create_server((address, port), family=family(address))
     waiting: List[socket.socket] = []
@@ -488,7 +490,7 @@ def _serve(address: str, port: int, secret: bytes, folder: str) -> None:
 def _attend(
     connection: socket.socket, secret: bytes, folder: str, waiting: List[socket.socket], turn: threading.Lock
 ) -> None:
-    """One connection to its end; an error of it ends nothing else."""
+    """Serve one connection until it ends; its errors affect no other connection."""
     try:
         with connection, connection.makefile("rwb") as pair:
             stream = SignedStream(pair, secret, _nonces(connection, takes=True), takes=True)
@@ -507,7 +509,7 @@ def _attend(
 
 
 def _nonces(connection: socket.socket, takes: bool) -> bytes:
-    """Both sides' random bytes, that of who was connected to first; OSError where they do not come in time."""
+    """Exchange nonces; return both, the accepting side's first; raise OSError if the peer's is late."""
     ours, theirs, ends_s = os.urandom(_NONCE_BYTES), b"", time.monotonic() + _HELLO_S
     connection.settimeout(_HELLO_S)
     connection.sendall(ours)

@@ -1,4 +1,4 @@
-"""What a checkpoint folder holds: which files and folders are checkpoints, which is the newest, who else sees it."""
+"""A checkpoint folder: which of its files and folders are checkpoints, which is newest, and which hosts share it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = lazily(r"\d+")
 
 
 class File(NamedTuple):
-    """A regular file of a checkpoint; `path` is relative to a folder's checkpoint, and empty where that is a file."""
+    """A regular file of a checkpoint; `path` is relative to the checkpoint folder, "" if the checkpoint is one file."""
 
     path: str
     size_bytes: int
@@ -48,7 +48,7 @@ class Saved(NamedTuple):
 
     @property
     def step(self) -> Optional[int]:
-        """Return the step of its name (`checkpoint-500`, `model_step10.pt`, `20.pt`); None where there is one alone."""
+        """Return the step in its name (`checkpoint-500`, `model_step10.pt`, `20.pt`); None if the name has no step."""
         stem = self.name if self.is_folder else self.name.rpartition(".")[0] or self.name
         for pattern in _STEPS:
             match = pattern.search(stem)
@@ -59,7 +59,7 @@ class Saved(NamedTuple):
 
 
 def resolve(folder: str) -> str:
-    """`state:NAME` is a folder of nodectl's own on this node; anything else must be absolute."""
+    """Return the folder's absolute path; `state:NAME` means a folder in nodectl's state on this node."""
     if folder.startswith("state:"):
         return os.path.join(state_root(), "checkpoints", check_id(folder[len("state:") :]))
     if not os.path.isabs(folder):
@@ -101,14 +101,14 @@ def _files(folder: str, place: str) -> Iterator[File]:
 
 
 def is_name(name: str) -> bool:
-    """Return what has this name is a finished checkpoint, and may be made in another host's folder."""
+    """Tell whether a name can be a finished checkpoint's, and is safe to create in another host's folder."""
     return (
         _NAME.fullmatch(name) is not None and not name.endswith(_UNFINISHED) and not name.startswith(_UNFINISHED_FIRST)
     )
 
 
 def newest_steps(items: Sequence[Saved], kept: int) -> List[Saved]:
-    """Return what is needed to go on: the `kept` steps written last, and what has no step (`latest`, `config.json`)."""
+    """Return what a restart needs: the last `kept` steps, and all items without a step (`latest`, `config.json`)."""
     steps: List[int] = []
     for item in reversed(items):
         if item.step is not None and item.step not in steps:
@@ -117,7 +117,7 @@ def newest_steps(items: Sequence[Saved], kept: int) -> List[Saved]:
 
 
 def survey(folder: str, token: str, *, mark: bool) -> Dict[str, Any]:
-    """Make the folder where needed, leave (`mark`) or look for the token, and say which checkpoint is the newest."""
+    """Create the folder if it is missing, write (`mark`) or look for the token, and report the newest checkpoint."""
     path = resolve(folder)
     os.makedirs(path, mode=0o700, exist_ok=True)
     sign = _token_path(path, token)

@@ -22,7 +22,7 @@ _OLD_KINDS = {"operator": "cpu_op", "memcpy": "gpu_memcpy", "memset": "gpu_memse
 
 
 class TraceError(ValueError):
-    """A file is no trace, or more of one than is read; the text says which."""
+    """Raised for a file that is no trace or exceeds the size limit; the text says which."""
 
 
 class Event(NamedTuple):
@@ -35,7 +35,7 @@ class Event(NamedTuple):
 
 
 def read_events(path: str, most_bytes: int = _MOST_BYTES) -> Iterator[Event]:
-    """Yield those with a duration, in the file's order, of a .json or .json.gz; TraceError, OSError."""
+    """Yield the events that have a duration, in the order of a .json or .json.gz file; raise TraceError or OSError."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     with open(path, "rb") as file:
@@ -50,7 +50,7 @@ def read_events(path: str, most_bytes: int = _MOST_BYTES) -> Iterator[Event]:
 
 
 def _event(document: Dict[str, Any]) -> Any:
-    """Return None for what is none with a duration."""
+    """Return the event; None if the document is no event with a duration."""
     begin, duration = document.get("ts"), document.get("dur")
     if document.get("ph") != "X" or not isinstance(begin, (int, float)) or not isinstance(duration, (int, float)):
         return None
@@ -61,7 +61,7 @@ def _event(document: Dict[str, Any]) -> Any:
 
 
 class _Text:
-    """The text that is in hand, from `at` on."""
+    """The part of the file that is in memory; `at` is the reading position in it."""
 
     def __init__(self, stream: IO[bytes], most_bytes: int) -> None:
         import codecs
@@ -72,7 +72,7 @@ class _Text:
         self.text, self.at = "", 0
 
     def more(self) -> bool:
-        """Read on; False at the end of the file."""
+        """Read another block; False at the end of the file."""
         data = self._stream.read(_CHUNK_BYTES)
         self._left -= len(data)
         if self._left < 0:
@@ -103,7 +103,7 @@ def _documents(stream: IO[bytes], most_bytes: int) -> Iterator[Dict[str, Any]]:
 
 
 def _find_events(text: _Text) -> None:
-    """Go behind the bracket that opens the list of events."""
+    """Move the reading position behind the bracket that opens the list of events."""
     is_first = True
     while text.more():
         if is_first and text.text.lstrip()[:1] == "[":

@@ -1,4 +1,4 @@
-"""Which failure is a cause and which only its echo: what the evidence of a rank's end says, the strongest first."""
+"""Judges why a rank ended, from its evidence, strongest first: a class of failure, and whether it is only an echo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .process import CpuTime
 _TAG = lazily(r"^\[[^\]]*\]: ?")
 _EXCEPTION = lazily(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?::.*)?$")
 _NAMED_ERROR = lazily(r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit)(?::.*)?$")
-# a line that does not belong to the message before it
+# a line that begins something new: it does not continue the exception's message
 _OTHER_LINE = lazily(
     r"$|terminate called|Fatal Python error|\[?[EWIF]\d{3,4}[ :]|"
     r"\[(?:W|E|I|F|rank\d+\]:\[)|During handling of|The above exception"
@@ -35,7 +35,7 @@ _LAST_WORDS = 4
 _TORCHRUN = lazily(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: \d+\)")
 _TRACEBACK = "Traceback (most recent call last):"
 
-# what Python prints above the traceback of an exception that ended something else than the program
+# what Python prints above the traceback of an exception that did not end the program (a thread's, asyncio's)
 _ELSEWHERE = (
     (
         lazily(r"^(?:Exception(?: ignored)?|Unhandled exception) in thread (?:started by:? )?(.+?):?$"),
@@ -50,14 +50,14 @@ LOG_ONLY = "log text only"
 
 
 def last_exception(text: str, *, is_own: bool = False) -> str:
-    """Return the last exception of `text` with all lines of its message; empty where there is none.
+    """Return the last exception of `text` with all lines of its message, or "".
 
-    `own`: that may have ended the program, and not only a thread of it.
+    With `is_own`, skip exceptions that ended only a thread or another part of the program.
     """
     start = text.rfind(_TRACEBACK)
     if is_own and start >= 0 and _elsewhere(text, start):
         return last_exception(text[: _first_of_chain(text, start)], is_own=True)
-    # a SyntaxError in the script itself comes without that line
+    # a SyntaxError in the script itself is printed without the "Traceback" line
     lines, pattern = (
         (text[start:].splitlines()[1:], _EXCEPTION) if start >= 0 else (text.splitlines()[-_LAST_LINES:], _NAMED_ERROR)
     )
@@ -68,7 +68,7 @@ def last_exception(text: str, *, is_own: bool = False) -> str:
 
 
 def aside(log: str) -> str:
-    """Describe the last exception of a log that ended something else than the program, as a thread; empty for none."""
+    """Describe the log's last exception that did not end the program (a thread's, for example), or return ""."""
     start = log.rfind(_TRACEBACK)
     while start >= 0:
         whose = _elsewhere(log, start)
@@ -81,14 +81,14 @@ def aside(log: str) -> str:
 
 
 def _first_of_chain(text: str, start: int) -> int:
-    """Return where the traceback begins from which that at `start` came."""
+    """Return where the first traceback of the chain begins that leads to the traceback at `start`."""
     above = [line for line in text[:start].splitlines() if _TAG.sub("", line).strip()]
     before = text.rfind(_TRACEBACK, 0, start)
     return _first_of_chain(text, before) if above and before >= 0 and _CHAINED.match(_TAG.sub("", above[-1])) else start
 
 
 def _elsewhere(text: str, start: int) -> str:
-    """Say whose exception it was whose traceback begins at `start`; "" for the program's own."""
+    """Name the thread or task whose traceback begins at `start`; return "" for the program's main thread."""
     above = [_TAG.sub("", line) for line in text[: _first_of_chain(text, start)].splitlines() if _TAG.sub("", line)]
     for pattern, origin in _ELSEWHERE:
         match = pattern.search(above[-1]) if above else None
@@ -98,7 +98,7 @@ def _elsewhere(text: str, start: int) -> str:
 
 
 def _message(lines: List[str]) -> str:
-    """Return an exception's own lines: those with its tag, or, without one, up to what is another's."""
+    """Return an exception's message: the lines with its rank's tag, or, without tags, up to a line that begins anew."""
     match = _TAG.match(lines[0])
     tag = match.group().rstrip() if match else ""
     message = [lines[0][len(match.group()) if match else 0 :]]
@@ -110,20 +110,19 @@ def _message(lines: List[str]) -> str:
 
 
 def torchrun_exit(text: str, local_rank: int) -> Optional[int]:
-    """Return what torchrun's own log says of a rank's end; None where it says nothing."""
+    """Return a rank's exit code from torchrun's log; None if the log has none."""
     codes = [int(code) for code, rank in _TORCHRUN.findall(text) if int(rank) == local_rank]
     return codes[-1] if codes else None
 
 
 class Evidence(NamedTuple):
-    """Hold what is known of a rank's end, the strongest first.
+    """All that is known about a rank's end, the strongest first.
 
-    `note` is what it wrote of its uncaught exception itself, `watched` says that it would have, `left` that it wrote
-    that it ended without one. `memory_killer` and `kernel` are sentences, `forks` too, of forks that a limit refused;
-    `other_kills` says what else is known of the memory killer, `killed_then` that it may have come for this rank.
-    `full` are folders without room; `log` is the end of what it wrote, `shared` says that it may hold other ranks'
-    lines too. `warned` is the signal that nodectl sent it before the end of its time; `stack` is what faulthandler
-    wrote of its crash; `cpu` is its CPU time where that is limited.
+    note: the rank's record of its uncaught exception; watched: its Python would have written one; left: it recorded
+    that it ended without one. memory_killer, kernel, forks (refused by a limit): sentences for people. other_kills:
+    what is known of the memory killer's other victims; killed_then: this rank may be one. full: folders without space.
+    log: the end of its output; shared: the log may hold other ranks' lines. warned: the signal that nodectl sent before
+    the job's time ended. stack: faulthandler's text for a crash. cpu: its CPU time, if that is limited.
     """
 
     code: Optional[int] = None
@@ -147,25 +146,25 @@ class Evidence(NamedTuple):
 
     @property
     def exception(self) -> str:
-        """The last one of the log that may have ended the rank; of a shared log its first line (see `printed`)."""
+        """The log's last exception that may have ended the rank; for a shared log only the exception's first line."""
         text = last_exception(self.log, is_own=True)
         return _first_line(text) if self.shared else text
 
     @property
     def printed(self) -> Tuple[str, str]:
-        """The last exception of the log, as `exception` has it, and what it was where it did not end the rank."""
+        """The log's last exception of any origin, and a phrase for what it was if it did not end the rank."""
         text = last_exception(self.log)
         whose = _elsewhere(self.log, self.log.rfind(_TRACEBACK)) if _TRACEBACK in self.log else ""
         return _first_line(text) if self.shared else text, whose or "a traceback that it handled"
 
     @property
     def aside(self) -> str:
-        """Return what `aside` finds in its own log."""
+        """A sentence about an exception that did not end the rank; "" for none, and for a shared log."""
         return "" if self.shared else aside(self.log)
 
 
 class Verdict(NamedTuple):
-    """Judge a rank's end: `kind` orders it among others, `category` is its class, `evidence` are lines for people."""
+    """Judgement of a rank's end: `kind` orders it among failures, `category` is its class, `evidence` is for people."""
 
     kind: str
     category: str
@@ -175,7 +174,7 @@ class Verdict(NamedTuple):
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Return what ended a rank. Texts of its log come last, and are said to be that."""
+    """Return what ended a rank; texts of its log count least, and are marked as such."""
     verdict = _of_forks(_judge(evidence), evidence)
     lines = [_status_line(evidence), *verdict.evidence, *evidence.kernel]
     if verdict.category in _OF_MEMORY:
@@ -197,7 +196,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _of_forks(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """Blame a limit of processes, where nothing else tells the cause and control groups had refused some."""
+    """Return the verdict; `limits` if nothing else tells the cause and a limit had refused processes or threads."""
     last_lines = [] if evidence.shared else evidence.log.splitlines()[-_LAST_LINES:]
     if verdict.category not in ("exit", "crash") or not (evidence.forks or any(map(_REFUSED.search, last_lines))):
         return verdict
@@ -211,7 +210,7 @@ _REFUSED = lazily(r"thread creation failed|pthread_create|fork: .*temporarily un
 # as torch's DataLoader prints it of a worker that crashes
 _WORKER = lazily(r"ERROR: Unexpected [^\n]{1,60} encountered in worker")
 
-# the classes of ends to which counts of control groups belong
+# the classes for which the control groups' counters are evidence
 _OF_MEMORY = ("host_out_of_memory", "helper_killed")
 _OF_LIMITS = ("limits", "helper_killed")
 
@@ -250,13 +249,13 @@ def _by_note(note: Dict[str, Any]) -> Verdict:
 
 
 def _joined(note: Dict[str, Any]) -> str:
-    """Say that it called init_process_group with another rank or size than it was started with; else ""."""
+    """Say that the rank called init_process_group with another rank or size than it was started with, or return ""."""
     used, started = note.get("joined"), note.get("started")
     if not isinstance(used, dict) or not isinstance(started, dict) or not used or min(used.values()) < 0:
         return ""
     if not started or used == started:
         return ""
-    # who orders ranks anew has as many of them
+    # a program that renumbers its ranks on purpose keeps their number
     perhaps = used["world_size"] == started.get("world_size") and used["rank"] < used["world_size"]
     assignments = [f"{name}={used[name]}" for name in ("rank", "world_size")]
     return (
@@ -265,7 +264,7 @@ def _joined(note: Dict[str, Any]) -> str:
     )
 
 
-# the limit of the process that speaks by an exception's words, as the kernel counts it, and its unit
+# exceptions' wording, the resource limits of the process that cause them, and the limits' unit
 _RLIMITS = (
     (lazily(r"too many open files|ancdata", re.I), ("RLIMIT_NOFILE",), "files"),
     (lazily(r"file too large", re.I), ("RLIMIT_FSIZE",), "bytes a file"),
@@ -276,7 +275,7 @@ _RLIMITS = (
 
 
 def _within_limits(category: str, chain: List[Dict[str, Any]], held: Any) -> Tuple[str, List[str]]:
-    """Return the class, and the limits of its own (`held`, by name) that the rank may have come to, in words."""
+    """Return the class, and a sentence for each limit of the process (`held`, by name) that it may have reached."""
     if category not in ("limits", "host_out_of_memory") or not isinstance(held, dict):
         return category, []
     messages = " ".join(f"{link['type']} {link['message']}" for link in chain)
@@ -284,7 +283,7 @@ def _within_limits(category: str, chain: List[Dict[str, Any]], held: Any) -> Tup
     limits = [(name, held[name]) for name in names if isinstance(held.get(name), int)]
     lines = [f"the kernel allows it {number} {unit} ({name})" for name, number in limits]
     machine = held.get("memory")
-    # a limit beyond what the machine has was not met first
+    # a limit above the machine's memory cannot have been reached first
     if limits and (not isinstance(machine, int) or min(number for _, number in limits) < machine):
         category = "limits"
     return category, lines
@@ -297,7 +296,7 @@ _LIBRARY = lazily(r"site-packages|dist-packages|/lib/python3|^<frozen ")
 
 
 def _where(chain: List[Dict[str, Any]]) -> str:
-    """Return the last place in code that belongs to no library."""
+    """Return `at FILE:LINE in FUNCTION` of the last frame outside libraries, or ""."""
     frames = chain[0].get("frames") or ()
     program_frames = [frame for frame in frames if not _LIBRARY.search(str(frame[0]))]
     return f"at {program_frames[-1][0]}:{program_frames[-1][1]} in {program_frames[-1][2]}" if program_frames else ""
@@ -345,12 +344,12 @@ _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.
 
 _CPU_TIME = "it used up the CPU time that its limit gives it"
 _LIMITS: Dict[int, str] = {signal.SIGXFSZ: "a file grew beyond the limit of its size", signal.SIGXCPU: _CPU_TIME}
-# the limit is compared with what was counted at ticks, stolen time included: more than what /proc tells later
+# the kernel compares the limit with time counted at ticks, stolen time included: more than /proc shows afterwards
 _NEAR, _NEAR_S = 0.85, 0.5
 
 
 def _limit(evidence: Evidence) -> Tuple[str, ...]:
-    """Return where it may have used up its CPU time, and its launcher took away how much that was."""
+    """Return a sentence about the CPU time limit where the use at the end is unknown: the launcher reaped it first."""
     if evidence.cpu is None or evidence.cpu.is_last:
         return ()
     limit_s = evidence.cpu.limit_s
@@ -375,7 +374,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 
 
 def _by_crash(message: str, evidence: Evidence) -> Verdict:
-    """Judge a crash of native code, with the Python that was at work."""
+    """Return the verdict on a crash of native code, with the line of Python that was running."""
     thread = evidence.stack.partition("Current thread ")[2].partition("\n\n")[0]
     frames = [(frame[1], frame[2], frame[3]) for frame in _FRAME.finditer(thread)]
     where = _where([{"frames": frames[::-1]}]) or (
@@ -385,7 +384,7 @@ def _by_crash(message: str, evidence: Evidence) -> Verdict:
 
 
 def _last_line(evidence: Evidence) -> Tuple[str, ...]:
-    """Its last words, where they are its own: people read them first anyway."""
+    """Return the last line of its log, which people read first anyway; nothing for a shared log."""
     last_line = "" if evidence.shared else _last_words(evidence.log)
     return (f"its last words: {last_line} ({LOG_ONLY})",) if last_line else ()
 
@@ -395,12 +394,12 @@ def _last_words(log: str) -> str:
     return next((line for line in lines if line and not _NOT_ITS_OWN.match(line)), "")[:300]
 
 
-# what libraries write after it: logs of torch, and warnings as Python ends
+# lines that libraries write after the program's last line: torch's logs, and warnings while Python ends
 _NOT_ITS_OWN = lazily(r"\[?[EWIF]\d{3,4}[ :]|\S+:\d+: \w*Warning: |warnings\.warn\(")
 
 
 def _by_abort(ended: str, evidence: Evidence) -> Verdict:
-    """C++ threads of torch abort a process that is ending already, or whose communication broke."""
+    """Return the verdict on SIGABRT: torch's C++ threads abort a process that ends or whose communication broke."""
     exception = "" if evidence.watched else evidence.exception
     if exception:
         return _by_log(exception, evidence.full)
@@ -418,7 +417,7 @@ def _by_abort(ended: str, evidence: Evidence) -> Verdict:
         echoes = [_TAG.sub("", line)[:500] for line in evidence.log.splitlines() if rules.is_echo(rules.of_text(line))]
         text = "\n".join(["aborted by a communication library (gloo or NCCL)", *echoes[-_LAST_WORDS:]])
         return Verdict("communication", category, text, (f"its last words ({LOG_ONLY})",))
-    if evidence.full:  # what aborts says why, and there was no room for that
+    if evidence.full:  # a program that aborts prints why, and the full disk did not take it
         return Verdict("signal", "disk_full", f"{ended}: no space is left for {evidence.full[0]}", (), evidence.stack)
     if "<no Python frame>" in evidence.stack and not _FRAME.search(evidence.stack):
         wound_down = "no Python was at work in it any more: its script had ended"
@@ -462,7 +461,7 @@ _OF_LIBRARIES = ("limits", "host_out_of_memory", "disk_full", "import_error", "v
 
 
 def _by_last_words(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
-    """Judge by the last words of a library that ends the process (`libgomp: Thread creation failed`)."""
+    """Return the verdict by the last line of a library that ends the process (`libgomp: Thread creation failed`)."""
     last_words = "" if evidence.shared or evidence.printed[0] else _last_words(evidence.log)
     category = rules.of_text(last_words) if last_words and evidence.code != 0 else rules.SCRIPT
     if category in _OF_LIBRARIES:
@@ -471,7 +470,7 @@ def _by_last_words(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Ver
 
 
 def _by_child(evidence: Evidence, ended: str, hint: Tuple[str, ...]) -> Verdict:
-    """Judge a shell's exit status, where a signal ended the program that it had started."""
+    """Return the verdict on a shell whose exit status says that a signal ended the program it had started."""
     number = (evidence.code or 0) - 128
     by = f"{ended}: what it had started was killed by {signal_name(number)}"
     if number == signal.SIGKILL and evidence.memory_killer:
@@ -490,7 +489,7 @@ _USAGE_STATUS = 2  # of argparse and click
 
 
 def _usage(log: str) -> str:
-    """Return what a parser of arguments complained of."""
+    """Return the complaint of a parser of command line arguments, or ""."""
     matches = list(_USAGE.finditer(log))
     return next((complaint for match in reversed(matches) for complaint in match.groups() if complaint), "")
 
@@ -500,7 +499,7 @@ def _first_line(text: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL for 9; the number for one without a name."""
+    """Return the signal's name (SIGKILL for 9), or the number as text if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -508,7 +507,7 @@ def signal_name(number: int) -> str:
 
 
 class LauncherWords(NamedTuple):
-    """Hold what a launcher said when it ended by itself; `signal` is the one that it had been sent, 0 for none."""
+    """The last output of a launcher that ended by itself; `signal` is the signal it had received (0: none)."""
 
     message: str
     category: str = "launcher"
@@ -532,7 +531,7 @@ def signal_of_launcher(output: str) -> int:
 
 
 def launcher_words(output: str) -> LauncherWords:
-    """Return the launcher's own exception, or its last line."""
+    """Return the launcher's exception or its last line, and the signal it had received."""
     exception = last_exception(output)
     signalled = _SIGNALLED.search(exception)
     if signalled:

@@ -1,4 +1,4 @@
-"""File work beside the heartbeats: a thread that writes the newest state and reads logs, however long a disk takes."""
+"""A thread that writes the newest state and reads logs, so that a slow disk never delays the heartbeats."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Work = Callable[[], Optional[News]]
 
 
 class Clerk:
-    """Does what it is asked in order; of states that wait to be written, only the newest."""
+    """Does work in the order of the requests; of states waiting to be written, only the newest is."""
 
     def __init__(
         self, write: Callable[[State], None], wake: Callable[[], None], tend: Callable[[], None] = lambda: None
     ) -> None:
-        """`tend` is called every EVERY_S, and at the end."""
+        """Take the functions to call: `tend` is called every EVERY_S, and at the end."""
         self._write, self._wake, self._tend = write, wake, tend
         self._work: queue.SimpleQueue[Optional[Work]] = queue.SimpleQueue()
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
@@ -33,24 +33,24 @@ class Clerk:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin; what is forked after that may use no stream and no lock of Python's that this thread uses."""
+        """Start the thread; processes forked later must not use Python streams or locks that it uses."""
         self._thread.start()
 
     def save(self, state: State) -> None:
-        """Have a state written, unless a newer one comes before its turn."""
+        """Queue a state to be written; a newer one replaces it while it waits."""
         self._newest = state
         self._work.put(self._save)
 
     def ask(self, work: Work) -> None:
-        """Have something done; what it returns is among `news` then, for the caller's thread to run."""
+        """Queue `work`; the function it returns appears in `news`, to be called in the caller's thread."""
         self._work.put(work)
 
     def news(self) -> List[News]:
-        """Return what has come back since the last call."""
+        """Return the functions that finished work has returned since the last call."""
         return [self._news.get() for _ in range(self._news.qsize())]
 
     def close(self) -> None:
-        """Wait until all is done, but not for a disk that hangs."""
+        """Wait until all work is done; a disk that hangs is not waited for."""
         self._work.put(None)
         self._thread.join(_CLOSE_S)
 
@@ -91,7 +91,7 @@ class Clerk:
 
 
 def _log(text: str) -> None:
-    """Into supervisor.log, where its disk takes it."""
+    """Append to supervisor.log, if the disk takes it."""
     with contextlib.suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
