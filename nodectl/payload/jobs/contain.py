@@ -14,7 +14,7 @@ from .process import all_pids, below, descendants, is_alive, read_environ, read_
 MARKER = "NODECTL_JOB_ID"
 KILL_ROUND_S = 0.005
 _QUIET_WALKS = 3
-_LEFT_S = 5.0  # from the end of a job's ranks to that of the last of what they left
+_LEFT_S = 5.0  # how long after its ranks' end a job's leftover processes may still create segments
 _ENGINE_S = 5.0  # for an engine to end its container
 
 
@@ -25,18 +25,19 @@ class Containment:
         self.job_id = job_id
         self.group = group
         self.namespace = namespace
-        self.keeper = keeper  # the supervisor, whose descendants count where there is nothing better
+        self.keeper = keeper  # the supervisor; without group and namespace its descendants are the job
         self.outer = 0
         self.outer_ticks = 0
         self.spared: Set[int] = set()
         self.segments: Optional[Set[shared_memory.Segment]] = None  # what was in /dev/shm before the job
-        self.container: List[str] = []  # what ends that part of the job which an engine's daemon holds
+        self.container: List[str] = []  # the command that ends the container, which a daemon may hold
 
     @classmethod
     def create(cls, job_id: str, rank: int, container: Sequence[str] = ()) -> Containment:
-        """Make the best that this login may have, for the calling supervisor; `container` ends the job's container.
+        """Make the strongest containment this login may have around the calling supervisor.
 
-        Engines of containers note pids, which must mean the same to who ends them later: they get no pid namespace.
+        `container` is the command that ends the job's container. A container engine records pids, which must stay valid
+        outside the job, so with a container there is no pid namespace.
         """
         syscalls.become_subreaper()
         made = cls(job_id, cgroup.create(f"{job_id}.{rank}"), not container and nsinit.available(), os.getpid())
@@ -46,7 +47,7 @@ class Containment:
 
     @classmethod
     def recorded(cls, job_id: str, record: Dict[str, Any]) -> Containment:
-        """Make it again from `record`; its supervisor is taken for dead."""
+        """Restore the containment from `record`; its supervisor is assumed dead."""
         self = cls(job_id, record.get("cgroup"), bool(record.get("namespace")), 0)
         self.outer, self.outer_ticks = int(record.get("outer", 0)), int(record.get("outer_ticks", 0))
         self.container = [str(word) for word in record.get("container") or ()]
@@ -56,12 +57,12 @@ class Containment:
 
     @property
     def kind(self) -> str:
-        """For people: which of the means are at work."""
+        """The means in use, for people: `cgroup + pid namespace` or `subreaper`."""
         parts = [name for name, used in (("cgroup", self.group), ("pid namespace", self.namespace)) if used]
         return " + ".join(parts) or "subreaper"
 
     def record(self) -> Dict[str, Any]:
-        """Return what the state file keeps of it, from which `recorded` makes it again."""
+        """Return the document for the state file, from which `recorded` restores the containment."""
         return {
             "kind": self.kind,
             "cgroup": self.group,
@@ -73,7 +74,7 @@ class Containment:
         }
 
     def guarded_by(self, pid: int) -> None:
-        """Below this process, the guard, the job's processes are started."""
+        """Set the guard: the process below which the job's processes are started."""
         stat = read_stat(pid)
         self.outer, self.outer_ticks = pid, stat.start_ticks if stat else 0
         self.spared.add(pid)
@@ -94,12 +95,12 @@ class Containment:
             send(self.outer, signal.SIGKILL)
 
     def members(self) -> Set[int]:
-        """Living processes of the job."""
+        """Return the pids of the job's living processes."""
         pids = self._candidates() - self.spared - {os.getpid(), self.keeper}
         return {pid for pid in pids if _living(pid)}
 
     def started(self, excluded: Set[int]) -> Set[int]:
-        """Return the launcher and what it has started, not what is below `excluded`; cheap enough for many calls."""
+        """Return the pids below the guard, without those below `excluded`; cheap enough for many calls."""
         return below(self.outer, excluded)
 
     def _candidates(self) -> Set[int]:
@@ -126,13 +127,13 @@ class Containment:
         return not self.members()
 
     def mapped(self) -> Set[shared_memory.Segment]:
-        """Return what its processes have mapped, without what was there before the job: that is another program's."""
+        """Return the shared memory that its processes have mapped, without segments that existed before the job."""
         return shared_memory.mapped_by(self.members()) - (self.segments or set())
 
     def remove(self, ended_at: Optional[float] = None) -> None:
-        """Remove the job's cgroup, which must be empty, and shared memory that the job has left to nobody.
+        """Remove the job's cgroup, which must be empty, and its shared memory that no process uses any more.
 
-        What was made well after the job's end, where that is known, is none of it.
+        Segments created well after the job's end, if that time is known, are not the job's and stay.
         """
         if self.group:
             cgroup.remove(self.group)
@@ -142,7 +143,7 @@ class Containment:
 
 
 class Killing:
-    """The end of every process of a job, in rounds, so that its supervisor can do something else between them."""
+    """Kills every process of a job in rounds, so that the supervisor can do other work between them."""
 
     def __init__(self, containment: Containment) -> None:
         self._containment = containment
@@ -151,9 +152,9 @@ class Killing:
         self._engine = _run_engine(containment.container)
 
     def round(self, reap: Callable[[], None]) -> bool:
-        """Kill what is there; True when none has been left for long enough."""
+        """Kill the processes found now; True when none has been found for long enough."""
         held = self._containment
-        if self._engine_runs():  # it ends what its daemon holds, and is not to be ended with the others
+        if self._engine_runs():  # it ends the container that its daemon holds, so it must live until then
             reap()
             return False
         if held.group:
@@ -161,7 +162,7 @@ class Killing:
         members = held.members()
         reap()
         self._quiet = 0 if members else self._quiet + 1
-        # without a group two walks stop what forks faster than it can be killed
+        # without a group, two rounds of SIGSTOP catch processes that fork faster than they can be killed
         number = signal.SIGKILL if held.group or held.namespace or self._rounds >= 2 else signal.SIGSTOP
         for pid in members:
             send(pid, number)
@@ -174,7 +175,7 @@ class Killing:
 
 
 def _run_engine(argv: List[str]) -> List[Tuple[int, int]]:
-    """Pid and start of the engine's program that ends the container; none where there is none, or no such program."""
+    """Start the command that ends the container; return its pid and start time, [] without a container or command."""
     if not argv:
         return []
     pid = os.fork()
@@ -192,7 +193,7 @@ def _run_engine(argv: List[str]) -> List[Tuple[int, int]]:
 
 
 def _all_below(root: int, _leaves: Set[int]) -> Set[int]:
-    """Find processes by a walk of all, which misses none of those that are there."""
+    """Return all pids below `root` by a walk of /proc, which misses no process."""
     return descendants({root})
 
 

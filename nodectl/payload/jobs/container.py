@@ -12,7 +12,7 @@ _STACK_BYTES = 64 << 20
 
 
 class Place(NamedTuple):
-    """Hold what the container sees of its host: the job's folder, where it runs, folders, devices, whose it is."""
+    """The host as a container sees it: the job's folder, the working directory, mounted folders, devices, the user."""
 
     job: str
     cwd: str
@@ -29,14 +29,14 @@ def name(job_id: str, rank: int) -> str:
 
 
 def handed_over(env: Iterable[str], asked: Sequence[str]) -> List[str]:
-    """Names of the variables that go into it; their values never stand on a command line."""
+    """Return the names of the variables passed into the container; their values never appear on a command line."""
     return sorted(name for name in env if name in asked or name in _NAMES or name.startswith(_OWN))
 
 
 def argv(
     container: Dict[str, Any], called: str, place: Place, variables: Sequence[str], command: List[str]
 ) -> List[str]:
-    """`command` (the launch script and its arguments) inside `container`, with the host's network, GPUs and RDMA."""
+    """Return the argv that runs `command` (the launch script) in a container with the host's network, GPUs and RDMA."""
     if container["engine"] == APPTAINER:
         return _apptainer(container, place, command)
     start = [container["engine"], "run", "--rm", "--pull=never", f"--name={called}", "--network=host", "--ipc=host"]
@@ -64,14 +64,14 @@ def _podman(container: Dict[str, Any], place: Place) -> List[str]:
 
 
 def _apptainer(container: Dict[str, Any], place: Place, command: List[str]) -> List[str]:
-    """Return its words; it keeps the host's network, devices, limits and variables by itself."""
+    """Return apptainer's argv; it keeps the host's network, devices, limits and variables by itself."""
     binds = _once([place.job, place.cwd, *place.folders, *place.programs])
     start = ["apptainer", "exec", *(["--nv"] if container["gpus"] else []), f"--pwd={place.cwd}"]
     return [*start, *(f"--bind={path}" for path in binds), container["image"], *command]
 
 
 def _once(paths: Iterable[str]) -> List[str]:
-    """Each path once, without those inside another one of them."""
+    """Return the paths without duplicates and without paths inside another one."""
     kept: List[str] = []
     for path in sorted(set(filter(None, paths)), key=len):
         if not any(path == other or path.startswith(other.rstrip("/") + "/") for other in kept):
@@ -80,12 +80,12 @@ def _once(paths: Iterable[str]) -> List[str]:
 
 
 def end_argv(container: Dict[str, Any], called: str) -> List[str]:
-    """Return what ends it where it is no child of the job; empty where it is."""
+    """Return the argv that ends the container; [] if the container is a child process of the job."""
     if container["engine"] == APPTAINER:
         return []
     return [container["engine"], "rm", "--force", called]
 
 
 def has_rdma() -> bool:
-    """Tell whether this host has RDMA devices to give into it."""
+    """Tell whether this host has RDMA devices to pass into a container."""
     return os.path.isdir("/dev/infiniband")

@@ -1,4 +1,4 @@
-"""What a shell may ask of the jobs on a node: receive, start (or both in one), list, stop, clean.
+"""The commands that nodectl runs over SSH for jobs on a node: receive, start (or both in one), list, stop, clean.
 
 The answer is one frame with a list of rows.
 """
@@ -38,7 +38,7 @@ from .process import read_stat
 from .process import send as signal_to
 
 _FRESH_S = 3600.0
-_SUPERVISOR_S = 7.0  # grace for the ranks, then its parting words; the whole must stay below 10 s
+_SUPERVISOR_S = 7.0  # the ranks' grace and the supervisor's last heartbeats; the whole command must stay below 10 s
 _FORCE_S = 1.5
 _POLL_S = 0.02
 _REMOVE_S = 20.0  # of a large project
@@ -75,13 +75,13 @@ def receive(job_id: str, rank: str) -> None:
     job = JobFolder(job_id)
     if os.path.exists(job.path):
         raise JobFolderError(f"{job.path} is there already")
-    with _ended_by_signals():  # the operator's end is this one's too, and nothing is left then
+    with _ended_by_signals():  # if the operator's command ends, this one ends too, and leaves nothing
         _receive(job, rank)
 
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM, SIGHUP and SIGINT raise SystemExit here; what is started later has the handlers it is used to."""
+    """Turn SIGTERM, SIGHUP and SIGINT into SystemExit inside the block; restore the former handlers after it."""
 
     def leave(*_: object) -> None:
         raise SystemExit(1)
@@ -100,10 +100,10 @@ def _receive(job: JobFolder, rank: str) -> None:
         _unpack(job, int(rank))
         os.rename(job.partial, job.path)
         sync_folder(jobs_root())
-        if job.undone:  # asked after the rename: who undoes looks in the other order
+        if job.undone:  # checked after the rename: `discard` writes its mark first and looks for the folder then
             raise JobFolderError(_UNDONE)
     except BaseException:
-        for number in _ENDS:  # the operator's end may come in several ways, and one is enough
+        for number in _ENDS:  # further signals must not interrupt the removal
             signal.signal(number, signal.SIG_IGN)
         job.remove()
         raise
@@ -116,11 +116,11 @@ def _unpack(job: JobFolder, rank: int) -> None:
         json.dump({"pid": os.getpid(), "start_ticks": stat.start_ticks if stat else 0}, file)
     _extract(job.partial)
     code_store.assemble(job.partial)
-    before = {"rank": rank, "segments": sorted(shared_memory.present())}  # for who ends the job without its state
+    before = {"rank": rank, "segments": sorted(shared_memory.present())}  # for ending the job if its state is lost
     write_atomic(os.path.join(job.partial, "rank"), json.dumps(before).encode())
     for name in ("plan.json", "secret"):
         sync_file(os.path.join(job.partial, name))
-    for name in ("ranks", "code"):  # of a folder without files nothing travels, and the job runs in it
+    for name in ("ranks", "code"):  # the archive holds no empty folders, and the job runs in them
         os.makedirs(os.path.join(job.partial, name), mode=0o700, exist_ok=True)
     os.unlink(receiver)
 
@@ -137,10 +137,10 @@ def _extract(folder: str) -> None:
 
 
 def start(job_id: str, rank: str = "") -> List[Row]:
-    """Start the supervisor, detached; what it is, once it holds its port and its containment.
+    """Start the detached supervisor; return the job's row once it holds its port and its containment.
 
-    Values of variables that the plan names come as a line of JSON on stdin: they are never written to a disk. With
-    `rank`, the archive of `receive` comes behind it, and is received first.
+    The values of the plan's variables come as one line of JSON on stdin, and are never written to a disk. With `rank`,
+    the archive of `receive` follows on stdin, and is received first.
     """
     from . import cgroup  # of use to this command alone
 
@@ -195,7 +195,7 @@ def _supervise(job: JobFolder, pipe: int) -> None:
 
 
 def _run_attempts(first: Any) -> None:
-    """One attempt after the other, to the job's end."""
+    """Run the job's attempts one after another until it ends."""
     supervisor = first
     supervisor.run()
     while supervisor.following is not None:
@@ -205,9 +205,9 @@ def _run_attempts(first: Any) -> None:
 
 
 def discard(job_id: str) -> None:
-    """Undo `receive` and `start`, also those that are still on their way: end the job, remove its folder.
+    """Undo `receive` and `start`, even if they are still running or yet to come: end the job, remove its folder.
 
-    JobFolderError where something of it is left after that.
+    Raises JobFolderError if a part of the folder remains.
     """
     job = JobFolder(job_id)
     job.undo()
@@ -223,13 +223,13 @@ def discard(job_id: str) -> None:
 
 
 def signal_receiver(job: JobFolder) -> None:
-    """Let who unpacks the job end, which leaves nothing."""
+    """Send SIGTERM to the process that unpacks the job; it removes what it has unpacked."""
     if job.is_receiving():
         signal_to(job.receiver()["pid"], signal.SIGTERM)
 
 
 def show(*job_ids: str) -> List[Row]:
-    """One row a job: what of the plan others may see, the state, and whether its supervisor lives."""
+    """Return a row a job: the plan's public fields, the state, and whether its supervisor lives."""
     received = [JobFolder(job_id) for job_id in job_ids or known_jobs()]
     partial = [JobFolder(job_id) for job_id in partial_jobs() if not job_ids or job_id in job_ids]
     rows = [(job, describe(job)) for job in received if job.exists]
@@ -238,7 +238,7 @@ def show(*job_ids: str) -> List[Row]:
 
 
 def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
-    """One job as this node knows it; `plan` is None, with a `problem`, where it cannot be read."""
+    """Return the row of a job on this node; `plan` is None and `problem` says why if it cannot be read."""
     row: Row = {"id": job.id, "plan": None, "rank": job.rank(), "problem": "", "alive": False, "processes": 0}
     try:
         plan = job.plan()
@@ -257,7 +257,7 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
 
 
 def describe_partial(job: JobFolder) -> Row:
-    """Return the row of a job whose upload goes on, or broke off."""
+    """Return the row of a job whose upload is still running or was interrupted."""
     state = {"state": "partial", "final": True}
     return {
         "id": job.id,
@@ -271,7 +271,7 @@ def describe_partial(job: JobFolder) -> Row:
 
 
 def pulse(job_id: str, pattern: str) -> List[Row]:
-    """How the job does here at this moment; nothing where it is not known here."""
+    """Return the job's progress on this node now; [] if the job is unknown here."""
     from . import pulse as reading  # of use to this command alone
 
     job = JobFolder(job_id)
@@ -279,7 +279,7 @@ def pulse(job_id: str, pattern: str) -> List[Row]:
 
 
 def stop_job(job_id: str, operator: str = "") -> List[Row]:
-    """End the job here; what it then is. The first operator who stops it is remembered."""
+    """End the job on this node and return its row; the first operator who stops it is remembered."""
     job = JobFolder(job_id)
     signal_receiver(job)
     if not job.exists:
@@ -287,7 +287,7 @@ def stop_job(job_id: str, operator: str = "") -> List[Row]:
     _refuse_other_version(job)
     state = job.state()
     if not state["final"]:
-        # a state that was rebuilt is no file's: who else holds the job is found by rebuilding it again
+        # a rebuilt state is in no file; rebuilding it again finds other supervisors that hold the job
         if "repaired" not in state and not job.stop_requested and not job.supervisor_alive():
             _note_dead(job, state)
         job.note_stop(operator)
@@ -295,14 +295,14 @@ def stop_job(job_id: str, operator: str = "") -> List[Row]:
 
 
 def _note_dead(job: JobFolder, state: Row) -> None:
-    """Supervisor and guard died before anybody asked for an end, and wrote nothing of it: the cause, not the stop."""
+    """Record that supervisor and guard had died before the stop: that is the cause of the end, not the stop."""
     dead = row("supervisor", SUPERVISOR_DIED, time.time())
     with contextlib.suppress(OSError):
         job.write_state({**state, "failures": [*state.get("failures", ()), dead]})
 
 
 def _refuse_other_version(job: JobFolder) -> None:
-    """PlanVersionError; a plan that cannot be read keeps nobody from ending the job."""
+    """Raise PlanVersionError for a job of another version; a plan that cannot be read is no obstacle to a stop."""
     try:
         job.plan()
     except PlanVersionError:
@@ -312,7 +312,7 @@ def _refuse_other_version(job: JobFolder) -> None:
 
 
 def clean(*job_ids: str) -> List[Row]:
-    """Remove the folders of these jobs (of all, where none is named) that have ended, and payloads without a user."""
+    """Remove the folders of these jobs (default: all) that have ended, and payload folders that nothing uses."""
     jobs = [JobFolder(job_id) for job_id in job_ids or sorted({*known_jobs(), *partial_jobs()})]
     rows = [_clean(job) for job in jobs if job.exists or os.path.isdir(job.partial)]
     for job_id in undone_jobs():
@@ -339,7 +339,7 @@ def _clean(job: JobFolder) -> Row:
 
 
 def _ended_at(state: Dict[str, Any]) -> Optional[float]:
-    """Return, by the clock, where the job's end wrote it; a state that had to be told anew does not know."""
+    """Return the wall-clock time of the job's end; None if it has not ended or its state was rebuilt."""
     return state.get("ended_at") if state["final"] and "repaired" not in state else None
 
 
@@ -358,13 +358,13 @@ def _clean_payloads() -> None:
 
 
 def _is_fresh(path: str) -> bool:
-    """Another nodectl may be about to run what it has just copied."""
+    """Tell whether a folder is new: another nodectl may be about to run the payload that it has just copied."""
     return time.time() - os.path.getmtime(path) < _FRESH_S
 
 
 def examine_job(job_id: str) -> List[Row]:
     """Return what the job's ranks do here, in about three seconds."""
-    from .living import examine  # what the other commands have no use for
+    from .living import examine  # only this command needs it
 
     job = JobFolder(job_id)
     if not job.exists:
@@ -373,7 +373,7 @@ def examine_job(job_id: str) -> List[Row]:
 
 
 def traces_of(job_id: str) -> List[Row]:
-    """Return what the traces of the job's ranks here tell, a row a rank; nothing where it is not known here."""
+    """Return the summaries of the traces of the job's ranks here, a row a rank; [] if the job is unknown here."""
     from . import traces  # of use to this command alone
 
     job = JobFolder(job_id)
@@ -389,7 +389,7 @@ def survey(folder: str, token: str, role: str) -> List[Row]:
 
 
 def _detach(body: Callable[[int], None]) -> str:
-    """Run `body(pipe)` in a process that outlives this one and its session; what it wrote before closing the pipe."""
+    """Run `body(pipe)` in a process that outlives this one and its session; return what it wrote into the pipe."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.close(reader)
@@ -404,7 +404,7 @@ def _detach(body: Callable[[int], None]) -> str:
 
 
 def _end(job: JobFolder) -> Row:
-    """Stop the job on this host; its last state, when nothing of it is left, or after about 9 s."""
+    """Stop the job on this host; return its last state when no process is left, or after about 9 s."""
     if job.signal_supervisor(signal.SIGTERM):
         ends_s = time.monotonic() + _SUPERVISOR_S
         while job.supervisor_alive() and time.monotonic() < ends_s:
@@ -413,20 +413,20 @@ def _end(job: JobFolder) -> Row:
 
 
 def _force(job: JobFolder) -> Row:
-    """Kill what is left of supervisor and ranks, and write the last state where the supervisor could not.
+    """Kill the remaining supervisor and ranks, write the last state if the supervisor could not, and return it.
 
-    A disk that takes no state keeps nothing alive: the last state is the answer.
+    A disk that takes no state does not prevent the kill.
     """
     last_state = job.state()
     containment = Containment.recorded(job.id, last_state.get("containment", {}))
     containment.end_guard()
     ends_s = time.monotonic() + _FORCE_S
-    # where its state was lost, the next of those that held the job is then found
+    # if its state was lost, `signal_supervisor` finds the next process that holds the job
     while job.signal_supervisor(signal.SIGKILL) and time.monotonic() < ends_s:
         time.sleep(KILL_ROUND_S)
     state = job.state()
     if "repaired" in state and not last_state["final"]:
-        state = last_state  # how it ended is known: by this
+        state = last_state  # the job ended by this stop, so the state before it is the better record
     if state.get("containment"):
         containment.kill(_FORCE_S)
         containment.remove(_ended_at(state))

@@ -1,6 +1,6 @@
-"""What is known of a rank's end, from its notes, its log, the kernel and torchrun, judged and told as a failure.
+"""Collects the evidence of a rank's end (notes, log, kernel, torchrun), has it judged, and returns a failure.
 
-Of a rank that Slurm ran, it is read on another host, later: no exit status was seen, and no kernel asked.
+For a rank that Slurm ran, the files are read later and on another host: without its exit status and the kernel's word.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _SUMMARY_BYTES = 256 * 1024
 
 
 class Output(NamedTuple):
-    """The common output of an attempt's ranks: a file from `begin` on."""
+    """The shared output of an attempt's ranks: a file, from the offset `begin` on."""
 
     path: str
     begin: int = 0
 
 
 class HostAtStart(NamedTuple):
-    """Hold what a rank's end is compared with: the job's folder, when its ranks were started, and kills until then.
+    """The host when its ranks were started: the job's folder, the time, and the number of memory kills until then.
 
-    `logs` is the folder of the ranks' own logs, `output` what they wrote together; `warned` is the signal that they
-    were sent before the end of their time (0: none yet).
+    `logs` is the folder of the ranks' separate logs, `output` their shared output; `warned` is the signal that nodectl
+    sent them before the job's time ended (0: none yet).
     """
 
     job: str
@@ -46,7 +46,7 @@ class HostAtStart(NamedTuple):
 
 
 def host_at_start(job: str, logs: str, output: Output) -> HostAtStart:
-    """Now, before the ranks are started."""
+    """Record the host's state at this moment, just before its ranks are started."""
     return HostAtStart(job, logs, output, kernel.now_s(), kernel.host_kills())
 
 
@@ -55,7 +55,7 @@ def describe(
 ) -> Dict[str, Any]:
     """Return the death as a failure (`kind`, `class`, `message`, `rank`, `exit_status`, `time`, …); {} for none.
 
-    What a rank raised before `stopped_at`, when the job's end began here, is its own.
+    An exception raised before `stopped_at`, when this host began to end the job, counts as the rank's own failure.
     """
     code = death.code
     if code is None:
@@ -92,7 +92,7 @@ def _evidence(
         code_from_log=not death.pid or (death.code is None and code is not None),
         after_another=after_another,
         note=note,
-        # a note that found no room says nothing by its absence
+        # a full disk may have kept the rank from writing its note
         watched=notes.is_watched(host.job, death.rank) and not no_space(host.job),
         left=notes.has_left(host.job, death.rank),
         full=full if note is None else (),
@@ -106,7 +106,7 @@ def _evidence(
 
 
 def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
-    """Return what the kernel counted and wrote about this process, its control groups and its GPU."""
+    """Return the kernel's counters and log lines about this process, its control groups and its GPU."""
     lines, problem = kernel.log_since(host.since_s)
     own_lines = [line for line in lines if line.pid == death.pid or (death.gpu and death.gpu in line.text.lower())]
     others = [line for line in lines if line.kind == "xid" and line not in own_lines]
@@ -137,7 +137,7 @@ def _of_kernel(death: Death, host: HostAtStart) -> Dict[str, Any]:
 
 
 def _other_kills(death: Death, host: HostAtStart, lines: List[kernel.Line], problem: str) -> Tuple[str, bool]:
-    """Say what is known of the memory killer where no kill is tied to this process; and whether one came just then."""
+    """Return a sentence on memory kills that are not tied to this process, and whether one may have been its own."""
     ended = kernel.host_kills()
     count = 0 if ended is None or host.kills is None else ended - host.kills
     victims = {line.pid for line in lines if line.kind == "oom" and line.pid}
@@ -155,7 +155,7 @@ def _other_kills(death: Death, host: HostAtStart, lines: List[kernel.Line], prob
 
 
 def unseen(plan: Dict[str, Any], host: HostAtStart, *, seen_ranks: Set[int], after_stop: bool) -> List[Dict[str, Any]]:
-    """Failures of ranks that had gone before anybody looked, as they or torchrun tell of them, without `seen_ranks`."""
+    """Return failures of ranks whose end nobody saw, by their notes or torchrun's log; `seen_ranks` are left out."""
     text = tail(host.output, _SUMMARY_BYTES)
     failures = []
     for local_rank in range(plan["nproc_per_node"]):
@@ -171,9 +171,9 @@ def unseen(plan: Dict[str, Any], host: HostAtStart, *, seen_ranks: Set[int], aft
 
 
 def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
-    """Return the end of the rank's own log where the launcher keeps one, else its lines of the output.
+    """Return the end of the rank's own log as `log` if the launcher keeps one, else its lines of the shared output.
 
-    Where those are not marked, all lines, and `shared`.
+    If those lines are not marked by rank, `log` holds all lines and `shared` is True.
     """
     own_logs = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stdout.log")]
     if own_logs:
@@ -187,8 +187,8 @@ def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
 
 
 def last_loss(logs: str, output: Output, local_rank: int) -> str:
-    """Say that the last loss which a rank told is no number; empty where it is one, or it told none."""
-    from . import pulse  # at the end of a rank alone
+    """Return a sentence if the last loss that a rank printed is nan or infinite; else ""."""
+    from . import pulse  # needed only when a rank ends
 
     own_logs = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stderr.log")]
     log = log_of(logs, output, local_rank)
@@ -198,7 +198,7 @@ def last_loss(logs: str, output: Output, local_rank: int) -> str:
 
 
 def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:
-    """Return the last bytes of it as text; empty where it cannot be read."""
+    """Return the last bytes of an output as text; "" if it cannot be read."""
     try:
         with open(output.path, "rb") as file:
             file.seek(max(output.begin, os.fstat(file.fileno()).st_size - size_bytes, 0))
@@ -214,7 +214,7 @@ _MODULE = lazily(r"No module named '?([A-Za-z_][\w.]*)")
 
 
 def explain_stayed(failure: Failure, folder: str) -> None:
-    """Add to the evidence of a failure by which rule that stayed behind; `folder` is the job's."""
+    """Add to a failure's evidence which rule left the missing file out of the copied code; `folder` is the job's."""
     if failure.get("class") not in _LACKING:
         return
     plan = _plan(folder)
@@ -266,7 +266,7 @@ def _inside(path: str, bases: Sequence[str], code: str) -> Iterator[str]:
 
 
 def _rule_of(place: str, rules: List[Tuple[str, str]]) -> Optional[Tuple[str, str]]:
-    """Return the place that was left out and holds `place`, is it, or lies in it, with its rule; None for none."""
+    """Return the left-out path that equals, holds or lies in `place`, with its rule; None if there is none."""
     for left, rule in rules:
         if place == left.rstrip("/") or (left.endswith("/") and place.startswith(left)):
             return left, rule
@@ -277,7 +277,7 @@ End = Dict[str, Any]
 
 
 def of_node(folder: str, node: int, ranks: int, end: End) -> List[Failure]:
-    """Return the failures of a node's part that Slurm ran: its ranks', else its launcher's.
+    """Return the failures of one node of a Slurm job: its ranks' failures, or if there are none its launcher's.
 
     `end` has `exit_status`, `time` and `up_s` of the node then.
     """
@@ -294,7 +294,7 @@ def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end:
     if not code:
         return None
     evidence = Evidence(code=code, code_from_log=True, note=note, after_another=code == -signal.SIGTERM)
-    if note is None:  # which says all; of many jobs and ranks, logs are long to read
+    if note is None:  # a note is enough, and reading the logs of many jobs and ranks takes long
         place = os.path.join(folder, "ranks", str(node))
         evidence = evidence._replace(
             watched=notes.is_watched(folder, rank),
@@ -308,7 +308,7 @@ def _of_rank(folder: str, node: int, rank: int, local_rank: int, text: str, end:
 
 
 def _raised_at(note: Optional[Dict[str, Any]], end: End) -> float:
-    """Return when, by the node's clock: a note tells how long the node had been up."""
+    """Return when the exception was raised, by the node's clock: the note holds the node's uptime then."""
     if note is None or end["up_s"] is None:
         return float(end["time"])
     return float(end["time"]) - max(0.0, float(end["up_s"]) - float(note["monotonic_s"]))

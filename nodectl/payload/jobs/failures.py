@@ -1,4 +1,4 @@
-"""Failures as hosts keep and tell them: cause or echo, in which order, and how much of one fits where."""
+"""Failures as hosts record and exchange them: causes before echoes, and shortened to fit a heartbeat or the state."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _HEAD_START_S = 0.5
 # kinds of failures that follow from another rank's end
 FOLLOWED = ("communication", "terminated")
 
-# of a host whose supervisor and guard have both left no word
+# the message for a host whose supervisor and guard both died without a record
 SUPERVISOR_DIED = "the job's supervisor there was killed or died"
 
 Failure = Dict[str, Any]
 
 
 def row(kind: str, message: str, time: float, **more: object) -> Failure:
-    """Return a failure as states hold it: of no rank and of the class of its kind, unless `more` says so."""
+    """Return a failure's document; rank None and class = kind, unless `more` sets them."""
     document: Failure = {"kind": kind, "class": kind, "message": message, "rank": None, "exit_status": None}
     return {**document, "time": time, **more}
 
 
 def severity(kind: str, exit_status: Optional[int]) -> float:
-    """Place of a failure among those of its job, the likeliest cause lowest; causes have one place, and time decides.
+    """Return a failure's rank among its job's, lowest for the likeliest cause; all causes are equal, and time decides.
 
-    A launcher ends the other ranks with SIGTERM, perhaps before the rank that failed was seen: that is hardly a cause.
-    A launcher that a signal ended is one.
+    SIGTERM is hardly a cause: a launcher sends it to the other ranks, perhaps before the failed rank was seen. A
+    launcher that was ended by a signal is a cause.
     """
     if kind == "signal" and exit_status == 128 + signal.SIGTERM:
         return KINDS.index("launcher") + 0.5
@@ -44,7 +44,7 @@ def severity(kind: str, exit_status: Optional[int]) -> float:
 
 
 def happened_s(kind: str, exit_status: Optional[int], time_s: float) -> float:
-    """Return when a failure happened, for the order among causes; an abort (SIGABRT) is known as late as its echoes."""
+    """Return when a failure happened, to order causes; deaths by signal count earlier, but SIGABRT is seen late."""
     is_early = kind == "signal" and exit_status not in (None, 128 + signal.SIGABRT)
     return time_s - _HEAD_START_S if is_early else time_s
 
@@ -60,7 +60,7 @@ def first(failures: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
 
 
 def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = False) -> Optional[Dict[str, Any]]:
-    """Return the likeliest cause; a rank that left early is one only where all else follows from another's end."""
+    """Return the likeliest cause; a rank that left early counts as one only if all other failures are consequences."""
     candidates = list(failures)
     if host_lost or any(failure["kind"] not in (*FOLLOWED, "left") for failure in candidates):
         candidates = [failure for failure in candidates if failure["kind"] != "left"]
@@ -68,7 +68,7 @@ def first_of_attempt(failures: Iterable[Dict[str, Any]], *, host_lost: bool = Fa
 
 
 def _most_lost(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Keep, of lost hosts, the one that most others lost: a host that was cut off has lost all of them."""
+    """Keep only those lost-host failures that most hosts report: a host that was cut off reports all others as lost."""
     votes = Counter(failure.get("lost") for failure in failures if failure["kind"] == "host_lost")
     most = max(votes.values(), default=0)
     return [failure for failure in failures if failure["kind"] != "host_lost" or votes[failure.get("lost")] == most]
@@ -79,14 +79,14 @@ _WHOLE, _LIST_CHARS = 4, 600
 
 
 def brief(failure: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what of a failure fits into a heartbeat."""
+    """Return the failure shortened to fit into a heartbeat."""
     kept = {name: value for name, value in failure.items() if name not in ("traceback", "flight")}
     lines = [line[:_TOLD_LINE_CHARS] for line in failure.get("evidence", ())[:_TOLD_LINES]]
     return {**kept, "message": str(failure["message"])[:_TOLD_CHARS], "evidence": lines}
 
 
 def bounded(failures: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Failures as a host keeps them: the likeliest causes whole, the others in brief, so that the state stays small."""
+    """Return the failures for the state file, which must stay small: the likeliest causes whole, others shortened."""
     if len(failures) <= _WHOLE:
         return list(failures)
     ranked = sorted(failures, key=lambda item: (severity(item["kind"], item.get("exit_status")), item["time"]))

@@ -21,7 +21,7 @@ _RANK = lazily(r"_rank_?(\d+)$")
 
 
 class DumpError(ValueError):
-    """A dump is no flight recorder's, or holds more than plain data."""
+    """Raised for a file that is no flight recorder's dump, or holds more than plain data."""
 
 
 def _plain_data(data: bytes) -> Any:
@@ -54,8 +54,8 @@ def load(data: bytes) -> Dict[str, Any]:
 def summary(document: Any) -> Dict[str, Any]:
     """Return, by process group, the last collective that was begun: its name, number, sizes, types, state and place.
 
-    `members` are the group's ranks where they are told, `recent` its last calls; of one group `pending` is the call in
-    which the rank is.
+    `members` are the group's ranks if the dump names them, `recent` its last calls; one group has `pending`, the call
+    in which the rank is waiting.
     """
     entries = document.get("entries") if isinstance(document, dict) else None
     groups: Dict[str, Any] = {}
@@ -67,7 +67,7 @@ def summary(document: Any) -> Dict[str, Any]:
             name = str(group[0] if isinstance(group, (list, tuple)) and group else "?")[:40]
             groups[name] = _call(entry)
             recent[name] = [*recent.get(name, ())[-_MOST_RECENT:], {key: groups[name][key] for key in _COMPARED}]
-            # NCCL's calls are known to have ended; gloo's are done one by one, and the last may not have
+            # the dump says which of NCCL's calls have ended; gloo runs calls one by one, and the last may still run
             if not pending or pending["state"] == "completed" or pending["collective"].startswith("gloo"):
                 pending = {**groups[name], "group": name}
     members, kept = _members(document), {}
@@ -115,7 +115,7 @@ def _called_at(frames: Any) -> str:
 
 
 def dumps_of(job: str) -> Dict[int, str]:
-    """Return, by rank, the newest dump below the job's folder, where the launch script has torch write them."""
+    """Return, by rank, the newest dump below the job's folder (the launch script has torch write them there)."""
     newest: Dict[int, str] = {}
     paths: List[str] = glob.glob(os.path.join(glob.escape(job), "ranks", "**", "*_rank_*"), recursive=True)
     for path in sorted(paths, key=_written_at):
@@ -133,7 +133,7 @@ def _written_at(path: str) -> float:
 
 
 def read_dumps(job: str, since_s: float = 0.0) -> Dict[str, Any]:
-    """Return, by rank (as text), `groups`, or the `problem` with a dump; those written since a monotonic moment."""
+    """Return, by rank (as text), `groups` or the `problem` of each dump that was written since a monotonic moment."""
     dumps: Dict[str, Any] = {}
     since = time.time() - (time.monotonic() - since_s) - _CLOCK_S
     for rank, path in sorted(dumps_of(job).items()):

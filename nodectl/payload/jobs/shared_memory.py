@@ -133,7 +133,7 @@ _MOST = 10_000
 
 
 def left_behind(job: JobFolder, since_s: float) -> Dict[str, Any]:
-    """Return `outputs`, `shared_memory`: some names of what came since a time of the clock; `more_…`: how many more."""
+    """Return `outputs` and `shared_memory`: names of some files newer than `since_s`; `more_…`: how many others."""
     outputs = sorted(_written(job.at("code"), since_s))
     memory = sorted(unclaimed(since_s))
     return {**_told("outputs", outputs), **_told("shared_memory", memory)}
