@@ -64,14 +64,14 @@ class Access:
             return None
         return self._password("sudo password") or self.connection_password()
 
-    def words(self) -> list[str]:
+    def arguments(self) -> list[str]:
         """Return the options as ansible-playbook's."""
-        words = [word for text in self.given_vars for word in ("--extra-vars", text)]
-        words += [word for text in self.vault_id for word in ("--vault-id", text)]
-        words += [word for path in self.vault_password_file for word in ("--vault-password-file", path)]
-        words += ["--private-key", self.private_key_file] if self.private_key_file else []
-        words += ["--ask-vault-pass"] * self.ask_vault_pass + ["--ask-pass"] * self.ask_pass
-        return words + ["--ask-become-pass"] * self.ask_become_pass
+        arguments = [word for text in self.given_vars for word in ("--extra-vars", text)]
+        arguments += [word for text in self.vault_id for word in ("--vault-id", text)]
+        arguments += [word for path in self.vault_password_file for word in ("--vault-password-file", path)]
+        arguments += ["--private-key", self.private_key_file] if self.private_key_file else []
+        arguments += ["--ask-vault-pass"] * self.ask_vault_pass + ["--ask-pass"] * self.ask_pass
+        return arguments + ["--ask-become-pass"] * self.ask_become_pass
 
     def answers(self) -> Mapping[str, str]:
         """Ansible's prompts, as patterns, and what is typed there."""

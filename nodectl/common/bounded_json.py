@@ -71,10 +71,10 @@ def documents(host: str, output: str | bytes) -> tuple[Any, ...]:
 
 def document(host: str, output: str | bytes) -> Any:
     """Return the only document; ParseError where there is none, or more than one."""
-    found = documents(host, output)
-    if len(found) != 1:
-        raise ParseError(f"{host}: its answer cannot be read: {len(found)} frames where one belongs")
-    return found[0]
+    frames = documents(host, output)
+    if len(frames) != 1:
+        raise ParseError(f"{host}: its answer cannot be read: {len(frames)} frames where one belongs")
+    return frames[0]
 
 
 def plain_value(value: object) -> Any:

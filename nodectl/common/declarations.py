@@ -35,8 +35,8 @@ def modules_below(package: str, declares: str = "") -> Iterator[ModuleType]:
 
 def names_below(package: str) -> list[str]:
     """Return the names of these modules."""
-    found = pkgutil.walk_packages(load(package).__path__, f"{package}.", onerror=_cannot_be_loaded)
-    return [module.name for module in found]
+    modules = pkgutil.walk_packages(load(package).__path__, f"{package}.", onerror=_cannot_be_loaded)
+    return [module.name for module in modules]
 
 
 def load(module: str) -> ModuleType:

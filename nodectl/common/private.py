@@ -133,7 +133,7 @@ def is_secret(place: str) -> bool:
     That is whatever is hidden, but for some files that programs look for; copies of a file are judged as the file.
     """
     *folders, name = place.lower().split("/")
-    if any(each.startswith(".") or _FOLDERS.fullmatch(_COPY.sub("", each)) for each in folders):
+    if any(folder.startswith(".") or _FOLDERS.fullmatch(_COPY.sub("", folder)) for folder in folders):
         return True
     if not name or _OPEN.fullmatch(name):
         return False
@@ -275,7 +275,7 @@ def _holds_homes(folder: Path) -> bool:
     """Return whether homes lie right in it, as copies of them do; a project's own files say that it is one."""
     with suppress(OSError):
         return not is_marked(folder) and any(
-            _looks_like_home(each) for each in folder.iterdir() if each.is_dir() and not each.is_symlink()
+            _looks_like_home(path) for path in folder.iterdir() if path.is_dir() and not path.is_symlink()
         )
     return False
 

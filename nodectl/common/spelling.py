@@ -11,19 +11,19 @@ _NEAR = 0.6
 _MISSPELT = 0.8
 
 
-def nearest(name: str, known: Iterable[str], near: float = _NEAR) -> str:
+def nearest(name: str, candidates: Iterable[str], near: float = _NEAR) -> str:
     """Return the most alike of the known names, whatever the case; empty where none is near."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    found = get_close_matches(name.lower(), by_lower, 1, near)
-    return by_lower[found[0]] if found else ""
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    matches = get_close_matches(name.lower(), by_lower, 1, near)
+    return by_lower[matches[0]] if matches else ""
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def meant(name: str, candidates: Iterable[str]) -> str:
     """`did you mean tcp? `, to stand before what else is known; empty where nothing is near."""
-    found = nearest(name, known)
-    return f"did you mean {found}? " if found else ""
+    candidate = nearest(name, candidates)
+    return f"did you mean {candidate}? " if candidate else ""
 
 
-def misspelt(name: str, known: Collection[str], near: float = _MISSPELT) -> str:
+def misspelt(name: str, candidates: Collection[str], near: float = _MISSPELT) -> str:
     """Return the known name of which this one is probably a misspelling; empty where it may be a name of its own."""
-    return "" if name in known else nearest(name, known, near)
+    return "" if name in candidates else nearest(name, candidates, near)

@@ -93,8 +93,8 @@ def profile_problems(hardware: Hardware, stack: Stack, tuning: Tuning, matrix: M
     of_torch = list(torch_problems(stack, matrix))
     yield from of_torch
     # a range of Python that no wheel of torch reaches is told once
-    told = any(problem.code in ("python-outside-wheel", "python-range") for problem in of_torch)
-    yield from (problem for problem in _numpy(stack, matrix) if not told or problem.code != "numpy-python")
+    python_named = any(problem.code in ("python-outside-wheel", "python-range") for problem in of_torch)
+    yield from (problem for problem in _numpy(stack, matrix) if not python_named or problem.code != "numpy-python")
     yield from _systems(stack)
     for system in stack.os:
         yield from glibc_problems(system, stack, matrix)
@@ -126,10 +126,10 @@ def gpu_problems(capability: str, stack: Stack, matrix: Matrix, architecture: st
     if row is None:
         reason = f"compute capability {capability} is not in the matrix, so nothing was compared"
         yield Problem("gpu-unknown", reason, "")
-    found = list(_gpu_and_cuda(row, stack, matrix)) if row else []
-    yield from found
+    of_cuda = list(_gpu_and_cuda(row, stack, matrix)) if row else []
+    yield from of_cuda
     # what no library of this CUDA holds code for need not be looked for in torch
-    runs = all(problem.mild for problem in found)
+    runs = all(problem.mild for problem in of_cuda)
     if runs:
         yield from _kernels(capability, stack, matrix, architecture)
     if row and runs:
@@ -141,13 +141,13 @@ def _kernels(capability: str, stack: Stack, matrix: Matrix, architecture: str | 
     """Yield a problem where the build of torch holds no code for the GPU, on any machine that it could be."""
     machines = (architecture,) if architecture else stack.architectures or ("x86_64",)
     rows = [matrix.kernel_row(stack, machine) for machine in machines]
-    known = [row for row in rows if row is not None]
-    if not known or any(row.serves(capability) for row in known):
+    builds = [row for row in rows if row is not None]
+    if not builds or any(row.serves(capability) for row in builds):
         return
-    held = " or ".join(dict.fromkeys(", ".join(row.capabilities) for row in known))
+    held = " or ".join(dict.fromkeys(", ".join(row.capabilities) for row in builds))
     reason = f"torch {stack.torch} with CUDA {stack.cuda} holds code for {held}, and not for {capability}"
     on = f" on {architecture}" if architecture else ""
-    source = "; ".join(dict.fromkeys(row.source for row in known))
+    source = "; ".join(dict.fromkeys(row.source for row in builds))
     choices = tuple(build_choice(stack, row) for row in matrix.torch_rows(stack.torch))
     yield Problem("gpu-without-kernels", reason + on, source, choices=choices, other_stack=True)
 
@@ -211,10 +211,10 @@ def _reduces_in_switch(hardware: Hardware) -> bool:
 
 def _fall(hardware: Hardware) -> str:
     """`, and all_reduce falls from 460 to about 35 GB/s`, by the hardware's floors; empty where it has not both."""
-    floors = [each for each in hardware.floors if each.probe == "nccl" and "nodes" not in each.conditions]
-    reduced = [each for each in floors if each.conditions.get("collective") == "all_reduce"]
-    linked = [each.value for each in reduced if each.link_class == hardware.link]
-    without = [f"{each.value:g} {each.unit}" for each in reduced if each.link_class == "pcie"]
+    floors = [floor for floor in hardware.floors if floor.probe == "nccl" and "nodes" not in floor.conditions]
+    reduced = [floor for floor in floors if floor.conditions.get("collective") == "all_reduce"]
+    linked = [floor.value for floor in reduced if floor.link_class == hardware.link]
+    without = [f"{floor.value:g} {floor.unit}" for floor in reduced if floor.link_class == "pcie"]
     return f", and all_reduce falls from {max(linked):g} to about {without[0]}" if linked and without else ""
 
 
@@ -230,10 +230,10 @@ def _gpus_and_cuda(hardware: Hardware, stack: Stack) -> Iterator[Problem]:
 def _gpu_and_cuda(row: GpuRow, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
     cuda, older = str(stack.cuda), row.runs and matrix.gpu(row.runs.code_of)
     if version_key(cuda) < version_key(row.min_cuda) and row.runs and older and _has_code(older, cuda):
-        own = (
+        first = (
             f"{row.name}, compute capability {row.compute_capability}, has code of its own from CUDA {row.min_cuda} on"
         )
-        reason = f"{own}; with {cuda} it runs that of {row.runs.code_of}: {row.runs.lost}"
+        reason = f"{first}; with {cuda} it runs that of {row.runs.code_of}: {row.runs.lost}"
         yield Problem("gpu-by-older-code", reason, row.runs.source, f"CUDA {row.min_cuda} or later", mild=True)
     elif version_key(cuda) < version_key(row.min_cuda):
         reason = f"{row.name}, compute capability {row.compute_capability}, needs CUDA {row.min_cuda}"
@@ -252,8 +252,8 @@ def _has_code(row: GpuRow, cuda: str) -> bool:
 def _gpu_and_driver(row: GpuRow, stack: Stack) -> Iterator[Problem]:
     other = row.other_driver(stack.driver.branch) if stack.driver else None
     if stack.driver and other:
-        words, branch, source = other
-        reason = f"{row.name}, compute capability {row.compute_capability}, {words}"
+        drivers, branch, source = other
+        reason = f"{row.name}, compute capability {row.compute_capability}, {drivers}"
         choices = (Choice(f"driver branch {branch}", _with_driver(stack, branch=branch)),)
         installed = f"and the stack installs branch {stack.driver.branch}"
         yield Problem("gpu-unknown-to-driver", f"{reason}, {installed}", source, choices=choices, other_stack=True)
@@ -403,8 +403,8 @@ def _not_released(stack: Stack, matrix: Matrix) -> Problem:
     ]
     choices = tuple(build_choice(other, row) for other in near for row in matrix.torch_rows(other.torch))
     # an index of a site may hold what the site has built
-    own = "://" in (stack.index or "")
-    return Problem("torch-not-released", reason, matrix.releases.source, choices=choices, mild=own)
+    of_site = "://" in (stack.index or "")
+    return Problem("torch-not-released", reason, matrix.releases.source, choices=choices, mild=of_site)
 
 
 def _build(stack: Stack, row: TorchRow) -> Iterator[Problem]:
@@ -452,9 +452,9 @@ def build_choice(stack: Stack, row: TorchRow) -> Choice:
     local = "+" in (stack.torch or "")
     torch = f"{(stack.torch or '').partition('+')[0]}" + (f"+{row.index}" if local else "")
     index = stack.index if "://" in (stack.index or "") else row.index
-    known = {name: getattr(row, name) for name in ("cuda", "cudnn", "nccl")}
+    libraries = {name: getattr(row, name) for name in ("cuda", "cudnn", "nccl")}
     driver = None if row.cuda is None else stack.driver
-    changed = {"torch": torch, "index": index, "driver": driver, **known}
+    changed = {"torch": torch, "index": index, "driver": driver, **libraries}
     return Choice(_row_text(row), stack.model_copy(update=changed))
 
 
@@ -466,14 +466,14 @@ def _row_text(row: TorchRow) -> str:
 
 def _libraries(stack: Stack, row: TorchRow) -> Iterator[Problem]:
     for field, name in _LIBRARIES.items():
-        stated, known = getattr(stack, field), getattr(row, field)
-        if stated is not None and known is not None and stated != known:
+        stated, bundled = getattr(stack, field), getattr(row, field)
+        if stated is not None and bundled is not None and stated != bundled:
             reason = (
-                f"torch {stack.torch} with CUDA {stack.cuda} loads {name} {known} of its wheel, and the stack says "
+                f"torch {stack.torch} with CUDA {stack.cuda} loads {name} {bundled} of its wheel, and the stack says "
                 f"{stated} (the system's {name} is system.{field})"
             )
             source = "" if {field, "build"} & set(row.unsure) else row.source
-            choices = (Choice(f"{field}: {known}", stack.model_copy(update={field: known})),)
+            choices = (Choice(f"{field}: {bundled}", stack.model_copy(update={field: bundled})),)
             yield Problem(f"torch-{field}-not-of-one-row", reason, source, choices=choices)
 
 
@@ -556,12 +556,12 @@ def _systems(stack: Stack) -> Iterator[Problem]:
 def _meant(name: str, version: str) -> str:
     """Return a system as stacks name it, of this name or one like it; empty where none is like it."""
     by_name = {system: family for family in families() for system in family.systems}
-    known = name if name in by_name else misspelt(name, by_name)
-    if not known:
+    system = name if name in by_name else misspelt(name, by_name)
+    if not system:
         return ""
     # Ubuntu's releases are of a month, all others are known by their major version
-    form = version if known == "ubuntu" else version.partition(".")[0]
-    return by_name[known].key(f"{known}-{form}")
+    form = version if system == "ubuntu" else version.partition(".")[0]
+    return by_name[system].key(f"{system}-{form}")
 
 
 def glibc_problems(system: str, stack: Stack, matrix: Matrix) -> Iterator[Problem]:

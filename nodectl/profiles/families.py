@@ -114,5 +114,5 @@ def families() -> tuple[Family, ...]:
 
 def family_of(system: str | None) -> Family:
     """Return the family of an os-release ID; Debian's where it is not known, which a stack's `os` then refuses."""
-    known: Mapping[str, Family] = {name: family for family in families() for name in family.systems}
-    return known.get(system or "", known[DEBIAN])
+    by_system: Mapping[str, Family] = {name: family for family in families() for name in family.systems}
+    return by_system.get(system or "", by_system[DEBIAN])

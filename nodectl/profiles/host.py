@@ -55,21 +55,21 @@ def of_variables(
     """
     chosen = _names(variables, names)
     hardware, stack, tuning = (chosen[kind] or DEFAULTS[kind] for kind in KINDS)
-    own = own_values(variables)
+    host_values = own_values(variables)
     allowed, misfit = plain_value(variables.get(ALLOW) or []), plain_value(variables.get(MISFIT))
     if look is not None:
         resolved = resolve(
             hardware,
             stack,
             tuning,
-            **own,
+            **host_values,
             extra_dirs=extra_dirs,
             allow_unsupported=allowed,
             misfit=misfit,
             look=look,
         )
-        return replace(resolved, refusals=tuple(_with_fit(each, look, extra_dirs) for each in resolved.refusals))
-    given = json.dumps({**own, "allow_unsupported": allowed, "misfit": misfit})
+        return replace(resolved, refusals=tuple(_with_fit(problem, look, extra_dirs) for problem in resolved.refusals))
+    given = json.dumps({**host_values, "allow_unsupported": allowed, "misfit": misfit})
     return _resolved((hardware, stack, tuning), given, tuple(extra_dirs))
 
 
@@ -81,8 +81,8 @@ def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> P
 
     hardware, stack = fitting(look, extra_dirs)
     names = " or ".join(hardware) or f"{DEFAULTS['hardware']} (`nodectl profile learn` makes one that fits)"
-    words = f"hardware {names}" + (f" with stack {stack}" if stack else "")
-    return replace(problem, nearest=f"{words}; or, where it is meant, {MISFIT}: allow")
+    choice = f"hardware {names}" + (f" with stack {stack}" if stack else "")
+    return replace(problem, nearest=f"{choice}; or, where it is meant, {MISFIT}: allow")
 
 
 def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dict[str, str]:
@@ -99,8 +99,8 @@ def hardware_of(host: Host, extra_dirs: Sequence[Path] = ()) -> Hardware | None:
     if not name:
         return None
     given = host.variables.get(OVERRIDES)
-    own = given.get("hardware") if isinstance(given, Mapping) else None
-    overrides = json.dumps({"hardware": own} if own else {}, sort_keys=True, default=str)
+    hardware = given.get("hardware") if isinstance(given, Mapping) else None
+    overrides = json.dumps({"hardware": hardware} if hardware else {}, sort_keys=True, default=str)
     return _hardware(name, overrides, tuple(extra_dirs))
 
 

@@ -150,10 +150,10 @@ def _models(hardware: Hardware, stack: Stack, node: Node, matrix: Matrix) -> Ite
     claimed = hardware.gpu.compute_capability if hardware.gpu else None
     identities = dict.fromkeys(str(gpu.get("device", "")) for gpu in node.gpus)
     model = hardware.gpu.model if hardware.gpu else ""
-    known = [row for row in map(matrix.device, identities) if row]
+    devices = [row for row in map(matrix.device, identities) if row]
     # a card for the screen beside those that the profile means
-    beside = any(row.compute_capability == claimed and row.is_model(model) for row in known)
-    rows = dict.fromkeys(row for row in known if row.compute_capability != claimed or not row.is_model(model))
+    beside = any(row.compute_capability == claimed and row.is_model(model) for row in devices)
+    rows = dict.fromkeys(row for row in devices if row.compute_capability != claimed or not row.is_model(model))
     architecture = node.architecture if node.architecture in ("x86_64", "aarch64") else None
     for row in rows:
         seen = f"{row.name}, compute capability {row.compute_capability}"
@@ -194,8 +194,8 @@ def _ignored(look: HostLook, stack: Stack, matrix: Matrix) -> Iterator[Problem]:
     for device in dict.fromkeys(row for row in devices if row):
         row = matrix.gpu(device.compute_capability)
         if row and (other := row.other_driver(live)):
-            words, branch, source = other
-            reason = f"{device.name}, which is seen here, {words}, and this host keeps {live}"
+            drivers, branch, source = other
+            reason = f"{device.name}, which is seen here, {drivers}, and this host keeps {live}"
             nearest = f"a driver of branch {branch}, installed by whoever owns this one"
             yield Problem(
                 "driver-ignores-gpu", reason, source and device.source and f"{source}; {device.source}", nearest

@@ -97,13 +97,13 @@ def accepted_in(acceptance: Acceptance, named: Sequence[str] = ()) -> tuple[str,
 def taken_on(acceptance: Acceptance, hosts: Sequence[str]) -> list[Measurement]:
     """Return what the acceptance measured with these hosts alone; ProfileError where that is nothing."""
     taken = [row.measurement for row in acceptance.taken]
-    own = [row for row in taken if row.hosts and set(hosts).issuperset(row.hosts)]
-    if not own:
+    rows = [row for row in taken if row.hosts and set(hosts).issuperset(row.hosts)]
+    if not rows:
         raise ProfileError(
             f"the acceptance {acceptance.id} measured nothing with accepted hosts alone",
             "accept them at a level that measures",
         )
-    return own
+    return rows
 
 
 def _read(host: str, field: str, facts: Facts, read: Callable[[Facts], Any]) -> Any:
@@ -254,12 +254,12 @@ def _complete_gpu(document: Document, capability: str | None, notes: list[str]) 
     gpu = document.get("gpu")
     if gpu is None:
         return False
-    known = capability or capability_of(str(gpu["model"]))
-    if known is None:
+    computed = capability or capability_of(str(gpu["model"]))
+    if computed is None:
         del document["gpu"]
         notes.append(f"no gpu: what a {gpu['model']} can compute is not known here; give --compute-capability")
         return False
-    gpu["compute_capability"] = known
+    gpu["compute_capability"] = computed
     return True
 
 

@@ -60,12 +60,12 @@ def find_profiles(kind: str, extra_dirs: Sequence[Path] = ()) -> dict[str, Path]
 
 def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple[Document, Path]:
     """Return the raw document of a profile and its file; ProfileError naming the known ones where there is none."""
-    known = find_profiles(kind, extra_dirs)
-    if name not in known:
+    profiles = find_profiles(kind, extra_dirs)
+    if name not in profiles:
         _refuse_other_suffix(kind, name, extra_dirs)
-        hint = f"{meant(name, known)}set nodectl_{kind} to one of: {', '.join(known)}" if known else ""
+        hint = f"{meant(name, profiles)}set nodectl_{kind} to one of: {', '.join(profiles)}" if profiles else ""
         raise ProfileError(f"there is no {kind} profile {name!r}", hint)
-    return read_document(known[name]), known[name]
+    return read_document(profiles[name]), profiles[name]
 
 
 def _refuse_other_suffix(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> None:

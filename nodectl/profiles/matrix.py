@@ -127,7 +127,7 @@ class KernelRow(Strict):
     def serves(self, capability: str) -> bool:
         """Code for a capability runs on it and on later minor versions of the same major one."""
         major, minor = version_key(capability)[:2]
-        return any(version_key(own)[0] == major and version_key(own)[1] <= minor for own in self.capabilities)
+        return any(version_key(held)[0] == major and version_key(held)[1] <= minor for held in self.capabilities)
 
 
 class DeepspeedRow(Strict):
@@ -151,8 +151,8 @@ class TorchvisionRows(Strict):
         plain = torchvision.partition("+")[0]
         if plain in self.torch:
             return _release(self.torch[plain]) == _release(torch)
-        known = [low for start, low in self.later.items() if version_key(start) <= version_key(plain)]
-        return version_key(known[-1]) <= _release(torch) if known else None
+        lowest = [low for start, low in self.later.items() if version_key(start) <= version_key(plain)]
+        return version_key(lowest[-1]) <= _release(torch) if lowest else None
 
     def of(self, torch: str) -> str | None:
         """Return the oldest torchvision for a torch; None where none is known."""
@@ -183,8 +183,8 @@ class Releases(Strict):
 
     def deny(self, torch: str) -> bool:
         """There is no such release: the list reaches beyond it, and has it not."""
-        known = {_release(version) for version in self.versions}
-        return _release(self.first) <= _release(torch) <= _release(self.last) and _release(torch) not in known
+        releases = {_release(version) for version in self.versions}
+        return _release(self.first) <= _release(torch) <= _release(self.last) and _release(torch) not in releases
 
     def nearest(self, torch: str) -> tuple[str, ...]:
         """Return the highest release below it, then the lowest above it."""

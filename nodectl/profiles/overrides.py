@@ -37,15 +37,15 @@ def checked_overrides(overrides: Mapping[str, Any] | None) -> Document:
     """Return the overrides; ProfileError unless each field exists and holds a mapping."""
     if overrides is None:
         return {}
-    known = {*SETTINGS, *_FIELDS, "allow_debug_variables"}
+    fields = {*SETTINGS, *_FIELDS, "allow_debug_variables"}
     if not isinstance(overrides, Mapping):
         raise ProfileError(
-            f"{OVERRIDES} is {overrides!r}", f"make it a mapping with any of: {', '.join(sorted(known))}"
+            f"{OVERRIDES} is {overrides!r}", f"make it a mapping with any of: {', '.join(sorted(fields))}"
         )
     for field, value in overrides.items():
-        if field not in known:
+        if field not in fields:
             raise ProfileError(
-                f"{OVERRIDES}.{field}: no such field", f"{meant(str(field), known)}known: {', '.join(sorted(known))}"
+                f"{OVERRIDES}.{field}: no such field", f"{meant(str(field), fields)}known: {', '.join(sorted(fields))}"
             )
         if field != "allow_debug_variables" and not isinstance(value, Mapping):
             raise ProfileError(f"{OVERRIDES}.{field}: {value!r} is not a mapping", "give it as name: value")

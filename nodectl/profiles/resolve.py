@@ -125,12 +125,12 @@ def resolve(
         return problem.refuses and not (meant and problem.misfit)
 
     # which machine it is, a host that was looked at tells
-    refused = [each for each in of_profiles if stands(each) and (look is None or not each.misfit)]
+    refused = [problem for problem in of_profiles if stands(problem) and (look is None or not problem.misfit)]
     if refused and not allowed:
         text = "; ".join(problem.text for problem in refused)
         remedy = _MEANT if all(problem.misfit for problem in refused) else _REMEDY
         raise IncompatibleError(f"hardware {hardware}, stack {stack}, tuning {tuning}: {text}", remedy, of_profiles)
-    standing = [] if allowed else [each for each in (*of_profiles, *of_host) if stands(each)]
+    standing = [] if allowed else [problem for problem in (*of_profiles, *of_host) if stands(problem)]
     used = any(map(stands, (*of_profiles, *of_host)))
     return replace(
         merged,
@@ -162,12 +162,12 @@ def _merged(
     extra_dirs: Sequence[Path],
 ) -> Resolved:
     """Return the profiles of these names with the host's values on top, held against their schemas, not yet judged."""
-    changes, own = checked_overrides(overrides), checked_nccl_env(nccl_env)
+    changes, variables = checked_overrides(overrides), checked_nccl_env(nccl_env)
     checked: dict[str, Any] = {"stack": Stack.model_construct(description="not named", torch=None)}
     for kind, name in names.items():
         document = _load(kind, name, extra_dirs)
         if kind == "tuning":
-            checked[kind] = _own_tuning(name, document, changes, own, roles or {})
+            checked[kind] = _own_tuning(name, document, changes, variables, roles or {})
         else:
             _change(document, changes.get(kind, {}))
             checked[kind] = check_document(_MODELS[kind], document, f"{kind} {name} with {OVERRIDES}")
@@ -177,8 +177,8 @@ def _merged(
 def _change(document: Document, changes: Mapping[str, Any]) -> None:
     """Put a host's own values over a profile's; the torchvision of a stack goes with another torch by itself."""
     merge_fields(document, changes)
-    torch, own, packages = changes.get("torch"), changes.get("packages", {}), document.get("packages")
-    named = not isinstance(own, Mapping) or "torchvision" in own
+    torch, named_packages, packages = changes.get("torch"), changes.get("packages", {}), document.get("packages")
+    named = not isinstance(named_packages, Mapping) or "torchvision" in named_packages
     if isinstance(torch, str) and isinstance(packages, Mapping) and not named:
         with suppress(ValueError):  # a torch that is no version is told where the whole is checked
             document["packages"] = matrix().torchvision.along(packages, torch)
@@ -225,7 +225,9 @@ def _judge(
     def refusing(stack: Stack) -> frozenset[str]:
         problems = (*of_profiles(stack), *of_host(stack))
         # that the profile is another machine's is the same with any stack
-        codes = {each.code for each in problems if each.refuses and (each.other_stack or not each.misfit)}
+        codes = {
+            problem.code for problem in problems if problem.refuses and (problem.other_stack or not problem.misfit)
+        }
         # a CPU build runs beside GPUs that are only seen, and is no way out for who asked for CUDA
         return frozenset(codes | ({"cuda-wanted"} if bool(stack.cuda) != cuda_wanted else set()))
 
@@ -242,13 +244,13 @@ def _judge(
 
 def load_stacks(extra_dirs: Sequence[Path] = (), changes: Mapping[str, Any] | None = None) -> dict[str, Stack]:
     """All stacks known here by name, with a host's changes, without malformed ones: refused where they are used."""
-    known: dict[str, Stack] = {}
+    stacks: dict[str, Stack] = {}
     for name in find_profiles("stack", extra_dirs):
         with suppress(ProfileError):
             document = _load("stack", name, extra_dirs)
             _change(document, changes or {})
-            known[name] = check_document(Stack, document, f"stack {name}")
-    return known
+            stacks[name] = check_document(Stack, document, f"stack {name}")
+    return stacks
 
 
 def load_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> Hardware | Stack | Tuning:
@@ -289,13 +291,13 @@ def _with_origin(document: Document, origin: str) -> Document:
 def hardware_variables(hardware: Hardware, look: HostLook | None) -> dict[str, Any]:
     """`fleet.hardware`; where the profile does not know (`known` is false) it is what was seen on the host."""
     seen = look.node if look else None
-    known = hardware.gpus is not None
+    counted = hardware.gpus is not None
     return {
-        "known": known,
-        "gpus": hardware.gpus or 0 if known or seen is None else len(seen.gpus),
+        "known": counted,
+        "gpus": hardware.gpus or 0 if counted or seen is None else len(seen.gpus),
         "gpu": hardware.gpu.model if hardware.gpu else None,
         "compute_capability": hardware.gpu.compute_capability if hardware.gpu else None,
-        "nvswitch": hardware.nvswitch if known or seen is None else seen.nvswitch,
+        "nvswitch": hardware.nvswitch if counted or seen is None else seen.nvswitch,
         "link": hardware.link,
         "rdma": any(nic.kind in ("infiniband", "roce") for nic in hardware.nics),
     }
@@ -319,11 +321,11 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
     """`fleet.stack`: what is installed, and for which systems it exists."""
     family = family_of(look.node.os.id if look else None)
     stack = family.stack(stack)
-    known, system = addresses(), stack.system
+    places, system = addresses(), stack.system
     cuda = stack.cuda is not None
     return {
         "requirements": list(stack.requirements),
-        "index": known.index(stack.index) if stack.index else "",
+        "index": places.index(stack.index) if stack.index else "",
         "index_packages": list(stack.index_packages),
         "python_min": stack.python.min if stack.python else "",
         "python_max": stack.python.max if stack.python else "",

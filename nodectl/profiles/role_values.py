@@ -20,7 +20,7 @@ def _is_true(value: Any) -> bool:
 
 
 def _sysctls(value: Any) -> Document:
-    return {each["key"]: {"never_lower": False, **_without(each, "key")} for each in value}
+    return {setting["key"]: {"never_lower": False, **_without(setting, "key")} for setting in value}
 
 
 def _without(mapping: Mapping[str, Any], name: str) -> Document:

@@ -359,9 +359,9 @@ class Tuning(Strict):
     @model_validator(mode="after")
     def _a_kernel_takes_the_values(self) -> Tuning:
         for key, setting in sorted(self.sysctl.items()):
-            dotted, words = key.replace("/", "."), setting.value.split()
-            numbers = [int(word) for word in words if re.fullmatch(r"-?[0-9]{1,20}", word)]
-            if _NUMERIC.fullmatch(dotted) and len(numbers) < len(words):
+            dotted, parts = key.replace("/", "."), setting.value.split()
+            numbers = [int(word) for word in parts if re.fullmatch(r"-?[0-9]{1,20}", word)]
+            if _NUMERIC.fullmatch(dotted) and len(numbers) < len(parts):
                 raise ValueError(f"sysctl {key} takes whole numbers, and its value is {setting.value!r}")
             if _TRIPLE.fullmatch(dotted) and (len(numbers) != 3 or numbers != sorted(numbers) or numbers[0] < 0):
                 raise ValueError(f"sysctl {key} takes three ascending numbers, and its value is {setting.value!r}")
@@ -369,8 +369,8 @@ class Tuning(Strict):
 
     @model_validator(mode="after")
     def _no_names_of_one_host(self) -> Tuning:
-        own = [name for name, setting in sorted(self.nccl.items()) if setting.origin.startswith("tuning ")]
-        names = [name for name in own if is_host_variable(name)]
+        of_profile = [name for name, setting in sorted(self.nccl.items()) if setting.origin.startswith("tuning ")]
+        names = [name for name in of_profile if is_host_variable(name)]
         if names:
             raise ValueError(
                 f"{', '.join(names)}: names and numbers of interfaces differ from node to node, so no "

@@ -50,8 +50,8 @@ def misspelled(names: Iterable[str], share: Path) -> list[tuple[str, str]]:
     unsure = sorted({name for name in names if name.startswith(prefixes)} - INVENTORY_VARIABLES)
     if not unsure:
         return []
-    known = INVENTORY_VARIABLES.union(*(role_variables(share / "roles" / role) for role in roles))
-    return [(name, near) for name in unsure if name not in known and (near := nearest(name, known, _NEAR))]
+    variables = INVENTORY_VARIABLES.union(*(role_variables(share / "roles" / role) for role in roles))
+    return [(name, near) for name in unsure if name not in variables and (near := nearest(name, variables, _NEAR))]
 
 
 def role_variables(role: Path) -> frozenset[str]:

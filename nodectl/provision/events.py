@@ -71,14 +71,14 @@ def explained(text: str) -> str:
     """`text`, or where it says that a login could not become root, why in one line, with what to do."""
     if _SHUT.search(text):
         return f"{text.rstrip('. ')}; {VAULT_REMEDY}"
-    for said, why, remedy in _REFUSALS:
-        if found := said.search(text):
-            names = found.groupdict()
-            words = {
+    for pattern, why, remedy in _REFUSALS:
+        if match := pattern.search(text):
+            names = match.groupdict()
+            values = {
                 "login": names.get("login") or "LOGIN",
                 "tool": names.get("tool") or names.get("program") or "sudo",
             }
-            return f"{why}; {remedy} ({_SEE})".format(**words)
+            return f"{why}; {remedy} ({_SEE})".format(**values)
     if _SILENCE.search(text):
         return f"{text}; {_SILENT}; `sudo -l` shows which ({_SEE})"
     return text
@@ -199,9 +199,9 @@ def read_event(kind: str, data: Mapping[str, Any], shown: str) -> TaskEvent | No
         return TaskEvent(host, task, "skipped")
     if kind == "runner_on_ok":
         changed = bool(result.get("changed"))
-        said = [] if changed else [report_text(str(data.get("task_action", "")), result)]
-        said += [f"warning: {text}" for text in result.get("warnings") or ()]
-        return TaskEvent(host, task, "changed" if changed else "ok", "\n".join(filter(None, said)))
+        lines = [] if changed else [report_text(str(data.get("task_action", "")), result)]
+        lines += [f"warning: {text}" for text in result.get("warnings") or ()]
+        return TaskEvent(host, task, "changed" if changed else "ok", "\n".join(filter(None, lines)))
     if kind == "runner_on_file_diff" and shown.strip():
         return TaskEvent(host, task, "diff", diff=shown.strip())
     return None

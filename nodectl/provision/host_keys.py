@@ -145,9 +145,9 @@ def check_keys_of_mitogen() -> None:
     def connect(spec: Any) -> dict[str, Any]:
         made: dict[str, Any] = method(spec)
         made["kwargs"]["check_host_keys"] = "enforce"
-        words = made["kwargs"]["ssh_args"] or []
+        ssh_arguments = made["kwargs"]["ssh_args"] or []
         # it keeps its connection itself, and shares none of another's
-        made["kwargs"]["ssh_args"] = [*first(), "-o", "ControlPath=none", *words, "-S", "none"]
+        made["kwargs"]["ssh_args"] = [*first(), "-o", "ControlPath=none", *ssh_arguments, "-S", "none"]
         return made
 
     connect.checks_keys = True  # type: ignore[attr-defined]

@@ -30,13 +30,13 @@ def install(folder: Path) -> Path:
     return program
 
 
-def rewritten(words: Sequence[str], configured: Callable[[Sequence[str]], str]) -> list[str]:
+def rewritten(arguments: Sequence[str], configured: Callable[[Sequence[str]], str]) -> list[str]:
     """Return ssh's arguments with their ProxyJump as a ProxyCommand; as they are where there is none.
 
     `configured` says which one ssh_config has for them.
     """
     jump, proxied, handed, kept = "", False, list[str](), list[str]()
-    for option, value, own in _options(words):
+    for option, value, given in _options(arguments):
         key, _, text = value.strip().replace(" ", "=", 1).partition("=") if option == "-o" else ("", "", value)
         name = {"-J": "proxyjump", "-i": "identityfile"}.get(option, key.lower())
         if name == "proxyjump" and not proxied and text.lower() != "none":
@@ -44,22 +44,24 @@ def rewritten(words: Sequence[str], configured: Callable[[Sequence[str]], str]) 
             continue
         # as in ssh, the first one stands
         proxied = proxied or (name in ("proxyjump", "proxycommand") and not jump)
-        kept += own
-        handed += own if option in ("-i", "-F") or (option == "-o" and name not in _OF_THE_HOST) else []
-    jump = jump or ("" if proxied else configured(words))
-    return ["-o", f"ProxyCommand={_command(jump, handed)}", *kept] if jump else list(words)
+        kept += given
+        handed += given if option in ("-i", "-F") or (option == "-o" and name not in _OF_THE_HOST) else []
+    jump = jump or ("" if proxied else configured(arguments))
+    return ["-o", f"ProxyCommand={_command(jump, handed)}", *kept] if jump else list(arguments)
 
 
-def of_config(words: Sequence[str]) -> str:
+def of_config(arguments: Sequence[str]) -> str:
     """Return the jump host that ssh_config has for ssh's arguments; empty where it has none, or ssh cannot tell."""
-    done = subprocess.run(["ssh", "-G", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ssh", "-G", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     named = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("proxyjump ")]
     return next((name for name in named if name != "none"), "")
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
     """(`-o`, its value, the words that it was given as) of each; what is no option comes as it is."""
-    left = list(words)
+    left = list(arguments)
     while left and left[0].startswith("-") and left[0] != "--":
         word = left.pop(0)
         if word[1:2] not in _VALUED and word[2:]:  # flags that stand together
@@ -79,9 +81,9 @@ def _command(jump: str, handed: Sequence[str]) -> str:
     before, _, last = jump.rpartition(",")
     through = [*handed, *(["-J", before] if before else [])]
     target = last.strip() if "://" in last else f"ssh://{last.strip()}"
-    words = [sys.executable, "-IS", __file__, *through]
+    argv = [sys.executable, "-IS", __file__, *through]
     # ssh reads % in a ProxyCommand
-    return " ".join([shlex.join(words).replace("%", "%%"), "-W '[%h]:%p'", shlex.quote(target).replace("%", "%%")])
+    return " ".join([shlex.join(argv).replace("%", "%%"), "-W '[%h]:%p'", shlex.quote(target).replace("%", "%%")])
 
 
 if __name__ == "__main__":

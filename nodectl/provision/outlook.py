@@ -44,16 +44,16 @@ def described(hosts: Sequence[Host], roles: Sequence[str], allow_reboot: bool) -
 def selected_roles(tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
     """Return the roles of the changing plays that Ansible's tags leave; UsageError for a tag that no role has."""
     wanted, unwanted = _words(tags), _words(skip_tags)
-    known = list(dict.fromkeys(tag for _, own in _roles() for tag in own))
-    strange = sorted((wanted | unwanted) - {*known, *_ANSIBLE_TAGS})
+    all_tags = list(dict.fromkeys(tag for _, role_tags in _roles() for tag in role_tags))
+    strange = sorted((wanted | unwanted) - {*all_tags, *_ANSIBLE_TAGS})
     if strange:
-        hint = meant(strange[0], known)
+        hint = meant(strange[0], all_tags)
         raise UsageError(
-            f"no role has the tag {', '.join(map(repr, strange))}", f"{hint}the tags are {', '.join(known)}"
+            f"no role has the tag {', '.join(map(repr, strange))}", f"{hint}the tags are {', '.join(all_tags)}"
         )
     chosen: list[str] = []
-    for name, own in _roles():
-        if name not in chosen and (not wanted or wanted & {*own, "all"}) and not unwanted & {*own}:
+    for name, role_tags in _roles():
+        if name not in chosen and (not wanted or wanted & {*role_tags, "all"}) and not unwanted & {*role_tags}:
             chosen.append(name)
     return chosen
 
@@ -66,7 +66,7 @@ def lab_requirements(hosts: Sequence[Host], roles: Sequence[str]) -> list[tuple[
     if not {"python", "pytorch"} & set(roles):
         return []
     wanted = (_requirements(host) for host in hosts if _from_lab_share(host))
-    return [each for each in dict.fromkeys(wanted) if each]
+    return [requirements for requirements in dict.fromkeys(wanted) if requirements]
 
 
 def _from_lab_share(host: Host) -> bool:

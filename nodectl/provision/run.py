@@ -48,14 +48,14 @@ class ProvisionRequest:
 
 def command_line(request: ProvisionRequest) -> str:
     """Return the request as options of ansible-playbook, quoted for a shell."""
-    words = [word for source in request.inventory for word in ("-i", source)]
-    words += ["--check"] * request.check + ["--diff"] * request.diff
+    argv = [word for source in request.inventory for word in ("-i", source)]
+    argv += ["--check"] * request.check + ["--diff"] * request.diff
     for option, tags in (("--tags", request.tags), ("--skip-tags", request.skip_tags)):
-        words += [option, ",".join(tags)] if tags else []
-    words += request.access.words()
+        argv += [option, ",".join(tags)] if tags else []
+    argv += request.access.arguments()
     # what nodectl itself asks for comes last, and stands
-    words += ["--extra-vars", json.dumps(dict(request.variables))] if request.variables else []
-    return shlex.join(words)
+    argv += ["--extra-vars", json.dumps(dict(request.variables))] if request.variables else []
+    return shlex.join(argv)
 
 
 def environment(run: str, sockets: Path) -> dict[str, str]:

@@ -64,13 +64,13 @@ def _below(folder: Path) -> list[Path]:
     return [path for path in files if not is_secret(path.relative_to(folder).as_posix())]
 
 
-def _record(files: dict[str, bytes], own: str) -> str:
+def _record(files: dict[str, bytes], name: str) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     for inside, data in sorted(files.items()):
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         rows.writerow([inside, f"sha256={digest}", len(data)])
-    rows.writerow([own, "", ""])
+    rows.writerow([name, "", ""])
     return text.getvalue()
 
 

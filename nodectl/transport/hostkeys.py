@@ -95,7 +95,7 @@ def _hops(target: Target) -> int:
 
 def _ask(client: SshClient, server: Server) -> Survey:
     target = server.target
-    known = known_hosts(target.known_hosts_files)
+    trusted = known_hosts(target.known_hosts_files)
     keys: list[OfferedKey] = []
     for kind, algorithms in ALGORITHMS.items():
         try:
@@ -104,11 +104,11 @@ def _ask(client: SshClient, server: Server) -> Survey:
             return Survey(server, (), error.message, error.remedy)
         if key is not None:
             wire = key.asbytes()
-            standing = known.standing(target.key_name, target.port, wire)
+            standing = trusted.standing(target.key_name, target.port, wire)
             is_refused = bool(target.rules.why_not_host_key(key))
             keys.append(OfferedKey(kind, wire, Standing.REVOKED if is_refused else standing))
     if any(key.standing is Standing.KNOWN for key in keys):
-        kinds = {entry.kind for entry in known.entries(target.key_name, target.port)}
+        kinds = {entry.kind for entry in trusted.entries(target.key_name, target.port)}
         other = [key for key in keys if key.kind not in kinds and key.standing is not Standing.REVOKED]
         keys = [replace(key, standing=Standing.UNKNOWN) if key in other else key for key in keys]
     return Survey(server, tuple(keys), "" if keys else f"{target.label}: no key that nodectl reads")

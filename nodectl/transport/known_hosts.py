@@ -49,11 +49,11 @@ class KnownHosts:
     @classmethod
     def read(cls, paths: Iterable[Path]) -> KnownHosts:
         """Read `paths`; a file that is not there holds nothing, a line that cannot be read is skipped as in OpenSSH."""
-        known = cls()
+        hosts = cls()
         for path in paths:
             for line in _lines(path):
-                known.add(line)
-        return known
+                hosts.add(line)
+        return hosts
 
     def entries(self, name: str, port: int) -> list[Entry]:
         """Return the entries for the host; those without the port where there are none with it, as in OpenSSH."""
@@ -78,17 +78,17 @@ class KnownHosts:
         """Return the entries for a name as it is `written`."""
         entries = list(self.by_name.get(name, []))
         entries += [entry for salt, digest, entry in self.hashed if _digest(salt, name) == digest]
-        entries += [entry for words, entry in self.patterns if _matches(words, name)]
+        entries += [entry for patterns, entry in self.patterns if _matches(patterns, name)]
         return entries
 
     def add(self, line: str) -> None:
         """Take one line of a file."""
-        words = line.split()
-        marker = words.pop(0) if words[0].startswith("@") else ""
-        if len(words) < 3:
+        fields = line.split()
+        marker = fields.pop(0) if fields[0].startswith("@") else ""
+        if len(fields) < 3:
             return
-        entry = Entry(marker, words[1], words[2])
-        names = words[0].lower().split(",") if not words[0].startswith("|") else [words[0]]
+        entry = Entry(marker, fields[1], fields[2])
+        names = fields[0].lower().split(",") if not fields[0].startswith("|") else [fields[0]]
         if names[0].startswith("|1|"):
             self._add_hashed(names[0], entry)
         elif any(set(name) & set("*?!") for name in names):
@@ -141,17 +141,17 @@ def _kind(key: bytes) -> str:
 
 def _without(line: str, names: Collection[str]) -> str | None:
     """`line` without `names`; None where nothing is left of it."""
-    words = line.split(None, 1)
-    if len(words) < 2 or line.lstrip().startswith(("#", "@")):
+    fields = line.split(None, 1)
+    if len(fields) < 2 or line.lstrip().startswith(("#", "@")):
         return line
-    if words[0].startswith("|"):
-        known = KnownHosts()
-        known.add(line)
-        return None if any(known.entries_named(name) for name in names) else line
-    left = [other for other in words[0].split(",") if other.lower() not in names]
-    if len(left) == len(words[0].split(",")):
+    if fields[0].startswith("|"):
+        entries = KnownHosts()
+        entries.add(line)
+        return None if any(entries.entries_named(name) for name in names) else line
+    left = [other for other in fields[0].split(",") if other.lower() not in names]
+    if len(left) == len(fields[0].split(",")):
         return line
-    return f"{','.join(left)} {words[1]}" if left else None
+    return f"{','.join(left)} {fields[1]}" if left else None
 
 
 def _lines(path: Path) -> list[str]:
@@ -169,10 +169,10 @@ def _digest(salt: bytes, name: str) -> bytes:
     return hmac.digest(salt, name.encode(), "sha1")
 
 
-def _matches(words: Sequence[str], name: str) -> bool:
+def _matches(patterns: Sequence[str], name: str) -> bool:
     """OpenSSH's pattern lists: `*` and `?`, and a `!` that matches refuses the whole line."""
     hit = False
-    for word in words:
+    for word in patterns:
         if fnmatch.fnmatchcase(name, word.removeprefix("!").replace("[", "[[]")):
             if word.startswith("!"):
                 return False

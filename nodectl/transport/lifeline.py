@@ -53,6 +53,6 @@ def command_line(argv: Sequence[str], stdin_bytes: int | None) -> str:
 
     With input, BEFORE_INPUT is to come before it, and STARTED comes before what the command prints.
     """
-    shell, option, text, *words = wrapped(argv, stdin_bytes)
+    shell, option, text, *arguments = wrapped(argv, stdin_bytes)
     before = "" if stdin_bytes is None else _AT_INPUT
-    return "exec " + shlex.join([shell, option, before + text, *words])
+    return "exec " + shlex.join([shell, option, before + text, *arguments])

@@ -219,9 +219,9 @@ def check_key(target: Target, key: paramiko.PKey) -> None:
 def _algorithms(target: Target) -> tuple[str, ...]:
     """Host key algorithms, those of the keys that are known for the target first, as OpenSSH asks for them."""
     entries = known_hosts(target.known_hosts_files).entries(target.key_name, target.port)
-    known = [algorithm for entry in entries for algorithm in ALGORITHMS.get(entry.kind, ())]
+    kept = [algorithm for entry in entries for algorithm in ALGORITHMS.get(entry.kind, ())]
     every = [algorithm for names in ALGORITHMS.values() for algorithm in names]
-    return tuple(dict.fromkeys(known + every))
+    return tuple(dict.fromkeys(kept + every))
 
 
 def _accepted(transport: paramiko.Transport, login: Callable[[], list[str]], deadline: float) -> bool:

@@ -164,18 +164,18 @@ def _arguments(host: Host, variable: str) -> SshOptions:
 def parse_options(text: str, variable: str) -> SshOptions:
     """Return the options in `text`; InventoryError names the first that nodectl does not know, and its variable."""
     try:
-        words = shlex.split(text)
+        arguments = shlex.split(text)
     except ValueError as error:
         raise InventoryError(f"{variable}: {error}: {text}", "close the quote") from error
     options = SshOptions()
-    for key, value in _pairs(words, variable):
+    for key, value in _pairs(arguments, variable):
         options = options.then(_single(key, value, variable))
     return options
 
 
-def _pairs(words: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
+def _pairs(arguments: Sequence[str], variable: str) -> Iterator[tuple[str, str]]:
     """(lower-case option name, value) of each; OpenSSH has the forms `-o "Key value"`, `-oKey=value` and `-Jhost`."""
-    left = list(words)
+    left = list(arguments)
     while left:
         word = left.pop(0)
         flag, value = word[:2], word[2:]

@@ -110,12 +110,12 @@ def rules_of(settings: Mapping[str, Sequence[str]], path: Callable[[str], Path])
     )
 
 
-def _common(option: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    """Return those of `wanted` that are `known`, all where nothing is wanted; UnreachableError where there are none."""
-    common = tuple(known if wanted is None else [name for name in wanted if name in known])
+def _common(option: str, wanted: Sequence[str] | None, supported: Sequence[str]) -> tuple[str, ...]:
+    """Return the supported ones of `wanted`, all where nothing is wanted; UnreachableError where there are none."""
+    common = tuple(supported if wanted is None else [name for name in wanted if name in supported])
     if not common:
         raise UnreachableError(
-            f"{option} allows none of what nodectl has: {','.join(known)}", f"allow one of those in {option}"
+            f"{option} allows none of what nodectl has: {','.join(supported)}", f"allow one of those in {option}"
         )
     return common
 
@@ -301,7 +301,7 @@ def _jump(
     match = _JUMP.fullmatch(spec.strip())
     if match is None:
         raise InventoryError(f"ProxyJump '{spec}' is not [user@]host[:port]", "correct it")
-    own = SshOptions(
+    jump_options = SshOptions(
         user=match["user"],
         port=int(match["port"]) if match["port"] else None,
         config_file=options.config_file,
@@ -309,7 +309,7 @@ def _jump(
         proxy_jump=before or None,
         rules=tuple((key, value) for key, value in options.rules if key != "hostname"),
     )
-    return _target(match["six"] or match["name"], own, known_hosts, depth + 1)
+    return _target(match["six"] or match["name"], jump_options, known_hosts, depth + 1)
 
 
 def _expand(command: str, name: str, hostname: str, port: int, user: str) -> str:
@@ -338,13 +338,13 @@ def config_names(keyword: str) -> bool:
 @lru_cache(maxsize=64)
 def _keywords(path: Path, depth: int = 0) -> frozenset[str]:
     """Return the keywords in a file and in those it includes; `include` where they include each other without end."""
-    found = set[str]()
+    keywords = set[str]()
     for keyword, value in _directives(path):
         if keyword != "include" or depth > _DEEPEST:
-            found.add(keyword)
+            keywords.add(keyword)
         else:
-            found.update(*(_keywords(included, depth + 1) for included in _included(path, value)))
-    return frozenset(found)
+            keywords.update(*(_keywords(included, depth + 1) for included in _included(path, value)))
+    return frozenset(keywords)
 
 
 def _directives(path: Path) -> Iterator[tuple[str, str]]:
@@ -412,6 +412,6 @@ def _printed(arguments: Sequence[str], address: str) -> dict[str, list[str]]:
 
 def _home_config() -> list[str]:
     """Name HOME's file where ssh would look in another home, that of the password file."""
-    own = Path.home() / ".ssh" / "config"
+    config = Path.home() / ".ssh" / "config"
     differs = Path(pwd.getpwuid(os.getuid()).pw_dir) != Path.home()
-    return ["-F", str(own)] if differs and own.exists() else []
+    return ["-F", str(config)] if differs and config.exists() else []

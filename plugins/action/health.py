@@ -106,16 +106,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible ships no types
         members = [member_of(answer["member"]) for answer in judged.values() if "member" in answer]
         try:
             policies = {name: {VARIABLE: plain_value(hosts[name].get(VARIABLE))} for name in judged}
-            found = compared(members, policies)
+            by_host = compared(members, policies)
         except NodectlError as error:
             raise AnsibleActionFail(". ".join(part for part in (error.message, error.remedy) if part)) from None
-        told = {Status.UNKNOWN, Status.WARNING, Status.SKIPPED}
+        mild = {Status.UNKNOWN, Status.WARNING, Status.SKIPPED}
         return {
             "changed": False,
-            "findings": [finding_document(finding) for findings in found.values() for finding in findings],
+            "findings": [finding_document(finding) for findings in by_host.values() for finding in findings],
             "of": {
-                name: {"told": lines(findings, told), "wrong": lines(findings, {Status.FAILED})}
-                for name, findings in found.items()
+                name: {"told": lines(findings, mild), "wrong": lines(findings, {Status.FAILED})}
+                for name, findings in by_host.items()
                 if findings
             },
         }

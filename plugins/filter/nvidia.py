@@ -77,7 +77,7 @@ def _precompiled(wanted: Mapping[str, Any], node: Look) -> list[dict[str, Any]]:
         "another branch of the driver (nodectl_overrides: stack.driver.branch), or set nvidia_driver_modules to dkms"
     )
     others = [_of_kernel(text, kernel, "@driver") for text in wanted["others"]]
-    return [{**each, "hint": hint, "others": others} for each in driver_beside(wanted, node)]
+    return [{**package, "hint": hint, "others": others} for package in driver_beside(wanted, node)]
 
 
 def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -> str:
@@ -108,8 +108,10 @@ def driver_objection(node: Look, mode: str, wanted: Mapping[str, Any] | None = N
 
 def gpu_work(node: Look) -> str:
     """Return processes on a GPU, as one line, without the driver's own services."""
-    own = ("nvidia-persiste", "nv-hostengine", "nv-fabricmanage", "nvidia-smi")
-    users = [f"{user['name']} (pid {user['pid']})" for user in node.get("gpu_users", ()) if user["name"] not in own]
+    services = ("nvidia-persiste", "nv-hostengine", "nv-fabricmanage", "nvidia-smi")
+    users = [
+        f"{user['name']} (pid {user['pid']})" for user in node.get("gpu_users", ()) if user["name"] not in services
+    ]
     return f"a GPU is in use by {', '.join(users)}: stop them first" if users else ""
 
 

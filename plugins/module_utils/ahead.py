@@ -28,15 +28,17 @@ def lacking(repository: Repository, wanted: list[Wanted]) -> tuple[list[str], st
     NVIDIA's is read aside where lists lack it.
     """
     there = {name: package["version"] for name, package in repository.system.packages().items() if _whole(package)}
-    found, driver = judged(wanted, {}, there)
-    if not found:
+    reasons, driver = judged(wanted, {}, there)
+    if not reasons:
         return [], driver
     # of the driver's version nothing is known yet: whatever version there is of what bears it in its name
-    asked = [name.replace(DRIVER, "*") for each in wanted for name in (*each["names"], *each.get("others", ()))]
+    asked = [
+        name.replace(DRIVER, "*") for package in wanted for name in (*package["names"], *package.get("others", ()))
+    ]
     names = sorted(set(asked))
     offers = repository.system.offers(names)
-    found, driver = judged(wanted, offers, there)
-    if not found:
+    reasons, driver = judged(wanted, offers, there)
+    if not reasons:
         return [], driver
     aside = repository.read_aside(names)
     return judged(wanted, {name: [*offers.get(name, []), *aside.get(name, [])] for name in {*offers, *aside}}, there)
@@ -48,24 +50,24 @@ def _whole(package: dict[str, Any]) -> bool:
 
 def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> tuple[list[str], str]:
     """Pure: why each of them cannot be, and the driver's version; what is installed as wanted is not asked for."""
-    found, driver = [], ""
-    for each in wanted:
-        if _of_driver(each) and not driver:
+    reasons, driver = [], ""
+    for package in wanted:
+        if _of_driver(package) and not driver:
             continue  # the driver itself is lacking, and said
-        named = {**each, "names": [name.replace(DRIVER, driver) for name in each["names"]]}
-        pattern = (each.get("version") or "").replace(DRIVER, driver) or None
+        named = {**package, "names": [name.replace(DRIVER, driver) for name in package["names"]]}
+        pattern = (package.get("version") or "").replace(DRIVER, driver) or None
         version = next(
             (there[name] for name in named["names"] if wanted_packages.matches(there.get(name, ""), pattern)), ""
         )
         try:
             version = version or wanted_packages.choose({**named, "version": pattern}, offers)[1]
         except wanted_packages.NoVersionError as error:
-            others = [other.replace(DRIVER, driver) for other in each.get("others", ())]
-            hint = each.get("hint")
-            found.append(f"{error}{_instead(others, offers)}" + (f" ({hint})" if hint else ""))
-        if each.get("driver"):
+            others = [other.replace(DRIVER, driver) for other in package.get("others", ())]
+            hint = package.get("hint")
+            reasons.append(f"{error}{_instead(others, offers)}" + (f" ({hint})" if hint else ""))
+        if package.get("driver"):
             driver = version.partition("-")[0]
-    return found, driver
+    return reasons, driver
 
 
 def _of_driver(wanted: Wanted) -> bool:

@@ -107,5 +107,5 @@ def _enable(module: AnsibleModule, unit: str, wanted: bool) -> list[Change]:
         # a timer counts from its start; a oneshot service of ours has just been done by the module itself
         now = ["--now"] if unit.endswith(".timer") else []
         module.run_command(["systemctl", "enable" if wanted else "disable", "--quiet", *now, unit], check_rc=True)
-    words = {True: "enabled\n", False: "disabled\n"}
-    return [difference(unit, words[enabled], words[wanted])]
+    states = {True: "enabled\n", False: "disabled\n"}
+    return [difference(unit, states[enabled], states[wanted])]

@@ -122,13 +122,13 @@ def link_packages(ready: Path, path: Path, final: Path) -> None:
         if entry.name != "__pycache__" and not (target / entry.name).exists():
             (target / entry.name).symlink_to(entry)
     for program in sorted((ready / "bin").iterdir()):
-        own = path / "bin" / program.name
-        if own.exists() or program.is_symlink():
+        copy = path / "bin" / program.name
+        if copy.exists() or program.is_symlink():
             continue
         text = program.read_bytes()
         if re.match(rb"#!\S+/bin/python", text):
-            own.touch(mode=0o755)
-            own.write_bytes(re.sub(rb"\A#!\S+", b"#!" + bytes(final / "bin" / "python"), text))
+            copy.touch(mode=0o755)
+            copy.write_bytes(re.sub(rb"\A#!\S+", b"#!" + bytes(final / "bin" / "python"), text))
 
 
 def prune(store: Path, link: Path, keep: int) -> list[str]:

@@ -143,23 +143,23 @@ def _fits(value: str, kind: str) -> bool:
         return all(_is_word(word.lstrip("^"), rest) for word in value.split(","))
     if form == "any":
         return all(_is_word(word, rest) for word in value.split("|"))
-    words = rest.lower().split("|")
-    if form == "name" and value.lower() not in words and not _nearest(value.lower(), words, _SLIP):
+    names = rest.lower().split("|")
+    if form == "name" and value.lower() not in names and not _nearest(value.lower(), names, _SLIP):
         return True
     return _is_word(value, rest)
 
 
-def _is_word(value: str, words: str) -> bool:
-    exact = words.startswith("=")
-    pattern = "|".join(re.escape(word).replace(":n", ":[0-9]+") for word in words.lstrip("=").split("|"))
+def _is_word(value: str, names: str) -> bool:
+    exact = names.startswith("=")
+    pattern = "|".join(re.escape(word).replace(":n", ":[0-9]+") for word in names.lstrip("=").split("|"))
     return re.fullmatch(pattern, value, 0 if exact else re.IGNORECASE) is not None
 
 
-def _is_selection(entry: str, words: str) -> bool:
+def _is_selection(entry: str, allowed: str) -> bool:
     """`[function:][^]name,name…`, as NCCL_ALGO and NCCL_PROTO have it since 2.24."""
     function, colon, names = entry.rpartition(":")
     named = not colon or _is_word(function, _FUNCTIONS)
-    return named and all(_is_word(name, words) for name in re.sub(r"\A\^", "", names).split(","))
+    return named and all(_is_word(name, allowed) for name in re.sub(r"\A\^", "", names).split(","))
 
 
 def _words(kind: str) -> str:
@@ -169,11 +169,11 @@ def _words(kind: str) -> str:
         return f"a whole number from {bounds[1]} to {bounds[2]}" if bounds[2] else f"a whole number from {bounds[1]} on"
     if kind == "int":
         return "a whole number"
-    words = ", ".join(rest.lstrip("=").split("|"))
+    names = ", ".join(rest.lstrip("=").split("|"))
     many = {
         "list": "a list, apart by commas, of",
         "any": "one or more, apart by |, of",
         "functions": "a list of",
         "name": "a plug-in's name, or one of",
     }
-    return f"{many.get(form, 'one of')} {words}" + (", in capitals" if rest.startswith("=") else "")
+    return f"{many.get(form, 'one of')} {names}" + (", in capitals" if rest.startswith("=") else "")

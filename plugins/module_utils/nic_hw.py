@@ -86,8 +86,8 @@ def ring_sizes(text: str) -> dict[str, int]:
 
 def ring_commands(name: str, wanted: Mapping[str, object], now: Mapping[str, object]) -> list[list[str]]:
     """Pure: what brings the rings of an interface from `now` to `wanted`."""
-    words = [str(word) for ring in sorted(wanted) if now.get(ring) != wanted[ring] for word in (ring, wanted[ring])]
-    return [["ethtool", "-G", name, *words]] if words else []
+    arguments = [str(word) for ring in sorted(wanted) if now.get(ring) != wanted[ring] for word in (ring, wanted[ring])]
+    return [["ethtool", "-G", name, *arguments]] if arguments else []
 
 
 def interrupts(name: str, sys_root: str = SYS, proc_root: str = PROC) -> tuple[str, dict[str, str]] | None:

@@ -63,7 +63,7 @@ def choose(wanted: Wanted, offers: Offers) -> tuple[str, str]:
 
 
 def objections(
-    steps: Steps, own: set[str], gone: Iterable[str], may_come: Callable[[str, str], bool], held: set[str]
+    steps: Steps, chosen: set[str], gone: Iterable[str], may_come: Callable[[str, str], bool], held: set[str]
 ) -> list[str]:
     """Return what must not happen besides: removals, forbidden packages, changes of what others hold."""
     may_go, reasons = set(gone), []
@@ -71,7 +71,7 @@ def objections(
         name = step["name"].partition(":")[0]
         if step["action"] == "remove" and name not in may_go:
             reasons.append(f"it would remove {name} {step['before']}")
-        elif step["action"] == "install" and name not in own:
+        elif step["action"] == "install" and name not in chosen:
             if not may_come(name, step["after"]):
                 reasons.append(f"it would bring {name} {step['after']}")
             elif name in held:

@@ -161,8 +161,8 @@ def apply_live(root: str, changes: dict[str, str], former: dict[str, str]) -> st
         written.append(key)
         reason = write_value(sysctl_path(key, root), value)
         if reason:
-            for each in written:
-                write_value(sysctl_path(each, root), former[each])
+            for changed in written:
+                write_value(sysctl_path(changed, root), former[changed])
             return f"{key}: the kernel refuses {value!r}: {reason}"
     return ""
 
@@ -171,7 +171,7 @@ def overruled(file: str, text: str, settings: list[Setting]) -> list[str]:
     """Return what other files have the next boot set otherwise than `text`, which this file is to hold."""
     folder = os.path.dirname(file)
     folders = (folder, *kernel_values.FOLDERS[1:])
-    paths = [path for each in folders for path in sorted(glob.glob(os.path.join(glob.escape(each), "*.conf")))]
+    paths = [path for place in folders for path in sorted(glob.glob(os.path.join(glob.escape(place), "*.conf")))]
     paths += [os.path.join(os.path.dirname(folder), os.path.basename(kernel_values.LAST))]
     lines = {path: files.read_or(path).splitlines() for path in paths}
     values = kernel_values.boot_values({**lines, file: text.splitlines()}, folders)
@@ -234,8 +234,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    for each in module.params["settings"]:
-        each["key"] = kernel_values.dotted(each["key"])
+    for setting in module.params["settings"]:
+        setting["key"] = kernel_values.dotted(setting["key"])
     converge(module, lambda key: read_live(key, module.params["root"]))
 
 

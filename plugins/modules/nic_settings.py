@@ -80,8 +80,8 @@ class Interfaces:
         named = module.params["interfaces"]
         self.missing = [name for name in named if name not in self.links] if self.asked else []
         up = named or [name for name, link in sorted(self.links.items()) if link["up"] and nic_hw.on_pci(name)]
-        known = [name for name in up if name in self.links and (named or name != self.session)]
-        self.names = known if self.asked else []
+        present = [name for name in up if name in self.links and (named or name != self.session)]
+        self.names = present if self.asked else []
         self.balanced = bool(self.wanted["irq"]) and balancer_runs(self.run)
 
     def refusals(self) -> list[str]:

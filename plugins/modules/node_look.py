@@ -85,8 +85,8 @@ def operating_system(root: str) -> dict[str, str]:
         fields.get(key, "").strip().strip("\"'") for key in ("ID", "VERSION_ID", "PLATFORM_ID")
     )
     # a minor version of RHEL's kind is an update of the same system
-    known = version.partition(".")[0] if platform_id.startswith("platform:el") else version
-    return {"id": name, "version": version, "key": "-".join(filter(None, (name, known)))}
+    release = version.partition(".")[0] if platform_id.startswith("platform:el") else version
+    return {"id": name, "version": version, "key": "-".join(filter(None, (name, release)))}
 
 
 def pythons(root: str) -> list[dict[str, str]]:
@@ -169,8 +169,8 @@ def boot(root: str, running: str) -> dict[str, Any]:
     """
     folder = os.path.join(root, "boot")
     files = os.listdir(folder) if os.path.isdir(folder) else []
-    found = (name[len("vmlinuz-") :] for name in files if name.startswith("vmlinuz-"))
-    kernels = sorted((kernel for kernel in found if not kernel.startswith(_RESCUE)), key=_in_order)
+    releases = (name[len("vmlinuz-") :] for name in files if name.startswith("vmlinuz-"))
+    kernels = sorted((kernel for kernel in releases if not kernel.startswith(_RESCUE)), key=_in_order)
     kernel = kernels[-1] if kernels else ""
     images = [os.path.getsize(os.path.join(folder, name)) for name in files if _INITIAL.match(name)]
     room = os.statvfs(folder) if images else None

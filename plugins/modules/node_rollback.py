@@ -137,16 +137,16 @@ def main() -> None:
 
 def work(module: AnsibleModule, store: Store, state: str, to: str) -> None:
     """Do what the state asks for, under the store's lock; the module ends here."""
-    known = to in ("", START) or to in store.names()
+    is_known = to in ("", START) or to in store.names()
     if state == "runs":
-        module.exit_json(changed=False, rollback={"runs": listed(store, module.run_command), "known": known})
+        module.exit_json(changed=False, rollback={"runs": listed(store, module.run_command), "known": is_known})
     acts = state == "undone" and not module.check_mode
     if acts:  # a run that was killed is closed first: what it left is known then
         for name in store.names():
             settle(store, module.run_command, name)
     runs = chosen(store, to, module.params["packages"], idle(store, module.run_command))
     way = Restore(store, module.run_command, runs, module.params["packages"])
-    plan = {**shown(way), "known": known}
+    plan = {**shown(way), "known": is_known}
     answer: dict[str, Any] = {"changed": bool(plan["changes"]), "rollback": plan}
     if module._diff and runs:
         answer["diff"] = diff(way, plan["changes"])

@@ -152,8 +152,8 @@ def off(trial: Trial, store: Store) -> tuple[bool, dict[str, Any]]:
         return False, {"state": "gone"}
     changed = take_off(trial, store)
     by_itself = state.get("state", ARMED) != ARMED
-    known = {name: state[name] for name in ("since", "at", "why", "errors") if name in state}
-    return changed, {"state": "by itself" if by_itself else "off", **known}
+    details = {name: state[name] for name in ("since", "at", "why", "errors") if name in state}
+    return changed, {"state": "by itself" if by_itself else "off", **details}
 
 
 def main() -> None:

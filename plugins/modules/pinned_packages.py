@@ -147,7 +147,7 @@ class Pinned:
             line = "deb [signed-by={key}] %s %s" % (aside["uri"], aside["suite"])
             more = offers_of(self.module, line, base64.b64decode(aside["keyring"]), names)
             offers = {name: [*offers.get(name, []), *more.get(name, [])] for name in {*offers, *more}}
-        reasons, _unused = ahead.judged([each for each in missing if not each["optional"]], offers, {})
+        reasons, _unused = ahead.judged([package for package in missing if not package["optional"]], offers, {})
         if reasons:
             why = f"{'; '.join(reasons)}{self.system.without_lists()}"
             self.module.fail_json(msg=f"{self.params['check']}: {why}: nothing was changed")

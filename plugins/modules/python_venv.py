@@ -145,8 +145,8 @@ def ready_beside(module: AnsibleModule, version: str) -> Path | None:
     if not house.startswith("/") or module.params["wheel"] or holds(ready, module.params, version):
         return None
     present = python_env.distributions(ready)
-    known = [pin for pin in module.params["constraints"] if python_env.canonical(pin.partition("==")[0]) in present]
-    return None if python_env.lacking(known, present) else ready
+    pins = [pin for pin in module.params["constraints"] if python_env.canonical(pin.partition("==")[0]) in present]
+    return None if python_env.lacking(pins, present) else ready
 
 
 def fill(module: AnsibleModule, aside: Path, cache: Path) -> None:

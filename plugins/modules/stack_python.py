@@ -117,8 +117,8 @@ def installed(module: AnsibleModule) -> tuple[str, str]:
     """(path, version) of the first interpreter that serves; empty where none does."""
     wanted = module.params
     low, high = wanted["min"], wanted["max"]
-    own = sorted(Path(wanted["folder"]).glob("cpython-*/bin/python3.[0-9]*"), reverse=True)
-    managed = [str(path) for minor in minors(low, high) for path in own if path.name == f"python{minor}"]
+    interpreters = sorted(Path(wanted["folder"]).glob("cpython-*/bin/python3.[0-9]*"), reverse=True)
+    managed = [str(path) for minor in minors(low, high) for path in interpreters if path.name == f"python{minor}"]
     # whoever brings none takes whatever serves
     places = ["/usr/bin"] if wanted["bring"] else ["/usr/local/bin", "/usr/bin"]
     others = [f"{place}/python{minor}" for place in places for minor in minors(low, high)]
@@ -194,20 +194,20 @@ def install(module: AnsibleModule, plan: dict[str, Any]) -> None:
         return
     if plan["how"] == "apt":
         command = ["apt-get", "install", "--yes", "--no-install-recommends", f"python{minor}"]
-        own = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+        environment = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     else:
         command = [wanted["uv"], "python", "install", "--no-bin", "--install-dir", wanted["folder"]]
         mirror = wanted["mirror"]
         command += ["--mirror", f"file://{mirror}" if mirror.startswith("/") else mirror] if mirror else []
         command += ["--python-downloads-json-url", wanted["catalogue"]] if wanted["catalogue"] else []
         command += ["--", f"cpython-{plan['version']}-linux-{platform.machine()}-gnu"]
-        own = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
+        environment = {"UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1", "UV_NO_CACHE": "1"}
         if not plan["uv_present"]:
             module.fail_json(
                 msg=f"no uv at {wanted['uv']} on this host; set python_uv (in nodectl's inventory: nodectl_uv) "
                 "to where it is"
             )
-    status, out, err = module.run_command(command, environ_update=own)
+    status, out, err = module.run_command(command, environ_update=environment)
     if status != 0:
         text = "\n".join((out + err).strip().splitlines()[-8:])
         module.fail_json(msg=f"{' '.join(command)} ended with {status}:\n{text}")

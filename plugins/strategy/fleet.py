@@ -176,7 +176,9 @@ class StrategyModule(_BASE):  # type: ignore[misc,valid-type]  # Ansible ships n
         if _BASE is not LinearStrategy and not (reason or is_linear):
             default = play_context.become_method or constants.DEFAULT_BECOME_METHOD
             variables = self._variables(iterator._play)
-            reason = cannot_become({host: str(own.get("ansible_become_method", default)) for host, own in variables})
+            reason = cannot_become(
+                {host: str(host_variables.get("ansible_become_method", default)) for host, host_variables in variables}
+            )
         if reason and chosen(os.environ) == "mitogen":
             raise AnsibleError(f"NODECTL_STRATEGY is mitogen: {reason}")
         self._carried = not (reason or is_linear or _BASE is LinearStrategy)

@@ -42,6 +42,6 @@ def _ansible() -> Iterator[None]:
     except Exception as error:
         # Ansible reads its settings when it is imported
         if type(error).__module__ == "ansible.errors":
-            words = " ".join(str(error).split())
-            raise InventoryError(f"Ansible's own settings: {words}", "correct the file or the variable") from error
+            reason = " ".join(str(error).split())
+            raise InventoryError(f"Ansible's own settings: {reason}", "correct the file or the variable") from error
         raise

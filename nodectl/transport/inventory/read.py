@@ -97,14 +97,14 @@ class Inventory:
                 self._manager.subset(limit)
                 selected = [host for host in self._manager.get_hosts("all") if not host.implicit]
         except (AnsibleError, OSError, re.error) as error:
-            said = _message(error).replace("b'", "'")  # of a file that is not there
-            raise InventoryError(f"--limit {limit}: {said}", "give an Ansible host pattern, or @FILE") from error
+            reason = _message(error).replace("b'", "'")  # of a file that is not there
+            raise InventoryError(f"--limit {limit}: {reason}", "give an Ansible host pattern, or @FILE") from error
         if not selected:
-            known = ", ".join(sorted(set(self._manager.groups) - {"all", "ungrouped"})) or "none"
+            groups = ", ".join(sorted(set(self._manager.groups) - {"all", "ungrouped"})) or "none"
             hints = "".join(f"; {text}" for text in listener.warnings if not text.startswith("Could not match"))
             raise InventoryError(
                 f"no host of {', '.join(self.sources)} matches '{limit}'{hints}",
-                f"{self._meant(limit or '')}name a host or a group (groups here: {known})",
+                f"{self._meant(limit or '')}name a host or a group (groups here: {groups})",
             )
         for warning in listener.warnings:  # of a pattern of several, one part matched nothing
             listener.display.warning(warning)
@@ -125,11 +125,11 @@ class Inventory:
 
     def _meant(self, limit: str) -> str:
         """Return what is meant by the parts of a pattern that are no name here."""
-        known = {*self._manager.hosts, *self._manager.groups}
-        if (places := _PLACES.search(limit)) and places["name"] not in known:
+        names = {*self._manager.hosts, *self._manager.groups}
+        if (places := _PLACES.search(limit)) and places["name"] not in names:
             return "a range of names is {name}[{first}-{last}]; ".format(**places.groupdict())
         parts = [part.lstrip("!&") for part in re.split("[,:]", limit)]
-        return "".join(meant(part, known) for part in parts if part not in known)
+        return "".join(meant(part, names) for part in parts if part not in names)
 
     def _defaults(self) -> Mapping[str, str]:
         """Return what comes before the inventory's variables: of the command line, else of ansible.cfg."""
@@ -293,12 +293,12 @@ def _take_extra_vars(loader: Any, access: Access) -> None:
     vars(load_extra_vars).pop("extra_vars", None)
     remedy = "give KEY=VALUE, JSON, or @FILE"
     try:
-        said = load_extra_vars(loader)
+        variables = load_extra_vars(loader)
     except AnsibleError as error:
         raise InventoryError(f"--extra-vars: {_message(error)}", _remedy(error, remedy)) from error
     # Ansible keeps the words that are no KEY=VALUE under a name that nothing reads
-    if "_raw_params" in said:
-        raise InventoryError(f"--extra-vars: '{said['_raw_params']}' is not a KEY=VALUE", remedy)
+    if "_raw_params" in variables:
+        raise InventoryError(f"--extra-vars: '{variables['_raw_params']}' is not a KEY=VALUE", remedy)
 
 
 def _unlock_vault(loader: Any, access: Access) -> None:
@@ -319,8 +319,8 @@ def _vault_secrets(loader: Any, ids: list[str], files: list[str], ask: bool) -> 
     from ansible.cli import CLI
 
     # Ansible would set its context up once a process, and fail at the second time
-    known = inspect.signature(CLI.setup_vault_secrets).parameters
-    later = {"initialize_context": False} if "initialize_context" in known else {}
+    parameters = inspect.signature(CLI.setup_vault_secrets).parameters
+    later = {"initialize_context": False} if "initialize_context" in parameters else {}
     try:
         return list(
             CLI.setup_vault_secrets(
@@ -430,8 +430,8 @@ def _located(error: BaseException, source: str) -> tuple[int, str]:
     """
     origin = getattr(error, "obj", None)
     path, line = getattr(origin, "path", None), getattr(origin, "line_num", None)
-    if known := getattr(origin, "ansible_pos", None):  # ansible-core before 2.19 tells it again in many words
-        return 2, f"{known[0]}:{known[1]}: {_message(error).partition(' The error appears to be in ')[0]}"
+    if position := getattr(origin, "ansible_pos", None):  # ansible-core before 2.19 tells it again in many words
+        return 2, f"{position[0]}:{position[1]}: {_message(error).partition(' The error appears to be in ')[0]}"
     described = str(getattr(origin, "description", None) or "")
     if "plugin 'script'" in described:
         return 3, f"{_message(error)} {described}{_complaint(error)}"
@@ -447,8 +447,8 @@ def _located(error: BaseException, source: str) -> tuple[int, str]:
 def _unsaid(error: BaseException) -> list[tuple[Exception, str]]:
     """Return each plug-in's reason for a source that none could read, which ansible-core before 2.19 only prints."""
     frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
-    found = (names["failures"] for names in reversed(frames) if isinstance(names.get("failures"), list))
-    listed: list[object] = next(found, [])
+    lists = (names["failures"] for names in reversed(frames) if isinstance(names.get("failures"), list))
+    listed: list[object] = next(lists, [])
     failures = [failure for failure in listed if isinstance(failure, dict)]
     return [(failure["exc"], str(failure.get("src", ""))) for failure in failures if "exc" in failure]
 
@@ -478,16 +478,16 @@ def _with_causes(error: BaseException) -> str:
 def _complaint(error: BaseException) -> str:
     """Return what an inventory script said on standard error, its end."""
     helps = (str(getattr(cause, "_help_text", None) or "") for cause in _causes(error))
-    said = next((text.partition("\n")[2] for text in helps if "tandard error" in text), "")
-    return f": {' '.join(said.split())[-_LONGEST_COMPLAINT:]}" if said.strip() else ""
+    stderr = next((text.partition("\n")[2] for text in helps if "tandard error" in text), "")
+    return f": {' '.join(stderr.split())[-_LONGEST_COMPLAINT:]}" if stderr.strip() else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield the error and what led to it."""
     left: BaseException | None = error
-    known: set[int] = set()
-    while left is not None and id(left) not in known:  # a chain may come back to itself
-        known.add(id(left))
+    passed: set[int] = set()
+    while left is not None and id(left) not in passed:  # a chain may come back to itself
+        passed.add(id(left))
         yield left
         left = left.__cause__ or left.__context__
 
@@ -510,5 +510,5 @@ def _remedy(error: BaseException, otherwise: str) -> str:
 
 
 def _missing_plugin(error: BaseException) -> str | None:
-    found = _NO_PLUGIN.search(_message(error))
-    return None if found is None else f"the plug-in {next(filter(None, found.groups()))}"
+    match = _NO_PLUGIN.search(_message(error))
+    return None if match is None else f"the plug-in {next(filter(None, match.groups()))}"

@@ -66,8 +66,8 @@ def settings() -> Settings:
 
 def _misspelt(definitions: Mapping[str, Any]) -> dict[str, str]:
     """Variables of the environment that set nothing, and which may be meant; others may be a collection's."""
-    known = {entry["name"] for definition in definitions.values() for entry in definition.get("env") or ()}
-    near = {name: misspelt(name, known) for name in os.environ if name.startswith("ANSIBLE_")}
+    variables = {entry["name"] for definition in definitions.values() for entry in definition.get("env") or ()}
+    near = {name: misspelt(name, variables) for name in os.environ if name.startswith("ANSIBLE_")}
     return {name: meant for name, meant in sorted(near.items()) if meant}
 
 

@@ -26,9 +26,9 @@ def put_back(run: Run, changes: list[Change]) -> list[str]:
         reason = failure(run, ["dpkg", "--configure", "-a"], "dpkg --configure -a")
         if reason:
             return [reason]
-    words, errors = wanted_words(run, changes)
-    if words:
-        reason = extra_removals(run, words, changes) or failure(run, [*INSTALL, *words], "apt-get")
+    arguments, errors = wanted_words(run, changes)
+    if arguments:
+        reason = extra_removals(run, arguments, changes) or failure(run, [*INSTALL, *arguments], "apt-get")
         if reason:
             return [*errors, reason]
     present = packages.installed_now()
@@ -52,25 +52,25 @@ def ended(name: str, status: int, out: str, err: str) -> str:
 
 def wanted_words(run: Run, changes: list[Change]) -> tuple[list[str], list[str]]:
     """(apt-get's words, what apt no longer has)."""
-    words, errors = [], []
+    arguments, errors = [], []
     for change in changes:
         old, new, key = change["before"], change["now"], change["subject"]
         if not packages.there(old):
-            words += [key + "-"] if packages.there(new) else []
+            arguments += [key + "-"] if packages.there(new) else []
         elif not packages.there(new) or new["version"] != old["version"]:
             pinned = "%s=%s" % (key, old["version"])
             # `apt-cache show` also knows versions that are only installed
             offers = parse_madison(run(["apt-cache", "madison", key])[1])
             if any(old["version"] in versions for versions in offers.values()):
-                words.append(pinned)
+                arguments.append(pinned)
             else:
                 errors.append("%s: apt no longer has it; add its repository, then roll back again" % pinned)
-    return words, errors
+    return arguments, errors
 
 
-def extra_removals(run: Run, words: list[str], changes: list[Change]) -> str:
+def extra_removals(run: Run, arguments: list[str], changes: list[Change]) -> str:
     """Why apt's own plan is not followed; empty where it removes nothing but what is expected."""
-    status, out, err = run([*INSTALL, "--simulate", *words], environ_update=ENVIRONMENT)
+    status, out, err = run([*INSTALL, "--simulate", *arguments], environ_update=ENVIRONMENT)
     if status != 0:
         return ended("apt-get --simulate", status, out, err)
     expected = {change["subject"].partition(":")[0] for change in changes}

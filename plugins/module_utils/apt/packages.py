@@ -107,15 +107,15 @@ def parse(status: str, marks: str) -> tuple[Packages, dict[str, dict[str, str]]]
     packages, details = {}, {}
     for fields in paragraphs:
         name, architecture = fields["Package"], fields.get("Architecture", native)
-        own = architecture in (native, "all")
-        key = name if own else "%s:%s" % (name, architecture)
-        words = fields.get("Status", "").split()
-        if len(words) != 3:
+        native_package = architecture in (native, "all")
+        key = name if native_package else "%s:%s" % (name, architecture)
+        flags = fields.get("Status", "").split()
+        if len(flags) != 3:
             continue
         packages[key] = {
             "version": fields.get("Version", ""),
-            "selection": words[0],
-            "state": words[2],
+            "selection": flags[0],
+            "state": flags[2],
             # apt notes a package for all architectures under the machine's own
             "auto": (name, architecture) in automatic or (architecture == "all" and (name, native) in automatic),
         }

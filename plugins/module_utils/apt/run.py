@@ -86,7 +86,7 @@ class Apt:
     def offers(self, names: list[str]) -> dict[str, list[str]]:
         """{package: its versions, newest first}, whatever the pins say; a name may be a pattern."""
         self._read_first()
-        names = [known for name in names for known in (self.known(name) if "*" in name else [name])]
+        names = [package for name in names for package in (self.known(name) if "*" in name else [name])]
         status, out, _unused = self.call("apt-cache", "madison", *names) if names else (0, "", "")
         return parse_madison(out) if status == 0 else {}
 
@@ -105,10 +105,10 @@ class Apt:
         """Return what to add to 'no repository has it' where apt's lists are empty; empty where they are not."""
         if self._has_lists():
             return ""
-        said = " (`apt-get update` ended with: %s)" % self._unread if self._unread else ""
+        reason = " (`apt-get update` ended with: %s)" % self._unread if self._unread else ""
         return (
             "; apt has read no list of packages here, /var/lib/apt/lists is empty%s: correct apt's sources, then run "
-            "`apt-get update`, or a task of ansible.builtin.apt with update_cache: true before this one" % said
+            "`apt-get update`, or a task of ansible.builtin.apt with update_cache: true before this one" % reason
         )
 
     def known(self, pattern: str) -> list[str]:
@@ -158,8 +158,8 @@ class Apt:
 
     def plan(self, choice: dict[str, str], gone: list[str]) -> Steps:
         """Return what apt would do, by its own solver."""
-        words = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go
-        return parse_simulation(self.run("apt-get", "--simulate", *words, doing=f"plan {' '.join(choice)}"))
+        arguments = [word for word in self.words(choice, gone) if word != "--no-remove"]  # to name what would go
+        return parse_simulation(self.run("apt-get", "--simulate", *arguments, doing=f"plan {' '.join(choice)}"))
 
     def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
         """apt-get's arguments; its own guards stay on where nothing may go."""

@@ -73,10 +73,10 @@ def same(left: str, right: str) -> bool:
     return left.rstrip("/") == right.rstrip("/")
 
 
-def others(entries: list[Source], uri: str, own: str) -> list[Source]:
+def others(entries: list[Source], uri: str, file: str) -> list[Source]:
     """Return sources of NVIDIA's packages that stand in files other than our own."""
     return [
         source
         for source in entries
-        if source["file"] != own and (same(source["uri"], uri) or NVIDIA_LAYOUT.search(source["uri"]))
+        if source["file"] != file and (same(source["uri"], uri) or NVIDIA_LAYOUT.search(source["uri"]))
     ]

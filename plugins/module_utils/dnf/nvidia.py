@@ -10,7 +10,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import nvidia_repository, openpgp
-from ansible_collections.nodectl.fleet.plugins.module_utils.apt.sources import NVIDIA_LAYOUT, same
+from ansible_collections.nodectl.fleet.plugins.module_utils.apt.sources import others, same
 from ansible_collections.nodectl.fleet.plugins.module_utils.dnf.run import Dnf
 
 if TYPE_CHECKING:  # nodes run this from Python 3.8 on
@@ -41,24 +41,19 @@ class Repository(nvidia_repository.Repository):
 
     def others(self) -> list[Source]:
         """Return sources of NVIDIA's packages that stand in files other than our own."""
-        own = (SOURCE, self.uri)
-        return [
-            source
-            for source in self.sources()
-            if source["file"] != own[0] and (same(source["uri"], own[1]) or NVIDIA_LAYOUT.search(source["uri"]))
-        ]
+        return others(self.sources(), self.uri, SOURCE)
 
     def sources(self) -> list[Source]:
         """Every enabled source that dnf's files name: file, uri, key, checked."""
-        found = []
+        sources = []
         release = re.sub(r"\D", "", self.params["distribution"])
         for path in sorted(self.at("/etc/yum.repos.d").glob("*.repo")):
             text = self.read(f"/etc/yum.repos.d/{path.name}") or b""
             for source in read_sources(f"/etc/yum.repos.d/{path.name}", text.decode(errors="replace")):
                 arch = ARCHITECTURES[self.params["architecture"]]
                 source["uri"] = source["uri"].replace("$basearch", arch).replace("$releasever", release)
-                found.append(source)
-        return found
+                sources.append(source)
+        return sources
 
     def contradiction(self, other: Source) -> str:
         """Why it cannot be adopted; empty where it can."""
@@ -117,7 +112,7 @@ def read_sources(file: str, text: str) -> list[Source]:
         parser.read_string(text)
     except configparser.Error:
         return []
-    found = []
+    sources = []
     for name in parser.sections():
         section = parser[name]
         if section.get("enabled", "1").strip().lower() in ("0", "no", "false"):
@@ -125,8 +120,8 @@ def read_sources(file: str, text: str) -> list[Source]:
         checked = "" if section.get("gpgcheck", "1").strip().lower() in ("0", "no", "false") else "yes"
         for uri in re.split(r"[\s,]+", section.get("baseurl", "").strip()):
             if uri:
-                found.append({"file": file, "uri": uri, "key": section.get("gpgkey", "").strip(), "checked": checked})
-    return found
+                sources.append({"file": file, "uri": uri, "key": section.get("gpgkey", "").strip(), "checked": checked})
+    return sources
 
 
 def repo_file(uri: str, distribution: str) -> str:

@@ -49,8 +49,8 @@ def rows(root: str = "/") -> list[dict[str, str]]:
     # node_look asks before any module is there to run a program
     done = subprocess.run(argv, capture_output=True, check=False)  # pylint: disable=ansible-bad-function
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise OSError("rpm -qa ended with %d: %s" % (done.returncode, said))
+        stderr = done.stderr.decode(errors="replace").strip()
+        raise OSError("rpm -qa ended with %d: %s" % (done.returncode, stderr))
     return parse_rows(done.stdout.decode(errors="replace"))
 
 
@@ -58,18 +58,18 @@ def parse_rows(text: str) -> list[dict[str, str]]:
     """Pure: rpm's lines in the form of QUERY; keys that rpm keeps as packages are left out."""
     names = ("name", "epoch", "upstream", "release", "arch", "vendor", "packager", "signature", "came")
     cells = (line.split("\t") for line in text.splitlines())
-    found = (dict(zip(names, row)) for row in cells if len(row) == len(names))  # noqa: B905 - Python 3.8
-    return [row for row in found if row["name"] != "gpg-pubkey"]
+    packages = (dict(zip(names, row)) for row in cells if len(row) == len(names))  # noqa: B905 - Python 3.8
+    return [row for row in packages if row["name"] != "gpg-pubkey"]
 
 
-def parse(found: Iterable[dict[str, str]], patterns: Iterable[str]) -> Packages:
+def parse(installed: Iterable[dict[str, str]], patterns: Iterable[str]) -> Packages:
     """Pure: {key: version, epoch, arch, selection, state, auto}; the version is `version-release` without an epoch.
 
     The key is the name; of what lies side by side the whole `name-version-release.arch`, of another architecture
     `name.arch`. What is there in two versions was left so by a transaction that was killed.
     """
     locked, packages = list(patterns), {}
-    for row in found:
+    for row in installed:
         version = "%s-%s" % (row["upstream"], row["release"])
         package = {"version": version, "epoch": row["epoch"], "arch": row["arch"], "state": "installed", "auto": False}
         package["came"] = row["came"]

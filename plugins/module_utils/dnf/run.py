@@ -79,8 +79,8 @@ class Dnf:
         status, out, err = self.call(*argv)
         if status:
             lines = [line.strip() for line in (out + err).splitlines() if line.strip()]
-            said = [line for line in lines if line.startswith(("Error", "Problem", "-", "No match", "Failed"))]
-            self.module.fail_json(msg="dnf could not {}: {}".format(doing, "\n".join((said or lines)[-12:])))
+            errors = [line for line in lines if line.startswith(("Error", "Problem", "-", "No match", "Failed"))]
+            self.module.fail_json(msg="dnf could not {}: {}".format(doing, "\n".join((errors or lines)[-12:])))
         return out
 
     def offers(self, names: list[str]) -> dict[str, list[str]]:
@@ -151,9 +151,9 @@ class Dnf:
         files.write_whole(str(path), lambda stream: stream.write(text.encode()), mode=0o644)
 
 
-def plan_argv(words: list[str]) -> list[str]:
+def plan_argv(arguments: list[str]) -> list[str]:
     """Return the command that prints what dnf would do with these arguments."""
-    return [next(path for path in PYTHONS if os.access(path, os.X_OK)), "-c", PLAN, *words]
+    return [next(path for path in PYTHONS if os.access(path, os.X_OK)), "-c", PLAN, *arguments]
 
 
 def spec(name: str, version: str) -> str:
@@ -163,15 +163,15 @@ def spec(name: str, version: str) -> str:
 
 def offered(names: list[str], text: str) -> dict[str, list[str]]:
     """Pure: {name as it was asked for: versions, newest first} of repoquery's rows."""
-    found: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for line in text.splitlines():
         cells = line.split("\t")
         if len(cells) == 3:
             name, version, arch = cells
             for asked in (name, "%s-%s" % (name, version), "%s-%s.%s" % (name, version, arch)):
-                found.setdefault(asked, set()).add(version)
-    asked_for = {name for name in found if any(name == asked or fnmatch.fnmatchcase(name, asked) for asked in names)}
-    return {name: sorted(found[name], key=packages.in_order, reverse=True) for name in sorted(asked_for)}
+                versions.setdefault(asked, set()).add(version)
+    asked_for = {name for name in versions if any(name == asked or fnmatch.fnmatchcase(name, asked) for asked in names)}
+    return {name: sorted(versions[name], key=packages.in_order, reverse=True) for name in sorted(asked_for)}
 
 
 def parse_plan(text: str) -> Steps:

@@ -37,8 +37,8 @@ def joined(declared: dict[str, Touches]) -> Touches:
             if name == "packages":
                 result[name] = result[name] or value in (True, "true", "True", "yes")
             elif name not in LISTS or not isinstance(value, list):
-                known = ", ".join((*LISTS, "packages"))
-                raise TouchesError("%s.%s: lists named %s are known" % (variable, name, known))
+                names = ", ".join((*LISTS, "packages"))
+                raise TouchesError("%s.%s: lists named %s are known" % (variable, name, names))
             else:
                 result[name] += [item for item in value if item not in result[name]]
     for path in [*result["paths"], *result["trees"]]:
@@ -105,10 +105,10 @@ def begin(store: Store, run: Run, name: str, about: Record, touches: Touches) ->
     record = store.load(name)
     fresh: Record = {}
     for section in SECTIONS:
-        known = record["before"][section]
+        recorded = record["before"][section]
         # packages are noted at once: those that are new since are this run's own; a settled record holds a few of them
-        late = section == "packages" and known and not record["settled"]
-        fresh[section] = {} if late else {key: state[section][key] for key in state[section] if key not in known}
+        late = section == "packages" and recorded and not record["settled"]
+        fresh[section] = {} if late else {key: state[section][key] for key in state[section] if key not in recorded}
     merged = {section: {**record["before"][section], **fresh[section]} for section in SECTIONS}
     if merged != record["before"] or record["settled"]:
         record.update(before=merged, settled=False, after={})
@@ -166,7 +166,7 @@ def sweep_around(paths: Record) -> None:
     names = {(os.path.dirname(path), os.path.basename(path)) for path in paths}
     for folder in {folder for folder, _unused in names}:
         for left in glob.glob(os.path.join(glob.escape(folder), ".ansible_tmp*")):
-            own = re.fullmatch(r"\.ansible_tmp[a-z0-9_]{8}(.+)", os.path.basename(left))
-            if own and (folder, own.group(1)) in names:
+            match = re.fullmatch(r"\.ansible_tmp[a-z0-9_]{8}(.+)", os.path.basename(left))
+            if match and (folder, match.group(1)) in names:
                 files.remove(left)
         files.sweep(folder)

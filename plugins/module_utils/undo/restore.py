@@ -111,9 +111,9 @@ class Restore:
 
     def empties(self, folder: str) -> bool:
         """Return whether the folder holds only what goes itself."""
-        known = {**self.before["paths"], **self.before["trees"]}
+        recorded = {**self.before["paths"], **self.before["trees"]}
         return all(
-            known.get(os.path.join(folder, name), {"kind": "file"})["kind"] == "absent"
+            recorded.get(os.path.join(folder, name), {"kind": "file"})["kind"] == "absent"
             and not self.stays(os.path.join(folder, name))
             and (not os.path.isdir(os.path.join(folder, name)) or self.goes(os.path.join(folder, name)))
             for name in os.listdir(folder)
@@ -423,16 +423,16 @@ def strangers(folder: str, names: Collection[str] | None, homes: Collection[int]
         return []
     if os.path.exists(os.path.join(folder, "pyvenv.cfg")):
         return _in_environment(folder)
-    found: list[str] = []
+    paths: list[str] = []
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if os.lstat(path).st_ino in homes:
             continue
         if names is not None and name not in names and not name.startswith(".partial-"):
-            found.append(path)
+            paths.append(path)
         elif os.path.exists(os.path.join(path, "pyvenv.cfg")):
-            found += strangers(path, None)
-    return found
+            paths += strangers(path, None)
+    return paths
 
 
 def _in_environment(folder: str) -> list[str]:
@@ -444,22 +444,22 @@ def _in_environment(folder: str) -> list[str]:
         while path:
             path = os.path.dirname(path)
             above.add(path)
-    found = []
+    paths = []
     for place, folders, names in os.walk(folder):
         here = os.path.relpath(place, folder)
         here = "" if here == "." else here + "/"
         for name in sorted(folders):
             path, kept = os.path.join(place, name), here + name
-            known = kept in above or kept in ("bin", "lib", "include") or name == "__pycache__"
-            if not _is_ours(path, kept, brought, finished) if os.path.islink(path) else not known:
-                found.append(path)
-            if not known or name == "__pycache__":
+            expected = kept in above or kept in ("bin", "lib", "include") or name == "__pycache__"
+            if not _is_ours(path, kept, brought, finished) if os.path.islink(path) else not expected:
+                paths.append(path)
+            if not expected or name == "__pycache__":
                 folders.remove(name)
         for name in sorted(names):
             path, kept = os.path.join(place, name), here + name
             if not _is_ours(path, kept, brought, finished):
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 def _is_ours(path: str, kept: str, brought: Collection[str], finished: float | None) -> bool:
