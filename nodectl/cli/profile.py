@@ -151,7 +151,7 @@ def validate(ctx: click.Context, hardware: str, stack: str, tuning: str, allow_u
 
 
 def _refuse_wrong_floors(app: App, name: str) -> None:
-    """ProfileError with file and field where a floor of this hardware profile could never be compared."""
+    """Raise ProfileError with file and field where a floor of this hardware profile could never be compared."""
     folders = _own_dirs(app)
     loaded = load_profile("hardware", name, folders)
     if isinstance(loaded, Hardware):

@@ -43,7 +43,7 @@ def refuse_long_number(error: ValueError) -> None:
 
 
 def refuse_deep(document: object) -> None:
-    """ValueError where it is nested too deep."""
+    """Raise ValueError where it is nested too deep."""
     level = [document]
     for _ in range(DEEPEST):
         level = [

@@ -54,7 +54,7 @@ def _load(content: bytes, loader: Any) -> Any:
 
 
 def refuse_boundless(content: bytes, loader: Any) -> None:
-    """ValueError where it is nested too deep, or its aliases stand for too much or for themselves.
+    """Raise ValueError where it is nested too deep, or its aliases stand for too much or for themselves.
 
     Aliases are shared when they are read; whoever shows, compares or copies the document pays for each.
     """

@@ -204,7 +204,7 @@ def kinds() -> dict[str, str]:
 
 
 def kind_named(name: str) -> Kind:
-    """UsageError where there is no such kind."""
+    """Return the kind of this name; raise UsageError if there is none."""
     if name not in (all_kinds := kinds()):
         raise UsageError(f"there is no kind {name!r}", f"{meant(name, all_kinds)}the kinds are {', '.join(all_kinds)}")
     return Kind(**_read(name))

@@ -192,10 +192,7 @@ _PASSWORDS = (
 def connection_variables(
     host: Host, everywhere: Mapping[str, object], vaulted: Collection[str] = ()
 ) -> dict[str, object]:
-    """Return the variables by which the host is reached, rendered.
-
-    Not what `everywhere` says anyway, nor the `vaulted`.
-    """
+    """Return the rendered variables by which the host is reached, without the `vaulted` and those of `everywhere`."""
     return {
         name: host.variables[name]
         for name in _CONNECTION

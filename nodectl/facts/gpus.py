@@ -182,7 +182,7 @@ def _other_uuids(recording: Recording, gpus: Gpus) -> list[str]:
 
 
 def _single(key: str, gpus: Gpus) -> Gpus:
-    """ParseError where one GPU stands twice: the output is of two runs, or another machine's is among it."""
+    """Return the GPUs; raise ParseError if one occurs twice: the outputs of two runs or machines are mixed."""
     for places in ([gpu.bus_id for gpu in gpus.devices], [gpu.uuid for gpu in gpus.devices]):
         twice = [place for place, number in Counter(places).items() if place and number > 1]
         if twice:

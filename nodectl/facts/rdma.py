@@ -382,9 +382,9 @@ def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:
 
 def _ipv4(gid: str) -> str | None:
     """Return the IPv4 address that a GID carries in its last four bytes; None where it carries none."""
-    if "ffff" not in gid.lower():  # as before every such address: to read one is dear
+    if "ffff" not in gid.lower():  # it stands before every such address, and reading an address is slow
         return None
-    if (match := _MAPPED.fullmatch(gid)) is not None:  # as the kernel prints it
+    if (match := _MAPPED.fullmatch(gid)) is not None:  # the kernel's form
         high, low = int(match[1], 16), int(match[2], 16)
         return f"{high >> 8}.{high & 255}.{low >> 8}.{low & 255}"
     try:

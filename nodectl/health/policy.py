@@ -97,7 +97,7 @@ def policy_of(host: str, variables: Mapping[str, object]) -> Policy:
 
 
 def refuse_unknown(host: str, policy: Policy, site: Sequence[str]) -> None:
-    """UsageError where the policy accepts findings of a check of the site's own that is none of these."""
+    """Raise UsageError where the policy accepts findings of a check of the site's own that is none of these."""
     for rule in policy.accept:
         if rule.check.startswith(SITE) and rule.check not in site:
             reason = f"{VARIABLE} of {host}: accept: no check {rule.check!r} beside the inventory"

@@ -439,13 +439,13 @@ def _walk(
 
 
 def _rule_for(path: Path, place: str, rules: Sequence[_Rules], root: Path) -> str:
-    """Return whose rule keeps it here for what it is, leads to or holds; empty for what may travel."""
+    """Return the rule against copying a file or folder, by its kind, target or content; "" if it may be copied."""
     is_wanted = _is_taken_back(place, rules)
     if path.is_symlink() and (rule := _rule_for_link(path, root, is_wanted=is_wanted)):
         return rule
     try:
         status = path.stat()
-    except OSError:  # it leads nowhere
+    except OSError:  # a dangling link
         return ""
     if path.is_dir():
         return f"{_OF_SECRETS} (it is a home folder)" if not is_wanted and is_home(path) else ""
@@ -457,7 +457,10 @@ def _rule_for(path: Path, place: str, rules: Sequence[_Rules], root: Path) -> st
 
 
 def _rule_for_link(path: Path, root: Path, *, is_wanted: bool) -> str:
-    """Return the rule for where a link leads: out of the project by its own name alone, to a secret or a home never."""
+    """Return the rule against a link's target, or "".
+
+    A link out of the project is copied only if a rule names it, one to a secret or a home folder never.
+    """
     target = os.path.realpath(path)
     above = os.path.commonpath([target, root])
     end = "/" * Path(target).is_dir()

@@ -277,7 +277,7 @@ def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount 
 
 
 def check_warning(warning: Warn | None, time_limit_s: float) -> Warn | None:
-    """UsageError for a signal before an end that nobody knows, or that comes before the start."""
+    """Return the warning; raise UsageError for one without a time limit, or that would come before the start."""
     if warning is None:
         return None
     if not time_limit_s:

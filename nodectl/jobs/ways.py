@@ -58,7 +58,10 @@ class Way:
 
 
 def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
-    """UsageError where the words do not fit together, or the code is not there; `needs` are those of --need."""
+    """Return how the job is started; raise UsageError for options that exclude each other, and for missing code.
+
+    `needs` are the paths of --need.
+    """
     argv, bundled = _with_bundled(asked, _words(asked))
     script, args = _script_and_args(asked, argv)
     start = Start(
@@ -140,7 +143,7 @@ def _numa_binding(asked: Asked) -> str:
 
 
 def _trace(asked: Asked) -> Tracing | None:
-    """UsageError for ranks that nsys cannot be put in front of."""
+    """Return what to trace; raise UsageError for ranks that cannot be started under nsys."""
     if asked.trace is None or asked.trace.tool != NSYS:
         return asked.trace
     if asked.engine not in (TORCHRUN, ACCELERATE):
@@ -151,7 +154,7 @@ def _trace(asked: Asked) -> Tracing | None:
 
 
 def _container(asked: Asked, needs: Sequence[str]) -> Container | None:
-    """UsageError for what cannot be an image, or does not go with one."""
+    """Return the container; raise UsageError for a wrong image name, and for options that a container excludes."""
     image, engine = asked.container, asked.container_engine or ""
     if image is None:
         if engine:

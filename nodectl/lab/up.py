@@ -287,7 +287,7 @@ _INSTALL = {"debian": "apt-get install", "fedora": "dnf install", "arch": "pacma
 
 
 def _require(spec: LabSpec) -> None:
-    """LabError that names what is missing and how to get it."""
+    """Raise LabError that names what is missing and how to get it."""
     wanted = ["sshd", "ssh", "ip"]
     wanted += ["tc"] if spec.rate_bits or spec.impaired else []
     wanted += ["mkfs.ext4"] if spec.disk_bytes else []

@@ -20,7 +20,7 @@ Rounds = list[list[tuple[T, T]]]
 
 
 def require_two(hosts: Sequence[Host], probe: str, remedy: str = "widen --limit") -> None:
-    """UsageError where there is no pair of hosts."""
+    """Raise UsageError where there is no pair of hosts."""
     if len(hosts) < 2:
         raise UsageError(f"the {probe} probe measures between hosts, and only one is selected", remedy)
 

@@ -1,4 +1,4 @@
-"""Runs a probe's parts at once, and says how long they still take; Ctrl-C ends them by closing the transport."""
+"""Runs a probe's parts in parallel and estimates the time that is left; Ctrl-C ends them by closing the transport."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nodectl.probes.base import Note, ProbeResult
 from nodectl.probes.lost import Watched, keeping
 from nodectl.transport.base import Transport
 
-# a time that was said stands while it is right within this part
+# an announced time is not corrected while it is right within this fraction
 _RIGHT = 0.1
 
 
 class Pace:
-    """The time of `parts` that take about as long each, from now on; `planned_s` is what was said of it."""
+    """Estimates the time of `parts` of about equal length; `planned_s` is the estimate that was announced before."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class Pace:
         self._turn = threading.Lock()
 
     def done(self, parts: int) -> None:
-        """So many have ended by now; of the last there is nothing to say."""
+        """Note that this many parts have ended; after the last there is no estimate."""
         if 0 < parts < self._parts:
             self.expect(self._clock() - self._began, (self._clock() - self._began) * (self._parts - parts) / parts)
 
     def expect(self, took_s: float, left_s: float) -> None:
-        """Say it, where it is news."""
+        """Announce the estimate if it differs from the last one by more than a tenth."""
         whole_s = took_s + left_s
         with self._turn:
             if self._said_s is not None and abs(whole_s - self._said_s) <= _RIGHT * self._said_s:
@@ -54,7 +54,7 @@ class Pace:
         return self._clock() - self._began
 
 
-# of programs that have lost their connection
+# how long programs that lost their connection may take to end
 _LAST_WORDS_S = 4.0
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ R = TypeVar("R")
 
 
 def at_once(transport: Transport, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """`work` on every item, all at the same time; results in the items' order."""
+    """Run `work` on all items at the same time; return the results in the items' order."""
     if not items:
         return []
     pool = ThreadPoolExecutor(len(items))
@@ -77,7 +77,7 @@ def at_once(transport: Transport, items: Sequence[T], work: Callable[[T], R]) ->
 
 
 def _end(transport: Transport, running: Iterable[Future[R]]) -> None:
-    """End what runs on the hosts by closing the transport; its last words are waited for a moment."""
+    """End the programs on the hosts by closing the transport, and wait a moment for their results."""
     transport.close()
     for future in running:
         future.cancel()
@@ -85,14 +85,14 @@ def _end(transport: Transport, running: Iterable[Future[R]]) -> None:
 
 
 def together(transport: Transport, items: Sequence[T], work: Callable[[T], ProbeResult]) -> ProbeResult:
-    """Return the sum of what `work` says of the items, all at the same time."""
+    """Run `work` on all items at the same time; return the sum of the results."""
     return _sum(at_once(transport, items, keeping(transport, work)))
 
 
 def in_rounds(
     transport: Transport, rounds: Sequence[Sequence[T]], work: Callable[[T], ProbeResult], probe: str, note: Note
 ) -> ProbeResult:
-    """Return the sum of what `work` says of the items, those of a round at once; `note` is told each round."""
+    """Run `work` on the items of each round at once; return the sum of the results; `note` announces each round."""
     result = ProbeResult()
     pace = Pace(probe, len(rounds), note)
     for number, items in enumerate(rounds, start=1):
@@ -115,9 +115,10 @@ def flowing(
     work: Callable[[tuple[H, H]], R],
     begun: Callable[[int], None],
 ) -> list[R]:
-    """`work` on every pair, a host's in the order of the rounds and one at a time; results in the rounds' order.
+    """Run `work` on every pair as soon as both hosts are free, a host's pairs in the order of the rounds.
 
-    `begun` is told each round's number, from 0, when its first pair begins. Ctrl-C ends all by closing the transport.
+    Return the results in the rounds' order. `begun` gets each round's number, from 0, when its first pair begins.
+    Ctrl-C ends all by closing the transport.
     """
     pairs = [(number, pair) for number, pairs_of_round in enumerate(rounds) for pair in pairs_of_round]
     if not pairs:
@@ -183,7 +184,7 @@ def by_machine(
     forks: int,
     pace: Pace | None = None,
 ) -> ProbeResult:
-    """`work` on every item: machines at once, as many as `forks` says; the items of one machine in turn.
+    """Run `work` on every item: up to `forks` machines at once, the items of one machine in turn; return the sum.
 
     `pace` has as many parts as there are `turns`.
     """
@@ -198,7 +199,7 @@ def by_machine(
             if isinstance(transport, Watched) and transport.closed:
                 # the run was ended: what is left cannot be measured, and there is no time to tell
                 break
-            # of machines that are measured at once the one with most hosts tells
+            # of the machines measured at once, the one with most hosts reports the progress
             if pace is not None and len(sharing) == most:
                 pace.done(before + number)
         return total
@@ -212,7 +213,7 @@ def by_machine(
 
 
 def turns(items: Sequence[OnMachine], forks: int) -> int:
-    """How many measurements `by_machine` makes one after the other."""
+    """Return how many measurements `by_machine` makes one after the other."""
     sizes = sorted((len(sharing) for sharing in _machines(items).values()), reverse=True)
     return sum(sizes[::forks])
 

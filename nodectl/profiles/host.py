@@ -110,7 +110,7 @@ def hardware_name(host: Host) -> str:
 
 
 def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:
-    """ProfileError for a name that no profile has: what an operator types is refused, not a finding of each host."""
+    """Raise ProfileError for a name that no profile has: a typing error is refused at once, not found on each host."""
     for kind, name in names.items():
         load_profile(kind, name, extra_dirs)
 

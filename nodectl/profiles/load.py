@@ -69,7 +69,7 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
 
 
 def _refuse_other_suffix(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> None:
-    """ProfileError where the profile is there, in a file that is not called as profiles are."""
+    """Raise ProfileError where the profile is there, in a file that is not called as profiles are."""
     for folder in (profiles_dir(), *extra_dirs):
         if (other := folder / kind / f"{name}.yaml").is_file():
             raise ProfileError(f"{other}: the file of a profile ends in .yml", f"rename it to {name}.yml")
@@ -111,7 +111,7 @@ def _reason(item: Any, model: type[BaseModel]) -> str:
 
 
 def _fields_beside(model: type[BaseModel], place: Sequence[object]) -> Iterable[str]:
-    """Return the fields that the model has where one is that it has not; none below what is no model."""
+    """Return the names of the model's fields at the place of an unknown field; () if no model is there."""
     for part in place[:-1]:
         field = model.model_fields.get(str(part))
         if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):

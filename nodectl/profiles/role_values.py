@@ -80,7 +80,7 @@ def merge_role_value(tuning: Document, name: str, value: Any) -> None:
 
 
 def refuse_repeated(variables: Mapping[str, Any]) -> None:
-    """ProfileError for a variable of a role that says what is installed, which hardware and stack profile say."""
+    """Raise ProfileError for a variable of a role that says what is installed, which hardware and stack profile say."""
     for name, field in PROFILES.items():
         if name in variables:
             raise ProfileError(

@@ -191,7 +191,7 @@ def handshake(
 
 
 def check_key(target: Target, key: paramiko.PKey) -> None:
-    """UnreachableError unless known_hosts has exactly this key for the target."""
+    """Raise UnreachableError unless known_hosts has exactly this key for the target."""
     wire = key.asbytes()
     standing = known_hosts(target.known_hosts_files).standing(target.key_name, target.port, wire)
     shown = f"{key.get_name()} {fingerprint(wire)}"

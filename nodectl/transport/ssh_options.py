@@ -143,7 +143,7 @@ def _means(value: object, *texts: str) -> bool:
 
 
 def refuse_loose(settings: Mapping[str, Sequence[str]], source: str) -> None:
-    """InventoryError for the first of these values of options (keyword → values) that lets a host key pass unseen."""
+    """Raise InventoryError for the first option (keyword → values) that would accept a host key without a check."""
     for key, strict in CHECKING.items():
         for value in settings.get(key, ()):
             if value.strip('" ').lower() not in strict:

@@ -50,7 +50,7 @@ class Applied:
 
 
 def read_proposal(path: Path) -> Proposed:
-    """UsageError where it is none of nodectl's, or stands without its evidence."""
+    """Read a proposal's file; raise UsageError if nodectl did not write it, or its evidence is missing."""
     text = read_text(path, "give the file that `nodectl tune propose` wrote")
     if not text.startswith(MARK):
         raise UsageError(f"{path} is not a proposal of nodectl", "for an inventory of your own: nodectl provision -i …")

@@ -96,7 +96,7 @@ class Measuring:
         return result
 
     def _why(self, name: str, result: ProbeResult) -> list[Finding]:
-        """Return what the probe says of it, as part of the trial's result."""
+        """Return the probe's findings on why it measured nothing, for the trial's result."""
         findings = [finding for finding in result.findings if finding.status is not Status.OK]
         if not findings:
             raise NodectlError(f"the {name} probe measured nothing and gave no reason", f"try `nodectl probe {name}`")
@@ -125,7 +125,7 @@ def least_turn_s(probes: Sequence[AnyProbe], asked: Mapping[str, object]) -> flo
 
 
 def refuse_too_short(left_s: float, turn_s: float, candidates: int) -> None:
-    """UsageError where the pairs that a verdict needs of each candidate do not fit into the time that is left."""
+    """Raise UsageError where the pairs that a verdict needs of each candidate do not fit into the time that is left."""
     least_s = 2 * MIN_PAIRS * turn_s * candidates
     if left_s < least_s:
         raise UsageError(

@@ -64,7 +64,7 @@ def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False
 
 
 def refuse_unproven(proposal: Proposal, *, regressions_allowed: bool = False) -> None:
-    """NodectlError unless something is better, everything could be told, and nothing is worse or that is allowed."""
+    """Raise NodectlError unless something is better, all was measured, and nothing is worse (or that is allowed)."""
     summary = summarise(proposal.profile, proposal.verdicts)
     if summary.undecided or not proposal.verdicts:
         reason = summary.undecided[0].reason if summary.undecided else "nothing was measured"

@@ -73,7 +73,7 @@ def _same(measurement: Measurement, varied: Collection[str]) -> Identity:
 def _together(
     members: Sequence[Identity], values: Mapping[Identity, Mapping[Turn, float]], turns: Sequence[Turn]
 ) -> list[tuple[str, dict[Turn, float]]]:
-    """Return the geometric mean of those that were measured in every turn; nothing where two at most are."""
+    """Return the geometric mean of the members that were measured in every turn; [] for fewer than three."""
     steady = [values[member] for member in members if all(values[member].get(turn, 0) > 0 for turn in turns)]
     if len(members) < _MANY or len(steady) < _MANY:
         return []

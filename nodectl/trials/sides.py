@@ -50,7 +50,7 @@ def sides_of_space(candidates: Iterable[Candidate], baseline: Side) -> tuple[Sid
 
 
 def refuse_impossible(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> None:
-    """ProfileError where a host cannot have this side: no such profile, a malformed one, or what cannot be together.
+    """Raise ProfileError where a host cannot have this side: its profile is missing, malformed or incompatible.
 
     Also where the host's `nodectl_nccl_env` would win over what the side's overrides try.
     """

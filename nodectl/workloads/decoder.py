@@ -37,7 +37,7 @@ class Sizes:
     tied: bool
 
     def check(self) -> None:
-        """ValueError where heads cannot share the width in equal, even parts."""
+        """Raise ValueError where heads cannot share the width in equal, even parts."""
         if self.hidden % self.heads or (self.hidden // self.heads) % 2:
             raise ValueError(
                 f"--hidden {self.hidden} cannot be shared among --heads {self.heads}: "

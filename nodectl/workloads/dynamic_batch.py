@@ -23,7 +23,7 @@ class Rule:
     scaling: str = "linear"
 
     def check(self) -> None:
-        """ValueError where the numbers contradict each other."""
+        """Raise ValueError where the numbers contradict each other."""
         if not 1 <= self.smallest <= self.start <= self.largest:
             raise ValueError(
                 f"--dynamic-start {self.start} is not between --dynamic-min {self.smallest} "

@@ -51,7 +51,7 @@ def of(settings: Settings, world_size: int) -> Layout:
 
 
 def check(name: str, settings: Settings, world_size: int, model: Divisible | None) -> None:
-    """ValueError with the rule that strategy `name` with these options breaks; `model` None cannot be cut at all."""
+    """Raise ValueError with the rule that strategy `name` breaks with these options; `model` None cannot be split."""
     layout = of(settings, world_size)
     if settings.offload != "none" and name != SHARDED and not name.startswith(_ZERO):
         raise ValueError(

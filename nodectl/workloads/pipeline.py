@@ -81,14 +81,14 @@ class Pipeline(Sharded):
         return torch.stack(self._losses).sum() if self._is_last else torch.zeros((), device=self.group.device)
 
     def mean_loss(self, loss: torch.Tensor) -> float:
-        """Over the ranks that know it."""
+        """Return the loss averaged over the ranks that compute it."""
         return self.group.mean(loss) * self.layout.stages
 
     def _pipe(self, number: int, shape: tuple[int, ...]) -> Any:
-        """Return the schedule for so many micro-batches of this shape."""
+        """Return the schedule for this number of micro-batches of this shape."""
         key = (number, *shape)
         if key not in self._pipes:
-            # 1F1B has nothing to take turns with below
+            # 1F1B needs at least as many micro-batches as stages
             few = number < self.layout.stages
             kind = ScheduleGPipe if few or self.settings.pipeline == layout.GPIPE else Schedule1F1B
             self._pipes[key] = kind(self._stage_of(shape), number, self._part_of_loss(number), scale_grads=False)

@@ -111,7 +111,7 @@ def adapted(training: Training, clock: Clock) -> bool:
 
 
 def note_figures(training: Training) -> None:
-    """After an epoch and at the end: what a test set and held-out samples say, if any; every rank must call it."""
+    """Evaluate on the test set and held-out samples, if any, after an epoch and at the end; every rank must call it."""
     figures = training.workload.evaluate(training.settings, training.group, training.strategy.predict)
     figures = {**figures, **training.held_out()}
     training.evaluated.update(figures)

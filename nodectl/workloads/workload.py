@@ -58,7 +58,7 @@ class Workload(ABC):
         """Add the options that no other workload has."""
 
     def check(self, settings: Settings) -> None:  # noqa: B027  # most have no rule of their own
-        """ValueError with the rule that these options break."""
+        """Raise ValueError with the rule that these options break."""
 
     @abstractmethod
     def identity(self, settings: Settings) -> dict[str, Any]:

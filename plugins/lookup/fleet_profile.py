@@ -90,7 +90,7 @@ def _of_host(variables: dict[str, Any]) -> Mapping[str, Any]:
 
 
 def _refuse_slips(variables: Mapping[str, Any]) -> None:
-    """AnsibleError for a variable whose name is nearly one of ours: Ansible would ignore it.
+    """Raise AnsibleError for a variable whose name is nearly one of ours: Ansible would ignore it.
 
     Here, before any role has run: what roles register later is named like their variables.
     """

@@ -16,22 +16,22 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on
     Wanted = dict[str, Any]
     Offers = dict[str, list[str]]
 
-# stands in a wanted version for the driver's, which is known when the driver's package is chosen
+# placeholder in a wanted version for the driver's version, which is known when the driver's package is chosen
 DRIVER = "@driver"
-# of the packages that there are in another's place
+# how many of the existing packages a reason names
 MOST_NAMED = 6
 
 
 def lacking(repository: Repository, wanted: list[Wanted]) -> tuple[list[str], str]:
-    """Return (what no repository has, one reason each; the driver's version).
+    """Return a reason for each package that no repository has, and the driver's version.
 
-    NVIDIA's is read aside where lists lack it.
+    NVIDIA's repository is read separately where the node's lists lack it.
     """
     there = {name: package["version"] for name, package in repository.system.packages().items() if _whole(package)}
     reasons, driver = judged(wanted, {}, there)
     if not reasons:
         return [], driver
-    # of the driver's version nothing is known yet: whatever version there is of what bears it in its name
+    # the driver's version is not known yet: packages with the version in their name are asked for in any version
     asked = [
         name.replace(DRIVER, "*") for package in wanted for name in (*package["names"], *package.get("others", ()))
     ]
@@ -49,7 +49,7 @@ def _whole(package: dict[str, Any]) -> bool:
 
 
 def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> tuple[list[str], str]:
-    """Pure: why each of them cannot be, and the driver's version; what is installed as wanted is not asked for."""
+    """Return why each package cannot be had, and the driver's version; packages installed as wanted are skipped."""
     reasons, driver = [], ""
     for package in wanted:
         if _of_driver(package) and not driver:

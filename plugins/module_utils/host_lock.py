@@ -238,7 +238,7 @@ def open_lock(path: str) -> int:
 
 
 def refuse_other(path: str) -> None:
-    """NoLockError where the lock's place has something else than a plain file that everybody may read."""
+    """Raise NoLockError where the lock's place has something else than a plain file that everybody may read."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:

@@ -134,7 +134,7 @@ def write(repository: Repository, contents: Contents) -> list[dict[str, Any]]:
 
 
 def put(path: Path, content: bytes | None) -> None:
-    """Write beside it and rename, or remove."""
+    """Replace the file atomically; remove it for None."""
     if content is None:
         path.unlink()
         return

@@ -84,7 +84,7 @@ from ansible_collections.nodectl.fleet.plugins.module_utils.files import differe
 
 
 def interpreter_version(module: AnsibleModule) -> str:
-    """Version of the interpreter, or the one that is planned; fails where it cannot serve."""
+    """Return the version of the interpreter, installed or planned; fail if the stack has no wheels for it."""
     wanted = module.params
     python, low, high = wanted["python"], wanted["python_min"], wanted["python_max"]
     version = str(wanted["python_version"])

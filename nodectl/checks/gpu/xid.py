@@ -114,7 +114,7 @@ def _own(number: int, site: Mapping[Any, Any] | None) -> dict[str, str]:
 
 
 def check_site_xid(site: object) -> None:
-    """ValueError with the path of the first thing in a site's catalogue that cannot be."""
+    """Raise ValueError with the path of the first thing in a site's catalogue that cannot be."""
     if not isinstance(site, Mapping):
         raise ValueError("xid: give a number and its fields, as in {63: {status: failed, action: drain}}")
     for number, entry in site.items():

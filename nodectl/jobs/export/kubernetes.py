@@ -49,7 +49,7 @@ class KubernetesJob:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """UsageError for what Kubernetes would refuse, or read as something else."""
+        """Raise UsageError for what Kubernetes would refuse, or read as something else."""
         for what, text, is_right, rule in (
             ("--name", self.name, _NAME.fullmatch(self.name), f"{_LABEL}, a letter first, at most {_LONGEST_NAME}"),
             ("--namespace", self.namespace, not self.namespace or _NAMESPACE.fullmatch(self.namespace), _LABEL),

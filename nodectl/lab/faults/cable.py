@@ -38,7 +38,7 @@ def _set_mtu(scene: Scene, mtu: str) -> None:
 
 
 def _settle(scene: Scene, _: str) -> None:
-    """Shape what the switch sends to the host as its faults of now want it, and as the lab does without any."""
+    """Shape the switch's traffic to the host by its present faults; without any, as the lab shapes all links."""
     port, kinds = _port(scene), set(scene.kinds()) & set(_SHAPING)
     if scene.state.link != "veth":
         if not kinds:

@@ -79,7 +79,7 @@ def sign(text: str, key: Path) -> str:
 
 
 def refuse_no_key(path: Path) -> None:
-    """UsageError where this is no key: told before hours of work, and without its passphrase."""
+    """Raise UsageError where this is no key: told before hours of work, and without its passphrase."""
     done = _keygen("-l", "-f", str(path))
     # of one as PEM, ssh-keygen cannot tell without its passphrase
     if done.returncode and _PRIVATE not in path.read_bytes():

@@ -129,7 +129,7 @@ def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, M
 
 
 def refuse_twins(means: Mapping[str, Means]) -> None:
-    """UsageError where one machine is there by two names: what it tells itself makes the others slow."""
+    """Raise UsageError where one machine is there by two names: what it tells itself makes the others slow."""
     names: dict[object, list[str]] = defaultdict(list)
     for host in means.values():
         if host.itself is not None:

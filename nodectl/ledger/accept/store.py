@@ -115,7 +115,7 @@ _ANOTHER = "begin another: nodectl accept"
 
 
 def refuse_strange(begun: Acceptance, fleet: str) -> None:
-    """UsageError where it is of another fleet, or not as this version begins one: older, newer, or edited."""
+    """Raise UsageError where it is of another fleet, or not as this version begins one: older, newer, or edited."""
     if begun.fleet != fleet:
         first, this = (" -i ".join(one.splitlines()) for one in (begun.fleet, fleet))
         message = f"acceptance {begun.id} was begun with -i {first}, and this is -i {this}"
@@ -133,7 +133,7 @@ def refuse_strange(begun: Acceptance, fleet: str) -> None:
 
 
 def refuse_untried(begun: Acceptance, means: Mapping[str, Means]) -> None:
-    """UsageError where a host has a part that the steps which are done have not tried."""
+    """Raise UsageError where a host has a part that the steps which are done have not tried."""
     for host in begun.hosts:
         now = means.get(host.host)
         if now is None or host.left_after or not host.parts:

@@ -120,7 +120,7 @@ class Against:
 
 
 def read_against(text: str) -> Against:
-    """UsageError for what is none of the three."""
+    """Read `LAST`, a date or a file's name; raise UsageError for any other text."""
     if text.upper() == "LAST":
         return Against(text)
     path = Path(text)

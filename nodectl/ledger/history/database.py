@@ -147,7 +147,7 @@ _TABLES_AMISS = re.compile("no such (table|column)|already exists")
 
 
 def _create_private(path: Path) -> None:
-    """Only its owner reads it: it names hosts; the journal beside it gets the same mode from SQLite."""
+    """Create the file readable by its owner only, since it names hosts; SQLite gives its journal the same mode."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         return

@@ -95,7 +95,7 @@ def checksum(values: Any) -> float:
 
 
 def room(files: int, rows: int) -> None:
-    """MemoryError where the results of all files would take more than half of what is free."""
+    """Raise MemoryError where the results of all files would take more than half of what is free."""
     free, wanted = machine.available_bytes(), TIMES * files * rows * COLUMNS * VALUE_BYTES
     if free is not None and wanted > MEMORY_PART * free:
         raise MemoryError(

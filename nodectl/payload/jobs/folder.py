@@ -31,8 +31,8 @@ class JobFolderError(Exception):
 
 
 def login_home() -> str:
-    """HOME; where a start file has taken it away, or emptied it, the home that the password database names."""
-    import pwd  # mostly of no use
+    """Return HOME; if a start file has unset or emptied it, the home folder in the password database."""
+    import pwd  # rarely needed
 
     try:
         return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
@@ -57,7 +57,7 @@ def venv_of(plan: Dict[str, Any], host: Dict[str, Any]) -> str:
 
 
 def boot_id() -> str:
-    """Return what tells this boot of the node from those before; empty where the kernel does not say."""
+    """Return the id of this boot of the node; "" if the kernel gives none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -71,14 +71,14 @@ def jobs_root() -> str:
 
 
 def check_id(job_id: str) -> str:
-    """`job_id` itself; JobFolderError where it is none (it becomes part of a path)."""
+    """Return `job_id`; raise JobFolderError if it is no job's id, because it becomes part of a path."""
     if not is_job_id(job_id):
         raise JobFolderError(f"not a job id: {job_id!r}")
     return job_id
 
 
 class PlanVersionError(JobFolderError):
-    """A job of another version of nodectl: what its files mean is not known here."""
+    """Raised for a job of another version of nodectl, whose files may have another meaning."""
 
 
 class JobFolder:
@@ -96,7 +96,7 @@ class JobFolder:
 
     @property
     def exists(self) -> bool:
-        """The job was received here."""
+        """Tell whether the job was received on this node."""
         return os.path.isfile(self.at("plan.json"))
 
     def plan(self) -> Dict[str, Any]:
@@ -112,7 +112,7 @@ class JobFolder:
         return plan
 
     def any_plan(self) -> Dict[str, Any]:
-        """Return what can be read of the plan, of whichever version; empty where that is nothing."""
+        """Return the plan's readable part, whatever its version; {} if nothing can be read."""
         try:
             return self._read_json("plan.json")
         except (OSError, JobFolderError):
@@ -138,7 +138,7 @@ class JobFolder:
         return segments if isinstance(segments, list) else None
 
     def _other_version(self, version: object) -> str:
-        """Say what to do about a plan of another version, of whose state no more than the payload is believed."""
+        """Return the advice about a plan of another version; only the payload's path in its state is trusted."""
         try:
             payload = str(self._read_json("state.json").get("payload", ""))
         except (OSError, JobFolderError):
@@ -156,12 +156,12 @@ class JobFolder:
             return file.read()
 
     def take_environment(self) -> Dict[str, str]:
-        """Return what --env and --env-file gave, which nobody but the ranks is to know: it is forgotten after that."""
+        """Return the variables of --env and --env-file, and forget them: only the ranks may know them."""
         values, self.environment = self.environment, {}
         return values
 
     def state(self) -> Dict[str, Any]:
-        """Return the last written state, or what can be told without it; `received` before a supervisor has started."""
+        """Return the last written state, or a rebuilt one; `received` before a supervisor has started."""
         path = self.at("state.json")
         try:
             state = self._read_json("state.json")
@@ -175,14 +175,14 @@ class JobFolder:
         return _rebuilt(self.id, self.rank(), reason, _modified_at(path), self._segments())
 
     def reserve(self) -> None:
-        """Set space aside twice, so that states can be written in turns on a disk that has become full."""
+        """Reserve space twice, so that states can be written alternately after the disk has become full."""
         for name in _RESERVES:
             with _create(self.at(name)) as file:
                 file.write(b" " * _RESERVE_BYTES)
                 _sync(file)
 
     def write_state(self, state: Dict[str, Any]) -> None:
-        """Replace the state in one step, on the disk when this returns; from a reserve where there is no space."""
+        """Replace the state atomically and sync it; a full disk is written to from a reserve."""
         if state["final"]:
             self._drop_unfinished("state.json")
         try:
@@ -197,7 +197,7 @@ class JobFolder:
             self._write_to_reserve(data.ljust(_RESERVE_BYTES))
 
     def _drop_unfinished(self, name: str) -> None:
-        """Remove what another began to write in place of the file, and was killed over."""
+        """Remove the unfinished copies that killed writers of this file left."""
         for file_name in os.listdir(self.path):
             writer = file_name[len(name) + 1 : -len(_PARTIAL)]
             if file_name != f"{name}.{writer}{_PARTIAL}" or not writer.isdigit():
@@ -208,7 +208,7 @@ class JobFolder:
                     os.unlink(self.at(file_name))
 
     def _write_to_reserve(self, data: bytes) -> None:
-        """Into a reserve that becomes the state; a state that was one itself becomes the next reserve."""
+        """Write into a reserve, which becomes the state; an old state that was a reserve becomes the next one."""
         place, spare = self.at("state.json"), self.at("state.spare")
         reserve = next((self.at(name) for name in _RESERVES if os.path.exists(self.at(name))), self.at(_RESERVES[0]))
         with open(reserve, "r+b") as file:
@@ -224,7 +224,7 @@ class JobFolder:
         sync_folder(self.path)
 
     def note_stop(self, operator: str) -> None:
-        """Remember who ends the job; nobody is forgotten for another who comes later, and a full disk forgets all."""
+        """Record who ends the job; the first operator stays recorded, and on a full disk nobody is."""
         with contextlib.suppress(OSError), open(self.at("stopped_by"), "xb") as file:
             file.write(operator.encode(errors="backslashreplace"))
 
@@ -238,7 +238,7 @@ class JobFolder:
 
     @property
     def stop_requested(self) -> bool:
-        """Somebody asked for the job's end here, with or without a name."""
+        """Tell whether anybody, named or not, has asked for the job's end on this node."""
         return os.path.exists(self.at("stopped_by"))
 
     def takes_files(self) -> bool:
@@ -278,7 +278,7 @@ class JobFolder:
 
     @property
     def tombstone(self) -> str:
-        """The file that says that the start was undone: what of it is still on its way is not to come."""
+        """The path of the mark that the start was undone, so that a late `receive` or `start` gives up."""
         return os.path.join(jobs_root(), f".{self.id}{_UNDONE}")
 
     def undo(self) -> None:
@@ -288,9 +288,9 @@ class JobFolder:
             _create(self.tombstone).close()
 
     def remove(self) -> str:
-        """Remove all of it, secrets first, since many files take their time; why something is left, else nothing.
+        """Remove the folder, secrets first because many files take time; return why something is left, or "".
 
-        What an interrupted removal leaves is listed and cleaned as a broken upload is.
+        An interrupted removal leaves a folder that is listed and cleaned like a broken upload.
         """
         for path in (self.partial, self.path):
             with contextlib.suppress(OSError):
@@ -306,7 +306,7 @@ class JobFolder:
         return os.path.exists(self.tombstone)
 
     def receiver(self) -> Dict[str, int]:
-        """Pid and start of the process that unpacks the job; none where that is not told."""
+        """Return pid and start time of the process that unpacks the job; {} if it is not recorded."""
         try:
             with open(os.path.join(self.partial, RECEIVER), "rb") as file:
                 value = json.loads(file.read())
@@ -320,7 +320,7 @@ class JobFolder:
 
 
 def _after_reboot(state: Dict[str, Any], written_at: float) -> Dict[str, Any]:
-    """Return the state, ended where the node was booted anew since: nothing of the job has outlived that."""
+    """Return the state; if the node has rebooted since, it is ended, since no process survived."""
     if state["final"] or state.get("boot_id", boot_id()) == boot_id():
         return state
     failure = row("rebooted", "the node was rebooted while the job ran there", written_at)
@@ -344,7 +344,7 @@ def write_atomic(path: str, data: bytes) -> None:
 
 
 def no_space(path: str) -> str:
-    """Return where a disk is so full that last words could not be written, the sentence that says so; else empty."""
+    """Return the sentence for a disk too full for last messages; "" if it has space."""
     try:
         state = os.statvfs(path)
     except OSError:
@@ -354,7 +354,7 @@ def no_space(path: str) -> str:
 
 
 def sync_folder(path: str) -> None:
-    """Names in a folder are on the disk when this returns; a file system that knows no such thing has no say."""
+    """Sync a folder's names to the disk; file systems without that operation are ignored."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
@@ -364,7 +364,7 @@ def sync_folder(path: str) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Bring what another has written to the disk."""
+    """Sync a file that another process has written."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -418,7 +418,7 @@ def _create(path: str) -> Any:
 
 
 def _remove(path: str) -> str:
-    """Why the folder is there still, else nothing."""
+    """Remove a folder; return why it is still there, or ""."""
     try:
         shutil.rmtree(path)
     except OSError as error:
@@ -433,9 +433,9 @@ _JOB_VARIABLE = "NODECTL_JOB_ID"
 def _rebuilt(
     job_id: str, rank: Optional[int], reason: str, changed_at: float, segments: Optional[List[Any]] = None
 ) -> Dict[str, Any]:
-    """Return a state in the place of the one that `reason` says cannot be read, last written at `changed_at`.
+    """Return a state rebuilt from the processes, because the written one (at `changed_at`) is unreadable for `reason`.
 
-    `segments`: what was in /dev/shm before the job; None where that is not known.
+    `segments` were in /dev/shm before the job (None: not known).
     """
     supervisor = _supervisor(job_id, rank)
     stat = read_stat(supervisor) if supervisor else None
@@ -455,14 +455,14 @@ def _rebuilt(
 
 
 def _supervisor(job_id: str, rank: Optional[int]) -> int:
-    """Return the process that `jobs.control start` left: the topmost with its words, as it forks; 0 for none."""
+    """Return the pid of the supervisor that `jobs.control start` left: the topmost with that command line, or 0."""
     keepers = {pid for pid in all_pids() if _is_keeper(_words(pid), job_id, rank)}
     parents = {pid: stat.ppid for pid, stat in ((pid, read_stat(pid)) for pid in keepers) if stat and stat.alive}
     return min((pid for pid, parent in parents.items() if parent not in keepers), default=0)
 
 
 def _is_keeper(arguments: List[str], job_id: str, rank: Optional[int]) -> bool:
-    """`jobs.control start ID`, with this host's rank where one is named."""
+    """Tell whether a command line is `jobs.control start ID`, with this host's rank if it names one."""
     return arguments[:3] == ["jobs.control", "start", job_id] and (rank is None or arguments[3:4] in ([], [str(rank)]))
 
 
@@ -487,7 +487,7 @@ def _has_processes(job_id: str) -> bool:
 
 
 def _modified_at(path: str) -> float:
-    """Return when a file was written last; now, where it cannot be told."""
+    """Return when a file was last written; the present time if that cannot be read."""
     try:
         return os.path.getmtime(path)
     except OSError:

@@ -93,7 +93,7 @@ def _told(match: re.Match[str], line: str) -> Dict[str, Any]:
 
 
 def diverged(text: str) -> str:
-    """Return the last loss of a rank's output, with its line, where that is no number (nan) or infinite; else empty."""
+    """Return the last loss in a rank's output, with its line, if it is nan or infinite; else ""."""
     for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
         loss_match = _LOSS.search(line)
         if loss_match:

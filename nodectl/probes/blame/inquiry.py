@@ -82,7 +82,7 @@ class Inquiry:
     _known: tuple[int, _View] | None = None
 
     def add(self, readings: Iterable[Reading]) -> None:
-        """Take what was measured, first or again."""
+        """Add readings of the first measurement or of a repetition."""
         asked = self._asked if self.stage else None
         self.readings += [
             replace(reading, stage=self.stage, control=asked is not None and frozenset(reading.link) not in asked)

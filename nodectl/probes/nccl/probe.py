@@ -294,7 +294,7 @@ def _cost_s(amount: Amount, cases: int = _CASES) -> float:
 
 
 def _shown(given: Conditions) -> str:
-    """`all_reduce 64 MiB, nccl, 16 ranks, RING/LL, NET/IB, rail0`; nothing of what is not told or differs by host."""
+    """Return `all_reduce 64 MiB, nccl, 16 ranks, RING/LL, NET/IB, rail0`, without conditions that differ by host."""
     size_bytes = given.get("size_bytes")
     sized = format_size(size_bytes) if isinstance(size_bytes, int) else "?"
     parts = [f"{given.get('collective')} {sized}", f"{given.get('backend')}", counted(given.get("ranks"), "rank")]

@@ -162,7 +162,7 @@ class Apt:
         return parse_simulation(self.run("apt-get", "--simulate", *arguments, doing=f"plan {' '.join(choice)}"))
 
     def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
-        """apt-get's arguments; its own guards stay on where nothing may go."""
+        """Return apt-get's arguments to install `choice` and remove `gone`; without `gone` its guards stay on."""
         guards = ["--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"]
         guards += [] if gone else ["--no-remove"]
         pins = [f"{name}={version}" for name, version in sorted(choice.items())]

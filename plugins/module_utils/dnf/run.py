@@ -122,7 +122,7 @@ class Dnf:
         return parse_plan(self.run(*plan_argv(self.words(choice, gone)), doing=doing))
 
     def words(self, choice: dict[str, str], gone: list[str]) -> list[str]:
-        """Return dnf's arguments for both at once.
+        """Return dnf's arguments to install `choice` and remove `gone` in one transaction.
 
         A lock of an earlier version is nodectl's own, and the plan is judged.
         """

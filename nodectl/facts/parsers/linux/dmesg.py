@@ -125,7 +125,7 @@ _WRAPPED = 3  # lines after the first of a sentence that drivers wrap
 
 
 def parse_dmesg(text: str) -> Dmesg:
-    """ParseError where the text is no kernel log, or says why there is none."""
+    """Read the output; raise ParseError where the text is no kernel log, or says why there is none."""
     text = _newest_boot(plain(text))
     events: list[KernelEvent] = []
     refused: list[Line] = []

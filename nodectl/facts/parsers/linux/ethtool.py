@@ -70,7 +70,7 @@ class EthtoolM:
 
 
 def parse_ethtool_i(text: str) -> EthtoolI:
-    """ParseError where no driver is named, with ethtool's own reason."""
+    """Read the output; raise ParseError where no driver is named, with ethtool's own reason."""
     values = {row.label: row.value for row in _rows(text, I_TOOL)}
     if not values.get("driver"):
         raise ParseError(f"{I_TOOL}: no driver is named")
@@ -81,7 +81,7 @@ def parse_ethtool_i(text: str) -> EthtoolI:
 
 
 def parse_ethtool_g(text: str) -> EthtoolG:
-    """ParseError without both sections, or for a ring that is no number."""
+    """Read the output; raise ParseError without both sections, or for a ring that is no number."""
     sections: dict[str, dict[str, int | None]] = {}
     section: dict[str, int | None] = {}
     for row in _rows(text, G_TOOL):
@@ -100,7 +100,7 @@ def parse_ethtool_g(text: str) -> EthtoolG:
 
 
 def parse_ethtool_s(text: str) -> EthtoolS:
-    """ParseError for a counter without its number, and where there is none."""
+    """Read the output; raise ParseError for a counter without its number, and where there is none."""
     counters: dict[str, int] = {}
     lines = list(untagged(lines_of(text, S_TOOL)))
     for line in lines:
@@ -115,7 +115,7 @@ def parse_ethtool_s(text: str) -> EthtoolS:
 
 
 def parse_ethtool_m(text: str) -> EthtoolM:
-    """ParseError where no module is described, with ethtool's own reason."""
+    """Read the output; raise ParseError where no module is described, with ethtool's own reason."""
     values: dict[str, tuple[str, ...]] = {}
     for row in _rows(text, M_TOOL):
         values[row.label] = (*values.get(row.label, ()), row.value)

@@ -39,7 +39,7 @@ class Fio:
 
 
 def parse_fio(text: str) -> Fio:
-    """ParseError where there is no report of fio's, it is cut, or a value is of the wrong kind."""
+    """Read fio's report; raise ParseError where there is none, it is cut, or a value is of the wrong kind."""
     report = json_document(text, FIO_TOOL, _is_report)
     jobs = objects(report, "jobs", FIO_TOOL) or objects(report, "client_stats", FIO_TOOL)
     return Fio(text_of(report, "fio version", FIO_TOOL), tuple(_job(job) for job in jobs))
@@ -111,7 +111,7 @@ class Iperf3:
 
 
 def parse_iperf3(text: str) -> Iperf3:
-    """ParseError where there is no document of iperf3's, or it is cut."""
+    """Read the output; raise ParseError where there is no document of iperf3's, or it is cut."""
     document = json_document(text, IPERF3_TOOL, _is_ours)
     start, end = section(document, "start", IPERF3_TOOL), section(document, "end", IPERF3_TOOL)
     test = section(start, "test_start", IPERF3_TOOL)

@@ -100,7 +100,7 @@ class _Device:
 
 
 def parse_lspci_acs(text: str) -> LspciAcs:
-    """ParseError where there is no device, no detail (`lspci` without -vvv), or a line that is cut."""
+    """Read the output; raise ParseError for no device, no detail (`lspci` without -vvv), or a line that is cut."""
     text = plain(text)
     devices = _devices(text)
     if not devices:
@@ -205,7 +205,7 @@ def _bridge(device: _Device) -> AcsBridge | None:
 
 def _link_of(device: _Device) -> PciLink | None:
     if not device.values.keys() - {"max_read_bytes"}:
-        return None  # what has a read request and no link is nothing to hold against another link
+        return None  # a device with only a read request has no link to be compared
     return PciLink(
         address=device.address,
         bus_id=_bus_id(device),

@@ -69,7 +69,7 @@ class NcclLog:
 
 
 def parse_nccl_log(text: str) -> NcclLog:
-    """ParseError where no line is NCCL's, or one that names an algorithm is cut."""
+    """Read the output; raise ParseError where no line is NCCL's, or one that names an algorithm is cut."""
     lines = lines_of(text, TOOL)
     log = _Log()
     for line in untagged(lines):

@@ -64,7 +64,7 @@ class NcclTests:
 
 
 def parse_nccl_tests(text: str) -> NcclTests:
-    """ParseError where there is no output of such a test, or a row is cut."""
+    """Read the output; raise ParseError where there is no output of such a test, or a row is cut."""
     lines = lines_of(text, TOOL)
     if _DOCUMENT.search(text) and (run_of_document := _run_of_json(text)) is not None:
         return run_of_document
@@ -253,7 +253,7 @@ def _is_row(text: str, *, in_table: bool) -> bool:
 
 
 def _row_of(line: Line, columns: tuple[str, ...] | None, order: tuple[str, ...] = _SIDES) -> NcclTestsRow:
-    """ParseError where a column is missing or no value; `order` is what `_sides_of` found above the header."""
+    """Read a row; raise ParseError where a column is missing or no value; `order` is what `_sides_of` returned."""
     # an asterisk marks an error beyond the threshold
     cells = [word for cell in _TIMESTAMP.sub(r"\1T\2", line.text).split() if (word := cell.rstrip("*"))]
     side, trailing = _side_columns(columns)
@@ -285,7 +285,7 @@ def _side_columns(columns: tuple[str, ...] | None) -> tuple[tuple[str, ...], tup
 
 
 def _require_trailing(line: Line, names: tuple[str, ...], cells: list[str]) -> None:
-    """ParseError where a word cannot be the value of its column: the row is then cut, and all cells are shifted."""
+    """Raise ParseError where a word cannot be its column's value: the row is then cut, and all cells are shifted."""
     for name, cell in zip(names, cells, strict=True):
         if name == "timestamp" and not _STAMP.fullmatch(cell):
             raise unreadable(TOOL, line, f"{cell[:40]!r} is no timestamp: the row is cut")
@@ -385,7 +385,7 @@ class _TornRow:
         return line
 
     def require_none(self) -> None:
-        """ParseError where a row was begun and its rest did not come."""
+        """Raise ParseError where a row was begun and its rest did not come."""
         if self._line is not None:
             raise unreadable(TOOL, self._line, "a row that a log line cut off")
 

@@ -78,7 +78,7 @@ def _status_of(errors: Iterable[str]) -> str:
 
 
 def parse_ncclras(text: str) -> NcclRas:
-    """ParseError where it is neither form, is cut within a row, or says why there is nothing."""
+    """Read the output; raise ParseError where it is neither form, is cut within a row, or says why there is nothing."""
     lines = lines_of(text, TOOL)
     document = _document_of(plain(text))
     if document is not None:
@@ -125,7 +125,7 @@ def _document_of(text: str) -> Mapping[str, Any] | None:
 
 
 def _ras_of_json(document: Mapping[str, Any]) -> NcclRas:
-    """ParseError where a value has another type than NCCL's."""
+    """Read the JSON form; raise ParseError where a value has another type than NCCL's."""
     communicators: list[RasCommunicator] = []
     missing: list[RasRank] = []
     dead: dict[RasProcess, None] = {}
@@ -208,7 +208,7 @@ _LIMIT = 100_000
 
 
 def _ras_of_text(lines: list[Line]) -> NcclRas:
-    """ParseError where there is neither a table nor a section of errors, or a row is cut."""
+    """Read the output; raise ParseError where there is neither a table nor a section of errors, or a row is cut."""
     answer = _Answer()
     for line in untagged(lines):
         answer.read(line)

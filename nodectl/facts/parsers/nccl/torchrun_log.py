@@ -86,7 +86,7 @@ class TorchrunLog:
 
 
 def parse_torchrun_log(text: str) -> TorchrunLog:
-    """ParseError where nothing is torch's, or a line of the summary is cut."""
+    """Read the output; raise ParseError where nothing is torch's, or a line of the summary is cut."""
     lines = lines_of(text, TOOL)
     summary = _SummaryReader()
     watchdog: dict[tuple[int | None, int | None], WatchdogTimeout] = {}

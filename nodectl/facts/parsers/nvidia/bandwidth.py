@@ -62,7 +62,7 @@ class _Test:
 
 
 def parse_nvbandwidth(text: str) -> Nvbandwidth:
-    """ParseError for a cut row, or where no test is named."""
+    """Read the output; raise ParseError for a cut row, or where no test is named."""
     lines = lines_of(text, NVBANDWIDTH_TOOL)
     document = find_document(
         text, NVBANDWIDTH_TOOL, lambda document: isinstance(document, dict) and "nvbandwidth" in document
@@ -229,7 +229,7 @@ class P2pBandwidth:
 
 
 def parse_bandwidthtest(text: str) -> Bandwidthtest:
-    """ParseError for a row that is cut, and where no copy was measured."""
+    """Read the output; raise ParseError for a row that is cut, and where no copy was measured."""
     lines = list(untagged(lines_of(text, CUDA_SAMPLES_TOOL)))
     devices: dict[int, str] = {}
     rates: list[CopyRate] = []
@@ -268,7 +268,7 @@ def _csv_rate(match: re.Match[str], device: int | None) -> CopyRate:
 
 
 def parse_p2p_bandwidth(text: str) -> P2pBandwidth:
-    """ParseError for a row of another width than its heading, and where there is no matrix."""
+    """Read the output; raise ParseError for a row of another width than its heading, and where there is no matrix."""
     lines = list(untagged(lines_of(text, P2P_TOOL)))
     matrices: list[PeerMatrix] = []
     name = ""

@@ -57,7 +57,7 @@ class _Test:
 
 
 def parse_dcgmi_diag(text: str) -> DcgmiDiag:
-    """ParseError for a cut row, or where dcgmi says why there is no report."""
+    """Read the output; raise ParseError for a cut row, or where dcgmi says why there is no report."""
     lines = lines_of(text, DCGMI_DIAG_TOOL)
     if any(line.text.lstrip().startswith("{") for line in lines):
         report = _read_json(text, lines)
@@ -269,7 +269,7 @@ class DcgmiDiscovery:
 
 
 def parse_dcgmi_discovery(text: str) -> DcgmiDiscovery:
-    """ParseError where GPUs are missing from the table, a row is cut, or there is no such output."""
+    """Read the output; raise ParseError where the table lacks GPUs, a row is cut, or there is no such output."""
     lines = list(untagged(lines_of(text, DCGMI_DISCOVERY_TOOL)))
     counts: dict[str, int] = {}
     gpus: list[tuple[Line, dict[str, str]]] = []

@@ -63,7 +63,7 @@ class FabricManagerLog:
 
 
 def parse_fabricmanager_log(text: str) -> FabricManagerLog:
-    """ParseError where no line is fabric manager's."""
+    """Read the output; raise ParseError where no line is fabric manager's."""
     lines = lines_of(text, TOOL)
     events: list[FabricManagerEvent] = []
     versions: re.Match[str] | None = None

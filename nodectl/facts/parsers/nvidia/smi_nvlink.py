@@ -79,7 +79,7 @@ class _Gpu:
 
 
 def parse_nvidia_smi_nvlink(text: str) -> NvidiaSmiNvlink:
-    """ParseError for a cut row, or where no GPU is named."""
+    """Read the output; raise ParseError for a cut row, or where no GPU is named."""
     lines = list(untagged(lines_of(text, TOOL)))
     gpus: dict[int, _Gpu] = {}
     lost: list[LostGpu] = []

@@ -48,12 +48,12 @@ class ComputeApps:
 
 
 def parse_nvidia_smi_query(text: str) -> NvidiaSmiQuery:
-    """ParseError without a header line, for a row of another width, or where nvidia-smi says why it failed."""
+    """Read the CSV; raise ParseError without a header, for a row of another width, or with nvidia-smi's own reason."""
     return NvidiaSmiQuery(*_table(text, SMI_QUERY_TOOL))
 
 
 def parse_compute_apps(text: str) -> ComputeApps:
-    """ParseError as for `parse_nvidia_smi_query`."""
+    """Read the output; raise ParseError as for `parse_nvidia_smi_query`."""
     return ComputeApps(*_table(text, APPS_TOOL))
 
 
@@ -149,7 +149,7 @@ class NvidiaSmiList:
 
 
 def parse_nvidia_smi_list(text: str) -> NvidiaSmiList:
-    """ParseError for a cut row, or where there is none."""
+    """Read the output; raise ParseError for a cut row, or where there is none."""
     lines = list(untagged(lines_of(text, SMI_LIST_TOOL)))
     gpus: list[tuple[int, str, str, list[ListedMig]]] = []
     lost: list[LostGpu] = []
@@ -202,7 +202,7 @@ class NvidiaSmiVersion:
 
 
 def parse_nvidia_smi_version(text: str) -> NvidiaSmiVersion:
-    """ParseError for a row without its version, and where there is none."""
+    """Read the output; raise ParseError for a row without its version, and where there is none."""
     lines = list(untagged(lines_of(text, SMI_VERSION_TOOL)))
     versions: dict[str, str | None] = {}
     for line in lines:

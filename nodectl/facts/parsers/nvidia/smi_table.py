@@ -94,7 +94,7 @@ class NvidiaSmi:
 
 
 def parse_nvidia_smi(text: str) -> NvidiaSmi:
-    """ParseError for a row that is cut or of another form, and where there is no such table or no GPU in it."""
+    """Read the table; raise ParseError for none, for one without GPUs, and for a row that is cut or of another form."""
     lines = list(untagged(lines_of(text, TOOL)))
     head: re.Match[str] | None = None
     gpus: list[TableGpu] = []

@@ -50,7 +50,7 @@ class NvidiaSmiP2p:
 
 
 def parse_nvidia_smi_topo(text: str) -> NvidiaSmiTopo:
-    """ParseError for a cut row, a word that is no link, or where there is no matrix."""
+    """Read the output; raise ParseError for a cut row, a word that is no link, or where there is no matrix."""
     matrix = _read_matrix(TOOL, text, _LINKS)
     nics = tuple(name for name in matrix.names if name not in matrix.gpus)
     unavailable = {f"links.{pair}": word for pair, word in matrix.refused.items()}
@@ -71,7 +71,7 @@ def parse_nvidia_smi_topo(text: str) -> NvidiaSmiTopo:
 
 
 def parse_nvidia_smi_p2p(text: str) -> NvidiaSmiP2p:
-    """ParseError for a cut row, a word that is no status, or where there is no matrix."""
+    """Read the output; raise ParseError for a cut row, a word that is no status, or where there is no matrix."""
     matrix = _read_matrix(P2P_TOOL, text, _P2P_WORDS)
     return NvidiaSmiP2p(matrix.gpus, matrix.cells, {f"status.{pair}": word for pair, word in matrix.refused.items()})
 
@@ -167,7 +167,7 @@ def _read_row(tool: str, matrix: _Matrix, line: Line, prefix: str, word: re.Patt
 
 
 def _require_affinities(tool: str, matrix: _Matrix, line: Line, cells: list[str]) -> None:
-    """ParseError where two cells grew together: `0-23` and `0` are then `0-230`, or the node is read as the next."""
+    """Raise ParseError where two cells grew together: `0-23` and `0` would be `0-230`, or read as the next column."""
     if len(cells) < len(matrix.labels):
         why = (
             f"{len(cells)} cells behind the links, under {len(matrix.labels)} columns: two grew together, or it is cut"

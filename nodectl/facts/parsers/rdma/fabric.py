@@ -47,7 +47,7 @@ class Iblinkinfo:
 
 
 def parse_iblinkinfo(text: str) -> Iblinkinfo:
-    """ParseError for a row that is cut, a port before its node, and text without a port."""
+    """Read the output; raise ParseError for a row that is cut, a port before its node, and text without a port."""
     lines = list(rows_of(text, IBLINKINFO_TOOL))
     ports: list[LinkPort] = []
     node: re.Match[str] | None = None
@@ -155,7 +155,7 @@ class IbNetDiscover:
 
 
 def parse_ibnetdiscover(text: str) -> IbNetDiscover:
-    """ParseError for a row that is cut, a port before its node, and text without a node, with the tool's reason."""
+    """Read the output; raise ParseError for a cut row, a port before its node, and no node (with the tool's reason)."""
     lines = list(rows_of(text, IBNETDISCOVER_TOOL))
     fabric = _Fabric()
     for line in lines:
@@ -286,7 +286,7 @@ class Perfquery:
 
 
 def parse_perfquery(text: str) -> Perfquery:
-    """ParseError without a block, with the tool's reason, and for a row that is cut."""
+    """Read the output; raise ParseError without a block, with the tool's reason, and for a row that is cut."""
     lines = list(rows_of(text, PERFQUERY_TOOL))
     blocks: list[tuple[re.Match[str], dict[str, int]]] = []
     for line in lines:

@@ -54,7 +54,7 @@ class Ibdev2netdev:
 
 
 def parse_ibdev2netdev(text: str) -> Ibdev2netdev:
-    """ParseError without a port, and for a row that is cut."""
+    """Read the output; raise ParseError without a port, and for a row that is cut."""
     lines = list(rows_of(text, IBDEV2NETDEV_TOOL))
     ports = []
     for line in lines:
@@ -120,7 +120,7 @@ class RdmaLink:
 
 
 def parse_rdma_link(text: str) -> RdmaLink:
-    """ParseError without a link, and for a row that is cut."""
+    """Read the output; raise ParseError without a link, and for a row that is cut."""
     links = []
     for line in rows_of(text, _PROGRAM):
         if match := _LINK.fullmatch(line.text):
@@ -201,7 +201,7 @@ class ShowGids:
 
 
 def parse_show_gids(text: str) -> ShowGids:
-    """ParseError without the table, and for a row that is cut or garbled."""
+    """Read the output; raise ParseError without the table, and for a row that is cut or garbled."""
     gids: list[Gid] = []
     has_table = False
     lines = list(rows_of(text, _SHOW_GIDS_PROGRAM))

@@ -41,7 +41,7 @@ class Mlxlink:
 
 
 def parse_mlxlink(text: str) -> Mlxlink:
-    """ParseError for a bit error rate or count that is no number, and where no state of a port is printed."""
+    """Read the output; raise ParseError for a rate or count that is no number, and where no port's state is printed."""
     lines = list(rows_of(text, TOOL))
     document = find_document(text, TOOL, lambda part: isinstance(part, dict) and isinstance(part.get("result"), dict))
     values = _of_json(document) if document is not None else _of_text(lines)

@@ -43,7 +43,7 @@ class Perftest:
 
 
 def parse_perftest(text: str) -> Perftest:
-    """ParseError for a row that is cut or garbled, and for text that is no run of perftest's."""
+    """Read the output; raise ParseError for a row that is cut or garbled, and for text that is no run of perftest's."""
     output = _Output(list(rows_of(text, TOOL)))
     rows = tuple(output.table.rows)
     if not rows and _is_perftest_json(text := plain(text)):

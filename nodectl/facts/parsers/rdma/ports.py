@@ -65,7 +65,7 @@ class Ibstat:
 
 
 def parse_ibstat(text: str) -> Ibstat:
-    """ParseError without a single adapter, with ibstat's reason, and for a row that is cut."""
+    """Read the output; raise ParseError without a single adapter, with ibstat's reason, and for a row that is cut."""
     lines = list(rows_of(text, IBSTAT_TOOL))
     adapters: list[tuple[str, Block, list[tuple[int, Block]]]] = []
     for line in lines:
@@ -150,7 +150,7 @@ class Ibstatus:
 
 
 def parse_ibstatus(text: str) -> Ibstatus:
-    """ParseError without a port, with the tool's reason, and for a row that is cut."""
+    """Read the output; raise ParseError without a port, with the tool's reason, and for a row that is cut."""
     lines = list(rows_of(text, IBSTATUS_TOOL))
     ports: list[tuple[str, int, Block]] = []
     for line in lines:
@@ -255,7 +255,7 @@ class _PortBlock(Block):
 
 
 def parse_ibv_devinfo(text: str) -> IbvDevinfo:
-    """ParseError without a device, with the tool's reason, and for a row that is cut."""
+    """Read the output; raise ParseError without a device, with the tool's reason, and for a row that is cut."""
     lines = list(rows_of(text, _PROGRAM))
     devices: list[tuple[str, Block, list[_PortBlock]]] = []
     for line in lines:

@@ -59,7 +59,7 @@ def programs_in(folder: str) -> str:
 
 
 def uses_mpi(program: str) -> bool:
-    """Built with MPI: only then several processes are one test."""
+    """Tell whether the program was built with MPI: only then can several processes run one test."""
     try:
         done = subprocess.run(["ldd", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
     except (OSError, subprocess.SubprocessError):

@@ -166,7 +166,7 @@ class Sweep:
         return case
 
     def _require_room_in_time(self, collective: str, size: int) -> None:
-        """CutError where the time is limited and the case would take longer, by what smaller sizes took."""
+        """Raise CutError where the time is limited and the case would take longer, by what smaller sizes took."""
         if self.part_ends is None:
             return
         while self.seen is None or size > STEP * self.seen[0]:
