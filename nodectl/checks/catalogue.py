@@ -26,7 +26,7 @@ _LAST = 1000
 
 @cache
 def modules() -> tuple[ModuleType, ...]:
-    """Every module of checks, in the order of their findings; DeclarationError where one declares what cannot be."""
+    """Return every module of checks, in the order of their findings; raise DeclarationError for a wrong declaration."""
     ordered = _loaded(lambda name: not name.startswith(_LAUNCH))
     _refuse_unknown_facts(ordered)
     return ordered
@@ -86,7 +86,7 @@ def variables() -> tuple[str, ...]:
 
 @cache
 def launch_judgements() -> tuple[Judgement[Any], ...]:
-    """Every function that judges the hosts of a job: of one candidate, or all of them against one another."""
+    """Return every function that judges a job's hosts: one host alone, or all of them against each other."""
     members = (value for module in launch_modules() for value in vars(module).values())
     return tuple(dict.fromkeys(value for value in members if isinstance(value, Judgement)))
 
@@ -140,7 +140,7 @@ def _members() -> Iterator[tuple[ModuleType, object]]:
 
 
 def _refuse_doubles(ordered: tuple[ModuleType, ...]) -> None:
-    """One id is one check, one name one threshold; no check stands beside functions that all leave it out."""
+    """Raise DeclarationError for an id or a threshold's name that occurs twice, and a check that no function judges."""
     seen: dict[str, tuple[object, str]] = {}
     for module in ordered:
         names = [(f"check {check.id!r}", check) for check in declared(module)]

@@ -71,11 +71,11 @@ class Threshold:
 class Check:
     """One thing that may be found.
 
-    Its id, what is looked at, and when it fires (failed, where no other status is named).
+    Its id, what it looks at, and when it fires (with status failed, unless another is named).
 
-    `expected`, `remedy` and `action` stand in each finding that gives none of its own. `roles` are the Ansible roles
-    whose work the check reads back, so that verify of one role judges by it; `roles_of` those of a subject that is
-    another role's. `follows` are checks of what may be the cause: where one of them fires, its remedy comes first.
+    `expected`, `remedy` and `action` are the defaults for its findings. `roles` are the Ansible roles whose work the
+    check reads back, so that a role's verify judges by it; `roles_of` names other roles for single subjects. `follows`
+    are the checks of possible causes: if one of them fires, its remedy comes first.
     """
 
     id: str
@@ -157,9 +157,9 @@ def judges_fact(
 ) -> Callable[[Callable[[Subject, Fact], Iterator[Finding]]], Judgement[Subject]]:
     """Register a function of a host and of its fact `reads[0]`, of this kind, as the judge of `checks`.
 
-    Where the fact could not be read each check says so, and expects `unread`; `or_absent`: also where the host has no
-    such thing; `promised`: it fails for that, as `Subject.unread` says. Nothing is judged on hosts that are not
-    `where`, and on lab hosts that have `borrowed` from below.
+    If the fact could not be read, each check is unknown and expects `unread`. `or_absent`: also if the host has no such
+    thing; `promised`: then it fails, as `Subject.unread` says. Hosts for which `where` is False are not judged, nor are
+    lab hosts that only show the machine's `borrowed` hardware.
     """
     subjects = _names(reads)
 
@@ -185,7 +185,7 @@ Who = TypeVar("Who", bound=Hashable)
 
 
 def odd_ones(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
-    """Return the value of the majority and who has another one; without a majority, "" and everybody."""
+    """Return the majority's value and the members with another value; without a majority, "" and all members."""
     counts = Counter(values.values()).most_common()
     if len(counts) < 2:
         return (counts[0][0] if counts else ""), frozenset()
@@ -196,7 +196,7 @@ def odd_ones(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
 
 
 def far_above(least: float, factor: float, unit: str) -> Callable[[Mapping[Who, str]], tuple[str, frozenset[Who]]]:
-    """Return a rule for numbers before a blank and `unit`: odd is more than `least`, and `factor` times the median."""
+    """Return a rule for texts `NUMBER unit`: odd are numbers above both `least` and `factor` times the median."""
 
     def rule(values: Mapping[Who, str]) -> tuple[str, frozenset[Who]]:
         numbers = {who: float(text.split()[0]) for who, text in values.items()}
@@ -206,22 +206,22 @@ def far_above(least: float, factor: float, unit: str) -> Callable[[Mapping[Who, 
     return rule
 
 
-# a field's check, which of several (a mount, an interface), and the kind of part that is compared (a GPU's model)
+# (the field's check, the item's name such as a mount or interface, the kind of the compared part such as a GPU model)
 Key = tuple[str, str, str]
-# what one host has of a field: a text, or one for each of several, or for each (which, kind, part) of its parts
+# a host's values of a field: one text, a text by item, or a text by (item, kind, part)
 Values = str | None | Mapping[str, str | None] | Mapping[tuple[str, str, str], str | None]
-# a value that the host's profiles set: other checks hold it against them
+# marks a value that the host's profiles set: other checks judge it
 FIXED = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """A value that hosts of one hardware profile, or their like parts, have alike: one row in the `FIELDS` of a module.
+    """A value that hosts of one hardware profile, or their parts, should share: one row in the `FIELDS` of a module.
 
-    `values` reads it of the host's fact `reads[0]`: None for what the host has not, among several for what it could not
-    tell, FIXED for what its profiles set. `parts` is the noun of what is compared part by part, all hosts' together.
-    `absence`: a host that has nothing of it is told where the others have it; `unread`: so is one whose fact could not
-    be read; `majority`: without one nobody is told. `odd` names the usual value, and who has another one.
+    `values` reads it from the host's fact `reads[0]`: None if the host has none (in a mapping: could not tell), FIXED
+    if its profiles set it. `parts` names the parts (GPUs, ports) that are compared with each other over all hosts.
+    `absence`: a host without the value is a finding if others have it; `unread`: so is a host whose fact could not be
+    read; `majority`: without a majority there is no finding. `odd` returns the usual value and the deviating members.
     """
 
     check: Check
@@ -235,7 +235,7 @@ class Field:
     odd: Callable[[Mapping[tuple[str, str], str]], tuple[str, frozenset[tuple[str, str]]]] = odd_ones
 
     def of(self, host: Subject) -> dict[Key, dict[str, str | None]] | None:
-        """Return the value of each part by key; empty where the host has none of it, None where nothing can be said."""
+        """Return the value of each part by key; {} if the host has none, None if it could not be read."""
         value = host.facts.get(self.reads[0])
         if isinstance(value, Unread):
             if value.kind == "absent":
@@ -261,8 +261,8 @@ def _in_parts(values: Values) -> Iterator[tuple[tuple[str, str, str], str | None
 class Subject:
     """One host: its facts by subject, and what it should be; None where its profiles are not known.
 
-    `session` is what the login may: to root nothing is denied for want of rights. `previous` is the last reading's
-    counters; what checks ask `growth` of is noted in `counters` for the next one.
+    `session` holds the login's rights (root is denied nothing). `previous` are the last reading's counters; counters
+    that checks ask for by `growth` are collected in `counters` for the next reading.
     """
 
     host: str
@@ -286,7 +286,7 @@ class Subject:
         return self.thresholds.get(threshold.name, threshold.value)
 
     def growth(self, key: str, value: int, last: int | None = None) -> Growth:
-        """Return the counter `key` against its last reading; `last` is the number at which it stops counting."""
+        """Return how the counter `key` has changed since the last reading; it stops counting at `last`."""
         self.counters[key] = value
         if value == 0 != last and self.previous is None:
             return NOTHING_YET  # as `growth` says, which a host would be asked hundreds of times
@@ -315,7 +315,7 @@ class Subject:
             yield self.finding(check, Status.WARNING, subject, expected=expected, actual=grown.text, remedy=remedy)
 
     def limit_reached(self, grown: Growth, change: Threshold, first: Threshold | None) -> float | None:
-        """Return the limit that the counter reaches, as `grew` says; None where it is less."""
+        """Return the limit that the counter has reached, as in `grew`; None if it is below."""
         threshold, counted = (first, grown.value) if grown.by is None else (change, grown.by)
         if threshold is None:
             return None
@@ -324,17 +324,17 @@ class Subject:
 
     @property
     def gpus(self) -> int | None:
-        """How many GPUs the hardware profile names; None where that is not known."""
+        """Return the number of GPUs in the hardware profile; None if it is not known."""
         return self.wanted.hardware.gpus if self.wanted else None
 
     @property
     def has_stack(self) -> bool:
-        """A stack is named for it."""
+        """Tell whether the host has a stack profile."""
         return self.wanted is not None and "stack" in self.wanted.names
 
     @property
     def has_torch(self) -> bool:
-        """The stack that is named for it brings an environment with torch."""
+        """Tell whether the host's stack profile includes torch."""
         return self.has_stack and self.wanted is not None and self.wanted.stack.torch is not None
 
     def shares(self, resource: str) -> bool:
@@ -359,7 +359,7 @@ class Subject:
         action: str = "",
         evidence: str = "",
     ) -> Finding:
-        """Return a finding of `check`, which fills what is not given; the unknown and the fine need no action."""
+        """Return a finding; the check gives the defaults, and a finding that is unknown or OK has no action."""
         if status in (Status.OK, Status.SKIPPED):
             remedy, action = "", "none"
         else:
@@ -371,18 +371,18 @@ class Subject:
         )
 
     def all_of(self, check: Check, faults: Iterable[Finding], *, expected: str = "", actual: str) -> Iterator[Finding]:
-        """Yield the faults; where there is none, one finding that says so of all that was looked at."""
+        """Yield the faults; if there are none, one OK finding for everything that was looked at."""
         findings = list(faults)
         yield from findings or [self.finding(check, Status.OK, expected=expected, actual=actual)]
 
     def unread(
         self, check: Check, value: object, expected: str = "", *, promised: bool = False, remedy: str = LOOK_THERE
     ) -> Iterator[Finding]:
-        """Yield the finding of a subject that could not be read; no finding where it was never asked for.
+        """Yield the finding for a fact that could not be read; nothing if it was never asked for.
 
-        What is `promised` (by the profile or the site) and nobody can see has failed. It is unknown where only this
-        login may not look, where the answer was not understood, and where the check `hung` says for all why. `remedy`
-        is a way to look: the check's own is for what was seen.
+        A fact that is `promised` (by the profile or the site) and cannot be seen fails. It is only unknown if this
+        login lacks the right, the answer was not understood, or the check `hung` reports the reason. `remedy` says how
+        to look; the check's own remedy is for what was seen.
         """
         if isinstance(value, Unread):
             actual = f"{value.kind}: {value.reason}"
@@ -409,13 +409,13 @@ class Subject:
             yield self.finding(check, status, subject, expected=expected, actual=value.reason, remedy=remedy)
 
     def _is_excused(self, value: Unread) -> bool:
-        """Not the host's fault, as far as is known, or told by the check `hung`."""
+        """Tell whether the host may not be at fault (no rights, a garbled answer), or the check `hung` reports it."""
         return value.hung or value.garbled or (is_denied(value.reason) and not self._is_denied_to_root(value.reason))
 
     def _is_denied_to_root(self, reason: str) -> bool:
-        """Return whether no rights mend the denial.
+        """Return whether more rights would not help.
 
-        Sudo ran the command, or the login is root (which is less in a lab).
+        The command was denied although sudo ran it, or the login is root (a lab's root has fewer rights).
         """
         session = self.session
         was_root = _RUN_AS_ROOT in reason or (session is not None and session.is_root)
@@ -429,10 +429,10 @@ def provision(role: str) -> str:
 
 
 def failed_unless(is_so: bool) -> Status:
-    """OK or FAILED."""
+    """Return OK if it is so, else FAILED."""
     return Status.OK if is_so else Status.FAILED
 
 
 def warning_unless(is_so: bool) -> Status:
-    """OK or WARNING."""
+    """Return OK if it is so, else WARNING."""
     return Status.OK if is_so else Status.WARNING

@@ -1,4 +1,4 @@
-"""What a counter tells: nothing by itself, something by its change since the last reading in the same boot."""
+"""Counters: a number alone says nothing, its change since the last reading in the same boot does."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Previous:
 
 
 class Growth(NamedTuple):  # made as fast as a tuple: a host has hundreds
-    """A counter now; `by` is its change, None where there is nothing to compare it with, and `why` says why.
+    """A counter's present number and its change `by`; with no reading to compare, `by` is None and `why` says why.
 
-    `stuck` is a counter at its last number: it cannot show a change, so no change proves nothing.
+    `stuck`: the counter stands at its highest number and cannot show a change, so an unchanged number proves nothing.
     """
 
     value: int
@@ -35,7 +35,7 @@ class Growth(NamedTuple):  # made as fast as a tuple: a host has hundreds
 
     @property
     def text(self) -> str:
-        """`12 more in 3.0 h, 40 in all`, or the number and why no more is known."""
+        """Return `12 more in 3.0 h, 40 in all`, or the number and why its change is not known."""
         if self.stuck:
             return f"{self.value}, where the counter ends: it proves nothing until it is cleared"
         if self.by is None:
@@ -50,7 +50,7 @@ NOTHING_YET = Growth(0, None, why="first reading")
 def growth(
     previous: Previous | None, boot_id: str | None, now: float, key: str, value: int, last: int | None = None
 ) -> Growth:
-    """`value` against the last reading of `key`; `last` is the number at which this counter stops."""
+    """Return how `value` differs from the last reading of `key`; the counter stops at the number `last`."""
     if previous is None and value == 0 != last:
         return NOTHING_YET
     stuck = last is not None and value == last
@@ -61,6 +61,6 @@ def growth(
     before = previous.counters[key]
     if value < before:
         return Growth(value, None, stuck=stuck, why="the counter was reset")
-    # what reached its end since the last reading did change
+    # a counter that reached its highest number since the last reading has changed
     stuck = stuck and before == value
     return Growth(value, value - before, max(0.0, now - previous.time) / 3600, stuck)

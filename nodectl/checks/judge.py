@@ -1,4 +1,4 @@
-"""All checks on one host; findings after their causes and earlier boots; hosts that did not answer."""
+"""Runs all checks on one host, and adjusts findings to their causes and to earlier boots; hosts without an answer."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def judge(host: Subject, by: Sequence[Judgement[Subject]] | None = None) -> tupl
 
 
 def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
-    """Yield the findings; where the function fails, those before it, and its checks as unknown on this host."""
+    """Yield the findings; if the function fails, those it had found, and its checks as unknown."""
     try:
         yield from judgement.function(host)
-    except Exception as error:  # a mistake in one check, or what nobody thought a host could print, ends no other look
+    except Exception as error:  # a bug in one check, or an unforeseen output, must not end the other checks
         *_, (frame, line) = walk_tb(error.__traceback__)
         name = judgement.function.__module__
         reason = f"{type(error).__name__}: {error} (line {line} of {Path(frame.f_code.co_filename).name})"
@@ -49,7 +49,7 @@ def _judged(judgement: Judgement[Subject], host: Subject) -> Iterator[Finding]:
 
 
 def _shortened(finding: Finding) -> Finding:
-    """Return the finding with texts of a length that somebody reads: a host may print what it likes."""
+    """Return the finding with its texts cut to a readable length: a host may print anything."""
     if len(finding.subject) + len(finding.expected) + len(finding.actual) + len(finding.evidence) <= LONGEST:
         return finding
     subject, expected, actual, evidence = (
@@ -65,14 +65,14 @@ def unreachable(host: str, reason: str, remedy: str = "") -> Finding:
 
 
 def not_judged(host: str, error: Exception) -> Finding:
-    """Return the finding of a host whose answer nobody foresaw; it ends no look at others."""
+    """Return the finding of a host whose answer raised an unforeseen error; the other hosts are still judged."""
     actual = clipped(f"its answer could not be judged: {type(error).__name__}: {error}", LONGEST)
     remedy = "a mistake in nodectl: please report it, with `nodectl record` of this host"
     return Finding(host, REACH.id, Status.UNKNOWN, expected="an answer", actual=actual, remedy=remedy)
 
 
 def no_profile(host: str, reason: str, remedy: str, *, impossible: bool) -> Finding:
-    """Profiles that cannot work together have failed; without them what should be is not known."""
+    """Return the finding of a host without usable profiles: failed if they are incompatible, unknown if missing."""
     status = Status.FAILED if impossible else Status.UNKNOWN
     return Finding(host, PROFILES.id, status, expected="profiles that work together", actual=reason, remedy=remedy)
 
@@ -82,13 +82,13 @@ def profile_warning(host: str, number: int, text: str) -> Finding:
     return Finding(host, PROFILES.id, Status.WARNING, f"warning {number}", actual=text)
 
 
-# A symptom's remedy yields to its cause's: what is missing is mended before it is written off.
+# The remedy of a cause replaces that of its symptom: a part that is missing for another reason is not replaced.
 
 _WRONG = (Status.FAILED, Status.WARNING)
 
 
 def after_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """One host's findings; a remedy of a check that follows others is theirs, where one of these fired."""
+    """Return one host's findings; if a check's cause has fired too, the check gets the cause's remedy."""
     fired = {finding.check: finding for finding in reversed(findings) if finding.status in _WRONG}
     return [_after(finding, fired) for finding in findings]
 
@@ -103,7 +103,7 @@ def _after(finding: Finding, fired: dict[str, Finding]) -> Finding:
     return replace(finding, remedy=f"first mend what {cause.check} says, which may be why: {cause.remedy}")
 
 
-# A reboot clears a fault; one that stands again in boot after boot is the hardware's.
+# A reboot clears most faults; one that returns in boot after boot lies in the hardware.
 
 REBOOTS_LIMIT = Threshold("reboots_to_hardware", 2, "gpud: the same fault after two reboots is the hardware's")
 _CURABLE = ("reset GPU", "reboot")
@@ -114,7 +114,7 @@ Faults = Mapping[str, Mapping[str, float]]
 
 
 def known_faults(findings: Iterable[Finding], before: Faults, reading: Previous) -> dict[str, dict[str, float]]:
-    """Return the faults known before and those of this reading, each with the boots in which it stood."""
+    """Return the faults of earlier readings and of this one, each with the boots in which it was seen."""
     if reading.boot_id is None:
         return merge_faults(before, {}, reading.time)
     now = {_id(finding): {reading.boot_id: reading.time} for finding in findings if _is_curable(finding)}
@@ -122,7 +122,7 @@ def known_faults(findings: Iterable[Finding], before: Faults, reading: Previous)
 
 
 def merge_faults(first: Faults, second: Faults, now: float) -> dict[str, dict[str, float]]:
-    """Both, with the later time of each boot; what was last seen more than 30 days ago is forgotten."""
+    """Merge two records of faults, keeping the later time of each boot; drop what was not seen for 30 days."""
     oldest = now - _FAULT_DAYS * 86400
     merged: dict[str, dict[str, float]] = {}
     for faults in (first, second):
@@ -135,7 +135,7 @@ def merge_faults(first: Faults, second: Faults, now: float) -> dict[str, dict[st
 
 
 def with_history(findings: Iterable[Finding], faults: Faults, reboots: float) -> list[Finding]:
-    """Return the findings; a fault that outlived so many `reboots` is failed, and its part to be replaced."""
+    """Return the findings; a fault that outlived this many `reboots` is failed, with the action to replace the part."""
     if not faults:
         return list(findings)
     return [_escalated(finding, len(faults.get(_id(finding), ())), reboots) for finding in findings]

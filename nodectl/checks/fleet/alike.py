@@ -1,4 +1,4 @@
-"""What hosts of one hardware profile have alike, and like parts of them: a row a field, read by `compare` alone."""
+"""The fields in which hosts of one hardware profile, and their like parts, should agree; only `compare` reads them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from nodectl.facts.storage import Mount, Mounts
 from nodectl.facts.versions import Libraries, Versions
 from nodectl.model.status import Status
 
-# the kernel works these out from the memory of the machine
+# settings that the kernel derives from the machine's memory
 _BY_SIZE = {
     *("net.ipv4.tcp_mem", "vm.min_free_kbytes", "kernel.threads-max", "fs.inotify.max_user_watches", "fs.file-max"),
     *("kernel.pid_max", "net.ipv4.udp_mem"),
@@ -46,7 +46,7 @@ _OF_ONE_HOST = (
     *("BOOT_IMAGE=", "root=", "resume=", "initrd=", "ip=", "BOOTIF=", "hostname=", "systemd.hostname=", "ostree="),
     *("ds=", "rd.luks", "rd.lvm", "rd.md", "rd.iscsi", "netroot=", "nfsroot=", "crashkernel="),
 )
-# disks that a site mounts, not what container engines and the boot loader make of them
+# file systems of disks that a site mounts, not those of container engines and the boot loader
 _DISKS = system_names.LOCAL - {"overlay"}
 _NOT_OF_THE_SITE = ("/boot", "/dev", "/proc", "/run", "/snap", "/sys", "/var/lib")
 
@@ -67,9 +67,9 @@ def alike(
 def gpu_alike(
     name: str, looks_at: str, remedy: str, value: str | Callable[[Gpu], object], unit: str = "", **how: Any
 ) -> Field:
-    """Return a field of each GPU: an attribute, or what is made of them.
+    """Return a field of each GPU: an attribute, or a value computed from several.
 
-    Like GPUs are compared, on one host and over all.
+    GPUs of one model are compared, within a host and over all hosts.
     """
     read = attrgetter(value) if isinstance(value, str) else value
     # another name is what is found
@@ -114,18 +114,18 @@ def _settings(host: Subject, gpus: Gpus) -> Values:
             value = getattr(gpu, attribute)
             if fixed.get(name):
                 values[name, gpu.name or "", gpu.label] = FIXED
-            elif value is not None:  # else the check of that value says so
+            elif value is not None:  # the value's own check reports None
                 values[name, gpu.name or "", gpu.label] = _text(value)
     return values
 
 
 def _order(_: Subject, gpus: Gpus) -> Values:
-    # one GPU less is a finding of its own
+    # a missing GPU has a finding of its own
     return {counted(len(gpus.devices), "GPU"): " ".join(gpu.bus_id or "?" for gpu in gpus.devices)}
 
 
 def _paths(_: Subject, topology: NvidiaSmiTopo) -> Values:
-    """For each GPU which adapters are how near; none where one GPU less numbers all others anew."""
+    """Return how near each GPU is to each adapter; nothing if a missing GPU has renumbered the others."""
     paths: dict[str, str | None] = {}
     for gpu in topology.gpus:
         links = topology.links.get(gpu, {})
@@ -177,7 +177,7 @@ def _text_or_none(value: object) -> str | None:
 
 
 def is_own(nic: Nic) -> bool:
-    """In use, and not one that containers or virtual machines made."""
+    """Tell whether an interface is in use and not made by containers or virtual machines."""
     return bool(nic.addresses) and not nic.name.startswith(VIRTUAL) and nic.kind not in ("bridge", "tun", "dummy")
 
 
@@ -206,7 +206,7 @@ def _rates(_: Subject, nics: Mapping[str, Nic]) -> Values:
 
 
 def _partitions(_: Subject, pkeys: Pkeys) -> Values:
-    # which keys there are, not on which of its ports: a port of storage may have one of its own on every host
+    # the set of keys, whichever port has them: a storage port may have another key on every host
     return "; ".join(sorted({", ".join(keys) for keys in pkeys.ports.values()})) or None
 
 
@@ -245,12 +245,12 @@ def _port_rates(ports: tuple[IbPort, ...]) -> str | None:
 
 
 def _spare_rates(host: Subject, ports: tuple[IbPort, ...]) -> Values:
-    # those that the profile names are there; one of the others is down on this host only
+    # the ports that the profile names are up; one of the others is down, on this host only
     return _port_rates(ports) if rdma_of_profile(host) and has_spare_ports(host) else None
 
 
 def _managed(ports: tuple[IbPort, ...]) -> list[IbPort]:
-    """InfiniBand ports with a subnet manager."""
+    """Return the InfiniBand ports that have a subnet manager."""
     return [port for port in ports if port.link_layer == "InfiniBand" and is_active(port) and port.sm_lid]
 
 
@@ -266,7 +266,7 @@ def _processors(host: Subject, cpu: Cpu) -> Values:
 
 
 def _mounted(_: Subject, mounts: Mounts) -> Values:
-    """Network file systems with their source and options, disks by their type; nothing that is mounted when needed."""
+    """Return network file systems with source and options, and disks by type; automounts are left out."""
     live = {mount.target: mount for mount in mounts.mounts if mount.kind != "autofs"}
     automatic = {mount.target for mount in mounts.mounts if mount.kind == "autofs" and not _is_systems(mount.target)}
     values: dict[str, str | None] = dict.fromkeys(automatic, "mounted when it is needed")
@@ -283,7 +283,7 @@ def _is_systems(target: str) -> bool:
 
 def _shown(mount: Mount) -> str:
     if _is_systems(mount.target):
-        return ""  # containers', which come and go with what runs there
+        return ""  # container mounts come and go
     if system_names.is_network(mount.kind, mount.source):
         kept = sorted(option for option in mount.options if option.partition("=")[0] in _OPTIONS)
         return f"{mount.source} ({mount.kind}: {','.join(kept)})"
@@ -354,7 +354,7 @@ def _acs(host: Subject, pcie: Pcie) -> Values:
 
 
 def _throttled(gpu: Gpu) -> str | None:
-    """For how long heat has held its clocks down since the driver was loaded."""
+    """Return for how long heat has lowered the GPU's clocks since the driver was loaded."""
     counted_us = [value for name, value in gpu.clock_event_counters_us.items() if "thermal" in name.lower()]
     return f"{max(counted_us) / 1e6:.0f} s" if counted_us else None
 
@@ -382,7 +382,7 @@ _PATHS = "compare in which slots cards and adapters are, and the firmware's NUMA
 _CARD = "reset the GPU and compare the firmware's settings; if it stays so, have the card looked at"
 _NETWORK = "correct the address there (netplan, NetworkManager, the DHCP server's entry)"
 _FABRIC = "look which switch the port is on (`iblinkinfo`), and which subnet manager answers (`sminfo`)"
-# causes by which these differ, and which have a remedy of their own
+# checks of causes for such differences, whose remedies come first
 _GPU_CAUSES = ("gpu_lost", GPUS.id, "driver_loaded", "driver_library")
 _THROTTLED_S, _THROTTLED_TIMES = 60.0, 10.0
 

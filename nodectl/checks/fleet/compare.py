@@ -1,4 +1,4 @@
-"""A fleet against itself: where no profile says what should be, what most have is expected of their siblings."""
+"""Compares the hosts of a fleet: where no profile fixes a value, the majority's value is expected of all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DUPLICATE = Check(
     fires="two hosts have the same; warning: only a boot id or the machine's serial number",
     remedy="give each host its own, or correct the inventory where it names one machine twice",
 )
-# systemd's own way; DHCP, journals and licences go by it
+# systemd's own way to a new machine-id, which DHCP, journals and licences use
 _NEW_ID = "a cloned image: `rm /etc/machine-id /var/lib/dbus/machine-id; systemd-machine-id-setup` there, then reboot"
 _ONE_MACHINE = "name the machine once in the inventory: two ranks of one GPU, or half of a bandwidth, look like a fault"
 _ONE_KERNEL = (
@@ -42,10 +42,10 @@ MACHINE_ID = "machine-id"
 BOOT_ID = "boot id"
 SERIAL = "serial number"
 MAC = "MAC address"
-# one number in many machines: network adapters of BMCs on USB
+# a MAC address that many machines share: the BMC's network adapter on USB
 _USB = ("cdc_ether", "cdc_ncm", "rndis_host", "usbnet")
 _MAC_LENGTH = 17
-# what a machine's containers, a restored memory or a chassis make of hosts that are two all the same
+# why two different hosts may share an identity: containers of one machine, a restored image, a common chassis
 _WEAK = {
     BOOT_ID: (Status.WARNING, _ONE_KERNEL),
     SERIAL: (Status.WARNING, _ONE_SERIAL),
@@ -61,10 +61,10 @@ Unit = tuple[str, str]
 class Member:
     """A host in the comparison: `group` is its kind of hardware.
 
-    `values` has by field the text of each part, None where it could not be told; `looked` are the fields of which it
-    has nothing where `values` has nothing. `claims` are what no two machines may both have; `machine` tells machines
-    apart, so that what one shows by two names is told once. `copied`: copies of a recording have other identities, and
-    their addresses all the same. `names` is what it calls the others, and its own addresses.
+    `values` has by field the text of each part (None: could not be told); fields in `looked` that are not in `values`
+    are absent on the host. `claims` are identities that no two machines may share; `machine` identifies the machine, so
+    that two names of one machine make one finding. `copied`: the host is a copy of a recording, with identities of its
+    own but the recording's addresses. `names` are its names for other hosts, and its own addresses.
     """
 
     host: str
@@ -99,7 +99,7 @@ def claims_of(host: Subject) -> dict[Claim, str]:
     """Return what no other machine may have: (kind, value) → where this one has it."""
     claims: dict[Claim, str] = {}
     lab, boot, serial = host.fact("lab", Lab), host.fact("boot", Boot), host.fact("host_serial", str)
-    # hosts of a lab are one kernel's, unless a recording stands for each
+    # lab hosts share one kernel, unless each is dressed in a recording
     if boot and boot.boot_id and (lab is None or lab.recorded):
         claims[BOOT_ID, boot.boot_id] = "/proc/sys/kernel/random/boot_id"
     if serial and not host.borrows("sys"):
@@ -132,7 +132,7 @@ def _has_its_mac(nic: Nic) -> bool:
 
 
 def compare(members: Sequence[Member]) -> Iterator[Finding]:
-    """Yield what differs between hosts of one kind and their parts, and what hosts of any kind have twice."""
+    """Yield findings for values that differ between hosts of one kind, and for identities that two hosts share."""
     groups: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         groups[member.group].append(member)
@@ -144,7 +144,7 @@ def compare(members: Sequence[Member]) -> Iterator[Finding]:
 
 
 def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
-    """Yield the findings of one field: who has something else than is usual, or lacks it."""
+    """Yield the findings of one field: hosts whose value is unusual or missing."""
     declared = fields()[key[0]]
     given = {(member.host, part): text for member in group for part, text in _values(member, key, declared).items()}
     text_by_unit = {unit: text for unit, text in given.items() if text}
@@ -172,7 +172,7 @@ def _differing(key: Key, group: Sequence[Member]) -> Iterator[Finding]:
 
 
 def _tells(check: str, group: Sequence[Member]) -> bool:
-    """One of them has a value of the field, whichever of several it is."""
+    """Tell whether a host of the group has any value of the field."""
     texts = (
         text for member in group for key, parts in member.values.items() if key[0] == check for text in parts.values()
     )
@@ -180,7 +180,7 @@ def _tells(check: str, group: Sequence[Member]) -> bool:
 
 
 def _values(member: Member, key: Key, declared: Field) -> Mapping[str, str | None]:
-    """Return the host's values by part; that it has none is a value, too, where the field says so."""
+    """Return the host's values by part; for fields with `absence`, having none is a value too."""
     values = member.values.get(key)
     if values is not None:
         return values
@@ -205,7 +205,7 @@ def _unknown(key: Key, unit: Unit, expected: str) -> Finding:
 
 
 def _no_culprit(declared: Field, key: Key, text_by_unit: Mapping[Unit, str]) -> Iterator[Finding]:
-    """Nobody is right: each host that differs from another is told what the others have."""
+    """Yield a finding for each host if there is no majority, with what the others have."""
     by_host: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for (host, part), text in text_by_unit.items():
         by_host[host][text].append(part)
@@ -262,7 +262,7 @@ def _double(member: Member, kind: str, claims: Sequence[Claim], holders: Mapping
 
 
 def _same_besides(member: Member, kind: str, others: Sequence[Member]) -> str:
-    """Return the first other kind of identity that one of the others has in common with it."""
+    """Return the first other kind of identity that the member shares with one of the others."""
     shared = (claim[0] for claim in member.claims if claim[0] != kind)
     others = [other for other in others if other.host != member.host]
     return next(

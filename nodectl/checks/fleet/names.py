@@ -1,4 +1,4 @@
-"""What a host's /etc/hosts calls the others of its fleet, against the addresses that those have."""
+"""Compares the names in a host's /etc/hosts with the addresses that the fleet's hosts have."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Book = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """`book` are the addresses of each name in a host's /etc/hosts; `own` those by which it can be reached itself."""
+    """A host's names: `book` has the addresses of each name in its /etc/hosts, `own` its own addresses."""
 
     book: Mapping[str, Book]
     own: frozenset[str]
 
 
 def named_by(host: Subject, address: str) -> Named | None:
-    """Return what the host calls others; `address` is the inventory's for it, which a NAT may have made."""
+    """Return the host's names for others and its addresses; `address` is the inventory's, perhaps behind a NAT."""
     files = host.fact("host_files", HostFiles)
     nics = nics_of(host).values()
     if files is None or not nics:
@@ -44,15 +44,15 @@ def named_by(host: Subject, address: str) -> Named | None:
 
 
 def misnamed(fleet: Mapping[str, Named]) -> Iterator[Finding]:
-    """Each host whose /etc/hosts has a name of another one with an address that this does not have.
+    """Yield each host whose /etc/hosts gives another host's name an address that this host does not have.
 
-    Where most hosts say the same it is the named host that has lost the address: they are not to blame.
+    If most hosts have the same address for the name, the named host has lost it, and they are not to blame.
     """
     copies = Counter(named.own for named in fleet.values())
     wrong: dict[str, list[str]] = {host: [] for host in fleet}
     for name, peer in _peers(fleet).items():
         peer_addresses = fleet[peer].own
-        # hosts of one set of addresses are copies of a recording: their addresses tell nothing
+        # hosts with identical addresses are copies of a recording: their addresses prove nothing
         if copies[peer_addresses] > 1:
             continue
         books = {host: named.book[name] for host, named in fleet.items() if name in named.book and host != peer}
@@ -70,7 +70,7 @@ def _finding(host: str, actual: str, remedy: str) -> Finding:
 
 
 def _common(books: Collection[Book], peer_addresses: frozenset[str]) -> Book:
-    """Return what most of several say, where it is wrong; else an empty tuple."""
+    """Return the wrong addresses that most of several hosts have for a name; else an empty tuple."""
     common, number = next(iter(Counter(books).most_common(1)), ((), 0))
     return common if number > 1 and 2 * number > len(books) and _foreign(common, peer_addresses) else ()
 
@@ -80,7 +80,7 @@ def _foreign(book: Book, peer_addresses: frozenset[str]) -> Book:
 
 
 def _peers(fleet: Mapping[str, Named]) -> dict[str, str]:
-    """Names that mean one host: its own in the inventory, and the part before the first dot where only one has it."""
+    """Return the names that mean one host: its inventory name, and the part before the first dot if it is unique."""
     short = Counter(host.partition(".")[0] for host in fleet)
     names = {host.partition(".")[0]: host for host in fleet if short[host.partition(".")[0]] == 1}
     names |= {host: host for host in fleet}
@@ -88,7 +88,7 @@ def _peers(fleet: Mapping[str, Named]) -> dict[str, str]:
 
 
 def _plain(address: str) -> str:
-    """One writing of an address; a name stays as it is."""
+    """Return an address in its canonical form; a name stays as it is."""
     try:
         return str(ip_address(address.partition("%")[0]))
     except ValueError:
