@@ -26,7 +26,7 @@ _FROZEN = "the job's supervisor there did not move for {:g} s; its guard ended t
 
 
 class Guard:
-    """The supervisor's end: orders go down the lifeline, words come back on `words`."""
+    """The supervisor's side of the guard: orders go through the lifeline, messages come back through `words`."""
 
     def __init__(self, job: JobFolder, containment: Containment, lease_s: float) -> None:
         self.lifeline = Lifeline(lease_s)
@@ -41,7 +41,7 @@ class Guard:
         self._text = ""
 
     def launch(self, command: nsinit.Command) -> None:
-        """Let it start the launcher; `listen` tells what became of it."""
+        """Have the guard start the launcher; `listen` returns the result."""
         self._order(json.dumps(command).encode() + b"\n")
 
     def dismiss(self) -> None:
@@ -55,7 +55,7 @@ class Guard:
                 line = line[os.write(self.lifeline.writer, line) :]
 
     def listen(self) -> List[Tuple[str, str]]:
-        """Return what it has said since, as a word and more.
+        """Return the guard's new messages, each a keyword and its values.
 
         `problem`: why the launcher could not be started; `killed`: the signal that ended it; `exit`: its exit status.
         """
@@ -66,7 +66,7 @@ class Guard:
 
 
 class _Watch:
-    """The guard's own side."""
+    """The guard's process."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class _Watch:
         self._problems = -1
 
     def run(self) -> NoReturn:
-        """Watch, and obey, to the end of the job or of the supervisor."""
+        """Watch the supervisor and follow its orders until the job or the supervisor ends."""
         nsinit.reset_signals()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         os.setsid()
@@ -105,7 +105,7 @@ class _Watch:
                 self._end_frozen()
 
     def _pass_signals(self) -> None:
-        """Hand signals on to the launcher: whoever asks the guard to end means that."""
+        """Pass signals on to the launcher: whoever asks the guard to end wants the launcher to end."""
 
         def pass_on(number: int, _frame: object) -> None:
             if self._child:
@@ -142,7 +142,7 @@ class _Watch:
                 self._say_end(exit_status(status), os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
 
     def _say_end(self, status: int, number: int) -> None:
-        """Say how it ended; a namespace's process 1 has the launcher's status, and has said where that was a signal."""
+        """Report the launcher's end; process 1 of a namespace has its exit status, and has reported a signal itself."""
         os.set_blocking(self._problems, False)
         problem = b""
         with contextlib.suppress(BlockingIOError):
@@ -168,9 +168,9 @@ class _Watch:
         self._end(frozen.format(self._lease_s))
 
     def _end(self, why: str) -> NoReturn:
-        """End the job, and say why where the supervisor has not said how it ended."""
+        """End the job, and record why if the supervisor has recorded no end."""
         self._kill_all()
-        with contextlib.suppress(OSError):  # a disk that takes no state keeps nothing alive
+        with contextlib.suppress(OSError):  # a full disk must not prevent the kill
             self._write_state(why)
         self._containment.remove()
         os._exit(0)

@@ -14,22 +14,22 @@ from ..common.sockets import family
 
 _MAGIC = b"nodectl1"
 _DIGEST_BYTES = 32
-# a failure's texts are cut to make a datagram this short; of a thousand hosts the lists alone are longer
+# a failure's texts are cut so that a datagram stays this short; with a thousand hosts the lists alone are longer
 _AIM_BYTES = 8192
 _LONGEST_BYTES = 65507  # of a datagram over UDP
 
 WAITING, RUNNING, ENDING, STOPPING = "waiting", "running", "ending", "stopping"
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"
 TERMINAL = frozenset({FINISHED, FAILED, STOPPED})
-# nothing of this attempt runs there any more, another may follow; a host that stands by for another
+# resting: nothing of this attempt runs there any more, and another may follow; spare: the host stands by for one
 RESTING, SPARE = "resting", "spare"
 ACTIVE = frozenset({WAITING, RUNNING, ENDING, STOPPING})  # ranks run there, or may at any moment
 
 
 class Attempt(NamedTuple):
-    """One run of a job's ranks: the how-manyth, the hosts in the order of their node ranks.
+    """One run of a job's ranks: its number, from 1, and its hosts in the order of their node ranks.
 
-    `source` is the host whose newest checkpoint is fetched to the first before the start.
+    `source` is the host from which the first host fetches the newest checkpoint before the start.
     """
 
     number: int
@@ -38,11 +38,11 @@ class Attempt(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """One heartbeat: who (place of the host in the plan), the how-manyth, its state, and its first failure if any.
+    """One heartbeat: the host's place in the plan, the beat's number, the host's state, and its first failure if any.
 
-    `over`: the job has ended, there will be no other attempt, and why not; `fit`: why this host cannot take part in
-    the next (empty: it can, None: not known yet); `newest_ns`: of its newest checkpoint; `missing`: whom it misses;
-    `active`: whom it hears that may have ranks; `sent`: the sender's steady time.
+    `over`: the job has ended, and why no other attempt follows; `fit`: why this host cannot take part in the next
+    attempt (empty: it can, None: not known yet); `newest_ns`: the time of its newest checkpoint; `missing`: hosts that
+    it does not hear; `active`: hosts that it hears and that may have ranks; `sent`: the sender's steady time.
     """
 
     rank: int
@@ -59,14 +59,14 @@ class Beat(NamedTuple):
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
-    """Return the datagram: magic, HMAC-SHA256, JSON; texts of the failure are cut where it would be too long."""
+    """Return the datagram: magic, HMAC-SHA256, JSON; the failure's texts are cut if it would be too long."""
     most = _AIM_BYTES - len(_MAGIC) - _DIGEST_BYTES
     body = fitted(lambda cut: [job_id, *beat._replace(failure=cut(beat.failure))], most, separators=(",", ":"))
     return _MAGIC + _sign(secret, body) + body
 
 
 def decode(secret: bytes, job_id: str, datagram: bytes) -> Optional[Beat]:
-    """Return the beat; None for anything that this job's key has not signed, or that is another job's."""
+    """Return the beat; None for a datagram that this job's key has not signed, or of another job."""
     head = len(_MAGIC) + _DIGEST_BYTES
     if len(datagram) > _LONGEST_BYTES or not datagram.startswith(_MAGIC):
         return None
@@ -88,7 +88,7 @@ def _sign(secret: bytes, body: bytes) -> bytes:
 
 
 class Peers:
-    """Remember what was heard from the other hosts of a job, by the given clock (seconds, monotonic)."""
+    """The heartbeats heard from a job's other hosts, with the times of arrival (seconds of the monotonic clock)."""
 
     def __init__(self, ranks: List[int], lease_s: float, born_s: float = 0.0) -> None:
         self.ranks = ranks
@@ -101,7 +101,7 @@ class Peers:
         self._failures: Dict[int, Dict[str, Any]] = {}
 
     def begin(self, attempt: Attempt) -> None:
-        """Count from now on only what is said in this attempt; only its hosts can be lost."""
+        """Start an attempt: only its heartbeats count from now on, and only its hosts can be lost."""
         self._attempt = attempt
         self.lost = set()
         self._failures = {}
@@ -109,7 +109,7 @@ class Peers:
             self._note_failure(beat)
 
     def hear(self, beat: Beat, now_s: float) -> bool:
-        """Take a beat in; False for an old one (a replay, or one that was overtaken) and for a stranger."""
+        """Record a beat; return False for an old one (replayed or overtaken) and for one from a stranger."""
         if beat.rank not in self.ranks or (beat.rank in self.beats and beat.number <= self.beats[beat.rank].number):
             return False
         self._heard_s[beat.rank] = now_s
@@ -119,7 +119,7 @@ class Peers:
         return True
 
     def _note_failure(self, beat: Beat) -> None:
-        """Keep what a host said of this attempt, also when that host is in the next."""
+        """Record a host's failure in this attempt; it stays recorded after that host has begun the next attempt."""
         self._failures.pop(beat.rank, None)
         if beat.failure is not None:
             self._failures[beat.rank] = beat.failure
@@ -128,7 +128,7 @@ class Peers:
         return self._attempt is None or rank in self._attempt.roster
 
     def _here(self) -> Iterator[Beat]:
-        """Yield the last words of those that are in this attempt."""
+        """Yield the newest beats of the hosts that are in this attempt."""
         attempt = self._attempt
         return (beat for beat in self.beats.values() if attempt is None or beat.attempt == attempt)
 
@@ -138,23 +138,23 @@ class Peers:
         return dict(self._failures)
 
     def unheard(self) -> List[int]:
-        """Hosts of the attempt that have never been heard in it."""
+        """Return the hosts of the attempt that have never been heard in it."""
         here = {beat.rank for beat in self._here()}
         return [rank for rank in self.ranks if self._takes_part(rank) and rank not in here]
 
     def in_attempt(self, now_s: float) -> int:
-        """How many others are in this attempt, those that stand by too; only who was heard within the lease."""
+        """Return how many other hosts, spares included, are in this attempt and were heard within the lease."""
         silent_s = self.silent_s(now_s)
         return sum(1 for beat in self._here() if silent_s[beat.rank] <= self.lease_s)
 
     def in_touch(self, me: int, now_s: float) -> int:
-        """How many others are heard, and hear `me`."""
+        """Return how many other hosts are heard and hear `me`."""
         silent_s = self.silent_s(now_s)
         heard = (beat for rank, beat in self.beats.items() if silent_s[rank] <= self.lease_s)
         return sum(1 for beat in heard if me not in beat.missing)
 
     def others_have_ranks(self, now_s: float) -> bool:
-        """Somebody who is heard may have ranks of another attempt, or hears one outside this attempt who may."""
+        """Tell whether a host may run ranks of another attempt: one that is heard, or that such a host hears."""
         silent_s = self.silent_s(now_s)
         heard = [beat for rank, beat in self.beats.items() if silent_s[rank] <= self.lease_s]
         attempt = self._attempt
@@ -165,14 +165,14 @@ class Peers:
         )
 
     def active(self, now_s: float) -> Tuple[int, ...]:
-        """Return those of them that may have ranks."""
+        """Return the hosts that are heard and may have ranks."""
         silent_s = self.silent_s(now_s)
         return tuple(
             rank for rank, beat in self.beats.items() if beat.state in ACTIVE and silent_s[rank] <= self.lease_s
         )
 
     def newly_lost(self, now_s: float) -> List[int]:
-        """Hosts of the attempt whose lease ran out since the last call: silent, and not known to have ended."""
+        """Return the attempt's hosts whose lease has run out since the last call, without those that have ended."""
         silent = [
             rank
             for rank, heard_s in self._heard_s.items()
@@ -185,31 +185,31 @@ class Peers:
         return silent
 
     def pardon(self, pause_s: float) -> None:
-        """Nobody could be heard for this long, by the fault of who listens."""
+        """Extend all leases by a pause in which this host itself could not listen."""
         self._born_s += pause_s
         for rank in self._heard_s:
             self._heard_s[rank] += pause_s
 
     def silent_s(self, now_s: float) -> Dict[int, float]:
-        """For how long each host has not been heard."""
+        """Return for how many seconds each host has been silent."""
         return {rank: now_s - self._heard_s.get(rank, self._born_s) for rank in self.ranks}
 
     def any_in(self, *states: str) -> bool:
-        """Tell whether a host said that it is in one of these states, in whichever attempt."""
+        """Tell whether a host is in one of these states, in any attempt."""
         return any(beat.state in states for beat in self.beats.values())
 
     def any_here_in(self, *states: str) -> bool:
-        """Tell whether a host of this attempt said that it is in one of these states."""
+        """Tell whether a host of this attempt is in one of these states."""
         return any(beat.state in states for beat in self._here())
 
     def later_attempt(self) -> Optional[Attempt]:
-        """Return the newest that somebody has begun after this one."""
+        """Return the newest attempt that another host has begun after this one; None if there is none."""
         number = self._attempt.number if self._attempt else 0
         later = [beat.attempt for beat in self.beats.values() if beat.attempt.number > number]
         return max(later, key=lambda attempt: attempt.number, default=None)
 
     def all_ended(self, now_s: float) -> bool:
-        """Tell whether the job is over for every other host that was ever heard, or that host is silent."""
+        """Tell whether every other host that was ever heard has ended the job or is silent."""
         silent_s = self.silent_s(now_s)
         return all(beat.over is not None or silent_s[rank] > self.lease_s for rank, beat in self.beats.items())
 
@@ -223,7 +223,7 @@ class Mesh:
         self.socket = _bind(hosts[rank]["address"], port)
 
     def receive(self) -> Iterator[Beat]:
-        """All beats of this job that have arrived."""
+        """Return all beats of this job that have arrived."""
         while True:
             try:
                 datagram = self.socket.recv(_LONGEST_BYTES + 1)
@@ -234,7 +234,7 @@ class Mesh:
                 yield beat
 
     def send(self, beat: Beat) -> None:
-        """Send it to every other host; a cut link or a full queue is no error: silence is judged by the lease."""
+        """Send a beat to every other host; a cut link or a full queue is no error, since the lease judges silence."""
         datagram = encode(self._secret, self._job_id, beat)
         for other in self._others:
             with contextlib.suppress(OSError):
@@ -246,7 +246,7 @@ def _bind(address: str, port: int) -> socket.socket:
     sock = socket.socket(family(address), socket.SOCK_DGRAM)
     sock.setblocking(False)
     if sock.family == socket.AF_INET:
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xC0)  # before bulk data in a queue that looks
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xC0)  # precedence over bulk data in switches that look at it
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     sock.bind((address, port))
     return sock

@@ -1,4 +1,4 @@
-"""What the kernel says of a process's end: counts and limits of its control groups, and the lines of the log."""
+"""The kernel's evidence of a process's end: counters and limits of its control groups, and lines of the log."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _XID = lazily(
 )
 _FAULT = lazily(r"\[(\d+)\](?:: segfault at |:? (?:general protection|trap ))")
 _WORTH = {"oom": _KILLED, "xid": _XID, "fault": _FAULT}
-# levels above 7 are those of other facilities: a program wrote the line, whatever it says
+# a number above 7 has another facility than the kernel's: a program wrote the line
 _BY_PROGRAM = lazily(r"^<(?:[89]|\d{2,3})>")
 _TIME = lazily(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]\s*")
 _PREFIX = lazily(r"^(?:<\d+>)?\[\s*\d+\.\d+\]\s*|^\[?\d{4}-\d\d-\d\dT\S+\s+")
 
 
 class Line(NamedTuple):
-    """A line of the log that tells of an end; `kind` is oom, xid or fault, `at_s` monotonic where that is known."""
+    """A log line about a process's end; `kind` is oom, xid or fault, `at_s` its monotonic time if known."""
 
     kind: str
     text: str
@@ -47,7 +47,7 @@ def groups(pid: int) -> str:
 
 
 def counters(groups_text: str) -> List[str]:
-    """Return the files of these groups that count kills for memory, and forks that a limit of processes refused."""
+    """Return the groups' files that count memory kills, and forks refused by a process limit."""
     mounts = _mounts()
     files = []
     for _, controllers, path in (line.split(":", 2) for line in groups_text.splitlines()):
@@ -59,7 +59,7 @@ def counters(groups_text: str) -> List[str]:
     return files
 
 
-# by controller: the names of its files in groups of version 1 and 2; what counts in the group alone comes first
+# by controller: its files in cgroup version 1 and 2; a file that counts the group alone comes first
 _COUNTERS = {
     "memory": {1: ("memory.oom_control",), 2: ("memory.events.local", "memory.events")},
     "pids": {1: ("pids.events",), 2: ("pids.events.local", "pids.events")},
@@ -91,17 +91,17 @@ def _nearest(mount: str, path: str, names: Sequence[str]) -> List[str]:
 
 
 def is_of_machine(counter: str) -> bool:
-    """Tell whether it counts for the whole machine, or for all that lies in no group of its own."""
+    """Tell whether a counter counts for the whole machine: /proc/vmstat's, or a root group's."""
     return counter == _VMSTAT or os.path.dirname(counter) in _mounts().values()
 
 
 def is_of_pids(counter: str) -> bool:
-    """Tell whether it counts refused forks, and no kills for memory."""
+    """Tell whether a counter counts refused forks rather than memory kills."""
     return os.path.basename(counter).startswith("pids.")
 
 
 def counts(paths: Sequence[str]) -> Dict[str, int]:
-    """How often it came to that, by counter; those that cannot be read are left out."""
+    """Return the counters' numbers; unreadable ones are left out."""
     by_counter = {}
     for path in paths:
         with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii", errors="replace") as file:
@@ -113,7 +113,7 @@ def counts(paths: Sequence[str]) -> Dict[str, int]:
 
 
 def limit_of(counter: str) -> str:
-    """Return the limit that holds for a counter's group, and how much of it was used; empty where none is known."""
+    """Return a text with the limit of a counter's group and the part of it that was used; "" if none is known."""
     group, kind = os.path.dirname(counter), os.path.basename(counter).partition(".")[0]
     limits = ("pids.max",) if kind == "pids" else ("memory.max", "memory.limit_in_bytes")
     uses = () if kind == "pids" else ("memory.peak", "memory.max_usage_in_bytes", "memory.current")
@@ -142,12 +142,12 @@ def _amount(kind: str, number: int) -> str:
 
 
 def host_kills() -> Optional[int]:
-    """How many processes the memory killer has ended on this host since boot; None where the kernel does not count."""
+    """Return how many processes the memory killer has ended since boot; None if the kernel does not count them."""
     return counts([_VMSTAT]).get(_VMSTAT)
 
 
 def names_our_pids() -> bool:
-    """Tell whether the kernel's log and this process mean the same process by one number."""
+    """Tell whether pids in the kernel's log are those that this process sees: it is in the first pid namespace."""
     with contextlib.suppress(OSError):
         return os.readlink("/proc/self/ns/pid") == _FIRST_NAMESPACE
     return False
@@ -157,7 +157,7 @@ _FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel's sourc
 
 
 def log_since(since_s: float) -> Tuple[List[Line], str]:
-    """Lines of the log since a moment (monotonic seconds) that tell of ends, and why it could not be read (else '')."""
+    """Return the log lines about ends since a moment (monotonic seconds), and why the log was unreadable (else "")."""
     text, problem = _log()
     lines = [line for line in map(_line, text.splitlines()) if line is not None]
     newer = [line for line in lines if line.at_s is not None and line.at_s >= since_s]
@@ -179,8 +179,8 @@ def _line(text: str) -> Optional[Line]:
 
 
 def _log() -> Tuple[str, str]:
-    """Return the kernel's log with times since boot, by the first way that this login may use; or why there is none."""
-    import subprocess  # of use to who may not read it himself
+    """Return the kernel's log with times since boot, by the first way open to this login, and why there is none."""
+    import subprocess  # needed only if this login may not read /dev/kmsg
 
     problem = ""
     try:
@@ -220,7 +220,7 @@ def _kmsg() -> str:
                 record = os.read(handle, _RECORD_BYTES)
             except BlockingIOError:
                 return "\n".join(lines)
-            except BrokenPipeError:  # what was to come next has been overwritten
+            except BrokenPipeError:  # the next record has been overwritten
                 continue
             head, _, text = record.decode(errors="replace").partition(";")
             level, _, micros = head.split(",")[:3]
@@ -238,7 +238,7 @@ _GPUS = "/proc/driver/nvidia/gpus"
 
 
 def gpu_address(visible: str, local_rank: int) -> str:
-    """Return the PCI address (`0000:10:1c`) of the GPU that a rank has by its number; empty where it cannot be told."""
+    """Return the PCI address (`0000:10:1c`) of the GPU with a rank's local number; "" if it is not known."""
     try:
         addresses = sorted(os.listdir(_GPUS))
     except OSError:

@@ -1,4 +1,4 @@
-"""How the processes that guard a job know that its supervisor lives and moves: a pipe and a count in shared memory."""
+"""A pipe and a counter in shared memory by which a job's guards see that its supervisor lives and is not frozen."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SLICE_S = 1.0
 
 
 class Lifeline:
-    """Made before the forks. The supervisor holds `writer`, and counts; the others hold `reader`, and look.
+    """The pipe and the counter, made before the forks: the supervisor holds `writer`, its guards hold `reader`.
 
-    A process that was stopped itself does not take that time for the supervisor's silence: of each wait, at most one
-    slice counts.
+    A guard that was stopped itself must not take that time for the supervisor's silence, so each wait counts as one
+    slice at most.
     """
 
     def __init__(self, lease_s: float) -> None:
@@ -28,16 +28,16 @@ class Lifeline:
         self._silent_s = 0.0
 
     def beat(self) -> None:
-        """Count: the supervisor moves."""
+        """Increase the counter, as a sign that the supervisor is not frozen."""
         self._seen += 1
         struct.pack_into("Q", self._memory, 0, self._seen)
 
     def silent(self) -> bool:
-        """Tell whether the supervisor has not moved for the lease, in the time that was waited."""
+        """Tell whether the supervisor has not counted for as long as the lease, in the time waited so far."""
         return self._silent_s > self._lease_s
 
     def wait(self, wake: int, *, read: bool) -> int:
-        """Wait for at most a slice; the events at `reader` (with `read`: of data too, else of its end only)."""
+        """Wait for at most a slice; return the events at `reader`: its end, and with `read` also data."""
         poller = select.poll()
         poller.register(self.reader, select.POLLIN if read else 0)
         poller.register(wake, select.POLLIN)
@@ -53,5 +53,5 @@ class Lifeline:
         return events.get(self.reader, 0)
 
     def lost(self, wake: int) -> bool:
-        """Wait for at most a slice; the supervisor is gone, or has been silent for the lease."""
+        """Wait for at most a slice; return whether the supervisor is gone or has been silent for the lease."""
         return bool(self.wait(wake, read=False) & select.POLLHUP) or self.silent()

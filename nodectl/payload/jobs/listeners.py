@@ -1,4 +1,4 @@
-"""Who listens on this host's TCP ports, and to whom a process is connected: for ranks that get no answer there."""
+"""The processes that listen on this host's TCP ports, and a process's connections, for ranks that get no answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMMAND_CHARS = 120
 
 
 def explain(failure: Dict[str, Any]) -> None:
-    """Add to the evidence of a failure to meet, or to listen, who listens here on the ports that it names."""
+    """Add to the evidence of a failed rendezvous or bind which processes listen on the ports that it names."""
     if failure.get("class") in _CLASSES:
         text = "\n".join([str(failure["message"]), *failure.get("evidence", ())])
         ports = {int(port) for match in _PORTS.findall(text) for port in match if port}
@@ -25,14 +25,14 @@ def explain(failure: Dict[str, Any]) -> None:
 
 
 def words_of(port: int) -> str:
-    """`TCP port 29500 of this host is process 77's: python3 serve.py`."""
+    """Return `TCP port 29500 of this host is process 77's: python3 serve.py`."""
     pids = ports_here().get(port, [])
     holders = [f"process {pid}'s: {' '.join(read_cmdline(pid))[:_COMMAND_CHARS]}" for pid in pids]
     return f"TCP port {port} of this host is {' and '.join(holders) or 'held by a process that this login may not see'}"
 
 
 def ports_here() -> Dict[int, List[int]]:
-    """Return, by TCP port that is listened on here, the processes that do, as far as this login sees them."""
+    """Return the processes that listen on each TCP port of this host, as far as this login sees them."""
     sockets = {row[9]: parsed(row[1])[1] for row in _rows(LISTEN)}
     listeners: Dict[int, List[int]] = {port: [] for port in sockets.values()}
     for pid in all_pids() if sockets else ():
@@ -52,7 +52,7 @@ def _rows(state: str) -> Iterator[List[str]]:
 
 
 def _sockets(pid: int) -> Set[str]:
-    """Return the inodes of a process's sockets; none of one that has gone, or is another's."""
+    """Return the inodes of a process's sockets; empty if it has gone or belongs to another login."""
     inodes = set()
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):

@@ -1,4 +1,4 @@
-"""What the ranks that still live do: state, stacks, asides of their logs; of a running job CPU, network, NCCL too."""
+"""Looks at ranks that still live: state, stacks, exceptions in logs; in a running job also CPU, network and NCCL."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def look(job: str, ranks: Sequence[Rank]) -> List[Dict[str, Any]]:
 def with_asides(
     rows: Sequence[Dict[str, Any]], ranks: Sequence[Rank], logs: str, output: Output
 ) -> List[Dict[str, Any]]:
-    """Add to each row of `look` what a rank's log holds of exceptions that ended no more than a part of it."""
+    """Add to each row of `look` the exceptions in the rank's log that ended only a part of it (a thread)."""
     rank_logs = {rank.rank: log_of(logs, output, rank.local_rank) for rank in ranks}
     asides = {number: "" if log["shared"] else aside(log["log"]) for number, log in rank_logs.items()}
     return [{**row, "aside": asides.get(row["rank"], "")} for row in rows]
 
 
 def _ask(job: str, rank: Rank) -> int:
-    """Have the stacks written; the size of their file before that, -1 where nobody would write."""
+    """Ask a rank to write its stacks; return the size of their file before that, -1 if the rank cannot write."""
     watch = notes.watch_of(job, rank.rank)
     place = os.path.join(job, "notes", f"{rank.rank}.stacks")
     if not watch:
         return -1
     for pid in (rank.pid, *sorted(below(rank.pid, set()))):
-        # a program that has closed the handle may have given its number to a file of its own
+        # the program may have closed the handle and reused its number for another file
         try:
             if os.path.samefile(f"/proc/{pid}/fd/{watch['handle']}", place):
                 size = os.path.getsize(place)
@@ -75,7 +75,7 @@ def _state(rank: Rank) -> str:
 
 
 def _written_since(job: str, rank: int, size: int) -> str:
-    """Return what has been written, when it is whole: the main thread's stack is the last."""
+    """Return the stacks once they are complete: the main thread's is written last."""
     try:
         with open(os.path.join(job, "notes", f"{rank}.stacks"), "rb") as file:
             file.seek(size)
@@ -159,7 +159,7 @@ def _since_s(job: JobFolder) -> float:
 
 
 def _measures(ranks: Sequence[Rank], plan: Dict[str, Any]) -> Tuple[float, Dict[int, int], Dict[str, Dict[str, int]]]:
-    """Now: the time, CPU ticks by rank's process, bytes in and out of the job's network and of RDMA ports."""
+    """Return the time, CPU ticks by rank's process, and the bytes of the job's network and RDMA ports so far."""
     network = pulse.network_bytes(str(plan["hosts"][plan["rank"]].get("interface", "")))
     counted = {"network": network, "RDMA": pulse.rdma_bytes()}
     counts = {
@@ -181,7 +181,7 @@ def _ticks(pid: int) -> int:
 
 
 def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
-    """Since the rank wrote last; of a launcher that keeps no log of each, since any of the host's ranks did."""
+    """Return the seconds since the rank's last output; if ranks share a log, since the last output of any."""
     times = []
     for path in outputs.own_files(job.at("ranks"), local_rank) or [job.at("output.log")]:
         with contextlib.suppress(OSError):
@@ -205,7 +205,7 @@ def _tool(argv: List[str]) -> str:
 
 
 def _py_spy(rank: Rank, venv: str) -> List[str]:
-    """Return the main thread's stack of a rank whose Python does not write it, where py-spy is there and may look."""
+    """Return the main thread's stack by py-spy, for a rank that does not write it; [] without py-spy or the right."""
     tool = shutil.which(
         "py-spy", path=os.pathsep.join(filter(None, (venv and os.path.join(venv, "bin"), os.environ.get("PATH"))))
     )
@@ -220,7 +220,7 @@ def _py_spy(rank: Rank, venv: str) -> List[str]:
 
 
 def _ask_ras(environments: Sequence[Dict[str, str]]) -> str:
-    """Return what NCCL's RAS says on this host, in its own words; empty where nobody listens."""
+    """Return the text of NCCL's RAS on this host; "" if nothing listens."""
     address = _RAS
     for env in environments:
         host, _, port = env.get("NCCL_RAS_ADDR", "").rpartition(":")
@@ -235,6 +235,6 @@ def _ask_ras(environments: Sequence[Dict[str, str]]) -> str:
                 if not block:
                     break
                 answer += block
-    except OSError:  # also a time-out: what has come is what there is
+    except OSError:  # also after a time-out: use what has arrived
         pass
     return answer.decode(errors="replace")
