@@ -224,12 +224,7 @@ def article_text(number: int, whole: Article, width: int) -> str:
         common = _common(shown)
         if common:
             lines += broken(f"  all: {_pairs(common)}", width)
-        figure_rows = [(figure.row, figure.column, _value(figure), _pairs(_beyond(figure, common))) for figure in shown]
-        noted_rows = [
-            (*row, f"not told: {', '.join(figure.not_told)}" if figure.not_told else "")
-            for row, figure in zip(figure_rows, shown, strict=True)
-        ]
-        rows = [(*row[:3], "; ".join(part for part in row[3:] if part)) for row in noted_rows]
+        rows = [(figure.row, figure.column, _value(figure), _beside(figure, common)) for figure in shown]
         lines += [
             f"  {line}" for line in fitted([("ROW", "FIGURE", "VALUE", "CONDITIONS"), *rows], width - 2).splitlines()
         ]
@@ -262,8 +257,11 @@ def _common(shown: tuple[Figure, ...]) -> dict[str, object]:
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
-def _beyond(figure: Figure, common: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in figure.conditions.items() if name not in common}
+def _beside(figure: Figure, common: Mapping[str, object]) -> str:
+    """Return the figure's conditions that not all have in common, and those that the article does not tell."""
+    beyond = {name: value for name, value in figure.conditions.items() if name not in common}
+    untold = f"not told: {', '.join(figure.not_told)}" if figure.not_told else ""
+    return "; ".join(filter(None, [_pairs(beyond), untold]))
 
 
 def _pairs(conditions: Mapping[str, object]) -> str:

@@ -19,7 +19,7 @@ from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.endpoints import Endpoint, find_endpoints, on_one_machine
-from nodectl.probes.gang import Member, Played, culprits, play
+from nodectl.probes.gang import Member, culprits, play
 from nodectl.transport.base import Transport
 
 NAME = "workload"
@@ -73,12 +73,9 @@ def run_setting(
         return Outcome(setting, why=str(refusals[0]))
     findings = tuple(failure_of(NAME, culprit) for culprit in culprits(played))
     if not findings:
-        findings = (_silent(played[0]),)
+        host = played[0].member.host.name
+        findings = (host_finding(NAME, host, Status.UNKNOWN, "the program ended without a summary"),)
     return Outcome(setting, why=findings[0].actual, findings=findings)
-
-
-def _silent(player: Played) -> Finding:
-    return host_finding(NAME, player.member.host.name, Status.UNKNOWN, "the program ended without a summary")
 
 
 def _members(

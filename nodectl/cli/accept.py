@@ -16,7 +16,7 @@ import click
 from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger, nothing_left, recognise
-from nodectl.cli.measuring import hold, look_at, note_not_kept
+from nodectl.cli.measuring import hold, look_at, note_not_kept, refuse_taken
 from nodectl.cli.options import (
     EXISTING_FILE,
     FILE,
@@ -47,14 +47,12 @@ from nodectl.ledger.accept.store import DOCUMENT, refuse_strange, refuse_untried
 from nodectl.ledger.history.database import HistoryError, iso
 from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen, StepState
 from nodectl.model.status import Status, exit_status
-from nodectl.probes.locks import Holds
 from nodectl.probes.lost import Watched
 from nodectl.probes.options import duration
 from nodectl.probes.registry import kind_of
 from nodectl.recordings.save import save
 from nodectl.recordings.source import LiveSource
 from nodectl.report.acceptance import acceptance_text, plan_text
-from nodectl.report.findings import finding_document, findings_list
 from nodectl.report.metrics import acceptance_metrics
 from nodectl.report.page.content import Content
 from nodectl.report.page.page import report_html
@@ -226,10 +224,12 @@ def _carried_out(
     with interruptible(deaf_s=_INTERRUPTED_END_S):
         try:
             with hold(app, f"accept {acceptance.level}", force=force) as holds:
-                _refuse(app, holds)
+                if holds.refused:
+                    refuse_taken(app, holds, "accept", {})
                 watched = Watched(app.transport, holds.heard, holds.unreached())
                 around = Surroundings(hosts, means, watched, look_at(app, watched), note, app.forks, app.profile_dirs)
-                new = [remark for remark in _forced(holds) if remark not in acceptance.seen]
+                # what goes on beside, where the operator went on, is a remark on these hosts
+                new = [row for finding in holds.findings if (row := Seen("health", finding)) not in acceptance.seen]
                 keep(replace(acceptance, seen=(*acceptance.seen, *new)))
                 return Course(around, latest, keep, limited=limited).run()
         except KeyboardInterrupt:
@@ -240,18 +240,6 @@ def _carried_out(
             else:
                 note("the acceptance was ended before its first step, and nothing is kept")
             raise
-
-
-def _refuse(app: App, holds: Holds) -> None:
-    if holds.refused:
-        note(findings_list(holds.findings))
-        app.show("accept", {"findings": [finding_document(finding) for finding in holds.findings]}, "")
-        raise SystemExit(exit_status(finding.status for finding in holds.findings))
-
-
-def _forced(holds: Holds) -> list[Seen]:
-    """Return what goes on beside, where the operator went on: a remark on these hosts."""
-    return [Seen("health", finding) for finding in holds.findings]
 
 
 def _conclude(

@@ -420,10 +420,6 @@ class _Scaling:
 _ROW_S = 10.0
 
 
-def _names_steps(arguments: tuple[str, ...]) -> bool:
-    return any(word.partition("=")[0] == "--steps" for word in arguments)
-
-
 @bench.command()
 @takes(_Scaling)
 @include_cordoned_option
@@ -460,6 +456,7 @@ def _measure(
     parallel: tuple[str, ...] = (),
     devices: tuple[int, ...] = (),
 ) -> None:
+    has_steps = running.steps or any(word.partition("=")[0] == "--steps" for word in running.arguments)
     wish = Wish(program, parallel, devices, running.batch, running.accumulation, running.steps, running.arguments)
     options = WorkloadOptions(
         repetitions=running.repetitions,
@@ -467,7 +464,7 @@ def _measure(
         interface=running.interface,
         forks=app.forks,
         program=program,
-        row_s=0.0 if running.steps or _names_steps(running.arguments) else _ROW_S,
+        row_s=0.0 if has_steps else _ROW_S,
     )
     with hold(app, command, force=running.force) as holds:
         runs = Runs()

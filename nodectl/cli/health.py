@@ -84,7 +84,7 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         return
     if asked.resume and not asked.drain:
         raise click.UsageError("--resume goes with --drain")
-    node = _slurm_node(app) if asked.drain else ""
+    node = node_name(app.hosts) if asked.drain else ""
     if asked.rounds and asked.watch is None:
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
@@ -122,10 +122,6 @@ def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
     counting = [item for item in health.findings if unknown != "ok" or item not in excused]
     status = exit_status((finding.status for finding in counting), strict=strict)
     return 1 if status == 3 and unknown == "fail" else status
-
-
-def _slurm_node(app: App) -> str:
-    return node_name(app.hosts)
 
 
 def _tell_slurm(node: str, health: Health, *, resume: bool) -> None:

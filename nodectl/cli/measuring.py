@@ -53,13 +53,17 @@ def alone(app: App, what: str, *, force: bool, check: bool) -> Iterator[None]:
         yield
         return
     with hold(app, what, force=force, changes=True, beside_work=True) as holds:
-        if holds.findings:
-            note(findings_list(holds.findings))
-        if holds.refused:
-            rows = [finding_document(finding) for finding in holds.findings]
-            app.show(what, {"run": "", "hosts": {}, "findings": rows}, "")
-            raise SystemExit(exit_status(finding.status for finding in holds.findings))
+        refuse_taken(app, holds, what, {"run": "", "hosts": {}})
         yield
+
+
+def refuse_taken(app: App, holds: Holds, name: str, document: Mapping[str, object]) -> None:
+    """Say who else uses the hosts; where they are not to be had, end the process with that as its result."""
+    if holds.findings:
+        note(findings_list(holds.findings))
+    if holds.refused:
+        app.show(name, {**document, "findings": [finding_document(finding) for finding in holds.findings]}, "")
+        raise SystemExit(exit_status(finding.status for finding in holds.findings))
 
 
 def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequence[Finding]]:

@@ -16,14 +16,13 @@ from nodectl.cli import completing
 from nodectl.cli.app import App
 from nodectl.cli.options import EXISTING_FILE, FILE, argument, option, option_group, profile_option, takes
 from nodectl.cli.terminal import note, writing
-from nodectl.common.documents import values_of
-from nodectl.common.files import read_json, replace_file
+from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError, ProfileError, UnreachableError
 from nodectl.facts.catalogue import commands_for, facts_for, read_facts
-from nodectl.ledger.accept.store import SCHEMA
-from nodectl.model.acceptance import Acceptance
+from nodectl.ledger.accept.store import read as read_acceptance
+from nodectl.ledger.history.compare import read_measurements
 from nodectl.model.measurement import Measurement
 from nodectl.model.recording import Recording
 from nodectl.probes.floors import refuse_wrong_floors
@@ -190,10 +189,11 @@ def learn(app: App, asked: _Options) -> None:
     Each value says from which hosts, when and by which command it was learned.  Put the file into profiles/hardware/
     beside the inventory, and its name into nodectl_hardware.
     """
-    given = [measurement for path in asked.measurements for measurement in _measured(path)]
+    remedy = "give what `nodectl --output json probe …` printed"
+    given = [floor for path in asked.measurements for floor in _floor_like(read_measurements(path, remedy))]
     hosts, measured_in = asked.hosts, ""
     if asked.accepted is not None:
-        acceptance = _acceptance(asked.accepted)
+        acceptance = read_acceptance(asked.accepted, "give what `nodectl accept --output json` printed", extra="ignore")
         hosts = accepted_in(acceptance, asked.hosts)
         given += _floor_like(taken_on(acceptance, hosts))
         measured_in = f"accepted by {acceptance.id} ({acceptance.level}, {acceptance.nature})"
@@ -237,26 +237,6 @@ def _facts_of(app: App) -> dict[str, dict[str, object]]:
     return facts
 
 
-def _measured(path: Path) -> list[Measurement]:
-    """Return those of a saved probe that a floor can be made of."""
-    remedy = "give what `nodectl --output json probe …` printed"
-    document = read_json(path, remedy)
-    try:
-        rows = document["measurements"]
-        return _floor_like(
-            Measurement(
-                probe=str(row["probe"]),
-                hosts=tuple(map(str, row["hosts"])),
-                value=float(row["value"]),
-                unit=str(row["unit"]),
-                conditions=dict(row.get("conditions") or {}),
-            )
-            for row in rows
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise ProfileError(f"{path}: {error!r}", remedy) from error
-
-
 def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return those of which more is better, with the conditions that a floor names, wherever on a host they were taken.
 
@@ -272,19 +252,6 @@ def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:
             conditions = {name: value for name, value in chosen if name not in places}
             floors.append(replace(measurement, conditions=conditions))
     return floors
-
-
-def _acceptance(path: Path) -> Acceptance:
-    """Read the acceptance in this file; ProfileError where it holds none."""
-    remedy = "give what `nodectl accept --output json` printed"
-    document = read_json(path, remedy)
-    try:
-        if document["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {document['schema']!r} and not {SCHEMA}")
-        fields = {name: value for name, value in document.items() if name != "schema"}
-        return values_of(Acceptance, [fields], extra="ignore")[0]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ProfileError(f"{path}: {error}", remedy) from error
 
 
 def _own_dirs(app: App) -> tuple[Path, ...]:

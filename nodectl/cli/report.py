@@ -289,7 +289,7 @@ def report(app: App, asked: _Options) -> None:
     and the saved results that are given.  With --replay FOLDER a recording stands for the hosts.
     """
     # files first: a typo asks no host
-    content = with_files(Content(asked.title, _now(), __version__, kind_of), asked.saved)
+    content = with_files(Content(asked.title, time.strftime("%Y-%m-%d %H:%M:%S %z"), __version__, kind_of), asked.saved)
     content = _with_hosts(app, content) if asked.hosts else content
     content = _with_history(app, content, needed=not asked.saved)
     content = replace(content, title=asked.title or _heading(app))
@@ -300,10 +300,6 @@ def report(app: App, asked: _Options) -> None:
         {"file": str(asked.out), "bytes": asked.out.stat().st_size},
         f"{asked.out} ({asked.out.stat().st_size / 1e6:.1f} MB)",
     )
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def _heading(app: App) -> str:

@@ -123,12 +123,9 @@ def _show_runs(app: App, run: ProvisionRun) -> None:
     if not rows:
         note("no host holds a record: nodectl changed nothing there")
         return
-    lines = [(*row, fold(hosts)) for row, hosts in sorted(rows.items(), key=lambda item: _order(item[0][0]))]
+    ordered = sorted(rows.items(), key=lambda item: (item[0][0] != "start", item[0][0]))
+    lines = [(*row, fold(hosts)) for row, hosts in ordered]
     result(aligned([("run", "by", "profiles", "changed", "hosts"), *lines]))
-
-
-def _order(name: str) -> tuple[bool, str]:
-    return name != "start", name
 
 
 def _row(record: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ Recordings are judged on all processors: each worker reads, judges and drops one
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -122,23 +121,11 @@ def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostH
     yield _read_and_judged(read, orders[0])
     global _work
     _work = read, orders[1:]
-    thresholds = gc.get_threshold()
     try:
-        # what is here now is not for the workers' collectors to copy
-        gc.freeze()
-        _collect_rarely()
-        context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(processes, mp_context=context, initializer=_collect_rarely) as pool:
+        with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
             yield from pool.map(_judge_one, range(len(orders) - 1), chunksize=_CHUNK)
     finally:
         _work = None
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
-
-
-def _collect_rarely() -> None:
-    # what a host leaves behind has no cycles: looking for some costs a tenth, and finds nothing
-    gc.set_threshold(200_000, 20, 20)
 
 
 def _judge_one(index: int) -> HostHealth:

@@ -34,7 +34,7 @@ def list_rows(lives: Lives, holds: Holds) -> list[tuple[str, ...]]:
 def _row(host: str, life: Sequence[Event], holds: Sequence[Hold]) -> tuple[str, ...]:
     judged = _last_verdict(life)
     verdict = f"{judged.verdict}, {minute(judged.time)}" if judged else "-"
-    looked = _last_look(life)
+    looked = next((event for event in reversed(life) if event.kind is EventKind.SEEN and event.parts), None)
     parts = named(kept.part for kept in looked.parts) if looked else "-"
     if not holds:
         return (host, _IN_USE, "-", verdict, parts, "")
@@ -198,10 +198,6 @@ def _finding(finding: Finding) -> dict[str, str]:
 
 def _last_verdict(life: Sequence[Event]) -> Event | None:
     return next((event for event in reversed(life) if event.verdict is not None), None)
-
-
-def _last_look(life: Sequence[Event]) -> Event | None:
-    return next((event for event in reversed(life) if event.kind is EventKind.SEEN and event.parts), None)
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -160,19 +160,13 @@ def _names(part: Part, subject: str, uuids: set[str]) -> bool:
     bus = _bus(address)
     if part.kind is PartKind.GPU:
         indexes = {f"GPU {match[2]}" for match in _GPU.finditer(subject) if match[2]}
-        buses = {_bus(match[1]) for match in _GPU.finditer(subject) if match[1]} | _buses(subject)
+        addresses = [match[1] for match in _GPU.finditer(subject) if match[1]] + _BUS.findall(subject)
+        buses = set(map(_bus, addresses))
         return names in indexes or bool(bus and bus in buses)
     devices = {word.rstrip(".") for word in _WORD.findall(subject)}
-    return bool(devices & set(names.split(", "))) or _bus(address, function=True) in _functions(subject)
-
-
-def _buses(subject: str) -> set[str]:
-    return {_bus(address) for address in _BUS.findall(subject)}
-
-
-def _functions(subject: str) -> set[str]:
-    """Two ports of an adapter are two functions, each with a GUID: a NIC is named by all of its address."""
-    return {_bus(address, function=True) for address in _BUS.findall(subject) if "." in address}
+    # two ports of an adapter are two functions, each with a GUID: a NIC is named by all of its address
+    functions = {_bus(address, function=True) for address in _BUS.findall(subject) if "." in address}
+    return bool(devices & set(names.split(", "))) or _bus(address, function=True) in functions
 
 
 def _bus(address: str, *, function: bool = False) -> str:

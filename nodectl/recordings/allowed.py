@@ -36,12 +36,9 @@ def plain(chunk: str) -> str:
 @cache
 def vocabulary() -> frozenset[str]:
     """Each chunk of the package's files, and each word of one: labels of tools, patterns of parsers, recorded hosts."""
-    chunks = {chunk for path in _files(payload_dir().parent) for chunk in _chunks(path)}
+    files = (path for path in payload_dir().parent.rglob("*") if path.suffix in _SPEAKING and path.is_file())
+    chunks = {chunk for path in files for chunk in _chunks(path)}
     return frozenset(plain(chunk) for chunk in chunks if not _COUNTED.fullmatch(chunk))
-
-
-def _files(package: Path) -> Iterator[Path]:
-    return (path for path in package.rglob("*") if path.suffix in _SPEAKING and path.is_file())
 
 
 def _chunks(path: Path) -> Iterator[str]:
@@ -328,7 +325,8 @@ class Allowed:
         spans += private_numbers(text, self.is_known, self._logins)
         if self._logins:
             spans += [match.span(1) for match in _SHORT_FOLDER.finditer(text) if match[1] in self._logins]
-        return _joined((start, end) for start, end in spans if not _is_plain(text[start:end]))
+        private = [span for span in spans if text[slice(*span)].strip("\"'").lower() not in _PLAIN_VALUES]
+        return _joined(private)
 
     def text(self, text: str, spans: Spans, offset: int) -> str:
         """Return a part of a text, which begins at `offset` of the whole, with other words for what is not known."""
@@ -378,10 +376,6 @@ class Allowed:
 @lru_cache(maxsize=512)  # what the hosts of a fleet print is alike
 def _said(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(match.span(1) for pattern in _GIVEN_AWAY for match in pattern.finditer(text))
-
-
-def _is_plain(value: str) -> bool:
-    return value.strip("\"'").lower() in _PLAIN_VALUES
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> Spans:

@@ -312,7 +312,8 @@ class Template:
     @classmethod
     def of(cls, texts: Mapping[str, str], host: str = "") -> Template:
         """Return the template: serial numbers, UUIDs, GUIDs, MAC addresses and the host's names are its gaps."""
-        serial_numbers = {serial for text in texts.values() for serial in serials(text) if not _is_board(serial)}
+        # MT_ begins a vendor's number of the kind of board: all hosts of a kind have the same
+        serial_numbers = {one for text in texts.values() for one in serials(text) if not one.startswith("MT_")}
         names = {name for text in texts.values() for name in host_names(text)} | {host}
         names = {name for name in names if len(name) > 1 and not name.isdigit()}
         finder = Words(serial_numbers | names)
@@ -330,11 +331,6 @@ class Template:
             key: "".join(made.of(kind, value) if kind else value for kind, value in parts)
             for key, parts in self.texts.items()
         }
-
-
-def _is_board(serial: str) -> bool:
-    # a vendor's number of the kind of board: all hosts of a kind have the same
-    return serial.startswith("MT_")
 
 
 def _gaps(text: str, finder: Words, names: set[str]) -> Iterator[Part]:

@@ -141,7 +141,8 @@ def write_host(path: Path, recording: Recording) -> None:
 
 
 def _index(recording: Recording, draft: Path) -> list[dict[str, Any]]:
-    stamp = _stamp(recording.time)
+    time = recording.time
+    stamp = None if time is None else datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
     rows = [_row(entry, stamp) for entry in recording.entries.values()]
     if recording.clock_offset_s is not None and recording.clock_error_s is not None:
         clock = {"offset_s": round(recording.clock_offset_s, 6), "error_s": round(recording.clock_error_s, 6)}
@@ -159,10 +160,6 @@ def _row(entry: Entry, stamp: str | None) -> dict[str, Any]:
         "time": stamp,
     }
     return {**row, "cut": True} if entry.cut else row
-
-
-def _stamp(time: float | None) -> str | None:
-    return None if time is None else datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
 
 
 def _write(path: Path, text: str) -> None:

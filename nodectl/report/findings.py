@@ -255,16 +255,16 @@ def findings_lines(
 ) -> list[str]:
     """Return the table without its count."""
     if everything:
-        return [*map(_findings_line, grouped(findings, _without_host))]
+        return [
+            "\n".join([_safe(_line(alike)), *_more(alike)])
+            for alike in grouped(findings, lambda finding: replace(finding, host="", kind="", hosts=()))
+        ]
     return folded([finding for finding in findings if finding.status not in _FINE], rows, columns=columns)
 
 
 def grouped(findings: Sequence[Finding], alike: Callable[[Finding], object]) -> list[list[Finding]]:
     """Return the findings of which `alike` says the same, worst first."""
-    groups: dict[object, list[Finding]] = defaultdict(list)
-    for finding in sorted(findings, key=lambda finding: finding.status.rank):
-        groups[alike(finding)].append(finding)
-    return list(groups.values())
+    return _by(sorted(findings, key=lambda finding: finding.status.rank), alike)
 
 
 def findings_list(findings: Sequence[Finding], *, everything: bool = False) -> str:
@@ -273,7 +273,7 @@ def findings_list(findings: Sequence[Finding], *, everything: bool = False) -> s
     What is said alike of several hosts or paths is said once. More than two screens are folded as `health` does, unless
     `everything` is asked for, which folds nothing.
     """
-    alike = [[finding] for finding in _by_rank(findings)] if everything else grouped(findings, _said)
+    alike = grouped(findings, id if everything else _said)
     groups = [list(_told(group)) for group in alike]
     lines = [line for group in groups for line in group] if everything else _each_remedy_once(groups)
     return "\n".join(lines if everything or len(lines) <= TWO_SCREENS else folded(findings, TWO_SCREENS))
@@ -285,10 +285,6 @@ def _each_remedy_once(groups: Sequence[Sequence[str]]) -> list[str]:
     for (first, *more), following in pairwise([*groups, ()]):
         lines += [first] if more and more == list(following[1:]) else [first, *more]
     return lines
-
-
-def _by_rank(findings: Sequence[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda finding: finding.status.rank)
 
 
 def _said(finding: Finding) -> tuple[object, ...]:
@@ -347,29 +343,8 @@ def _place(finding: Finding) -> tuple[object, ...]:
     return finding.host, finding.check, finding.subject, finding.status
 
 
-def _without_host(finding: Finding) -> Finding:
-    return replace(finding, host="", kind="", hosts=())
-
-
 def _name(finding: Finding) -> str:
     return f"{finding.check}: {finding.subject}" if finding.subject else finding.check
-
-
-def _findings_line(alike: Sequence[Finding]) -> str:
-    finding, hosts = alike[0], fold(dict.fromkeys(finding.host for finding in alike))
-    text = f"{finding.status.upper()}  {hosts}  {_name(finding)}: {finding.actual}"
-    text += f"; expected {finding.expected}" if finding.expected else ""
-    # what a host printed is not to look like a finding of its own
-    return "\n    ".join(line.replace("\n", r"\n") for line in [text, *_findings_more(finding)])
-
-
-def _findings_more(finding: Finding) -> Iterator[str]:
-    if finding.evidence:
-        yield f"seen: {finding.evidence}"
-    if finding.action != "none":
-        yield f"action: {finding.action}"
-    if finding.remedy:
-        yield f"try: {finding.remedy}"
 
 
 # all that XML 1.0 cannot hold, not even escaped

@@ -49,7 +49,8 @@ def facts_table(facts: Mapping[str, Mapping[str, object]], text_of: Words) -> st
 def exec_table(results: Sequence[CommandResult]) -> str:
     """Return the outputs of the hosts that ran it, then a line for each host that did not; a remedy is said once."""
     failed = [result for result in results if result.outcome is not Outcome.RAN]
-    return "\n".join([*_outputs(results), *map(_failure, failed), *_remedies(failed)])
+    lines = [f"!!! {result.host}  {result.outcome}: {' '.join(result.error.split())}" for result in failed]
+    return "\n".join([*_outputs(results), *lines, *_remedies(failed)])
 
 
 def _outputs(results: Sequence[CommandResult]) -> list[str]:
@@ -67,10 +68,6 @@ def _outputs(results: Sequence[CommandResult]) -> list[str]:
 def _heading(hosts: str, count: int, status: int, error: str) -> str:
     parts = [hosts, f"({count})" if count > 1 else "", f"exit status {status}" if status else "", error]
     return "--- " + "  ".join(word for word in parts if word)
-
-
-def _failure(result: CommandResult) -> str:
-    return f"!!! {result.host}  {result.outcome}: {' '.join(result.error.split())}"
 
 
 def _remedies(failed: Sequence[CommandResult]) -> list[str]:

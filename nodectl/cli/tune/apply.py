@@ -9,7 +9,7 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.measuring import hold
+from nodectl.cli.measuring import hold, refuse_taken
 from nodectl.cli.options import (
     FILE,
     argument,
@@ -28,9 +28,7 @@ from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.errors import NodectlError, UsageError
-from nodectl.model.status import exit_status
-from nodectl.provision.events import ProvisionRun
-from nodectl.report.findings import finding_document, findings_list
+from nodectl.report.findings import finding_document
 from nodectl.trials.applied import Applied, Proposed, last_applied, read_proposal, remember
 from nodectl.trials.felt import named
 from nodectl.trials.ledger import now
@@ -88,17 +86,13 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
         ask(fleet.hosts, f"apply it to {counted(len(names), 'host')} ({fold(names)})?", proposed.lines, yes=yes)
     try:
         with hold(fleet, "tune apply", force=force, changes=True) as holds:
+            refuse_taken(app, holds, "tune-apply", {"hosts": {}})
             findings = [finding_document(finding) for finding in holds.findings]
-            if holds.findings:
-                note(findings_list(holds.findings))
-            if holds.refused:
-                app.show("tune-apply", {"hosts": {}, "findings": findings}, "")
-                raise SystemExit(exit_status(finding.status for finding in holds.findings))
             run = run_playbook(fleet, "tune", check=check, diff=diff)
     finally:
         fleet.close()
     if not check and any(tally.changed for tally in run.hosts.values()):
-        _remember(app, run, proposed, names)
+        remember(Applied(run.run, str(proposed.path.absolute()), app.inventory.sources, tuple(names), now()))
     tell_messages(run)
     if app.json:
         emit_json("tune-apply", {"run": run.run, "hosts": tallies(run), "findings": findings})
@@ -120,10 +114,6 @@ def _with_proposal(app: App, proposed: Proposed) -> App:
         )
     limit = f"{proposed.pattern},&{app.limit}" if app.limit else proposed.pattern
     return replace(app, inventory_sources=(*sources, str(proposed.path)), limit=limit)
-
-
-def _remember(app: App, run: ProvisionRun, proposed: Proposed, hosts: list[str]) -> None:
-    remember(Applied(run.run, str(proposed.path.absolute()), app.inventory.sources, tuple(hosts), now()))
 
 
 @click.command()

@@ -55,7 +55,7 @@ class Checked:
 
 def certificate(acceptance: Acceptance, document: bytes, written: float) -> str:
     """Return the text, written at this time; control characters of hosts are spelled out, so no line is forged."""
-    lines = [_clean(line) for line in _lines(acceptance, written)]
+    lines = [_CONTROLS.sub(lambda match: repr(match.group())[1:-1], line) for line in _lines(acceptance, written)]
     lines.append(f"{_DOCUMENT} {hashlib.sha256(document).hexdigest()}")
     body = "\n".join(lines) + "\n"
     return body + f"{_DIGEST} {hashlib.sha256(body.encode()).hexdigest()}\n"
@@ -176,10 +176,6 @@ def _said(done: subprocess.CompletedProcess[str]) -> str:
 
 def _changed(path: Path, why: str) -> ChangedError:
     return ChangedError(f"{path}: {why}", "ask for it again from where it was written; do not rely on this one")
-
-
-def _clean(text: str) -> str:
-    return _CONTROLS.sub(lambda match: repr(match.group())[1:-1], text)
 
 
 def _lines(acceptance: Acceptance, written: float) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from nodectl import __version__
 from nodectl.common.documents import values_of
@@ -19,7 +19,7 @@ from nodectl.common.paths import state_dir
 from nodectl.errors import UsageError
 from nodectl.ledger.accept.means import Means
 from nodectl.ledger.accept.steps import STEPS, Level
-from nodectl.model.acceptance import LATEST_S, Acceptance, Part, StepState
+from nodectl.model.acceptance import LATEST_S, Acceptance, StepState
 from nodectl.model.status import Status
 
 SCHEMA = "nodectl.accept/1"
@@ -50,16 +50,16 @@ def save(acceptance: Acceptance, folder: Path) -> Path:
     return path
 
 
-def read(path: Path) -> Acceptance:
-    """Return an acceptance from its document; UsageError where it holds none."""
-    document = read_json(path, _REMEDY)
+def read(path: Path, remedy: str = _REMEDY, *, extra: Literal["forbid", "ignore"] = "forbid") -> Acceptance:
+    """Return an acceptance from its document, by default without other fields; UsageError where it holds none."""
+    document = read_json(path, remedy)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path} holds no acceptance ({SCHEMA})", _REMEDY)
+        raise UsageError(f"{path} holds no acceptance ({SCHEMA})", remedy)
     fields: Mapping[str, Any] = {key: value for key, value in document.items() if key != "schema"}
     try:
-        return values_of(Acceptance, [fields])[0]
+        return values_of(Acceptance, [fields], extra=extra)[0]
     except ValueError as error:
-        raise UsageError(f"{path}: malformed acceptance: {error}", _REMEDY) from error
+        raise UsageError(f"{path}: malformed acceptance: {error}", remedy) from error
 
 
 def find(name: str) -> Acceptance:
@@ -140,11 +140,6 @@ def refuse_untried(begun: Acceptance, means: Mapping[str, Means]) -> None:
             continue
         tried = {(part.kind, part.id) for part in host.parts}
         if new := [part for part in now.parts if (part.kind, part.id) not in tried]:
-            message = (
-                f"acceptance {begun.id}: {host.host} has {few([_named(part) for part in new])} now, which was not tried"
-            )
+            parts = few([f"the {part.kind} {part.id}" for part in new])
+            message = f"acceptance {begun.id}: {host.host} has {parts} now, which was not tried"
             raise UsageError(message, _ANOTHER)
-
-
-def _named(part: Part) -> str:
-    return f"the {part.kind} {part.id}"

@@ -136,16 +136,16 @@ def read_against(text: str) -> Against:
     return Against(text, upto=moment.timestamp())
 
 
-def read_measurements(path: Path) -> tuple[Measurement, ...]:
-    """Read the measurements of a saved probe."""
-    document = read_json(path, _REMEDY)
+def read_measurements(path: Path, remedy: str = _REMEDY) -> tuple[Measurement, ...]:
+    """Read the measurements of a saved probe; UsageError with this remedy for what is none."""
+    document = read_json(path, remedy)
     rows = document.get("measurements") if isinstance(document, dict) else None
     if not isinstance(rows, list):
-        raise UsageError(f"{path}: no measurements in it", _REMEDY)
+        raise UsageError(f"{path}: no measurements in it", remedy)
     try:
         return tuple(_measurement(row) for row in rows)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path}: malformed measurement: {error!r}", _REMEDY) from error
+        raise UsageError(f"{path}: malformed measurement: {error!r}", remedy) from error
 
 
 def _measurement(row: Mapping[str, Any]) -> Measurement:

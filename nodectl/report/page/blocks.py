@@ -447,9 +447,5 @@ def _cells(statuses: Sequence[Status | None], label: str) -> str:
             places.setdefault(status, []).append(f"M{column * _CELL} {row * _CELL}{_SHAPES[status]}")
     columns, rows = min(len(statuses), _IN_A_ROW), -(-len(statuses) // _IN_A_ROW)
     size = f'viewBox="0 0 {columns * _CELL} {rows * _CELL}" width="{columns * _CELL}" height="{rows * _CELL}"'
-    paths = "".join(_path(status, at) for status, at in places.items())
+    paths = "".join(f'<path class="{status}" fill-rule="evenodd" d="{"".join(at)}"/>' for status, at in places.items())
     return f'<svg class="cells" role="img" aria-label="{escaped(label)}" {size}>{paths}</svg>'
-
-
-def _path(status: Status, at: Sequence[str]) -> str:
-    return f'<path class="{status}" fill-rule="evenodd" d="{"".join(at)}"/>'

@@ -197,14 +197,13 @@ def _curves(measured: Measured, kind_of: KindOf) -> Iterator[Chart]:
             lines = charts.setdefault((one.probe, one.unit), {}).setdefault(subject, {})
             lines.setdefault(place, {})[size] = one
     for (probe, unit), subjects in charts.items():
-        whole = {subject: _with_sizes(places) for subject, places in subjects.items()}
+        whole = {
+            subject: {place: curve for place, curve in places.items() if len(curve) >= _LEAST_SIZES}
+            for subject, places in subjects.items()
+        }
         shown = {subject: places for subject, places in whole.items() if places}
         for names in _by_few(sorted(shown, key=natural)):
             yield _chart(probe, unit, {name: shown[name] for name in names}, measured, kind_of)
-
-
-def _with_sizes(places: Mapping[tuple[object, ...], Curve]) -> dict[tuple[object, ...], Curve]:
-    return {place: curve for place, curve in places.items() if len(curve) >= _LEAST_SIZES}
 
 
 def _by_few(names: Sequence[str]) -> Iterator[Sequence[str]]:

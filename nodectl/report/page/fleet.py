@@ -12,7 +12,7 @@ from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.common.natural import natural
 from nodectl.common.nodeset import fold
-from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Step, StepState, node_verdict
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, StepState, node_verdict
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
 from nodectl.report.findings import grouped
@@ -157,13 +157,9 @@ def _lines(fleet: _Fleet, *, is_accept: bool) -> Table:
     width = len(fleet.steps) + 2
     shown = any(host.left_after for host in fleet.hosts)
     columns = ("Host", *_columns(fleet)) if shown else ("Host", *_columns(fleet)[:-1])
-    rows = [_named(names, cells[:width] if shown else cells[: width - 1]) for cells, names in alike.items()]
+    rows = [(hosts_text(names), *cells[: width if shown else width - 1]) for cells, names in alike.items()]
     title = "Hosts and steps, those that are alike on one line" if len(fleet.hosts) > _MOST_LINES else "Hosts and steps"
     return Table(title, columns, rows, fleet.origin)
-
-
-def _named(names: Sequence[str], cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    return hosts_text(names), *cells
 
 
 def hosts_text(names: Sequence[str]) -> str:
@@ -268,16 +264,12 @@ def _plan(acceptance: Acceptance, origin: Origin) -> Table:
             Number(f"{len(step.hosts):,}"),
             Number(_seconds(step.planned_s)),
             Number("" if step.took_s is None else _seconds(step.took_s)),
-            _state(step),
+            f"{step.state.value}: {step.why}" if step.why else step.state.value,
         )
         for step in acceptance.steps
     ]
     columns = ("Step", "What it does", "Of", "Hosts", "Planned", "Took", "State")
     return Table("The plan, and how long its steps took", columns, rows, origin)
-
-
-def _state(step: Step) -> str:
-    return f"{step.state.value}: {step.why}" if step.why else step.state.value
 
 
 def _seconds(seconds: float) -> str:

@@ -168,12 +168,10 @@ def matrix(node: NodeTopology) -> str:
     """Rows of GPUs; columns of GPUs and NICs."""
     gpus = [gpu.name for gpu in node.gpus]
     columns = gpus + [nic.name for nic in node.nics]
-    rows = [[name, *(_cell(node, name, column) for column in columns)] for name in gpus]
+    rows = [[gpu, *(between(node.links, gpu, other) or "?" for other in columns)] for gpu in gpus]
+    for place, row in enumerate(rows, 1):
+        row[place] = "X"
     return aligned([["", *columns], *rows]) if rows else ""
-
-
-def _cell(node: NodeTopology, row: str, column: str) -> str:
-    return "X" if row == column else between(node.links, row, column) or "?"
 
 
 def fabric_text(fabric: Fabric) -> str:

@@ -339,7 +339,7 @@ def _attachments(host: Host) -> list[Attachment]:
             "name one rail for each entry of nodectl_switch, or a mapping from NIC to rail",
         )
     return [
-        Attachment(host.name, nic, switch, rail=by_nic.get(nic, "") if by_nic else _text(rail))
+        Attachment(host.name, nic, switch, rail=by_nic.get(nic, "") if by_nic else "" if rail is None else str(rail))
         for (nic, switch), rail in zip(ports.items(), listed, strict=True)
     ]
 
@@ -357,7 +357,3 @@ def _named(host: Host, variable: str) -> dict[str, str]:
         if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
             raise InventoryError(f"host {host.name}: {variable}: {value!r} is not {_FORM}", "correct the variable")
     return {nic: str(name) for nic, name in entries.items()}
-
-
-def _text(rail: object) -> str:
-    return "" if rail is None else str(rail)
