@@ -73,6 +73,7 @@ from nodectl.cli.terminal import note, result, terminal_width
 from nodectl.errors import NodectlError, UsageError
 from nodectl.jobs.follow import Line, follow
 from nodectl.jobs.listing import read_jobs
+from nodectl.lab.spec import parse_rate
 from nodectl.model.finding import Finding
 from nodectl.probes.base import ProbeOptions, ProbeResult
 from nodectl.probes.options import duration as as_seconds
@@ -222,8 +223,6 @@ def _runs_of_job(app: App, job_id: str) -> list[Run]:
 
 def read_rates(text: str) -> tuple[int, ...]:
     """`100mbit,1gbit` as bits per second, each once; ValueError where one is no rate."""
-    from nodectl.lab.spec import parse_rate
-
     try:
         return tuple(dict.fromkeys(map(parse_rate, text.split(","))))
     except UsageError as error:

@@ -8,6 +8,11 @@ import click
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import terminal_width
+from nodectl.doctor.course import Request, examine
+from nodectl.doctor.machine import HERE
+from nodectl.model.status import exit_status
+from nodectl.report.findings import finding_document
+from nodectl.report.hosts import doctor_table
 
 
 @click.command()
@@ -21,12 +26,6 @@ def doctor(app: App, everything: bool) -> None:
     Nothing is changed.  Works without an inventory, and where half of what it looks at is broken.  Ends with 1 if
     something is wrong, else 3 if something could not be told or reached, else 0.
     """
-    from nodectl.doctor.course import Request, examine
-    from nodectl.doctor.machine import HERE
-    from nodectl.model.status import exit_status
-    from nodectl.report.findings import finding_document
-    from nodectl.report.hosts import doctor_table
-
     request = Request(app.inventory_sources, app.access, app.limit, app.forks, lambda: app.transport)
     findings = list(examine(request))
     columns = terminal_width() if sys.stdout.isatty() else None

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, result
 from nodectl.errors import UsageError
-
-if TYPE_CHECKING:
-    from nodectl.transport.hostkeys import Survey
+from nodectl.transport.hostkeys import Survey
+from nodectl.transport.hostkeys import accept as store
 
 _BAD = {"changed", "revoked"}
 
@@ -45,7 +43,6 @@ def accept(app: App, yes: bool, replace: bool) -> None:
 
     A changed key is only replaced with --replace: look first whether the host was rebuilt, or is another machine.
     """
-    from nodectl.transport.hostkeys import accept as store
     from nodectl.transport.hostkeys import servers, survey
 
     left: list[Survey] = []

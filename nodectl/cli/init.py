@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,15 +17,13 @@ from nodectl.cli.terminal import note
 from nodectl.common.counting import counted
 from nodectl.common.few import clipped, few
 from nodectl.common.nodeset import fold, unfolded
+from nodectl.doctor.draft import Draft, kind_named, kinds, write_all
+from nodectl.doctor.propose import Found, commands, connection_variables, draft_of, found, secrets, summary
 from nodectl.errors import InventoryError, UnreachableError, UsageError
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.profiles.load import profile_dirs
 from nodectl.recordings.source import LiveSource
-
-if TYPE_CHECKING:
-    from nodectl.doctor.draft import Draft
-    from nodectl.doctor.propose import Found
 
 _DEFAULT = "inventory"
 _LONGEST_REASON = 400
@@ -36,8 +33,6 @@ _TERM = re.compile(r"[^\s,@-][^\s,@]*(@[^\s,@-][^\s,@]*)?")
 
 
 def _kinds() -> str:
-    from nodectl.doctor.draft import kinds
-
     return f"One of: {', '.join(kinds())}."
 
 
@@ -68,12 +63,8 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
     """
     if (kind is None) == (not wanted):
         raise UsageError("give either --kind or --from", f"nodectl init --from HOST,… or --kind KIND ({_kinds()})")
-    from nodectl.doctor.draft import write_all
-
     notes: tuple[str, ...] = ()
     if kind is not None:
-        from nodectl.doctor.draft import kind_named
-
         draft = kind_named(kind).draft(kind)
     else:
         draft, notes = _looked_at(app, wanted)
@@ -86,7 +77,6 @@ def init(app: App, folder: Path, kind: str | None, wanted: tuple[str, ...], forc
 
 
 def _looked_at(app: App, wanted: Sequence[str]) -> tuple[Draft, tuple[str, ...]]:
-    from nodectl.doctor.propose import connection_variables, draft_of, secrets
     from nodectl.transport.inventory.read import configured, vaulted
 
     hosts = _hosts(app, wanted)
@@ -155,8 +145,6 @@ def _logging_in(host: Host, login: str) -> Host:
 
 def _found(app: App, hosts: Sequence[Host]) -> list[Found]:
     """Return what each host is; UnreachableError that names all that could not be asked, and those that could."""
-    from nodectl.doctor.propose import commands, found
-
     answers: dict[str, Found] = {}
     failed: dict[str, tuple[str, str]] = {}
     for host, answer in LiveSource(tuple(hosts), app.transport, app.forks).recordings(commands):
@@ -185,8 +173,6 @@ def _for_names(app: App, remedy: str, names: Iterable[str]) -> str:
 
 
 def _show(app: App, draft: Draft, files: Sequence[Path], notes: Sequence[str]) -> None:
-    from nodectl.doctor.propose import summary
-
     document = {
         "files": [str(path) for path in files],
         "groups": [

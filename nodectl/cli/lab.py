@@ -16,7 +16,14 @@ from nodectl.cli.options import option, option_group, options, takes
 from nodectl.cli.terminal import emit_json, note, result
 from nodectl.errors import LabError
 from nodectl.lab import spec
+from nodectl.lab.base import share_folder
+from nodectl.lab.down import down
+from nodectl.lab.dress import wardrobe_for
+from nodectl.lab.faults import FAULTS, break_host, heal_hosts, kinds_document, kinds_table
+from nodectl.lab.reshape import described, set_rate
 from nodectl.lab.state import HostRecord, LabFolder, LabState, locked
+from nodectl.lab.up import up
+from nodectl.recordings.folder import open_recording
 
 _KEPT_VARIABLES = ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PYTHONPATH", "PYTHONSAFEPATH")
 
@@ -56,8 +63,6 @@ class _Options:
 @_name_and_yes
 def up_(asked: _Options, name: str, yes: bool) -> None:
     """Bring a lab up and print its inventory's path, and nothing else."""
-    from nodectl.lab.base import share_folder
-
     wanted = spec.LabSpec(
         hosts=asked.hosts,
         rate_bits=spec.parse_rate(asked.rate) if asked.rate else 0,
@@ -67,15 +72,10 @@ def up_(asked: _Options, name: str, yes: bool) -> None:
     )
     wardrobe = None
     if asked.dress:
-        from nodectl.lab.dress import wardrobe_for
-        from nodectl.recordings.folder import open_recording
-
         wardrobe = wardrobe_for(open_recording(asked.dress), wanted.names())
         wanted = replace(wanted, recorded=wardrobe.name)
     share_folder()  # made by the operator, so that it is the operator's
     folder = _as_root(name, yes)
-    from nodectl.lab.up import up
-
     with locked():
         state = up(folder, wanted, wardrobe)
     login = f"ssh -F {folder.ssh_config} {state.hosts[0].name}"
@@ -88,8 +88,6 @@ def up_(asked: _Options, name: str, yes: bool) -> None:
 def down_(name: str, yes: bool) -> None:
     """Take a lab down: no process, mount, link or file of it stays."""
     folder = _as_root(name, yes)
-    from nodectl.lab.down import down
-
     with locked():
         existed = down(folder)
     note(f"lab '{name}' is down" if existed else f"no lab '{name}' was up")
@@ -102,8 +100,6 @@ def rate(rate: str, name: str, yes: bool) -> None:
     """Give every link of a lab that is up another RATE (1gbit, 100mbit, none), each way."""
     rate_bits = 0 if rate == "none" else spec.parse_rate(rate)
     folder = _as_root(name, yes)
-    from nodectl.lab.reshape import described, set_rate
-
     set_rate(folder, rate_bits)
     note(f"lab '{name}': every link is {described(rate_bits)} now")
 
@@ -128,8 +124,6 @@ class _FaultCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Add a line for each kind."""
-        from nodectl.lab.faults import FAULTS
-
         with formatter.section("Kinds"):
             formatter.write_dl([(name, fault.about) for name, fault in FAULTS.items()])
         super().format_epilog(ctx, formatter)
@@ -144,15 +138,11 @@ class _FaultCommand(click.Command):
 def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str, yes: bool) -> None:
     """Break HOST in the way of KIND (`--list` shows all); `heal` makes it whole."""
     if listing:
-        from nodectl.lab.faults import kinds_document, kinds_table
-
         app.show("lab-faults", kinds_document(), kinds_table())
         return
     if kind is None or host is None:
         raise click.UsageError("name a KIND and a HOST; `nodectl lab fault --list` shows the kinds")
     folder = _as_root(name, yes)
-    from nodectl.lab.faults import break_host
-
     with locked():
         break_host(folder, kind, host)
     named = "" if name == "lab" else f"--name {name} "
@@ -166,8 +156,6 @@ def fault(app: App, kind: str | None, host: str | None, listing: bool, name: str
 def heal(host: str | None, kind: str | None, name: str, yes: bool) -> None:
     """Undo the faults of HOST (or one KIND of them), or of all hosts."""
     folder = _as_root(name, yes)
-    from nodectl.lab.faults import heal_hosts
-
     with locked():
         healed = heal_hosts(folder, host, kind)
     note("\n".join(f"{fault.host}: {fault.kind} healed" for fault in healed) or "the lab has no fault to heal")

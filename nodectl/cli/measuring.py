@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
+from nodectl.common.paths import state_dir
+from nodectl.ledger.history.database import HistoryError
+from nodectl.ledger.history.store import identity_of
 from nodectl.model.finding import Finding
+from nodectl.model.host import Host
+from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.status import Status, exit_status
+from nodectl.probes.base import ProbeResult
 from nodectl.report.findings import finding_document, findings_list
+from nodectl.transport.base import Transport
 
 if TYPE_CHECKING:
     from nodectl.ledger.history.compare import Against
-    from nodectl.ledger.history.database import HistoryError
-    from nodectl.model.host import Host
-    from nodectl.model.measurement import Comparison, Measurement
-    from nodectl.probes.base import ProbeResult
     from nodectl.probes.locks import Holds
-    from nodectl.transport.base import Transport
 
 
 def hold(
@@ -68,7 +70,6 @@ def refuse_taken(app: App, holds: Holds, name: str, document: Mapping[str, objec
 
 def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequence[Finding]]:
     """Return a function that looks at hosts as `health` does, by this transport."""
-    from nodectl.common.paths import state_dir
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile
     from nodectl.recordings.source import LiveSource
@@ -91,7 +92,6 @@ def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comp
     unknown.
     """
     from nodectl.ledger.history.compare import by_identity, compare, findings
-    from nodectl.ledger.history.database import HistoryError
 
     compared = None
     if against is not None and against.saved is not None:
@@ -116,7 +116,6 @@ def _kept(
     app: App, measurements: Sequence[Measurement], against: Against | None
 ) -> tuple[Comparison | None, list[Finding]]:
     from nodectl.ledger.history.compare import WINDOW, compare, drifts
-    from nodectl.ledger.history.store import identity_of
 
     with app.history() as history:
         run = history.add(measurements)

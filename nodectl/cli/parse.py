@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from nodectl.cli.options import OneOf
-from nodectl.facts.parsers.catalogue import tools
+from nodectl.cli.terminal import emit_json, note
+from nodectl.facts.parsers.catalogue import as_document, parser_of, tools
 
 
 @click.command(epilog=f"Tools: {', '.join(tools())}")
@@ -21,9 +22,6 @@ def parse(tool: str, file: str) -> None:
     What the tool does not give is null; what it refuses is null too, and stands in `unavailable` as printed.
     Ends with 1 and the reason where the text cannot be read; a text that ends within a line is told on standard error.
     """
-    from nodectl.cli.terminal import emit_json, note
-    from nodectl.facts.parsers.catalogue import as_document, parser_of
-
     text = _text(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     document = as_document(parser_of(tool)(text))
     if text and not text.endswith("\n"):

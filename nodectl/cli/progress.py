@@ -5,21 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note, result, safe
 from nodectl.common.nodeset import fold
-
-if TYPE_CHECKING:
-    from nodectl.provision.events import ProvisionRun, TaskEvent
-    from nodectl.provision.run import ProvisionRequest
+from nodectl.provision.events import ProvisionRun, TaskEvent
+from nodectl.provision.run import ProvisionRequest, provision
 
 
 def run_playbook(app: App, playbook: str, names: Sequence[str] = (), **options: Any) -> ProvisionRun:
     """Run it on the fleet's hosts, or on those named, with progress on stderr; `options` as ProvisionRequest has."""
-    from nodectl.provision.run import ProvisionRequest
-
     limit = ",".join(names) or app.limit
     names = names or [host.name for host in app.hosts]
     forks = min(app.forks, max(len(names), 1))
@@ -29,8 +25,6 @@ def run_playbook(app: App, playbook: str, names: Sequence[str] = (), **options: 
 
 def play(request: ProvisionRequest, names: Sequence[str]) -> ProvisionRun:
     """Run the request on the hosts of these names: on a terminal a live line a host, else a line a change."""
-    from nodectl.provision.run import provision
-
     if not sys.stderr.isatty():
         return provision(request, _print_event)
     request.access.answers()  # asked for before the live lines, which would be drawn over the question

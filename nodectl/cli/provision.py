@@ -15,6 +15,10 @@ from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.model.host import Host
+from nodectl.provision.events import findings_of
+from nodectl.provision.outlook import described, lab_requirements, selected_roles
+from nodectl.provision.wheels import ensure_lab_share
+from nodectl.report.findings import finding_document
 
 
 @option_group
@@ -42,8 +46,6 @@ class _Options:
 @click.pass_obj
 def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
-    from nodectl.provision.outlook import described, selected_roles
-
     roles, hosts = selected_roles(asked.tags, asked.skip_tags), app.hosts
     if not check:
         lines = described(hosts, roles, asked.allow_reboot)
@@ -61,9 +63,6 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
         )
     tell_messages(run)
     if app.json:
-        from nodectl.provision.events import findings_of
-        from nodectl.report.findings import finding_document
-
         findings = [finding_document(finding) for finding in findings_of(run.answers)]
         emit_json("provision", {"run": run.run, "hosts": tallies(run), "findings": findings})
     else:
@@ -73,9 +72,6 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
 
 def _fill_lab_share(hosts: Sequence[Host], roles: Sequence[str]) -> None:
     """Fetch what labs need before the play does the same: so the operator sees a long download."""
-    from nodectl.provision.outlook import lab_requirements
-    from nodectl.provision.wheels import ensure_lab_share
-
     requirements = lab_requirements(hosts, roles)
     if requirements:
         ensure_lab_share(note, requirements)

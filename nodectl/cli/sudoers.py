@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
+
 import click
 
 from nodectl.cli.options import OneOf, text_option
+from nodectl.cli.terminal import result
+from nodectl.provision.sudoers import sudoers as drop_in
 
 
 @click.command()
@@ -19,9 +23,4 @@ from nodectl.cli.options import OneOf, text_option
 @text_option
 def sudoers(user: str | None, provision: str) -> None:
     """Print a drop-in for /etc/sudoers.d: exactly the commands that nodectl runs by `sudo -n` on a node."""
-    import getpass
-
-    from nodectl.cli.terminal import result
-    from nodectl.provision.sudoers import sudoers as drop_in
-
     result(drop_in(user or getpass.getuser(), provision).rstrip("\n"))
