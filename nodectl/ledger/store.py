@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
 from nodectl import __version__
+from nodectl.common.documents import values_of
 from nodectl.ledger.events import Event, EventKind, Hold, KeptPart, Recognised, minute
 from nodectl.ledger.history.database import Database, moment, number
 from nodectl.ledger.parts import by_name, concerned, identity_kind, is_machine_id, told_apart
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Part, PartKind, Seen
-from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
 EVENT_COLUMNS = (
@@ -22,8 +22,6 @@ EVENT_COLUMNS = (
     *("acceptance", "began", "nature", "verdict", "steps", "left_after", "nodectl"),
 )
 PART_COLUMNS = ("kind", "part", "model", "place", "serial", "findings")
-# a nodectl of another version may have kept more
-_OF_FINDING = tuple(field.name for field in fields(Finding))
 
 
 def event_row(event: Event) -> tuple[object, ...]:
@@ -66,16 +64,8 @@ def kept_of(row: Sequence[Any], host: str) -> KeptPart:
     """Read a part from PART_COLUMNS; ValueError for what is no part."""
     kind, identity, model, place, serial, findings = row
     part = Part(PartKind(kind), str(identity), str(host), str(model), str(place), str(serial))
-    return KeptPart(part, tuple(_seen(row) for row in json.loads(findings)))
-
-
-def _seen(row: Mapping[str, Any]) -> Seen:
-    try:
-        finding = {name: value for name, value in row["finding"].items() if name in _OF_FINDING}
-        finding["status"], finding["hosts"] = Status(finding["status"]), tuple(map(str, finding["hosts"]))
-        return Seen(str(row["step"]), Finding(**finding))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{str(row)[:80]!r} is no finding: {error!r}") from error
+    # a nodectl of another version may have kept more
+    return KeptPart(part, values_of(Seen, json.loads(findings), extra="ignore"))
 
 
 _PASSED = (Status.OK, Status.WARNING)

@@ -3,7 +3,7 @@
 import pytest
 
 from nodectl.model.topology import FabricGraph
-from nodectl.topology.fabric.graph import Distances, farthest, homes_of, parts_of
+from nodectl.topology.fabric.judge import Distances, farthest, homes_of, parts_of
 from tests.topology.fabrics import graph
 
 LEAVES = [(f"n{n}", "mlx5_0", f"leaf{n // 2}") for n in range(4)]

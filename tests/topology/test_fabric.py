@@ -4,7 +4,7 @@ import pytest
 
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, FabricGraph
-from nodectl.topology.fabric.graph import Distances, homes_of, rank_order
+from nodectl.topology.fabric.judge import Distances, homes_of, rank_order
 from nodectl.topology.fabric.judge import Limits, judge_fabric
 from tests.topology.fabrics import graph
 

@@ -11,9 +11,9 @@ from datetime import datetime, time
 from itertools import combinations
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from nodectl.common.counting import counted
+from nodectl.common.documents import values_of
 from nodectl.common.files import read_json
 from nodectl.common.statistics import robust_deviation
 from nodectl.errors import UsageError
@@ -143,28 +143,12 @@ def read_measurements(path: Path, remedy: str = _REMEDY) -> tuple[Measurement, .
     if not isinstance(rows, list):
         raise UsageError(f"{path}: no measurements in it", remedy)
     try:
-        return tuple(_measurement(row) for row in rows)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path}: malformed measurement: {error!r}", remedy) from error
-
-
-def _measurement(row: Mapping[str, Any]) -> Measurement:
-    return Measurement(
-        probe=str(row["probe"]),
-        hosts=tuple(map(str, row["hosts"])),
-        value=_number(row["value"]),
-        unit=str(row["unit"]),
-        direction=str(row.get("direction") or ""),
-        expected=None if row.get("expected") is None else _number(row["expected"]),
-        spread=None if row.get("spread") is None else _number(row["spread"]),
-        conditions=dict(row.get("conditions") or {}),
-    )
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
-    return float(value)
+        measurements = values_of(Measurement, rows, extra="ignore")
+    except ValueError as error:
+        raise UsageError(f"{path}: malformed measurement: {error}", remedy) from error
+    if not all(math.isfinite(measurement.value) for measurement in measurements):
+        raise UsageError(f"{path}: malformed measurement: a value is no number", remedy)
+    return measurements
 
 
 # fewer points have no past to drift from

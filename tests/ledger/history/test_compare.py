@@ -139,8 +139,11 @@ def test_what_is_none_of_the_three(text: str) -> None:
         ("[]", "no measurements"),
         ('{"measurements": {}}', "no measurements"),
         ('{"measurements": [1]}', "malformed"),
-        ('{"measurements": [{"probe": "tcp", "hosts": ["a"], "value": "9", "unit": "Gbit/s"}]}', "'9' is no number"),
-        ('{"measurements": [{"probe": "tcp", "hosts": ["a"], "value": NaN, "unit": "Gbit/s"}]}', "nan is no number"),
+        ('{"measurements": [{"probe": "tcp", "hosts": ["a"], "value": "9", "unit": "Gbit/s"}]}', "0.value"),
+        (
+            '{"measurements": [{"probe": "tcp", "hosts": ["a"], "value": NaN, "unit": "Gbit/s"}]}',
+            "a value is no number",
+        ),
     ],
 )
 def test_a_file_that_is_no_saved_probe(tmp_path: Path, text: str, told: str) -> None:
