@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from statistics import fmean, median
+from statistics import fmean
 
 from nodectl.articles.claims import Figure, figures
-from nodectl.articles.comparing import HEADER, Comparable, Judge, comparable_lines, compared
+from nodectl.articles.comparing import HEADER, Comparable, Judge, comparable_lines, compared, told_median
 from nodectl.articles.runs import Run
 from nodectl.articles.training import NAME
 from nodectl.common.counting import counted
@@ -121,13 +121,8 @@ class Row:
     @property
     def change(self) -> Change | None:
         """Return None where a side has no value, or one that is 0."""
-        was, now = _median(self.before), _median(self.after)
+        was, now = told_median(self.before), told_median(self.after)
         return Change(was, now, self.kind.is_time) if was and now else None
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return median(numbers) if numbers else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +197,7 @@ def _row(kind: _Kind, before: list[Run], after: list[Run]) -> Row:
             texts = [", ".join(digits(amount) for amount in side) or "?" for side in amounts]
             return Row(kind, missing=f"not the same training: {texts[0]} samples before, {texts[1]} after")
     was, now = (tuple(getattr(run, kind.field) for run in side) for side in (before, after))
-    silent = [run for side, values in ((before, was), (after, now)) if _median(values) is None for run in side]
+    silent = [run for side, values in ((before, was), (after, now)) if told_median(values) is None for run in side]
     reasons = dict.fromkeys(run.missing.get(kind.field, "the run does not tell it") for run in silent)
     return Row(kind, was, now, "; ".join(reasons))
 

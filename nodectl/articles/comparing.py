@@ -10,8 +10,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from statistics import median
 
 from nodectl.articles.claims import CONDITIONS, Condition, Figure
+from nodectl.common.units import digits
+from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
 from nodectl.model.verdict import Outcome, Verdict
 from nodectl.report.table import broken
@@ -92,6 +95,19 @@ def _words(value: object) -> set[str]:
 
 def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def told_median(values: Sequence[float | None]) -> float | None:
+    """Return the median of the values that are told; None where none is."""
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None
+
+
+def with_spread(measured: Measurement | None) -> str:
+    """`412 ±1.5 %`: half of the spread to each side."""
+    if measured is None:
+        return "-"
+    return digits(measured.value) + ("" if measured.spread is None else f" ±{50 * measured.spread:.1f} %")
 
 
 def comparable_lines(cells: Mapping[str, Comparable], width: int) -> list[str]:

@@ -21,11 +21,12 @@ from nodectl.articles.comparing import (
     comparable_lines,
     compared,
     ratios,
+    with_spread,
 )
 from nodectl.articles.gangs import NOT_PROVISIONED
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.units import digits, time_text
+from nodectl.common.units import time_text
 from nodectl.facts.versions import venv_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -34,6 +35,7 @@ from nodectl.model.result import Outcome
 from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, Probe, ProbeOptions, ProbeResult, host_finding, spread
 from nodectl.probes.budget import fit, given_up, marked
+from nodectl.probes.each import Node
 from nodectl.probes.endpoints import Look, ask_all
 from nodectl.probes.events import Event, failure, run_program
 from nodectl.probes.schedule import Pace, by_machine, turns
@@ -80,19 +82,6 @@ def cases(workers: Sequence[int]) -> list[Case]:
     return [*(Case(max(workers), size) for size in sorted(workers)), *article_case()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A host with what it takes."""
-
-    host: Host
-    has: Event
-
-    @property
-    def machine(self) -> str:
-        """Hosts of one machine share its processors."""
-        return str(self.has["machine"]) or self.host.name
-
-
 def run_preprocess(transport: Transport, hosts: Sequence[Host], options: PreprocessOptions, note: Note) -> ProbeResult:
     """Files per second of every case on every host; hosts of one machine in turn."""
     look = Look(_MODULE, lambda _: ["look"], "ready", _LOOK_S, _python)
@@ -116,7 +105,7 @@ def run_preprocess(transport: Transport, hosts: Sequence[Host], options: Preproc
     if options.ends_at is not None:
         left_s = options.ends_at - monotonic()
 
-    def measure(one: _Ready) -> ProbeResult:
+    def measure(one: Node) -> ProbeResult:
         return _measure(transport, one, options, amount, left_s / in_turn - _START_S, note)
 
     pace = Pace(NAME, in_turn, note)
@@ -132,10 +121,10 @@ def _python(host: Host) -> str:
     return f"{venv_of(host)}/bin/python"
 
 
-def _ready(host: Host, answer: Event) -> _Ready | Finding:
+def _ready(host: Host, answer: Event) -> Node | Finding:
     missing = [name for name in ("pandas", "pyarrow") if answer.get(name) is None]
     if not missing:
-        return _Ready(host, answer)
+        return Node(host, answer)
     remedy = (
         f"add {' and '.join(missing)} to the packages of its stack and run `nodectl provision`, "
         f"or `{_python(host)} -m pip install {' '.join(missing)}`"
@@ -144,7 +133,7 @@ def _ready(host: Host, answer: Event) -> _Ready | Finding:
 
 
 def _measure(
-    transport: Transport, ready: _Ready, options: PreprocessOptions, amount: Amount, share_s: float, note: Note
+    transport: Transport, ready: Node, options: PreprocessOptions, amount: Amount, share_s: float, note: Note
 ) -> ProbeResult:
     """All cases on one host, once at least, and in `share_s` as often as was asked."""
     wanted = cases(options.workers)
@@ -159,7 +148,7 @@ def _measure(
     shared = {
         "rows": options.rows,
         **{name: value for event in events.of("files")[:1] for name, value in event.items() if name == "columns"},
-        **{name: ready.has[name] for name in ("cpus", "cpu", "pandas", "pyarrow")},
+        **{name: ready.answer[name] for name in ("cpus", "cpu", "pandas", "pyarrow")},
     }
     rounds = amount.repetitions
     if done.ok and taken and (rounds := max(map(len, taken.values()))) < amount.repetitions:
@@ -324,13 +313,9 @@ def preprocess_table(measurements: Sequence[Measurement], width: int, judge: Jud
                 cells += ["-", "-"]
                 continue
             ratio = ratios_by_pool.get((host, mode, case))
-            cells += [_with_spread(measured), "first" if ratio is None else ratio.text]
+            cells += [with_spread(measured), "first" if ratio is None else ratio.text]
         rows.append((host, str(case.files), str(case.workers), *cells))
     return "\n".join([aligned([header, units, *rows]), "", *_remarks(measurements, width, judge)])
-
-
-def _with_spread(measured: Measurement) -> str:
-    return digits(measured.value) + ("" if measured.spread is None else f" ±{50 * measured.spread:.1f} %")
 
 
 def _remarks(measurements: Sequence[Measurement], width: int, judge: Judge) -> list[str]:

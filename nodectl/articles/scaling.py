@@ -21,6 +21,7 @@ from nodectl.articles.comparing import (
     comparable_lines,
     nearest,
     ratios,
+    told_median,
 )
 from nodectl.articles.programs import NAME, Outcome, Plan, Runs, Setting, rate_of
 from nodectl.articles.runs import of_summary
@@ -285,12 +286,12 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
         unit=rate_of(summaries[0])[1],
         off=spread(rates, median(rates)),
         rates=tuple(rates),
-        step_ms=_median(steps),
+        step_ms=told_median(steps),
         memory_gb=max(memory) if memory else None,
-        gpu_use_percent=_median(uses),
-        mfu_percent=_median(_each(summaries, "mfu", 100)),
-        wait_percent=_median(_each(summaries, "data_wait_share", 100)),
-        sent_mb=_median(_each(summaries, "net_bytes_per_step", 1e-6)),
+        gpu_use_percent=told_median(uses),
+        mfu_percent=told_median(_each(summaries, "mfu", 100)),
+        wait_percent=told_median(_each(summaries, "data_wait_share", 100)),
+        sent_mb=told_median(_each(summaries, "net_bytes_per_step", 1e-6)),
         batch=batch if isinstance(batch, int | float) else None,
         accumulation=accumulation if isinstance(accumulation, int) else None,
         parallel=parallel,
@@ -304,12 +305,6 @@ def _row(outcomes: Sequence[Outcome]) -> Row:
 def _each(summaries: Sequence[Mapping[str, Any]], name: str, factor: float) -> list[float | None]:
     values = [summary.get(name) for summary in summaries]
     return [factor * value if isinstance(value, int | float) else None for value in values]
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    """Return the median of the values that are known."""
-    numbers = [value for value in values if value is not None]
-    return median(numbers) if numbers else None
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> Row | None:

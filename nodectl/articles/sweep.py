@@ -12,7 +12,17 @@ from itertools import pairwise
 from typing import Any
 
 from nodectl.articles.claims import Figure, article, figures
-from nodectl.articles.comparing import HEADER, Comparable, Compared, Judge, Ratio, comparable_lines, nearest, ratios
+from nodectl.articles.comparing import (
+    HEADER,
+    Comparable,
+    Compared,
+    Judge,
+    Ratio,
+    comparable_lines,
+    nearest,
+    ratios,
+    with_spread,
+)
 from nodectl.articles.gangs import Turns
 from nodectl.articles.retrieval import Table, run_retrieval
 from nodectl.articles.training import TrainingOptions, run_training
@@ -352,10 +362,10 @@ def _cells(row: Row, of_lowest: str) -> tuple[str, ...]:
     p99 = row.retrieval.conditions.get("p99_ms") if row.retrieval else None
     return (
         f"here, {row.link.name or 'unknown'}",
-        _with_spread(row.one_node),
-        _with_spread(row.many_nodes),
+        with_spread(row.one_node),
+        with_spread(row.many_nodes),
         of_lowest,
-        _with_spread(row.retrieval),
+        with_spread(row.retrieval),
         digits(p99) if isinstance(p99, float) else "-",
     )
 
@@ -482,10 +492,3 @@ def _retrieval_cells(measured: Measurement) -> tuple[str, ...]:
     p99, *others = (digits(number) if isinstance(number, int | float) else "-" for number in numbers)
     off = "-" if measured.spread is None else f"{100 * measured.spread:.1f} %"
     return (fold(measured.hosts), str(conditions["batch_size"]), digits(measured.value), off, p99, *others)
-
-
-def _with_spread(measured: Measurement | None) -> str:
-    if measured is None:
-        return "-"
-    off = "" if measured.spread is None else f" ±{50 * measured.spread:.1f} %"
-    return f"{digits(measured.value)}{off}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -12,6 +11,7 @@ import click
 from nodectl.checks.catalogue import checks, launch_checks, thresholds
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import note_cordoned
+from nodectl.cli.measuring import health_of
 from nodectl.cli.options import (
     FILE,
     WRITE_HELP,
@@ -25,11 +25,9 @@ from nodectl.cli.options import (
 )
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
-from nodectl.common.paths import state_dir
 from nodectl.errors import InventoryError
 from nodectl.facts.base import is_denied
-from nodectl.health.fleet import Health, look
-from nodectl.health.history import StateFile
+from nodectl.health.fleet import Health
 from nodectl.health.site import for_nobody, listed_as
 from nodectl.health.slurm import node_name, report
 from nodectl.model.status import Status, exit_status
@@ -93,13 +91,15 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if asked.one_line else app.output
     check_names(names, app.profile_dirs)
-    health = look_at(app, names)
+    health = health_of(app, app.source, names)
+    for text in for_nobody(app.site_checks, app.source.hosts):
+        note(f"warning: {text}")
     _show(health, shape, asked.write, everything=asked.everything, strict=asked.strict)
     _tell_slurm(node, health, resume=asked.resume)
     left = None if asked.rounds is None else asked.rounds - 1
     while asked.watch is not None and left != 0:
         time.sleep(asked.watch)
-        before, health = health, look_at(app, names)
+        before, health = health, health_of(app, app.source, names)
         _again(before, health, shape, asked.write, strict=asked.strict)
         _tell_slurm(node, health, resume=asked.resume)
         left = None if left is None else left - 1
@@ -127,18 +127,6 @@ def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
 def _tell_slurm(node: str, health: Health, *, resume: bool) -> None:
     if node and (done := report(node, health.findings, resume=resume)):
         note(done)
-
-
-def look_at(app: App, names: Mapping[str, str]) -> Health:
-    """Judge the hosts, or the replayed recording, by their profiles; these `names` go before the hosts' own."""
-    source = app.source
-    # a recording is a fleet of its own: what it counts is not held against live hosts
-    fleet = f"recorded {source.recorded}" if source.recorded else app.fleet
-    state = StateFile(state_dir() / "health", fleet)
-    health = look(source, names=names, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
-    for text in (*health.notes, *for_nobody(app.site_checks, source.hosts)):
-        note(f"warning: {text}")
-    return health
 
 
 def _show(health: Health, form: str, write: Path | None, *, everything: bool, strict: bool) -> None:

@@ -20,8 +20,10 @@ from nodectl.report.findings import finding_document, findings_list
 from nodectl.transport.base import Transport
 
 if TYPE_CHECKING:
+    from nodectl.health.fleet import Health
     from nodectl.ledger.history.compare import Against
     from nodectl.probes.locks import Holds
+    from nodectl.recordings.source import Source
 
 
 def hold(
@@ -68,21 +70,24 @@ def refuse_taken(app: App, holds: Holds, name: str, document: Mapping[str, objec
         raise SystemExit(exit_status(finding.status for finding in holds.findings))
 
 
-def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequence[Finding]]:
-    """Return a function that looks at hosts as `health` does, by this transport."""
+def health_of(app: App, source: Source, names: Mapping[str, str]) -> Health:
+    """Judge the hosts, or the replayed recording, by their profiles; these `names` go before the hosts' own."""
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile
+
+    # a recording is a fleet of its own: what it counts is not held against live hosts
+    state = StateFile(state_dir() / "health", f"recorded {source.recorded}" if source.recorded else app.fleet)
+    health = look(source, names=names, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
+    for text in health.notes:
+        note(f"warning: {text}")
+    return health
+
+
+def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequence[Finding]]:
+    """Return a function that looks at hosts as `health` does, by this transport."""
     from nodectl.recordings.source import LiveSource
 
-    def taken(hosts: Sequence[Host]) -> Sequence[Finding]:
-        source = LiveSource(tuple(hosts), transport, app.forks)
-        state = StateFile(state_dir() / "health", app.fleet)
-        health = look(source, names={}, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
-        for text in health.notes:
-            note(f"warning: {text}")
-        return health.findings
-
-    return taken
+    return lambda hosts: health_of(app, LiveSource(tuple(hosts), transport, app.forks), {}).findings
 
 
 def keep(app: App, measured: ProbeResult, against: Against | None) -> tuple[Comparison | None, tuple[Finding, ...]]:

@@ -14,8 +14,8 @@ import click
 
 from nodectl import __version__
 from nodectl.cli.app import App
-from nodectl.cli.health import look_at
 from nodectl.cli.jobs import read_listing
+from nodectl.cli.measuring import health_of
 from nodectl.cli.options import EXISTING_FILE, FILE, option, option_group, takes
 from nodectl.cli.terminal import writing
 from nodectl.common.counting import counted
@@ -313,7 +313,7 @@ def _heading(app: App) -> str:
 
 
 def _with_hosts(app: App, content: Content) -> Content:
-    looks = (health(app.source, look_at(app, {})), *content.found)
+    looks = (health(app.source, health_of(app, app.source, {})), *content.found)
     wired = (wiring(app.source, app.profile_dirs), *content.wired)
     launched = content.launched if app.replay is not None else (_jobs(app), *content.launched)
     return replace(content, found=looks, wired=wired, launched=launched)

@@ -54,7 +54,7 @@ def read(path: Path, remedy: str = _REMEDY, *, extra: Literal["forbid", "ignore"
     """Return an acceptance from its document, by default without other fields; UsageError where it holds none."""
     document = read_json(path, remedy)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UsageError(f"{path} holds no acceptance ({SCHEMA})", remedy)
+        raise UsageError(f"{path} holds no acceptance: its schema is not {SCHEMA}", remedy)
     fields: Mapping[str, Any] = {key: value for key, value in document.items() if key != "schema"}
     try:
         return values_of(Acceptance, [fields], extra=extra)[0]
