@@ -4,8 +4,7 @@ import pytest
 
 from nodectl.model.status import Status
 from nodectl.model.topology import Fabric, FabricGraph
-from nodectl.topology.fabric.judge import Distances, homes_of, rank_order
-from nodectl.topology.fabric.judge import Limits, judge_fabric
+from nodectl.topology.fabric.judge import Distances, Limits, homes_of, judge_fabric, rank_order
 from tests.topology.fabrics import graph
 
 SPINE = [("l0", "s", 400.0), ("l1", "s", 400.0), ("l2", "s", 400.0)]
