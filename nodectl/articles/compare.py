@@ -280,23 +280,19 @@ def _comparable(beside: Comparable | None) -> dict[str, object]:
     return {"comparable": beside.comparable, "because": list(beside.because)}
 
 
+_CHANGE = ("before", "after", "time_saved_percent", "speed_gained_percent", "more_percent")
+
+
 def _change_document(change: Change) -> dict[str, object]:
-    return {
-        "before": change.before,
-        "after": change.after,
-        "time_saved_percent": change.time_saved_percent,
-        "speed_gained_percent": change.speed_gained_percent,
-        "more_percent": change.more_percent,
-    }
+    return {name: getattr(change, name) for name in _CHANGE}
 
 
 def compare_lines(sections: Sequence[Section]) -> list[list[object]]:
     """Return a line for each row of each section."""
-    names = ["what", "row", "unit", "before", "after", "time_saved_percent", "speed_gained_percent", "more_percent"]
-    lines: list[list[object]] = [[*names, "verdict", "missing", *HEADER]]
+    lines: list[list[object]] = [["what", "row", "unit", *_CHANGE, "verdict", "missing", *HEADER]]
     for section in sections:
         for row in section.rows:
-            changes = [None] * 5 if row.change is None else _change_document(row.change).values()
+            changes = [None] * len(_CHANGE) if row.change is None else _change_document(row.change).values()
             beside = section.beside.get(row.kind.words)
             theirs = _article_cells(row.kind) if beside is None else beside.cells
             verdict = row.verdict and str(row.verdict.verdict)

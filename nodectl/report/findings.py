@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from xml.etree import ElementTree as ET
 
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.common.nodeset import fold
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status, worst
-
-if TYPE_CHECKING:
-    from xml.etree import ElementTree as ET
 
 # two screens of a terminal of 24 lines, less the count of all and the prompt
 TWO_SCREENS = 46
@@ -353,8 +351,6 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit(findings: Sequence[Finding], *, time_s: float, strict: bool = False) -> str:
     """Failed is a failure, unknown an error, skipped a skip; a warning is told, and a failure where `strict`."""
-    from xml.etree import ElementTree as ET
-
     root = ET.Element("testsuites", name="nodectl health")
     by_host: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -386,8 +382,6 @@ def _counts(findings: Sequence[Finding], *, strict: bool) -> dict[str, str]:
 
 
 def _case(suite: ET.Element, finding: Finding, *, strict: bool) -> None:
-    from xml.etree import ElementTree as ET
-
     name = f"{finding.check}: {finding.subject}" if finding.subject else finding.check
     case = ET.SubElement(suite, "testcase", classname=_clean(f"{finding.host}.{finding.check}"), name=_clean(name))
     kinds = {Status.FAILED: "failure", Status.UNKNOWN: "error", **({Status.WARNING: "failure"} if strict else {})}

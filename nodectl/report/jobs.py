@@ -8,19 +8,26 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
 from nodectl.common.units import digits
 from nodectl.model.finding import Finding
-from nodectl.model.job import Failure, Job, JobState, Look, PastAttempt, RankFigures, RankNow, SlowRank, TraceReport
+from nodectl.model.job import (
+    Failure,
+    Job,
+    JobState,
+    Look,
+    PastAttempt,
+    Pulse,
+    RankFigures,
+    RankNow,
+    SlowRank,
+    TraceReport,
+)
 from nodectl.report.findings import grouped
 from nodectl.report.table import aligned, broken
-
-if TYPE_CHECKING:
-    from nodectl.model.job import Pulse
-
 
 _STATE = "~/.local/state/nodectl"
 _MOST_CONSEQUENCES = 8
@@ -38,7 +45,7 @@ def job_document(job: Job) -> dict[str, object]:
         "state": job.state.value,
         "hosts": list(job.hosts),
         "exit_status": job.exit_status,
-        "first_failure": None if first is None else _cause_document(first),
+        "first_failure": first and _failure_document(first, "evidence", "remedy", "traceback"),
         "consequences": [_failure_document(failure) for failure in job.consequences],
         "script": job.script,
         "args": list(job.args),
@@ -65,28 +72,19 @@ def job_document(job: Job) -> dict[str, object]:
 
 
 def _past_document(past: PastAttempt) -> dict[str, object]:
-    cause = None if past.cause is None else _failure_document(past.cause)
+    times = {"started_at": past.begun_at, "ended_at": past.ended_at}
     return {
         "number": past.number,
         "hosts": list(past.hosts),
-        "started_at": past.begun_at,
-        "ended_at": past.ended_at,
-        "cause": cause,
+        **times,
+        "cause": past.cause and _failure_document(past.cause),
     }
 
 
-def _failure_document(failure: Failure) -> dict[str, object]:
+def _failure_document(failure: Failure, *more: str) -> dict[str, object]:
     names = ("host", "rank", "kind", "message", "exit_status")
-    return {**{name: getattr(failure, name) for name in names}, "class": failure.category}
-
-
-def _cause_document(failure: Failure) -> dict[str, object]:
-    return {
-        **_failure_document(failure),
-        "evidence": list(failure.evidence),
-        "remedy": failure.remedy,
-        "traceback": failure.traceback,
-    }
+    document = {name: getattr(failure, name) for name in names}
+    return {**document, "class": failure.category, **{name: getattr(failure, name) for name in more}}
 
 
 def jobs_table(jobs: Sequence[Job]) -> str:
@@ -481,20 +479,17 @@ def _time(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-_TRACES_HEAD = (
-    "RANK",
-    "HOST",
-    "STEPS",
-    "STEP",
-    "COMPUTE",
-    "COPIES",
-    "LOADING",
-    "COMM",
-    "EXPOSED",
-    "OVERLAP",
-    "WAITING",
-    "IDLE",
-)
+# shares of a step by their column
+_SHARES = {
+    "COMPUTE": "compute",
+    "COPIES": "copies",
+    "LOADING": "loading",
+    "COMM": "communication",
+    "EXPOSED": "exposed",
+    "OVERLAP": "overlap",
+    "WAITING": "waiting",
+    "IDLE": "idle",
+}
 # where a step's time is spent, in words
 PARTS = {
     "compute": "computing on the GPU",
@@ -516,7 +511,11 @@ def trace_document(report: TraceReport) -> dict[str, object]:
 
 def trace_text(report: TraceReport) -> str:
     """Return the table, what is missing from it, and last which rank the others wait for."""
-    lines = [aligned([_TRACES_HEAD, *map(_traces_row, report.ranks)])] if report.ranks else []
+    lines = (
+        [aligned([("RANK", "HOST", "STEPS", "STEP", *_SHARES), *map(_traces_row, report.ranks)])]
+        if report.ranks
+        else []
+    )
     lines += _problems(report.problems)
     if report.slowest is not None:
         lines.append(_slowest(report.slowest))
@@ -526,16 +525,7 @@ def trace_text(report: TraceReport) -> str:
 
 
 def _traces_row(rank: RankFigures) -> tuple[str, ...]:
-    shares = (
-        rank.compute,
-        rank.copies,
-        rank.loading,
-        rank.communication,
-        rank.exposed,
-        rank.overlap,
-        rank.waiting,
-        rank.idle,
-    )
+    shares = (getattr(rank, name) for name in _SHARES.values())
     cells = ("-" if share is None else f"{share:.1%}" for share in shares)
     return (str(rank.rank), rank.host, str(rank.steps), f"{digits(rank.step_ms)} ms", *cells)
 

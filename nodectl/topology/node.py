@@ -9,12 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from nodectl.common.few import few
 from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.network import nics_in
+from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.facts.rdma import IbPort, ports_in
 from nodectl.facts.storage import Mounts
 from nodectl.model.facts import Unread
@@ -24,9 +25,6 @@ from nodectl.model.status import Status
 from nodectl.model.topology import FAR_SOCKET, NEAR, GpuNic, NodeGpu, NodeNic, NodeTopology, between, closeness, meaning
 from nodectl.topology.groups import joined
 from nodectl.topology.interfaces import TRAINING, Surroundings, servers_of, uses
-
-if TYPE_CHECKING:
-    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 
 _RESEAT = "reseat the card or its riser; then compare with a host of the same kind"
 
@@ -102,8 +100,6 @@ def _nic_width(parts: Parts) -> Iterator[Finding]:
 
 
 def _peer_access(parts: Parts) -> Iterator[Finding]:
-    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p
-
     matrix = parts.facts.get("p2p")
     if not isinstance(matrix, NvidiaSmiP2p):
         return
@@ -249,8 +245,6 @@ def _fact(facts: Mapping[str, object], subject: str, kind: type[T]) -> T | None:
 
 def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = "") -> NodeTopology | Unread:
     """Return the host's picture; Unread where its matrix could not be read."""
-    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
-
     matrix = _fact(facts, "gpu_topology", NvidiaSmiTopo)
     if matrix is None:
         missing = facts.get("gpu_topology")
@@ -285,8 +279,6 @@ def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = ""
 
 def surroundings(host: Host, facts: Mapping[str, object]) -> Surroundings:
     """Return what tells the host's training ports from the others."""
-    from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
-
     matrix, mounts = _fact(facts, "gpu_topology", NvidiaSmiTopo), _fact(facts, "mounts", Mounts)
     chosen = host.variables.get("nodectl_nics")
     return Surroundings(

@@ -15,6 +15,7 @@ from nodectl.facts.gpus import Gpus
 from nodectl.facts.kernel import Boot
 from nodectl.facts.look import Lab
 from nodectl.facts.network import Nic, nics_in
+from nodectl.ledger.parts import SUBJECTS, parts_of
 from nodectl.model.acceptance import Part, PartKind
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
@@ -114,8 +115,6 @@ def crowd_of(hosts: Sequence[Means]) -> Crowd:
 
 def look(transport: Transport, hosts: Sequence[Host], forks: int) -> dict[str, Means]:
     """Ask all hosts, one round trip each; one that does not answer is not `reached`."""
-    from nodectl.ledger.parts import SUBJECTS, parts_of
-
     asked = facts_named(*dict.fromkeys((*_SUBJECTS, *SUBJECTS)))
     source = LiveSource(tuple(hosts), transport, forks)
     means: dict[str, Means] = {}

@@ -35,18 +35,11 @@ def node_document(node: NodeTopology) -> dict[str, Any]:
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
     """Return the switches with their load, the greatest distance with its witness, rails, cables, and rank order."""
-    return {
-        "source": fabric.source,
-        "switches": [{"name": switch.switch, **_without(asdict(switch), "switch")} for switch in fabric.switches],
-        "max_hops": fabric.max_hops,
-        "witness": list(fabric.witness),
-        "rank_order": list(fabric.rank_order),
-        "rails": [asdict(rail) for rail in fabric.rails],
-        "shared_switches": {host: dict(switches) for host, switches in fabric.shared_switches.items()},
-        "parts": [list(part) for part in fabric.parts],
-        "cables": [{"a": a, "b": b, "count": count} for a, b, count in fabric.cables],
-        "homes": {host: list(switches) for host, switches in fabric.homes.items()},
-    }
+    document = asdict(replace(fabric, findings=()))
+    del document["findings"]
+    document["switches"] = [{"name": switch.pop("switch"), **switch} for switch in document["switches"]]
+    document["cables"] = [dict(zip(("a", "b", "count"), cable, strict=True)) for cable in fabric.cables]
+    return document
 
 
 def environment_document(proposed: Mapping[str, NcclEnvironment]) -> dict[str, Any]:
@@ -59,10 +52,6 @@ def environment_document(proposed: Mapping[str, NcclEnvironment]) -> dict[str, A
         }
         for host, environment in proposed.items()
     }
-
-
-def _without(document: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key != name}
 
 
 MARK = "# Proposed by `nodectl topology --propose-env`"

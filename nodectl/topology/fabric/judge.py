@@ -18,6 +18,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import Attachment, Fabric, FabricGraph, Rail, SwitchLoad
+from nodectl.topology.fabric.sources import graph_from, variables_graph
 from nodectl.topology.groups import joined
 
 
@@ -683,8 +684,6 @@ def in_rank_order(hosts: Sequence[Host], fabric_from: Path | None) -> tuple[Host
     is_described = any(name in host.variables for host in hosts for name in ("nodectl_switch", "nodectl_rail"))
     if fabric_from is None and not is_described:
         return tuple(hosts)
-    from nodectl.topology.fabric.sources import graph_from, variables_graph
-
     graph = graph_from(fabric_from, hosts, {}) if fabric_from else variables_graph(hosts)
     if graph is None:
         return tuple(hosts)

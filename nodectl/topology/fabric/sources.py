@@ -13,7 +13,7 @@ from nodectl.common.counting import counted
 from nodectl.common.natural import natural
 from nodectl.errors import InventoryError, NodectlError, ParseError, UsageError
 from nodectl.facts.parsers.linux.lldp import Lldp, parse_lldp, read_lldp
-from nodectl.facts.parsers.rdma.fabric import IbNetDiscover
+from nodectl.facts.parsers.rdma.fabric import IbNetDiscover, parse_ibnetdiscover
 from nodectl.model.host import Host
 from nodectl.model.recording import Command
 from nodectl.model.topology import Attachment, FabricGraph, Switch, Trunk
@@ -253,8 +253,6 @@ def _graph(path: Path, hosts: Sequence[Host], guids: Mapping[str, tuple[str, str
         text = _file_text(path)
         if text.lstrip().startswith("{"):
             return lldp_graph(_lldp_file(path, text), hosts, str(path))
-        from nodectl.facts.parsers.rdma.fabric import parse_ibnetdiscover
-
         return ib_graph(parse_ibnetdiscover(text), hosts, guids, str(path))
     except ParseError as error:
         raise ParseError(f"{path}: {error.message}", error.remedy or _remedy()) from error
