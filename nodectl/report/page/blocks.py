@@ -10,9 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, singledispatchmethod
+from functools import cache
 from importlib.resources import files
-from string import Template
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from nodectl.model.status import Status
 
@@ -200,6 +203,11 @@ def escaped(text: str) -> str:
     return html.escape(visible(text), quote=True)
 
 
+def raw(text: str) -> Markup:
+    """Let markup of our own through, in which all that others told is escaped."""
+    return Markup(text)  # noqa: S704 - who calls it has escaped what others told
+
+
 def script_json(value: object) -> str:
     """JSON that ends no script element and begins no comment in one, whatever its strings hold."""
     text = json.dumps(_visible(value), separators=(",", ":"), allow_nan=False)
@@ -236,21 +244,33 @@ _SHAPES = {
 
 def page_html(page: Page) -> str:
     """Return the report as one HTML document."""
-    writer = _Writer()
-    body = "\n".join(map(writer.section, page.sections))
-    libraries = ["echarts.min.js"] if writer.has_charts else []
-    style, programs = _asset("report.css"), [_asset(name) for name in (*libraries, "report.js")]
-    contents = (f'<li><a href="#{section.id}">{escaped(section.title)}</a></li>' for section in page.sections)
-    return Template(_asset("report.html")).substitute(
-        policy=_policy(style, programs),
-        title=escaped(page.title),
-        style=style,
-        facts="".join(f"<li>{escaped(fact)}</li>" for fact in page.facts),
-        contents="".join(contents),
-        body=body,
-        data=script_json(writer.data),
-        scripts="\n".join(f"<script>{program}</script>" for program in programs),
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(page=page, writer=_Writer(), style=_asset("report.css"), short=_SHORT)
     )
+
+
+@cache
+def _environment() -> Environment:
+    """Return the templates' surroundings: no text is printed unescaped but what `raw` lets through."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=lambda value: raw(escaped(value)) if isinstance(value, str) and type(value) is not Markup else value,
+    )
+    environment.globals |= {
+        "kind": lambda block: type(block).__name__,
+        "symbols": SYMBOLS,
+        "statuses": list(Status),
+        "raw": raw,
+        "code": _with_code,
+        "cells": _cells,
+        "policy": _policy,
+        "script_json": script_json,
+    }
+    return environment
 
 
 @cache
@@ -273,162 +293,52 @@ def _hash(text: str) -> str:
 
 
 class _Writer:
-    """Writes blocks; `data` is what the page's program builds later, by the number of the element that wants it."""
+    """Names blocks; `data` is what the page's program builds later, by the name of the element that wants it."""
 
     def __init__(self) -> None:
         self.data: dict[str, object] = {"short": _SHORT}
-        self.has_charts = False
+        self._has_charts = False
         self._number = 0
 
-    def section(self, section: Section) -> str:
-        blocks = "\n".join(map(self.block, section.blocks))
-        missing = "" if section.blocks else f'<p class="missing">{_with_code(section.missing)}</p>'
-        head = f'<section id="{section.id}" aria-labelledby="{section.id}-title">'
-        return f'{head}<h2 id="{section.id}-title">{escaped(section.title)}</h2>\n{blocks}{missing}</section>'
+    def programs(self) -> list[str]:
+        return [_asset(name) for name in (*(["echarts.min.js"] if self._has_charts else []), "report.js")]
 
-    @singledispatchmethod
-    def block(self, block: Block) -> str:
-        """Return the block's HTML."""
-        raise TypeError(f"{block!r} is no block")
-
-    @block.register
-    def _(self, text: Text) -> str:
-        return f'<pre tabindex="0">{escaped(text.text)}</pre>' if text.pre else f"<p>{_with_code(text.text)}</p>"
-
-    @block.register
-    def _(self, tally: Tally) -> str:
-        items = "".join(
-            f'<li class="{mark.status}"><b>{count:,}</b> {_mark(mark)}</li>' for mark, count in tally.counts
-        )
-        return f'<ul class="tally">{items}</ul>'
-
-    @block.register
-    def _(self, table: Table) -> str:
-        name = self._name("table")
+    def table(self, table: Table) -> dict[str, object]:
+        """Return its name, its columns as (title, whether of numbers), the rows that are there at once, and others."""
         # a column in which nobody has anything says nothing
         kept = [at for at in range(len(table.columns)) if any(_text(row[at]) for row in table.rows)]
-        shown = [[row[at] for at in kept] for row in table.rows]
-        heads = [
-            _head(table.columns[at], numbers=any(isinstance(row[at], Number) for row in table.rows)) for at in kept
-        ]
-        rows, rest, more = "".join(map(_row, shown[:_SHOWN_ROWS])), shown[_SHOWN_ROWS:], ""
-        if rest:
-            self.data[name] = [[_cell_data(cell) for cell in row] for row in rest]
-            more = (
-                f'<p class="more"><button type="button" data-more="{name}">Show more rows: {len(rest):,} left</button>'
-                "</p>"
-            )
-        return (
-            f'<p class="caption" id="{name}-caption">{_caption(table.caption, table.origin)}</p>'
-            f'<div class="scroll" role="group" aria-labelledby="{name}-caption" tabindex="0">'
-            f'<table id="{name}" aria-labelledby="{name}-caption"><thead><tr>{"".join(heads)}</tr></thead>'
-            f"<tbody>{rows}</tbody></table></div>{more}"
-        )
+        rows = [[row[at] for at in kept] for row in table.rows]
+        heads = [(table.columns[at], any(isinstance(row[at], Number) for row in table.rows)) for at in kept]
+        rest = [[_cell_data(cell) for cell in row] for row in rows[_SHOWN_ROWS:]]
+        name = self._name("table", *([rest] if rest else []))
+        return {"name": name, "heads": heads, "rows": rows[:_SHOWN_ROWS], "left": len(rest)}
 
-    @block.register
-    def _(self, chart: Chart) -> str:
-        self.has_charts = True
-        name = self._name("chart")
-        self.data[name] = {"kind": chart.kind, **chart.data}
-        return (
-            f'<figure><figcaption id="{name}-caption">{_caption(chart.caption, chart.origin)}</figcaption>'
-            f'<div class="scroll" role="group" tabindex="0" aria-label="{escaped(chart.caption)}, as a picture">'
-            f'<div class="chart" id="{name}" role="img" aria-label="{escaped(chart.summary)}"></div></div>'
-            f"<details><summary>The same as a table<span class='vh'>: {escaped(chart.caption)}</span></summary>"
-            f"{self.block(chart.table)}</details></figure>"
-        )
+    def chart(self, chart: Chart) -> str:
+        self._has_charts = True
+        return self._name("chart", {"kind": chart.kind, **chart.data})
 
-    @block.register
-    def _(self, drawing: Drawing) -> str:
-        label = escaped(drawing.summary)
-        # no pattern's replacement: a label may hold what is an escape there
-        picture = f'<svg role="img" aria-label="{label}" {drawing.svg.removeprefix("<svg ")}'
-        return (
-            f"<figure><figcaption>{_caption(drawing.caption, drawing.origin)}</figcaption>"
-            f'<div class="scroll paper" role="group" tabindex="0" aria-label="{escaped(drawing.caption)}">'
-            f"{picture}</div></figure>"
-        )
+    def strips(self, strips: Strips) -> str:
+        return self._name("strips", {"hosts": strips.hosts, "row": _IN_A_ROW, "cell": _CELL})
 
-    @block.register
-    def _(self, strips: Strips) -> str:
-        name = self._name("strips")
-        self.data[name] = {"hosts": strips.hosts, "row": _IN_A_ROW, "cell": _CELL}
-        blocks = "".join(
-            f'<div class="strip"><h3>{escaped(strip.title)}</h3><p>{escaped(strip.summary)}</p>'
-            f"{_cells(strip.statuses, f'{strip.title}: {strip.summary}')}</div>"
-            for strip in strips.strips
-        )
-        legend = "".join(f"<li>{_cells((status,), status.value)}<span>{status.value}</span></li>" for status in Status)
-        return (
-            f"<figure><figcaption>{_caption(strips.caption, strips.origin)}</figcaption>"
-            f'<ul class="legend">{legend}</ul><div class="strips" data-strips="{name}">{blocks}</div>'
-            f'<p class="under" aria-hidden="true" data-under="{name}"></p></figure>'
-        )
+    def search(self, search: HostSearch) -> str:
+        hosts = [[_cell_data(cell) for cell in row] for row in search.hosts]
+        data = {"columns": search.columns, "hosts": hosts, "found": search.found, "texts": search.texts}
+        return self._name("search", data)
 
-    @block.register
-    def _(self, search: HostSearch) -> str:
-        name = self._name("search")
-        self.data[name] = {
-            "columns": search.columns,
-            "hosts": [[_cell_data(cell) for cell in row] for row in search.hosts],
-            "found": search.found,
-            "texts": search.texts,
-        }
-        return (
-            f'<div class="search" hidden><label for="{name}">Find a host</label>'
-            f'<input id="{name}" type="search" autocomplete="off" spellcheck="false" data-search="{name}">'
-            f'<p role="status" data-count="{name}"></p><div data-results="{name}"></div></div>'
-        )
-
-    @block.register
-    def _(self, fold: Fold) -> str:
-        inner = "".join(map(self.block, fold.blocks))
-        state = " open" if fold.is_open else ""
-        summary = f"<summary>{_mark(fold.mark)} <span>{escaped(fold.line)}</span></summary>"
-        return f'<details class="fold {fold.mark.status}"{state}>{summary}<div>{inner}</div></details>'
-
-    def _name(self, kind: str) -> str:
+    def _name(self, kind: str, *data: object) -> str:
         self._number += 1
+        self.data |= {f"{kind}-{self._number}": value for value in data}
         return f"{kind}-{self._number}"
 
 
-def _caption(text: str, origin: Origin | None) -> str:
-    where = f'<span class="origin {origin.nature}">{escaped(origin.text)}</span>' if origin else ""
-    return f"{escaped(text)} {where}".strip()
-
-
-def _with_code(text: str) -> str:
-    """Return what stands between backticks as code."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(text))
-
-
-def _mark(mark: Mark) -> str:
-    symbol = f'<span aria-hidden="true">{SYMBOLS[mark.status]}</span>'
-    return f'<span class="mark {mark.status}">{symbol} {escaped(mark.word)}</span>'
-
-
-def _head(title: str, *, numbers: bool) -> str:
-    kind = ' class="number"' if numbers else ""
-    return f'<th scope="col"{kind}>{escaped(title)}</th>'
+def _with_code(text: str, *, breaks: bool = False) -> Markup:
+    """Return what stands between backticks as code; with `breaks` a line may end behind a comma."""
+    shown = re.sub("`([^`]+)`", r"<code>\1</code>", escaped(text))
+    return raw(shown.replace(",", ",<wbr>") if breaks else shown)
 
 
 def _text(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell.word if isinstance(cell, Mark) else cell.text
-
-
-def _row(row: Sequence[Cell]) -> str:
-    return f"<tr>{''.join(map(_cell, row))}</tr>"
-
-
-def _cell(cell: Cell) -> str:
-    if isinstance(cell, Mark):
-        return f"<td>{_mark(cell)}</td>"
-    if isinstance(cell, Number):
-        return f'<td class="number">{escaped(cell.text)}</td>'
-    # a long text is as wide as it needs, and no wider than its box; a short one stays on one line
-    if len(cell) <= _SHORT:
-        return f"<td>{_with_code(cell)}</td>"
-    return f"<td><div>{_with_code(cell).replace(',', ',<wbr>')}</div></td>"
 
 
 def _cell_data(cell: Cell) -> object:
@@ -438,7 +348,7 @@ def _cell_data(cell: Cell) -> object:
     return [cell.text] if isinstance(cell, Number) else cell
 
 
-def _cells(statuses: Sequence[Status | None], label: str) -> str:
+def _cells(statuses: Sequence[Status | None], label: str) -> Markup:
     """Draw all cells with one path for each status, so that a thousand hosts are five elements."""
     places: dict[Status, list[str]] = {}
     for number, status in enumerate(statuses):
@@ -448,4 +358,4 @@ def _cells(statuses: Sequence[Status | None], label: str) -> str:
     columns, rows = min(len(statuses), _IN_A_ROW), -(-len(statuses) // _IN_A_ROW)
     size = f'viewBox="0 0 {columns * _CELL} {rows * _CELL}" width="{columns * _CELL}" height="{rows * _CELL}"'
     paths = "".join(f'<path class="{status}" fill-rule="evenodd" d="{"".join(at)}"/>' for status, at in places.items())
-    return f'<svg class="cells" role="img" aria-label="{escaped(label)}" {size}>{paths}</svg>'
+    return raw(f'<svg class="cells" role="img" aria-label="{escaped(label)}" {size}>{paths}</svg>')
