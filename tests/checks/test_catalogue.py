@@ -8,11 +8,10 @@ import pytest
 
 import nodectl.checks.system
 from nodectl.checks import catalogue
-from nodectl.checks.catalogue import checks, fields, judgements, launch_judgements, thresholds
+from nodectl.checks.catalogue import checks, fields, judgements, thresholds
 from nodectl.checks.check import Field, Judgement, Subject
 from nodectl.errors import DeclarationError
 from nodectl.facts.catalogue import registered
-from nodectl.facts.job import KINDS
 
 HEAD = """\
 from nodectl.checks.check import Check, Threshold, judges
@@ -30,12 +29,6 @@ def test_all_checks_are_there_and_read_facts_that_there_are() -> None:
     # these are found of hosts that did not answer, of their profiles, and of hosts together
     together = {"fleet_duplicate", "fleet_hosts_file"}
     assert {check.id for check in checks().values() if check not in judged} == {"profiles", "reach", *together}
-
-
-def test_preflight_reads_facts_of_its_own_look_and_some_that_all_may_read() -> None:
-    read = {name for judgement in launch_judgements() for name in judgement.reads}
-    # what the hosts keep of a project's code decides what is sent, and is no finding
-    assert read == {*KINDS, "limits", "time", "gpus", "kernel_events", "lab"} - {"kept_code"}
 
 
 def test_each_threshold_belongs_to_a_check() -> None:

@@ -6,20 +6,16 @@ from functools import cache
 
 import pytest
 
-from nodectl.facts.catalogue import all_facts, facts_named, read_facts
+from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.health.host import REPLAYED, Order, judge_answer, order_of
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
-from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.recordings.folder import open_recording
 from nodectl.recordings.source import replay_source
 
-HOST = Host("gpu01", "gpu01")
 PLACES = 7
-# a file of the operator's needs no newline, the report of nvidia-smi and the log count in part
-IN_PART = ("nccl-conf", "nccl-conf-user", "lab", "dmesg", "nvidia-smi-q")
 # ask another tool for the same, where the first one cannot be read
 SECOND = ("ibstat", "show-gids", "rdma-link")
 # what tells of the hardware, in blocks of lines that repeat
@@ -121,15 +117,3 @@ def test_ports_that_end_too_early_are_not_read_as_whole(key: str) -> None:
     for text in endings(recording.entries[key].stdout):
         value = read_facts(with_text(only, **{key: text}), facts)["ib_ports"]
         assert isinstance(value, Unread) or (isinstance(value, tuple) and value == whole[: len(value)]), text[-200:]
-
-
-def test_no_output_that_ends_within_a_line_is_read_as_whole() -> None:
-    _, recording = recorded("dgx-a100")
-    before = read_facts(recording)
-    for key in sorted({*recording.entries} - {*IN_PART, *SECOND}):
-        text = recording.entries[key].stdout
-        if text.endswith("\n"):
-            # those that read it, and no others, may be read otherwise
-            facts = [fact for fact in all_facts() if any(key == each.key for each in fact.commands_on(HOST))]
-            after = read_facts(with_text(recording, **{key: text.rstrip()}), facts)
-            assert any(before[subject] != value for subject, value in after.items()), key

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks.system import hardware
 from nodectl.facts.board import BmcEvent, BmcLog
 from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
 from nodectl.facts.kernel import OpenFiles
 from nodectl.facts.rdma import Pkeys
 from nodectl.facts.storage import Array, Drive, Drives, Raid
-from tests.checks.table import UNREAD, Case, verify
+from tests.checks.table import UNREAD, Case
 from tests.lab.recorded_host import findings
 
 # the table's clock shows 1970-01-12
@@ -83,12 +82,6 @@ CASES = [
         Case("dcgm_diag", "unknown", {"dcgm_diag": UNREAD}),
     ],
 ]
-
-
-def test_an_event_that_was_taken_back_counts_no_more() -> None:
-    asserted, back = logged((NEW, "Uncorrectable ECC")), logged((NEW, "Uncorrectable ECC"), asserted=False)
-    both = BmcLog(asserted["bmc_log"].events + back["bmc_log"].events)  # type: ignore[attr-defined]
-    verify(hardware, Case("bmc_log", "ok", {"bmc_log": both}))
 
 
 def test_data_that_a_drive_lost_since_the_last_look_is_told() -> None:

@@ -14,7 +14,6 @@ from nodectl.facts.catalogue import read_facts
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles, NcclFiles, Variable
 from nodectl.facts.kernel import Boot, Kernel, KernelKnobs, Modules
-from nodectl.facts.look import Lab
 from nodectl.facts.network import FlowControl, InterfaceFlow, Nic, NicQueues, NicSetup
 from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiTopo
 from nodectl.facts.processors import Cpu, Memory
@@ -312,15 +311,6 @@ def test_who_lacks_what_most_have_is_named(text: str) -> None:
     assert told([*fleet(text, text, key=key), Member("n9", "dgx")]) == []
 
 
-def test_two_hosts_of_which_one_lacks_it_are_both_told() -> None:
-    assert [
-        (each.host, each.actual) for each in compare(fleet("2.27", "", key=("fleet_libraries", "libnccl", "")))
-    ] == [
-        ("n1", "2.27"),
-        ("n2", "none"),
-    ]
-
-
 def gpu_members(*hosts: dict[str, str], name: str = "fleet_gpu_sm_clock") -> list[Member]:
     return [Member(f"n{n}", "dgx", {(name, "", "A100"): each}, SEEN) for n, each in enumerate(hosts, 1)]
 
@@ -386,23 +376,6 @@ def test_what_a_host_claims() -> None:
     assert claims_of(Subject("n1", zero, None)) == {}
 
 
-def test_a_clone_is_told_how_to_get_an_id_of_its_own() -> None:
-    claims = {("machine-id", "a" * 32): "/etc/machine-id"}
-    found = list(compare([Member(name, "dgx", claims=claims, machine=name) for name in ("n1", "n2")]))
-    assert [(each.host, each.status.value, each.subject) for each in found] == [
-        ("n1", "failed", "machine-id"),
-        ("n2", "failed", "machine-id"),
-    ]
-    assert all("systemd-machine-id-setup" in each.remedy for each in found)
-
-
-def test_a_port_beyond_the_profile_s_is_compared_where_those_of_the_profile_are_there() -> None:
-    ports = tuple(IbPort(f"mlx5_{n}", 1, "ACTIVE", "LinkUp", 200.0, link_layer="InfiniBand") for n in range(9))
-    spare: Key = ("fleet_ib_spare_ports", "", "")
-    seen = [brought({"ib_ports": some}, dgx()).get(spare) for some in (ports, ports[:8], ports[:7])]
-    assert seen == [{"": "9 x InfiniBand 200 Gbit/s"}, {"": "8 x InfiniBand 200 Gbit/s"}, None]
-
-
 def test_copies_of_a_recording_have_one_set_of_addresses() -> None:
     claims = {("address", "10.0.0.1"): "ens1", ("GPU serial", "1"): "GPU 0"}
     one = Member("n1", "dgx", claims=claims, machine="a", copied=True)
@@ -427,31 +400,11 @@ def test_one_machine_by_two_names_is_told_once_on_each() -> None:
     assert "the same GPU serial: they are one machine" in found[0].actual and "once in the inventory" in found[0].remedy
 
 
-def test_a_boot_id_or_a_serial_number_alone_is_a_warning() -> None:
-    (first, second) = compare(one_machine("n1", "n2", boot_id="b1"))
-    assert (first.subject, first.status.value, second.host) == ("boot id", "warning", "n2")
-    others = [replace(each, machine=each.host) for each in one_machine("n1", "n2", serial_number="S42")]
-    (first, second) = compare(others)
-    assert (first.subject, first.status.value) == ("serial number", "warning")
-
-
 def test_two_adapters_of_one_mac_are_told_but_not_the_bmc_s_on_usb() -> None:
     usb = Nic("usb0", "up", 1500, "be:3a:f2:b6:05:9f", (), driver="cdc_ether")
     assert claims_of(Subject("n1", {"nics": {"usb0": usb}}, None)) == {}
     found = list(compare([Member(name, "dgx", claims={("MAC address", "b8:3f:d2:8d:4c:5b"): "ens1"}) for name in "ab"]))
     assert [(each.host, each.status.value) for each in found] == [("a", "failed"), ("b", "failed")]
-
-
-def test_hosts_of_a_lab_are_one_kernel_s() -> None:
-    lab = {"lab": Lab("l", ("kernel",)), "boot": Boot("b1", 9.0)}
-    assert claims_of(Subject("n1", lab, None)) == {}
-    assert claims_of(Subject("n1", {**lab, "lab": Lab("l", ("kernel",), "dgx-a100")}, None)) != {}
-
-
-def test_the_mtu_of_ipoib_counts_without_an_address() -> None:
-    ib = Nic("ibp12s0", "up", 4092, "00:00:10:49", (), driver="mlx5_core")
-    assert brought({"nics": {"ibp12s0": ib}})["fleet_mtu", "ibp12s0", ""] == {"": "4092"}
-    assert ("fleet_mtu", "ibp12s0", "") not in brought({"nics": {"ibp12s0": replace(ib, state="down")}})
 
 
 @pytest.mark.parametrize("kind", ["unknown", "absent"])
@@ -475,19 +428,3 @@ def test_whatever_one_host_of_three_does_not_tell_is_told(kind: Literal["unknown
             silent.add(name)
     # of an interface or a port that another host does not have by this name its absence says nothing
     assert {name for name in silent if kind == "unknown" or fields()[name].absence} == set()
-
-
-def test_a_drive_less_and_a_module_less_are_told() -> None:
-    _, recording = recorded("dgx-a100")
-    facts = read_facts(recording)
-    drives, modules = facts["drives"], facts["modules"]
-    assert isinstance(drives, Drives) and isinstance(modules, Modules)
-    lacking = {
-        **facts,
-        "drives": replace(drives, drives=drives.drives[:-1]),
-        "modules": Modules(tuple(name for name in modules.loaded if name != "ib_umad")),
-    }
-    members = [
-        Member(h, "dgx", *values_of(Subject(h, f, None))) for h, f in zip("abc", (lacking, facts, facts), strict=True)
-    ]
-    assert {each[:2] for each in told(members)} == {("a", "fleet_drives"), ("a", "fleet_modules")}

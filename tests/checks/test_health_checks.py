@@ -8,11 +8,9 @@ import pytest
 from nodectl.checks.catalogue import checks
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.facts.board import Pcie, PcieBridge
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.host_files import NcclFiles
-from nodectl.facts.look import Lab
 from nodectl.facts.network import Nic
 from nodectl.facts.parsers.linux.dmesg import Dmesg, parse_dmesg
 from nodectl.facts.processors import Memory
@@ -101,26 +99,9 @@ def test_what_is_not_as_wanted_is_found(facts: dict[str, Any], finding: tuple[st
     assert finding in bad(**facts)
 
 
-def test_higher_values_and_what_cannot_be_set_are_not_at_fault() -> None:
-    live = {key: Sysctl(key, None, "absent from this kernel view") for key in WANTED.tuning.sysctl}
-    assert bad(sysctl=live) == DEBUG
-    live[RMEM] = Sysctl(RMEM, "8192 131072 33554432")
-    assert bad(sysctl=live) == DEBUG
-    live[RMEM] = Sysctl(RMEM, None, "this kernel has no such setting", unknown=True)
-    assert bad(sysctl=live) == {*DEBUG, ("kernel_settings", RMEM, "failed")}
-    lab = Lab("lab", ("clock", "kernel"))
-    assert bad(lab=lab, limits=SessionLimits("8192", "1024", "8192", False), clock_sync=Unread("unknown", "x")) == DEBUG
-
-
 def test_a_clock_that_may_be_right_is_not_called_wrong() -> None:
     found = {each[2] for each in bad(time=Clock(-6.0, 6.5)) if each[0] == "clock"}
     assert found == {"unknown"}, "within the error of the round trip: not right, either"
-
-
-def test_mtu_is_that_of_the_named_interfaces() -> None:
-    assert ("mtu", "br0", "failed") in bad(variables={"nodectl_nics": ["br0"]})
-    assert ("mtu", "ens9", "failed") in bad(variables={"nodectl_nics": ["ens9"]})
-    assert bad(variables={"nodectl_nics": ["ens1"]}) == DEBUG
 
 
 def test_without_profiles_only_the_host_itself_is_judged() -> None:
@@ -168,11 +149,6 @@ def test_a_gpu_host(facts: dict[str, Any], finding: tuple[str, str, str]) -> Non
     assert finding in bad(wanted, **{**quiet, **(facts or {"gpus": Unread("absent", "no nvidia-smi")})})
 
 
-def test_nccl_reads_unkindly() -> None:
-    text = "# a=b\nNCCL_A=1 # why\nNCCL_A=2\nNCCL_B =3\nnothing\nNCCL_C==eth0"
-    assert parse_nccl(text) == {"NCCL_A": "1 # why", "NCCL_B ": "3", "NCCL_C": "=eth0"}
-
-
 LOGIN = LoginLimits("op", "unlimited", "1048576", "8192", "unlimited", "1048576", uses_pam=True)
 
 
@@ -192,15 +168,3 @@ LOGIN = LoginLimits("op", "unlimited", "1048576", "8192", "unlimited", "1048576"
 def test_a_fresh_login_goes_before_the_session_that_asks(facts: dict[str, Any], finding: str | None) -> None:
     found = {each for each in bad(**{"login_limits": LOGIN, **facts}) if each[0] == "limits"}
     assert found == ({("limits", "memlock", finding)} if finding else set())
-
-
-def test_more_files_than_the_kernel_gives_are_not_settable() -> None:
-    live = {
-        **{key: Sysctl(key, setting.value) for key, setting in WANTED.tuning.sysctl.items()},
-        "fs.nr_open": Sysctl("fs.nr_open", "65536"),
-    }
-    facts = {"limits": SessionLimits("unlimited", "1024", "8192"), "sysctl": live}
-    found = judge(Subject("gpu01", {**GOOD, **facts}, WANTED))
-    assert [
-        (each.status.value, each.actual) for each in found if (each.check, each.subject) == ("limits", "nofile")
-    ] == [("skipped", "not settable on this host: its fs.nr_open is 65536")]

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from nodectl.checks.fleet.compare import compare
 from nodectl.health.host import REPLAYED, HostHealth, judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.recording import Entry, Recording
@@ -29,12 +28,6 @@ def hang(entry: Entry) -> Entry:
         return entry
     waited_s, said = (0.0, "nodectl: not asked: nvidia-smi hung") if entry.key != "nvidia-smi-q" else (20.0, "")
     return replace(entry, exit_status=124, stdout="", stderr=said, duration_s=waited_s)
-
-
-def no_time(entry: Entry) -> Entry:
-    if entry.key not in ("df", "mounts", "nccl-conf", "listening"):
-        return entry
-    return replace(entry, exit_status=124, stdout="", stderr="nodectl: not asked: no time left")
 
 
 def bad(findings: tuple[Finding, ...]) -> set[Finding]:
@@ -64,21 +57,6 @@ def test_an_nvidia_smi_that_prints_without_end_is_one_finding() -> None:
     assert (found.check, found.subject, found.status, found.action) == ("hung", "nvidia-smi", Status.FAILED, "drain")
     assert "nvidia-smi printed too much" in found.actual
     assert "see what it prints" in found.remedy
-
-
-def test_the_comparison_of_the_fleet_does_not_repeat_it() -> None:
-    well, ill = judged().member, judged(hang).member
-    assert well is not None
-    assert ill is not None
-    members = [ill, *(replace(well, host=f"well{number}", claims={}) for number in range(3))]
-    assert [finding for finding in compare(members) if finding.host == ill.host] == []
-
-
-def test_commands_without_time_are_one_finding() -> None:
-    well, ill = judged(), judged(no_time)
-    (found,) = bad(ill.findings) - bad(well.findings)
-    assert (found.check, found.subject, found.status) == ("hung", "", Status.UNKNOWN)
-    assert "df" in found.actual
 
 
 def test_what_only_root_sees_is_answered_by_sudoers() -> None:

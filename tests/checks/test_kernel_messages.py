@@ -83,11 +83,6 @@ def test_the_part_is_named_in_each_wording(text: str, part: str) -> None:
     assert f"({part})" in finding.actual
 
 
-def test_older_kernels_name_the_page_of_a_process_that_memory_killed() -> None:
-    (event,) = parse_dmesg(BOOT + "[ 71.5] MCE 0x3c0a1f: Killing python:1234 due to hardware memory corruption").events
-    assert (event.kind, event.pid, event.process) == ("mce", 1234, "python")
-
-
 def test_only_the_newest_boot_of_several_counts() -> None:
     old, new = f"{BOOT}[ 71.5] {RESET}\n", f"{BOOT}[  2.5] eth0: fine\n"
     assert parse_dmesg(old + new).events == ()
@@ -95,16 +90,6 @@ def test_only_the_newest_boot_of_several_counts() -> None:
     journal = "-- Systemstart 0123456789abcdef0123456789abcdef --\nOct 12 08:00:00 n1 kernel: "
     (event,) = parse_dmesg(f"{journal}{RESET}\n{journal}{RESET.replace('nvme1', 'nvme7')}\n").events
     assert event.device == "nvme7"
-
-
-def test_a_log_with_its_newest_line_first_is_read_down_to_its_boot() -> None:
-    lines = [f"[ 9.0] {RESET}", BOOT.strip(), f"[ 99.0] {RESET}", f"[ 98.0] {RESET}", BOOT.strip()]
-    assert [event.time for event in parse_dmesg("\n".join(lines)).events] == ["9.0"]
-
-
-def test_hosts_side_by_side_are_all_read() -> None:
-    text = "".join(f"n{number}: {BOOT}n{number}: [ 1.5] {RESET}\n" for number in (1, 2))
-    assert len(parse_dmesg(text).events) == 2
 
 
 def test_each_entry_says_what_to_do_and_a_fault_shows_it() -> None:

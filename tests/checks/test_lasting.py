@@ -1,15 +1,10 @@
 """What a boot would undo: values that another file overrides, values in no file, files that were deleted."""
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
-from nodectl.facts import packages, settings
 from nodectl.facts.packages import GPU, GPU_RECORD, LIMITS, NIC, SERVICES, RoleFiles
 from nodectl.facts.settings import BootValue, Sysctl, SysctlFiles
 from nodectl.profiles.resolve import resolve
@@ -71,23 +66,6 @@ def test_the_files_are_those_that_the_roles_write() -> None:
         assert all(path in defaults for path in paths), role
 
 
-def boot_values(tmp_path: Path, files: dict[str, str]) -> SysctlFiles:
-    """What the fact's own script finds where these files are all of the system's."""
-    for name, text in files.items():
-        path = tmp_path / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    places = ("/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", " /lib/")
-    shown = settings._SYSCTL_FILES_SHOW
-    for place in places:
-        shown = shown.replace(f" {place.strip()}", f" {tmp_path}{place.strip()}").replace(
-            f"<{place}", f"<{tmp_path}{place}"
-        )
-    shown = shown.replace('"/etc/', f'"{tmp_path}/etc/').replace('"/usr/', f'"{tmp_path}/usr/')
-    done = subprocess.run(["sh", "-c", shown], capture_output=True, text=True, check=True)
-    return settings._parse_sysctl_files(done.stdout.replace(str(tmp_path), ""))
-
-
 PLACES: list[tuple[dict[str, str], str]] = [
     ({OURS: "vm.swappiness = 1\n", "/etc/sysctl.d/99-site.conf": "vm.swappiness=60\n"}, "/etc/sysctl.d/99-site.conf"),
     ({OURS: "vm.swappiness = 1\n", "/etc/sysctl.conf": "# a comment\n  vm/swappiness = 60\n"}, "/etc/sysctl.conf"),
@@ -108,16 +86,3 @@ PLACES += [
     ({**TUNED, "/etc/tuned/tuned-main.conf": "reapply_sysctl = 1\n"}, OURS),
     ({**TUNED, "/etc/tuned/tuned-main.conf": "daemon = 1\n"}, OURS),
 ]
-
-
-@pytest.mark.parametrize(("files", "last"), PLACES, ids=lambda value: value if isinstance(value, str) else "")
-def test_the_order_in_which_a_boot_reads_them(tmp_path: Path, files: dict[str, str], last: str) -> None:
-    boot = boot_values(tmp_path, files).of("vm.swappiness")
-    assert boot is not None
-    assert (boot.file, boot.value) == (last, "1" if last == OURS else "60")
-
-
-def test_the_roles_files_as_they_are_listed() -> None:
-    text = f"systemd\n/var/lib/nodectl/runs\n{NIC}\nenabled nodectl-nic.service\n"
-    parsed: Any = packages._parse_role_files(text)
-    assert parsed == RoleFiles(frozenset(["/var/lib/nodectl/runs", NIC]), frozenset(["nodectl-nic.service"]), True)

@@ -52,16 +52,6 @@ def test_a_host_s_own_name_and_names_of_others_are_no_mistake(book: Book) -> Non
     assert told(n1=book) == []
 
 
-def test_a_cloned_hosts_file_calls_another_host_loopback() -> None:
-    assert [host for host, _ in told(n2=RIGHT | {"n1": ("127.0.1.1",)})] == ["n2"]
-
-
-def test_copies_of_a_recording_have_one_set_of_addresses_which_tells_nothing() -> None:
-    own = frozenset({"10.0.0.1"})
-    fleet = [Member(name, "dgx", names=Named({"n1": ("10.0.0.9",)}, own)) for name in ("n1", "n2", "n3")]
-    assert list(compare(fleet)) == []
-
-
 def test_a_host_brings_all_its_addresses_and_the_inventory_s() -> None:
     nics = {"br0": Nic("br0", "up", 9000, "m", ("10.0.0.1/24", "fd00:0::1/64"), kind="bridge")}
     facts: dict[str, object] = {"nics": nics, "host_files": HostFiles(None, {"n2": ("10.0.0.2",)}, ())}

@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.checks.check import odd_ones
 from nodectl.checks.launch.candidate import Candidate, JobNeeds
 from nodectl.checks.launch.container import container_engine
-from nodectl.checks.launch.together import common_ports
-from nodectl.common.few import few
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.job import (
     Containers,
@@ -97,11 +94,6 @@ def test_a_good_fleet_is_quiet_and_every_check_speaks() -> None:
     assert bad(findings) == set()
     checks = {host: {one.check for one in findings if one.host == host} for host in NAMES}
     assert checks["a"] == checks["b"] == checks["c"] and len(checks["a"]) == 24
-
-
-def test_a_single_host_has_nobody_to_disagree_with() -> None:
-    findings = judge([node("a", time=None, names__own=("127.0.1.1",), job_address__link_up=False)])
-    assert bad(findings) == set()
 
 
 @pytest.mark.parametrize(
@@ -197,13 +189,6 @@ def test_patch_versions_of_python_and_hosts_without_rdma_do_not_matter() -> None
     assert bad(judge(fleet("a", "b", "c", b={"job_venv__python": "3.11.9", "limits__memlock": "64"}))) == set()
 
 
-def test_of_two_hosts_both_show_the_difference() -> None:
-    findings = judge(fleet("a", "b", a={"job_venv__torch": "2.12.0"}, b={"time__offset_s": 6.01}))
-    assert bad(findings) == {(host, check, "failed") for host in "ab" for check in ("launch_torch", "launch_clock")}
-    said = {one.host: one.actual for one in findings if one.check == "launch_clock"}
-    assert said == {"a": "5.9 s behind", "b": "5.9 s ahead"}
-
-
 def test_a_named_interface_must_be_on_every_host() -> None:
     needs = replace(NEEDS, interface="ib0")
     gone = {"job_address__address": "", "job_address__interface": "", "job_address__network": "", "job_address__mtu": 0}
@@ -234,15 +219,6 @@ def test_too_few_common_ports_blame_the_hosts_where_they_are_taken() -> None:
     assert bad(judge(fleet("a", "b", "c", a={"free_ports__free": (21001, 21002)}))) == set()
 
 
-def test_ports_outside_ephemeral_ranges_come_first() -> None:
-    needs = replace(NEEDS, candidate_ports=(40000, 21002, 40001, 21001))
-    nodes = [
-        node("a", free_ports__free=(40000, 21001, 21002, 40001)),
-        node("b", free_ports__free=(21001, 21002, 40000)),
-    ]
-    assert common_ports(nodes, needs) == (21002, 21001, 40000)
-
-
 def test_without_a_venv_no_versions_are_compared() -> None:
     needs = replace(NEEDS, venv=None)
     assert (
@@ -253,25 +229,6 @@ def test_without_a_venv_no_versions_are_compared() -> None:
         )
         == set()
     )
-
-
-@pytest.mark.parametrize(
-    ("values", "reference", "odd"),
-    [
-        ({"a": "1", "b": "1"}, "1", ""),
-        ({"a": "1", "b": "2"}, "", "ab"),
-        ({"a": "1", "b": "2", "c": "2"}, "2", "a"),
-        ({"a": "1", "b": "2", "c": "3"}, "", "abc"),
-        ({}, "", ""),
-    ],
-)
-def test_odd_ones(values: dict[str, str], reference: str, odd: str) -> None:
-    assert odd_ones(values) == (reference, frozenset(odd))
-
-
-def test_few_names() -> None:
-    assert few(["a", "b"]) == "a, b"
-    assert few(list("abcdef")) == "a, b, c, d and 2 more"
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import yaml
 
 from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
 from nodectl.checks.stack.provisioned import FROZEN, REVOKED_KEYS
-from nodectl.common.resources import share_dir
 from nodectl.facts.environment import Imported
-from nodectl.facts.kernel import Modules
 from nodectl.facts.versions import Libraries, Library
 from nodectl.model.facts import Unread
-from nodectl.profiles.families import family_of
 from nodectl.profiles.resolve import Resolved, resolve
 from tests.facts.recorded import fact
 
@@ -66,12 +62,6 @@ def test_torch_that_loads_what_the_stack_says_is_fine() -> None:
 )
 def test_torch_that_is_another_is_found(changes: dict[str, Any], subject: str, status: str) -> None:
     assert statuses(found("torch", torch_import=replace(TORCH, **changes)))[subject] == status
-
-
-def test_a_version_that_no_source_confirms_only_warns() -> None:
-    unsure = resolve("dgx-a100", "cu121", "stock", overrides={"stack": {"unverified": {"nccl": "hearsay"}}})
-    wrong = replace(TORCH, libraries={**TORCH.libraries, "nccl": "9.9.9"})
-    assert statuses(found("torch", unsure, torch_import=wrong))["NCCL"] == "warning"
 
 
 def test_a_second_copy_is_named_and_an_environment_that_is_gone_is_failed() -> None:
@@ -128,27 +118,6 @@ def test_packages_are_there_in_their_version_and_held() -> None:
     assert told("nccl", **{nccl: f"{nccl} 2.99.1-1+cuda99.1 hi"})[nccl] == "failed"
     assert told("dcgm", old="datacenter-gpu-manager 3.3 ii")["datacenter-gpu-manager"] == "failed"
     assert found("cuda", packages=fact("packages", packages=3)) == {}, "not provisioned by nodectl"
-
-
-def test_programs_of_rdma_are_those_of_the_role() -> None:
-    defaults = (share_dir() / "roles" / "rdma" / "defaults" / "main.yml").read_text()
-    assert f"rdma_packages: [{', '.join(family_of('debian').rdma)}]" in defaults
-    packages = fact("packages", packages="rdma-core 1 ii \n")
-    told = statuses(found("rdma_packages", packages=packages))
-    assert told == {name: "ok" if name == "rdma-core" else "failed" for name in family_of("debian").rdma}
-    assert statuses(found("rdma_packages", variables={"rdma_packages": ["rdma-core"]}, packages=packages)) == {
-        "rdma-core": "ok"
-    }
-
-
-def test_why_an_installed_driver_is_not_loaded_is_told() -> None:
-    text = "kernel\t6.1.0\nsecure_boot\t1\ndkms\t535.183.01\t0\t/x/make.log ends: (bad exit status: 2)\n"
-    facts = {"driver_build": fact("driver_build", driver_build=text), "modules": Modules(("nouveau",))}
-    told = found("driver_build", **facts)
-    assert statuses(told) == {"DKMS": "failed", "Secure Boot": "warning"} and "bad exit status: 2" in told["DKMS"][1]
-    built = fact("driver_build", driver_build=text.replace("\t0\t", "\t5\t"))
-    assert statuses(found("driver_build", driver_build=built, modules=Modules(("nvidia",)))) == {"DKMS": "ok"}
-    assert found("driver_build", driver_build=fact("driver_build", driver_build=3)) == {}
 
 
 @pytest.mark.parametrize(
@@ -226,20 +195,6 @@ def test_a_node_that_should_look_at_itself_does(text: str | int, statuses_: list
     assert found("health_timer", health_timer=timer) == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ("device rxe_eth0\n", "ok"),
-        ("cannot its kernel has no module rdma_rxe\n", "skipped"),
-        ("device rxe_eth1\n", "failed"),
-    ],
-)
-def test_software_devices_that_are_asked_for(text: str, status: str) -> None:
-    soft = fact("soft_roce", soft_roce=text)
-    assert statuses(found("soft_roce", variables={"rdma_soft_roce": ["eth0"]}, soft_roce=soft)) == {"rxe_eth0": status}
-    assert found("soft_roce", soft_roce=soft) == {}
-
-
 URI = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2204/x86_64/"
 PINS = {
     name: version
@@ -291,17 +246,3 @@ def test_a_repository_as_the_stack_says_is_fine() -> None:
 )
 def test_a_repository_that_is_another_is_found(repository: object, subject: str, status: str) -> None:
     assert statuses(found("nvidia_repository", nvidia_repository=repository))[subject] == status
-
-
-def test_what_apt_must_leave_alone_and_distrust_is_what_the_role_says() -> None:
-    defaults = yaml.safe_load((share_dir() / "roles" / "nvidia_repository" / "defaults" / "main.yml").read_text())
-    assert sorted(FROZEN) == defaults["nvidia_repository_frozen"]
-    assert list(REVOKED_KEYS) == defaults["nvidia_repository_revoked_keys"]
-
-
-def test_what_upgrades_leave_alone_is_the_operators_to_say() -> None:
-    text = apt(extra="frozen\t^mine\n")
-    for frozen, status in (([], "ok"), (["^mine"], "ok"), (["^mine", "^yours"], "failed")):
-        variables = {"nvidia_repository_frozen": frozen}
-        said = found("nvidia_repository", variables=variables, nvidia_repository=text)["unattended upgrades"]
-        assert said[0] == status, said

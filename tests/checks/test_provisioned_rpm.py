@@ -19,7 +19,6 @@ from tests.facts.recorded import fact
 
 WANTED = resolve("dgx-a100", "cu121", "stock")
 ROCKY = Kernel("Linux", "5.14.0", "x86_64", "rocky", "9.8", "Rocky Linux 9.8")
-FABRIC = "nvidia-fabricmanager"
 ROWS = {
     "cuda-toolkit-12-1": "cuda-toolkit-12-1\t0\t12.1.1-1\tx86_64\n",
     "libcudnn8": "libcudnn8\t0\t8.9.0.131-1.cuda12.1\tx86_64\n",
@@ -68,23 +67,6 @@ def test_a_lock_keeps_what_it_names_in_its_version(lock: str, held: bool) -> Non
     )
     package = packages.installed["nvidia-open"]
     assert (package.version, package.held, package.is_driver) == ("580.126.20-1.el9", held, True)
-
-
-def test_fabric_manager_and_driver_are_locked_alike() -> None:
-    rows = f"nvidia-driver\t3\t535.183.01-1.el9\tx86_64\n{FABRIC}\t0\t535.183.01-1\tx86_64\n"
-    lock = f"lock\t{FABRIC}-0:535.183.01-1.*\n"
-    assert {status for status, _ in told("fabric_manager_hold", rows).values()} == {"ok"}
-    assert {status for status, _ in told("fabric_manager_hold", rows + lock).values()} == {"warning"}
-
-
-def test_programs_of_rdma_have_the_family_s_names() -> None:
-    answers = told("rdma_packages", "rdma-core\t0\t57.0-2.el9\tx86_64\nlibibverbs-utils\t0\t57.0-2.el9\tx86_64\n")
-    assert {name: status for name, (status, _) in answers.items()} == {
-        "rdma-core": "ok",
-        "libibverbs-utils": "ok",
-        "perftest": "failed",
-        "infiniband-diags": "failed",
-    }
 
 
 def run(subject: str, tmp_path: Path, programs: dict[str, str], changes: dict[str, str]) -> str:

@@ -46,8 +46,3 @@ def test_boots(boots: list[str | None], action: str) -> None:
 )
 def test_what_no_reboot_cures_is_as_it_was(found: Finding) -> None:
     assert after(found, ["a", "b", "c", "d"]) == found
-
-
-def test_a_site_may_have_more_patience() -> None:
-    assert after(XID, ["a", "b", "c"], 3).action == "reboot"
-    assert after(XID, ["a", "b", "c", "d"], 3).action == "replace"

@@ -1,18 +1,11 @@
 """What was missed, or not named: lines that NCCL reads otherwise, the GPUs' order, a login's own file, no Python."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import pytest
 
-from nodectl.checks.check import Subject
-from nodectl.checks.fleet.compare import Member, compare, values_of
 from nodectl.checks.kernel.settings import why_misread
-from nodectl.facts.gpus import Gpu, Gpus
+from nodectl.facts.gpus import Gpu
 from nodectl.facts.host_files import NcclFiles
-from nodectl.facts.storage import DISK_FACT as DISK
 from nodectl.facts.versions import Versions
-from nodectl.model.recording import Entry, Recording
 from tests.checks.table import UNREAD, Case
 
 GOOD = "# NCCL\nNCCL_IB_TIMEOUT=22\n\nNCCL_SOCKET_IFNAME=^lo,docker\n"
@@ -73,37 +66,4 @@ def test_what_nccl_reads_as_it_stands_is_right(line: str) -> None:
     assert why_misread(line) == ""
 
 
-def members(*facts: Mapping[str, object]) -> list[Member]:
-    hosts = [Subject(f"n{number}", each, None) for number, each in enumerate(facts, 1)]
-    return [Member(host.host, "dgx", *values_of(host)) for host in hosts]
-
-
-def odd(*facts: Mapping[str, object]) -> list[tuple[str, str]]:
-    return [(each.host, each.check) for each in compare(members(*facts))]
-
-
 ONE, TWO = Gpu("0000:07:00.0", index=0), Gpu("0000:0F:00.0", index=1)
-
-
-def test_gpus_in_another_order_are_found_and_a_missing_one_is_not_told_twice() -> None:
-    usual = {"gpus": Gpus(2, (ONE, TWO))}
-    turned = {"gpus": Gpus(2, (replace(TWO, index=0), replace(ONE, index=1)))}
-    moved = {"gpus": Gpus(2, (ONE, replace(TWO, bus_id="0000:2F:00.0")))}
-    assert odd(usual, usual, turned) == odd(usual, usual, moved) == [("n3", "fleet_gpu_order")]
-    assert odd(usual, usual, {"gpus": Gpus(1, (ONE,))}) == [("n3", "fleet_gpus")]
-
-
-def test_any_variable_of_one_logins_file_is_found() -> None:
-    none, own = ({"nccl_files": NcclFiles("", text)} for text in (None, "NCCL_IB_TIMEOUT=23\n"))
-    assert odd(none, none, own) == [("n3", "fleet_nccl_user")]
-    assert odd(own, own) == []
-
-
-def test_the_inodes_of_home_are_read_where_there_is_one() -> None:
-    row, inodes = "/dev/sda1 1000 100 900 10% /", "/dev/sda1 1000 {} 100 90% /"
-    head = f"/root/x\nFilesystem 1024-blocks Used Available Capacity Mounted on\n{row}\n{row}\n"
-    two = f"{head}Filesystem Inodes IUsed IFree IUse% Mounted on\n{inodes.format(100)}\n{inodes.format(200)}\n"
-    for text, used in ((two, None), (f"{two}/dev/sdb1 1000 970 30 97% /home\n", 97)):
-        disk = DISK.read(Recording("n1", {"df": Entry("df", (), 0, text, "", 0.0)}))
-        assert (disk.root_inodes_used_percent, disk.state_inodes_used_percent) == (10, 20)
-        assert disk.home_inodes_used_percent == used

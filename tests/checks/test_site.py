@@ -13,8 +13,7 @@ from nodectl.checks.check import Subject
 from nodectl.checks.judge import judge
 from nodectl.checks.site import ASKED, read_answers
 from nodectl.facts.catalogue import read_facts
-from nodectl.facts.look import Site, site_command
-from nodectl.model.facts import Unread
+from nodectl.facts.look import site_command
 from nodectl.model.finding import Finding
 from nodectl.model.recording import SITE, Entry, Recording
 
@@ -85,32 +84,6 @@ def test_an_answer_that_is_none_is_unknown_and_says_where(document: object, said
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "{",
-        'note: x\n{"status": "failed"}',
-        '\ufeff{"status": "failed"}',
-        '{"status": "ok"',
-        '{"status": "ok"} trailing',
-        "[" * 50_000,
-        '[{"a":' * 9000,
-        '[{"status": 1' + "0" * 9000,
-    ],
-)
-def test_broken_and_bottomless_json_is_unknown(text: str) -> None:
-    (found,) = judged(text)
-    # what begins like no document is a line of text, whatever its brackets; it is shown clipped
-    assert found.status.value == ("ok" if text.startswith("[[") else "unknown") and len(found.actual) < 400
-
-
-def test_signs_that_no_terminal_may_see_and_half_characters_are_only_text() -> None:
-    (found,) = judged(r'{"status": "failed", "actual": "\ud800 \u001b[2J \u0000"}')
-    assert found.actual == "? \x1b[2J \0"
-    (found,) = judged("\x1b]0;owned\x07 \ufffd\ufffd | \x1b[31m", status=2)
-    assert found.status.value == "failed" and "owned" in found.actual
-
-
-@pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"status": 124, "seconds": 20.0}, "it did not end within 20 s"),
@@ -132,28 +105,6 @@ def test_signs_that_no_terminal_may_see_and_half_characters_are_only_text() -> N
 def test_no_answer_is_unknown_under_its_own_id_and_told_once(given: dict[str, object], said: str) -> None:
     (found,) = judged('{"status": "ok"}', **given)  # type: ignore[arg-type]
     assert (found.check, found.status.value) == (NAME, "unknown") and said in found.actual
-
-
-def test_what_fails_after_its_answer_has_not_said_all() -> None:
-    (found,) = judged('{"status": "ok"}', "Traceback\nValueError: x\n", status=1)
-    assert found.status.value == "unknown" and found.evidence == "ValueError: x"
-    assert "it says ok, and ends with exit status 1" in found.actual
-    assert [each.status.value for each in read_answers('[{"status": "ok"}, {"status": "warning"}]', 1)] == [
-        "ok",
-        "warning",
-    ]
-
-
-def test_what_was_asked_and_is_not_there_is_unknown() -> None:
-    (found,) = of({}, "site_gone")
-    assert (found.check, found.status.value, found.actual) == ("site_gone", "unknown", "it is not in the recording")
-    assert isinstance(read_facts(Recording("n1", {}))["site"], Unread)
-
-
-def test_names_that_are_none_of_ours_are_not_read() -> None:
-    entries = {key: Entry(key, (), 0, "fine", "", 0.0) for key in ("site_A.b", "site_", "sites", "site_b2")}
-    site = read_facts(Recording("n1", entries))["site"]
-    assert isinstance(site, Site) and set(site.runs) == {"site_b2"}
 
 
 def test_no_check_of_ours_has_an_id_that_a_site_could_give() -> None:

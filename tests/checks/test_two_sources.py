@@ -42,20 +42,6 @@ def test_a_query_that_lists_fewer_than_the_report_is_told() -> None:
     assert gpus.disputed == "the header of nvidia-smi -q says 3 and nvidia-smi's query lists 1"
 
 
-def test_a_command_that_failed_and_printed_is_told() -> None:
-    order, recording = recorded("h100-8")
-    assert "gpu_report" not in ill(order, recording)
-    for key in ("nvidia-smi-q", "nvidia-smi-query"):
-        failed = replace(recording.entries[key], exit_status=6)
-        found = ill(order, replace(recording, entries={**recording.entries, key: failed}))["gpu_report"]
-        assert (found.status, f"{key} ended with 6" in found.actual) == (Status.UNKNOWN, True)
-
-
-def test_a_corrupted_inforom_is_told_by_the_status_alone() -> None:
-    gpus = fact("gpus", nvidia_smi_q=(14, REPORT), nvidia_smi_query=TABLE)
-    assert [text for text in gpus.warnings if "infoROM" in text]
-
-
 def lost_everywhere(recording: Recording) -> str:
     """Each value of the last GPU reads `GPU is lost`."""
     head, _, last = recording.entries["nvidia-smi-q"].stdout.rpartition("\nGPU ")

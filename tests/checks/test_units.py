@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from nodectl.checks.system import services
 from nodectl.checks.system.services import gpus_of
 from nodectl.facts.processors import Cpu, Memory
 from nodectl.facts.services import SlurmNode, TimeService, Unit, Units
 from nodectl.facts.settings import Sysctl, UnitLimits
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, plain
+from tests.checks.table import ABSENT, UNREAD, Case, dgx, plain
 
 CPU = Cpu("x", "x86_64", 2, 128, 256, 8)
 MEMORY = Memory(1_000_000, 900_000, 0, 1024)
@@ -101,9 +100,3 @@ SLURM = [
 )
 def test_gres(gres: str | None, number: int) -> None:
     assert gpus_of(gres) == number
-
-
-@pytest.mark.parametrize(("cpus", "said"), [(64, "correct the node's line"), (512, "look whether a part is lost")])
-def test_what_is_missing_is_looked_for_before_slurm_is_told_of_less(cpus: int, said: str) -> None:
-    (finding,) = [each for each in found(services, Case("", "", node("IDLE", cpus=cpus))) if each.subject == "CPUs"]
-    assert said in finding.remedy.partition(";")[0]

@@ -172,35 +172,6 @@ def test_what_is_said_of_a_link_is_what_the_line_names(code: int, word: str, bit
     assert "names no link" in told("-1") and "that link" not in told("-1") and "names the link" not in told("-1")
 
 
-def test_complaints_of_one_wording_are_one_finding() -> None:
-    lines = "".join(f"<4>[ {n}.0] NVRM: GPU{n} bank {n * 7} failed its check\n" for n in range(6))
-    facts = {"kernel_events": parse_dmesg(BOOTED + lines)}
-    (ours,) = [each for each in found(xid, Case("", "", facts)) if each.check == "driver_message"]
-    assert "6 times since boot" in ours.actual and "bank 35" in ours.actual
-
-
-def test_what_a_cut_line_hides_is_said_beside_what_the_others_tell() -> None:
-    cut = "[ 9.0] NVRM: Xid (PCI:0000:3f:0\n"
-    facts = {
-        "kernel_events": parse_dmesg(f"{BOOTED}{cut}[ 9.5] NVRM: Xid (PCI:{PLACE}): 79, GPU has fallen off the bus.\n")
-    }
-    statuses = {each.check: each.status.value for each in found(xid, Case("", "", facts))}
-    assert (statuses["kernel_log"], statuses["xid"]) == ("unknown", "failed")
-    alone = {"kernel_events": parse_dmesg(BOOTED + cut)}
-    assert [each.actual for each in found(xid, Case("", "", alone)) if each.check == "xid"] == [
-        "none in the log, but for 1 line that cannot be read"
-    ]
-
-
-def test_what_the_driver_asked_for_before_an_error_says_nothing_of_it() -> None:
-    """A recovery of last week is no word on the Xid of today; a word that is cut takes nothing from the catalogue's."""
-    none, reset = recovery(0, "None"), recovery(1, "GPU Reset Required")
-    cut = "154, pid=1, name=a, GPU recovery action ch"
-    for codes, action in (((none, 79), "reboot"), ((reset, 79), "reboot"), ((79, none), "none"), ((79, cut), "reboot")):
-        (finding,) = [each for each in found(xid, Case("", "", log(*codes))) if each.subject == f"Xid 79 {PLACE}"]
-        assert finding.action == action, codes
-
-
 def test_the_drivers_word_is_for_its_own_card_only() -> None:
     here, there = log(95, recovery(2, "Node Reboot Required")), log(95, place="0000:07:00")
     events = parse_dmesg(BOOTED).events + here["kernel_events"].events + there["kernel_events"].events  # type: ignore[attr-defined]

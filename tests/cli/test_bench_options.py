@@ -23,24 +23,12 @@ def test_counts(text: str, counts: tuple[int, ...]) -> None:
     assert read_counts(text) == counts
 
 
-@pytest.mark.parametrize("text", ["", "0", "1,", "all", "1048577"])
-def test_what_is_no_count(text: str) -> None:
-    with pytest.raises(ValueError, match="no count"):
-        read_counts(text)
-
-
 @pytest.mark.parametrize(
     ("text", "rates"),
     [("1gbit", (10**9,)), ("100mbit,1gbit,2gbit", (10**8, 10**9, 2 * 10**9)), ("2.5g,2.5gbit", (2_500_000_000,))],
 )
 def test_rates(text: str, rates: tuple[int, ...]) -> None:
     assert read_rates(text) == rates
-
-
-@pytest.mark.parametrize("text", ["", "fast", "1gbit,"])
-def test_what_is_no_rate(text: str) -> None:
-    with pytest.raises(ValueError, match=r"rate|unit"):
-        read_rates(text)
 
 
 @pytest.mark.parametrize(
@@ -85,20 +73,8 @@ def test_a_lab_that_is_not_up_here_cannot_be_given_a_rate(labs: Path) -> None:
         pytest.fail("it went on")
 
 
-def test_hosts_of_a_lab_and_others_do_not_go_together(labs: Path) -> None:
-    mixed = [*hosts("10.77.0.1"), Host("far", "192.0.2.1")]
-    with pytest.raises(UsageError, match="some are not"), lab_links(mixed, ()):
-        pytest.fail("it went on")
-
-
 def test_links_carried_by_a_process_keep_their_rate(labs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(UsageError, match="--delay or --loss"), lab_links(hosts("10.77.0.1", "10.77.0.2"), ()):
         pytest.fail("it went on")
     assert json.loads((labs / "lab.json").read_text())["spec"]["rate_bits"] == 0
-
-
-def test_somebody_who_is_not_root_is_told_so(labs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(LabError, match="needs root"), lab_links(hosts("10.77.0.1", "10.77.0.2"), ()):
-        pytest.fail("it went on")

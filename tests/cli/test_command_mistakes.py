@@ -9,7 +9,6 @@ from click.testing import CliRunner, Result
 
 import nodectl.cli
 from nodectl.cli import root
-from nodectl.errors import DeclarationError
 
 RIGHT = '''\
 """`nodectl uptimes`: Show how long the hosts are up."""
@@ -49,20 +48,3 @@ def test_a_command_whose_first_line_does_not_say_so_is_named(run: Callable[[str]
     done = run(RIGHT.replace(right, '"""'))
     assert done.exit_code == 2
     assert 'nodectl/cli/uptimes.py is one if its first line is """`nodectl uptimes`: What' in done.output
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong", "message"),
-    [
-        ("def uptimes", "def uptime", "nodectl.cli.uptimes: .*no command of that name"),
-        ("-> None:", "-> None", "uptimes.py, line 7: SyntaxError"),
-        ("import click", "import clicks", "uptimes.py, line 3: ModuleNotFoundError: No module named 'clicks'"),
-    ],
-)
-def test_a_broken_command_is_told_by_its_file(
-    run: Callable[[str], Result], right: str, wrong: str, message: str
-) -> None:
-    error = run(RIGHT.replace(right, wrong)).exception
-    assert isinstance(error, DeclarationError)
-    with pytest.raises(DeclarationError, match=message):
-        raise error

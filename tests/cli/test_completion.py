@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.jobs.seen import note_jobs, seen_jobs
 from nodectl.transport.inventory import names
 from nodectl.transport.inventory.names import names_of
-from tests.conftest import Cli
 
 _HOSTS = "all:\n  children:\n    racks:\n      hosts:\n        node01: {ansible_host: 192.0.2.1}\n        node02: {}\n"
 # each line of the input is words between tabs, of which the last is completed; a line of answers for each
@@ -68,15 +66,6 @@ def test_in_bash(env: Mapping[str, str], tmp_path: Path) -> None:
     assert dict(zip(asked, answers, strict=True)) == asked
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_one_of_that_shell(nodectl: Cli, shell: str) -> None:
-    script = nodectl("completion", shell).stdout
-    assert f"_NODECTL_COMPLETE={shell}_complete" in script
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} on this machine")
-    subprocess.run([shell, "-n"], input=script, text=True, check=True)
-
-
 def test_names_are_read_again_only_where_a_file_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "hosts.yml"
@@ -104,14 +93,3 @@ def test_names_that_are_kept_need_no_ansible(env: Mapping[str, str]) -> None:
     argv = [sys.executable, "-c", code]
     runs = [subprocess.run(argv, env=words, capture_output=True, text=True, check=False).stdout for _ in range(2)]
     assert [text.split() for text in runs] == [["plain,node01", "plain,node02", word] for word in ("True", "False")]
-
-
-def test_jobs_that_were_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert seen_jobs("one") == []
-    note_jobs("one", ["20261101-1", "20261102-2"])
-    note_jobs("one", ["20261101-1"])
-    assert seen_jobs("one") == ["20261102-2", "20261101-1"]
-    assert seen_jobs("other") == []
-    note_jobs("one", [f"2027-{n:03}" for n in range(99)])
-    assert len(seen_jobs("one")) == 50 and seen_jobs("one")[0] == "2027-098"

@@ -91,16 +91,6 @@ def test_a_part_is_recognised_where_parts_are_asked_for(
     assert capsys.readouterr().err.startswith(f"taken in all the same: {BAD.id} in node07")
 
 
-def test_a_host_by_another_name_is_one_line(app: App, capsys: pytest.CaptureFixture[str]) -> None:
-    cordoned.keep_in_ledger(app, rejected(), cordon=True)
-    capsys.readouterr()
-    assert cordoned.recognise(app, {"node99": [replace(part, host="node99") for part in NODE02]}) == {"node99"}
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"left out: {NODE02[0].id} in node99 was cordoned on ") and line.endswith(
-        "(and 18 more parts)"
-    )
-
-
 def test_a_ledger_that_cannot_be_read_costs_a_line(
     app: App, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -71,26 +71,6 @@ def test_exit_status(nodectl: Nodectl, local: str, args: list[str], status: int)
     assert nodectl("-i", local, *args, check=False).returncode == status
 
 
-def test_a_host_cannot_drive_the_terminal(nodectl: Nodectl, local: str) -> None:
-    done = nodectl("-i", local, "-l", "gpu01", "exec", "--", "printf", r"\033[2Jx\a\302\233")
-    assert done.stdout == "--- gpu01\n\\x1b[2Jx\\x07\\x9b\n"
-
-
-def test_an_inventory_with_a_syntax_error(nodectl: Nodectl, tmp_path: Path) -> None:
-    path = tmp_path / "bad.yml"
-    path.write_text("all:\n  hosts:\n    a: [\n")
-    done = nodectl("-i", str(path), "exec", "--", "true", check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{path}:" in done.stderr
-    assert "WARNING" not in done.stderr
-
-
-@pytest.mark.lab
-def test_on_the_hosts_of_the_lab(nodectl: Nodectl, lab4: Lab) -> None:
-    done = nodectl("-i", lab4.inventory, "--output", "json", "exec", "--", "hostname")
-    assert [each["stdout"].strip() for each in json.loads(done.stdout)["results"]] == list(lab4.hosts)
-
-
 @pytest.mark.lab
 def test_a_cut_link_costs_one_line_and_its_deadline(nodectl: Nodectl, lab4: Lab) -> None:
     cut, *others = lab4.hosts
@@ -105,22 +85,6 @@ def test_a_cut_link_costs_one_line_and_its_deadline(nodectl: Nodectl, lab4: Lab)
         assert done.returncode == 3
     finally:
         nodectl("lab", "heal", *name)
-
-
-@pytest.mark.lab
-def test_a_changed_host_key_is_refused(nodectl: Nodectl, lab4: Lab) -> None:
-    changed, *others = lab4.hosts[1:]
-    name = ["--name", Path(lab4.inventory).parent.name]
-    nodectl("lab", "fault", *name, "host-key", changed)
-    try:
-        done = nodectl("-i", lab4.inventory, "-l", "all:!" + lab4.hosts[0], "exec", "--", "true", check=False)
-        assert (done.returncode, done.stdout.count("host key CHANGED")) == (3, 1)
-        assert f"({len(others)})" in done.stdout
-        accepted = nodectl("-i", lab4.inventory, "-l", changed, "hostkeys", "accept", "--yes", check=False)
-        assert accepted.returncode == 1
-    finally:
-        nodectl("lab", "heal", *name)
-    nodectl("-i", lab4.inventory, "exec", "--", "true")
 
 
 @pytest.mark.lab

@@ -4,17 +4,12 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodectl.probes.registry import listed
-from tests.torch_venv import torch_venv
-
 LOCAL = "[all]\nhere ansible_connection=local\n"
 UNKNOWN, USAGE = 3, 2
-LINK_GBIT_S = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +50,8 @@ def test_a_dead_host_costs_one_line_and_the_other_is_shown(nodectl: Callable[...
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["tcp,"], f"one of: {', '.join(probe.name for probe in listed())}; or a group: quick, network, gpu, all"),
         (["tcp"], "only one is selected"),
         (["memory", "--budget", "0.001"], "the memory probe takes at least"),
-        (["nccl", "--collectives", "all_redcue"], "no collective 'all_redcue'"),
     ],
 )
 def test_usage(nodectl: Callable[..., Any], local: str, args: list[str], told: str) -> None:
@@ -92,15 +85,6 @@ def by_hand(status: dict[str, Any], sender: str, receiver: str) -> float:
 
 @pytest.mark.lab
 class TestLab:
-    def test_facts(self, nodectl: Callable[..., Any], slow_lab: tuple[str, dict[str, Any]]) -> None:
-        inventory, status = slow_lab
-        hosts = json.loads(nodectl("-i", inventory, "--output", "json", "facts").stdout)["hosts"]
-        for host in status["hosts"]:
-            nic = hosts[host["name"]]["nics"]["eth0"]
-            assert next(each.partition("/")[0] for each in nic["addresses"]) == host["address"]
-            assert hosts[host["name"]]["versions"]["unavailable"]["driver"] == "nvidia-smi is not installed"
-            assert "cpu" in hosts[host["name"]]["lab"]["shared"]
-
     def test_tcp_is_what_a_person_measures(
         self, nodectl: Callable[..., Any], slow_lab: tuple[str, dict[str, Any]]
     ) -> None:
@@ -128,17 +112,3 @@ class TestLab:
         assert (finding["host"], finding["kind"], finding["actual"]) == ("node02", "host", "iperf3 is not installed")
         left = nodectl("-i", inventory, "exec", "--", "sh", "-c", "ps ax | grep '[p]robe_' || true").stdout
         assert "probe_" not in left
-
-    # tests/probes measures collectives on a lab, too
-    @pytest.mark.slow
-    def test_collectives_fill_the_link(self, nodectl: Callable[..., Any], slow_lab: tuple[str, dict[str, Any]]) -> None:
-        inventory, _ = slow_lab
-        if Path(torch_venv()).parent.name != "lab-share":
-            pytest.skip("the lab's share holds no environment with torch")
-        made = "mkdir -p /opt/nodectl && ln -s /srv/nodectl/venv /opt/nodectl/venv"
-        nodectl("-i", inventory, "exec", "--", "sh", "-c", made)
-        args = ("probe", "nccl", "--collectives", "all_reduce", "--sizes", "32MiB", "--repetitions", "2")
-        (only,) = json.loads(nodectl("-i", inventory, "--output", "json", *args).stdout)["measurements"]
-        assert 8 * only["value"] >= 0.8 * LINK_GBIT_S
-        assert only["conditions"]["wrong"] == 0
-        assert only["conditions"]["backend"] == "gloo"

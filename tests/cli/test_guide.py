@@ -81,11 +81,6 @@ def parsed(args: list[str]) -> str:
     return " ".join(path)
 
 
-def test_a_wrong_example_would_be_seen() -> None:
-    with pytest.raises(click.UsageError):
-        parsed(["health", "--tunning", "stock"])
-
-
 def test_help_shows_tasks_and_examples() -> None:
     text = cli.get_help(root_context())
     places = [text.index(f"\n{heading}:\n") for heading in TASKS]

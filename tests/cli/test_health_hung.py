@@ -30,6 +30,7 @@ def looked(nodectl: Cli, lab4: LabUnderTest) -> set[tuple[str, str, str, str]]:
     return {(f["host"], f["check"], f["subject"], f["status"]) for f in findings if f["check"] not in RESTLESS}
 
 
+@pytest.mark.slow
 def test_the_look_ends_in_30_s_with_one_finding_more(nodectl: Cli, lab4: LabUnderTest, hung: str) -> None:
     began = time.monotonic()
     ill = looked(nodectl, lab4)

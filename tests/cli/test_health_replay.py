@@ -15,7 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodectl.health.fleet import Health, look
 from nodectl.health.history import StateFile
-from nodectl.health.host import order_of
 from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
@@ -174,13 +173,6 @@ def test_a_full_disk_for_the_state_is_told_and_no_failure(
     assert found.hosts and "cannot compare counters" in found.notes[0]
 
 
-def test_an_order_asks_each_key_once() -> None:
-    source = replay_source(open_recording("dgx-a100"), None)
-    order = order_of(source.hosts[0], {}, ())
-    keys = [each.key for each in order.commands]
-    assert len(keys) == len(set(keys)) and "dmesg" in keys
-
-
 def test_a_learned_profile_is_one_to_be_healthy_by(nodectl: Cli, fleet: Path) -> None:
     own = fleet / "profiles" / "hardware"
     own.mkdir(parents=True)
@@ -193,16 +185,6 @@ def test_a_learned_profile_is_one_to_be_healthy_by(nodectl: Cli, fleet: Path) ->
     assert ("n2", "cpu_sockets", "failed") in bad(document)
     refused = nodectl("--replay", str(fleet), "profile", "learn", *HOSTS, check=False)
     assert refused.returncode == 2 and "the hosts disagree on cpu: n1, n3" in refused.stderr
-
-
-def test_floors_are_learned_of_what_is_the_better_for_being_more(nodectl: Cli, fleet: Path, tmp_path: Path) -> None:
-    kinds = (("tcp", "Gbit/s"), ("latency", "us"), ("sdc", "wrong results"), ("gemm", "TFLOPS"))
-    rows = [{"probe": probe, "unit": unit, "value": 2.0, "hosts": ["n1"]} for probe, unit in kinds]
-    path = tmp_path / "measured.json"
-    path.write_text(json.dumps({"measurements": rows}))
-    options = ("--measurements", str(path), "--output", "json")
-    document = json.loads(nodectl("--replay", str(fleet), "profile", "learn", "n1", *options).stdout)
-    assert [floor["probe"] for floor in document["profile"]["floors"]] == ["tcp", "gemm"]
 
 
 def test_floors_are_learned_from_an_acceptance(nodectl: Cli, fleet: Path, tmp_path: Path) -> None:
@@ -230,9 +212,3 @@ def test_floors_are_learned_from_an_acceptance(nodectl: Cli, fleet: Path, tmp_pa
         path.write_text(json.dumps({**asdict(known), **schema}))
         later = nodectl(*learn, check=False)
         assert later.returncode == 2 and "schema" in later.stderr
-
-
-def test_what_a_host_prints_at_length_is_cut_short(nodectl: Cli, fleet: Path) -> None:
-    (fleet / "n2" / "uname.out").write_text(f"Linux {'x' * 4_000_000} x86_64\n")
-    done = nodectl("--replay", str(fleet), "health", check=False)
-    assert "(4000000 characters)" in done.stdout and len(done.stdout) < 20_000

@@ -89,15 +89,3 @@ def test_what_nvidia_smi_denies_to_root_is_no_matter_of_rights(
     folder = spoiled(tmp_path, nvidia_smi_q=denied, session_limits=session)
     done = nodectl("--replay", str(folder), "health", "--one-line", "--unknown", "ok", check=False)
     assert done.returncode == exit_status, done.stdout
-
-
-@pytest.mark.parametrize(("login", "exit_status"), [("", 0), ("root\n", 1)])
-def test_what_nvidia_smi_denies_to_root_of_a_container_has_failed(
-    nodectl: Cli, tmp_path: Path, login: str, exit_status: int
-) -> None:
-    folder = spoiled(tmp_path, status=4, stderr="NVIDIA-SMI: Permission denied\n", **SMI)
-    session = folder / "node01" / "session-limits.out"
-    text = re.sub("(?m)^cap .*$", "cap 00000000a80425fb", session.read_text(encoding="utf-8"))
-    session.write_text(text + login, encoding="utf-8")
-    done = nodectl("--replay", str(folder), "health", "--one-line", "--unknown", "ok", check=False)
-    assert done.returncode == exit_status, done.stdout

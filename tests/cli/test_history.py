@@ -31,12 +31,6 @@ def test_without_a_history_it_says_so(asked: Asked, command: str) -> None:
     assert "nothing was measured of this fleet yet" in asked(command).stdout
 
 
-def test_too_few_runs_tell_nothing(asked: Asked, past: History) -> None:
-    for run in range(3):
-        past.add([memory("a", 20.0 + run), memory("b", 20.0)])
-    assert asked("drift").stdout == "nothing to tell drift by: 2 series over 3 runs, none with 10 values\n"
-
-
 def test_no_drift_is_said_and_a_drift_in_units_of_people(asked: Asked, past: History) -> None:
     for _ in range(12):
         past.add([memory("a", 20.0), tcp("a", "b", 0.5)])

@@ -139,17 +139,6 @@ def test_a_card_that_was_replaced_stays_cordoned_and_says_so(asked: Asked, kept:
     assert "cordoned" not in asked("ledger", "show", new).stdout
 
 
-def test_a_host_that_does_not_answer_is_cordoned_with_what_is_known(asked: Asked, kept: Ledger) -> None:
-    done = asked("ledger", "cordon", "node02", "--reason", "dark")
-    assert done.stdout == "node02: cordoned: its name\n" and "node02 does not answer" in done.stderr
-    rejected(kept)
-    assert asked("ledger", "cordon", "node02", "--reason", "dark").stdout.endswith(": 1 host, 8 GPUs, 10 NICs\n")
-    several = asked("ledger", "cordon", "node[02-03]", "--reason", "dark")
-    assert several.stdout.startswith("node02: cordoned: ")
-    nobody = asked("ledger", "cordon", "node99", "--reason", "dark")
-    assert nobody.returncode == USAGE and "node99" in nobody.stderr
-
-
 def test_exports(asked: Asked, kept: Ledger) -> None:
     rejected(kept)
     kept.cordon("node02", NODE02, 'it\'s "dead"\nagain', "me@here", when=2000.0)

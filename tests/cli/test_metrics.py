@@ -5,11 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodectl.report.metrics import METRICS
 from tests.conftest import Cli
 
 
@@ -46,16 +44,3 @@ def test_jobs_are_counted_for_node_exporter(nodectl: Cli, inventory: str, tmp_pa
     assert {sample.labels["state"] for sample in counts} >= {"running", "failed"}
     assert "nodectl_jobs{" in nodectl(*argv).stdout
     assert json.loads(nodectl(*argv[:-1], "json").stdout)["schema"] == "nodectl.jobs/1"
-
-
-def test_a_file_that_cannot_be_written_is_named(nodectl: Cli, inventory: str) -> None:
-    done = nodectl("-i", inventory, "jobs", "list", "--write", "/nowhere/jobs.prom", check=False)
-    assert done.returncode == 2 and "--write /nowhere/jobs.prom" in done.stderr
-
-
-def test_what_reads_the_metrics_is_printed(nodectl: Cli) -> None:
-    listed = json.loads(nodectl("--output", "json", "metrics", "list").stdout)["metrics"]
-    assert {metric["name"] for metric in listed} == set(METRICS)
-    assert "nodectl_job_state" in nodectl("metrics", "list").stdout
-    assert yaml.safe_load(nodectl("metrics", "alerts").stdout)["groups"][0]["name"] == "nodectl"
-    assert json.loads(nodectl("metrics", "dashboard").stdout)["panels"]

@@ -6,12 +6,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.spelling import meant, nearest
-from nodectl.errors import ProfileError
-from nodectl.profiles.load import check_document
-from nodectl.profiles.overrides import checked_overrides
-from nodectl.profiles.schema import Tuning
-
 USAGE = 2
 LAN = "all:\n  children:\n    trainers:\n      hosts:\n        node01: {ansible_host: 192.0.2.1}\n        node02: {}\n"
 
@@ -26,10 +20,8 @@ def inventory(tmp_path: Path) -> str:
     ("args", "hint"),
     [
         (["heatlh"], "did you mean health?"),
-        (["probe", "tpc"], "did you mean tcp?"),
         (["probe", "nccl", "--collectives", "allreduce"], "did you mean all_reduce?"),
         (["-l", "nod01", "probe", "memory"], "did you mean node01?"),
-        (["health", "--tuning", "stok"], "did you mean stock?"),
         (["--replay", "h100-9", "facts"], "did you mean h100-8?"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
@@ -58,24 +50,3 @@ def test_an_option_of_another_command_is_refused_by_its_name(
     done = nodectl("-i", inventory, *args, check=False)
     assert done.returncode == USAGE
     assert told in done.stderr
-
-
-def test_an_option_of_nobody_is_as_it_was(nodectl: Callable[..., Any]) -> None:
-    done = nodectl("probe", "tcp", "--stream", "4", check=False)
-    assert done.returncode == USAGE and "No such option '--stream'" in done.stderr
-
-
-def test_settings_of_profiles_and_overrides() -> None:
-    with pytest.raises(ProfileError, match="no such field, did you mean gpu"):
-        check_document(Tuning, {"gpus": {}}, "here")
-    (setting, *_) = Tuning.model_fields["gpu"].default.__class__.model_fields
-    with pytest.raises(ProfileError, match=f"no such field, did you mean {setting}"):
-        check_document(Tuning, {"gpu": {f"{setting}s": {}}}, "here")
-    with pytest.raises(ProfileError) as refused:
-        checked_overrides({"sysctls": {}})
-    assert refused.value.remedy.startswith("did you mean sysctl?")
-
-
-def test_what_is_far_away_is_not_meant() -> None:
-    assert nearest("TCP", ["tcp", "rdma"]) == "tcp"
-    assert meant("zzz", ["tcp", "rdma"]) == ""

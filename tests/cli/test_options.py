@@ -12,8 +12,6 @@ from click.testing import CliRunner
 
 from nodectl.cli import root
 from nodectl.cli.app import App
-from nodectl.cli.terminal import terminal_width
-from nodectl.report.table import fitted
 
 
 @click.group()
@@ -43,21 +41,6 @@ def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         return json.loads(outcome.output)
 
     return run
-
-
-def test_after_the_command_like_before_it(seen: Any) -> None:
-    after = seen("group", "leaf", "--limit", "gpu01", "--output", "json", "word")
-    assert after == seen("--limit", "gpu01", "--output", "json", "group", "leaf", "word")
-    assert after == ["gpu01", "json", [], 1, ["word"]]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("-l", "gpu[01-03]"), ("-l", "gpu[01:03]"), ("-i", "hosts"), ("-i", "hosts", "-l", "a"), ("--output", "json")],
-)
-def test_no_place_of_an_option_means_something_else(seen: Any, tmp_path: Path, options: tuple[str, ...]) -> None:
-    (tmp_path / "nodectl.toml").write_text('limit = "gpu[1-2]"\noutput = "json"\n')
-    assert seen("group", "leaf", *options) == seen(*options, "group", "leaf") == seen("group", *options, "leaf")
 
 
 def test_repeated_options_add_up_over_all_places_and_of_others_the_last_one_counts(seen: Any) -> None:
@@ -95,13 +78,6 @@ def test_settings_that_cannot_be_read_are_a_usage_error(tmp_path: Path) -> None:
     outcome = CliRunner().invoke(root.cli, ["-i", str(tmp_path / "hosts"), "facts"])
     assert outcome.exit_code == 2
     assert "nodectl.toml" in outcome.output and "line 1" in outcome.output
-
-
-def test_a_terminal_of_nearly_no_width_breaks_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "3")
-    assert terminal_width() == 20
-    rows = [("PROBE", "WHAT"), ("tcp", "1 stream, bbr, 4 retransmits, interfaces enp97s0f0np0")]
-    assert "retransmits" in fitted(rows, terminal_width())
 
 
 @pytest.mark.parametrize(

@@ -63,27 +63,3 @@ def test_what_is_of_this_machine(
     path = name and name.replace("STATE", str(tmp_path / "nodectl"))
     assert root.told_of_this_machine(OSError(number, os.strerror(number), path)) is told
     assert capsys.readouterr().err.startswith(f"nodectl: {path}: {os.strerror(number)}\n  try: " if told else "")
-
-
-def test_a_bug_is_shown_whole_where_its_trace_cannot_be_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    assert root.report_bug(ValueError("a slip")) == 70
-    shown = capsys.readouterr().err
-    assert "ValueError: a slip" in shown and "the trace is above" in shown
-
-
-def test_the_folder_that_it_was_started_in_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(FileNotFoundError) as raised:
-        os.getcwd()  # noqa: PTH109 - as anything would
-    assert root.told_of_this_machine(raised.value)
-    monkeypatch.chdir(tmp_path)
-    assert not root.told_of_this_machine(raised.value)
-    assert capsys.readouterr().err.count("cd to one that is there") == 1

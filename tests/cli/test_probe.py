@@ -96,71 +96,12 @@ def test_settings_and_environment(asked: Asked) -> None:
     assert asked("rdma", settings="[probe]\nmemory = 'gpu'\n")["rdma"].memory == "gpu"
 
 
-@pytest.mark.parametrize("probe", listed(), ids=lambda probe: probe.name)
-def test_an_option_of_another_probe_is_refused(asked: Asked, probe: AnyProbe) -> None:
-    help_text = CliRunner().invoke(cli, ["probe", probe.name, "--help"]).output
-    own = {
-        "gemm": ["--precisions"],
-        "nccl": ["--sizes", "--collectives", "--scope", "--engine"],
-        "rdma": ["--operations", "--scope", "--memory", "--device", "--gid-index", "--message-size", "--iterations"],
-        "storage": ["--path"],
-        "tcp": ["--streams"],
-    }
-    for flags in own.values():
-        for flag in flags:
-            assert (f"{flag} " in help_text) is (flag in own.get(probe.name, []))
-    flag = "--path" if probe.name != "storage" else "--streams"
-    done = CliRunner().invoke(cli, ["probe", probe.name, flag, "1"])
-    assert (done.exit_code, f"No such option '{flag}'" in done.output) == (2, True)
-
-
-def test_not_between_hosts_no_pairs() -> None:
-    for name in ("memory", "storage", "gemm"):
-        assert "--pairs" not in CliRunner().invoke(cli, ["probe", name, "--help"]).output
-    assert "--pairs" in CliRunner().invoke(cli, ["probe", "latency", "--help"]).output
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["tcp", "--rounds", "ten"], "write 10, or all"),
-        (["storage", "--duration", "nan"], "is not a time"),
-        (["nccl", "--sizes", "1KiB..max,1MiB"], "stands alone"),
-        (["gemm", "--repetitions", "0"], "1<=x<=100"),
-        (["latency", "--pairs", "some"], "ring"),
-    ],
-)
-def test_values_are_refused(args: list[str], message: str) -> None:
-    done = CliRunner().invoke(cli, ["probe", *args])
-    assert done.exit_code == 2
-    assert message in done.output
-
-
 def test_rounds_not_beside_pairs(tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
     inventory.write_text(INVENTORY)
     done = CliRunner().invoke(cli, ["-i", str(inventory), "probe", "tcp", "--rounds", "3", "--pairs", "ring"])
     assert isinstance(done.exception, UsageError)
     assert "--pairs" in done.exception.message
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"), [("tpc", "did you mean tcp?"), ("ncll", "did you mean nccl?"), ("xyz", "one of:")]
-)
-def test_a_name_that_is_no_probe_s(name: str, meant: str) -> None:
-    done = CliRunner().invoke(cli, ["probe", name])
-    assert isinstance(done.exception, UsageError)
-    assert done.exception.message == f"there is no probe '{name}'"
-    assert done.exception.remedy.startswith(meant)
-
-
-def test_help_lists_probes_and_groups() -> None:
-    done = CliRunner().invoke(cli, ["probe", "--help"])
-    for probe in listed():
-        assert f"  {probe.name} " in done.output
-    assert "quick" in done.output and "training" not in done.output
-    assert CliRunner().invoke(cli, ["probe", "-h"]).output == done.output
-    assert done.exit_code == 0
 
 
 def test_no_option_before_the_name_takes_the_name_for_its_value() -> None:

@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.ledger.history.database import FILE, VERSION
-from nodectl.ledger.history.store import History
-from tests.ledger.history.measured import memory
+from nodectl.ledger.history.database import FILE
 
 UNKNOWN, USAGE = 3, 2
 PROBE = ("probe", "memory", "--duration", "0.001", "--repetitions", "2")
@@ -65,14 +63,6 @@ def test_kept_and_compared(nodectl: Callable[..., Any], here: tuple[str, Path, d
     assert "CHANGE" in table
 
 
-@pytest.mark.slow
-def test_without_compare_the_document_is_as_ever(
-    nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]
-) -> None:
-    assert set(json.loads(measured(nodectl, here).stdout)) == {"schema", "measurements", "findings"}
-    assert sqlite3.connect(here[1]).execute("SELECT count(*) FROM run").fetchone() == (1,)
-
-
 def test_a_history_that_is_damaged_costs_a_line_and_no_result(
     nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]
 ) -> None:
@@ -89,18 +79,6 @@ def test_a_history_that_is_damaged_costs_a_line_and_no_result(
     assert here[1].read_text() == "no database" * 100
 
 
-@pytest.mark.slow
-def test_a_newer_history_is_left_alone(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]) -> None:
-    measured(nodectl, here)
-    connection = sqlite3.connect(here[1])
-    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
-    connection.close()
-    done = measured(nodectl, here)
-    assert done.returncode == 0
-    assert "newer nodectl" in done.stderr
-    assert sqlite3.connect(here[1]).execute("SELECT count(*) FROM run").fetchone() == (1,)
-
-
 @pytest.mark.parametrize("text", ["yesterday", "lost.json"])
 def test_what_compare_does_not_take(
     nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]], text: str
@@ -108,38 +86,6 @@ def test_what_compare_does_not_take(
     done = measured(nodectl, here, "--compare", text)
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert f"--compare {text}" in done.stderr
-
-
-@pytest.mark.slow
-def test_the_history_command(nodectl: Callable[..., Any], here: tuple[str, Path, dict[str, str]]) -> None:
-    inventory, path, env = here
-    fleet = str(Path(inventory).resolve())
-    with History(path_made(path), fleet) as history:
-        for day in range(20):
-            history.add([memory("here", 20.0 if day < 14 else 15.0)], when=1.7e9 + 86400 * day)
-
-    def run(*args: str, check: bool = True) -> Any:
-        return nodectl("-i", inventory, "--output", "json", "history", *args, env=env, check=check)
-
-    runs = json.loads(run("list").stdout)["runs"]
-    assert [each["run"] for each in runs] == list(range(20, 0, -1))
-    assert (runs[0]["probes"], runs[0]["measurements"]) == ("memory", 1)
-    assert json.loads(run("show", "15").stdout)["measurements"][0]["value"] == 15.0
-    assert run("show", "21", check=False).returncode == USAGE
-    assert len(run("export", "memory").stdout.splitlines()) == 20
-    assert run("export", "tcp").stdout == ""
-    (found,) = json.loads(run("drift").stdout)["findings"]
-    assert (found["host"], found["check"], found["status"]) == ("here", "drift", "warning")
-    assert "-25.0 %" in found["actual"]
-    table = nodectl("-i", inventory, "history", "list", env=env).stdout
-    assert table.splitlines()[0].split() == ["RUN", "TIME", "PROBES", "MEASUREMENTS"]
-    assert len(table.splitlines()) == 21
-
-
-def path_made(path: Path) -> Path:
-    """Its folder is there."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    return path
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="no fio on this machine")

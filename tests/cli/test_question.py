@@ -10,7 +10,7 @@ import pytest
 from nodectl.cli.terminal import DeclinedError, ask
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
-from nodectl.provision.outlook import described, selected_roles
+from nodectl.provision.outlook import described
 
 LAB = {"nodectl_lab": True, "nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "stock"}
 
@@ -48,11 +48,6 @@ def test_any_other_fleet_is_refused_without_an_answer(stdin: Pipe, variables: di
     with pytest.raises(UsageError) as refused:
         ask(fleet(2, **variables), "change 2 hosts?", [], yes=False)
     assert refused.value.exit_status == 2 and "--yes" in refused.value.remedy
-
-
-def test_one_host_that_is_no_labs_is_enough_to_ask(stdin: Pipe) -> None:
-    with pytest.raises(UsageError):
-        ask([*fleet(2, nodectl_lab=True), *fleet(1)], "change?", [], yes=False)
 
 
 @pytest.mark.parametrize("answer", ["n\n", "maybe\n"])
@@ -106,13 +101,3 @@ def test_hosts_are_shown_together_by_profiles_with_those_that_may_reboot() -> No
     assert any(line.endswith(": n[1-3],x1") for line in described(hosts, [], allow_reboot=True) if "reboot" in line)
     allowed = described([*hosts, *fleet(1, nodectl_allow_reboot="yes")], [], allow_reboot=False)
     assert any(line.endswith(": n1") for line in allowed if "reboot" in line)
-
-
-def test_the_roles_shown_are_those_that_the_tags_leave() -> None:
-    every = selected_roles((), ())
-    assert {"limits", "pytorch", "kernel_settings"} <= set(every)
-    assert selected_roles(("limits,nccl_env",), ()) == [name for name in every if name in ("limits", "nccl_env")]
-    assert "limits" not in selected_roles((), ("limits",))
-    with pytest.raises(UsageError, match="no role has the tag 'limit'") as caught:
-        selected_roles(("nccl_env,limit",), ())
-    assert caught.value.remedy.startswith("did you mean limits? the tags are ")

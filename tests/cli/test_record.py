@@ -26,15 +26,6 @@ def test_hosts_that_answer_are_saved_and_the_others_told(nodectl: Cli, lab4: Lab
         assert replayed["hosts"]["node02"][subject] == live[subject]
 
 
-def test_a_recording_of_less_is_unknown_in_the_rest(nodectl: Cli, tmp_path: Path) -> None:
-    (tmp_path / "r" / "gpu01").mkdir(parents=True)
-    (tmp_path / "r" / "gpu01" / "uname.out").write_text("Linux 6.1.0 x86_64\n")
-    done = nodectl("--replay", str(tmp_path / "r"), "facts", "--output", "json")
-    found = json.loads(done.stdout)["hosts"]["gpu01"]
-    assert "not in the recording" in found["cpu"]["unknown"]
-    assert "recorded: r" in done.stderr
-
-
 def test_hosts_of_the_inventory_that_were_not_recorded_are_unreachable(nodectl: Cli, tmp_path: Path) -> None:
     (tmp_path / "r" / "a").mkdir(parents=True)
     (tmp_path / "r" / "a" / "uname.out").write_text("Linux 6.1.0 x86_64\n")
@@ -57,7 +48,7 @@ def test_a_hostile_recording_is_shown_safely(nodectl: Cli, tmp_path: Path) -> No
     (host / "nvidia-smi-q.out").write_bytes(b"\x1b[2J\xff\0" * 1000)
     (host / "lscpu.out").symlink_to("/etc/shadow")
     with (host / "dmesg.out").open("wb") as stream:
-        stream.write(b"x" * 100_000_000)
+        stream.write(b"x" * 20_000_000)
     for arguments in (("facts",), ("facts", "--output", "json"), ("health",), ("record", str(tmp_path / "copy"))):
         done = nodectl("--replay", str(tmp_path / "r"), *arguments, check=False)
         assert done.returncode in (0, 1, 3), done.stderr

@@ -15,9 +15,8 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.verdict import Outcome, Summary
 from nodectl.report.page.blocks import Nature
 from nodectl.report.page.content import Content
-from nodectl.report.page.page import report_html
 from tests.conftest import Cli
-from tests.report_content import NOW, acceptance, bench, jobs, names, verdicts
+from tests.report_content import NOW, acceptance, verdicts
 
 
 def write(folder: Path, name: str, document: object) -> Path:
@@ -51,50 +50,13 @@ def test_a_recording_is_reported_as_one_and_so_are_its_saved_results(nodectl: Cl
     assert "Drawing of 8 GPUs" in page and "dgx-a100, saved in health.json" in page
 
 
-def test_saved_results_come_back_as_what_they_were(tmp_path: Path) -> None:
-    one = acceptance(names(3))
-    trial = {"schema": "nodectl.tune-trial/1", "id": "x", "complete": False, "baseline": {"label": "base"},
-             "trials": [asdict(verdict) for verdict in verdicts()]}  # fmt: skip
-    content = read(
-        write(tmp_path, "accept", {"schema": "nodectl.accept/1", **asdict(one)}),
-        write(tmp_path, "trial", trial),
-        write(tmp_path, "jobs", {"schema": "nodectl.jobs/1", "jobs": jobs(names(2))}),
-        write(tmp_path, "bench", {"schema": "nodectl.bench-scaling/1", "scaled": True, **bench()}),
-    )
-    assert content.acceptances == (one,)
-    assert content.tuned[0].verdicts == verdicts() and not content.tuned[0].complete
-    assert content.launched[0].jobs[1]["id"] == "job-2"
-    assert content.benched[0].origin.nature is Nature.LAB and content.launched[0].origin.nature is Nature.UNTOLD
-    page = report_html(content)
-    assert "It ended early" in page and "bench-scaling, beside the article" in page and "7.60" in page
-
-
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"schema": "nodectl.facts/1"}, "no result that a report shows"),
         ({"schema": "nodectl.probe/2", "measurements": []}, "no result that a report shows"),
-        ([1], "no result that a report shows"),
         ({"schema": "nodectl.probe/1", "measurements": [{"probe": 7}], "findings": []}, "malformed nodectl.probe/1"),
-        ({"schema": "nodectl.jobs/1", "jobs": ["one"]}, "is no job"),
-        ({"schema": "nodectl.topology/1", "hosts": {"a": {}}}, "malformed nodectl.topology/1"),
         ({"schema": "nodectl.accept/1", "id": "x"}, "malformed nodectl.accept/1"),
         ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "ended": float("nan")}, "is not a time"),
-        ({"schema": "nodectl.accept/1", **asdict(acceptance(["a"])), "began": 1e300}, "is not a time"),
-        (
-            {
-                "schema": "nodectl.topology/1",
-                "hosts": {
-                    "a": {
-                        "gpu_details": {},
-                        "nic_details": {},
-                        "links": {},
-                        "gpu_nic": {"GPU7": {"nic": None, "device": None, "link": None, "why": ""}},
-                    }
-                },
-            },
-            "gpu_details has not: GPU7",
-        ),
     ],
 )
 def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, document: object, words: str) -> None:
@@ -102,14 +64,6 @@ def test_a_file_of_another_kind_is_refused_by_its_name(tmp_path: Path, document:
     with pytest.raises(UsageError, match=r"other\.json") as refused:
         read(path)
     assert words in refused.value.message and "health" in refused.value.remedy
-
-
-@pytest.mark.parametrize(("field", "odd"), [("because", True), ("because", "one word"), ("value", 10**400)])
-def test_an_articles_figure_that_is_edited_is_shown_as_it_is(tmp_path: Path, field: str, odd: object) -> None:
-    beside = {"comparable": False, "because": [], "value": 7.6, field: odd}
-    row = {"name": "2 devices", "speed_up": 1.8, "article": {"speed_up": beside}}
-    page = report_html(read(write(tmp_path, "bench", {"schema": "nodectl.bench-scaling/1", "rows": [row]})))
-    assert str(odd) in page
 
 
 def test_a_history_gives_the_latest_run_of_each_probe_its_trials_and_its_trends(tmp_path: Path) -> None:

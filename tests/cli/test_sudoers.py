@@ -10,7 +10,7 @@ from nodectl.facts.catalogue import commands_for, root_commands
 from nodectl.model.host import Host
 from nodectl.provision.sudoers import sudoers
 from nodectl.recordings.collect import script
-from tests.conftest import Cli, LabUnderTest
+from tests.conftest import LabUnderTest
 
 
 @pytest.mark.parametrize("provisioning", ["none", "password", "nopasswd"])
@@ -32,12 +32,6 @@ def test_a_name_that_sudoers_would_take_for_syntax_is_refused(name: str) -> None
         sudoers(name)
 
 
-@pytest.mark.parametrize("name", ["ALL", "ADMINS"])
-def test_a_name_that_stands_for_everybody_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="as an alias"):
-        sudoers(name)
-
-
 def test_it_holds_all_that_the_collector_runs_as_root_and_nothing_else() -> None:
     commands = commands_for(Host("n1", "192.0.2.1"))
     rooted = {command.argv for command in commands if command.root} | {argv for each in commands for argv in each.sudo}
@@ -53,11 +47,6 @@ def test_of_drives_only_the_health_may_be_asked() -> None:
         "/usr/sbin/nvme smart-log -o json",
         "/usr/sbin/smartctl -j -n standby -H -A",
     }
-
-
-def test_the_command_prints_it(nodectl: Cli) -> None:
-    assert nodectl("sudoers", "--user", "op").stdout == sudoers("op")
-    assert nodectl("sudoers", "--user", "a b", check=False).returncode == 2
 
 
 @pytest.mark.lab

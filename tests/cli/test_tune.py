@@ -98,16 +98,11 @@ SPACE = "nccl: {NCCL_ALGO: [Tree]}\nallow_debug_variables: true\n"
     ("args", "told"),
     [
         ((), "tune trial needs either profiles to compare"),
-        (("--profiles", "stock,roce", "--space", "SPACE"), "tune trial needs either profiles to compare"),
-        (("--profiles", "stock"), "needs a second profile to be compared with"),
         (("--profiles", "stock,nosuch"), "no tuning profile 'nosuch'"),
-        (("--profiles", "stock,roce", "--baseline", "nosuch"), "no tuning profile 'nosuch'"),
         (("--profiles", "stock,roce", "--probes", "nosuch"), "no probe 'nosuch'"),
         (("--profiles", "stock,roce", "--probes", "", "--no-training"), "nothing to measure"),
         (("--profiles", "stock,roce"), "there is no terminal to ask on: nothing was changed"),
         (("--profiles", "stock,roce", "--", "--batch", "4"), "'--batch' is no option of a trial"),
-        (("--space", "OPTIONS"), "the space names options of a workload, but no workload is trained"),
-        (("--space", "OPTIONS", "--workload", "llm"), "there is no terminal to ask on: nothing was changed"),
         (("--space", "SPACE"), "no candidate of the space is possible: NCCL_ALGO=Tree on a"),
     ],
 )
@@ -125,19 +120,6 @@ def test_refused_before_any_host_is_asked(
     assert isinstance(done.exception, UsageError), done.output
     assert told in done.exception.message
     assert done.exception.exit_status == 2
-
-
-def test_four_pairs_are_no_trial() -> None:
-    done = CliRunner().invoke(cli, ["tune", "trial", "--profiles", "stock,roce", "--pairs", "4"])
-    assert done.exit_code == 2 and "--pairs" in done.output
-
-
-def test_help_tells_what_the_probes_take_in_a_trial(nodectl: Cli) -> None:
-    shown = " ".join(nodectl("tune", "trial", "--help").stdout.split())
-    assert "Repetitions of a measurement in one turn. [1<=x<=100] nccl: 3, training: 2, others: 1." in shown
-    assert "Message sizes. nccl: 4KiB,256KiB,16MiB." in shown
-    # memory measures as long as it always does: no default of a trial is told
-    assert "latency: 0.5, nccl: 0.1, storage: 1, tcp: 2, training: 1." in shown
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

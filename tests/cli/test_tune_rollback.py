@@ -73,13 +73,6 @@ def test_refused_where_a_later_run_came_over_it(monkeypatch: pytest.MonkeyPatch,
     assert [name for name, *_ in playbooks.asked] == ["runs"]
 
 
-def test_nothing_to_take_back(monkeypatch: pytest.MonkeyPatch, inventory: str) -> None:
-    done, playbooks = rollback(monkeypatch, inventory, {"a": [LATER], "b": []})
-    assert done.exit_code == 0
-    assert f"no host holds a record of the run {RUN}" in done.output
-    assert [name for name, *_ in playbooks.asked] == ["runs"]
-
-
 @pytest.mark.parametrize("words", ["rollback", "tune rollback"])
 def test_one_host_is_asked_for_too(monkeypatch: pytest.MonkeyPatch, inventory: str, words: str) -> None:
     playbooks = Playbooks({"a": [RUN], "b": []})

@@ -81,7 +81,3 @@ def test_smartctl_is_asked_of_each_drive_with_what_sudoers_allows(tmp_path: Path
 def test_nvme_is_asked_where_smartctl_is_not(tmp_path: Path) -> None:
     done = run(tmp_path, "nvme")
     assert done.stdout == f'drive {tmp_path}/nvme0\n{{"asked": "nvme smart-log -o json {tmp_path}/nvme0"}}\n'
-
-
-def test_without_a_tool_it_is_not_there(tmp_path: Path) -> None:
-    assert run(tmp_path).returncode == 3

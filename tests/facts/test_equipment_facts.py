@@ -2,47 +2,22 @@
 
 import pytest
 
-from nodectl.facts.board import BmcEvent, Firmware
+from nodectl.facts.board import BmcEvent
 from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
 from nodectl.facts.kernel import OpenFiles
 from nodectl.facts.network import InterfaceFlow
 from nodectl.facts.storage import Array
-from nodectl.facts.versions import ContainerToolkit
 from nodectl.model.facts import Unread
+from tests.facts.parsers.tool_outputs import recorded_text
 from tests.facts.recorded import fact
 
-MDSTAT = """\
-Personalities : [raid1] [raid0] [raid6] [raid5] [raid4]
-md127 : active (auto-read-only) raid1 sdb1[1] sda1[0](F)
-      999424 blocks super 1.2 [2/1] [_U]
-      [==>..................]  recovery = 12.6% (126000/999424) finish=127.5min speed=33440K/sec
-
-md5 : active raid5 nvme3n1[4] nvme2n1[2] nvme1n1[1] nvme0n1[0](S)
-      5860147200 blocks super 1.2 level 5, 512k chunk, algorithm 2 [4/3] [UUU_]
-
-md9 : inactive sdc1[0](S)
-      1953380400 blocks super 1.2
-
-unused devices: <none>
-"""
+MDSTAT = recorded_text("equipment-facts-mdstat.txt")
 SEL = """\
    1 | 03/20/2021 | 00:58:40 | System Firmware Error #0x11 | No usable system memory | Asserted
    a | Pre-Init  |0000000042| Power Supply #0x51 | Failure detected | Asserted
    b | 12/03/24 | 11:27:10 UTC | Temperature #0x43 | Upper Critical going high | Deasserted
 """
-HEALTH = """\
-+---------------------------+----------------------------------------------------------+
-| Health Monitor Report                                                                |
-+===========================+==========================================================+
-| Overall Health            | Warning                                                  |
-| GPU                       |                                                          |
-| -> 0                      | Warning                                                  |
-|    -> Errors              |                                                          |
-|       -> PCIe system      | Warning                                                  |
-|                           | Detected more than 8 PCIe                                |
-|                           | replays per minute for GPU 0                             |
-+---------------------------+----------------------------------------------------------+
-"""
+HEALTH = recorded_text("equipment-facts-health.txt")
 
 
 def test_each_array_its_disks_and_what_it_is_busy_with() -> None:
@@ -67,14 +42,6 @@ def test_the_bmcs_events() -> None:
     assert fact("bmc_log", bmc_log=127).kind == "absent"
 
 
-def test_firmware_of_board_processors_and_disks() -> None:
-    text = (
-        "bios_version\t1.25\nmicrocode\t0x830107c\nmicrocode\t0x830107a\nnvme\tM 1\tA2\nnvme\tM 1\tA1\nnvme\tM 1\tA2\n"
-    )
-    expected = Firmware({"bios_version": "1.25"}, ("0x830107a", "0x830107c"), {"M 1": ("A1", "A2")}, ("M 1",) * 3)
-    assert fact("firmware", firmware=text) == expected
-
-
 def test_open_files_are_those_in_use() -> None:
     assert fact("open_files", file_nr="71\t11\t9000\n") == OpenFiles(60, 9000)
 
@@ -92,14 +59,6 @@ def test_priorities_with_pause_frames_and_with_marks() -> None:
     flow = fact("flow_control", flow_control=text).interfaces
     assert flow == {"ens1": InterfaceFlow((3, 5), (3,), None), "ens2": InterfaceFlow(None, None, ())}
     assert str(flow["ens1"]) == "PFC 3,5, ECN notified 3" and str(flow["ens2"]) == "ECN reacting off"
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["NVIDIA Container Toolkit CLI version 1.17.8\ncommit: f202\n", "cli-version: 1.17.8\nlib-version: 1.17.8\n"],
-)
-def test_the_container_toolkits_version(text: str) -> None:
-    assert fact("containers", container_toolkit=text) == ContainerToolkit("1.17.8")
 
 
 def test_dcgms_complaints_without_the_headings() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from nodectl.common.node_paths import VENV
-from nodectl.facts.base import whole
 from nodectl.facts.catalogue import all_facts, commands_for, read_facts
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.kernel import Kernel
@@ -135,14 +134,6 @@ def test_no_gpu_is_a_number_where_the_driver_answers() -> None:
     assert read_facts(Recording("gpu01", {"nvidia-smi-query": entry}))["gpus"] == Gpus(0, (), confirmed=True)
 
 
-def test_a_lost_gpu_is_named_beside_the_others() -> None:
-    text = GPUS + "Unable to determine the device handle for GPU2: 0000:5F:00.0: Unknown Error\n"
-    entry = Entry("nvidia-smi-query", ("nvidia-smi",), 15, text, "", 0.1)
-    found = read_facts(Recording("gpu01", {"nvidia-smi-query": entry}))["gpus"]
-    assert isinstance(found, Gpus)
-    assert (found.count, found.lost) == (2, ("0000:5F:00.0",))
-
-
 def test_versions_say_why_there_is_none() -> None:
     cpu_only = facts(venv="venv /opt/v\npython 3.12.1\nwheel torch-2.7.0+cpu\ncuda None\n", nvidia_smi_version=127)
     found = cpu_only["versions"]
@@ -175,22 +166,6 @@ def test_what_is_garbled_is_unknown() -> None:
         assert found[subject].kind == "unknown" and "not in the recording" not in found[subject].reason
 
 
-@pytest.mark.parametrize("number", ["9" * 5000, "²", "--5", "1e9", ""])
-def test_no_number_of_a_host_is_an_exception(number: str) -> None:
-    assert whole(number) is None
-    text = f"mlx5_0/ports/1/state:4: ACTIVE\nmlx5_0/ports/1/counters/symbol_error:{number}\nmlx5_0/pci:\n"
-    found = facts(ib_sysfs=text, session_limits=f"{number} 1 1 1 1 1\ncap 0\n", memory_errors=f"mc0\tce={number}\n")
-    assert found["limits"].kind == "unknown"
-    assert [port.counters for port in found["ib_ports"]] == [{}]
-    broken = facts(ib_sysfs=f"mlx5_0/ports/{'9' * 5000}/state:4: ACTIVE\n")["ib_ports"]
-    assert broken.kind == "unknown"
-
-
-def test_a_kernel_is_known_without_its_distribution() -> None:
-    found = facts(os_release=None)["kernel"]
-    assert (found.release, found.os_name) == ("6.1.0-28-amd64", None)
-
-
 def test_a_host_outside_a_lab_has_none_and_no_shared_memory_is_no_guess() -> None:
     found = facts(lab=1, df_shm=1)
     assert found["lab"] == Unread("absent", "not a lab host")
@@ -200,12 +175,6 @@ def test_a_host_outside_a_lab_has_none_and_no_shared_memory_is_no_guess() -> Non
 def test_what_was_not_recorded_is_unknown_for_every_subject() -> None:
     for subject, found in read_facts(Recording("gpu01", {})).items():
         assert isinstance(found, Unread) and found.kind == "unknown", subject
-
-
-def test_a_folder_without_the_environment_still_tells_the_driver() -> None:
-    found = facts(venv=None)["versions"]
-    assert (found.venv, found.torch, found.driver) == ("", None, "560.35.05")
-    assert found.unavailable["torch"] == "venv is not in the recording"
 
 
 def test_commands_are_asked_once_and_for_the_hosts_own_venv() -> None:

@@ -5,54 +5,10 @@ import pytest
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.parsers.nvidia.smi_q.fields import GpuProcess
-from nodectl.model.facts import Unread
+from tests.facts.parsers.tool_outputs import recorded_text
 from tests.facts.recorded import fact
 
-REPORT = """\
-Driver Version                            : 580.95.05
-CUDA Version                              : 13.0
-
-Attached GPUs                             : 3
-GPU 00000000:07:00.0
-    Product Name                          : NVIDIA A100-SXM4-80GB
-    Persistence Mode                      : Enabled
-    Serial Number                         : 1560000000001
-    GPU UUID                              : GPU-a
-    VBIOS Version                         : 92.00.81.00.01
-    PCI
-        GPU Link Info
-            PCIe Generation
-                Max                       : 4
-                Current                   : 4
-            Link Width
-                Max                       : 16x
-                Current                   : 8x
-    FB Memory Usage
-        Total                             : 81920 MiB
-        Used                              : 2048 MiB
-    ECC Mode
-        Current                           : Enabled
-        Pending                           : Disabled
-    Temperature
-        GPU Current Temp                  : 31 C
-    Processes
-        GPU instance ID                   : N/A
-        Process ID                        : 4242
-            Type                          : C
-            Name                          : python3
-            Used GPU Memory               : 2040 MiB
-
-GPU 00000000:47:00.0
-    Product Name                          : NVIDIA A100-SXM4-80GB
-    Persistence Mode                      : Disabled
-    GPU UUID                              : GPU-c
-    ECC Mode
-        Current                           : N/A
-        Pending                           : N/A
-    Temperature
-        GPU Current Temp                  : ERR!
-    Processes                             : None
-"""
+REPORT = recorded_text("gpu-facts-report.txt")
 TABLE = """\
 index, name, uuid, pci.bus_id, memory.total [MiB], driver_version, vbios_version
 0, NVIDIA A100-SXM4-80GB, GPU-a, 00000000:07:00.0, 81920 MiB, 580.95.05, 92.00.81.00.01
@@ -103,17 +59,6 @@ def test_a_shorter_command_stands_in_for_the_report() -> None:
     )
 
 
-def test_why_there_are_none() -> None:
-    assert fact("gpus", nvidia_smi_q=127, nvidia_smi_query=127) == Unread("absent", "nvidia-smi-q is not installed")
-    assert fact("gpus", nvidia_smi_q=(6, "No devices were found\n")) == Gpus(
-        0, (), source="nvidia-smi-q", confirmed=True
-    )
-    mismatch = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"
-    found = fact("gpus", nvidia_smi_q=(18, mismatch), nvidia_smi_query=(18, mismatch))
-    assert found.kind == "unknown" and "Driver/library version mismatch" in found.reason
-    assert fact("gpus").reason == "nvidia-smi-q is not in the recording"
-
-
 def test_links_with_their_counters() -> None:
     (gpu,) = fact("nvlink", nvidia_smi_nvlink=LINKS, nvidia_smi_nvlink_errors=ERRORS).gpus
     assert [(link.active, link.speed_gb_s, link.recovery_errors, link.crc_errors) for link in gpu.links] == [
@@ -122,12 +67,6 @@ def test_links_with_their_counters() -> None:
     ]
     (alone,) = fact("nvlink", nvidia_smi_nvlink=LINKS, nvidia_smi_nvlink_errors=127).gpus
     assert [(link.active, link.crc_errors) for link in alone.links] == [(True, None), (False, None)]
-
-
-def test_gpus_without_nvlink_have_none() -> None:
-    assert fact("nvlink", nvidia_smi_nvlink="") == Unread("absent", "the GPUs have no NVLink")
-    assert fact("nvlink", nvidia_smi_nvlink=127).kind == "absent"
-    assert fact("nvlink", nvidia_smi_nvlink=9) == Unread("unknown", "nvidia-smi-nvlink: exit status 9: it broke")
 
 
 def test_matrices() -> None:

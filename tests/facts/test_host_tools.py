@@ -9,17 +9,9 @@ from nodectl.facts.kernel import parse_os_release
 from nodectl.facts.network import Interface, Nic, parse_ip_address
 from nodectl.facts.processors import Cpu, parse_lscpu, parse_meminfo
 from nodectl.facts.storage import FileSystem, parse_df
+from tests.facts.parsers.tool_outputs import recorded_text
 
-LSCPU = """\
-Architecture:            x86_64
-CPU(s):                  256
-  On-line CPU(s) list:   0-255
-Model name:              AMD EPYC 9534 64-Core Processor
-Thread(s) per core:      2
-Core(s) per socket:      64
-Socket(s):               3
-NUMA node(s):            8
-"""
+LSCPU = recorded_text("host-tools-lscpu.txt")
 IP = """[{"ifindex":7,"ifname":"eth0@if9","operstate":"UP","mtu":9000,"address":"02:00:00:00:00:01",
 "addr_info":[{"family":"inet","local":"192.0.2.4","prefixlen":24},{"family":"inet6","local":"2001:db8::4",
 "prefixlen":64}]},{},{"ifindex":8,"ifname":"ib0","operstate":"DOWN","mtu":2044,"addr_info":[]}]"""

@@ -13,6 +13,7 @@ from nodectl.facts.services import TimeService
 from nodectl.facts.settings import LoginLimits
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
+from tests.facts.parsers.tool_outputs import recorded_text
 from tests.facts.recorded import fact
 
 # the forms that chronyc 4.3, timedatectl 252 and ntpq 4.2.8 print
@@ -21,12 +22,6 @@ TRACKING = (
     "-12.3,0.001,0.02,0.0005,0.0003,64.2,Normal\n"
 )
 UNSYNCED = "00000000,,0,0.000000000,0.000000000,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n"
-TIMESYNC = """       Server: 192.0.2.1 (0.debian.pool.ntp.org)
-Poll interval: 2min 8s (min: 32s; max 34min 8s)
-         Leap: normal
-       Offset: -1.161ms
-        Delay: 12.9ms
-"""
 NTPQ = 'associd=0 status=0615 leap_none, sync_ntp, 1 event,\nversion="ntpd 4.2.8p15", stratum=2, offset=+2.500,\n'
 LOGIN = """user root
 login 8192 unlimited 1024 4096 8191 unlimited
@@ -133,21 +128,7 @@ def test_kernels_with_a_module_and_the_one_that_boots_next(tmp_path: Path, boot:
     assert (build.with_module, build.next_kernel) == (("6.1.0-9-amd64", "6.8.0-45-generic"), after) and not done.stderr
 
 
-QUEUES = """nic\tens1f0np0\t0\t0-15,32-47
-irq\t101\t0
-irq\t102\t0-63
-Ring parameters for ens1f0np0:
-Pre-set maximums:
-RX:\t\t8192
-RX Mini:\tn/a
-TX:\t\t4096
-Current hardware settings:
-RX:\t\t1024
-RX Mini:\tn/a
-TX:\t\t4096
-RX Buf Len:\t\tn/a
-nic\teno1\t-1\t0-63
-"""
+QUEUES = recorded_text("live-facts-queues.txt")
 
 
 def test_rings_and_interrupts_are_read_by_interface() -> None:
@@ -158,9 +139,3 @@ def test_rings_and_interrupts_are_read_by_interface() -> None:
     other = setup.queues["eno1"]
     assert (other.local_cpus, other.rings_max, other.interrupts) == ("", {}, {})
     assert setup.balanced and setup.boot == {"mtu": 9000}
-
-
-def test_where_no_systemd_runs_nothing_is_kept_for_the_boot() -> None:
-    setup = fact("nic_setup", nic_queues="", nic_boot=3)
-    assert not setup.systemd and setup.boot is None and not setup.queues
-    assert isinstance(fact("nic_setup", nic_queues="", nic_boot="inactive\n{"), Unread)

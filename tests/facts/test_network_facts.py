@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.facts.rdma import SCRIPT, Gid
-from nodectl.model.facts import Unread
+from tests.facts.parsers.tool_outputs import recorded_text
 from tests.facts.recorded import fact
 
 IP = """[{"ifindex":7,"ifname":"ens1","flags":["BROADCAST","UP","LOWER_UP"],"operstate":"UP","mtu":9000,"max_mtu":9978,
@@ -19,53 +19,7 @@ SYSFS = (
     "ens1\tindex=7\tmac=02:00:00:00:00:07\tspeed=100000\tduplex=full\tdriver=mlx5_core\tpci=0000:c1:00.0\tnuma=-1"
     "\trx_queues=63\ttx_queues=62\tfirmware=16.35.2000 (MT_0000000080)\n"
 )
-PORTS = """\
-mlx5_10/fw_ver:20.35.2000
-mlx5_10/board_id:MT_0000000223
-mlx5_10/hca_type:MT4123
-mlx5_10/node_guid:b83f:d203:0000:000a
-mlx5_10/device/numa_node:3
-mlx5_10/ports/1/state:4: ACTIVE
-mlx5_10/ports/1/phys_state:5: LinkUp
-mlx5_10/ports/1/rate:200 Gb/sec (4X HDR)
-mlx5_10/ports/1/link_layer:InfiniBand
-mlx5_10/ports/1/lid:0x1c
-mlx5_10/ports/1/sm_lid:0x1
-mlx5_10/ports/1/counters/symbol_error:2
-mlx5_10/ports/1/counters/link_downed:255
-mlx5_10/ports/1/hw_counters/out_of_sequence:3
-mlx5_10/ports/1/gids/0:fe80:0000:0000:0000:b83f:d203:0000:000a
-mlx5_10/pci:../../../0000:0c:00.0
-mlx5_10/net/ib0:0
-mlx5_2/fw_ver:22.41.1000
-mlx5_2/device/numa_node:-1
-mlx5_2/ports/1/state:1: DOWN
-mlx5_2/ports/1/phys_state:3: Disabled
-mlx5_2/ports/1/rate:40 Gb/sec (4X QDR)
-mlx5_2/ports/1/link_layer:Ethernet
-mlx5_2/ports/1/lid:0x0
-mlx5_2/ports/1/gids/3:0000:0000:0000:0000:0000:ffff:0a14:000b
-mlx5_2/ports/1/gids/10:fe80:0000:0000:0000:0000:0000:0000:0001
-mlx5_2/ports/1/gid_attrs/types/3:RoCE v2
-mlx5_2/ports/1/gid_attrs/types/10:IB/RoCE v1
-mlx5_2/ports/1/gid_attrs/ndevs/3:ens1
-mlx5_2/pci:../../../0000:0d:00.0
-mlx5_2/net/ens1:0
-"""
-IBSTAT = """CA 'mlx5_0'
-\tCA type: MT4129
-\tNumber of ports: 1
-\tFirmware version: 28.39.1002
-\tPort 1:
-\t\tState: Initializing
-\t\tPhysical state: LinkUp
-\t\tRate: 400
-\t\tBase lid: 7
-\t\tSM lid: 1
-\t\tPort GUID: 0xa088c20300000001
-\t\tLink layer: InfiniBand
-"""
-LINK = "link mlx5_0/1 state INIT physical_state LINK_UP netdev ib0\n"
+PORTS = recorded_text("network-facts-ports.txt")
 
 
 def test_an_interface_with_all_that_the_kernel_tells() -> None:
@@ -78,11 +32,6 @@ def test_an_interface_with_all_that_the_kernel_tells() -> None:
     assert (nic.counters["rx_crc_errors"], nic.counters["tx_errors"], nic.counters["tx_carrier_changes"]) == (5, 6, 9)
     assert (nics["bond0"].kind, nics["bond0"].bond_mode, nics["bond0"].carrier) == ("bond", "802.3ad", False)
     assert fact("nics", ip_address=IP)["ens1"].speed_mbit is None
-
-
-def test_sysfs_that_is_cut_is_no_observation() -> None:
-    cut = fact("ib_ports", ib_sysfs=PORTS[: PORTS.rindex("mlx5_2/pci")])
-    assert isinstance(cut, Unread) and "it does not tell all of mlx5_2" in cut.reason
 
 
 def test_ports_in_the_order_of_their_numbers() -> None:
@@ -104,14 +53,6 @@ def test_ports_in_the_order_of_their_numbers() -> None:
         "ens1",
         "Ethernet",
     )
-
-
-def test_other_tools_stand_in_and_fill_up() -> None:
-    (port,) = fact("ib_ports", ibstat=IBSTAT, rdma_link=LINK)
-    assert (port.state, port.rate_gbit_s, port.lid, port.firmware, port.netdev) == ("INIT", 400, 7, "28.39.1002", "ib0")
-    assert fact("ib_ports", ib_sysfs=3, ibstat=127) == Unread("absent", "the kernel has no RDMA device")
-    assert fact("ib_ports", ib_sysfs="mlx5\n").kind == "unknown"
-    assert fact("ib_ports").kind == "unknown"
 
 
 def test_gids_say_of_which_kind_they_are() -> None:

@@ -7,27 +7,10 @@ from nodectl.facts.kernel import KERNEL_EVENTS_FACT
 from nodectl.facts.parsers.linux.dmesg import Dmesg
 from nodectl.model.facts import Unread
 from nodectl.model.recording import Entry, Recording
+from tests.facts.parsers.tool_outputs import recorded_text
 from tests.facts.recorded import fact
 
-LSPCI = """\
-0000:00:01.1 PCI bridge: Root port
-\tCapabilities: [58] Express (v2) Root Port (Slot+), MSI 00
-\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1
-\t\tLnkSta:\tSpeed 16GT/s, Width x16
-\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
-
-0000:02:00.0 PCI bridge: Switch port
-\tCapabilities: [58] Express (v2) Downstream Port (Slot+), MSI 00
-\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1
-\t\tLnkSta:\tSpeed 16GT/s, Width x16
-\t\tACSCtl:\tSrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-
-
-0000:03:00.0 Infiniband controller: Mellanox Technologies MT28908
-\tCapabilities: [60] Express (v2) Endpoint, MSI 00
-\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported
-\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x8 (downgraded)
-
-"""
+LSPCI = recorded_text("root-facts-lspci.txt")
 TREE = """\
 ../../../devices/pci0000:00/0000:00:01.1
 ../../../devices/pci0000:00/0000:00:01.1/0000:02:00.0
@@ -103,10 +86,3 @@ def test_a_refusal_names_the_line_and_a_missing_tool_is_absent() -> None:
         assert "not installed" in alone.reason and "password" not in alone.reason
         assert fact(subject, **{key: 127}).kind == "absent"
         assert fact(subject, **{key: (1, "", "read kernel buffer failed\n")}).kind == "unknown"
-
-
-def test_a_login_that_sees_no_capabilities_is_told_so() -> None:
-    denied = "0000:00:01.1 PCI bridge: Root port\n\tCapabilities: <access denied>\n"
-    assert fact("pcie", lspci_acs=denied) == Unread(
-        "unknown", "lspci shows no capabilities: only root sees them, see `nodectl sudoers`"
-    )

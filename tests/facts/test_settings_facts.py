@@ -10,7 +10,7 @@ import pytest
 from nodectl.facts.base import Fact, read_fact
 from nodectl.facts.host_files import NCCL_FILES_FACT, NcclFiles
 from nodectl.facts.services import CLOCK_SYNC_FACT, ClockSync
-from nodectl.facts.settings import LIMITS_FACT, SYSCTL_FACT, SessionLimits, Sysctl, proc_path, sysctl_fact
+from nodectl.facts.settings import LIMITS_FACT, SessionLimits, Sysctl, sysctl_fact
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
@@ -36,17 +36,6 @@ def test_the_kernel_of_this_machine_is_read_by_the_real_command() -> None:
     unknown = Sysctl("net.ipv4.no_such_thing", None, "this kernel has no such setting", unknown=True)
     assert found["net.ipv4.no_such_thing"] == unknown
     assert found["kernel.ostype"] == Sysctl("kernel.ostype", "Linux", "read-only in this kernel view, at Linux")
-
-
-def test_a_recording_of_an_earlier_version_said_only_that_a_key_is_absent() -> None:
-    found = said(SYSCTL_FACT, sysctl=(0, "vm/swappiness absent \n", ""))
-    assert isinstance(found, dict) and found["vm.swappiness"] == Sysctl(
-        "vm.swappiness", None, "absent from this kernel view"
-    )
-
-
-def test_a_slash_in_a_key_is_a_dot_of_a_name() -> None:
-    assert proc_path("net.ipv4.conf.eth0/1.forwarding") == "net/ipv4/conf/eth0.1/forwarding"
 
 
 def test_limits_are_the_lower_of_soft_and_hard() -> None:

@@ -11,6 +11,7 @@ from nodectl.facts.services import SLURM_FACT, SlurmNode
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.recording import Entry, Recording
+from tests.facts.parsers.tool_outputs import recorded_text
 
 NODE = "NodeName=here State=MIXED CPUTot=4"
 # as Slurm 22.05 and 19.05 print it without a configuration, and each with one whose controller does not answer
@@ -22,17 +23,7 @@ NO_ANSWER = "slurm_load_node error: Unable to contact slurm controller (connect 
 NAMED = "ClusterName=c\nNodeName=here,node[01-03] CPUs=4\nNodeName=DEFAULT RealMemory=1\n"
 OTHERS = "ClusterName=c\nnodename=there CPUs=4\nNodeName=DEFAULT RealMemory=1\n"
 
-SCONTROL = """#!/bin/sh
-if [ "$1 $2" = "show hostnames" ]; then
-    [ -n "$3" ] || exit 1
-    echo "$3" | tr , '\\n'
-    exit
-fi
-[ -z "$NODE" ] || { echo "$NODE"; exit 0; }
-echo "$COMPLAINT" >&2
-[ "$COMPLAINT" = "${COMPLAINT#*retrying}" ] || sleep 60
-exit 1
-"""
+SCONTROL = recorded_text("slurm-script-scontrol.txt")
 
 
 def look(folder: Path, node: str = "", complaint: str = "", configuration: str = "", *, slurmd: bool = False) -> object:

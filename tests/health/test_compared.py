@@ -13,8 +13,6 @@ from nodectl.health.fleet import look
 from nodectl.health.history import StateFile
 from nodectl.health.host import REPLAYED, judge_answer, order_of
 from nodectl.health.verify import member_document, member_of
-from nodectl.model.finding import Finding
-from nodectl.model.host import Host
 from nodectl.recordings.folder import bundled, open_recording
 from nodectl.recordings.source import Source, replay_source
 from tests.lab.recorded_host import another_machine
@@ -75,17 +73,3 @@ def test_a_site_s_policy_holds_there_too(hostvars: dict[str, dict[str, Any]]) ->
     hostvars["node02"]["nodectl_health"] = ACCEPTED
     (finding,) = (found for found in compared(hostvars)["findings"] if found["check"] == "fleet_kernel")
     assert finding["status"] == "skipped" and "it is on trial" in json.dumps(finding)
-
-
-def test_what_one_task_says_of_many_hosts_is_told_of_each() -> None:
-    from nodectl.provision.events import Answer, findings_of
-
-    rows = [{"host": name, "check": "fleet_kernel", "status": "warning"} for name in ("node02", "node03")]
-    findings: tuple[Finding, ...] = findings_of([Answer("node01", "compare", {"findings": rows})])
-    assert [finding.host for finding in findings] == ["node02", "node03"]
-
-
-def test_a_variable_that_nobody_set_leaves_the_check_its_default() -> None:
-    host = Host("n1", "n1", variables={"nodectl_driver": "manage", "nvidia_repository_frozen": None})
-    variables = order_of(host, {}, ()).variables
-    assert variables["nodectl_driver"] == "manage" and "nvidia_repository_frozen" not in variables

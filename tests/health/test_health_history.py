@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from nodectl.checks.counters import Previous
-from nodectl.checks.judge import merge_faults
 from nodectl.health.history import HostState, StateFile
 
 FAULTS = {"gpu_lost|GPU 3": {"boot1": 900.0}}
@@ -24,15 +23,6 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     assert kept.read() == states
     assert len(json.loads(kept.path.read_text())["names"]) == 2, "names of counters are written once a kind of host"
     assert StateFile(tmp_path, "/etc/other.yml").read() == {}
-
-
-def test_the_later_reading_stays_and_other_hosts_are_left_alone(tmp_path: Path) -> None:
-    kept = StateFile(tmp_path, "f")
-    kept.write({"n1": state(2000.0, a=9), "n2": state(1.0, a=1)})
-    kept.write({"n1": state(1000.0, a=1)})
-    assert kept.read()["n1"].reading.counters == {"a": 9} and "n2" in kept.read()
-    kept.write({"n1": state(3000.0, "boot2", a=0)})
-    assert kept.read()["n1"].reading == Previous(3000.0, "boot2", {"a": 0})
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 1, "names": [], "hosts": {"n": {}}}'])
@@ -58,9 +48,3 @@ def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
         each.join()
     assert set(StateFile(tmp_path, "f").read()) == {f"{name}{n}" for name in "ab" for n in range(20)}
     assert not list(tmp_path.glob(".*")), "no staged file is left"
-
-
-def test_faults_are_forgotten_after_a_month() -> None:
-    day = 86400.0
-    merged = merge_faults({"x": {"b1": 0.0, "b2": 5 * day}}, {"x": {"b2": 9 * day}, "y": {"b3": 1.0}}, 31 * day)
-    assert merged == {"x": {"b2": 9 * day}}

@@ -102,13 +102,3 @@ def test_a_check_that_takes_for_ever_is_unknown(monkeypatch: pytest.MonkeyPatch)
     judgement: Judgement[Subject] = endless
     (found,) = judge(Subject("a", {}, None), [judgement])
     assert (found.check, found.status) == ("slow", Status.UNKNOWN)
-
-
-def test_an_alias_bomb_in_a_recording_is_refused(three: Fleet) -> None:
-    from nodectl.errors import UsageError
-
-    lines = ["schema: nodectl.recording/1", "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
-    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 10)]
-    (three.folder / "recording.yml").write_text("\n".join([*lines, "name: *a9"]))
-    with pytest.raises(UsageError, match="aliases"):
-        open_recording(str(three.folder))

@@ -16,11 +16,10 @@ import yaml
 
 from ansible_collections.nodectl.fleet.plugins.module_utils import gpu_hw, nic_hw
 from ansible_collections.nodectl.fleet.plugins.modules import kernel_settings, service_limits
-from nodectl.checks.catalogue import checks, variables
+from nodectl.checks.catalogue import checks
 from nodectl.common.resources import share_dir
 from nodectl.health.fleet import look
 from nodectl.health.history import StateFile
-from nodectl.health.host import order_of
 from nodectl.health.verify import chosen_roles, verification
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
@@ -381,15 +380,6 @@ def verified(host: Host, node: Node, *, off_s: float = 0.0, roles: Sequence[str]
     return list(asking.findings(node.printed(asking.script), asked=asked, ended=NOW + 30, heard=asked + 30.25))
 
 
-@pytest.mark.parametrize(
-    ("off_s", "status"), [(0.0, Status.OK), (2.0, Status.WARNING), (-2.0, Status.WARNING), (6.0, Status.FAILED)]
-)
-def test_a_clock_is_judged_by_one_threshold_also_after_a_long_script(off_s: float, status: Status) -> None:
-    case = CASES["nccl", "NCCL_IB_TC"]
-    found = verified(host_of("nccl", "NCCL_IB_TC", case), Node(outputs_of(case, {})), off_s=off_s, roles=["time_sync"])
-    assert [finding.status for finding in found if finding.subject == "offset"] == [status]
-
-
 def test_a_line_that_nobody_asked_for_in_ncclfile_is_a_warning_everywhere(tmp_path: Path) -> None:
     case = CASES["nccl", "NCCL_IB_TC"]
     host = host_of("nccl", "NCCL_IB_TC", case)
@@ -409,34 +399,6 @@ def test_tags_choose_the_checks_of_their_roles() -> None:
     case = CASES["nccl", "NCCL_IB_TC"]
     found = verified(host_of("nccl", "NCCL_IB_TC", case), Node(outputs_of(case, {})), roles=["nccl_env"])
     assert {finding.check for finding in found} == {"nccl_file", "nccl_lines"}
-
-
-def test_a_subject_that_is_another_roles_is_judged_with_that_role() -> None:
-    case = CASES["nccl", "NCCL_IB_TC"]
-    host, node = host_of("nccl", "NCCL_IB_TC", case), Node(outputs_of(case, {}))
-    for role, subjects in (("nvidia_driver", {"driver"}), ("pytorch", {"torch", "cuda", "nccl", "cudnn"})):
-        found = verified(host, node, roles=[role])
-        assert {finding.subject for finding in found if finding.check == "versions"} & {"driver", "torch"} == (
-            subjects & {"driver", "torch"}
-        )
-
-
-def test_the_interpreter_is_judged_with_its_role_and_no_environment_is_asked_for() -> None:
-    case = CASES["nccl", "NCCL_IB_TC"]
-    host = host_of("nccl", "NCCL_IB_TC", case)
-    look = {"python": "3.99.1", "error": "no torch", "shadowing": {}, "own": [], "distributions": {}}
-    node = Node(outputs_of(case, {"torch-import": f"NODECTL {json.dumps(look)}\n"}))
-    assert {finding.subject for finding in verified(host, node, roles=["python"])} == {"python"}
-    both = {finding.subject for finding in verified(host, node, roles=["pytorch"]) if finding.check == "torch"}
-    assert {"python", "import"} <= both
-
-
-def test_every_variable_that_a_judgement_asks_for_reaches_it() -> None:
-    # the training interfaces are handed on as names that there can be, and not as they are written
-    asked = dict.fromkeys(set(variables()) - {"nodectl_nics"}, "of the inventory")
-    assert "nodectl_driver" in asked
-    order = order_of(Host("a", "a", variables=asked), {}, ())
-    assert {name: order.variables[name] for name in asked} == asked
 
 
 @pytest.mark.parametrize(

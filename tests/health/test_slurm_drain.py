@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodectl.errors import NodectlError, UnreachableError, UsageError
-from nodectl.health.slurm import drain_reason, node_name, read_node, report
+from nodectl.errors import UsageError
+from nodectl.health.slurm import drain_reason, node_name, report
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
@@ -65,16 +65,6 @@ def test_who_drained_a_node_gives_it_back(
     said = report("n1", [failed("disk", actual)] if actual else [], resume=resume)
     assert [tuple(args) for args in scontrol.updates] == ([update] if update else [])
     assert bool(said) == (bool(update) or ("fan" in reason and bool(actual)))
-
-
-def test_what_scontrol_refuses_is_its_own_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    scontrol = Scontrol("IDLE")
-    scontrol.status = 1
-    monkeypatch.setattr(subprocess, "run", scontrol.run)
-    with pytest.raises(NodectlError, match="permission denied"):
-        report("n1", [failed("disk", "full")], resume=False)
-    with pytest.raises(UnreachableError, match="no state"):
-        read_node("slurm_load_node error")
 
 
 def test_only_a_node_itself_may_drain_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,31 +123,6 @@ def test_a_project_that_is_too_big_names_its_largest_parts(project: Path) -> Non
     assert find_code(str(project / "scripts" / "train.py"), limit_mib=100).size_bytes == 90 << 20
 
 
-def test_a_folder_that_cannot_be_read_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "private").mkdir()
-    inside = Path.iterdir
-
-    def refused(self: Path) -> object:  # root may read all
-        if self.name == "private":
-            raise PermissionError(13, "Permission denied", str(self))
-        return inside(self)
-
-    monkeypatch.setattr(Path, "iterdir", refused)
-    with pytest.raises(UsageError, match=r"cannot be read: .*private") as caught:
-        find_code(str(project / "scripts" / "train.py"))
-    assert ".nodectlignore" in caught.value.remedy
-
-
-def test_a_file_in_an_ignored_folder_is_taken_back_by_its_name(project: Path) -> None:
-    write(project / ".gitignore", "data/\n")
-    for place in ("data/tiny/a.bin", "data/tiny/b.bin", "data/huge.bin"):
-        write(project / place)
-    write(project / ".nodectlignore", "!data/tiny/a.bin\n")
-    code = find_code(str(project / "scripts/train.py"))
-    assert [place for place in places(code) if place.startswith("data")] == ["data/tiny/a.bin"]
-    assert code.ignored == ("data/",)
-
-
 @pytest.mark.parametrize("mark", ["pyvenv.cfg", "conda-meta/history"])
 def test_an_environment_of_any_name_stays_here_and_is_said(project: Path, mark: str) -> None:
     for place in (mark, "bin/python"):

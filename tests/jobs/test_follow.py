@@ -170,28 +170,6 @@ def test_who_stays_silent_when_the_others_have_ended_is_given_up(monkeypatch: py
     assert list(_collect(messages, ["a", "b"], 60.0)) == [Trouble("b", "silent for 0.2 s")]
 
 
-def test_who_breaks_off_again_and_again_is_given_up_when_the_others_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its program there begins to answer, and fails each time."""
-    monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 3.0)
-    monkeypatch.setattr("nodectl.jobs.follow._LAST_CHANCE_S", 1.0)
-    messages: queue.Queue[Any] = queue.Queue()
-    messages.put(_Sign("a", ended=True))
-    over = threading.Event()
-
-    def fail() -> None:
-        while not over.wait(0.8):
-            messages.put(_Sign("b"))
-            messages.put(Trouble("b", "cut"))
-
-    threading.Thread(target=fail, daemon=True).start()
-    began_s, seen = time.monotonic(), list[Any]()
-    for event in _collect(messages, ["a", "b"], 60.0):
-        seen.append(event)
-        assert time.monotonic() - began_s < 40, seen
-    over.set()
-    assert seen[-1] == Trouble("b", "cut")
-
-
 @pytest.mark.parametrize("message", [[Line("b", "one more")], _Sign("b")])
 def test_who_breaks_off_after_a_while_or_a_line_was_heard(message: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodectl.jobs.follow._STEADY_S", 0.2)

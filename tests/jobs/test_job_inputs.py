@@ -67,12 +67,6 @@ def test_a_job_whose_only_spare_was_left_out_says_that_it_is_not_restarted() -> 
     assert plan().no_restart == ""
 
 
-@pytest.mark.parametrize("lease_s", [float("nan"), float("inf"), float("-inf")])
-def test_a_lease_that_is_no_number_is_refused(lease_s: float) -> None:
-    with pytest.raises(UsageError, match="not a number of seconds"):
-        plan(lease_s=lease_s)
-
-
 def test_the_scripts_options_are_told_where_they_belong(nodectl: Any) -> None:
     done = nodectl("launch", "train.py", "--lease", "9", "--epochs=3", check=False)
     assert done.returncode == 2

@@ -237,6 +237,7 @@ def test_a_killed_rank_ends_the_job_in_seconds(shell: Shell) -> None:
     assert shell.run("jobs", "show").stdout.startswith(f"job       {job_id}\n")
 
 
+@pytest.mark.slow
 def test_a_cut_link_ends_the_job_in_seconds_and_names_the_host(shell: Shell) -> None:
     job_id = shell.begin(SLEEP)
     cut = shell.lab.hosts[1]

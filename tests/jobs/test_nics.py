@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import JobError
-from nodectl.facts.rdma import IbPort, ports_in
+from nodectl.facts.rdma import IbPort
 from nodectl.jobs import nics
 from nodectl.jobs.plan import PlanHost, Surroundings
 from nodectl.model.host import Host
@@ -53,24 +53,6 @@ def test_recorded_a_host_is_kept_off_its_storage_nics(
     bound, lines = bind(monkeypatch, told, "gpu")
     assert (bound.hosts[0].ib_hca, lines) == ("", ())
     assert bound.hosts[0].gpu_hcas == tuple(f"={port}" for port in ports)
-
-
-def test_recorded_nothing_is_set_where_nccl_would_take_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = looked("dgx-a100")
-    training = [port for port in ports_in(told.facts["node01"]) if f"{port.device}:{port.port}" in A100]
-    down = replace(training[0], device="mlx5_7b", state="DOWN")
-    bound, lines = bind(monkeypatch, with_ports(told, *training, down), "host")
-    assert (bound.hosts[0].ib_hca, lines) == ("", ())
-
-
-@pytest.mark.parametrize("mode", ["host", "none"])
-def test_nobody_is_asked_without_rdma_devices_or_a_wish(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
-    def never(*_: object, **__: object) -> Looked:
-        raise AssertionError("asked")
-
-    monkeypatch.setattr(nics, "LiveSource", never)
-    bound, lines = bind(monkeypatch, Looked(), mode, () if mode == "host" else ("node01",))
-    assert (bound.hosts[0].ib_hca, lines) == ("", ())
 
 
 def test_recorded_adapters_of_efa_are_left_to_their_plugin(monkeypatch: pytest.MonkeyPatch) -> None:

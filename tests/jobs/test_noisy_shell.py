@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nodectl.facts.job import Names
 from nodectl.jobs.follow import Line, follow
 from nodectl.jobs.listing import read_jobs
 from nodectl.jobs.nodes import ask, clean, stop
-from nodectl.jobs.plan import candidate_ports
-from nodectl.jobs.preflight import JobNeeds, run_preflight
 from nodectl.model.host import Host
 from nodectl.model.job import JobState
-from nodectl.model.recording import Command, Recording
 from nodectl.model.result import CommandResult
-from nodectl.probes.events import run_program
-from nodectl.recordings.collect import collect
 from nodectl.transport.base import OnOutput, Transport
 from tests.payload.fleet import Fleet
 
@@ -70,19 +64,6 @@ def test_its_jobs_are_listed_read_stopped_and_cleaned(noisy_sshd: Sshd, quiet: W
     assert list(follow(quiet, hosts, job_id, once=True)) == [Line("gpu07", "up")] * 2
     assert stop(quiet, hosts, job_id, 8).lines["gpu07"][0]["state"]["state"] == "stopped"
     assert clean(quiet, hosts, [job_id], 8).lines["gpu07"] == ({"id": job_id, "removed": True, "problem": ""},)
-
-
-def test_preflight_events_and_facts_are_read(noisy_sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:
-    host = noisy_sshd.host("gpu07")
-    needs = JobNeeds(candidate_ports=candidate_ports(), launcher=str(fleet.launcher))
-    report = run_preflight(quiet, [host], needs, 8)
-    assert report.candidates, report.findings
-    assert report.candidates["gpu07"].known("names", Names).hostname
-    done, events = run_program(quiet, host, "probes.endpoints", ["--address=127.0.0.1", "--venv=/none"], timeout_s=60)
-    assert (done.exit_status, len(events.all)) == (0, 1), events.complaint()
-    recording = collect(quiet, host, [Command("word", ("echo", "word"))])
-    assert isinstance(recording, Recording)
-    assert recording.entries["word"].stdout == "word\n"
 
 
 def test_one_that_cannot_be_read_is_named_and_the_others_go_on(sshd: Sshd, quiet: WithState, fleet: Fleet) -> None:

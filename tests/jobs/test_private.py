@@ -181,15 +181,6 @@ def test_a_home_is_not_copied_though_it_is_named(home: Path, named: str) -> None
         find_folder(["sh"])
 
 
-def test_the_root_of_a_mount_travels_where_it_is_a_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fill(home.parent.parent / "mnt", "train.py", "private.txt")
-    (folder / "train.py").write_text("")
-    monkeypatch.setattr("nodectl.common.private._is_mounted", lambda path: path == folder)
-    alone(find_code(str(folder / "train.py")), "train.py")
-    (folder / "pyproject.toml").write_text("")
-    assert len(find_code(str(folder / "train.py")).files) == 3
-
-
 @pytest.fixture
 def project(home: Path) -> Path:
     kept = [place for place in KEPT if "sh_history" not in place]  # with these, and .ssh, it would be a home
@@ -397,33 +388,6 @@ def test_what_lies_beside_in_folders_of_a_home_that_are_no_project_stays(home: P
     if place != ".config/x":
         fill(folder, "pyproject.toml")
         assert len(find_code(str(folder / "train.py")).files) == 3
-
-
-def test_a_module_in_a_home_is_its_package_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(home, "pk/.netrc", "pk/data.txt")
-    (home / "pk" / "__main__.py").write_text("")
-    (home / "pk" / "data.txt").write_text("")
-    (home / "pk" / "up").symlink_to("..")
-    alone(find_module("pk"), "pk/__main__.py", "pk/data.txt")
-
-
-def test_links_lead_to_no_secret_and_no_home(project: Path, home: Path) -> None:
-    shutil.rmtree(project)
-    fill(project, "pyproject.toml")
-    (project / "pyproject.toml").write_text("")
-    (project / "train.py").write_text("")
-    targets = {
-        "keys": ".ssh",
-        "me": "",
-        "up": "..",
-        "weights.bin": ".cache/huggingface/token",
-        "a.yml": ".netrc",
-        "out": "work",
-    }
-    for name, target in targets.items():
-        (project / name).symlink_to(home / target)
-    code = find_code(str(project / "train.py"))
-    assert sorted(place for _, place in code.files) == ["pyproject.toml", "train.py"]
 
 
 def test_many_files_and_projects_of_others_are_shown(home: Path) -> None:

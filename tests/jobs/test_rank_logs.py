@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,16 +11,10 @@ from typing import Any
 import pytest
 
 from nodectl.cli.options import seconds_ago
-from nodectl.errors import UsageError
-from nodectl.jobs.follow import Dropped, Line, Start, Trouble, follow
+from nodectl.jobs.follow import Dropped, Line, Start, follow
 from nodectl.model.host import Host
-from nodectl.model.result import CommandResult, Outcome
-from nodectl.payload.common import frames
 from nodectl.payload.jobs import outputs
-from nodectl.payload.jobs.clerk import Clerk
 from nodectl.payload.jobs.folder import JobFolder
-from nodectl.payload.jobs.logs import stream
-from nodectl.transport.base import OnOutput
 from tests.jobs.test_follow import JOB, Local, wrote
 
 A = Host("a", "a")
@@ -173,58 +163,6 @@ def test_a_reader_that_is_overtaken_goes_on_with_a_whole_line(written: Written) 
     assert {text for _, text in whole(events[1:])} == {"x" * 99, "last"}
 
 
-def test_a_clerk_keeps_the_account_while_nothing_else_is_asked(
-    written: Written, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nodectl.payload.jobs.clerk.EVERY_S", 0.05)
-    clerk = Clerk(lambda _: None, lambda: None, outputs.Keeper(written.job, 1024).tend)
-    clerk.start()
-    written.write(0, b"one\n")
-    until = time.monotonic() + 30
-    while not outputs.sizes_at(written.job, time.time() + 60) and time.monotonic() < until:
-        time.sleep(0.02)
-    written.write(0, b"two\n")
-    clerk.close()
-    (name,) = outputs.sizes_at(written.job, time.time() + 60)
-    assert (outputs.local_rank(name), outputs.sizes_at(written.job, time.time() + 60)[name]) == (0, 8)
-
-
-class Slow:
-    """A host whose one frame takes longer to come than a host may be silent."""
-
-    def run(
-        self,
-        host: Host,
-        argv: Sequence[str],
-        *,
-        timeout_s: float | None,
-        stdin: bytes | None = None,
-        on_output: OnOutput | None = None,
-    ) -> CommandResult:
-        assert on_output is not None
-        text = "x" * 3000
-        data = frames.encode(
-            {"file": "output.log", "rank": None, "offset": 3001, "text": f"{text}\n", "goes_on": False}
-        )
-        for at in range(0, len(data), 100):
-            on_output("stdout", data[at : at + 100])
-            time.sleep(0.1)
-        on_output("stdout", frames.encode({"end": True}))
-        return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, "", "", 0.1)
-
-    def close(self) -> None:
-        return
-
-
-def test_a_slow_line_is_no_silent_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodectl.jobs.follow._SILENT_S", 0.6)
-    monkeypatch.setattr("nodectl.jobs.follow._ONCE_SILENT_S", 0.6)
-    monkeypatch.setattr("nodectl.jobs.follow._SIGN_S", 0.1)
-    events = list(follow(Slow(), [A], JOB, once=True))
-    assert [event for event in events if isinstance(event, Trouble)] == []
-    assert whole(events) == [(None, "x" * 3000)]
-
-
 NOW = datetime.fromisoformat("2026-11-23T05:30:00+01:00")
 
 
@@ -239,12 +177,6 @@ def test_moments_of_the_past(text: str, seconds: float) -> None:
     assert seconds_ago(text, NOW) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "5", "25:00", "2026-13-01", "2026-11-23T05:30:01", "-5m"])
-def test_what_is_no_moment_of_the_past_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        seconds_ago(text, NOW)
-
-
 def test_files_that_deepspeeds_launcher_writes_are_of_their_ranks(tmp_path: Path, monkeypatch: Any) -> None:
     written = Written(tmp_path, monkeypatch)
     folder = written.folder / "ranks" / "deepspeed_from_8"
@@ -253,40 +185,3 @@ def test_files_that_deepspeeds_launcher_writes_are_of_their_ranks(tmp_path: Path
         (folder / f"20261123080000_rank{rank}.log").write_text(f"I am {rank}\n")
     assert sorted(written.lines(), key=str) == [(0, "I am 8"), (1, "I am 9")]
     assert outputs.own_files(str(written.folder / "ranks"), 1) == [str(folder / "20261123080000_rank9.log")]
-
-
-def test_a_host_whose_supervisor_is_frozen_for_long_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[dict[str, Any]] = []
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for name, value in {"_ALIVE_S": 0.05, "_POLL_S": 0.02, "_FROZEN_S": 1.0, "send": sent.append}.items():
-        monkeypatch.setattr(f"nodectl.payload.jobs.logs.{name}", value)
-    supervisor = subprocess.Popen(["sleep", "600"])
-    ticks = int(Path(f"/proc/{supervisor.pid}/stat").read_text().rpartition(")")[2].split()[19])
-    folder = tmp_path / "nodectl" / "jobs" / JOB
-    folder.mkdir(parents=True)
-    (folder / "plan.json").write_text("{}")
-    state = {"state": "running", "final": False, "pid": supervisor.pid, "start_ticks": ticks}
-    (folder / "state.json").write_text(json.dumps(state))
-    following = threading.Thread(target=stream, args=(JOB, "follow", "{}"), daemon=True)
-
-    def heard(within_s: float) -> bool:
-        before, until_s = len(sent), time.monotonic() + within_s
-        while len(sent) == before and time.monotonic() < until_s:
-            time.sleep(0.05)
-        return len(sent) > before
-
-    try:
-        following.start()
-        assert heard(30.0)
-        supervisor.send_signal(signal.SIGSTOP)
-        (folder / "state.json").write_text("")  # its process is known
-        until_s = time.monotonic() + 30
-        while heard(2.0):
-            assert time.monotonic() < until_s
-        supervisor.send_signal(signal.SIGCONT)
-        assert heard(30.0) and sent[-1] == {"alive": True}
-    finally:
-        supervisor.kill()
-        supervisor.wait()
-    following.join(30)
-    assert sent[-1] == {"end": True}

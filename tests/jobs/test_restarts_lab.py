@@ -165,17 +165,6 @@ def hosts(lab4: Any, nodectl: Any, torch_everywhere: None, tmp_path: Path) -> It
         lab4.ssh(host, "rm -r ~/.local/state/nodectl/checkpoints")
 
 
-def test_a_killed_rank_and_a_restart_end_with_the_same_loss(hosts: Hosts, tmp_path: Path) -> None:
-    done = hosts.nodectl(*hosts.argv(2, ["--restarts", "1"], ["8", "5", "0"]))
-    assert "nodectl: attempt 2 on " in done.stdout
-    assert f"{hosts.lab.hosts[0]} | [0] up at 5" in done.stdout
-    assert last_loss(done.stdout) == undisturbed(hosts.script, tmp_path / "alone", 8)
-    job = hosts.job()
-    (past,) = job["past_attempts"]
-    assert (job["state"], job["attempt"], past["cause"]["kind"], past["cause"]["rank"]) == ("finished", 2, "signal", 1)
-    assert "attempt 1 on " in hosts.nodectl("-i", hosts.lab.inventory, "jobs", "why", "last").stdout
-
-
 @pytest.mark.slow
 def test_the_job_comes_back_without_the_operators_machine(hosts: Hosts, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "nodectl", *hosts.argv(2, ["--restarts", "1"], ["40", "-1", "0.3"])]
@@ -224,36 +213,3 @@ def test_a_host_that_fails_preflight_is_left_out_and_a_spare_starts_in_its_place
     why = f"not restarted: no host is left to take another's place, without {broken} (--gate)"
     assert f"after a failure the job is {why}" in done.stderr
     assert f"\n{why}\n" in done.stdout, done.stdout
-
-
-@pytest.mark.slow
-def test_a_link_that_comes_back_lets_the_same_hosts_go_on(hosts: Hosts, tmp_path: Path) -> None:
-    first, cut = hosts.lab.hosts[:2]
-    hosts.nodectl(*hosts.argv(2, ["--restarts", "1", "--detach"], ["60", "-1", "0.3"]))
-    hosts.wait_step(first, 5)
-    name = hosts.lab.status["name"]
-    hosts.nodectl("lab", "fault", "link-down", cut, "--name", name)
-    try:
-        assert hosts.wait("restarting")["attempt"] == 1
-        time.sleep(20)
-        assert hosts.job()["state"] == "restarting"
-    finally:
-        hosts.nodectl("lab", "heal", "--name", name)
-    job = hosts.wait("finished")
-    assert (job["attempt"], job["nodes"]) == (2, [first, cut])
-    assert last_loss(hosts.output(first)) == undisturbed(hosts.script, tmp_path / "alone", 60)
-
-
-@pytest.mark.slow
-def test_used_up_restarts_end_the_job_and_a_mistake_is_not_restarted(hosts: Hosts) -> None:
-    hosts.script.write_text("raise RuntimeError('every time')\n")
-    done = hosts.nodectl(*hosts.argv(2, ["--restarts", "1"], []), check=False)
-    assert done.returncode == 1
-    assert "\nnot restarted: all 1 restarts are used\n" in done.stdout
-    assert "RuntimeError: every time\n" in done.stdout
-    assert hosts.job()["attempt"] == 2
-    hosts.script.write_text("import no_such_module\n")
-    done = hosts.nodectl(*hosts.argv(2, ["--restarts", "5"], []), check=False)
-    assert done.returncode == 1
-    assert "not restarted: a restart does not mend a module or library that is not there" in done.stdout
-    assert hosts.job()["attempt"] == 1

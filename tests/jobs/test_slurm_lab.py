@@ -201,20 +201,6 @@ def test_stop_leaves_nothing_of_it_and_a_waiting_job_says_why_it_waits(shell: Sh
     assert shell.cluster.ssh("squeue --noheader") == ""
 
 
-@pytest.mark.slow
-def test_a_time_limit_is_named_as_the_cause(shell: Shell) -> None:
-    job_id = shell.launch(_SLEEP, "--via", "slurm", "--detach", "--nodes", "2").stdout.strip()
-    number = shell.job(job_id)["slurm"]["id"]
-    assert shell.cluster.ssh(f"scontrol update jobid={number} timelimit=00:00:01") == ""
-    shell.cluster.ssh("scontrol reconfigure")
-    until = time.monotonic() + 150
-    while (job := shell.job(job_id))["state"] in ("starting", "running", "ending"):
-        assert time.monotonic() < until, job
-        time.sleep(1)
-    assert (job["state"], job["slurm"]["state"]) == ("failed", "TIMEOUT")
-    assert job["first_failure"]["message"] == "Slurm ended it at its time limit (TIMEOUT)"
-
-
 @pytest.fixture(scope="module")
 def tool(cluster: SlurmCluster, nodectl: Cli) -> Iterator[None]:
     """nodectl itself on the hosts, where the health_timer role has it, and that role's program for Slurm."""

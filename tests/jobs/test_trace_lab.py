@@ -140,29 +140,3 @@ def test_the_slow_rank_is_named_and_the_losses_stay_bit_for_bit(shell: Shell) ->
     plain = shell.launch(*words)
     assert plain.returncode == 0 and len(losses(plain)) == 8, plain.stderr + plain.stdout
     assert losses(plain) == losses(traced), said
-
-
-_NSYS = """#!/bin/sh
-shift
-for word; do case $word in --*) shift ;; *) break ;; esac; done
-echo under a stand-in for nsys
-exec "$@"
-"""
-
-
-@pytest.mark.slow
-def test_nsys_is_refused_where_it_is_not_and_else_in_front_of_each_rank(shell: Shell) -> None:
-    words = ("--trace", "nsys", "train.py", "--", "-1", "no", "2")
-    refused = shell.launch(*words)
-    assert refused.returncode == 1 and "launch_nsys: not installed" in refused.stderr
-    text = shlex.quote(_NSYS)
-    shell.everywhere(f"printf %s {text} > /usr/local/bin/nsys && chmod 755 /usr/local/bin/nsys")
-    try:
-        planned = shell.launch("--dry-run", *words)
-        assert "nsys profile --trace=cuda,nvtx --sample=none" in planned.stdout, planned.stderr
-        done = shell.launch(*words)
-    finally:
-        shell.everywhere("rm /usr/local/bin/nsys")
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert done.stdout.count("under a stand-in for nsys") == 3 and len(losses(done)) == 2
-    assert "it took 2 optimizer steps, and the window begins after 11" in done.stdout

@@ -61,14 +61,6 @@ def test_the_rank_that_computes_longer_is_the_slowest(monkeypatch: pytest.Monkey
     assert trace_document(report)["ranks"][3]["overlap"] == report.ranks[3].overlap  # type: ignore[index]
 
 
-def test_no_rank_is_named_where_none_stands_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    rows = {"a": [row(0, summary(tmp_path)), row(1, summary(tmp_path, longer_us=40))]}
-    report = traces.judge(*read(monkeypatch, rows))
-    assert report.slowest is None and "no rank is slower" in trace_text(report)
-    alone = traces.judge(*read(monkeypatch, {"a": rows["a"][:1]}))
-    assert alone.slowest is None and "slower" not in trace_text(alone)
-
-
 def test_of_several_attempts_the_newest_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = summary(tmp_path)
     rows = {"a": [row(0, told), row(1, told)], "b": [row(1, None, attempt=2, problem="it was killed")]}

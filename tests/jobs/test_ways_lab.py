@@ -177,18 +177,6 @@ def test_a_command_runs_once_a_rank_and_its_first_failure_ends_the_job(shell: Sh
     assert "sleep 1000" not in "".join(shell.lab.ssh(host, "ps -e -o args") for host in shell.lab.hosts)
 
 
-@pytest.mark.slow
-def test_of_a_project_that_was_here_only_what_changed_travels(shell: Shell, tmp_path: Path) -> None:
-    (tmp_path / "big.txt").write_text("x" * 3_000_000)
-    argv = ("--engine", "command", "--venv", "", "--", "sh", "-c", "cat small.txt; wc -c < big.txt")
-    for text in ("first", "second"):
-        (tmp_path / "small.txt").write_text(f"{text}\n")
-        done = shell.launch(*argv)
-        assert done.returncode == 0 and done.stdout.count(f"[0] {text}\n") == 2, done.stderr + done.stdout
-        assert done.stdout.count("[0] 3000000\n") == 2
-        assert ("code: 1 file, 0.0 MiB of it are new to the hosts" in done.stderr) is (text == "second")
-
-
 # what docs/workloads.md tells of an operator's own training script, with the projects that it names
 
 

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.ledger.document import life_lines
 from nodectl.ledger.events import EventKind
 from nodectl.ledger.history.database import FILE, HistoryError
-from nodectl.ledger.history.store import History
 from nodectl.ledger.store import Ledger
 from nodectl.model.acceptance import NodeVerdict, Part, PartKind, Seen
 from nodectl.model.status import Status
-from tests.ledger.history.measured import memory
 from tests.ledger.kept import accepted, finding, parts
 
 OK, FAILED = Status.OK, Status.FAILED
@@ -52,14 +49,6 @@ def test_what_was_found_stays_with_the_part(ledger: Ledger) -> None:
     assert [kept.part for kept in others if kept.findings] == [BAD]
     assert [kept.part for kept in ledger.life_of_host("node07")[0].parts if kept.findings] == [NODE07[3]]
     assert ledger.parts_in("node02") == tuple(sorted(NODE02, key=lambda part: (part.kind, part.id)))
-
-
-def test_what_goes_on_is_added_and_what_is_the_same_is_not(ledger: Ledger) -> None:
-    rejected(ledger)
-    rejected(ledger)
-    assert len(ledger.life_of_host("node02")) == 1
-    ledger.record(accepted({"node02": NODE02}, {"node02": {"reach": OK}}))
-    assert [event.verdict for event in ledger.life_of_host("node02")] == [NodeVerdict.REJECTED, NodeVerdict.ACCEPTED]
 
 
 def test_a_cordoned_host_is_named_until_it_returns(ledger: Ledger) -> None:
@@ -107,33 +96,6 @@ def test_what_was_taken_out_stays_cordoned_when_its_host_returns(ledger: Ledger)
     assert [[kept.part for kept in cordon.parts] for cordon in ledger.open_cordons()] == [[BAD]]
 
 
-def test_a_part_alone_is_cordoned(ledger: Ledger) -> None:
-    rejected(ledger)
-    ledger.cordon("node02", [BAD], "flaky", "me@here", whole=False)
-    (hold,) = ledger.cordoned(["node02", "node07"])["node02"]
-    assert hold.text.startswith(f"node02 has GPU 1 ({BAD.id}), cordoned since") and not hold.whole
-    # a GPU that fell off the bus is back after a reboot: its host waits for that
-    ledger.saw("node02", [part for part in NODE02 if part != BAD])
-    assert list(ledger.cordoned(["node02"])) == ["node02"]
-    # until another one sits there
-    other = replace(BAD, id="GPU-00000000-0000-0000-0000-00000000beef")
-    ledger.saw("node02", [other if part == BAD else part for part in NODE02])
-    assert ledger.cordoned(["node02"]) == {}
-    assert list(ledger.cordoned(["node07"])) == []
-    ledger.saw("node07", MOVED)
-    assert list(ledger.cordoned(["node07"])) == ["node07"]
-
-
-def test_a_gpu_that_is_lost_gets_what_is_said_of_it(ledger: Ledger) -> None:
-    ledger.record(accepted({"node02": NODE02}, {"node02": {"reach": OK}}))
-    left = [part for part in NODE02 if part != BAD]
-    lost = Seen("reach", finding("node02", "GPU 0000:0F:00.0", check="gpu_lost"))
-    ledger.record(accepted({"node02": left}, {"node02": {"reach": FAILED}}, [lost], number="a2"))
-    assert [seen.finding.check for seen in ledger.life_of_part((PartKind.GPU, BAD.id))[-1].parts[0].findings] == [
-        "gpu_lost"
-    ]
-
-
 def test_a_whole_host_is_recognised_under_another_name(ledger: Ledger) -> None:
     ledger.cordon("node02", NODE02, "board", "me@here")
     renamed = [replace(part, host="node99") for part in NODE02]
@@ -142,20 +104,6 @@ def test_a_whole_host_is_recognised_under_another_name(ledger: Ledger) -> None:
     assert found[0].text.startswith(f"{NODE02[0].id} in node99 was cordoned on ") and " as node02: " in found[0].text
     ledger.saw("node99", renamed)
     assert list(ledger.cordoned(["node99"])) == ["node99"]
-
-
-def test_a_copy_of_an_image_is_not_the_host_that_it_was_copied_from(ledger: Ledger) -> None:
-    first, second = parts("rtx4090-3", "n1"), parts("rtx4090-3", "n2")
-    second = (replace(second[0], id=first[0].id), *second[1:])
-    ledger.saw("n1", first)
-    ledger.cordon("n1", first, "board", "me@here")
-    assert ledger.recognised(second) == ()
-    (line,) = ledger.record(accepted({"n2": second}, {"n2": {"reach": OK}}))
-    assert line.startswith(f"n2 has the machine-id of n1 ({first[0].id}) and none of its hardware")
-    assert list(ledger.cordoned(["n1", "n2"])) == ["n1"]
-    # one GPU of the former came with it: the same host, by another name
-    same = (second[0], replace(first[1], host="n2"), *second[2:])
-    assert {found.now.kind for found in ledger.recognised(same)} == {PartKind.HOST, PartKind.GPU}
 
 
 def test_two_hosts_with_one_identity_are_told_and_not_merged(ledger: Ledger) -> None:
@@ -183,15 +131,6 @@ def test_names_belong_to_their_fleet_and_parts_to_none(ledger: Ledger, tmp_path:
     ledger.saw("node02", NODE02)
     with Ledger(tmp_path / FILE, "other fleet") as other:
         assert list(other.cordoned(["gpu1"])) == ["gpu1"]
-
-
-def test_what_is_of_a_lab_stays_there(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.cordon("node02", NODE02, "a fault", "me@here", nature="lab; hardware recorded: dgx-a100")
-    assert list(ledger.cordoned(["node02"])) == ["node02"]
-    with Ledger(tmp_path / FILE, "other lab") as other:
-        assert other.recognised(NODE02) == ()
-        other.saw("node02", NODE02)
-        assert other.cordoned(["node02"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -236,15 +175,6 @@ def test_a_moved_part_is_proven_where_it_is(ledger: Ledger) -> None:
     assert ledger.open_cordons() == () and ledger.recognised(MOVED) == ()
 
 
-def test_history_and_ledger_share_a_file(ledger: Ledger, tmp_path: Path) -> None:
-    with History(tmp_path / FILE, "fleet") as history:
-        history.add([memory("node02", 20.0)])
-    rejected(ledger)
-    with History(tmp_path / FILE, "fleet") as history:
-        assert len(history.runs()) == 1
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-
-
 def test_a_damaged_row_is_said(ledger: Ledger, tmp_path: Path) -> None:
     rejected(ledger)
     with sqlite3.connect(tmp_path / FILE) as other:
@@ -255,13 +185,3 @@ def test_a_damaged_row_is_said(ledger: Ledger, tmp_path: Path) -> None:
         other.execute("UPDATE ledger_event SET kind = 'seen', verdict = 'fine'")
     with pytest.raises(HistoryError, match="is damaged: 'fine'"):
         ledger.acceptances("fleet", "node07")
-
-
-def test_a_life_over_two_fleets_names_them(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.saw("node02", NODE02)
-    with Ledger(tmp_path / FILE, "other") as other:
-        other.saw("gpu1", NODE02)
-        key = (PartKind.GPU, BAD.id)
-        lines = list(life_lines(other.life_of_part(key), key, other.place_of(key), {}, ()))
-    assert lines[0] == f"gpu {BAD.id}: NVIDIA A100-SXM4-80GB, serial {BAD.serial}"
-    assert lines[-2].endswith("node02 GPU 1 at 0000:0f:00.0 (fleet)") and lines[-1].endswith(" 0000:0f:00.0 (other)")

@@ -69,12 +69,6 @@ def test_why_there_is_no_other_attempt_at_all_is_said_where_one_was_to_be_expect
     assert Rules.of({**plan, "no_restart": ""}).why_none == ""
 
 
-def test_nothing_begins_while_a_host_still_ends_its_ranks() -> None:
-    views = failed()
-    views.others[1] = beat(1, hb.ENDING, failure=KILLED)
-    assert views.after(200.0) is None
-
-
 def test_a_host_that_does_not_lead_waits_for_the_one_that_does_and_follows_it() -> None:
     views = Views(beat(1, failure=KILLED), {0: beat(0), 2: beat(2, hb.SPARE)})
     assert views.after(200.0) is None
@@ -101,15 +95,6 @@ def test_the_next_host_leads_where_the_first_is_lost_and_the_newest_checkpoint_i
     words = {0: beat(0, hb.RUNNING), 2: beat(2, hb.SPARE, newest_ns=-1)}
     views = Views(beat(1, newest_ns=7), words, {0: 15.0})
     assert views.after(15.0) == Attempt(2, (2, 1), source=1)
-
-
-def test_an_unfit_spare_is_not_taken_and_why_is_said() -> None:
-    views = failed(host1=15.0)
-    views.others[2] = beat(2, hb.SPARE, fit="node03: 7 of 8 GPUs answer")
-    assert views.after(299.0) is None
-    assert views.ask(401.0) == Over(
-        hb.FAILED, "not restarted: 1 of the 2 hosts that it takes were there within 300 s (node03: 7 of 8 GPUs answer)"
-    )
 
 
 def test_hosts_that_do_not_hear_each_other_are_not_put_together() -> None:

@@ -78,12 +78,6 @@ def test_the_start_is_begun_anew_in_a_scope_of_the_jobs_name_and_once_only(
     assert "NODECTL_IN_SCOPE" not in os.environ
 
 
-def test_where_the_manager_makes_none_the_start_goes_on_as_it_is(begun: Begun, manager: Callable[[int], None]) -> None:
-    manager(1)
-    cgroup.enter_scope("JOB.0")
-    assert begun == []
-
-
 def test_root_and_logins_that_do_not_linger_stay_where_they_are(
     begun: Begun, manager: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,25 +30,14 @@ TORCHRUN = (
     [
         (-9, "", False, "signal"),
         (-9, ECHO, True, "signal"),
-        (-15, "", False, "signal"),
         (-15, "", True, "terminated"),
         (1, USER_ERROR, False, "exception"),
         (-6, USER_ERROR, False, "exception"),
         (1, ECHO, False, "communication"),
         (-6, WATCHDOG, False, "communication"),
-        (
-            -6,
-            "[rank0]:[E ProcessGroupNCCL.cpp:684] Heartbeat monitor timed out! Process will end",
-            False,
-            "communication",
-        ),
-        (-6, "[F] due to ProcessGroupNCCL watchdog hang.", False, "communication"),
-        (-6, "ProcessGroupNCCL's watchdog got stuck for 480 seconds", False, "communication"),
         (-6, "NCCL watchdog thread terminated with exception: CUDA error: illegal access", False, "signal"),
         (-6, "free(): invalid pointer", False, "signal"),
-        (1, "SyntaxError: invalid syntax", False, "exception"),
         (9, "", False, "exit"),
-        (None, "", False, "exit"),
     ],
 )
 def test_kinds(code: Any, stderr: Any, after_another: Any, kind: Any) -> None:

@@ -62,18 +62,6 @@ def test_what_is_damaged_or_gone_is_said_and_sent_the_next_time(state: Path) -> 
         receive(state, "c", {"train.py": "one"}, ())
 
 
-def test_what_broke_off_is_not_kept(state: Path) -> None:
-    job = state / "jobs" / "a"
-    job.mkdir(parents=True)
-    (job / "blobs").write_text("on")
-    (job / "files.json").write_text(
-        json.dumps({"project": "mine-1234abcd", "files": {"t.py": [sha("one"), False]}, "blobs": [[sha("one"), 3]]})
-    )
-    with pytest.raises(JobFolderError, match="did not arrive whole"):
-        code_store.assemble(str(job))
-    assert code_store.kept("mine-1234abcd") == []
-
-
 @pytest.mark.parametrize("place", ["../plan.json", "/etc/passwd", "a/../../x", ".", ""])
 def test_a_place_outside_the_code_is_refused(state: Path, place: str) -> None:
     with pytest.raises(JobFolderError, match="no place in the code"):

@@ -1,7 +1,6 @@
 """A job in a container: the command line of each engine, and an end for what an engine's daemon holds."""
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from nodectl.payload.jobs import container
 from nodectl.payload.jobs.container import Place
-from nodectl.payload.jobs.preflight.look import image_of
 from tests.payload.fleet import Fleet
 
 PLACE = Place("/s/jobs/j", "/s/jobs/j/code/sub", ["/data", "/data/x", ""], ["/s/payload", "/bin/go"], True, 0, 0)
@@ -46,20 +44,6 @@ def test_podman_with_root_and_without() -> None:
     assert argv("podman") == ["podman", "run", *COMMON, "--ulimit=memlock=-1:-1", *rest]
     own = ["--ulimit=host", "--userns=keep-id"]
     assert argv("podman", PLACE._replace(uid=1000)) == ["podman", "run", *COMMON, *own, *rest]
-
-
-def test_apptainer_has_them_by_itself() -> None:
-    binds = [f"--bind={path}" for path in ("/data", "/bin/go", "/s/jobs/j", "/s/payload")]
-    start = ["apptainer", "exec", "--nv", "--pwd=/s/jobs/j/code/sub"]
-    made = argv("apptainer")
-    assert made[:4] == start and sorted(made[4:8]) == sorted(binds) and made[8:] == ["img:1", *WORDS]
-    assert container.end_argv({"engine": "apptainer"}, "x") == []
-
-
-def test_podman_tells_of_an_image_that_it_does_not_have() -> None:
-    if not shutil.which("podman"):
-        pytest.skip("no podman here")
-    assert image_of("podman", "localhost/no-such-image:1") == ""
 
 
 # as docker does, what runs is a child of a daemon; only `rm` ends it

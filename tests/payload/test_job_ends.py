@@ -49,6 +49,7 @@ def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> Non
     assert set(states[0]["ways"]) == {"1", "2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("soft", "number"), [(1, signal.SIGKILL), pytest.param(0, signal.SIGXCPU, marks=pytest.mark.slow)]
 )

@@ -18,12 +18,6 @@ from nodectl.payload.jobs.heartbeat import (
 KEY, JOB = b"k" * 32, "20261121-040000-ab12"
 
 
-def test_a_beat_survives_the_way() -> None:
-    failure = {"kind": "signal", "rank": 3, "message": "killed by signal 9 (SIGKILL)", "exit_status": 137, "time": 1.5}
-    beat = Beat(2, 41, ENDING, failure)
-    assert decode(KEY, JOB, encode(KEY, JOB, beat)) == beat
-
-
 @pytest.mark.parametrize("character", ["a", "\u00e9", "\u65e5", "\U0001f600", "\udc80", "\0"])
 def test_a_failure_in_any_writing_is_heard_cut_where_it_is_too_long(character: str) -> None:
     texts = {"message": "bad " + character * 50_000, "evidence": [character * 9000] * 9, "more": character * 50_000}
@@ -33,12 +27,6 @@ def test_a_failure_in_any_writing_is_heard_cut_where_it_is_too_long(character: s
     assert heard is not None and heard.failure is not None and len(datagram) <= 8192
     assert heard.failure["message"].startswith("bad " + character * 20)
     assert (heard.failure["rank"], heard.failure["kind"]) == (3, "exception")
-
-
-def test_a_beat_of_many_hosts_is_heard() -> None:
-    places = tuple(range(2000))
-    beat = Beat(1, 1, RUNNING, None, Attempt(1, places), missing=places, active=places)
-    assert decode(KEY, JOB, encode(KEY, JOB, beat)) == beat
 
 
 def test_only_this_job_and_its_key_are_heard() -> None:

@@ -153,13 +153,6 @@ def test_a_living_rank_writes_its_stack_and_goes_on(run: Any, tmp_path: Path) ->
     assert Path(f"/proc/{process.pid}/fd/{handle}").samefile(tmp_path / "notes" / "3.stacks")
 
 
-def test_a_program_that_closed_the_handle_gets_no_signal(run: Any, tmp_path: Path) -> None:
-    process = run("import os, time\nos.closerange(3, 5000)\nprint('up', flush=True)\ntime.sleep(600)")
-    process.stdout.readline()
-    [seen] = living.look(str(tmp_path), [Rank(process.pid, 0, 3, 1, -1)])
-    assert (seen["stack"], process.poll()) == ([], None)
-
-
 KERNEL_LOG = """\
 [  100.000001] NVRM: Xid (PCI:0000:10:1c): 79, pid=77, name=python, GPU has fallen off the bus.
 [  200.500000] Out of memory: Killed process 4711 (python) total-vm:9000kB, anon-rss:8000kB
@@ -175,14 +168,6 @@ def test_lines_of_the_kernels_log(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(line.kind, line.pid) for line in lines] == [("oom", 4711), ("fault", 99), ("xid", None)]
     assert lines[0].text.startswith("Out of memory: Killed process 4711")
     assert problem == ""
-
-
-def test_counts_of_the_memory_killer(tmp_path: Path) -> None:
-    events = tmp_path / "memory.events"
-    events.write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\noom_group_kill 0\n")
-    control = tmp_path / "memory.oom_control"
-    control.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-    assert kernel.counts([str(events), str(control), str(tmp_path / "none")]) == {str(events): 1, str(control): 3}
 
 
 ENTRY = {
@@ -273,19 +258,6 @@ def test_a_rank_that_joined_as_another_is_told_so(
     verdict = judge(Evidence(code=1, note=notes.read_error(str(tmp_path), 3)))
     assert (says in verdict.message, "perhaps" in verdict.message) == (True, perhaps)
     assert verdict.category == ("bad_argument" if says else "script_error")
-
-
-def test_limits_of_a_control_group_are_told_of_the_nearest_that_has_one(tmp_path: Path) -> None:
-    inner = tmp_path / "job" / "rank"
-    inner.mkdir(parents=True)
-    (inner / "memory.max").write_text("max\n")
-    (tmp_path / "job" / "memory.max").write_text(f"{600 << 20}\n")
-    (tmp_path / "job" / "memory.peak").write_text(f"{599 << 20}\n")
-    (inner / "pids.max").write_text("20\n")
-    assert kernel.limit_of(str(inner / "memory.events")) == (
-        f"the control group {tmp_path}/job has memory.max 600 MiB, and memory.peak 599 MiB"
-    )
-    assert kernel.limit_of(str(inner / "pids.events")).endswith("has pids.max 20")
 
 
 @pytest.mark.parametrize(

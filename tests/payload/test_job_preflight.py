@@ -201,16 +201,3 @@ def test_needed_paths_say_why_they_cannot_be_read(tmp_path: Path) -> None:
         errors[asked[4][0]],
     ]
     assert errors[asked[4][0]] == "Not a directory"
-
-
-def test_an_environments_engine_and_torchruns_binding_are_told(tmp_path: Path) -> None:
-    packages = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
-    (packages / "deepspeed-0.15.4.dist-info").mkdir(parents=True)
-    (packages / "torch" / "distributed").mkdir(parents=True)
-    (packages / "torch" / "distributed" / "run.py").write_text('"--numa-binding", "--numa_binding",')
-    asked = {"venv": str(tmp_path / "env"), "engine": "deepspeed", "numa_binding": True}
-    venv = look(tmp_path, **asked)["job_venv"]
-    assert (venv["engine"], venv["numa_binding"]) == ("0.15.4", True)
-    (packages / "torch" / "distributed" / "run.py").write_text("")
-    venv = look(tmp_path, **{**asked, "engine": "accelerate"})["job_venv"]
-    assert (venv["engine"], venv["numa_binding"]) == ("", False)

@@ -101,16 +101,6 @@ def test_each_way_to_end_has_its_class(
     assert words in first.message and first.remedy
 
 
-def test_a_memory_limit_of_slurms_names_the_rank_that_it_hit(ended: Ended) -> None:
-    ended.slurm_says("OUT_OF_MEMORY")
-    ended.node(1, failed(0, -9))
-    first = ended.first()
-    assert (first.host, first.rank, first.category) == ("node02", 2, "host_out_of_memory")
-    assert first.evidence[0] == "Slurm ended it for its use of memory (OUT_OF_MEMORY)"
-    ended.slurm_says("TIMEOUT")
-    assert (ended.first().host, ended.first().category) == ("slurm", "time_limit")
-
-
 def test_who_came_to_fewer_collectives_is_told_by_the_flight_recorders(ended: Ended) -> None:
     late = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE)"
     for rank in range(4):

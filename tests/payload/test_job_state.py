@@ -99,6 +99,7 @@ def test_a_job_whose_state_was_lost_is_seen_stopped_and_removed(fleet: Fleet, te
     assert answer(fleet.ctl(0, "clean", job_id))[0]["removed"] is True
 
 
+@pytest.mark.slow
 def test_all_that_hold_a_job_whose_state_was_lost_end_with_it_though_they_are_frozen(fleet: Fleet) -> None:
     """The supervisor is found by its words; its guard has the same ones."""
     job_id = fleet.launch(SLEEP)

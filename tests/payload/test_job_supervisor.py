@@ -190,6 +190,7 @@ def test_a_killed_supervisor_takes_its_ranks_along_and_is_missed(fleet: Fleet) -
     assert fleet.report(1, job_id)["state"]["state"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_stop_keeps_that_supervisor_and_guard_died_before_it(fleet: Fleet) -> None:
     job_id = fleet.launch(SLEEP)
     fleet.wait_up(job_id, "up", 2)

@@ -128,14 +128,6 @@ def test_a_script_that_ends_early_leaves_what_there_is_or_says_why(tmp_path: Pat
     assert killed["problem"].startswith("the rank was killed") and killed["status"] == -9
 
 
-def test_steps_are_those_of_one_optimizer(tmp_path: Path) -> None:
-    script = LOOP.format(steps=0) + "two = torch.optim.optimizer.Optimizer()\n"
-    both = run(tmp_path, script + "for _ in range(3):\n    one.step(); two.step()\n")
-    assert both["optimizer_steps"] == 3
-    other = run(tmp_path, script + "one.step()\nfor _ in range(12):\n    two.step()\n")
-    assert (other["problem"], other["steps"]) == ("", 2)
-
-
 def test_what_goes_wrong_is_noted_and_not_the_scripts_concern(tmp_path: Path) -> None:
     run(tmp_path, "pass")
     fails = "def profile(**_): raise RuntimeError('Profiler is already enabled on this thread')\nschedule = dict\n"

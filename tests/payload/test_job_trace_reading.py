@@ -77,34 +77,17 @@ def test_the_time_of_a_cpu_step_is_parted(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_old_names_of_the_profiler_are_read(tmp_path: Path) -> None:
-    rows = [
-        event("user_annotation", "ProfilerStep#1", 0, 100),
-        event("Kernel", "gemm", 10, 20),
-        event("Memcpy", "copy", 50, 10),
-    ]
-    told = summarize(read_events(str(write(tmp_path / "0.json.gz", rows))))
-    assert told["steps"][0]["parts_us"]["compute"] == 20 and told["steps"][0]["parts_us"]["copy"] == 10
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "no Chrome trace"),
         ("{}", "no Chrome trace"),
         ('{"traceEvents": [', "breaks off"),
-        ('{"traceEvents": [{"ph": "X", "ts": 1', "breaks off"),
         ('{"traceEvents": [' + "[" * 200_000, "too deep"),
         ('{"traceEvents": ["' + "x" * (3 << 20), "cannot be read"),
         ('{"traceEvents": [{"ph": "X", "ts": NaN, "dur": 1}]}', "nan"),
-        ('{"traceEvents": [{"ph": "X", "ts": 1, "dur": -1}]}', "-1"),
         ('{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1e999}]}', "inf"),
-        ('{"traceEvents": [{"ph": "X", "ts": ' + "9" * 5000 + ', "dur": 1}]}', ""),
         ('{"traceEvents": []}', "marks no steps"),
-        (
-            '{"traceEvents": [{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","ts":true,"dur":[]}]}',
-            "no steps",
-        ),
     ],
 )
 def test_what_is_no_trace_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -114,6 +97,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, text: str, said: str) -> No
         summarize(read_events(str(path)))
 
 
+@pytest.mark.slow
 def test_a_packed_bomb_ends_at_the_limit_in_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "0.json.gz"
     one = json.dumps(event("kernel", "gemm", 1, 1)) + ","

@@ -72,16 +72,6 @@ def test_gpus_are_counted_and_none_is_said_only_where_it_is_certain(
     assert hardware.gpu_count() == count
 
 
-def test_cards_and_the_node_at_which_they_hang(host: Path) -> None:
-    tree(host, GPU)
-    row = "0, GPU-1, 00000000:18:00.0, 5, 16, 1980, 700.00"
-    smi(host, f'echo "{row}"; echo "1, GPU-2, 00000000:2A:00.0, [N/A], 8, [N/A], 450.00"; echo "cut, row"')
-    first, second = hardware.cards()
-    assert first == hardware.Card(0, "GPU-1", "00000000:18:00.0", 5, 16, 1980.0, 700.0)
-    assert (second.pcie_gen, second.pcie_width, second.clock_max_mhz) == (None, 8, None)
-    assert hardware.numa_of(first.bus) == 1 and hardware.numa_of(second.bus) is None
-
-
 def test_the_far_node_is_the_farthest_that_has_memory(host: Path) -> None:
     for node, (distances, kb) in {
         0: ("10 12 32 32", 9),
@@ -105,24 +95,6 @@ def until(true: Callable[[], Any], seconds: float = 20.0) -> Any:
     while time.monotonic() < ends and not true():
         time.sleep(0.02)
     return true()
-
-
-ROW = "3, 1755, 3201, 71, 698.31, 5, 16, 0x0000000000000044"
-
-
-@pytest.mark.parametrize("known", ["clocks_event_reasons", "clocks_throttle_reasons"])
-def test_the_watch_asks_by_the_name_that_the_driver_has(host: Path, known: str) -> None:
-    smi(host, f'case $* in *{known}.active*) echo "{ROW}"; echo "4, [N/A], 1, 2, 3, 4, 8, [N/A]" ;; *) exit 2 ;; esac')
-    began, seen = time.monotonic(), hardware.Watch().start()
-    assert until(lambda: seen.between(3, began, time.monotonic())["samples"])
-    found = seen.between(3, began, time.monotonic())
-    seen.stop()
-    assert (found["clock_mhz"], found["temperature_c"], found["power_w"]) == (1755.0, 71.0, 698.31)
-    assert (found["pcie_gen_now"], found["pcie_width_now"], found["memory_clock_mhz"]) == (5.0, 16.0, 3201.0)
-    assert found["throttled"] == ["power cap", "thermal (hardware)"]
-    other = seen.between(4, began, time.monotonic())
-    assert other["clock_mhz"] is None and other["throttled"] is None and other["pcie_width_now"] == 8.0
-    assert seen.between(3, 0.0, began)["samples"] == 0 and seen.between(5, 0.0, 1e12)["samples"] == 0
 
 
 # each member says when it was let go; between its first and second step it waits for the others again

@@ -253,6 +253,7 @@ def test_every_processor_computes_the_same() -> None:
         assert len({digest for each in computed for digest in each["digests"][operation]}) == 1
 
 
+@pytest.mark.slow
 def test_a_gpu_that_torch_does_not_see_is_an_error_and_processors_do_not_stand_in_for_it() -> None:
     (error,) = run("gemm", "--need=2", status=1)
     assert "sees no GPU of the 2 that are there" in error["text"]

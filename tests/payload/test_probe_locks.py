@@ -1,6 +1,5 @@
 """probes/locks.py as a node runs it: one nodectl at a time, and the lock goes with the process."""
 
-import fcntl
 import json
 import os
 import signal
@@ -132,17 +131,6 @@ def test_a_login_cannot_hold_it_as_another_nor_end_anothers(tmp_path: Path) -> N
         assert [(claim["operator"], claim["uid"]) for claim in found] == [("root@boss", 65534), ("ada@laptop", 0)]
         assert found[0]["login"] == host_lock._login(65534) != "root"
         assert not host_lock.relieve(found[0]) and first.poll() is None, "the process that it names is another login's"
-
-
-def test_a_lock_that_no_nodectl_holds_says_how_to_find_who_does(tmp_path: Path) -> None:
-    machine = tmp_path / "m"
-    with of_login(machine, "ada", "--changes"):
-        pass
-    lock = machine / f"nodectl-{host_lock.host_name()}.lock"
-    with lock.open() as rogue:
-        fcntl.flock(rogue, fcntl.LOCK_EX)
-        with of_login(machine, "bob", "--changes") as (_, told):
-            assert (told["event"], told["unknown"], told["operator"]) == ("busy", str(lock), "")
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def test_the_c_library_copies() -> None:
     check(run("measure", "--method=libc", *QUICK), {"copy"})
 
 
+@pytest.mark.slow
 def test_torch_copies_and_adds() -> None:
     check(run("measure", "--method=torch", *QUICK, python=f"{torch_venv()}/bin/python"), {"copy", "triad"})
 

@@ -114,26 +114,6 @@ def test_a_rank_that_is_killed_leaves_no_log(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-ABORTED = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-from payload.common import ranks
-if "--local-rank" in sys.argv:
-    os.write(2, b"what():  Watchdog caught collective operation timeout\\n")
-    os.abort()
-print(ranks.spawn(2))
-"""
-
-
-def test_an_abort_is_told_in_the_ranks_own_words(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(ABORTED)
-    argv = [sys.executable, "-B", str(tmp_path / "program.py"), str(payload_dir().parent)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert "ended itself (SIGABRT): what():  Watchdog caught collective operation timeout" in done.stdout
-    assert "peer=True" in done.stdout
-    assert "Watchdog caught" in done.stderr
-
-
 def test_a_log_is_reduced_to_what_proves_something() -> None:
     who = "node-a:41001:41023 [0] "
     lines = [
@@ -184,19 +164,6 @@ def test_the_kernels_addresses(text: str, expected: tuple[str, int]) -> None:
 def given(**more: Any) -> argparse.Namespace:
     known = {"gpus": 8, "hosts": "", "sizes": "1024,4194304", "grow": 0, "devices": "", "nccl_interface": ""}
     return argparse.Namespace(**{**known, **more})
-
-
-def test_the_command_of_one_host_and_of_several() -> None:
-    one = nccl_tests.command(given(), "/x/all_reduce_perf")
-    assert one[:9] == ["/x/all_reduce_perf", "-b", "1024", "-e", "4194304", "-f", "4096", "-g", "8"]
-    several = nccl_tests.command(given(hosts="192.0.2.1:8,192.0.2.2:8"), "/x/all_reduce_perf")
-    at = several.index("/x/all_reduce_perf")
-    assert several[:1] == ["mpirun"]
-    assert several[several.index("-np") + 1] == "16"
-    assert several[several.index("-H") + 1] == "192.0.2.1:8,192.0.2.2:8"
-    assert several[at:][several[at:].index("-g") + 1] == "1"
-    single = nccl_tests.command(given(sizes="8388608"), "/x/all_reduce_perf")
-    assert single[1:7] == ["-b", "8388608", "-e", "8388608", "-f", "2"]
 
 
 def test_sizes_of_floors_are_runs_of_their_own(

@@ -198,30 +198,6 @@ def test_both_ends_on_one_host_and_tests_of_a_step_at_the_same_time(programs: di
         assert classify(Run(client["argv"], client["status"], client["stdout"])) is None
 
 
-def test_nothing_is_left_on_one_host_when_it_is_ended(programs: dict[str, str]) -> None:
-    argv = [*PROBE, "alone", f"--plan={json.dumps([case(mode='stuck', step=0)])}"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=programs) as probe:
-        until = time.monotonic() + 20
-        while len(children(probe.pid)) < 2:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        left = children(probe.pid)
-        probe.terminate()
-        probe.communicate(timeout=20)
-    # it was killed with its parent, and is gone when the machine's init has seen that
-    until = time.monotonic() + 20
-    while any(lives(pid) for pid in left):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def test_a_port_on_which_nobody_listens_is_refused() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

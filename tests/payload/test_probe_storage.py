@@ -69,12 +69,6 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, number: signal.S
     assert not folder.exists()
 
 
-def test_a_folder_that_is_not_there_is_an_error_and_not_made(tmp_path: Path) -> None:
-    done = run([*ARGV, "look", f"--path={tmp_path}/none"])
-    assert done.returncode == 1 and events(done)[0]["text"] == f"{tmp_path}/none is not a folder there"
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_a_killed_measurement_left_is_removed_and_a_running_one_is_not(tmp_path: Path) -> None:
     left, running = tmp_path / f"{place.PREFIX}left", tmp_path / f"{place.PREFIX}running"
     others = tmp_path / ".nodectl-storage-another.host-1"

@@ -36,14 +36,6 @@ def test_two_hosts_in_different_halves_are_both_found() -> None:
     assert set(run(HOSTS).culprits) == {HOSTS[3], HOSTS[50]}
 
 
-@pytest.mark.parametrize("culprit", [17, 63])
-def test_a_host_that_fails_in_large_groups_only(culprit: int) -> None:
-    run, _ = asker(lambda group: HOSTS[culprit] in group and len(group) > 40)
-    found = run(HOSTS)
-    assert found.culprits == (HOSTS[culprit],)
-    assert found.tests <= 2 + 4 * 4
-
-
 def test_a_group_that_is_merely_too_large_has_no_culprit() -> None:
     run, _ = asker(lambda group: len(group) > 60)
     found = run(HOSTS)

@@ -9,12 +9,11 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.model.status import Status
 from nodectl.probes.base import Amount, Note, ProbeOptions, ProbeResult
-from nodectl.probes.budget import BudgetError, fit, fitted
+from nodectl.probes.budget import BudgetError, fitted
 from nodectl.probes.registry import AnyProbe
 from nodectl.probes.series import Cost, run_probes
-from tests.probes.declared import probe_of, wanted_of
+from tests.probes.declared import wanted_of
 
 WISH, LEAST = Amount(3, 4.0, 7), Amount(1, 0.5)
 HOSTS = (Host("a", "192.0.2.1"),)
@@ -46,12 +45,6 @@ def test_less_than_the_least_is_refused_and_says_what_it_takes(time_s: float) ->
     with pytest.raises(BudgetError, match="the tcp probe takes at least 10 s") as refused:
         fitted("tcp", WISH, Amount(1, 10.0), cost, time_s)
     assert "--budget" in refused.value.remedy and isinstance(refused.value, UsageError)
-
-
-def test_what_was_asked_for_may_be_less_than_the_least() -> None:
-    storage = probe_of("storage", lambda *_: ProbeResult(), usual=WISH, least=LEAST, cost_s=cost)
-    options, amount = fit(storage, ProbeOptions(repetitions=1, duration_s=0.1))
-    assert amount == Amount(1, 0.1) and options.duration_s == 0.1 and options.trimmed == ()
 
 
 def probes(*least_s: float) -> tuple[list[tuple[AnyProbe, ProbeOptions]], list[float]]:
@@ -89,12 +82,6 @@ def test_by_what_it_costs_and_who_needs_more_waits_for_what_the_others_leave() -
     # p0 gets 2 of the 12 at first, and at the end all but the least of p2, whose 20 are never there
     assert lefts == pytest.approx([2, 2.1, 9.75, 11, 12], abs=0.5)
     assert [each.value for each in found.measurements] == [1, 3]
-
-
-def test_a_probe_that_does_not_fit_costs_the_others_nothing() -> None:
-    result = run(probes(1, 100, 1)[0], 30)
-    assert len(result.measurements) == 2
-    assert [(each.check, each.subject, each.status) for each in result.findings] == [("p1", "budget", Status.UNKNOWN)]
 
 
 def test_before_anything_is_measured_it_is_an_error() -> None:

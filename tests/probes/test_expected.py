@@ -50,33 +50,16 @@ WITHOUT_NVLS = floor("nccl", 365, "GB/s", {"collective": "all_reduce", "nvls": F
     ("floors", "measured", "conditions", "expected", "statuses"),
     [
         pytest.param([GEMM], ("gemm", 812.0, "TFLOPS"), {"precision": "bf16"}, 800, [], id="reached"),
-        pytest.param([GEMM], ("gemm", 760.0, "TFLOPS"), {"precision": "bf16"}, 800, [], id="within the tolerance"),
         pytest.param([GEMM], ("gemm", 759.9, "TFLOPS"), {"precision": "bf16"}, 800, ["failed"], id="below it"),
-        pytest.param(
-            [GEMM], ("gemm", 9.0, "TFLOP/s"), {"precision": "bf16"}, 800, ["failed"], id="a unit's other name"
-        ),
         pytest.param([GEMM], ("gemm", 9.0, "GFLOPS"), {"precision": "bf16"}, None, [], id="another unit"),
         pytest.param([GEMM], ("gemm", 9.0, "TFLOPS"), {"precision": "fp8"}, None, [], id="another condition"),
-        pytest.param([GEMM], ("gemm", 9.0, "TFLOPS"), {}, None, [], id="a condition that is not told"),
-        pytest.param([GEMM], ("hbm", 9.0, "TFLOPS"), {"precision": "bf16"}, None, [], id="another probe"),
         pytest.param(
             [GEMM], ("gemm", 0.2, "TFLOPS"), {"precision": "bf16", "device": "cpu"}, None, [], id="processors"
         ),
-        # the link class that is found decides, not the one hoped for
         pytest.param([NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), {**LARGE, "link": "pcie"}, 25, [], id="PCIe"),
         pytest.param(
             [NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), {**LARGE, "link": "nvswitch"}, 228, ["failed"], id="NVSwitch"
         ),
-        pytest.param([NVSWITCH, PCIE], ("nccl", 26.0, "GB/s"), LARGE, None, [], id="a link that nobody told"),
-        pytest.param(
-            [NVSWITCH, PCIE],
-            ("nccl", 26.0, "GB/s"),
-            {**LARGE, "link": "pcie", "link_class": "nvswitch"},
-            228,
-            ["failed"],
-            id="the probe knows its own link better",
-        ),
-        # a floor names a size, and only what is at least as large is held against it
         pytest.param(
             [PCIE], ("nccl", 2.0, "GB/s"), {**LARGE, "size_bytes": 8 * GIB - 1, "link": "pcie"}, None, [], id="smaller"
         ),
@@ -89,46 +72,22 @@ WITHOUT_NVLS = floor("nccl", 365, "GB/s", {"collective": "all_reduce", "nvls": F
             id="larger",
         ),
         pytest.param(
-            [NVSWITCH], ("nccl", 2.0, "GB/s"), {**LARGE, "gpus": 4, "link": "nvswitch"}, None, [], id="fewer GPUs"
-        ),
-        pytest.param(
-            [NVSWITCH],
-            ("nccl", 2.0, "GB/s"),
-            {"collective": "all_reduce", "ranks": 8, "size_bytes": 8 * GIB, "link": "nvswitch"},
-            228,
-            ["failed"],
-            id="ranks of one host are its GPUs",
-        ),
-        pytest.param(
             [PCIE], ("nccl", 2.0, "GB/s"), {**LARGE, "link": "pcie", "complete": False}, None, [], id="a run cut short"
         ),
-        pytest.param(
-            [NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "algorithm": "NVLS"}, 460, ["failed"], id="NVLS by its algorithm"
-        ),
-        # its absence is a finding, and no excuse
         pytest.param(
             [NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "algorithm": "RING"}, 460, ["failed"] * 2, id="without NVLS"
         ),
         pytest.param(
             [NVLS], ("nccl", 470.0, "GB/s"), {**LARGE, "nvls": False}, 460, ["warning"], id="quick without NVLS"
         ),
-        pytest.param([NVLS], ("nccl", 470.0, "GB/s"), LARGE, 460, [], id="not known whether NVLS"),
         pytest.param(
             [NVLS, WITHOUT_NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "nvls": False}, 460, ["failed"] * 2, id="expected"
         ),
-        pytest.param([WITHOUT_NVLS], ("nccl", 340.0, "GB/s"), {**LARGE, "nvls": True}, None, [], id="more than had"),
-        pytest.param([WITHOUT_NVLS], ("nccl", 340.0, "GB/s"), {**LARGE, "nvls": False}, 365, ["failed"], id="NVLS off"),
-        pytest.param([NVLS], ("nccl", 400.0, "GB/s"), {**LARGE, "nvls": True}, 460, ["failed"], id="NVLS as told"),
         pytest.param(
             [WRITE], ("rdma", 120.0, "Gbit/s"), {"operation": "write", "memory": "host"}, 190, ["failed"], id="bits"
         ),
-        pytest.param(
-            [WRITE], ("rdma", 120.0, "GB/s"), {"operation": "write", "memory": "host"}, None, [], id="bytes are no bits"
-        ),
-        # a time has a ceiling
         pytest.param([CEILING], ("latency", 21.9, "us"), {}, 20, [], id="quick enough"),
         pytest.param([CEILING], ("latency", 22.1, "us"), {}, 20, ["failed"], id="too slow"),
-        pytest.param([CEILING], ("latency", 3.0, "us"), {}, 20, [], id="quicker than expected"),
     ],
 )
 def test_what_is_expected(
@@ -179,10 +138,7 @@ def series(
     [
         ({"nodectl_hardware": "h100-8"}, True),
         ({}, False),
-        ({"nodectl_hardware": "unknown"}, False),
-        ({"nodectl_hardware": "rtx4090-3"}, False),
         ({"nodectl_hardware": "h100-8", "nodectl_overrides": {"hardware": {"floors": []}}}, False),
-        ({"nodectl_hardware": "h100-8", "nodectl_overrides": {"sysctl": {"vm.swappiness": 1}}}, True),
     ],
 )
 def test_probes_are_held_against_the_inventory_s_profile(

@@ -32,7 +32,3 @@ WARNING = b"[W1123 socket.cpp:207] [c10d] The hostname of the client socket cann
 def test_a_signal_is_the_reason(status: int, printed: bytes, said: str, remedy: str) -> None:
     reason, do = told(status, printed)
     assert reason == said and do.startswith(remedy)
-
-
-def test_a_host_that_was_not_reached_says_that() -> None:
-    assert told(None, b"", Outcome.UNREACHABLE, error="no route", remedy="look") == ("no route", "look")

@@ -1,14 +1,10 @@
 """The gemm probe: all GPUs, the slowest marked, wrong products and bad cooling named; what is not there is skipped."""
 
-import json
 from typing import Any
 
 import pytest
 
-from nodectl.errors import UsageError
-from nodectl.model.host import Host
 from nodectl.probes.device.gemm import PROBE as GEMM
-from nodectl.probes.device.gemm import GemmOptions
 from tests.probes.device_answers import SEEN, devices, look, measured_hosts, probe, told
 from tests.probes.scripted import HOSTS, silent
 
@@ -52,11 +48,6 @@ def test_a_slow_gpu_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch)
     assert measured_hosts(asked)[4:] == ["node03"]
 
 
-def test_a_gpu_that_is_well_the_second_time_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _ = probe(monkeypatch, GEMM, fleet(400.0, 747.0), gpus=2)
-    assert told(result) == [] and [m.value for m in result.measurements if m.direction == "node03 GPU 1"] == [747.0]
-
-
 @pytest.mark.parametrize(
     ("fault", "gpu", "text"),
     [
@@ -77,14 +68,6 @@ def test_wrong_products_fail(
     assert finding.status.value == "failed" and finding.action == "drain" and text in finding.actual
 
 
-def test_an_error_beyond_all_numbers_can_still_be_written_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [devices(1), product(0, [700.0], wrong=1, error=float("inf"))]
-    result, _ = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
-    assert result.measurements[0].conditions["largest_error"] is None
-    assert "1 of 65536 elements are wrong, by up to inf" in result.findings[0].actual
-    json.dumps([dict(each.conditions) for each in result.measurements], allow_nan=False)
-
-
 @pytest.mark.parametrize(
     ("reasons", "named"), [(["power cap"], False), (["thermal (hardware)", "power cap"], True), (None, False)]
 )
@@ -96,13 +79,6 @@ def test_a_gpu_that_slows_itself_down_is_a_warning(
     result, _ = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
     actual = "GPU 0 slowed itself down: thermal (hardware); 92.0 °C"
     assert [(each.status.value, each.actual) for each in result.findings] == [("warning", actual)] * named
-
-
-def test_what_the_device_lacks_is_skipped_with_its_reason_once_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    lack = {"event": "lacks", "precision": "fp8", "text": "needs compute capability 8.9, this GPU has 8.0"}
-    events = [devices(2), *({**lack, "gpu": g} for g in (0, 1)), product(0, [1.0]), product(1, [1.0])]
-    result, _ = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=2)
-    assert told(result) == [("node01", "skipped", "fp8")] and "8.9" in result.findings[0].actual
 
 
 def test_processors_stand_in_where_there_is_certainly_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,19 +103,3 @@ def test_what_cannot_be_told_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None
     actual = {each.actual for each in result.findings}
     assert {"torch sees 1 of 2 GPUs", "GPU 1: ended by signal 9", "no torch in /opt/nodectl/venv"} <= actual
     assert "cannot tell whether this host has a GPU; its processors were measured" in actual
-
-
-def test_a_host_that_should_have_gpus_is_not_measured_by_its_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host("gpu01", "192.0.2.9", variables={"nodectl_hardware": "h200-8"})
-    result, asked = probe(monkeypatch, GEMM, lambda host, number: [], hosts=[host], gpus=0)
-    assert told(result) == [("gpu01", "unknown", "")] and measured_hosts(asked) == []
-    assert result.findings[0].actual == "no GPU is seen here, and the hardware profile speaks of 8"
-
-
-def test_precisions_are_handed_on_and_a_wrong_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = GemmOptions(precisions=("bf16", "fp8"), repetitions=5, duration_s=0.25)
-    events = [devices(1), product(0, [1.0])]
-    _, asked = probe(monkeypatch, GEMM, lambda host, number: events, hosts=HOSTS[:1], gpus=1, options=options)
-    assert {"--precisions=bf16,fp8", "--runs=5", "--seconds=0.25", "--need=1"} <= set(asked.asked[-1][2])
-    with pytest.raises(UsageError, match="no precision 'fp64'"):
-        probe(monkeypatch, GEMM, fleet(), options=GemmOptions(precisions=("fp64",)))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodectl.probes.device.h2d import PROBE as H2D
-from tests.probes.device_answers import devices, probe, told
+from tests.probes.device_answers import devices, probe
 from tests.probes.scripted import HOSTS
 
 
@@ -50,16 +50,3 @@ def test_near_and_far_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_link_that_trained_down_fails(monkeypatch: pytest.MonkeyPatch, now: dict[str, Any], text: str) -> None:
     result, _ = probe(monkeypatch, H2D, lambda host, number: both(seen=now), hosts=HOSTS[:1], gpus=1)
     assert [(each.status.value, each.actual) for each in result.findings] == ([("failed", text)] if text else [])
-
-
-def test_memory_that_lies_elsewhere_is_unknown_and_a_wrong_copy_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [devices(1), copied(0, True, "near", 50.0, numa_found=1, wrong=9)]
-    result, _ = probe(monkeypatch, H2D, lambda host, number: events, hosts=HOSTS[:1], gpus=1)
-    assert told(result) == [("node01", "failed", "GPU 0, host to GPU"), ("node01", "unknown", "")]
-    assert "node 0 was put on node 1" in result.findings[1].actual
-
-
-def test_near_is_compared_with_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _ = probe(monkeypatch, H2D, lambda host, number: both(20.0 if host == "node04" else 55.0), gpus=1)
-    (finding,) = result.findings
-    assert finding.host == "node04" and finding.subject.startswith("GPU 0, ") and "memory" in finding.subject

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodectl.probes.device.hbm import PROBE as HBM
-from tests.probes.device_answers import devices, look, measured_hosts, probe, told
+from tests.probes.device_answers import devices, measured_hosts, probe, told
 
 
 def copied(gpu: int, rate: float, wrong: int = 0, cache: int = 60 << 20) -> dict[str, Any]:
@@ -30,13 +30,3 @@ def test_the_slow_gpu_and_the_corrupting_one_are_named(monkeypatch: pytest.Monke
     result, asked = probe(monkeypatch, HBM, says, gpus=2)
     assert told(result) == [("node02", "failed", "GPU 1, copy"), ("node02", "failed", "GPU 0")]
     assert measured_hosts(asked).count("node02") == 2
-
-
-def test_hosts_without_gpus_are_skipped_and_those_of_which_that_is_not_certain_are_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks = {"node01": look(0), "node02": look(None), "node03": look(0, torch=None), "node04": look(1)}
-    events = [{"event": "error", "text": "torch 2.7.0+cpu sees no GPU of the 1 that are there"}]
-    result, _ = probe(monkeypatch, HBM, lambda host, number: events, looks)
-    found = {each.host: each.status.value for each in result.findings}
-    assert found == {"node01": "skipped", "node02": "unknown", "node03": "skipped", "node04": "unknown"}

@@ -64,23 +64,6 @@ def test_rounds_that_ended_and_the_last_words_of_the_one_that_did_not() -> None:
     assert (finding.check, finding.status, finding.subject) == ("second", Status.UNKNOWN, "interrupted")
 
 
-def test_hosts_of_one_machine_in_turn() -> None:
-    class Node:
-        def __init__(self, name: str) -> None:
-            self.name, self.machine = name, "one"
-
-    def work(node: Node) -> ProbeResult:
-        if node.name == "b":
-            raise KeyboardInterrupt
-        return measured(node.name)
-
-    def run(watched: Watched, *_: Any) -> ProbeResult:
-        return by_machine(watched, [Node("a"), Node("b"), Node("c")], work, 8)
-
-    transport: Any = Transport()
-    assert hosts_of(interrupted(run, transport)) == ["a", "earlier"]
-
-
 def test_after_an_end_nothing_more_is_measured_nor_told_to_take_time() -> None:
     class Node:
         def __init__(self, name: str, machine: str) -> None:
@@ -104,14 +87,3 @@ def test_after_an_end_nothing_more_is_measured_nor_told_to_take_time() -> None:
 
     assert hosts_of(interrupted(run, transport)) == ["c", "earlier"]
     assert (sorted(worked), notes) == (["a", "c"], [])
-
-
-def test_an_end_while_floors_are_looked_up_keeps_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judged(*_: object) -> ProbeResult:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("nodectl.probes.series.judged", judged)
-    end = interrupted(lambda *_: measured("later"), Transport())
-    assert hosts_of(end) == ["earlier", "later"]
-    (finding,) = end.result.findings
-    assert (finding.status, finding.subject) == (Status.UNKNOWN, "interrupted")

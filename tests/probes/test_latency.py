@@ -112,22 +112,6 @@ def test_the_slow_path_is_named_and_neither_of_its_ends(monkeypatch: pytest.Monk
     assert (finding.kind, set(finding.hosts), finding.status) == ("path", {"node03", "node05"}, "failed")
 
 
-def slow_node03(a: str, b: str, number: int) -> float:
-    return alike(a, b, number) * (4 if "node03" in (a, b) else 1)
-
-
-def test_hosts_of_one_machine_are_not_blamed_for_waiting_for_its_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert probe(fleet(monkeypatch, slow_node03, machine="one", least=20.0), MANY).findings == ()
-    # nor for what a processor's sleep makes of the quickest round trip
-    assert probe(fleet(monkeypatch, slow_node03, machine="one"), MANY).findings == ()
-
-
-def test_a_long_way_between_hosts_of_one_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = fleet(monkeypatch, lambda a, b, n: alike(a, b, n) + (900 if "node03" in (a, b) else 0), machine="one")
-    (finding,) = probe(nodes, MANY).findings
-    assert (finding.host, finding.kind, finding.status) == ("node03", "host", "failed")
-
-
 def test_a_budget_leaves_out_rounds_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     found = probe(fleet(monkeypatch, alike), MANY, ends_at=time.monotonic() + 2.0)
     assert {len(found.measurements)} < {2 * 4 * rounds for rounds in range(1, 7)}

@@ -9,12 +9,11 @@ import pytest
 
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.payload.common.frames import encode
 from nodectl.probes import duet, lost
-from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding, path_finding
+from nodectl.probes.base import ProbeOptions, ProbeResult, host_finding
 from nodectl.probes.duet import Duet, play
 from nodectl.probes.endpoints import Endpoint
 from nodectl.probes.lost import Loss, Watched, said_once
@@ -88,46 +87,6 @@ def test_a_host_that_is_only_busy_is_asked_and_waited_for() -> None:
     assert 1 <= hosts.asked.count((CUT, "true")) <= 4
 
 
-def test_where_many_are_silent_it_takes_longer() -> None:
-    silent = [host.name for host in HOSTS[:3]]
-    hosts = Hosts(*silent)
-    transport = Watched(hosts, lambda: {**beating(), **dict.fromkeys(silent, began)})
-    began = time.monotonic()
-    assert transport.run(HOSTS[0], ["sleep"], timeout_s=60).outcome is Outcome.UNREACHABLE
-    assert time.monotonic() - began > 3 * 0.3
-    hosts.close()
-
-
-def test_a_refusal_of_a_host_that_beats_is_not_its_loss() -> None:
-    class Refusing(Hosts):
-        def run(self, host: Host, argv: Sequence[str], **_: Any) -> CommandResult:
-            return CommandResult(host.name, tuple(argv), Outcome.UNREACHABLE, None, "", "", 0.0, "no session")
-
-    hosts: Any = Refusing()
-    assert not Watched(hosts, beating).run(HOSTS[0], ["date"], timeout_s=5).ok
-    assert Watched(hosts, beating).lost == {}
-    of_nobody = Watched(hosts)
-    of_nobody.run(HOSTS[0], ["date"], timeout_s=5)
-    assert of_nobody.lost["node01"].reason == "no session"
-
-
-def test_a_connection_that_breaks_is_a_loss_though_it_was_heard_a_moment_ago() -> None:
-    class Killed(Hosts):
-        def run(self, host: Host, argv: Sequence[str], **_: Any) -> CommandResult:
-            self.asked.append((host.name, argv[0]))
-            error = "the connection was lost before the command ended"
-            return CommandResult(host.name, tuple(argv), Outcome.UNREACHABLE, None, "", "", 0.0, error)
-
-    hosts: Any = Killed()
-    last = beating()
-    transport = Watched(hosts, lambda: last)
-    assert not transport.run(HOSTS[2], ["iperf3"], timeout_s=60).ok
-    assert transport.lost[CUT].reason == "the connection was lost before the command ended"
-    asked = len(hosts.asked)
-    assert not transport.run(HOSTS[2], ["iperf3"], timeout_s=60).ok
-    assert len(hosts.asked) == asked
-
-
 def _seen(host: str, subject: str = "") -> Finding:
     return Finding(host, "nccl", Status.FAILED, subject, action="none", actual="reset by peer", hosts=(host,))
 
@@ -142,27 +101,6 @@ def test_what_others_saw_of_a_collective_that_lost_a_host_is_its_evidence() -> N
     other = host_finding("nccl", "node02", Status.FAILED, "fails in groups with it", subject="group")
     both = said_once("nccl", ProbeResult(findings=(_seen("node01"), group, other)), {CUT: Loss("refused")}, ())
     assert [finding.host for finding in both.findings] == [CUT, "node01", "node02"]
-
-
-def test_five_unknowns_of_one_cause_are_one() -> None:
-    measured = Measurement("tcp", ("node01", "node02"), 9.0, "Gbit/s", "", None, None, {})
-    wrong = host_finding("tcp", "node01", Status.FAILED, "loses packets", subject="loses packets")
-    findings = (
-        host_finding("tcp", CUT, Status.UNKNOWN, "no answer within 20 s"),
-        host_finding("tcp", CUT, Status.UNKNOWN, "cannot listen"),
-        path_finding("tcp", "node01", CUT, "No route to host"),
-        path_finding("tcp", CUT, "node02", "iperf3 did not end"),
-        Finding("node01", "tcp", Status.WARNING, "unsettled", hosts=("node01", CUT)),
-        wrong,
-    )
-    gone = {CUT: Loss("it stopped answering")}
-    folded = said_once("tcp", ProbeResult((measured,), findings), gone, ())
-    one, other = folded.findings
-    assert (one.host, one.status, one.subject, one.hosts) == (CUT, Status.UNKNOWN, "lost", (CUT,))
-    assert "No route to host" in one.evidence and one.remedy
-    assert other == wrong and folded.measurements == (measured,)
-    # in the next probe it is known already
-    assert said_once("memory", ProbeResult((), findings[:1]), gone, (CUT,)).findings == ()
 
 
 def test_several_probes_say_a_lost_host_once() -> None:

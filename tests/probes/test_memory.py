@@ -76,16 +76,6 @@ def test_a_host_is_not_blamed_for_the_memory_that_it_shares(monkeypatch: pytest.
     assert told(on_machines(monkeypatch, ONE, {"node03": 40.0}, {})) == []
 
 
-def test_of_one_machine_a_host_that_gets_less_of_its_processors_has_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    (finding,) = on_machines(monkeypatch, ONE, {"node03": 40.0}, {"node03": 0.1}).findings
-    assert (finding.host, finding.status.value, finding.actual) == (
-        "node03",
-        "failed",
-        "40.0 GB/s; the median of the others is 100.0",
-    )
-    assert "cpu.max" in finding.remedy
-
-
 def test_machines_are_compared_by_the_best_of_their_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = [Host(f"node{n:02}", f"node{n:02}") for n in range(1, 9)]
     machine_of = {host.name: f"m{number // 2}" for number, host in enumerate(hosts)}
@@ -109,11 +99,6 @@ def test_the_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPat
     assert [host for host, _, args in fleet.asked if args[0] == "measure"] == [*(host.name for host in HOSTS), "node03"]
 
 
-def test_a_host_that_is_well_the_second_time_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _ = probe(monkeypatch, lambda host, number: [30.0] if host == "node03" and number == 0 else [98.0])
-    assert told(result) == [] and [each.value for each in result.measurements] == [98.0] * 4
-
-
 def test_a_quota_shows_in_what_is_sustained_and_not_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if args[0] == "look":
@@ -129,14 +114,6 @@ def test_a_quota_shows_in_what_is_sustained_and_not_in_a_pass(monkeypatch: pytes
 def test_the_best_means_that_all_have_is_used_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
     _, fleet = probe(monkeypatch, lambda host, number: [100.0], {"node02": ready("cc", "libc")})
     assert {arg for _, _, args in fleet.asked for arg in args if arg.startswith("--method")} == {"--method=cc"}
-
-
-def test_hosts_of_another_kind_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        return ready("cc") if args[0] == "look" else Answer([measured([30.0 if host == "old1" else 100.0])])
-
-    hosts = [Host(name, name, variables={"nodectl_hardware": name[:3]}) for name in ("new1", "new2", "new3", "old1")]
-    assert told(run_memory(play(monkeypatch, answers), hosts, ProbeOptions(), lambda _: None)) == []
 
 
 @pytest.mark.parametrize(("machines", "together"), [(1, 1), (2, 2)])

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from nodectl.common.units import MIB
-from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.options import Sizes
@@ -16,7 +15,6 @@ from tests.probes.scripted import HOSTS, Answer
 from tests.probes.scripted_nccl import (
     fleet_of,
     measured,
-    option,
     probe,
     proven,
     ranks_of,
@@ -41,16 +39,6 @@ def test_a_repetition_is_as_slow_as_its_slowest_rank(monkeypatch: pytest.MonkeyP
     assert {**expected, "verdict_size": "large"}.items() <= only.conditions.items()
     assert only.conditions["time_us"] == pytest.approx(5e5)
     assert (only.conditions["torch"], only.conditions["nccl"]) == ("2.7.0+cpu", None)
-
-
-def test_gpus_get_nccl_and_a_rank_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = fleet_of(monkeypatch, with_gpus)
-    (only,) = probe(fleet, interface="eth9").measurements
-    assert (only.conditions["backend"], only.conditions["ranks"], only.conditions["ranks_per_host"]) == ("nccl", 32, 8)
-    given = {host: args for host, module, args in fleet.asked if module == "probes.nccl.probe" and args[0] == "ranks"}
-    assert [option(given[host.name], "rank-base") for host in HOSTS] == ["0", "8", "16", "24"]
-    assert option(given["node01"], "devices") == "0,1,2,3,4,5,6,7"
-    assert option(given["node01"], "nccl-interface") == "eth9"
 
 
 @pytest.mark.parametrize("odd", [{"gpus": 0}, {"torch": "2.7.0+cpu"}])
@@ -88,18 +76,6 @@ def test_a_wrong_result_is_a_failure_of_its_host(monkeypatch: pytest.MonkeyPatch
     found = probe(fleet_of(monkeypatch, answers))
     assert [(each.host, each.status) for each in found.findings] == [("node03", Status.FAILED)]
     assert found.measurements[0].conditions["wrong"] == 7
-
-
-def test_what_the_backend_lacks_is_skipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacks = {"event": "unsupported", "collective": "all_to_all", "asked_bytes": 1024, "text": "not implemented"}
-
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
-            return measured(host, module, args)
-        return Answer([lacks, lacks, *(event for rank in ranks_of(args) for event in proven(rank))])
-
-    found = probe(fleet_of(monkeypatch, answers), collectives=("all_to_all",))
-    assert [(each.status, each.actual) for each in found.findings] == [(Status.SKIPPED, "gloo has no all_to_all")]
 
 
 def test_the_host_that_failed_is_named_not_those_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,34 +129,6 @@ def test_a_run_cut_short_is_incomplete_and_never_a_pass(
     assert (only.conditions["complete"], only.conditions["verdict_size"]) == (False, None)
 
 
-@pytest.mark.parametrize("collectives", [("all_reduce", "all_reduce"), ("all_reduce",)])
-def test_what_comes_to_the_same_twice_counts_once(
-    monkeypatch: pytest.MonkeyPatch, collectives: tuple[str, ...]
-) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
-            return measured(host, module, args)
-        assert option(args, "collectives") == "all_reduce"
-        told: list[dict[str, Any]] = []
-        for rank in ranks_of(args):
-            told += [ready(rank), times(rank, [0.5]), times(rank, [0.9]), *proven(rank)]
-        return Answer(told)
-
-    found = probe(fleet_of(monkeypatch, answers), collectives=collectives)
-    assert [each.conditions["times_us"] for each in found.measurements] == [[5e5]]
-    assert found.findings == ()
-
-
-def test_ranks_that_told_nothing_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
-            return measured(host, module, args)
-        return Answer([event for rank in ranks_of(args) for event in (ready(rank), *proven(rank))])
-
-    found = probe(fleet_of(monkeypatch, answers), collectives=("all_reduce",))
-    assert [(each.status, each.kind) for each in found.findings] == [(Status.UNKNOWN, "incomplete")]
-
-
 def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (1 << 10, 1 << 16, 1 << 22)
 
@@ -200,16 +148,6 @@ def test_three_sizes_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first["fit_algbw_gb_s"] == pytest.approx(2.0)
     assert [each.conditions["verdict_size"] for each in found.measurements] == ["small", None, "large"]
     assert any("all_reduce: 50.0 us to start, then 2.00 GB/s" in line for line in notes)
-
-
-def test_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = fleet_of(monkeypatch, measured)
-    with pytest.raises(UsageError, match="all_redcue"):
-        probe(fleet, collectives=("all_redcue",))
-    with pytest.raises(UsageError, match="two ranks"):
-        probe(fleet, HOSTS[0])
-    with pytest.raises(UsageError, match="no scope 'rack'"):
-        probe(fleet, scope="rack")
 
 
 def test_two_real_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from nodectl.common.units import MIB
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from tests.probes.scripted import ENDPOINT, Answer
 from tests.probes.scripted_nccl import LOOK, fleet_of, option, probe, proven, ranks_of, ready, times
 
 HOSTS = tuple(Host(f"node{number:02}", f"192.0.2.{number}") for number in range(1, 17))
-SIZE = 64 * MIB
 GONE = {"event": "error", "text": "Connection closed by peer", "peer": True}
 
 
@@ -73,35 +71,3 @@ def test_a_number_of_hosts_that_is_too_large_accuses_nobody(monkeypatch: pytest.
     (group,) = [each for each in found.findings if each.subject == "group"]
     assert (group.status, group.action) == (Status.FAILED, "none")
     assert "passes over fewer" in group.actual
-
-
-def test_a_host_that_says_itself_why_it_failed_needs_no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = answers([], 99, "wrong")
-
-    def answer(host: str, module: str, args: Sequence[str]) -> Answer:
-        if host == "node05" and module != "probes.endpoints" and args[0] != "look":
-            return Answer([{"event": "error", "text": "out of memory", "peer": False}], status=1)
-        if module != "probes.endpoints" and args[0] != "look":
-            return Answer([ready(*ranks_of(args)), GONE], status=1)
-        return plain(host, module, args)  # type: ignore[no-any-return]
-
-    notes: list[str] = []
-    found = probe(fleet_of(monkeypatch, answer), *HOSTS, notes=notes, collectives=("all_reduce",))
-    assert [each.host for each in found.findings if each.kind == "host"] == ["node05"]
-    assert not [each for each in notes if "smaller groups" in each]
-
-
-def test_what_was_only_cut_short_needs_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = answers([], 99, "wrong")
-
-    def answer(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
-            return plain(host, module, args)  # type: ignore[no-any-return]
-        (rank,) = ranks_of(args)
-        cut = {"event": "cut", "collective": "all_reduce", "asked_bytes": SIZE, "reason": "no time is left"}
-        return Answer([ready(rank), cut, *proven(rank)])
-
-    notes: list[str] = []
-    found = probe(fleet_of(monkeypatch, answer), *HOSTS, notes=notes, collectives=("all_reduce",))
-    assert [each.kind for each in found.findings] == ["incomplete"]
-    assert not [each for each in notes if "smaller groups" in each]

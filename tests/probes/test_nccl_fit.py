@@ -48,12 +48,6 @@ def test_a_stalled_repetition_hardly_moves_it() -> None:
     assert found.worst > 0.9
 
 
-def test_a_start_up_time_is_never_negative() -> None:
-    found = fit_alpha_beta([(1e6, 0.9e-3), (2e6, 2e-3), (4e6, 4.2e-3), (8e6, 8.5e-3)])
-    assert found.alpha_s == 0.0
-    assert found.bandwidth_gb_s == pytest.approx(1.0, rel=0.1)
-
-
 @pytest.mark.parametrize(
     ("samples", "said"),
     [

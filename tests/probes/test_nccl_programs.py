@@ -17,7 +17,6 @@ from nodectl.probes.options import Sizes
 from nodectl.transport.router import LocalTransport
 from tests.probes.scripted_nccl import LOOK, fleet_of, probe, with_gpus
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
 HEAD = """\
 # nccl-tests version 2.17.6 nccl-headers=22808 nccl-library=22808
 # Collective test starting: all_reduce_perf
@@ -70,11 +69,9 @@ def test_repetitions_are_one_case_a_size() -> None:
     ("text", "status", "cut", "said"),
     [
         (HEAD + ROWS.format(wrong=0), 0, "the output ends before its summary", ""),
-        (HEAD + ROWS.format(wrong=0)[:-40], 0, "", "a row that is cut"),
         (HEAD + ROWS.format(wrong=0), 124, "the time was over", ""),
         (BAD, 0, "", "3 wrong elements over gpu01"),
         (GOOD, 7, "", "ended with exit status 7"),
-        (GOOD.replace("#  Rank  1", "#  rank  1"), 0, "", "ran on 1 rank, not on 2"),
         (HEAD + "gpu01: Test NCCL failure common.cu:1303 'unhandled system error'\n", 3, "", "Test NCCL failure"),
     ],
 )
@@ -84,26 +81,6 @@ def test_what_is_no_pass(text: str, status: int, cut: str, said: str) -> None:
     assert bool(told) == (bool(said) and said != "a row that is cut")
     assert any(said in each for each in (*told, *found.cut))
     assert any(cut in each for each in found.cut) or not cut
-
-
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="published outputs of nccl-tests are not beside this checkout")
-@pytest.mark.parametrize(
-    ("name", "cut", "failed"),
-    [
-        ("nccl-tests-allreduce-8x5090-2.18.2-truncated-no-summary.txt", True, False),
-        ("nccl-tests-allreduce-failed-wrong-values-gh200.txt", False, True),
-        ("nccl-tests-allreduce-2x8-rtxpro-cx8-roce-2.18.3.txt", False, False),
-    ],
-)
-def test_published_outputs(name: str, cut: bool, failed: bool) -> None:
-    text = (SAMPLES / name).read_text(errors="replace")
-    hosts = group(ready("a"))
-    found = read("all_reduce", [output(text)], hosts, "a")
-    assert bool(found.cut) is cut
-    # that they ran on another number of ranks than this group has is said, too
-    wrong = [each for each in found.findings if "wrong elements" in each.actual]
-    assert bool(wrong) is failed
-    assert found.cases
 
 
 def fake_program(folder: Path, text: str, log: str = "", status: int = 0) -> str:

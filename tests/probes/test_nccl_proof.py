@@ -8,7 +8,7 @@ import pytest
 from nodectl.common.units import MIB
 from nodectl.model.status import Status
 from nodectl.probes.nccl.fleet import Route
-from nodectl.probes.nccl.proof import choice, conditions, host_log_of, judged, sockets_judged
+from nodectl.probes.nccl.proof import choice, host_log_of, judged, sockets_judged
 from nodectl.probes.options import Sizes
 from nodectl.probes.registry import kind_of
 from nodectl.report.measurements import measurements_table
@@ -36,25 +36,15 @@ def told(lines: Sequence[str], route: Route, *, alone: bool = False, adapter: st
     [
         (log(IB, *BOTH), RDMA, []),
         (log(ETH, "[send] via NET/Socket/0"), SOCKETS, []),
-        # the fall-back that nobody is told of
         (log(ETH, "NET/IB : No device found.", "[send] via NET/Socket/0"), RDMA, [(Status.FAILED, "network")]),
         (log(ETH, "[send] via NET/Socket/0"), Route(socket="eth2"), [(Status.FAILED, "interface")]),
         (log(IB, "[send] via NET/IB/0", "[send] via NET/IB/1"), RDMA, [(Status.FAILED, "gpu direct")]),
-        (log(IB, "[send] via NET/IB/0", *BOTH), RDMA, [(Status.FAILED, "gpu direct")]),
         (log(IB, BOTH[0]), RDMA, [(Status.WARNING, "adapters")]),
         (log(IB.replace("mlx5_1", "mlx5_bond_0"), BOTH[1]), Route(("mlx5_0",)), [(Status.FAILED, "adapters")] * 1),
-        # NVLink between nodes: nothing leaves by the network that was found
-        (log(ETH, "Using network Socket", "0[0] -> 8[0] via P2P/MNNVL"), RDMA, []),
         (log(IB, "0[0] -> 1[1] via SHM/direct/direct", *BOTH), RDMA, [(Status.FAILED, "peer access")]),
         (log(IB, *BOTH), Route(unknown="no answer"), [(Status.UNKNOWN, "network")]),
-        (log(IB, "[send] via NET/IB/0/GDRDMA(PCI)", "[send] via NET/IB/1(3)/GDRDMA(PCI)/Shared"), RDMA, []),
-        (log(ETH, "[send] via NET/Socket_v8/0"), RDMA, [(Status.FAILED, "network")]),
-        (log(IB.replace("mlx5_1", "mlx5_9"), "[send] via NET/IBext_v10/1/GDRDMA"), RDMA, [(Status.FAILED, "adapters")]),
-        # cut before the first channel, or all of them inside the host: nothing is proven
         (log(IB), RDMA, [(Status.UNKNOWN, "network")]),
-        (log(IB, "0[0] -> 1[1] via P2P/CUMEM"), RDMA, [(Status.UNKNOWN, "network")]),
         ([], RDMA, [(Status.UNKNOWN, "nccl log")]),
-        (["no line of NCCL's"], RDMA, [(Status.UNKNOWN, "nccl log")]),
         ([*log(IB, *BOTH), "NCCL WARN Call to ibv_reg_mr failed"], RDMA, [(Status.WARNING, "nccl warning")]),
     ],
 )
@@ -62,12 +52,6 @@ def test_what_is_said(lines: list[str], route: Route, expected: list[tuple[Statu
     found = told(lines, route)
     # an adapter that should not be used leaves the right one idle
     assert [each for each in found if each != (Status.WARNING, "adapters") or each in expected] == expected
-
-
-def test_gpus_on_nvlink_never_need_the_network_within_a_node() -> None:
-    lines = log("NCCL_SHM_DISABLE set by environment to 1.", ETH, "[send] via NET/Socket/0")
-    assert told(lines, RDMA, alone=True) == [(Status.FAILED, "peer access")]
-    assert told(log(IB, *BOTH, "0[0] -> 1[1] via P2P/CUMEM"), RDMA) == []
 
 
 def test_a_rail_is_judged_by_its_own_adapter() -> None:
@@ -91,61 +75,23 @@ def test_a_fall_back_names_host_interface_and_cause(said: str, remedy: str) -> N
     assert finding.remedy.startswith(remedy)
 
 
-def test_conditions_are_one_value_or_one_a_host() -> None:
-    first = host_log_of("a", log("NCCL version 2.27.5+cuda12.9", IB, *BOTH, "16 coll channels, 0 nvls channels"))
-    second = host_log_of("b", log(ETH, "[send] via NET/Socket/0", "2 coll channels"))
-    assert conditions([first, first])["network"] == "NET/IB"
-    found = conditions([first, second])
-    assert found["network"] == {"a": "NET/IB", "b": "NET/Socket"}
-    assert found["channels"] == {"a": 16, "b": 2}
-    assert found["nics"] == {"a": ["mlx5_0", "mlx5_1"], "b": ["eno1"]}
-    assert found["gpu_direct"] == {"a": True, "b": False}
-    assert found["transports"] == ["NET/IB/GDRDMA", "NET/Socket"]
-    assert conditions([host_log_of("c", [])]) == {}
-
-
 @pytest.mark.parametrize(
     ("lines", "collective", "chosen"),
     [
         (["AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"], "all_reduce", ("RING", "LL")),
         (["AllReduce: 1024 Bytes -> Algo 1 proto 2 time 2860.208008"], "all_reduce", ("RING", "SIMPLE")),
-        (["AllReduce: 1024 Bytes -> Algo RING proto LL "], "all_gather", None),
         (["AllReduce: 2048 Bytes -> Algo RING proto LL "], "all_reduce", None),
-        # which collective they are of is not told
-        (
-            ["1024 Bytes -> Algo 0 proto 0 time 9.1", "1024 Bytes -> Algo 0 proto 0 time 9.1"],
-            "broadcast",
-            ("TREE", "LL"),
-        ),
         (
             ["1024 Bytes -> Algo 0 proto 0 time 9.1", "2048 Bytes -> Algo 1 proto 0 time 9.1"],
             "broadcast",
             ("TREE", "LL"),
         ),
         (["1024 Bytes -> Algo 0 proto 0 time 9.1", "1024 Bytes -> Algo 1 proto 0 time 9.1"], "broadcast", None),
-        (["1024 Bytes -> Algo 0 proto 0 time 9.1"], "sendrecv", None),
     ],
 )
 def test_the_choice_for_a_size(lines: list[str], collective: str, chosen: tuple[str, str] | None) -> None:
     found = choice([host_log_of("a", log(*lines))], collective, 1024)
     assert (found and (found.algorithm, found.protocol)) == chosen
-
-
-@pytest.mark.parametrize(
-    ("version", "line"),
-    [
-        ("2.27.5+cuda12.9", f"AllGather: {8 * MIB} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}"),
-        # the whole, as before 2.24
-        ("2.23.4+cuda12.6", f"AllGather: {64 * MIB} Bytes -> Algo 1 proto 2 time 2860.208008"),
-    ],
-)
-def test_what_ranks_share_is_logged_by_its_part(version: str, line: str) -> None:
-    other = (
-        f"AllGather: {MIB} Bytes -> Algo PAT proto LL " if version > "2.24" else "AllGather: 1 Bytes -> Algo 6 proto 0 "
-    )
-    logs = [host_log_of("a", log(f"NCCL version {version}", other, line))]
-    found = choice(logs, "all_gather", 64 * MIB, 8)
-    assert found is not None and (found.algorithm, found.protocol) == ("RING", "SIMPLE")
 
 
 @pytest.mark.parametrize(
@@ -188,31 +134,6 @@ def test_a_line_logged_while_a_case_was_checked_is_of_that_case(monkeypatch: pyt
         for each in found.measurements
     ]
     assert told == [("TREE", "SIMPLE", False), ("NVLS", "SIMPLE", True)]
-
-
-@pytest.mark.parametrize(("dispatch_us", "bound"), [(20.0, True), (5.0, False)])
-def test_torchs_own_time_in_a_small_operation_is_told(
-    monkeypatch: pytest.MonkeyPatch, dispatch_us: float, bound: bool
-) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.endpoints" or args[0] == "look":
-            return with_gpus(host, module, args)
-        events: list[dict[str, Any]] = []
-        for rank in ranks_of(args):
-            small = {**times(rank, [22e-6, 21e-6, 23e-6], size=4096), "dispatch_s": dispatch_us / 1e6}
-            large = {**times(rank, [0.5]), "dispatch_s": None}
-            events += [ready(rank), small, large, {"event": "nccl_log", "rank": rank, "lines": log(IB, *BOTH)}]
-            events.append({"event": "done", "rank": rank})
-        return Answer(events)
-
-    found = probe(fleet_of(monkeypatch, answers, RDMA), sizes=Sizes((4096, 64 * MIB)))
-    small, large = found.measurements
-    assert small.conditions["dispatch_us"] == pytest.approx(dispatch_us)
-    assert small.conditions["dispatch_bound"] is bound
-    assert "dispatch_us" not in large.conditions
-    rows = measurements_table(found.measurements, kind_of).splitlines()
-    assert ("torch's own 20 us of each operation" in rows[1]) is bound
-    assert "torch's own" not in rows[2]
 
 
 def test_the_whole_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,6 @@ def part(name: str, ranks: int, speed_mbit: int | None = None, adapter: str = ""
 @pytest.mark.parametrize(
     ("parts", "backend", "known", "expected"),
     [
-        # eight NICs of 50 GB/s a node, NVLink of 450
         ([part("a", 8), part("b", 8)], "nccl", Route(("m0",), {"m0": 400.0}, inside_gb_s=450.0), (400.0, "network")),
         ([part("a", 8)], "nccl", Route(inside_gb_s=450.0), (450.0, "inside")),
         (
@@ -127,12 +126,9 @@ def part(name: str, ranks: int, speed_mbit: int | None = None, adapter: str = ""
             Route(("m0",), {"m0": 50.0}),
             (50.0, "network"),
         ),
-        ([part("a", 8), part("b", 8)], "nccl", Route(inside_gb_s=450.0), None),
         ([part("a", 8)], "nccl", Route(unknown="no answer"), None),
         ([part("a", 1, 10000), part("b", 1, 25000)], "gloo", Route(), (1.25, "network")),
-        # a virtual interface tells no speed
         ([part("a", 1), part("b", 1, 25000)], "gloo", Route(), None),
-        ([part("a", 2, 10000)], "gloo", Route(), None),
     ],
 )
 def test_the_ceiling(parts: list[Part], backend: str, known: Route, expected: tuple[float, str] | None) -> None:

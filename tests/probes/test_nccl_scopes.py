@@ -1,12 +1,10 @@
 """The nccl probe over nodes, pairs and rails."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.model.topology import GpuNic
@@ -25,13 +23,6 @@ from tests.probes.scripted_nccl import (
     times,
     with_gpus,
 )
-
-
-def test_of_one_machines_hosts_who_differs_by_its_load_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = pairs_of_six(monkeypatch, 0.8, {"machine": "m1", "speed_mbit": None})
-    assert not shared.findings
-    (finding,) = pairs_of_six(monkeypatch, 0.8, {"machine": "", "speed_mbit": None}).findings
-    assert (finding.host, finding.status) == ("node03", Status.FAILED)
 
 
 def test_a_slow_host_of_pairs_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,18 +69,6 @@ def test_each_node_by_itself_has_several_ranks(monkeypatch: pytest.MonkeyPatch) 
     assert {each.conditions["model_busbw_gb_s"] for each in gpus.measurements} == {450.0}
 
 
-def test_a_single_gpu_among_larger_hosts_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        answer = with_gpus(host, module, args)
-        return (
-            Answer([{**answer.events[0], "gpus": 1}]) if module == "probes.endpoints" and host == "node02" else answer
-        )
-
-    found = probe(fleet_of(monkeypatch, answers, Route(link_class="nvswitch")), scope="node")
-    assert ("node02",) not in {each.hosts for each in found.measurements} and len(found.measurements) == 3
-    assert ("node02", Status.SKIPPED) in {(each.host, each.status) for each in found.findings}
-
-
 def test_a_rail_is_the_gpus_beside_its_nics(monkeypatch: pytest.MonkeyPatch) -> None:
     nics = {gpu: GpuNic(f"NIC{gpu // 2}", f"mlx5_{gpu // 2}", "PIX", "") for gpu in range(8)}
     fleet = fleet_of(monkeypatch, with_gpus, Route(adapters=("mlx5_0",), gpu_nic=nics))
@@ -99,15 +78,3 @@ def test_a_rail_is_the_gpus_beside_its_nics(monkeypatch: pytest.MonkeyPatch) -> 
     assert [option(args, "devices") for args in given] == ["0,1", "2,3", "4,5", "6,7"]
     assert [option(args, "adapter") for args in given] == ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]
     assert {each.conditions["ranks"] for each in found.measurements} == {8}
-
-
-def test_a_rail_without_gpus_is_an_interface_of_the_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts = [replace(host, variables={"nodectl_rail": {"eth1": "b", "eth2": "a"}}) for host in HOSTS[:2]]
-    fleet = fleet_of(monkeypatch, measured)
-    found = probe(fleet, *hosts, scope="rail")
-    given = [args for host, _, args in fleet.asked if host == "node02" and args[0] == "ranks"]
-    assert [option(args, "interface") for args in given] == ["eth2", "eth1"]
-    # the scripted sockets are on eth0
-    assert {(each.subject, each.expected) for each in found.findings} == {("interface", "eth2"), ("interface", "eth1")}
-    with pytest.raises(UsageError, match="no rail"):
-        probe(fleet, *HOSTS, scope="rail")

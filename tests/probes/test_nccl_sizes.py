@@ -1,27 +1,18 @@
 """Which sizes the nccl probe takes where nobody asks for any: those of floors, what a second carries; a node first."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodectl.common.units import GIB, MIB
 from nodectl.model.host import Host
-from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
-from nodectl.probes.base import ProbeResult
-from nodectl.probes.floors import Reference, held_against
 from nodectl.probes.nccl.fleet import Route
 from nodectl.probes.nccl.run import NcclOptions
 from nodectl.probes.options import Sizes
-from nodectl.probes.registry import kind_of
-from nodectl.profiles.schema import Hardware
-from nodectl.report.measurements import measurements_table
-from nodectl.transport.router import LocalTransport
 from tests.probes.scripted import HOSTS, Answer, Fleet
 from tests.probes.scripted_nccl import fleet_of, option, probe, ranks_of, ready, with_gpus
-from tests.torch_venv import torch_venv
 
 USUAL = NcclOptions().sizes
 NVSWITCH = Route(socket="eth0", link_class="nvswitch", inside_gb_s=450.0)
@@ -107,18 +98,6 @@ def test_floors_of_these_gpus_and_links(
     assert asked(fleet) == [(8, "all_reduce", f"{MIB},{64 * MIB}", more)]
 
 
-def test_a_site_s_own_profile_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder = tmp_path / "hardware"
-    folder.mkdir()
-    floor = (
-        "{probe: nccl, conditions: {collective: all_gather, nodes: 8, size: 4G}, value: 9, unit: GB/s, source: ours}"
-    )
-    (folder / "ours.yml").write_text(f"description: ours\ngpus: 8\nfloors: [{floor}]\n")
-    fleet = fleet_of(monkeypatch, answers, NVSWITCH)
-    probe(fleet, *hosts("ours"), sizes=USUAL, collectives=(), profile_dirs=(tmp_path,))
-    assert [more for *_, more in asked(fleet)] == ["", f"all_gather:{4 * GIB}"]
-
-
 def test_a_floor_s_size_that_cannot_be_measured_is_said_and_the_run_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     def short(host: str, module: str, args: Sequence[str]) -> Answer:
         answer = answers(host, module, args)
@@ -136,33 +115,3 @@ def test_a_floor_s_size_that_cannot_be_measured_is_said_and_the_run_is_whole(mon
     (finding,) = [each for each in found.findings if each.status is Status.SKIPPED]
     assert (finding.subject, finding.actual) == ("all_reduce 16 GiB", "a floor's size: there is room for 9 bytes")
     assert {each.conditions["complete"] for each in found.measurements} == {True}
-
-
-def test_each_line_says_its_share_or_that_nothing_is_compared() -> None:
-    known = {"collective": "all_reduce", "backend": "nccl", "ranks": 8, "size_bytes": 64 * MIB, "busbw_gb_s": 360.0}
-    modelled = Measurement(
-        "nccl", ("n1",), 360.0, "GB/s", conditions={**known, "model_busbw_gb_s": 450.0, "model_limit": "inside"}
-    )
-    bare = Measurement("nccl", ("n1",), 360.0, "GB/s", conditions=known)
-    reference = Reference("own", Hardware(description="a test's", gpus=8))
-    held = held_against(ProbeResult((modelled, bare)), {"n1": reference})
-    first, second = (kind_of("nccl").conditions(each.conditions) for each in held.measurements)
-    assert first.endswith("80 % of the 450 GB/s that the links inside allow")
-    assert second.endswith("no floor is known")
-    assert "no floor is known" in measurements_table(held.measurements, kind_of)
-
-
-@pytest.mark.slow
-def test_gloo_takes_the_usual_sizes_as_far_as_a_second_carries_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Two real processes, and a size that they would need hours for."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    pair = [Host(name, "127.0.0.1", connection="local", variables={"pytorch_venv": torch_venv()}) for name in "ab"]
-    sizes = Sizes((4096, 1 << 40), usual=True)
-    found = probe(LocalTransport(), *pair, sizes=sizes, collectives=("all_reduce",), repetitions=1, duration_s=0.01)
-    small, large = found.measurements
-    assert (small.conditions["verdict_size"], large.conditions["verdict_size"]) == ("small", "large")
-    assert large.conditions["size_bytes"] in [(1 << 40) >> 2 * step for step in range(1, 14)]
-    assert large.conditions["complete"] is True
-    assert not found.findings

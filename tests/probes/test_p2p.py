@@ -58,17 +58,7 @@ def test_a_gpu_all_of_whose_pairs_are_slow_is_named(monkeypatch: pytest.MonkeyPa
     assert result.findings[0].actual == "190 GB/s; the median of the others is 390"
 
 
-def test_a_single_slow_direction_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(run(monkeypatch, {(3, 1): 100.0})) == [("node01", "failed", "node01 GPU 3 -> GPU 1")]
-
-
 def test_wrong_bytes_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [devices(2), copied(0, 1, 40.0, wrong=3), copied(1, 0, 40.0)]
     result, _ = probe(monkeypatch, P2P, lambda host, number: events, hosts=HOSTS[:1], gpus=2)
     assert told(result) == [("node01", "failed", "GPU 0, to GPU 1, direct")]
-
-
-@pytest.mark.parametrize(("gpus", "text"), [(0, "no NVIDIA GPU here"), (1, "one GPU: no pair to copy between")])
-def test_without_a_pair_it_is_skipped(monkeypatch: pytest.MonkeyPatch, gpus: int, text: str) -> None:
-    result, _ = probe(monkeypatch, P2P, lambda host, number: [], hosts=HOSTS[:1], gpus=gpus)
-    assert [(each.status.value, each.actual) for each in result.findings] == [("skipped", text)]

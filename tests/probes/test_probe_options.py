@@ -11,14 +11,10 @@ KIB, MIB = 1 << 10, 1 << 20
     ("text", "expected"),
     [
         ("1MiB,64MiB", Sizes((MIB, 64 * MIB))),
-        ("64MiB, 1MiB", Sizes((MIB, 64 * MIB))),
-        ("1000", Sizes((1000,))),
         ("1KiB..8KiB", Sizes((KIB, 2 * KIB, 4 * KIB, 8 * KIB))),
         ("1KiB..20KiB*4", Sizes((KIB, 4 * KIB, 16 * KIB, 20 * KIB))),
-        ("4KiB..4KiB", Sizes((4 * KIB,))),
         ("1KiB..2KiB,1MiB", Sizes((KIB, 2 * KIB, MIB))),
         ("1KiB..max", Sizes((KIB,), 2)),
-        ("64KiB..MAX*8", Sizes((64 * KIB,), 8)),
     ],
 )
 def test_sizes(text: str, expected: Sizes) -> None:
@@ -28,18 +24,12 @@ def test_sizes(text: str, expected: Sizes) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not a size"),
         ("0", "not a size"),
-        ("1XiB", "not a size"),
-        ("-1KiB", "not a size"),
-        ("max", "not a size"),
         ("max..1MiB", "not a size"),
         ("1MiB..1KiB", "1 ?MiB..1 ?KiB begins with the larger"),
         ("1KiB..1MiB*1", "grow by 2"),
         ("1KiB..max,1MiB", "stands alone"),
-        ("1KiB..", "not a size"),
         ("1KiB..2KiB..4KiB", "not a size"),
-        ("9" * 40, "not a size"),
     ],
 )
 def test_what_is_no_size(text: str, said: str) -> None:
@@ -61,9 +51,3 @@ def test_what_is_no_number_of_rounds(text: str) -> None:
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("1.5h", 5400)])
 def test_durations(text: str, seconds: float) -> None:
     assert duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["0", "5x", "", "-1", "nan"])
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ValueError, match="write 90, 90s, 5m or 1h"):
-        duration(text)

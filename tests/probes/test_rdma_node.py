@@ -167,37 +167,6 @@ def test_of_two_that_have_only_each_other_loopback_decides(
     assert named(found) == [("node04", Status.FAILED, subject, "host")]
 
 
-def test_what_was_slow_only_once_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def rate(host: str, a: str, b: str) -> float:
-        asked.append(host)
-        return 0.11 if host == "node02" and "mlx5_0" in (a, b) and asked.count(host) <= 8 else 0.43
-
-    found = probe(rdma_fleet(monkeypatch, rated(rate), with_nics(4, HOSTS)), HOSTS)
-    assert found.findings == () and {row.value for row in found.measurements} == {0.43}
-
-
-def test_where_no_nic_reaches_another_each_is_measured_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = rdma_fleet(monkeypatch, rated(lambda _, a, b: 0.43 if a == b else 0.0), with_nics(4))
-    found = probe(fleet)
-    assert {row.conditions["way"] for row in found.measurements} == {"loopback"} and len(found.measurements) == 4
-    assert {(each.subject, each.status) for each in found.findings} == {("link_cut", Status.WARNING)}
-    assert "no NIC here reaches another" in found.findings[0].actual
-
-
-def test_what_does_not_pass_is_not_tried_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = rdma_fleet(
-        monkeypatch, rated(lambda _, a, b: 0.0 if a != b else 0.11 if a == "mlx5_1" else 0.43), with_nics(4)
-    )
-    found = probe(fleet)
-    assert [(each.subject, each.status) for each in found.findings] == [
-        *[("link_cut", Status.WARNING)] * 4, ("write of mlx5_1/1", Status.FAILED),
-    ]  # fmt: skip
-    first, *later = plans(fleet)
-    assert len(first) == 8 and [{a == b for a, b in map(ends, plan)} for plan in later] == [{True}] * 2
-
-
 def test_a_nic_that_is_cut_off_is_named_where_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def rate(_: str, a: str, b: str) -> float:
         return 0.0 if "mlx5_2" in (a, b) and a != b else 0.43
@@ -207,24 +176,6 @@ def test_a_nic_that_is_cut_off_is_named_where_others_are_not(monkeypatch: pytest
         ("link_cut", Status.FAILED, "host")
     ] * 2
     assert all("NICs mlx5_2/1 reaches no other" in each.actual for each in found.findings)
-
-
-def test_a_nic_that_does_not_reach_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(rdma_fleet(monkeypatch, rated(lambda *_: 0.0), with_nics(1)))
-    (finding,) = found.findings
-    assert (finding.subject, finding.kind, finding.hosts) == ("link_cut", "host", ("node01",))
-    assert "reset it" in finding.remedy and found.measurements == ()
-
-
-def test_a_reason_of_one_end_is_told_once_with_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    def test(_: int, test: Mapping[str, Any]) -> dict[str, Any]:
-        if test["server_port"][0] == "mlx5_1":
-            return {"client": None, "server": told("err.port-busy.server")}
-        return at(0.43)
-
-    found = probe(rdma_fleet(monkeypatch, test, with_nics(4)))
-    (finding,) = found.findings
-    assert (finding.subject, finding.kind) == ("port_busy", "host") and finding.actual.startswith("mlx5_1/1, write")
 
 
 def test_a_host_that_goes_away_is_unknown_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

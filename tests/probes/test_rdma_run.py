@@ -88,21 +88,6 @@ def test_a_reading_and_its_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan[0]["client"] == plan[1]["server"] and plan[0]["client_cpus"] == [4, 5, 6, 9]
 
 
-def test_latency_tells_its_percentiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    (only,) = probe(rdma_fleet(monkeypatch, good("ib_write_lat")), operations=("write_lat",)).measurements
-    expected = {"p99_us": 8675.73, "p999_us": 10516.91, "average_us": 2336.19, "min_us": 217.47, "max_us": 10516.91}
-    assert expected.items() <= only.conditions.items()
-    assert (only.value, only.unit) == (2023.53, "us")
-
-
-def test_json_is_read_where_the_text_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = told("ib_write_bw.json-gbits.client")["stdout"].replace("65536      200", "65536      2O0")
-    document = "{results: {MsgSize: 65536, n_iterations: 200, BW_peak: 0.43, BW_average: 0.43, MsgRate: 0.000817,},}"
-    client = told("ib_write_bw.json-gbits.client", stdout=text, json=document)
-    found = probe(rdma_fleet(monkeypatch, same({"client": client, "server": None})))
-    assert [each.value for each in found.measurements] == [0.43, 0.43] and found.findings == ()
-
-
 @pytest.mark.parametrize(
     ("runs", "kind", "blamed", "hosts"),
     [
@@ -128,23 +113,6 @@ def test_why_a_test_failed(
     assert (finding.subject, finding.kind, finding.hosts, finding.status) == (kind, blamed, hosts, Status.FAILED)
     assert finding.remedy and len(found.measurements) == 1
     assert finding.evidence == "" or "$ " in finding.evidence
-
-
-@pytest.mark.parametrize(
-    ("operation", "name", "figures"),
-    [("write", "ib_write_bw.json-gbits", ["0.43"]), ("write_lat", "ib_write_lat", ["2023.53", "2336.19"])],
-)
-def test_what_perftest_could_not_time_is_no_figure(
-    monkeypatch: pytest.MonkeyPatch, operation: str, name: str, figures: list[str]
-) -> None:
-    client = told(f"{name}.client")
-    for figure in figures:
-        assert figure in client["stdout"]
-        client["stdout"] = client["stdout"].replace(figure, "0.000000" if operation == "write" else "inf")
-    found = probe(rdma_fleet(monkeypatch, same({"client": client, "server": None})), operations=(operation,))
-    (finding,) = found.findings
-    assert (finding.subject, finding.status, found.measurements) == ("other", Status.FAILED, ())
-    assert "could not tell the time" in finding.actual
 
 
 CUT = told("err.link-cut-midrun.client")
@@ -180,33 +148,6 @@ def test_no_iteration_is_a_failure_whatever_the_exit_status(
     by_itself = "timeout" if ended else "link_cut"
     assert (finding.subject, finding.status, finding.kind) == (kind or by_itself, Status.FAILED, "path")
     assert says in finding.actual and "write" in finding.actual
-
-
-@pytest.mark.parametrize(("why", "kind"), [("refused", "firewall"), ("no_answer", "firewall"), ("unreachable",) * 2])
-def test_a_server_that_listens_and_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, why: str, kind: str) -> None:
-    fleet = rdma_fleet(monkeypatch, same({}))
-    answers = fleet.answers
-
-    def unreached(host: str, module: str, args: Sequence[str]) -> Answer:
-        if args[0] != "measure":
-            return answers(host, module, args)
-        text = "192.0.2.2 port 40001: no way"
-        return Answer([{"event": "unreached", "why": why, "text": text}, {"event": "error", "text": text}], status=1)
-
-    fleet.answers = unreached
-    (finding,) = probe(fleet).findings
-    assert (finding.subject, finding.kind, finding.hosts) == (kind, "path", ("node01", "node02"))
-    assert "no way" in finding.actual and fleet.killed == [("node02", "77")]
-
-
-def test_a_server_that_cannot_listen(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = rdma_fleet(monkeypatch, same({}))
-    answers, text = fleet.answers, "[Errno 98] Address already in use"
-    fleet.answers = lambda host, module, args: (
-        Answer([{"event": "error", "text": text}], status=1) if args[0] == "serve" else answers(host, module, args)
-    )
-    (finding,) = probe(fleet, port=18515).findings
-    assert (finding.subject, finding.hosts, finding.status) == ("port_busy", ("node02",), Status.FAILED)
 
 
 def test_a_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

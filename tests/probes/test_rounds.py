@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodectl.model.host import Host
-from nodectl.probes.blame.inquiry import packed
-from nodectl.probes.rounds import all_pairs, near_before_far, resolved, ring, rounds_for, sample, sampled, switch_names
+from nodectl.probes.rounds import all_pairs, near_before_far, resolved, rounds_for, sample, sampled, switch_names
 
 counts = st.integers(min_value=2, max_value=60)
 
@@ -30,11 +29,6 @@ def test_every_pair_once_and_near_ones_first(switches: list[int]) -> None:
     near = [{switches[a] == switches[b] for a, b in each} for each in found]
     assert all(len(each) == 1 for each in near)
     assert near == sorted(near, key=lambda each: False in each)
-
-
-def test_packed_pairs_share_rounds_where_they_can() -> None:
-    found = packed([("a", "b"), ("c", "d"), ("a", "c"), ("b", "d"), ("a", "b")])
-    assert found == [[("a", "b"), ("c", "d")], [("a", "c"), ("b", "d")], [("a", "b")]]
 
 
 @pytest.mark.parametrize(
@@ -68,15 +62,6 @@ def test_all_pairs_once_in_the_fewest_rounds(count: int) -> None:
     assert sorted(map(sorted, flat(rounds))) == sorted(map(list, combinations(range(count), 2)))
     assert no_host_twice(rounds)
     assert len(rounds) == (0 if count < 2 else count - 1 + count % 2)
-
-
-@given(st.integers(min_value=3, max_value=70))
-def test_a_ring_takes_two_rounds_or_three(count: int) -> None:
-    rounds = ring(range(count))
-    assert set(flat(rounds)) == {frozenset((i, (i + 1) % count)) for i in range(count)}
-    assert len(flat(rounds)) == count
-    assert no_host_twice(rounds)
-    assert len(rounds) == 2 + count % 2
 
 
 @given(st.integers(min_value=2, max_value=300))

@@ -56,13 +56,3 @@ def test_a_slow_pair_holds_up_its_own_hosts_alone() -> None:
     rounds = [[("a", "b"), ("c", "d")], [("d", "e"), ("a", "c")]]
     transport: Any = Transport()
     assert flowing(transport, rounds, work, lambda _: None) == ["ab", "cd", "de", "ac"]
-
-
-def test_an_error_ends_all() -> None:
-    def work(pair: tuple[int, int]) -> None:
-        raise KeyboardInterrupt
-
-    transport: Any = Transport()
-    with pytest.raises(KeyboardInterrupt):
-        flowing(transport, [[(1, 2)], [(2, 3)]], work, lambda _: None)
-    assert transport.closed

@@ -99,17 +99,6 @@ def test_the_slow_host_is_measured_again_and_named(monkeypatch: pytest.MonkeyPat
     assert result.findings[0].actual == "50 IOPS; the median of the others is 500" and len(asked(fleet)) == 5
 
 
-def test_disks_of_one_kind_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, fleet = probe(monkeypatch, lambda host, job, number: 300.0 if host == "node03" else 500.0)
-    assert told(result) == [] and len(asked(fleet)) == 4
-
-
-def test_another_file_system_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = {"node03": Answer([{**READY, "file_system": "nfs4"}])}
-    result, _ = probe(monkeypatch, lambda host, job, number: 50.0 if host == "node03" else 500.0, looks)
-    assert told(result) == []
-
-
 @pytest.mark.parametrize(
     ("look", "actual", "remedy"),
     [

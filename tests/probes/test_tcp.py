@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
@@ -71,18 +70,6 @@ def test_a_dead_host_is_named_and_the_others_are_measured(monkeypatch: pytest.Mo
     assert {name for each in found.measurements for name in each.hosts} == {"node01", "node02", "node04"}
 
 
-def test_a_missing_tool_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        missing = Answer([{**ENDPOINT, "iperf3": None}])
-        return missing if host == "node02" and module == "probes.endpoints" else measured(host, module, args)
-
-    found = probe(play(monkeypatch, answers))
-    assert not found.measurements
-    assert [(each.host, each.actual, each.remedy) for each in found.findings] == [
-        ("node02", "iperf3 is not installed", "install the package iperf3 there")
-    ]
-
-
 def test_a_path_that_fails_one_way_blames_that_way_and_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = {"event": "test", "reverse": True, "stderr": "", "text": '{"error": "unable to connect: refused"}'}
 
@@ -99,56 +86,6 @@ def test_a_path_that_fails_one_way_blames_that_way_and_ends_the_server(monkeypat
     ]
     assert "firewall" in found.findings[0].remedy
     assert fleet.killed == [("node02", "77")]
-
-
-def reset_at_first(times: int) -> Callable[[str, str, Sequence[str]], Answer]:
-    """iperf3's control connection breaks so often, as it does between busy hosts."""
-    text = '{"error": "error - unable to receive control message: Connection reset by peer"}'
-    broken = {"event": "test", "reverse": True, "stderr": "", "text": text}
-    asked = 0
-
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        nonlocal asked
-        if module == "probes.tcp" and args[0] == "measure":
-            asked += 1
-            if asked <= times:
-                return Answer([RUNS[0], broken], status=1)
-        return measured(host, module, args)
-
-    return answers
-
-
-def test_a_connection_that_broke_once_is_asked_again_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    found = run_tcp(play(monkeypatch, reset_at_first(1)), HOSTS[:2], TcpOptions(), said.append)
-    assert found.findings == () and [each.value for each in found.measurements] == pytest.approx([0.95, 0.5])
-    assert all("Connection reset by peer" in str(each.conditions["asked_again"]) for each in found.measurements)
-    assert any("measured once more" in line and "Connection reset by peer" in line for line in said)
-
-
-def test_a_connection_that_breaks_twice_is_a_failed_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe(play(monkeypatch, reset_at_first(2)))
-    (finding,) = found.findings
-    assert (finding.kind, finding.status) == ("path", Status.FAILED)
-    assert finding.actual.endswith("Connection reset by peer, also when it was asked again")
-    assert [each.direction for each in found.measurements] == ["node01 -> node02"]
-
-
-def test_a_server_that_cannot_listen_is_its_hosts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers(host: str, module: str, args: Sequence[str]) -> Answer:
-        if module == "probes.tcp" and args[0] == "serve":
-            return Answer([{"event": "error", "text": "Address already in use"}], status=1)
-        return measured(host, module, args)
-
-    found = probe(play(monkeypatch, answers), port=5201)
-    assert [(each.host, each.status, each.actual) for each in found.findings] == [
-        ("node02", Status.FAILED, "cannot listen: Address already in use")
-    ]
-
-
-def test_one_host_alone_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError):
-        probe(play(monkeypatch, measured), HOSTS[0])
 
 
 def gigabits(rates: Callable[[str, str], float], machine: str = "") -> Callable[[str, str, Sequence[str]], Answer]:

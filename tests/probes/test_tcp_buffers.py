@@ -58,15 +58,6 @@ def test_who_holds_a_flow_back(
         assert told["buffer_bytes"] == min(receive_mib, send_mib) * MIB and told["rtt_ms"] == 20.0
 
 
-def test_the_model_takes_the_measured_share() -> None:
-    model = window(16, 16, 11_140_096).conditions(4.05, 1, reverse=False)["model_bit_s"]
-    assert model == pytest.approx(8 * 11_140_096 / 0.020)
-    at_best = window(16, 16, None).conditions(4.05, 1, reverse=False)["model_bit_s"]
-    assert at_best == pytest.approx(8 * 16 * MIB / 0.020)
-    four = window(16, 16, 4 * 11_140_096, streams=4).conditions(4.05, 4, reverse=False)
-    assert four["model_bit_s"] == pytest.approx(4 * 8 * 11_140_096 / 0.020) and four["limited_by"] is None
-
-
 def test_one_warning_for_all_that_blames_nobody() -> None:
     held = window(16, 16, 11_140_096)
     flows = []

@@ -32,41 +32,25 @@ def environments(*facts: Mapping[str, object]) -> list[NcclEnvironment]:
 @pytest.mark.parametrize(
     ("each", "expected", "why"),
     [
-        # one interface: NCCL takes it anyway
-        (lambda n: nics(net("eth0", f"192.0.2.{n}/24")), None, "only interface"),
         (
             lambda n: nics(net("eth0", f"192.0.2.{n}/24"), net("br-7", "172.18.0.1/16")),
             "=eth0",
             "all 3 hosts",
         ),
-        # the faster of two common networks, where data goes by sockets
         (
             lambda n: nics(net("eth0", f"192.0.2.{n}/24"), net("eth1", f"10.0.0.{n}/24", speed=100_000)),
             "=eth1",
             "10.0.0.0/24, in which all 3 hosts are, 100000 Mbit/s",
         ),
-        # down, or the same address on all: no network to reach anybody
         (
             lambda n: nics(net("eth0", f"192.0.2.{n}/24"), net("eth1", f"10.0.0.{n}/24", speed=9, state="DOWN")),
             None,
             "only interface",
         ),
         (
-            lambda n: nics(net("eth0", f"192.0.2.{n}/24"), net("virt1", "10.0.0.1/24", speed=100_000)),
-            "=eth0",
-            "192.0.2.0/24",
-        ),
-        # routed: everybody in a network of his own
-        (
             lambda n: nics(net("eth0", f"192.0.2.{n}/32"), net("eth1", f"10.0.{n}.1/24", speed=100_000)),
             "=eth0",
             "no network holds all hosts; eth0 carries 192.0.2.",
-        ),
-        # names differ from host to host
-        (
-            lambda n: nics(net(f"ens{n}f0", f"192.0.2.{n}/24"), net("br-1", "172.18.0.1/16")),
-            "=ens{n}f0",
-            "192.0.2.0/24",
         ),
         (lambda n: nics(net("eth0", f"10.0.{n}.1/24"), net("eth1", f"10.1.{n}.1/24")), None, "no network holds all"),
     ],
@@ -93,18 +77,6 @@ def test_with_rdma_the_managed_network_goes_before_the_faster_one() -> None:
         )
     )
     assert found[0].values == {"NCCL_IB_HCA": "=mlx5_0:1", "NCCL_SOCKET_IFNAME": "=eth0"}
-
-
-EFA = tuple(IbPort(f"rdmap{n}s27", 1, "ACTIVE", "LinkUp", 100.0, link_layer="Unspecified") for n in range(16, 18))
-
-
-def test_adapters_of_efa_are_not_named_to_nccls_own_rdma() -> None:
-    (only,) = environments({"nics": nics(net("eth0", "192.0.2.1/24")), "ib_ports": EFA})
-    assert "NCCL_IB_HCA" not in only.values and only.unset["NCCL_IB_HCA"].startswith("EFA: NCCL reaches rdmap16s27")
-    assert not [finding for finding in only.findings if finding.subject == "NCCL_IB_HCA"]
-    mixed = (*EFA, IbPort("efa_0", 1, "ACTIVE", "LinkUp", 200.0), IbPort("mlx5_0", 1, "ACTIVE", rate_gbit_s=200.0))
-    (both,) = environments({"nics": nics(net("eth0", "192.0.2.1/24")), "ib_ports": mixed})
-    assert both.values["NCCL_IB_HCA"] == "=mlx5_0:1" and "efa_0" in both.why["NCCL_IB_HCA"]
 
 
 ROCE = tuple(IbPort(f"mlx5_{n}", 1, "ACTIVE", "LinkUp", 200.0, link_layer="Ethernet") for n in range(2))

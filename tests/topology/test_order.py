@@ -22,11 +22,6 @@ def test_neighbours_of_the_fabric_come_together_and_nobody_is_lost(tmp_path: Pat
     assert names(in_rank_order(HOSTS, path)) == ["node001", "node002", "node017", "node018", "elsewhere"]
 
 
-def test_by_host_variables_where_there_is_no_file() -> None:
-    hosts = [Host(f"n{n}", f"n{n}", variables={"nodectl_switch": f"leaf{n % 2}"}) for n in range(4)]
-    assert names(in_rank_order([*hosts, Host("x", "x")], None)) == ["n0", "n2", "n1", "n3", "x"]
-
-
 def test_a_file_that_cannot_be_read_starts_no_job_in_a_wrong_order(tmp_path: Path) -> None:
     path = tmp_path / "fabric.txt"
     path.write_text("")

@@ -6,7 +6,7 @@ import pytest
 
 from nodectl.facts.network import Nic
 from nodectl.facts.rdma import IbPort
-from nodectl.topology.interfaces import TRAINING, Surroundings, servers_of, uses
+from nodectl.topology.interfaces import TRAINING, Surroundings, uses
 
 
 def port(device: str, **values: object) -> IbPort:
@@ -28,7 +28,6 @@ ETHERNET = {"link_layer": "Ethernet"}
 @pytest.mark.parametrize(
     ("ports", "around", "expected"),
     [
-        ([port("mlx5_0"), port("mlx5_1")], Surroundings(), [TRAINING, TRAINING]),
         ([port("mlx5_0"), port("mlx5_1", state="DOWN", physical_state="Disabled")], Surroundings(), [TRAINING, "down"]),
         ([port("mlx5_0"), port("mlx5_bond_0")], Surroundings(), [TRAINING, "bond"]),
         (
@@ -51,19 +50,10 @@ ETHERNET = {"link_layer": "Ethernet"}
             Surroundings(nics={"eth1": net("eth1", "192.0.2.1/24")}, address="192.0.2.1"),
             ["management", TRAINING],
         ),
-        # the only network is management, storage and training in one
-        (
-            [port("mlx5_0", netdev="eth1")],
-            Surroundings(nics={"eth1": net("eth1", "192.0.2.1/24")}, address="192.0.2.1", servers=("192.0.2.9",)),
-            [TRAINING],
-        ),
         ([port("mlx5_0"), port("mlx5_1"), port("mlx5_2", **ETHERNET)], BESIDE, [TRAINING, TRAINING, "Ethernet"]),
-        # whatever carries more, training is beside the GPUs
         ([port("mlx5_0", **ETHERNET), port("mlx5_8", rate_gbit_s=400.0)], BESIDE, [TRAINING, "InfiniBand"]),
         ([port("mlx5_0"), port("mlx5_1"), port("mlx5_9")], BESIDE, [TRAINING, TRAINING, "beside no GPU"]),
         ([port("mlx5_0"), port("mlx5_1", rate_gbit_s=25.0)], Surroundings(), [TRAINING, "25 of 200"]),
-        # beside a GPU and slow: a fault to be seen, not another use
-        ([port("mlx5_0"), port("mlx5_1", rate_gbit_s=25.0)], BESIDE, [TRAINING, TRAINING]),
         ([IbPort("mlx5_0", 1)], Surroundings(), [TRAINING]),
     ],
 )
@@ -71,9 +61,3 @@ def test_which_ports_train(ports: list[IbPort], around: Surroundings, expected: 
     found = list(uses(ports, around).values())
     assert len(found) == len(expected)
     assert all(use.startswith(start) for use, start in zip(found, expected, strict=True)), found
-
-
-def test_servers_of_network_file_systems() -> None:
-    mounts = [("nfs4", "10.0.5.1:/data"), ("lustre", "10.0.6.1@o2ib:10.0.6.2@o2ib:/fs"), ("ext4", "/dev/sda1")]
-    mounts += [("nfs", "[2001:db8::1]:/x"), ("nfs", "filer:/home"), ("nfs4", "10.0.5.1:/other")]
-    assert servers_of(mounts) == ("10.0.5.1", "10.0.6.1", "2001:db8::1")

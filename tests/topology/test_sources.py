@@ -116,12 +116,6 @@ def test_lldp_of_hosts_and_switches(
     assert fabric.findings[0].status.value == ("unknown" if hops is None else "ok")
 
 
-def test_only_the_nics_that_the_inventory_names(tmp_path: Path) -> None:
-    (tmp_path / "h1.json").write_text(json.dumps(lldp(("eth0", "management", True), ("eth1", "leaf-a", True))))
-    host = Host("h1", "h1", variables={"nodectl_nics": ["eth1"]})
-    assert [each.switch for each in graph_from(tmp_path / "h1.json", [host], {}).attachments] == ["leaf-a"]
-
-
 @pytest.mark.parametrize(
     ("variables", "ports"),
     [
@@ -150,10 +144,6 @@ def test_host_variables(variables: dict[str, object], ports: list[tuple[str, str
 def test_variables_of_another_form_are_refused_naming_the_host(variables: dict[str, object]) -> None:
     with pytest.raises(InventoryError, match="host a: nodectl_"):
         variables_graph([Host("a", "a", variables=variables)])
-
-
-def test_without_variables_there_is_no_graph() -> None:
-    assert variables_graph([Host("a", "a")]) is None
 
 
 @pytest.mark.parametrize(

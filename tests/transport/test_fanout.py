@@ -6,8 +6,7 @@ import time
 import pytest
 
 from nodectl.model.host import Host
-from nodectl.transport.fanout import fan_out, run_all
-from nodectl.transport.router import LocalTransport
+from nodectl.transport.fanout import fan_out
 
 HOSTS = [Host(f"h{number}", "x", connection="local") for number in range(20)]
 
@@ -27,11 +26,6 @@ def test_no_more_than_forks_at_a_time() -> None:
 
     assert {name for _, name in fan_out(HOSTS, work, forks=4)} == {host.name for host in HOSTS}
     assert most == 4
-
-
-def test_results_come_as_they_end() -> None:
-    order = [host.name for host, _ in fan_out(HOSTS[:3], lambda host: time.sleep(0.3 * (host.name == "h0")), forks=3)]
-    assert order[-1] == "h0"
 
 
 def test_an_exception_is_not_lost() -> None:
@@ -54,9 +48,3 @@ def test_nothing_is_begun_after_the_caller_stopped() -> None:
     results.close()  # type: ignore[attr-defined]
     time.sleep(0.5)
     assert len(begun) <= 4
-
-
-def test_run_all_keeps_the_order_of_the_hosts() -> None:
-    results = run_all(LocalTransport(), HOSTS, ["true"], timeout_s=10, forks=8)
-    assert [each.host for each in results] == [host.name for host in HOSTS]
-    assert all(each.ok for each in results)

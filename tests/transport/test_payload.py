@@ -75,20 +75,6 @@ def test_payload_is_copied_once(sshd: Sshd, transport: Transport, programs: Path
     assert run_payload(counting, sshd.host(), "greet", [], timeout_s=30).stdout == "bye \n"
 
 
-def test_payload_hands_output_on(sshd: Sshd, transport: Transport, programs: Path, tmp_path: Path) -> None:
-    arrived: list[tuple[str, bytes]] = []
-    done = run_payload(
-        _WithState(transport, tmp_path / "state"),
-        sshd.host(),
-        "greet",
-        [],
-        timeout_s=30,
-        on_output=lambda stream, data: arrived.append((stream, data)),
-    )
-    assert done.ok
-    assert sorted(arrived) == [("stderr", b"err"), ("stdout", b"hello \n")]
-
-
 @pytest.mark.parametrize(
     ("setting", "bare"),
     [
@@ -114,14 +100,6 @@ def test_what_a_login_sets_for_its_own_python_is_not_for_ours(
         [*argv, *payload_argv("greet", ["you"], bare=bare)], input=b"in", capture_output=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hello you in\n", b"err")
-
-
-def test_a_host_without_python_says_so(sshd: Sshd, transport: Transport, programs: Path, tmp_path: Path) -> None:
-    done = run_payload(
-        _WithState(transport, tmp_path / "state"), sshd.host(), "greet", [], timeout_s=30, python="/no/python"
-    )
-    assert (done.exit_status, done.error) == (127, "the host has no /no/python")
-    assert done.remedy
 
 
 class _WithState(Counting):

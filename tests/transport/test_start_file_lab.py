@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from nodectl.model.host import Host
-from nodectl.model.result import Outcome
-from nodectl.transport import ssh
 from nodectl.transport.inventory.read import Inventory
 from nodectl.transport.router import open_transport
 from tests.conftest import LabUnderTest
@@ -52,19 +50,6 @@ def login(lab4: LabUnderTest) -> Iterator[Login]:
     (host,) = Inventory.read([lab4.inventory]).hosts(name)
     yield Login(lab4, replace(host, user="slow-ops"))
     lab4.ssh(name, "pkill -KILL -u slow-ops; userdel -r slow-ops")
-
-
-def test_it_ends_when_the_command_is_given_up(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "START_S", 3.0)
-    transport = open_transport()
-    try:
-        done = transport.run(login.host, ["sh", "-s"], timeout_s=600, stdin=b"echo ran\n")
-        assert (done.outcome, "start files" in done.error) == (Outcome.UNREACHABLE, True), done
-        login.wait(there=False)
-        assert transport.run(login.host, ["true"], timeout_s=3).outcome is Outcome.TIMEOUT
-        login.wait(there=False)
-    finally:
-        transport.close()
 
 
 def test_it_ends_with_nodectl(login: Login) -> None:

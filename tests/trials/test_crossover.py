@@ -2,9 +2,6 @@
 
 import random
 
-import pytest
-
-from nodectl.errors import UsageError
 from nodectl.model.trial import Pair, Series
 from nodectl.trials.crossover import crossover, crossovers
 
@@ -40,33 +37,6 @@ def test_the_other_way_round_and_in_any_order() -> None:
     assert found is not None
     assert (found.below, found.above) == ("ring", "tree")
     assert found == crossover(many)
-
-
-def test_sizes_that_nobody_wins_widen_the_interval() -> None:
-    narrow = crossover(at_sizes([50, 50, 50, 50, 20, -20, -50, -50, -50]))
-    wide = crossover(at_sizes([50, 50, 0.3, 0.1, 0, -0.1, -0.3, -50, -50], noise=0.02))
-    assert narrow is not None
-    assert wide is not None
-    assert wide.interval_bytes[1] / wide.interval_bytes[0] > 8 * narrow.interval_bytes[1] / narrow.interval_bytes[0]
-
-
-@pytest.mark.parametrize(
-    "percents",
-    [
-        [30, 30, 30, 30, 30, 30, 30, 30, 30],  # one is better everywhere
-        [0, 0, 0, 0, 0, 0, 0, 0, 0],
-        [30, 20, 10, 5, 0, 0, 0, 0, 0],  # the other never wins
-        [30, 30, -30, -30, 30, 30, -30, -30, -30],  # no single size divides them
-    ],
-)
-def test_none(percents: list[float]) -> None:
-    assert crossover(at_sizes(percents)) is None
-
-
-def test_series_of_two_things_are_refused() -> None:
-    one, other = at_sizes([30] * 9)[:2]
-    with pytest.raises(UsageError, match="series of one probe"):
-        crossover([one, Series(other.profile, other.baseline, "nccl", "GB/s", other.pairs, "broadcast", 4096)])
 
 
 def test_of_everything_that_was_measured_at_several_sizes() -> None:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.errors import NodectlError
 from nodectl.model.trial import Side
 from nodectl.profiles.overrides import OVERRIDES
-from nodectl.trials.felt import tried, unfelt
+from nodectl.trials.felt import tried
 from nodectl.trials.propose import proposal_of, propose
 from tests.trials.saved_trial import trial
 from tests.trials.trials import gaining
@@ -47,20 +46,8 @@ def test_a_profile_of_which_all_was_measured_is_proposed_by_its_name(tmp_path: P
     assert "not in here" not in text
 
 
-def test_a_candidate_of_which_nothing_was_measured_is_refused(tmp_path: Path) -> None:
-    side = Side("big", None, {"nccl": {"NCCL_SOCKET_NTHREADS": 4}})
-    with pytest.raises(NodectlError, match="nothing of big was measured: NCCL_SOCKET_NTHREADS"):
-        proposal_of(trial(candidates=(side,)), None)
-
-
 def test_what_a_candidate_changes_is_also_what_it_leaves_alone() -> None:
     settings = tried(ARTICLE, Side("stock", "stock", {"gpu": {"persistence": True}}))
     assert settings["sysctl", "net.core.rmem_max"] is None
     assert settings["gpu", "persistence"] is True
     assert tried(ARTICLE, ARTICLE) == {}
-
-
-def test_a_part_of_a_name_is_felt_by_whole_words() -> None:
-    settings = [("sysctl", "net.core.rmem_max"), ("sysctl", "netx.y"), ("sysctl", "vm.swappiness"), ("nic", "mtu")]
-    assert unfelt(settings, ["tcp"], ()) == [("sysctl", "netx.y"), ("sysctl", "vm.swappiness")]
-    assert unfelt(settings, ["storage"], ()) == [settings[0], settings[1], settings[3]]

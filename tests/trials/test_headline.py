@@ -37,16 +37,6 @@ def test_what_cannot_be_is_refused_before_anything_starts(words: tuple[str, ...]
     assert done.returncode == 2 and said in done.stderr, done.stderr
 
 
-def test_the_whole_grid_is_three_seeds_of_a_thousand_steps(headline: Any) -> None:
-    full = headline._FULL
-    assert full["seeds"] == 3 and full["steps"] >= 1000
-    assert [len(full[name].split(",")) for name in ("batches", "rates", "delays")] == [2, 2, 3]
-    cells = [headline.Cell(2, rate, "2ms") for rate in ("200mbit", "1gbit")]
-    slow, fast = (headline.least_s([cell], headline._WAYS[:1], 1, 1000) for cell in cells)
-    # 1.5 times 6.8 MB a step, of each host
-    assert slow == pytest.approx(1000 * 0.408 + 10) and fast < slow / 4
-
-
 def test_a_way_that_is_faster_a_step_and_learns_less_gains_nothing_at_equal_loss(headline: Any) -> None:
     def run(step_s: float, fall: float) -> Any:
         curve = tuple((step_s * step, 4 - fall * step) for step in range(1, 41))

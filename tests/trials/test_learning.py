@@ -90,32 +90,6 @@ def test_a_turn_is_timed_with_the_sides_options_last(monkeypatch: pytest.MonkeyP
     assert "--compress=bf16" not in program.ran[-1]
 
 
-def test_without_steps_or_options_no_loss_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = Program({"": 3.0})
-    transport: Any = None
-    learning, _ = learn(monkeypatch, program, steps=0)
-    assert learning.equal(transport, HOSTS, {}, [side(compress="bf16")], never)[1] == []
-    learning, _ = learn(monkeypatch, program)
-    assert learning.equal(transport, HOSTS, {}, [Side("sysctl")], never)[1] == []
-    assert program.ran == []
-
-
-def test_a_refusal_is_the_programs_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = Program({"": 3.0}, refused="--parallel=fsdp2")
-    learning, _ = learn(monkeypatch, program)
-    transport: Any = None
-    kept, (finding,) = learning.equal(transport, HOSTS, {}, [side(parallel="fsdp2"), Side("sysctl")], never)
-    assert [each.label for each in kept] == ["sysctl"]
-    assert (finding.status, finding.actual) == (Status.FAILED, "16 ranks cannot")
-
-
-def test_where_the_baseline_cannot_train_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    learning, _ = learn(monkeypatch, Program({"": 3.0}, refused="--batch=4"))
-    transport: Any = None
-    kept, findings = learning.equal(transport, HOSTS, {}, [side(compress="bf16")], never)
-    assert kept == [] and [finding.subject for finding in findings] == ["the baseline"]
-
-
 def test_half_of_the_budget_is_for_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     program = Program({"": 3.0})
     learning, _ = learn(monkeypatch, program)

@@ -59,12 +59,6 @@ def test_a_group_where_all_hosts_get_the_same(tmp_path: Path) -> None:
     assert hosts_of(fleet, path) == {"gpu01": OVERRIDES, "gpu02": OVERRIDES}
 
 
-def test_a_whole_profile_by_its_name(tmp_path: Path) -> None:
-    path = tmp_path / "won.yml"
-    propose(proposal(25, profile="article-20g", overrides=None, group="gpus"), path)
-    assert yaml.safe_load(path.read_text())["all"]["children"]["gpus"]["vars"] == {"nodectl_tuning": "article-20g"}
-
-
 @pytest.mark.parametrize(
     ("percents", "told"),
     [
@@ -81,14 +75,6 @@ def test_what_has_not_won_is_refused(tmp_path: Path, percents: tuple[float, ...]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_regression_that_is_allowed_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "won.yml"
-    beside = propose(proposal(25, -20), path, regressions_allowed=True)
-    assert "# WORSE: nccl 2 B -20.0 %" in path.read_text()
-    told = json.loads(beside.read_text())
-    assert (told["verdict"], told["regressions_allowed"]) == ("worse", True)
-
-
 def test_our_own_file_is_written_anew_and_nobody_elses(tmp_path: Path) -> None:
     path = tmp_path / "won.yml"
     propose(proposal(25), path)
@@ -98,23 +84,3 @@ def test_our_own_file_is_written_anew_and_nobody_elses(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="was not written by nodectl"):
         propose(proposal(25), path)
     assert path.read_text() == "all: {}\n"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "told"),
-    [
-        ({"sysctl": {"kernel.core_pattern": "{{ lookup('pipe', 'id') }}"}}, "as a template"),
-        ({"sysctls": {RMEM: "1"}}, "nodectl_overrides.sysctls: no such field"),
-    ],
-)
-def test_what_an_inventory_may_not_hold(tmp_path: Path, overrides: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        propose(proposal(25, overrides=overrides), tmp_path / "won.yml")
-    assert told in refused.value.message
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["won", "won.ini", "none/won.yml"])
-def test_a_path_that_cannot_be(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError):
-        propose(proposal(25), tmp_path / name)

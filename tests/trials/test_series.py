@@ -9,7 +9,7 @@ import pytest
 from nodectl.errors import UsageError
 from nodectl.model.measurement import Measurement
 from nodectl.model.trial import Pair, Series
-from nodectl.trials.series import Taken, Turn, schedule, series_of
+from nodectl.trials.series import Taken, schedule, series_of
 from nodectl.trials.store import series_in
 from tests.trials.trials import document
 
@@ -18,12 +18,6 @@ def measured(value: float, collective: str = "all_reduce", size_bytes: int = 102
     """As the nccl probe gives it."""
     conditions = {"collective": collective, "size_bytes": size_bytes, "backend": "gloo", "time_us": value * 3}
     return Measurement("nccl", ("node01", "node02"), value, "GB/s", conditions=conditions)
-
-
-def test_each_second_pair_is_turned_round() -> None:
-    order = "".join("AB"[turn.candidate] for turn in schedule(4))
-    assert order == "ABBAABBA"
-    assert [turn.pair for turn in schedule(4)] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_series_for_each_thing_measured() -> None:
@@ -57,15 +51,6 @@ def test_what_failed_or_came_to_nothing_is_none() -> None:
     assert found.complete == ()
 
 
-def test_what_is_found_does_not_part_a_series() -> None:
-    first, second = Turn(0, candidate=False), Turn(0, candidate=True)
-    with_retransmits = Measurement(
-        "tcp", ("a", "b"), 1.0, "Gbit/s", "a -> b", conditions={"retransmits": 7, "streams": 1}
-    )
-    without = Measurement("tcp", ("a", "b"), 2.0, "Gbit/s", "a -> b", conditions={"retransmits": 0, "streams": 1})
-    assert len(series_of("x", "stock", [Taken(first, (with_retransmits,)), Taken(second, (without,))])) == 1
-
-
 def path_of(sender: str, receiver: str, value: float, **conditions: object) -> Measurement:
     """As the tcp probe gives it."""
     given = {"streams": 1, "interfaces": ["eth0", "eth0"], **conditions}
@@ -93,29 +78,6 @@ def test_more_than_two_paths_are_also_judged_together() -> None:
     assert len(series_of("x", "stock", [Taken(each.turn, each.measurements[:2]) for each in taken])) == 2
 
 
-def test_what_is_measured_again_to_find_a_culprit_is_no_part_of_the_pair() -> None:
-    turns = list(schedule(1))
-    taken = [
-        Taken(turns[0], (path_of("a", "b", 1.0), path_of("a", "b", 9.0))),
-        Taken(turns[1], (path_of("a", "b", 2.0),)),
-    ]
-    assert series_of("x", "stock", taken)[0].pairs == (Pair(1.0, 2.0),)
-
-
-def test_what_the_trial_itself_changes_does_not_part_a_series() -> None:
-    turns = list(schedule(1))
-    over = path_of("a", "b", 2.0, interfaces=["eth1", "eth1"])
-    taken = [Taken(turns[0], (path_of("a", "b", 1.0),)), Taken(turns[1], (over,))]
-    assert len(series_of("x", "stock", taken)) == 2
-    (found,) = series_of("x", "stock", taken, {"interfaces"})
-    assert found.pairs == (Pair(1.0, 2.0),)
-    assert "eth" not in found.subject
-    # ranks in another order measure the same hosts
-    turned = Measurement("nccl", ("node02", "node01"), 2.0, "GB/s", conditions=measured(1).conditions)
-    (found,) = series_of("x", "stock", [Taken(turns[0], (measured(1.0),)), Taken(turns[1], (turned,))])
-    assert found.pairs == (Pair(1.0, 2.0),)
-
-
 def test_written_and_read_back(tmp_path: Path) -> None:
     many = (
         Series(
@@ -132,18 +94,12 @@ def test_written_and_read_back(tmp_path: Path) -> None:
     ("spoil", "told"),
     [
         (lambda text: "", "not JSON"),
-        (lambda text: "[" * 100_000, "not JSON"),
         (lambda text: "[]", "no series of pairs"),
         (lambda text: text.replace("nodectl.series/1", "nodectl.series/2"), "no series of pairs"),
         (
             lambda text: text.replace('"baseline": 1.5', '"baseline": "fast"'),
             "0.pairs.0.baseline: Input should",
         ),
-        (
-            lambda text: text.replace('"baseline": 1.5', '"baseline": true'),
-            "0.pairs.0.baseline: Input should",
-        ),
-        (lambda text: text.replace('"pairs"', '"pears"'), "malformed series: 0.pairs: "),
     ],
 )
 def test_what_is_no_file_of_series(tmp_path: Path, spoil: Callable[[str], str], told: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -11,7 +10,6 @@ from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Ranked, Side
 from nodectl.model.verdict import Outcome
-from nodectl.probes.base import ProbeResult
 from nodectl.trials.course import Course, Ending, ranking
 from nodectl.trials.families import judge_all
 from nodectl.trials.series import Taken, series_of
@@ -52,20 +50,6 @@ def test_a_b_b_a_and_settings_only_where_they_are_not_on() -> None:
     assert fleet.events == ["put stock", a, "put fast", b, b, "put stock", a, a, "put fast", b, b, "put stock", a]
     assert len(kept) == 8
     assert fleet.said[0].startswith("pair 1 of 4, stock: tcp ")
-
-
-def test_what_differs_in_the_launch_alone_is_put_on_once() -> None:
-    fleet = PaperFleet(SPEEDS)
-    turns, taken, _ = course(fleet)
-    quick = Side("quick", "stock", run_with={"--compress": "bf16"})
-    interleave(turns, taken, STOCK, [quick, Side("fast", "fast", run_with={"--compress": "bf16"})], 2, always)
-    assert [event for event in fleet.events if event.startswith("put")] == ["put stock", "put fast", "put stock"]
-    assert len([event for event in fleet.events if event.startswith("measure")]) == 8
-    # a side against itself feels what putting on disturbs
-    fleet = PaperFleet(SPEEDS)
-    turns, taken, _ = course(fleet)
-    interleave(turns, taken, STOCK, [STOCK], 2, always)
-    assert len([event for event in fleet.events if event.startswith("put")]) == 3
 
 
 def test_each_candidate_has_its_own_baseline_beside_it_and_meets_the_same_hour() -> None:
@@ -125,18 +109,6 @@ def test_a_host_that_was_not_reached_once_is_asked_again_and_costs_nothing() -> 
     ]
 
 
-def test_a_candidate_under_which_nothing_works_has_no_verdict_and_is_a_regression() -> None:
-    fleet = PaperFleet(SPEEDS, unmeasurable=frozenset({"fast"}))
-    turns, taken, _ = course(fleet)
-    assert interleave(turns, taken, STOCK, [FAST], 10, always) == Ending()
-    (series,) = series_of("fast", "stock", taken[1])
-    assert judge_all([series])[0].is_regression
-    (finding,) = turns.collected.findings()
-    assert "pair 1 of 10, fast: nothing measured: a -> b: connection refused" in fleet.said
-    # the verdict says what it comes to
-    assert (finding.status, finding.actual) == (Status.WARNING, "connection refused (10 of its turns with fast)")
-
-
 def test_a_host_that_is_lost_ends_it_and_its_turn_does_not_count() -> None:
     fleet = PaperFleet(SPEEDS, lost_after=7)
     turns, taken, _ = course(fleet)
@@ -145,14 +117,6 @@ def test_a_host_that_is_lost_ends_it_and_its_turn_does_not_count() -> None:
     assert [len(each) for each in taken.values()] == [7]
     (series,) = series_of("fast", "stock", taken[1])
     assert len(series.pairs) == 3
-
-
-def test_three_silent_turns_end_it() -> None:
-    fleet = PaperFleet(SPEEDS, unmeasurable=frozenset({"fast", "stock"}))
-    turns, taken, _ = course(fleet)
-    with pytest.raises(TrialEndError, match="nothing could be measured in 3 turns"):
-        interleave(turns, taken, STOCK, [FAST], 10, always)
-    assert fleet.measured == 3
 
 
 SPACE = [Side(f"c{number}") for number in range(12)]
@@ -191,49 +155,3 @@ def test_a_budget_too_small_for_all_says_who_was_not_tried() -> None:
     assert fleet.now_s <= 150
     assert (number is not None, final, ending.reason) == (True, 20, "")
     assert "of 12 candidates were not tried" in ending.trimmed
-
-
-def test_a_baseline_that_fails_once_does_not_cost_a_candidate() -> None:
-    fleet = PaperFleet(speeds(lambda number: 30.0 if number == 0 else 10.0))
-    failing = {1}
-
-    def now_and_then(turn: int) -> None:
-        fleet.unmeasurable = frozenset({"stock"}) if turn in failing else frozenset()
-
-    fleet.on_turn = now_and_then
-    ranks, number, _, _ = searched(fleet, budget_s=2000)
-    assert number == 1
-    assert (ranks[0].label, ranks[0].failed) == ("c0", False)
-
-
-def test_a_pair_that_was_lost_by_chance_is_measured_again() -> None:
-    fleet = PaperFleet(SPEEDS)
-    turns, taken, _ = course(fleet)
-
-    def measure(side: Side) -> ProbeResult:
-        result = fleet.measure(side)
-        return ProbeResult() if fleet.measured == 3 else result
-
-    turns.measure = measure
-    interleave(turns, taken, STOCK, [FAST], 5, always)
-    (series,) = series_of("fast", "stock", taken[1])
-    assert (len(series.pairs), len(series.complete)) == (6, 5)
-    # its own failure stays counted
-    assert judge(series).failed_candidate == 1
-    # what never could be measured on a side is no chance
-    broken = PaperFleet(SPEEDS, unmeasurable=frozenset({"fast"}))
-    turns, taken, _ = course(broken)
-    interleave(turns, taken, STOCK, [FAST], 5, always)
-    assert broken.measured == 10
-
-
-def test_the_first_estimate_counts_the_changes_of_settings() -> None:
-    fleet = PaperFleet(SPEEDS, turn_s=2.0, put_s=50.0)
-    turns, taken, _ = course(fleet)
-    interleave(turns, taken, STOCK, [FAST], 10, always)
-    first = next(line for line in fleet.said if line.startswith("tune trial: about"))
-    assert fleet.said.index(first) <= 1  # as soon as one change and one turn have been measured
-    told = re.search(r"(?:(\d+) min )?(?:(\d+) s )?in all", first)
-    assert told is not None
-    told_s = 60 * int(told[1] or 0) + int(told[2] or 0)
-    assert 0.75 * fleet.now_s <= told_s <= 1.25 * fleet.now_s

@@ -12,11 +12,10 @@ from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
-from nodectl.model.status import Status
 from nodectl.model.trial import Side
 from nodectl.probes.base import Note, ProbeOptions, ProbeResult
 from nodectl.probes.registry import declarations
-from nodectl.trials.measuring import TRAINING, Measuring, comparable, least_turn_s, refuse_too_short
+from nodectl.trials.measuring import TRAINING, Measuring, least_turn_s, refuse_too_short
 
 # the switches put a and c together, the inventory does not
 HOSTS = [
@@ -66,23 +65,6 @@ def test_ranks_and_interface_as_the_side_says() -> None:
     assert [each.calls[-1][3] for each in (tcp, nccl, training)] == ["eth1"] * 3
     turn(Side("y", run_with={"rank_order": "inventory"}))
     assert (nccl.calls[-1][0], nccl.calls[-1][3]) == ("abcd", "eth0")
-
-
-def test_the_warm_up_leaves_out_what_measures_nothing() -> None:
-    why = Finding("a", "nccl", Status.UNKNOWN, actual="no torch", remedy="provision it")
-    tcp, nccl = Asked("tcp"), Asked("nccl", findings=(why,), measures=False)
-    turn = measuring(tcp, nccl)
-    turn.warm_up(Side("own"))
-    assert (turn.names, turn.dropped) == (("tcp",), [why])
-    turn(Side("stock"))
-    assert len(nccl.calls) == 1 and len(tcp.calls) == 2
-
-
-def test_a_count_of_errors_is_refused_before_anything_is_measured() -> None:
-    gpu = [declarations()[name] for name in ("gemm", "sdc")]
-    assert [probe.name for probe in comparable(gpu, ["gpu"])] == ["gemm"]
-    with pytest.raises(UsageError, match="sdc measures wrong results"):
-        comparable(gpu, ["sdc"])
 
 
 def test_a_budget_that_cannot_hold_is_known_by_what_the_probes_declare() -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from nodectl.cli.app import App
 from nodectl.cli.tune.trial import _show_interrupted
-from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
@@ -161,33 +160,6 @@ def test_ctrl_c_shows_what_was_measured_and_says_what_became_of_the_settings(
     assert ("on all hosts but b" in told.err) is not put_back
 
 
-def test_a_host_that_is_lost_leaves_what_was_measured() -> None:
-    fleet = PaperFleet(SPEEDS, lost_after=13)
-    found = run_of(fleet, head(pairs=10)).run()
-    assert (found.complete, found.reason) == (False, "lost in the middle of the trial: b: no answer for 60 s")
-    assert fleet.events[-1] == "put back"
-    # six whole pairs are a verdict, and yet the trial is not what was asked for
-    assert [(each.verdict, each.pairs) for each in found.verdicts] == [(Outcome.BETTER, 6)]
-    assert failed(found) == 3
-
-
-def test_what_could_not_be_put_back_fails_the_trial() -> None:
-    bad = Finding("b", "trial", Status.FAILED, "former values", actual="tcp_rmem is 1")
-    found = run_of(PaperFleet(SPEEDS, findings=(bad,)), head()).run()
-    assert found.complete
-    assert bad in found.findings
-    assert failed(found) == 1
-
-
-def test_where_a_host_cannot_be_armed_nothing_is_changed() -> None:
-    why = Finding("b", "trial", Status.UNKNOWN, "arming", actual="unreachable")
-    fleet = PaperFleet(SPEEDS, hosts=HOSTS[:1], findings=(why,))
-    found = run_of(fleet, head()).run()
-    assert found.reason == "not armed, and nothing was changed: b"
-    assert [each for each in fleet.events if each.startswith("put ")] == ["put back"]
-    assert (found.findings, failed(found)) == ((why,), 3)
-
-
 def training_without_torch(*_: object) -> ProbeResult:
     return ProbeResult(findings=(NO_TORCH,))
 
@@ -208,29 +180,6 @@ def test_a_probe_that_cannot_measure_here_is_left_out_and_said(wished: bool, sta
     assert "no torch there" in finding.actual
 
 
-def test_where_nothing_can_be_measured_nothing_is_changed() -> None:
-    fleet = PaperFleet(SPEEDS)
-    run = run_of(fleet, head())
-    run.measuring.probes = [TRAINING_PROBE]
-    found = run.run()
-    assert fleet.events == []
-    assert "no setting was changed" in found.reason
-    assert failed(found) == 3
-
-
-@pytest.mark.parametrize(("budget_s", "refused"), [(19, True), (21, True), (100, False)])
-def test_a_budget_for_fewer_than_five_pairs_is_refused_before_anything_changes(budget_s: float, refused: bool) -> None:
-    fleet = PaperFleet(SPEEDS)
-    run = run_of(fleet, head(), ends_at=budget_s)
-    if refused:
-        with pytest.raises(UsageError, match="5 pairs take at least 20 s"):
-            run.run()
-        assert fleet.events == ["measure own"]
-    else:
-        run.run()
-        assert fleet.now_s <= budget_s
-
-
 def test_a_budget_cuts_pairs_and_keeps_time_for_the_way_back() -> None:
     fleet = PaperFleet(SPEEDS)
     found = run_of(fleet, head(pairs=50), ends_at=200).run()
@@ -242,16 +191,6 @@ def test_a_budget_cuts_pairs_and_keeps_time_for_the_way_back() -> None:
     assert fleet.now_s <= 200 - 2 * fleet.put_s
     # fewer pairs than were wished for are a verdict all the same
     assert (found.complete, failed(found)) == (True, 0)
-
-
-def test_a_full_disk_costs_the_record_and_not_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: Trial) -> Path:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("nodectl.trials.ledger.save", full)
-    found = run_of(PaperFleet(SPEEDS), head()).run()
-    assert (found.complete, found.verdicts[0].verdict) == (True, Outcome.BETTER)
-    assert [each.actual for each in found.findings] == ["not kept: [Errno 28] No space left on device"]
 
 
 def spaces(speed: Callable[[int], float], count: int = 9) -> tuple[dict[str, float], tuple[Side, ...]]:
@@ -269,14 +208,6 @@ def test_a_search_judges_the_fresh_pairs_of_the_best_alone() -> None:
     assert found.search[0].label == "c6"
     assert len(found.search) == 9
     assert read(store.folder() / f"{found.id}.json") == found
-
-
-def test_what_no_probe_feels_is_said_before_anything_is_changed() -> None:
-    fleet = PaperFleet(SPEEDS)
-    run_of(fleet, head(), settings=[("nccl", "NCCL_PROTO"), ("sysctl", "net.core.rmem_max")]).run()
-    (line,) = [line for line in fleet.said if line.startswith("the proposal leaves")]
-    assert line == "the proposal leaves these out, since tcp does not use them: NCCL_PROTO"
-    assert fleet.said.index(line) < next(at for at, said in enumerate(fleet.said) if said.startswith("pair 1"))
 
 
 @pytest.mark.parametrize(("turn", "said"), [(1, "lost before anything was changed"), (4, "lost in the middle")])

@@ -6,23 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.errors import ProfileError, UsageError
+from nodectl.errors import ProfileError
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
 from nodectl.trials.sides import (
     OWN,
     overruled,
-    possible,
     refuse_impossible,
     side_of,
     sides_of_profiles,
-    sides_of_space,
-    varied_by,
 )
-from nodectl.trials.space import Candidate
 
 VARIABLES = {"nodectl_hardware": "lab-cpu", "nodectl_stack": "cpu", "nodectl_tuning": "stock"}
-RMEM = "net.ipv4.tcp_rmem"
 
 
 def host(name: str = "a", **more: object) -> Host:
@@ -47,12 +42,6 @@ def test_of_profiles(names: str, baseline: str | None, against: str, candidates:
     first, others = sides_of_profiles(names.split(","), baseline)
     assert (first.label, first.profile) == (against, against)
     assert [each.label for each in others] == candidates
-
-
-@pytest.mark.parametrize("names", ["", "stock", ","])
-def test_one_alone_is_no_trial(names: str) -> None:
-    with pytest.raises(UsageError):
-        sides_of_profiles(names.split(","), None)
 
 
 @pytest.mark.parametrize(
@@ -85,19 +74,3 @@ def test_a_value_that_the_inventory_pins_is_not_said_to_be_tried(tmp_path: Path)
         "mine: NCCL_IB_TIMEOUT is not tried on a: nodectl_nccl_env sets it there, and goes before a profile"
     ]
     assert overruled(side_of(OWN), [pins], [tmp_path]) == []
-
-
-def test_of_a_space_what_cannot_be_is_left_out_with_its_reason() -> None:
-    good = Candidate("good", {"sysctl": {RMEM: "4096 131072 16777216"}}, {"interface": "eth1"})
-    bad = Candidate("bad", {"sysctl": {RMEM: ""}})
-    sides = sides_of_space([good, bad], side_of("article-20g"))
-    kept, reasons = possible(sides, [host()], ())
-    assert kept == [Side("good", "article-20g", good.overrides, {"interface": "eth1"})]
-    assert len(reasons) == 1 and reasons[0].startswith("bad on a: ")
-    with pytest.raises(ProfileError, match="no candidate of the space is possible: bad on a"):
-        possible(sides[1:], [host()], ())
-
-
-def test_a_trial_of_interfaces_does_not_take_them_for_two_things() -> None:
-    assert varied_by([Side("a", run_with={"rank_order": "fabric"})]) == frozenset()
-    assert varied_by([Side("a"), Side("b", run_with={"interface": "eth1"})]) == {"interfaces"}

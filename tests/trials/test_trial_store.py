@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from nodectl.errors import NodectlError, UsageError
-from nodectl.model.trial import Side
 from nodectl.trials import store
 from nodectl.trials.applied import Applied, last_applied, read_proposal, remember
 from nodectl.trials.propose import proposal_of, propose
@@ -49,15 +48,6 @@ def test_found_by_id_its_beginning_or_its_file(tmp_path: Path) -> None:
         store.find("nosuch")
 
 
-def test_a_file_that_is_damaged_is_named_and_hides_no_other() -> None:
-    store.save(trial())
-    broken = store.folder() / "20261122T000000Z-dead.json"
-    broken.write_text("{")
-    told, other = store.trials()
-    assert isinstance(told, str) and str(broken) in told
-    assert not isinstance(other, str) and other.id == trial().id
-
-
 def without(name: str) -> Callable[[dict[str, Any]], None]:
     return lambda given: given.pop(name)
 
@@ -67,9 +57,6 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
     [
         (lambda given: given.update(schema="nodectl.probe/1"), "no trial in it"),
         (without("candidates"), "malformed trial: KeyError('candidates')"),
-        (without("series"), "no series in it"),
-        (lambda given: given.update(hosts=["a"]), "malformed trial"),
-        (lambda given: given["findings"][0].update(status="fine"), "malformed trial"),
         (lambda given: given["search"][0].update(colour="red"), "malformed trial"),
     ],
 )
@@ -95,17 +82,6 @@ def test_series_of_a_trial_and_of_a_file_of_series(tmp_path: Path) -> None:
         store.series_in(path)
 
 
-def test_only_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_KEPT", 2)
-    for hour in range(4):
-        store.save(trial(f"20261121T1{hour}0000Z-aaaa"))
-    remember(APPLIED)
-    store.prune()
-    left = [each.id for each in store.trials() if not isinstance(each, str)]
-    assert left == ["20261121T130000Z-aaaa", "20261121T120000Z-aaaa"]
-    assert last_applied(("hosts.yml",)) == APPLIED
-
-
 APPLIED = Applied("20261121T120500Z-7", "/x/won.yml", ("hosts.yml",), ("a", "b"), "2026-11-21T12:05:00+00:00")
 
 
@@ -117,57 +93,12 @@ def test_the_last_apply_to_this_fleet_is_remembered() -> None:
     assert last_applied(("hosts.yml",)) == APPLIED
 
 
-def test_what_won_is_proposed_as_it_was_tried(tmp_path: Path) -> None:
-    path = tmp_path / "won.yml"
-    propose(proposal_of(trial(), None), path)
-    found = read_proposal(path)
-    assert (found.hosts, found.pattern) == (("a", "b"), "a,b")
-    assert found.lines[0] == f"{path}: big against own"
-    text = path.read_text()
-    assert "# not in here, for no host holds it: interface eth1" in text
-    assert "mtu: 9000" in text
-    propose(proposal_of(trial(hosts={"a": {}, "b": {}}), None, "gpus"), path)
-    assert (read_proposal(path).hosts, read_proposal(path).pattern) == ((), "gpus")
-    propose(proposal_of(trial(hosts={"a": {}, "b": {}}), None, "all"), path)
-    assert read_proposal(path).pattern == "all"
-
-
-NCCL = ({"profile": "own", "what": "nccl", "conditions": {"backend": "nccl"}},)
-
-
-TWO = (gaining(30, profile="big"), gaining(40, profile="bigger"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "profile", "told"),
-    [
-        (
-            {"series": TWO, "candidates": (Side("big"), Side("bigger"))},
-            None,
-            "several are better than own: big, bigger",
-        ),
-        ({"series": (gaining(0, profile="big"),)}, None, "big is not better than own"),
-        ({"series": ()}, None, "nothing is better than own"),
-        ({}, "nosuch", "had no candidate 'nosuch'"),
-        ({"complete": False, "reason": "lost: b"}, None, "ended early: lost: b"),
-        ({"candidates": (Side("big", run_with={"rank_order": "fabric"}),)}, None, "nothing of it is set on a host"),
-    ],
-)
-def test_what_is_not_proposed(tmp_path: Path, changes: dict[str, Any], profile: str | None, told: str) -> None:
-    with pytest.raises(NodectlError) as refused:
-        propose(proposal_of(trial(**changes), profile), tmp_path / "won.yml")
-    assert told in refused.value.message
-    assert not (tmp_path / "won.yml").exists()
-
-
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
         (lambda path: path.write_text("all: {hosts: {a: {}}}\n"), "is not a proposal of nodectl"),
         (lambda path: path.with_suffix(".evidence.json").unlink(), "the evidence beside"),
         (lambda path: path.with_suffix(".evidence.json").write_text("{}"), "is no evidence"),
-        (lambda path: path.write_text(path.read_text().split("all:")[0] + "all: 7\n"), "malformed proposal"),
-        (lambda path: path.unlink(), "won.yml: No such file"),
     ],
 )
 def test_what_is_no_proposal(tmp_path: Path, spoil: Callable[[Path], object], told: str) -> None:

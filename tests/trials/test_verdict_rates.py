@@ -46,12 +46,6 @@ def test_ten_percent_is_seen_through_noise_of_three(simulated: ModuleType, gain:
     assert found[verdict] >= 0.98 * 200
 
 
-def test_a_tripling_is_seen_by_five_pairs_in_any_noise(simulated: ModuleType) -> None:
-    for kind in ("normal", "heavy tails", "random walk", "steady decline", "skewed", "two states"):
-        found = simulated.outcomes(simulated.Case(kind, 0.1, 5, 2.0), 50, seed=4)
-        assert found[Outcome.BETTER] >= 48
-
-
 @pytest.mark.parametrize("count", [16, 128, 256])
 def test_whole_trials_without_effect_are_noise_and_a_gain_is_seen(simulated: ModuleType, count: int) -> None:
     nothing = simulated.summaries(count, 0.0, 25, seed=5)

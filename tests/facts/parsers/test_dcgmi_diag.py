@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
@@ -88,13 +86,6 @@ def test_table_of_dcgm_4(text: str) -> None:
     assert (test.gpus, test.text) == ({"0": "Pass", "1": "Fail"}, "Persistence mode for GPU 1 is disabled.")
 
 
-def test_an_error_without_a_test_is_the_category_s() -> None:
-    text = "\n".join([*HEAD, "|-----  Deployment  --------+-----|", row("Error", "GPU 3 has errors and GPU 3 waits")])
-    assert parse_dcgmi_diag(text).tests == (
-        DiagTest("Deployment", "Error", "Fail", {"3": "Fail"}, "GPU 3 has errors and GPU 3 waits"),
-    )
-
-
 def category(*tests: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"category": "Integration", "tests": list(tests)}]
 
@@ -160,20 +151,3 @@ def test_json_of_dcgm_3_and_4() -> None:
 def test_what_cannot_be_read_is_refused(text: str, told: str) -> None:
     with pytest.raises(ParseError, match=told):
         parse_dcgmi_diag(text)
-
-
-STATUS = st.sampled_from(("Pass", "Fail", "Warn", "Skip"))
-NAME = st.text("abcdefgh_", min_size=1, max_size=20).filter(lambda name: name not in ("error", "info", "note"))
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(NAME, STATUS, st.dictionaries(st.integers(0, 15), STATUS, max_size=8)), max_size=8))
-def test_any_table_is_read_back(made: list[tuple[str, str, dict[int, str]]]) -> None:
-    lines = [*HEAD, "+-----  Stress  ------------+------------------------------------------------+"]
-    for name, status, gpus in made:
-        lines.append(row(name, status))
-        lines += [row("", f"GPU{gpu}: {word}") for gpu, word in gpus.items()]
-    assert parse_dcgmi_diag("\n".join(lines)).tests == tuple(
-        DiagTest("Stress", name, status, {str(gpu): word for gpu, word in gpus.items()}, None)
-        for name, status, gpus in made
-    )

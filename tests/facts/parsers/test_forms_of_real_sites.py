@@ -11,11 +11,10 @@ from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from nodectl.facts.parsers.nccl.nccl_log import parse_nccl_log
 from nodectl.facts.parsers.nccl.nccl_tests import NcclTestsRank, NcclTestsSide, parse_nccl_tests
 from nodectl.facts.parsers.nccl.ncclras import RasProcess, RasRank, parse_ncclras
-from nodectl.facts.parsers.nccl.torchrun_log import WatchdogTimeout, parse_torchrun_log
 from nodectl.facts.parsers.nvidia.smi_q import report
 from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_topo
-from nodectl.facts.parsers.rdma.fabric import parse_ibnetdiscover
 from nodectl.facts.parsers.rdma.perftest import parse_perftest
+from tests.facts.parsers.tool_outputs import recorded_text
 
 HEAD = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong"
 ROW = "1024 256 float sum -1 37.89 0.03 0.05 0 35.31 0.04 0.06 2"
@@ -45,11 +44,6 @@ def test_columns_behind_both_sides_shift_no_value(columns: str, values: str) -> 
 def test_a_row_cut_within_its_timestamp_is_no_row(values: str) -> None:
     with pytest.raises(ParseError, match=r"line 2.*cut"):
         parse_nccl_tests(f"{HEAD} timestamp\n{ROW} {values}\n")
-
-
-def test_a_row_of_one_side_keeps_its_timestamp_apart() -> None:
-    head = "# size count type redop root time algbw busbw #wrong timestamp"
-    assert sides(f"{head}\n8 2 float sum -1 1.5 2.5 3.5 0 2026-03-04 05:06:07\n") == [(1.5, 2.5, 3.5, 0)]
 
 
 def run_document(**changes: object) -> dict[str, object]:
@@ -92,11 +86,6 @@ def test_the_verdict_of_such_a_file(changes: dict[str, object], ok: bool | None)
     assert parse_nccl_tests(json.dumps(run_document(**changes))).ok is ok
 
 
-def test_such_a_file_that_lacks_a_value_says_which() -> None:
-    with pytest.raises(ParseError, match="'out_of_place' without its time"):
-        parse_nccl_tests(json.dumps(run_document(results=[{"size": 8, "count": 2, "type": "f", "out_of_place": {}}])))
-
-
 TOPO = "   GPU0 GPU1 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X NV12 0-31 0 N/A\nGPU1 NV12 X 32-63 1 N/A\n"
 
 
@@ -120,42 +109,7 @@ def test_whatever_perftest_says_of_an_option_is_a_bad_option(words: str) -> None
     assert error is not None and error.kind == "bad_option"
 
 
-STUCK = (
-    "[rank25]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 25] Heartbeat monitor timed out! Process will be terminated"
-    " after dumping debug info. workMetaList_.size()=2\n"
-    "[rank25]:[F ProcessGroupNCCL.cpp:1169] [PG 0 Rank 25] [PG 0 Rank 25] ProcessGroupNCCL's watchdog got stuck for"
-    " 600 seconds without making progress in monitoring enqueued collectives.\n"
-)
-
-
-def test_a_watchdog_that_is_stuck_is_told_once() -> None:
-    assert parse_torchrun_log(STUCK).watchdog == (WatchdogTimeout(25, timeout_ms=600_000, kind="stuck"),)
-    first = STUCK.splitlines()[0]
-    assert parse_torchrun_log(first).watchdog == (WatchdogTimeout(25, kind="stuck"),)
-    with pytest.raises(ParseError, match=r"line 1.*cut"):
-        parse_torchrun_log("[rank2]: ProcessGroupNCCL's watchdog got stuck for 48")
-
-
-SMI_Q = """\
-==============NVSMI LOG==============
-
-Attached GPUs                             : 1
-GPU 00000000:17:00.0
-    MIG Device
-        Index                             : 3
-        Shared FB Memory Usage
-            Total                         : 64912 MiB
-            Reserved                      : 5 MiB
-            Used                          : 17 MiB
-            Free                          : 64890 MiB
-        Shared BAR1 Memory
-            Total                         : 65536 MiB
-    Processes
-        Process ID                        : 42
-            Type                          : C+G
-            Name                          : C:\\Windows\\explorer.exe
-            Used GPU Memory               : Not available in WDDM driver model
-"""
+SMI_Q = recorded_text("forms-of-real-sites-smi-q.txt")
 
 
 def test_memory_of_mig_devices_of_driver_590_and_of_processes_under_windows() -> None:
@@ -166,18 +120,7 @@ def test_memory_of_mig_devices_of_driver_590_and_of_processes_under_windows() ->
     assert gpu.processes[0].unavailable == {"memory_mib": "Not available in WDDM driver model"}
 
 
-RAS_ERRORS = """\
-Errors
-======
-
-DEAD
-  1 job process is considered dead (unreachable via the RAS network)
-  Process 3487 on node 10.1.2.3 managing GPU 5
-
-#0-0 (cf264af5) INCOMPLETE
-  Missing communicator data from 1 rank
-  The missing rank: 21
-"""
+RAS_ERRORS = recorded_text("forms-of-real-sites-ras-errors.txt")
 
 
 def test_the_errors_of_ncclras_alone() -> None:
@@ -225,11 +168,3 @@ def test_a_journal_without_entries_in_any_language(note: str) -> None:
         parse_dmesg(f"{note}\n")
     log = f"-- Logs begin at {note} --\nMär 04 05:06:07 node7 kernel: eth0: ready\n"
     assert parse_dmesg(log).events == ()
-
-
-def test_a_guid_is_as_printed() -> None:
-    text = 'Switch\t41 "S-08C0EB0300BB0001"\t\t# "leaf1" enhanced port 0 lid 2 lmc 0\n'
-    text += '[1]\t"H-08c0eb0300aa0001"[1](8c0eb0300aa0001) \t\t# "node1 mlx5_0" lid 11 4xNDR\n'
-    found = parse_ibnetdiscover(text)
-    assert [node.guid for node in (*found.switches, *found.hosts)] == ["08C0EB0300BB0001", "08c0eb0300aa0001"]
-    assert found.links[0].a == "08C0EB0300BB0001"

@@ -4,7 +4,6 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.interfaces import PortInterface, parse_ibdev2netdev
-from tests.conftest import Cli
 from tests.facts.parsers.tool_outputs import tool_output
 
 
@@ -48,9 +47,3 @@ def test_an_interface_without_a_state_is_neither_up_nor_down(row: str) -> None:
 def test_what_cannot_be_read_says_why(text: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse_ibdev2netdev(text)
-
-
-def test_it_is_a_tool_of_the_command(nodectl: Cli) -> None:
-    assert "ibdev2netdev" in nodectl("parse", "--help").stdout
-    shown = nodectl("parse", "ibdev2netdev", "tests/fixtures/tools/ibdev2netdev/two-ports.txt").stdout
-    assert '"netdev": "ens4f1np1"' in shown

@@ -6,31 +6,11 @@ import pytest
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.ports import Device, DevicePort, IbvDevinfo, PortGid, parse_ibv_devinfo
+from tests.facts.parsers.tool_outputs import recorded_text
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "ibverbs" / "ibv_devinfo-v.txt"
-HEAD = """\
-hca_id:\tmlx5_0
-\ttransport:\t\t\tInfiniBand (0)
-\tfw_ver:\t\t\t\t28.39.1002
-\tnode_guid:\t\t\t946d:ae03:00cd:e72c
-\tsys_image_guid:\t\t\t946d:ae03:00cd:e72d
-\tvendor_id:\t\t\t0x02c9
-\tvendor_part_id:\t\t\t4129
-\thw_ver:\t\t\t\t0x0
-\tboard_id:\t\t\tMT_0000000838
-\tphys_port_cnt:\t\t\t1
-"""
-PORT = """\
-\t\tport:\t1
-\t\t\tstate:\t\t\tPORT_ACTIVE (4)
-\t\t\tmax_mtu:\t\t4096 (5)
-\t\t\tactive_mtu:\t\t2048 (4)
-\t\t\tsm_lid:\t\t\t334
-\t\t\tport_lid:\t\t75
-\t\t\tport_lmc:\t\t0x00
-\t\t\tlink_layer:\t\tInfiniBand
-
-"""
+HEAD = recorded_text("ibv-devinfo-head.txt")
+PORT = recorded_text("ibv-devinfo-port.txt")
 FOUND = Device(
     *("mlx5_0", "InfiniBand", "28.39.1002", "946d:ae03:00cd:e72c", "946d:ae03:00cd:e72d", "MT_0000000838"),
     (DevicePort(1, "PORT_ACTIVE", 4096, 2048, "InfiniBand", 75, None, None, ()),),
@@ -78,15 +58,10 @@ def test_ports_and_devices_before_a_failure_are_kept() -> None:
     ("text", "told"),
     [
         ("", "empty"),
-        ("No IB devices found\n", "No IB devices found"),
         ("IB device 'mlx5_9' wasn't found", "mlx5_9"),
-        ("Failed to get IB devices list: Function not implemented", "Function not implemented"),
         ("other text", "no device"),
-        ("hca_id:\n", "line 1.*cut"),
         (HEAD + PORT.replace("PORT_ACTIVE (4)", "PORT_ACT"), "line 12.*brackets"),
-        (HEAD + PORT.replace("4096 (5)", "4o96 (5)"), "line 13.*4o96"),
         (HEAD + PORT.replace("port:\t1", "port:\tx"), "line 11"),
-        (HEAD.replace("946d:ae03:00cd:e72c", "946d:ae03"), "line 4.*16 digits"),
         (HEAD + PORT + "\t\tport:\t2\n\t\t\tmax_m", "max_m.*cut"),
     ],
 )

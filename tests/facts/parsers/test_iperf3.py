@@ -50,11 +50,6 @@ def test_a_refused_connection_is_an_error_not_a_rate() -> None:
     assert run.received_gbit_s is None
 
 
-def test_noise_before_and_after_the_document() -> None:
-    text = (FIXTURES / "forward.json").read_text()
-    assert parse_iperf3("Warning: {odd}\r\n$ iperf3 -c x\n" + text + "\niperf Done.\n") == read("forward.json")
-
-
 @pytest.mark.parametrize("text", ["", "  \n", "iperf3: command not found", '{"other": 1}', '{"end": []}', "[1]"])
 def test_what_is_no_document_is_refused(text: str) -> None:
     with pytest.raises(ParseError):

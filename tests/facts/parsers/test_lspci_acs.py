@@ -1,8 +1,6 @@
 """lspci's bridges and links: as root, as nobody, with and without domains."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.linux.lspci_acs import AcsBridge, PciLink, parse_lspci_acs
@@ -74,40 +72,12 @@ def test_which_devices_are_bridges(device: str, is_bridge: bool) -> None:
     ("text", "why"),
     [
         ("", "empty"),
-        ("bash: lspci: command not found\n", "no PCI device"),
         ("00:00.0 Host bridge: Intel\n00:01.0 PCI bridge: Intel\n", "lspci -vvv"),
-        ("00:01.0 PCI bridge: Intel\n\tFlags: bus master, fast devsel\n", "lspci -vvv"),
         ("\t\tACSCtl:\tSrcValid+\n", "no PCI device"),
-        (f"{GPU}00:06.0 PCI bri", "line 3: '00:06.0 PCI bri': a device without"),
         (f"{GPU}00:06.", "line 3: '00:06.': a device without"),
-        (f"{GPU}\t\tLnkSta:\tSpeed 8GT/s, Wid\n", "line 3: .*a link without its speed and width"),
         (f"{GPU}\t\tLnkCap:\tPort #0, Spe\n", "line 3: .*a link without"),
-        (f"{GPU}\t\tACSCtl:\tSrcValid+ TransBl\n", "line 3: .*ACS flags that are cut"),
     ],
 )
 def test_what_cannot_be_read_says_why(text: str, why: str) -> None:
     with pytest.raises(ParseError, match=why):
         parse_lspci_acs(text)
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([2.5, 5.0, 8.0, 16.0, 32.0]), st.integers(1, 16), st.sampled_from([None, "+", "-"])),
-        min_size=1,
-        max_size=31,
-    )
-)
-def test_every_device_keeps_its_own_values(devices: list[tuple[float, int, str | None]]) -> None:
-    text = ""
-    for number, (speed, width, sign) in enumerate(devices):
-        text += f"{number:02x}:00.0 PCI bridge: Device {number}\n\tControl: x\n"
-        text += f"\t\tLnkSta:\tSpeed {speed:g}GT/s, Width x{width}\n"
-        text += "" if sign is None else f"\t\tACSCtl:\tSrcValid{sign} TransBlk-\n"
-    found = parse_lspci_acs(text)
-    assert found.links is not None
-    assert [(link.name, link.speed_gt_s, link.width) for link in found.links] == [
-        (f"Device {number}", speed, width) for number, (speed, width, _) in enumerate(devices)
-    ]
-    assert [bridge.acs_enabled for bridge in found.bridges] == [
-        None if sign is None else sign == "+" for *_, sign in devices
-    ]

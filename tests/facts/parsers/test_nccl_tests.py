@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.nccl.nccl_tests import NcclTestsRank, NcclTestsRow, NcclTestsSide, parse_nccl_tests
@@ -46,24 +44,11 @@ def test_an_old_run_under_mpirun_has_errors_and_no_count_of_wrong_values() -> No
 
 
 @pytest.mark.parametrize(
-    "prefix", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "[prterun-a-77@1,0]<stdout>: ", "0: ", " 13: ", ""]
-)
-def test_what_launchers_put_before_a_line(prefix: str) -> None:
-    run = parse_nccl_tests("".join(f"{prefix}{line}\r\n" for line in (HEADER + ROW + SUMMARY).splitlines()))
-    assert run.rows == (
-        NcclTestsRow(1024, 256, "float", "sum", -1, side(37.89, 0.03, 0.05, 0), side(35.31, 0.04, 0.06, 0)),
-    )
-    assert run.ok is True
-
-
-@pytest.mark.parametrize(
     ("middle", "redop", "root"),
     [
         ("sum -1", "sum", -1),
-        ("none -1", "none", -1),
         ("sum", "sum", None),
         ("", None, None),
-        ("3", None, 3),
         ("max 7", "max", 7),
     ],
 )
@@ -79,9 +64,7 @@ def test_operation_and_root_are_what_the_program_prints(middle: str, redop: str 
     [
         ("#wrong", "0", 0, None),
         ("wrong", "17", 17, None),
-        ("#wrong", "1e+06", 1_000_000, None),
         ("error", "2e-07", None, 2e-07),
-        ("error", "0", None, 0.0),
         (None, "0", 0, None),
         (None, "2e-07", None, 2e-07),
     ],
@@ -90,13 +73,6 @@ def test_wrong_values_are_no_errors(header: str | None, row: str, wrong: int | N
     head = HEADER.replace("#wrong", header) if header else ""
     (found,) = parse_nccl_tests(f"{head}8 2 float sum -1 1.0 2.0 3.0 {row} 4.0 5.0 6.0 {row}\n").rows
     assert found.out_of_place == side(1, 2, 3, wrong, error)
-
-
-def test_spread_columns_are_passed_over() -> None:
-    columns = "time algbw busbw #wrong i_min i_max i_p99 i_cv%"
-    row_text = "8 2 float sum -1 1 2 3 4 91 92 93 9.4 5 6 7 8 95 96 97 9.8"
-    (row,) = parse_nccl_tests(f"# size count type redop root {columns} {columns}\n{row_text}\n").rows
-    assert (row.out_of_place, row.in_place) == (side(1, 2, 3, 4), side(5, 6, 7, 8))
 
 
 def test_values_that_are_none() -> None:
@@ -112,15 +88,10 @@ def test_values_that_are_none() -> None:
     [
         (SUMMARY, True, 0, 21.07),
         (SUMMARY.replace("0 OK", "4 FAILED"), False, 4, 21.07),
-        ("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 2.5 FAILED\n", False, 0, 2.5),
-        ("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 2.5 OK\n", True, 0, 2.5),
-        ("Out of bounds values : 0 OK\nAvg bus bandwidth    : 40.6\n", True, 0, 40.6),
         ("# Out of bounds values : 0 OK\n", True, 0, None),
         ("", None, None, None),
         ("node-a: Test NCCL failure common.cu:1005 'unhandled system error'\n", False, None, None),
-        (SUMMARY + " .. node-a pid 662195: Test failure common.cu:1189\n", False, 0, 21.07),
         ("mpirun noticed that process rank 3 with PID 0 on node b exited on signal 9 (Killed).\n", False, None, None),
-        ("srun: error: node-b: task 1: Exited with exit code 3\n", False, None, None),
     ],
 )
 def test_how_a_run_ended(end: str, ok: bool | None, bounds: int | None, average: float | None) -> None:
@@ -137,14 +108,8 @@ def test_wrong_values_are_a_failure_even_where_the_summary_is_cut_off() -> None:
     "name",
     [
         "all_reduce",
-        "all_gather",
-        "reduce_scatter",
-        "reduce",
         "alltoall",
-        "alltoallv",
         "sendrecv",
-        "broadcast",
-        "hypercube",
     ],
 )
 def test_the_collective_is_the_program_s_name(name: str) -> None:
@@ -156,73 +121,22 @@ def test_the_collective_is_the_program_s_name(name: str) -> None:
     [
         ("", "empty"),
         ("bash: all_reduce_perf: command not found\n", "it did not run: bash: all_reduce_perf: command not found"),
-        ("x: error while loading shared libraries: libnccl.so.2: cannot open\n", "did not run: x: error while loading"),
         (
             "node: Test CUDA failure common.cu:892 'no CUDA-capable device is detected'\n",
             "failed before it began: .*no CUDA-capable",
         ),
         ("hello\n", "line 1: 'hello': no output of an nccl-tests program"),
-        ('{"identifier": "nccl-tests structured output"}\n', "no output of an nccl-tests program"),
         (HEADER + ROW.replace(" 35.31 0.04 0.06 0", ""), "line 2: .*a row that is cut"),
         (HEADER + ROW.rstrip()[:-4], "line 2: .*a row without its root, or cut"),
-        (ROW.rstrip()[:-4], "line 1: .*'-1' is no value of time"),
-        (ROW.rstrip().replace(" 0.06 0", " N/A").replace("-1", "0"), "line 1: .*a bandwidth in no time"),
         (HEADER + "8388608\n", "line 2: '8388608': a row that is cut"),
-        (HEADER + ROW + "8388608 20971", "line 3: .*a row that is cut"),
         (HEADER + ROW.replace("0.03", "0.x3"), "line 2: .*'0.x3' is no value of algbw"),
-        (HEADER + ROW.replace("1024", "10x4"), "line 2: .*a row without size"),
-        (HEADER + ROW.replace("-1 37.89", "-137.89"), "line 2"),
         ("#  Rank  0 Group  0 Pid  9822 on node-a dev", "line 1: .*a rank without"),
         (HEADER + ROW + "# Out of bounds values : 0", "line 3: .*a summary that is cut"),
-        (HEADER + ROW + "# Avg bus bandwidth    : ", "line 3: .*a summary that is cut"),
-        (HEADER + ROW + "# Avg bus bandwidth    : 2.x\n", "line 3: .*no bandwidth"),
     ],
 )
 def test_what_cannot_be_read_says_why(text: str, why: str) -> None:
     with pytest.raises(ParseError, match=why):
         parse_nccl_tests(text)
-
-
-@pytest.mark.parametrize(
-    "noise",
-    [
-        "node-a:41001:41023 [0] NCCL INFO Launch mode Parallel",
-        "15 more processes have sent help message help-mca-var.txt",
-        "2026-03-02 10:00:00 INFO 3 things 4 happened",
-        "--------------------------------------------------",
-        "...",
-        "\x1b[32mok\x1b[0m",
-        "NCCL version 2.30.3+cuda13.0",
-    ],
-)
-def test_noise_between_rows_is_passed_over(noise: str) -> None:
-    run = parse_nccl_tests(f"{noise}\n{HEADER}{noise}\n{ROW}{noise}\n{ROW}{noise}\n{SUMMARY}{noise}\n")
-    assert (len(run.rows), run.ok) == (2, True)
-
-
-_bandwidth = st.decimals(0, 9999, places=2).map(float)
-_time = st.one_of(st.decimals(1, 99999, places=2).map(float), st.integers(100_000, 10_000_000).map(float))
-
-
-@settings(max_examples=25)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 2**40), st.integers(0, 2**38), _time, _bandwidth, _bandwidth, st.integers(0, 10**6)),
-        max_size=8,
-    )
-)
-def test_rows_come_back_as_they_were_printed(rows: list[tuple[int, int, float, float, float, int]]) -> None:
-    lines = [
-        f"{size:12d} {count:13d}     float     sum      -1 {time:8g} {alg:7.2f} {bus:7.2f} {wrong:6d}"
-        f" {time:8g} {bus:7.2f} {alg:7.2f} {wrong:6d}\n"
-        for size, count, time, alg, bus, wrong in rows
-    ]
-    run = parse_nccl_tests(HEADER + "".join(lines) + SUMMARY)
-    assert [(row.size_bytes, row.count) for row in run.rows] == [(size, count) for size, count, *_ in rows]
-    for found, (_, _, time, alg, bus, wrong) in zip(run.rows, rows, strict=True):
-        assert found.out_of_place == side(float(f"{time:g}"), alg, bus, wrong)
-        assert found.in_place == side(float(f"{time:g}"), bus, alg, wrong)
-    assert run.ok is not any(wrong for *_, wrong in rows)
 
 
 NAMES = "#       size         count      type   redop    root     time   algbw   busbw #wrong"
@@ -269,8 +183,3 @@ def test_the_line_above_the_header_names_the_sides(
     values = "1.5 2.5 3.5 0" + (" 4.5 5.5 6.5 0" if names is BOTH else "")
     (row,) = parse_nccl_tests(f"#         {above}\n{names}  1024  256  float  sum  -1  {values}\n").rows
     assert (row.out_of_place, row.in_place) == (out_of_place, in_place)
-
-
-def test_an_asterisk_marks_an_error_and_is_no_column() -> None:
-    (row,) = parse_nccl_tests(f"{BOTH}  1024  256  float  sum  -1  1.5 2.5 3.5 0  4.5 5.5 6.5 0 *\n").rows
-    assert row.in_place == IN

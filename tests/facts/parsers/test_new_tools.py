@@ -113,35 +113,6 @@ def test_a_table_without_a_gpu_that_can_be_read_is_refused(rows: str, why: str) 
         parse_nvidia_smi(_TABLE.format(driver="580.126.09", rows=rows))
 
 
-def test_notes_behind_versions_are_no_part_of_them() -> None:
-    text = "NVIDIA-SMI version  : 610.1\nDRIVER version      : 610.2 [Deprecated; use KMD version]\n"
-    text += "CUDA UMD version : 13.3\n"
-    assert parse_nvidia_smi_version(text) == NvidiaSmiVersion("610.1", None, "610.2", "13.3")
-
-
-def test_bandwidthtest_in_its_other_forms() -> None:
-    shmoo = (
-        " Device 0: NVIDIA H100\n Shmoo Mode\n\n.......... Host to Device Bandwidth, 1 Device(s)\n"
-        " PINNED Memory Transfers\n"
-        "   Transfer Size (Bytes)\tBandwidth(GB/s)\n   1000\t\t\t\t0.4\n   2000\t\t\t\t0.9\n\nResult = PASS\n"
-    )
-    assert [(rate.size_bytes, rate.gb_s) for rate in parse_bandwidthtest(shmoo).rates] == [(1000, 0.4), (2000, 0.9)]
-    csv = (
-        "bandwidthTest-H2D-Pinned, Bandwidth = 26.2 GB/s, Time = 0.00122 s, Size = 32000000 bytes, NumDevsUsed = 1\n"
-        "bandwidthTest-D2D, Bandwidth = 2311.5 GB/s, Time = 0.00001 s, Size = 64000000 bytes, NumDevsUsed = 1\n"
-    )
-    first, second = parse_bandwidthtest(csv).rates
-    assert (first.direction, first.memory, first.size_bytes, first.gb_s) == ("host to device", "pinned", 32000000, 26.2)
-    assert (second.direction, second.memory, second.size_bytes, second.gb_s) == (
-        "device to device",
-        "",
-        64000000,
-        2311.5,
-    )
-    with pytest.raises(ParseError, match="the line is cut"):
-        parse_bandwidthtest(csv[:-20])
-
-
 def test_versions_and_nvlink_s_own() -> None:
     text = tool_output("nvidia-smi-version", "one.txt")
     assert parse_nvidia_smi_version(text) == NvidiaSmiVersion("580.95.05", "580.95", "580.95.06", "13.0")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.nvidia.smi_nvlink import NvLink, parse_nvidia_smi_nvlink
 from nodectl.facts.parsers.nvidia.smi_query import ListedGpu, ListedMig, parse_nvidia_smi_list
+from tests.facts.parsers.tool_outputs import recorded_text
 
 LIST = """\
 GPU 0: NVIDIA H100 (80GB) (UUID: GPU-00000000-0000-0000-0000-000000000001)
@@ -47,29 +46,8 @@ def test_list_that_is_refused(text: str, told: str) -> None:
         parse_nvidia_smi_list(text)
 
 
-STATE = """\
-GPU 0: NVIDIA A100 (UUID: GPU-a)
-\t Link 0: 25 GB/s
-\t Link 1: <inactive>
-\t Link 2: 26.562 GB/s
-GPU 1: NVIDIA L40S (UUID: GPU-b)
-Device does not have or support Nvlink
-GPU 2: NVIDIA H100 (UUID: GPU-c)
-Nvlink queries are not supported for Devices in MIG mode
-GPU 3: NVIDIA H100 (UUID: GPU-d)
-NVML: Unable to retrieve Nvlink information as all links are inActive
-GPU 4: NVIDIA H100 (UUID: GPU-e)
-"""
-ERRORS = """\
-GPU 0: NVIDIA A100 (UUID: GPU-a)
-         Link 0: Replay Errors: 1
-         Link 0: Recovery Errors: 2
-         Link 0: CRC Errors: 3
-
-         Link 2: Replay Errors: N/A
-         Link 2: Effective Errors: 18446744073709551
-         Link 2: Effective BER: 15e-255
-"""
+STATE = recorded_text("nvidia-smi-nvlink-state.txt")
+ERRORS = recorded_text("nvidia-smi-nvlink-errors.txt")
 COUNTED = {"Replay Errors": 1, "Recovery Errors": 2, "CRC Errors": 3}
 
 
@@ -120,22 +98,6 @@ def test_error_counters_alone_and_with_the_state() -> None:
 def test_nvlink_that_is_refused(text: str, told: str) -> None:
     with pytest.raises(ParseError, match=told):
         parse_nvidia_smi_nvlink(text)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.lists(st.one_of(st.none(), st.integers(1, 99999)), min_size=1, max_size=18), min_size=1, max_size=8))
-def test_any_machine_is_read_back(machine: list[list[int | None]]) -> None:
-    lines = []
-    for index, links in enumerate(machine):
-        lines.append(f"GPU {index}: NVIDIA H100 80GB HBM3 (UUID: GPU-{index:04x})")
-        for number, milli in enumerate(links):
-            lines.append(f"\t Link {number}: " + ("<inactive>" if milli is None else f"{milli / 1000:.3f} GB/s"))
-    found = parse_nvidia_smi_nvlink("\n".join(lines))
-    assert [
-        [None if link.speed_gb_s is None else round(link.speed_gb_s * 1000) for link in gpu.links or ()]
-        for gpu in found.gpus
-    ] == machine
-    assert all(link.active is (link.speed_gb_s is not None) for gpu in found.gpus for link in gpu.links or ())
 
 
 def test_a_counter_of_64_bits() -> None:

@@ -2,54 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given, settings
 
 from nodectl.errors import ParseError
-from nodectl.facts.parsers.nvidia.smi_q.fields import GpuProcess, GpuStatus
 from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from tests.facts.parsers.nvidia_smi_machines import REASONS, as_text, as_xml, machines
+from tests.facts.parsers.tool_outputs import recorded_text
 
-XML = """\
-<?xml version="1.0" ?>
-<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
-<nvidia_smi_log>
-\t<driver_version>535.54.03</driver_version>
-\t<attached_gpus>2</attached_gpus>
-\t<gpu id="00000000:0F:00.0">
-\t\t<product_name>NVIDIA A100</product_name>
-\t\t<fb_memory_usage>
-\t\t\t<total>81920 MiB</total>
-\t\t</fb_memory_usage>
-\t</gpu>
-\t<gpu id="00000000:1F:00.0">
-\t\t<product_name>NVIDIA A100</product_name>
-\t</gpu>
-</nvidia_smi_log>
-"""
-
-
-def check(gpu: GpuStatus, made: dict[str, Any]) -> None:
-    assert gpu.bus_id == made["bus_id"]
-    assert {name: getattr(gpu, name) for name in made["values"]} == made["values"]
-    assert {name: word for name, word in gpu.unavailable.items() if name in made["values"]} == made["refused"]
-    assert gpu.clock_event_reasons == tuple(name for name, _, _ in REASONS if name in made["reasons"])
-    none = {"gpu_instance_id": "N/A", "compute_instance_id": "N/A"}
-    assert gpu.processes == tuple(
-        GpuProcess(pid, kind, name, memory_mib, unavailable=none) for pid, kind, name, memory_mib in made["processes"]
-    )
-
-
-@settings(max_examples=25, deadline=None)
-@given(machines)
-def test_what_is_rendered_is_read_back(machine: list[dict[str, Any]]) -> None:
-    text, xml = parse_nvidia_smi_q(as_text(machine)), parse_nvidia_smi_q(as_xml(machine))
-    assert len(text.gpus) == text.attached_gpus == len(machine)
-    for gpu, made in zip(text.gpus, machine, strict=True):
-        check(gpu, made)
-    assert xml == text
+XML = recorded_text("nvidia-smi-q-forms-xml.txt")
 
 
 @pytest.mark.parametrize(

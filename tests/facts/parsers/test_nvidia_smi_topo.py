@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.nvidia.smi_topo import parse_nvidia_smi_p2p, parse_nvidia_smi_topo
+from tests.facts.parsers.tool_outputs import recorded_text
 
-TABS = """\
-\t\x1b[4mGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
-GPU0\t X \tNV12\tPXB\tSYS\t0-31,64-95\t0\t\tN/A
-GPU1\tNV12\t X \tPIX\tNODE\t32-63\t1-2\t\t7
-NIC0\tPXB\tPIX\t X \tPHB\t\t\t\t
-NIC1\tSYS\tNODE\tPHB\t X \t\t\t\t
-
-Legend:
-
-  X    = Self
-  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
-  NV#  = Connection traversing a bonded set of # NVLinks
-
-NIC Legend:
-
-  NIC0: mlx5_1
-  NIC1: mlx5_bond_0
-
-"""
+TABS = recorded_text("nvidia-smi-topo-tabs.txt")
 LINKS = {
     "GPU0": {"GPU1": "NV12", "NIC0": "PXB", "NIC1": "SYS"},
     "GPU1": {"GPU0": "NV12", "NIC0": "PIX", "NIC1": "NODE"},
@@ -109,39 +90,7 @@ def test_what_cannot_be_read_is_refused(text: str, told: str) -> None:
         parse_nvidia_smi_topo(text)
 
 
-LINK = st.sampled_from(("NV1", "NV4", "NV12", "NV18", "PIX", "PXB", "PHB", "NODE", "SYS"))
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 8), st.integers(0, 10), st.booleans(), st.data())
-def test_any_machine_is_read_back(gpus: int, nics: int, tabs: bool, data: st.DataObject) -> None:
-    names = [f"GPU{index}" for index in range(gpus)] + [f"NIC{index}" for index in range(nics)]
-    links = {row: {column: data.draw(LINK) for column in names if column != row} for row in names}
-    first = data.draw(st.integers(0, 200))
-    lines = ["\t" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"]
-    for row in names:
-        cells = "\t".join(" X " if column == row else links[row][column] for column in names)
-        lines.append(f"{row}\t{cells}\t" + (f"{first}-{first + 7}\t3\t\tN/A" if row.startswith("GPU") else "\t\t\t"))
-    text = "\n".join([*lines, "", "NIC Legend:", "", *(f"  NIC{index}: mlx5_{index + 2}" for index in range(nics))])
-    found = parse_nvidia_smi_topo(text if tabs else text.expandtabs(16))
-    assert (list(found.gpus) + list(found.nics), found.links) == (names, links)
-    assert found.cpu_affinity == {f"GPU{index}": f"{first}-{first + 7}" for index in range(gpus)}
-    assert found.nic_devices == {f"NIC{index}": f"mlx5_{index + 2}" for index in range(nics)}
-
-
-P2P = """\
-$ nvidia-smi topo -p2p r
- \tGPU0\tGPU1\tGPU2\t
- GPU0\tX\tOK\tCNS\t
- GPU1\tNS\tX\tGNS\t
- GPU2\tTNS\tDR\tX\t
-
-Legend:
-
-  X    = Self
-  OK   = Status Ok
-  U    = Unknown
-"""
+P2P = recorded_text("nvidia-smi-topo-p2p.txt")
 STATUS = {
     "GPU0": {"GPU1": "OK", "GPU2": "CNS"},
     "GPU1": {"GPU0": "NS", "GPU2": "GNS"},

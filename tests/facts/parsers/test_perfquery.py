@@ -1,8 +1,6 @@
 """perfquery: one block, several, both counter sets, and the tool's own failures."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.fabric import PortCounters, parse_perfquery
@@ -47,28 +45,12 @@ def test_every_block(text: str) -> None:
     ("text", "told"),
     [
         ("", "empty"),
-        ("ibwarn: [9] mad_rpc_open_port: can't open UMAD port ((null):0)", "can't open UMAD port"),
         ("x\nperfquery: iberror: failed: smp query nodeinfo failed", "smp query nodeinfo failed"),
-        ("PortSelect:......1", "no counters"),
         ("# Port extended counters: Lid 2052", "line 1.*port is missing"),
-        (EXTENDED + "PortRcvData:....................", "line 7.*no count"),
         (EXTENDED + "PortRcvDa", "line 7.*no count"),
-        (EXTENDED.replace("178791657177235", "1787x"), "line 4.*no count"),
         (EXTENDED.replace("178791657177235", "9" * 30), "line 4.*no count"),
     ],
 )
 def test_refused(text: str, told: str) -> None:
     with pytest.raises(ParseError, match=told):
         parse_perfquery(text)
-
-
-@settings(max_examples=25)
-@given(
-    st.integers(1, 49151),
-    st.integers(0, 255),
-    st.dictionaries(st.from_regex(r"[A-Z][A-Za-z0-9]{2,30}", fullmatch=True), st.integers(0, 2**64 - 1), max_size=30),
-)
-def test_what_is_printed_is_read(lid: int, port: int, counters: dict[str, int]) -> None:
-    rows = "".join(f"{name + ':':.<33}{count}\n" for name, count in counters.items())
-    text = f"# Port extended counters: Lid {lid} port {port} (CapMask: 0x5300 CapMask2: 0x0000002)\n{rows}"
-    assert parse_perfquery(text).ports == (PortCounters(lid, port, "Port extended", counters),)

@@ -77,11 +77,6 @@ def test_a_log_line_within_json_changes_nothing() -> None:
     assert parser_of("fio")(torn) == parser_of("fio")(OUTPUTS["fio"])
 
 
-def test_the_error_is_that_of_the_text_as_it_was() -> None:
-    with pytest.raises(ParseError, match="line 1: 'gpu-071: no such thing'"):
-        parser_of("nvidia-smi-list")(AROUND["pdsh"]("no such thing\nhere\n"))
-
-
 def test_two_hosts_in_one_text_are_not_one_output() -> None:
     one, two = each_line("gpu-071: ")(OUTPUTS["ibstat"]), each_line("gpu-072: ")(OUTPUTS["ibstat"])
     with pytest.raises(ParseError, match="no adapter"):

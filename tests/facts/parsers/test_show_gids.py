@@ -1,8 +1,6 @@
 """show_gids: RoCE v1 and v2, with and without an IPv4 address, InfiniBand, and rows that were cut."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.interfaces import Gid, ShowGids, parse_show_gids
@@ -56,51 +54,12 @@ def test_no_gid_is_an_empty_list(text: str) -> None:
     ("text", "told"),
     [
         ("", "empty"),
-        ("sh: show_gids: command not found", "command not found"),
         (HEADER + "mlx5_0\t1\t2\n", "line 3.*cut"),
-        (HEADER + "mlx5_0\t1\n", "line 3.*cut"),
         (HEADER + "mlx5_0\t1\t2\tfe80:0000:00\n", "line 3.*cut"),
-        (HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26", "line 3.*cut"),
         (HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv", "line 3.*cut"),
-        (HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv2", "line 3.*cut"),
         (HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv2\tbond0 bond1", "line 3.*garbled"),
     ],
 )
 def test_refused(text: str, told: str) -> None:
     with pytest.raises(ParseError, match=told):
         parse_show_gids(text)
-
-
-_NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,14}", fullmatch=True)
-
-
-@settings(max_examples=25)
-@given(
-    st.lists(
-        st.builds(
-            Gid,
-            device=_NAMES,
-            port=st.integers(1, 40),
-            index=st.integers(0, 1023),
-            gid=st.integers(0, 2**128 - 1).map(lambda gid: ":".join(f"{gid:032x}"[i : i + 4] for i in range(0, 32, 4))),
-            ipv4=st.none() | st.ip_addresses(v=4).map(str),
-            version=st.sampled_from(("v1", "v2")),
-            netdev=_NAMES,
-        ),
-        max_size=6,
-    )
-)
-def test_what_is_printed_is_read(gids: list[Gid]) -> None:
-    rows = "".join(
-        f"{gid.device}\t{gid.port}\t{gid.index}\t{gid.gid}\t{gid.ipv4 + '  ' if gid.ipv4 else chr(9)}"
-        f"\t{gid.version}\t{gid.netdev}\n"
-        for gid in gids
-    )
-    assert parse_show_gids(f"{HEADER}{rows}n_gids_found={len(gids)}\n") == ShowGids(tuple(gids))
-
-
-def test_a_row_without_an_interface_is_cut_only_at_the_end() -> None:
-    row = "mlx5_3\t1\t0\tfe80:0000:0000:0000:71fd:fe00:0071:0001\t\t\tv2"
-    assert parse_show_gids(f"{row}\nn_gids_found=1\n").gids[0].netdev is None
-    with pytest.raises(ParseError, match=r"line 1: .*cut"):
-        parse_show_gids(row)

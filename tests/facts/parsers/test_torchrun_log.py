@@ -1,8 +1,6 @@
 """Job output: elastic's summary, the watchdog, the rendezvous."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.nccl.torchrun_log import (
@@ -149,13 +147,6 @@ def test_of_several_agents_the_earliest_root_cause_is_the_job_s() -> None:
     assert [other.host for other in found.others] == ["late"]
 
 
-@pytest.mark.parametrize("prefix", ["", "2: ", "[1,0]<stderr>:", "[default0]:", "(worker pid=31) "])
-def test_what_launchers_put_before_a_line(prefix: str) -> None:
-    root = parse_torchrun_log("".join(f"{prefix}{line}\n" for line in summary().splitlines())).root_cause
-    assert root is not None
-    assert (root.time, root.host, root.rank, root.local_rank, root.exitcode) == ("2026-03-02_10:00:31", "a", 3, 1, 1)
-
-
 def test_a_summary_that_ends_between_lines_has_nulls() -> None:
     root = parse_torchrun_log(summary().split("  exitcode")[0]).root_cause
     assert root is not None
@@ -173,32 +164,12 @@ def test_a_job_that_ended_well_has_no_cause() -> None:
     ("text", "why"),
     [
         ("", "empty"),
-        ("epoch 1 loss 2.3\n", "line 1: .*no line of torch.distributed"),
         (summary().split(" (local_rank")[0], "line 11: .*a rank that is cut"),
-        (summary().replace(" (pid: 77)", " (pi"), "line 12: .*a exitcode that is cut"),
         (summary(host=""), "line 10: .*a host without its value"),
-        (OURS + "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpTy", "line 2: .*cut"),
         (OURS + "[Rank 1] watchdog at work: 4486, last enqueued NCCL work: 44", "line 2: .*cut"),
-        (
-            OURS + "The client socket has timed out after 60s while trying to connect to 192.0",
-            "line 2: .*without its host and port",
-        ),
         (OURS + "The client socket has timed out after 60s while trying to connect to a:99999", "99999 is no port"),
     ],
 )
 def test_what_cannot_be_read_says_why(text: str, why: str) -> None:
     with pytest.raises(ParseError, match=why):
         parse_torchrun_log(text)
-
-
-@given(
-    rank=st.integers(0, 99999),
-    local=st.integers(0, 15),
-    exitcode=st.integers(-64, 255),
-    host=st.from_regex(r"[a-z][a-z0-9.-]{0,40}", fullmatch=True),
-)
-def test_a_summary_comes_back_as_it_was_printed(rank: int, local: int, exitcode: int, host: str) -> None:
-    root = parse_torchrun_log(summary(rank=rank, local_rank=local, exitcode=exitcode, host=host)).root_cause
-    assert root is not None
-    assert (root.rank, root.local_rank, root.exitcode, root.host) == (rank, local, exitcode, host)
-    assert (root.signal is not None) <= (exitcode < 0)

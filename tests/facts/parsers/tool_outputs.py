@@ -9,3 +9,8 @@ SAMPLES = Path(__file__).parents[4] / "shared" / "samples"
 def tool_output(tool: str, name: str) -> str:
     """A fixture's text."""
     return (TOOLS / tool / name).read_text()
+
+
+def recorded_text(name: str) -> str:
+    """Return an output that several asserts of one test module change, without ends of lines translated."""
+    return (TOOLS.parent / "texts" / name).read_bytes().decode()

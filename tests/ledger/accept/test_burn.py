@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 
-from nodectl.errors import UsageError
 from nodectl.ledger.accept import course as module
 from nodectl.ledger.accept.course import burn
 from nodectl.model.finding import Finding
@@ -52,14 +51,6 @@ def test_looks_are_taken_under_load_and_the_load_itself_is_no_fault() -> None:
     (finding,) = result.findings
     assert (finding.check, finding.subject) == ("gpu_temperature", "GPU 3")
     assert "look" in finding.evidence
-
-
-def test_a_look_that_fails_ends_no_burn_in() -> None:
-    def broken(hosts: Sequence[Host]) -> Sequence[Finding]:
-        raise UsageError("no profile", "name one")
-
-    result = burn(broken, [lambda _: ProbeResult()], _HOSTS, time.monotonic() + 1.5, lambda _: time.sleep(0.05))
-    assert {finding.actual for finding in result.findings} == {"no profile"}
 
 
 def test_what_becomes_slower_under_load_is_named() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from nodectl.errors import UsageError
 from nodectl.ledger.accept import course as module
 from nodectl.ledger.accept.course import Course, Surroundings
 from nodectl.ledger.accept.steps import Level, make_plan
@@ -123,15 +122,6 @@ def test_a_lost_host_cannot_be_told_and_the_rest_goes_on(monkeypatch: pytest.Mon
     assert [seen.step for seen in told.seen if seen.finding.subject == "lost"] == ["gemm"]
 
 
-def test_a_host_without_others_to_measure_it_with_has_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = _Fleet(monkeypatch, _well, bad=NAMES[1:])
-    told = fleet.run()
-    (left,) = [host for host in told.hosts if host.host == "node01"]
-    assert left.verdict is NodeVerdict.REMARKS
-    assert {reason.finding.subject for reason in left.reasons} == {"alone"}
-    assert [name for name, _ in fleet.asked] == ["health", "memory", "gemm"]
-
-
 @pytest.mark.parametrize("after", range(5))
 def test_ended_early_and_resumed_it_says_the_same(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     def slow(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
@@ -157,25 +147,6 @@ def test_ended_early_and_resumed_it_says_the_same(monkeypatch: pytest.MonkeyPatc
     assert "health" not in dict(fleet.asked)
     assert len(fleet.asked) == 5 - after
     assert (resumed.hosts, resumed.seen, resumed.taken) == (whole.hosts, whole.seen, whole.taken)
-
-
-def test_a_step_that_cannot_be_run_is_told_of_no_host_as_well_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(probe: str, names: Sequence[str], options: Any) -> ProbeResult:
-        if probe == "tcp":
-            raise UsageError("nothing fits", "more time")
-        return _well(probe, names, options)
-
-    told = _Fleet(monkeypatch, refused).run()
-    assert {*_verdicts(told).values()} == {NodeVerdict.UNTOLD}
-
-
-def test_with_a_budget_each_step_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = _Fleet(monkeypatch, _well)
-    fleet.run(limited=True)
-    assert all(end is not None for end in fleet.ends)
-    without = _Fleet(monkeypatch, _well)
-    without.run()
-    assert set(without.ends) == {None}
 
 
 def test_groups_grow_and_a_slow_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

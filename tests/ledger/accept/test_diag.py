@@ -24,15 +24,6 @@ def test_a_gpu_that_fails_is_named_and_drained() -> None:
     assert (finding.status, finding.subject, finding.action) == (Status.FAILED, "GPU 3, Memory", "drain")
 
 
-def test_all_passed_is_nothing_to_say() -> None:
-    assert not told("node01", _answer(_report({"gpu_ids": "0,1,2", "status": "Pass"})))
-
-
-def test_a_warning_is_a_remark() -> None:
-    (finding,) = told("node01", _answer(_report({"gpu_ids": "2", "status": "Warn"})))
-    assert finding.status is Status.WARNING
-
-
 def test_no_report_and_no_answer_cannot_be_told() -> None:
     (unread,) = told("node01", _answer("Error: unable to establish a connection to the specified host\n", status=1))
     (silent,) = told("node01", _answer("", Outcome.TIMEOUT))

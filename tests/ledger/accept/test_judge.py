@@ -28,16 +28,6 @@ def test_a_path_convicts_neither_end_and_a_known_culprit_explains_it() -> None:
     assert (with_lost["node01"], with_lost["node02"]) == (Status.UNKNOWN, Status.OK)
 
 
-def test_what_is_said_of_no_host_is_not_told_of_any() -> None:
-    failed = Finding("", "nccl", Status.FAILED, actual="the collective failed")
-    assert {*statuses(done("nccl"), [failed]).values()} == {Status.UNKNOWN}
-    remark = Finding("", "tcp", Status.WARNING, actual="buffers are short")
-    assert {*statuses(done("tcp"), [remark]).values()} == {Status.WARNING}
-    group = Finding("node01", "training", Status.FAILED, "loss", actual="does not fall", hosts=("node01", "node02"))
-    told = statuses(done("training"), [group])
-    assert (told["node01"], told["node02"], told["node03"]) == (Status.UNKNOWN, Status.UNKNOWN, Status.OK)
-
-
 def test_verdicts_and_their_reasons() -> None:
     seen = (
         Seen("health", Finding("node01", "disk", Status.WARNING, actual="nearly full")),
@@ -57,8 +47,3 @@ def test_verdicts_and_their_reasons() -> None:
     assert (by_host["node02"].left_after, by_host["node02"].steps) == ("health", {"health": Status.FAILED})
     assert [reason.finding.actual for reason in by_host["node02"].reasons] == ["7 of 8"]
     assert not by_host["node05"].reasons
-
-
-def test_a_host_without_any_step_is_not_accepted() -> None:
-    (told,) = verdicts((), (), {}, means("node01"))
-    assert told.verdict is NodeVerdict.UNTOLD

@@ -4,7 +4,7 @@ import pytest
 
 from nodectl.errors import UsageError
 from nodectl.ledger.accept.means import Crowd, crowd_of
-from nodectl.ledger.accept.steps import _GIVEN_UP, STEPS, Level, make_plan
+from nodectl.ledger.accept.steps import STEPS, Level, make_plan
 from nodectl.model.acceptance import Step, StepState
 from tests.ledger.accept.made import NAMES, means
 
@@ -36,33 +36,6 @@ def test_gpus_are_tried_alone_before_pairs_and_all_together() -> None:
     assert order == sorted(order)
 
 
-def test_recorded_hardware_computes_nothing() -> None:
-    steps = make_plan(means(**{**_GPUS, "recorded": "dgx-a100", "lab": True}), Level.QUICK, None, {})
-    assert _taken(steps) == ["health", "memory", "tcp", "nccl", "training"]
-    assert "recorded" in _why(steps)["gemm"]
-    assert "recorded" in _why(steps)["rdma-node"]
-    assert _why(steps)["rdma"] == "no host has an RDMA device that is not recorded"
-
-
-def test_one_host_is_tried_alone() -> None:
-    steps = make_plan(means("node01"), Level.QUICK, None, {})
-    assert _taken(steps) == ["health", "memory", "gemm"]
-    assert _why(steps)["tcp"] == "only one host is selected"
-
-
-def test_the_nics_of_one_host_are_tried_without_another() -> None:
-    steps = make_plan(means("node01", rdma=True), Level.QUICK, None, {})
-    assert _taken(steps) == ["health", "memory", "gemm", "rdma-node"]
-    assert _why(steps)["rdma"] == "only one host is selected"
-
-
-def test_hosts_that_do_not_answer_are_for_the_first_step_to_name() -> None:
-    there = {**means("node01", "node02"), **means("node03", reached=False)}
-    by_name = {step.name: step for step in make_plan(there, Level.QUICK, None, {})}
-    assert by_name["health"].hosts == ("node01", "node02", "node03")
-    assert by_name["tcp"].hosts == ("node01", "node02")
-
-
 def test_hosts_of_one_machine_take_turns_in_the_plan() -> None:
     apart = {name: means(name, machine=name)[name] for name in NAMES}
     assert crowd_of(list(apart.values())) == Crowd(8, 1, 16)
@@ -70,11 +43,6 @@ def test_hosts_of_one_machine_take_turns_in_the_plan() -> None:
     alone = {step.name: step.planned_s for step in make_plan(apart, Level.QUICK, None, {})}
     assert together["gemm"] > 7 * alone["gemm"]
     assert together["nccl"] > 1.5 * alone["nccl"]
-
-
-def test_what_a_step_took_the_last_time_is_what_it_takes() -> None:
-    steps = make_plan(means(), Level.QUICK, None, {"tcp": 123.0})
-    assert next(step.planned_s for step in steps if step.name == "tcp") == 123.0
 
 
 def test_a_budget_takes_of_each_then_leaves_out() -> None:
@@ -88,10 +56,6 @@ def test_a_budget_takes_of_each_then_leaves_out() -> None:
     assert sum(step.planned_s for step in few) <= 0.3 * whole + 1
     with pytest.raises(UsageError, match="takes at least"):
         make_plan(means(), Level.STANDARD, 1.0, {})
-
-
-def test_what_a_short_budget_gives_up_are_steps() -> None:
-    assert set(_GIVEN_UP) <= {kind.name for kind in STEPS}
 
 
 def test_a_burn_in_is_under_load_for_what_is_left() -> None:

@@ -59,10 +59,3 @@ def test_what_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(UsageError):
         store.read(tmp_path / "x.json")
-
-
-def test_one_that_names_another_folder_is_refused() -> None:
-    own = _kept("20261123T220000Z-0a1b")
-    store.save(replace(own, id="../elsewhere"), store.folder_of(own.id))
-    with pytest.raises(UsageError, match="says that it is acceptance"):
-        store.find(own.id)

@@ -3,19 +3,11 @@
 from dataclasses import replace
 
 from nodectl.ledger.accept.judge import verdicts
-from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.model.acceptance import Seen
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.report.acceptance import acceptance_text, plan_text
+from nodectl.report.acceptance import acceptance_text
 from tests.ledger.accept.made import acceptance, done, found, means
-
-
-def test_the_plan_tells_times_and_why_steps_are_left_out() -> None:
-    text = plan_text(make_plan(means(cores=2), Level.QUICK, None, {}), 100)
-    assert "left out: dcgm, hbm, h2d, p2p: no host has a GPU" in text
-    assert text.splitlines()[0].split() == ["STEP", "HOSTS", "ABOUT", "WHAT"]
-    assert "in all about " in text.splitlines()[-1]
 
 
 def test_alike_hosts_are_one_row_and_the_worst_comes_first() -> None:

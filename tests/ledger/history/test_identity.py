@@ -26,10 +26,6 @@ def test_the_key_is_what_it_was(kept: Mapping[str, Any]) -> None:
     assert Identity.of_key(kept["key"]).key == kept["key"]
 
 
-def test_every_probe_that_was_kept_is_still_known() -> None:
-    assert {kept["probe"] for kept in KEPT} <= set(declarations())
-
-
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept["key"])
 def test_what_was_found_does_not_tell_measurements_apart(kept: Mapping[str, Any]) -> None:
     assert identity_of(measured(kept, mtu=[9000, 9000], repetitions=9, trimmed=["x"])).key == kept["key"]
@@ -41,8 +37,3 @@ def test_each_chosen_condition_tells_measurements_apart(name: str) -> None:
     one = Measurement(name, ("a", "b"), 1.0, results.units[0].name, conditions=dict.fromkeys(results.identity, "one"))
     for condition in results.identity:
         assert identity_of(one.with_conditions(**{condition: "another"})).key != identity_of(one).key
-
-
-def test_a_measurement_of_a_probe_that_is_not_here_has_an_identity_too() -> None:
-    one = Measurement("gone", ("a",), 1.0, "GB/s", conditions={"size_bytes": 8, "streams": 4})
-    assert identity_of(one) == Identity("gone", ("a",), "", "GB/s", "", 8)

@@ -1,12 +1,10 @@
 """The history's file: kept, migrated, shared between processes, and refused where it is not ours to read."""
 
-import math
 import multiprocessing
 import os
 import sqlite3
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,17 +68,6 @@ def test_only_its_owner_reads_it(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes a device")
-def test_a_device_stays_everybody_s(path: Path, tmp_path: Path) -> None:
-    device = tmp_path / "null"
-    os.mknod(device, stat.S_IFCHR, os.makedev(1, 3))
-    device.chmod(0o666)
-    path.symlink_to(device)
-    with suppress(HistoryError), History(path, "fleet") as history:
-        history.runs()
-    assert stat.S_IMODE(device.stat().st_mode) == 0o666
-
-
 def test_the_last_of_each(path: Path) -> None:
     with History(path, "fleet") as history:
         history.add([memory("gpu01", 20.0), memory("gpu02", 30.0)], when=100)
@@ -106,14 +93,6 @@ def test_fleets_do_not_see_each_other(path: Path) -> None:
         assert history.last([memory("gpu01", 0.0)], upto=1e12) == {}
 
 
-def test_points_of_the_last_runs_of_a_probe(path: Path) -> None:
-    with History(path, "fleet") as history:
-        for number in range(5):
-            history.add([memory("gpu01", 20.0 + number)], when=number)
-            history.add([tcp("gpu01", "gpu02", 9.0)], when=number + 0.5)
-        assert [(each.time, each.value) for each in history.points(["memory"], 2)] == [(3, 23.0), (4, 24.0)]
-
-
 def test_trials_are_kept(path: Path) -> None:
     verdicts = [judge(gaining(25, size_bytes=1024))]
     with History(path, "fleet") as history:
@@ -127,19 +106,6 @@ def test_trials_are_kept(path: Path) -> None:
     )
     assert found["trials"][0]["verdict"] == Outcome.BETTER
     assert found["trials"][0]["size_bytes"] == 1024
-
-
-def test_version_1_is_migrated_and_loses_nothing(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.executescript(VERSION_1)
-    connection.close()
-    with History(path, "fleet") as history:
-        assert history.last([memory("gpu01", 0.0)], upto=1e9).popitem()[1].measurement == memory("gpu01", 21.5)
-        assert history.trials() == []
-        history.add([memory("gpu01", 22.0)])
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
-    connection.close()
 
 
 @pytest.mark.parametrize("start", range(VERSION + 1))
@@ -217,33 +183,6 @@ def test_what_cannot_be_read_is_refused_and_left_alone(path: Path, spoil: Callab
     assert (path.read_bytes() if path.is_file() else b"") == before
 
 
-def test_an_empty_file_becomes_a_history(path: Path) -> None:
-    path.touch()
-    with History(path, "fleet") as history:
-        assert history.add([memory("gpu01", 1.0)]) == 1
-
-
-def test_a_writer_that_stays_is_told_apart_from_damage(path: Path) -> None:
-    with History(path, "fleet"):
-        pass
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    try:
-        with pytest.raises(HistoryError, match="locked") as refused, History(path, "fleet", wait_s=0.1) as history:
-            history.add([memory("gpu01", 1.0)])
-        assert "another nodectl" in refused.value.remedy
-    finally:
-        other.close()
-
-
-def test_a_run_that_fails_half_way_leaves_nothing(path: Path) -> None:
-    with History(path, "fleet") as history:
-        with pytest.raises(HistoryError):
-            history.add([memory("gpu01", 1.0), memory("gpu02", None)])  # type: ignore[arg-type]
-        assert history.runs() == []
-        assert history.add([memory("gpu01", 2.0)]) == 1
-
-
 def write(path: Path, host: str, runs: int) -> None:
     """One nodectl of several: each run opens the history afresh, as commands do."""
     for number in range(runs):
@@ -290,13 +229,3 @@ def test_what_is_amiss_in_a_row_is_damage_and_no_bug_of_ours(path: Path, amiss: 
         history.past()
         history.points(["memory"], 60)
     assert f"mv {path} " in refused.value.remedy
-
-
-def test_a_clock_that_was_once_ahead_does_not_hide_what_came_later(path: Path) -> None:
-    with History(path, "fleet") as history:
-        history.add([memory("gpu01", 20.0)], when=9e9)
-        history.add([memory("gpu01", 30.0)], when=100)
-        (past,) = history.last([memory("gpu01", 0.0)], upto=math.inf).values()
-        assert past.measurement.value == 30.0
-        assert [point.value for point in history.points(["memory"], 1)] == [30.0]
-        assert [run for run, *_ in history.runs()] == [2, 1]

@@ -40,11 +40,6 @@ def test_each_kind_in_words(cause: Cause, left: float, subject: str, words: tupl
     assert found.remedy
 
 
-def test_next_to_nothing_speaks_of_the_mtu() -> None:
-    assert "MTU" in said(Cause("host", ("gpu07",), "in"), 1e-5)[0].remedy
-    assert "MTU" not in said(Cause("host", ("gpu07",), "in"), 0.05)[0].remedy
-
-
 def test_what_cannot_be_told_names_no_culprit() -> None:
     """Two of three hosts are slow: there is no telling from what."""
     fleet = Fleet(NAMES, 0.02, random.Random(5), {Cause("host", ("gpu08",), "both"): 0.3}, bursts=0.0)
@@ -59,13 +54,6 @@ def test_what_cannot_be_told_names_no_culprit() -> None:
     assert "`nodectl probe tcp --rounds all`" in found.remedy and "…" not in found.remedy
 
 
-def test_of_hosts_known_to_be_at_fault_nothing_is_left_unsettled() -> None:
-    fleet = Fleet(NAMES, 0.02, random.Random(5), {Cause("host", ("gpu08",), "both"): 0.3}, bursts=0.0)
-    plan = [[pair for pair in each if "gpu08" not in pair or "gpu01" in pair] for each in all_pairs(NAMES)]
-    fleet.apart = frozenset((name, "gpu08") for name in NAMES[1:])
-    assert slow_findings("tcp", investigate(fleet, plan), "Gbit/s", faulty={"gpu08"}) == ()
-
-
 def pair(there: float, back: float, spread: float | None = 0.02) -> list[Measurement]:
     return [
         Measurement("tcp", ("a", "b"), there, "Gbit/s", "a -> b", spread=spread),
@@ -78,14 +66,10 @@ def pair(there: float, back: float, spread: float | None = 0.02) -> list[Measure
     [
         (pair(9.0, 9.3), ()),
         (pair(9.0, 4.0), ("b", "a")),
-        (pair(0.0, 9.0), ("a", "b")),
-        (pair(9.0, 4.0, spread=0.6), ()),  # their own repetitions differ as much
-        (pair(9.0, 4.0, spread=None), ()),  # once is not enough for less than a quarter
+        (pair(9.0, 4.0, spread=0.6), ()),
         (pair(9.0, 1.0, spread=None), ("b", "a")),
         (pair(0.0, 0.0), ()),
-        (pair(9.0, 1.0)[:1], ()),
         ([], ()),
-        ([Measurement("nccl", ("a", "b"), 1.0, "GB/s")], ()),
     ],
 )
 def test_two_hosts(found: list[Measurement], hosts: tuple[str, ...]) -> None:

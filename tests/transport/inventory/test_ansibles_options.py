@@ -9,7 +9,6 @@ import pytest
 
 from tests.conftest import Cli
 
-CONSTRUCTED = "plugin: ansible.builtin.constructed\nstrict: true\ngroups:\n  tuned: colour == 'blue'\n"
 SHADED = (
     "plugin: ansible.builtin.constructed\nuse_extra_vars: true\n"
     "compose: {shade: colour}\ngroups: {tuned: shade == 'blue'}\n"
@@ -45,11 +44,6 @@ def local(folder: Path, variables: str = "") -> str:
     return write(folder / "hosts", f"a colour=blue\nb colour=red\n[all:vars]\nansible_connection=local\n{variables}")
 
 
-def test_a_constructed_inventory(home: Cli, tmp_path: Path) -> None:
-    sources = ("-i", local(tmp_path), "-i", write(tmp_path / "made.constructed.yml", CONSTRUCTED))
-    assert hosts_of(home, *sources, "-l", "tuned") == ["a"]
-
-
 def test_a_lookup_of_the_operators_own_collection(home: Cli, tmp_path: Path) -> None:
     port = "ansible_port={{ 22 if lookup('site.racks.rack') == 'rack-7' else 'no' }}\n"
     source = local(tmp_path, port)
@@ -72,11 +66,6 @@ def test_extra_variables_win_before_and_after_the_command_and_add_up(home: Cli, 
     assert "no-such-stack" in done.stdout + done.stderr
     refused = home("-i", source, "-e", "{colour", "exec", "--", "true", check=False)
     assert (refused.returncode, "--extra-vars" in refused.stderr) == (2, True)
-
-
-def test_extra_variables_that_would_be_ignored_are_refused(home: Cli, tmp_path: Path) -> None:
-    done = home("-i", local(tmp_path), "-e", "colour: blue", "exec", "--", "true", check=False)
-    assert (done.returncode, "is not a KEY=VALUE" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.fixture
@@ -103,16 +92,6 @@ def test_a_vault_that_stays_shut_says_so(home: Cli, vaulted: tuple[str, str, str
     done = home("-i", vaulted[0], "--vault-password-file", wrong, "exec", "--", "true", check=False)
     assert done.returncode == 2
     assert "give the password that it was encrypted with" in done.stderr and "correct the file" not in done.stderr
-
-
-def test_a_vaulted_value_that_stays_shut_says_so(home: Cli, tmp_path: Path) -> None:
-    right, wrong = write(tmp_path / "right", "yes\n"), write(tmp_path / "wrong", "no\n")
-    argv = ["ansible-vault", "encrypt_string", "--vault-password-file", right, "--name", "secret", "stock"]
-    value = subprocess.run(argv, env=dict(home.env), check=True, capture_output=True, text=True).stdout
-    source = local(tmp_path, "nodectl_tuning={{ secret }}\n")
-    write(tmp_path / "group_vars" / "all.yml", value)
-    done = home("-i", source, "--vault-password-file", wrong, "health", check=False)
-    assert (done.returncode, "give the password that it was encrypted with" in done.stderr) == (2, True), done.stderr
 
 
 def test_the_key_and_the_login_password_reach_hosts_that_name_none(tmp_path: Path) -> None:

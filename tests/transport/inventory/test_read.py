@@ -96,10 +96,6 @@ def test_variables_that_cannot_be_used(tmp_path: Path, text: str, named: str) ->
     assert "a" in caught.value.message
 
 
-def test_an_option_of_a_host_that_is_not_asked_for_is_no_error(tmp_path: Path) -> None:
-    assert names([write(tmp_path / "hosts", "a ansible_ssh_extra_args='-o BindInterface=x'\nb\n")], "b") == ["b"]
-
-
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [
@@ -115,19 +111,6 @@ def test_syntax_errors_name_file_and_line(tmp_path: Path, name: str, text: str, 
         Inventory.read([source])
     assert f"{source}:{line}" in caught.value.message
     assert caught.value.exit_status == 2
-
-
-@pytest.mark.parametrize(("name", "text"), [("hosts", ""), ("hosts.yml", "all:\n  hsts: {a: {}}\n"), ("h", "[gpu]\n")])
-def test_an_inventory_without_hosts(tmp_path: Path, name: str, text: str) -> None:
-    with pytest.raises(InventoryError, match="holds no host"):
-        Inventory.read([write(tmp_path / name, text)])
-
-
-def test_what_a_program_complained_of_is_said(tmp_path: Path) -> None:
-    script = Path(write(tmp_path / "dynamic", "#!/bin/sh\necho 'token expired' >&2\nexit 3\n"))
-    script.chmod(0o755)
-    with pytest.raises(InventoryError, match=r"exit code 3.*token expired"):
-        Inventory.read([str(script)])
 
 
 @pytest.mark.parametrize(
@@ -166,30 +149,6 @@ def test_who_names_the_inventory_that_is_not_there(tmp_path: Path, monkeypatch: 
         with pytest.raises(InventoryError) as caught:
             Inventory.read([given] if given else [])
         assert message in caught.value.message and remedy in caught.value.remedy
-
-
-@pytest.mark.parametrize("limit", ["nosuch", "all:!all", "@/no/such/file"])
-def test_a_limit_that_selects_nothing(tmp_path: Path, limit: str) -> None:
-    inventory = Inventory.read([write(tmp_path / "hosts", FLEET)])
-    with pytest.raises(InventoryError):
-        inventory.hosts(limit)
-
-
-def test_a_range_of_names_with_a_colon_is_told_its_form(tmp_path: Path) -> None:
-    inventory = Inventory.read([write(tmp_path / "hosts", "[gpu]\nnode[01:03]\n")])
-    with pytest.raises(InventoryError) as caught:
-        inventory.hosts("node[01:03]")
-    assert caught.value.remedy.startswith("a range of names is node[01-03]; ")
-    assert [host.name for host in inventory.hosts("gpu[0:1]")] == ["node01", "node02"]
-    with pytest.raises(InventoryError) as caught:
-        inventory.hosts("gpu[7:9]")
-    assert "range of names" not in caught.value.remedy
-
-
-def test_ansibles_hint_for_a_limit_is_passed_on(tmp_path: Path) -> None:
-    inventory = Inventory.read([write(tmp_path / "hosts", FLEET)])
-    with pytest.raises(InventoryError, match=r"Use \[x:y\]"):
-        inventory.hosts("gpu0[1-3]")
 
 
 def test_ssh_settings_of_ansible_cfg(tmp_path: Path, cli_env: dict[str, str]) -> None:

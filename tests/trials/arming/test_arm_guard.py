@@ -88,20 +88,6 @@ def test_killed_on_its_way_the_next_one_goes_on(arm_node: Node) -> None:
     assert arm_node.file.read_text() == "former\n" and arm_node.trial.state()["why"] == "an earlier one said so"
 
 
-def test_what_cannot_be_put_back_yet_is_told_and_tried_again(arm_node: Node) -> None:
-    arm_node.record()
-    arm_node.file.write_text("tried\n")
-    digest = next((arm_node.root / "runs" / arm_node.name / "files").iterdir())
-    hidden = digest.rename(arm_node.folder / "hidden")
-    arm_node.folder_of_a_trial(lease_s=0.1)
-    process = arm_node.guard()
-    arm_node.until(lambda: arm_node.trial.state().get("errors"))
-    assert arm_node.state() == "restoring" and "is gone" in arm_node.trial.state()["errors"][0]
-    hidden.rename(digest)
-    assert process.wait(30) == 0
-    assert arm_node.file.read_text() == "former\n" and arm_node.trial.state()["errors"] == []
-
-
 def test_a_playbook_that_is_still_at_it_is_ended_and_gets_in_no_more(arm_node: Node) -> None:
     arm_node.record()
     arm_node.folder_of_a_trial(lease_s=0.3, settle_s=1.5)
@@ -142,11 +128,3 @@ def test_a_child_that_comes_through_late_is_undone_too(arm_node: Node) -> None:
         for each in (child, other):
             each.kill()
             each.communicate()
-
-
-def test_one_guard_at_a_time(arm_node: Node) -> None:
-    arm_node.folder_of_a_trial(lease_s=600)
-    first = arm_node.guard()
-    assert arm_node.trial.guard() == first.pid
-    assert arm_node.guard().wait(20) == 0
-    assert arm_node.trial.guard() == first.pid

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.trials.arming import LEASE_S
 from tests.conftest import Cli, LabUnderTest
 from tests.trials.arming.conftest import HOSTS, ArmFleet
 from tests.trials.arming.process import descendants, started
@@ -36,18 +35,6 @@ def test_a_host_whose_nodectl_is_killed_puts_itself_back(nodectl: Cli, lab4: Lab
             time.sleep(0.1)
     said = "cat /var/lib/nodectl/trials/*/state; rm -rf /var/lib/nodectl/trials"
     assert "no sign of life" in lab4.ssh("node03", said)
-
-
-@pytest.mark.slow
-def test_killed_in_the_middle_of_a_measurement(arm_fleet: ArmFleet) -> None:
-    with arm_fleet.trial(6) as trial:
-        assert trial.wait("armed")["hosts"] == list(HOSTS)
-        assert trial.on("small") == []
-        assert arm_fleet.rmem("node01") == arm_fleet.rmem("node02") == "4096 131072 212992"
-        assert any("tcp_rmem" in line for line in arm_fleet.differences("node01"))
-        trial.process.kill()
-        arm_fleet.wait_back(6 + MARGIN_S)
-    assert set(arm_fleet.left_of_trials().values()) != {""}, "what happened is kept for the next nodectl"
 
 
 @pytest.mark.slow
@@ -160,36 +147,3 @@ def test_a_host_whose_link_is_cut(arm_fleet: ArmFleet) -> None:
             arm_fleet.cli("lab", "heal", "--name", name)
     assert arm_fleet.differences() == []
     assert "state" not in arm_fleet.left_of_trials()["node01"]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_host_whose_sshd_answers_no_more(arm_fleet: ArmFleet) -> None:
-    with arm_fleet.trial(12) as trial:
-        trial.wait("armed")
-        trial.on("small")
-        os.kill(arm_fleet.first("node02"), signal.SIGSTOP)
-        try:
-            for pid in descendants(arm_fleet.first("node02")):
-                with suppress(OSError):
-                    if b"sshd" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                        os.kill(pid, signal.SIGKILL)
-            time.sleep(12 + 5)
-            assert "node02" in trial.lost()
-            trial.tell("end")
-            assert [each["host"] for each in trial.wait("left")["findings"]] == ["node02"]
-        finally:
-            os.kill(arm_fleet.first("node02"), signal.SIGCONT)
-    assert arm_fleet.differences() == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_with_the_lease_as_shipped_all_is_back_in_90_seconds(arm_fleet: ArmFleet) -> None:
-    with arm_fleet.trial(LEASE_S) as trial:
-        trial.wait("armed")
-        trial.on("small")
-        time.sleep(25)
-        assert arm_fleet.rmem("node01") == "4096 131072 212992", "renewed, it stays on"
-        trial.process.kill()
-        assert 35 < arm_fleet.wait_back(90) < 90

@@ -49,22 +49,6 @@ def test_off_keeps_the_guard_where_something_is_not_back(arm_node: Node) -> None
     assert process.poll() is None and arm_node.trial.guard() == process.pid
 
 
-@pytest.mark.parametrize("why", ["not armed", "acted", "no guard"])
-def test_guarded_refuses(arm_node: Node, why: str) -> None:
-    if why != "not armed":
-        arm_node.folder_of_a_trial(lease_s=600)
-    if why == "acted":
-        arm_node.guard()
-        arm_node.trial.write_state(state="restored", since=1.0, at=2.0, why="it was late", errors=[])
-    answer = arm_node.module("node_trial", state="guarded", trial=arm_node.name)
-    words = {
-        "not armed": "is not armed for trial",
-        "acted": " UTC: it was late",  # the guard may write its own time once more
-        "no guard": "nobody watches this host",
-    }
-    assert answer["failed"] and words[why] in answer["msg"], answer
-
-
 def test_another_trial_is_refused_with_its_holder_and_its_record_stays(arm_node: Node) -> None:
     arm_node.record()
     arm_node.file.write_text("tried\n")
@@ -90,20 +74,6 @@ def test_a_dead_trial_is_in_the_way_only_while_there_is_something_to_put_back(ar
     arm_node.module("node_rollback", state="undone")  # by hand
     free = arm_node.module("node_trial", state="free", trial="other")
     assert "left nothing to put back" in free["trial"]["notes"][0] and not arm_node.trial.there()
-
-
-def test_arming_needs_a_record(arm_node: Node) -> None:
-    answer = arm_node.module("node_trial", state="armed", trial=arm_node.name)
-    assert answer["failed"] and "no record" in answer["msg"] and not (arm_node.root / "trials").exists()
-
-
-def test_a_note_is_told_once(arm_node: Node) -> None:
-    arm_node.record()
-    arm_node.folder_of_a_trial(lease_s=0.1)
-    arm_node.guard().wait(20)
-    first = arm_node.module("node_trial", state="free", trial="other")
-    assert "was put back by itself at" in first["trial"]["notes"][0]
-    assert arm_node.module("node_trial", state="free", trial="other")["trial"]["notes"] == []
 
 
 def test_a_guard_is_all_that_the_module_loads_also_out_of_ansibles_archive(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -79,35 +78,3 @@ def test_a_dead_trial_without_a_guard_is_named_and_taken_off_by_force(arm_fleet:
         third.tell("end")
         third.wait("left")
     assert arm_fleet.differences() == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_commands_that_read_put_nothing_back(arm_fleet: ArmFleet, read_only: Callable[[], None]) -> None:
-    with arm_fleet.trial(120) as trial:
-        trial.wait("armed")
-        trial.on("small")
-        trial.process.send_signal(signal.SIGSTOP)
-        read_only()
-        assert arm_fleet.rmem("node01") == "4096 131072 212992"
-        trial.process.send_signal(signal.SIGCONT)
-        trial.tell("end")
-        assert trial.wait("left")["findings"] == []
-
-
-@pytest.fixture
-def read_only(arm_fleet: ArmFleet) -> Callable[[], None]:
-    """Each command that only looks."""
-
-    def run() -> None:
-        for argv in (
-            ("facts",),
-            ("health",),
-            ("probe", "latency", "--force"),
-            ("provision", "--check", "--tags", "kernel_settings,nccl_env"),
-            ("rollback", "--list"),
-            ("rollback", "--check"),
-        ):
-            arm_fleet.cli("-i", arm_fleet.lab.inventory, *argv, check=False, timeout=100)
-
-    return run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nodectl.common.process import handlers_kept, interruptible
-from nodectl.errors import ProfileError, UsageError
+from nodectl.errors import UsageError
 from nodectl.model.host import Host
 from nodectl.model.trial import Side
-from nodectl.transport.inventory.read import Inventory
 from nodectl.trials.settings import given, overrides_for, plain
 
 RMEM = {"sysctl": {"net.ipv4.tcp_rmem": {"value": "1 2 3", "never_lower": False}}}
@@ -57,28 +54,12 @@ def test_each_hosts_own_stay_below_the_setting_and_nobody_else_can_read_them() -
     assert rows["gpu02"]["nodectl_trial_overrides"] == RMEM
 
 
-def test_values_of_a_real_inventory_are_written_as_they_are(tmp_path: Path) -> None:
-    """Ansible's own strings and numbers are more than that."""
-    source = tmp_path / "hosts.yml"
-    overrides = {"nccl": {"NCCL_IB_TIMEOUT": 22}, "nic": {"mtu": 9000}, "allow_debug_variables": True}
-    source.write_text(yaml.safe_dump({"all": {"hosts": {"gpu01": {"nodectl_overrides": overrides}}}}))
-    hosts = Inventory.read([str(source)]).hosts()
-    with given(Side("x", overrides=RMEM), hosts) as (_, (path,)):
-        rows = yaml.safe_load(Path(path).read_text())["all"]["hosts"]
-    assert rows == {"gpu01": {"nodectl_trial_overrides": {**overrides, **RMEM}}}
-
-
 @pytest.mark.parametrize("value", ["{{ lookup('pipe', 'id') }}", "{% if 1 %}", ["{# x #}"], {"{{ key }}": 1}])
 def test_templates_are_refused(value: Any) -> None:
     with pytest.raises(UsageError, match="template"):
         plain({"a": value})
     with pytest.raises(UsageError, match="template"):
         overrides_for(host("gpu01"), {"nccl": {"NCCL_ALGO": value}})
-
-
-def test_an_unknown_field_is_refused_before_any_host_is_asked() -> None:
-    with pytest.raises(ProfileError, match="sysctls: no such field"):
-        overrides_for(host("gpu01"), {"sysctls": {}})
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT"])
@@ -98,19 +79,3 @@ def test_polite_ends_are_heard_as_one(number: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
     assert json.loads(done.stdout) == "heard"
-
-
-def test_who_is_deaf_on_purpose_stays_so_and_handlers_come_back() -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with interruptible():
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            inside = signal.getsignal(signal.SIGTERM)
-            with handlers_kept():  # ansible-runner leaves its own
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            assert signal.getsignal(signal.SIGTERM) is inside
-        assert signal.getsignal(signal.SIGTERM) is before[signal.SIGTERM]
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
