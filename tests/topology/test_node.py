@@ -11,7 +11,6 @@ from nodectl.facts.rdma import IbPort
 from nodectl.model.facts import Unread
 from nodectl.model.host import Host
 from nodectl.model.topology import NodeTopology
-from nodectl.topology.interfaces import TRAINING
 from nodectl.topology.node import node_topology
 
 HOST = Host("gpu01", "192.0.2.1")
