@@ -1,4 +1,4 @@
-"""What a rank's own Python (in_rank/sitecustomize.py) wrote into the job's folder: read with care, it is the user's."""
+"""Reads, with care, the notes that a rank's Python (in_rank/sitecustomize.py, the user's) left in the job's folder."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from . import steady
 _MOST_BYTES = 8 << 20
 _FULL_BYTES = 64 * 1024
 _FATAL = "Fatal Python error: "
-# as in_rank/sitecustomize.py writes them into the file of stacks, which it has had open from the start
+# the marks that in_rank/sitecustomize.py writes into the file of stacks, which it has open from the start
 _ERROR, _LEFT = "nodectl: error ", "nodectl: left"
 
 
 def hook_folder() -> str:
-    """Return what the launcher's PYTHONPATH begins with."""
+    """Return the folder of the hook, which is put first on the launcher's PYTHONPATH."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_rank")
 
 
@@ -43,7 +43,7 @@ def watch_of(job: str, rank: int) -> Dict[str, int]:
 
 
 def is_watched(job: str, rank: int) -> bool:
-    """Its Python would have written down an uncaught exception."""
+    """Tell whether the rank's Python would have recorded an uncaught exception."""
     return bool(watch_of(job, rank))
 
 
@@ -72,7 +72,7 @@ def _said_beside(job: str, rank: int) -> Dict[str, Any]:
 
 
 def has_left(job: str, rank: int) -> bool:
-    """Tell whether it said that no exception ended it."""
+    """Tell whether the rank recorded that no exception ended it."""
     return _LEFT in stacks(job, rank).splitlines()
 
 
@@ -81,12 +81,12 @@ def _is_link(link: object) -> bool:
 
 
 def raised_at(note: Dict[str, Any]) -> float:
-    """Return when, by this host's steady clock."""
+    """Return when the exception was raised, by this host's steady clock."""
     return steady.of_monotonic(float(note["monotonic_s"]))
 
 
 def full_disks(job: str) -> List[str]:
-    """Return those of the job's folder and the usual places for temporary files that have no room now."""
+    """Return which of the job's folder and the usual temporary folders have no free space now."""
     return [place for place in (job, "/dev/shm", "/tmp", "/") if _is_full(place)]  # noqa: S108
 
 
@@ -99,14 +99,14 @@ def _is_full(place: str) -> bool:
 
 
 def crash(job: str, rank: int) -> str:
-    """Return what faulthandler wrote when a signal of a crash ended the rank; empty where it did not."""
+    """Return faulthandler's text if a crash's signal ended the rank; else ""."""
     text = "\n".join(line for line in stacks(job, rank).split("\n") if not line.startswith((_ERROR, _LEFT)))
     _, fatal, text = text.rpartition(_FATAL)
     return fatal + text.rstrip() if fatal else ""
 
 
 def stacks(job: str, rank: int) -> str:
-    """Return the end of what faulthandler wrote for a rank: of a crash, or when it was asked."""
+    """Return the end of faulthandler's text for a rank, from a crash or a request."""
     with contextlib.suppress(OSError), open(_place(job, rank, "stacks"), "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 256 * 1024))
         return file.read().decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Why a host's part of an attempt failed: its ranks' ends, and what they, the launcher and the kernel said of them."""
+"""Collects why a host's part of an attempt failed: the ranks' ends, with notes, logs, launcher and kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .failures import FOLLOWED, first, row
 from .folder import JobFolder, no_space
 from .ranks import Death, Rank, RankWatch
 
-_READ_S = 4.0  # for a log to say what happened, before the end is told without it
+_READ_S = 4.0  # how long a log may take to be read before the end is reported without it
 _LAST_WORDS_BYTES = 8000
 _TOGETHER_S = 2.0
 _NEVER = float("inf")
@@ -24,9 +24,9 @@ _UNREAD = "its output could not be read"
 
 
 class Postmortem:
-    """The failures of one attempt on this host. Its supervisor notes what it sees; files are read by the clerk.
+    """Collects the failures of one attempt on this host: the supervisor reports what it sees, the clerk reads files.
 
-    `failures`, `ends`, `living`, `remarks`, `xids` and `flight` stand in the job's state; `now_s` is monotonic.
+    `failures`, `ends`, `living`, `remarks`, `xids` and `flight` go into the job's state; `now_s` is monotonic.
     """
 
     def __init__(
@@ -61,13 +61,14 @@ class Postmortem:
         return self._stopped_at < _NEVER
 
     def fail(self, kind: str, message: str, **more: object) -> None:
-        """Add a failure of this moment that is no rank's own."""
+        """Add a failure at this moment that belongs to no rank."""
         self.failures.append(row(kind, message, steady.now(), **more))
 
     def told(self, elsewhere: Iterable[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-        """Return what the others hear of this host: its first failure, or the rank that they missed in a collective.
+        """Return the failure that the heartbeats report: the host's first, or a rank that was absent from a collective.
 
-        `elsewhere`: the first failures of the others. Only this host knows of a good end, and where its ranks were.
+        `elsewhere` are the other hosts' first failures. Only this host knows which of its ranks ended well, and where
+        the others were.
         """
         first_failure = first(self.failures)
         if first_failure is not None and first_failure["kind"] not in FOLLOWED:
@@ -89,18 +90,18 @@ class Postmortem:
         self.fail(kind, message)
 
     def _excuse_leaving(self, failure: Dict[str, Any]) -> None:
-        """Excuse what a signal asked to end, or ended nobody knows how: it ended with the host."""
+        """Excuse a failure by a signal that asks to end, or without an exit status, if the host is leaving the job."""
         asked = failure["exit_status"] is None or failure["exit_status"] - 128 in _ASKS
         if self._host_leaves and asked and failure["kind"] in _ENDS:
             failure.update({"kind": "terminated", "class": "terminated"})
 
     def note_stop(self, *, asked: bool) -> None:
-        """Take ends of ranks from now on for those of their host; `asked`: the launcher was told to end."""
+        """Count the ranks' ends from now on as consequences of the stop; `asked`: the launcher was told to end."""
         self._stopped_at = steady.now()
         self._asked_launcher = asked
 
     def note_end(self, death: Death, now_s: float) -> None:
-        """Note that a rank ended: see what the others do at this moment, then read what ended it."""
+        """Note that a rank ended: have the living ranks looked at, then the evidence of its end read."""
         self.ends.append({"rank": death.rank, "code": death.code, "time": death.time, "stopped": death.after_stop})
         self._undescribed[death.rank] = now_s
         if death.code != 0:
@@ -108,7 +109,7 @@ class Postmortem:
         self._ask(partial(self._describe, death))
 
     def look_at_living(self) -> None:
-        """Have it read once what the ranks do that still live, while nobody has told them to end."""
+        """Have the clerk look at the living ranks, once, and only before they are told to end."""
         if not self._asked_living and not self._is_stopped:
             self._asked_living = True
             self._ask(partial(self._read_living, self._watch.running()))
@@ -119,22 +120,22 @@ class Postmortem:
             self._blame_signal(number, _TOGETHER_S)
 
     def explain(self, now_s: float) -> bool:
-        """Have the logs read for the ends that nobody saw; True when that is done, or takes too long."""
+        """Have the logs searched for ends that nobody saw; return True when that is done or has taken too long."""
         if self._asked_s is None:
             self._asked_s = now_s
             self._ask(self._read_unseen)
         return self.is_described(now_s) and (self._said is not None or now_s - self._asked_s > _READ_S)
 
     def note_warning(self, number: int) -> None:
-        """Note that ranks are sent this signal before the end of their time: it is no stranger that kills by it."""
+        """Note that nodectl sends ranks this signal before the job's time ends, so a death by it has a known sender."""
         self._at_start = self._at_start._replace(warned=number)
 
     def is_described(self, now_s: float) -> bool:
-        """Tell whether what the logs say of dead ranks is known, or takes too long."""
+        """Tell whether the evidence of all dead ranks has been read, or has taken too long."""
         return all(now_s - died_s > _READ_S for died_s in self._undescribed.values())
 
     def blame_launcher(self, exit_status: int) -> None:
-        """No rank has failed that anybody knows of: what the launcher said last is the cause."""
+        """Add the launcher's last message as the cause, for an end without a failed rank."""
         if self._said is None:
             self.fail("launcher", f"exit status {exit_status}; {_UNREAD}")
         else:
@@ -148,7 +149,7 @@ class Postmortem:
         return lambda: setattr(self, "living", rows)
 
     def _blame_signal(self, number: int, within_s: float) -> None:
-        """Its launcher's ranks die with it, and may have been seen before."""
+        """Blame the launcher's death by a signal, and excuse ranks that died with it and were seen first."""
         if self._host_leaves and number in _ASKS:
             return
         self._launcher_killed = steady.now()
@@ -167,7 +168,7 @@ class Postmortem:
             failure.update({"kind": "terminated", "class": "terminated", "message": "ended with its launcher"})
 
     def _describe(self, death: Death) -> News:
-        """On the clerk's thread: read of a rank's end what it wrote, and what the kernel says."""
+        """Read a rank's notes and logs and the kernel's evidence of its end; runs on the clerk's thread."""
         others = bool(self._deaths)
         failure = describe(death, self._at_start, after_another=others, stopped_at=self._stopped_at)
         loss = last_loss(self._at_start.logs, self._output, death.local_rank)
@@ -187,13 +188,13 @@ class Postmortem:
         if failure:
             self._excuse(failure)
             self._excuse_leaving(failure)
-            self.failures = [item for item in self.failures if _UNREAD not in item["message"]]  # it was read after all
+            self.failures = [item for item in self.failures if _UNREAD not in item["message"]]  # it was read by now
             self.failures.append(failure)
         if launchers_signal and self._launcher_killed is None:
             self._blame_signal(launchers_signal, _NEVER)
 
     def _read_unseen(self) -> News:
-        """On the clerk's thread: a rank can fail and be gone between two looks, and its neighbour's end be seen."""
+        """Find ranks that failed between two looks, unseen unlike a neighbour's end; runs on the clerk's thread."""
         seen_ranks: Set[int] = {failure["rank"] for failure in (*self.failures, *self._deaths)}
         seen_ranks |= {end["rank"] for end in self.ends if end["code"] == 0}
         failures = unseen(self._plan, self._at_start, seen_ranks=seen_ranks, after_stop=self._is_stopped)

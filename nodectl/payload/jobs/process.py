@@ -24,7 +24,7 @@ class Stat(NamedTuple):
 
     @property
     def alive(self) -> bool:
-        """It is neither a zombie nor gone."""
+        """Tell whether the process is neither a zombie nor dead."""
         return self.state not in "ZX"
 
 
@@ -41,9 +41,9 @@ def read_stat(pid: int) -> Optional[Stat]:
 
 
 class CpuTime(NamedTuple):
-    """The hard limit of CPU seconds of a process, beyond which the kernel kills it, and what it has used of them.
+    """A process's hard limit of CPU seconds, beyond which the kernel kills it, and the seconds it has used.
 
-    `is_last`: that was read at its end.
+    `is_last`: the use was read at its end.
     """
 
     limit_s: float
@@ -53,7 +53,7 @@ class CpuTime(NamedTuple):
 
 
 def cpu_time(pid: int, stat: Stat) -> Optional[CpuTime]:
-    """Return the CPU time of a process that runs, or was not waited for yet; None where it has no limit."""
+    """Return the CPU time of a process that runs or is not reaped yet; None if it has no limit."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/limits", encoding="ascii") as file:
         for line in file:
             if line.startswith("Max cpu time"):
@@ -70,12 +70,12 @@ def is_alive(pid: int, start_ticks: int) -> bool:
 
 
 def all_pids() -> Iterator[int]:
-    """Every process that /proc shows."""
+    """Return the pids that /proc shows."""
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def descendants(roots: Set[int]) -> Set[int]:
-    """All living processes below `roots`, without them; 0, the parent of all there are, is never meant."""
+    """Return all living processes below `roots`, without these; pid 0 among the roots is ignored."""
     children: Dict[int, List[int]] = {}
     for pid in all_pids():
         stat = read_stat(pid)
@@ -92,7 +92,7 @@ def descendants(roots: Set[int]) -> Set[int]:
 
 
 def below(root: int, leaves: Set[int]) -> Set[int]:
-    """All processes below `root`, but for what lies below `leaves`; reads nothing of other processes where it can."""
+    """Return the processes below `root`, without those below `leaves`; fast where the kernel lists children."""
     if not _SHOWS_CHILDREN:
         return descendants({root}) - descendants(leaves)
     pids: Set[int] = set()
@@ -137,7 +137,7 @@ def read_environ(pid: int) -> Dict[str, str]:
 
 
 def read_cmdline(pid: int) -> List[str]:
-    """Return the words that a process was started with; empty where it cannot be read."""
+    """Return a process's command line as a list; empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
@@ -146,7 +146,7 @@ def read_cmdline(pid: int) -> List[str]:
 
 
 def login_of(pid: int) -> str:
-    """Return who runs a process; its number where that login has no name, empty where there is no such process."""
+    """Return the login of a process (its uid if that has no name); "" if there is no such process."""
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
     except OSError:
@@ -160,12 +160,12 @@ def login_of(pid: int) -> str:
 
 
 def exit_status(wait_status: int) -> int:
-    """Return a wait status as a shell has it: 128 plus the signal where one ended the process."""
+    """Return the exit status for a wait status as a shell has it: 128 plus the number for a death by signal."""
     number = wait_status & 0x7F
     return 128 + number if number else wait_status >> 8
 
 
 def send(pid: int, number: int) -> None:
-    """Send a signal; a process that has gone is no error."""
+    """Send a signal; a missing process is no error."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

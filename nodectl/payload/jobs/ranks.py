@@ -1,4 +1,4 @@
-"""Which of a job's processes are ranks, and how each ended, seen before its launcher takes it away."""
+"""Finds the ranks among a job's processes, and how each ended, before its launcher reaps it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .contain import MARKER
 from .process import CpuTime, Stat, cpu_time, is_alive, read_environ, read_stat, send
 from .syscalls import process_handle
 
-_FIRST_LOOKS, _EVERY_LOOKS = 15, 10  # between a fork and what it executes a stalled machine lets any time pass
+_FIRST_LOOKS, _EVERY_LOOKS = 15, 10  # on a stalled machine any time may pass between a fork and its exec
 _EAGER_S, _EAGER_LOOK_S, _LATE_LOOK_S = 10.0, 0.1, 0.2
 _NO_HANDLE_S, _IDLE_S = 0.2, 60.0
 
 
 class Rank(NamedTuple):
-    """A running rank; `handle` is a pidfd, readable at its end (-1 where this kernel has none).
+    """A running rank; `handle` is a pidfd, readable at its end (-1 if this kernel has none).
 
-    `counts` are those of its control `groups` when it came into them, `gpu` its GPU's address where that is told, `cpu`
-    the limit of its CPU time.
+    `counts` are its control `groups`' counters when it entered them, `gpu` is its GPU's PCI address if known, `cpu` the
+    limit of its CPU time.
     """
 
     pid: int
@@ -37,9 +37,9 @@ class Rank(NamedTuple):
 
 
 class Death(NamedTuple):
-    """A rank that ended; `code` as returncode, None where its launcher was faster; `after_stop`: we had ended it.
+    """A rank that ended; `code` is the returncode (None: its launcher reaped it first); `after_stop`: nodectl ended it.
 
-    `kills`: how many of the machine's processes the memory killer had ended a moment before.
+    `kills`: how many of the machine's processes the memory killer had ended shortly before.
     """
 
     rank: int
@@ -57,7 +57,7 @@ class Death(NamedTuple):
 class RankWatch:
     """Finds the `expected` ranks among `members(known ranks)`, and reports their ends.
 
-    While it has all, it reads nothing: their handles wake the selector.
+    Once it has found all of them it reads nothing more: their handles wake the selector.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class RankWatch:
         self._next_look_s = 0.0
 
     def expect(self, now_s: float) -> None:
-        """Ranks are about to start: look often, because those that fail at once are gone soon."""
+        """Look often from now on: ranks are about to start, and those that fail at once are soon gone."""
         self._eager_until_s = now_s + _EAGER_S
         self._next_look_s = now_s
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until `look` has something to do; a handle wakes the selector before that."""
+        """Return the seconds until `look` is due; a rank's handle wakes the selector earlier."""
         if any(rank.handle < 0 for rank in self._ranks.values()):
             return _NO_HANDLE_S
         return max(0.0, self._next_look_s - now_s) if len(self._ranks) < self._expected else _IDLE_S
 
     def look(self, now_s: float) -> None:
-        """Take up ranks that have started since."""
+        """Find ranks that have started since the last look."""
         if len(self._ranks) >= self._expected or now_s < self._next_look_s:
             return
         self._next_look_s = now_s + (_EAGER_LOOK_S if now_s < self._eager_until_s else _LATE_LOOK_S)
@@ -117,17 +117,17 @@ class RankWatch:
             self._ends.register(rank.handle, select.POLLIN)
 
     def follow_groups(self) -> None:
-        """Take note of what cannot be read after an end: control groups that a rank was put into, and earlier kills."""
+        """Record what cannot be read after a rank's end: its present control groups, and the number of memory kills."""
         self._kills = (self._kills[1], kernel.host_kills())
         for pid, rank in self._ranks.items():
             self._ranks[pid] = _in_groups(rank)
 
     def _is_launcher(self, env: Dict[str, str]) -> bool:
-        """Not a rank, whose data loaders carry its variables, and no supervisor or init, which adopt orphans."""
+        """Tell whether a parent's environment is a launcher's, not a rank's (with data loaders) or a supervisor's."""
         return env.get(MARKER) == self._job_id and "LOCAL_RANK" not in env
 
     def deaths(self, *, after_stop: bool) -> List[Death]:
-        """Ranks that ended since the last call, in the order of their local rank."""
+        """Return the ranks that ended since the last call, in the order of their local rank."""
         ended: List[Death] = []
         ended_handles = {handle for handle, _ in self._ends.poll(0)} | {-1}
         for rank in sorted(self._ranks.values(), key=lambda item: item.local_rank):
@@ -144,7 +144,7 @@ class RankWatch:
             )
             ended.append(death._replace(kills=self._kills[0]))
         if ended:
-            self.expect(time.monotonic())  # an elastic launcher starts others
+            self.expect(time.monotonic())  # an elastic launcher starts new ranks
         return ended
 
     def running(self) -> List[Rank]:
@@ -152,13 +152,13 @@ class RankWatch:
         return sorted(self._ranks.values(), key=lambda item: item.local_rank)
 
     def signal(self, number: int) -> None:
-        """Send the ranks a signal, and nothing else of the job: torchrun would die of it."""
+        """Send the ranks a signal, but not the launcher: torchrun would die of it."""
         for rank in self._ranks.values():
             if is_alive(rank.pid, rank.start_ticks):
                 send(rank.pid, number)
 
     def close(self) -> None:
-        """Let go of the ranks' handles."""
+        """Close the ranks' handles."""
         for rank in list(self._ranks.values()):
             self._forget(rank)
 
@@ -171,7 +171,7 @@ class RankWatch:
 
 
 def _in_groups(rank: Rank) -> Rank:
-    """Return the rank with the counts of its control groups, where those are others than before."""
+    """Return the rank, with new counters if it has moved to other control groups."""
     groups = kernel.groups(rank.pid) if is_alive(rank.pid, rank.start_ticks) else rank.groups
     if groups == rank.groups:
         return rank
@@ -179,7 +179,7 @@ def _in_groups(rank: Rank) -> Rank:
 
 
 def _code(rank: Rank, stat: Optional[Stat]) -> Optional[int]:
-    """Return its exit code, or minus the signal that ended it; None where its launcher was faster."""
+    """Return a rank's exit code, or minus the signal that ended it; None if its launcher reaped it first."""
     if stat is None or stat.start_ticks != rank.start_ticks:
         return None
     number = stat.exit_code & 0x7F

@@ -1,4 +1,4 @@
-"""What a job leaves on a node: segments in /dev/shm that its processes had mapped, other files there and in its code.
+"""Leftovers of a job on a node: segments in /dev/shm that its processes had mapped, other files there and in its code.
 
 A killed process cannot remove its own segments.
 """
@@ -38,16 +38,16 @@ Segment = Tuple[str, int]
 
 
 def mapped_by(pids: Iterable[int]) -> Set[Segment]:
-    """Name and inode of each segment of a library's making that these processes have mapped.
+    """Return name and inode of each library-made segment that these processes have mapped.
 
-    By inode: who made a semaphore has it mapped by the name of a temporary file, which is gone.
+    They are compared by inode: a semaphore's maker has it mapped under the name of a temporary file that is gone.
     """
     inodes = {inode for pid in pids for inode in _mapped(pid)}
     return {(name, inode) for name, stat in _segments() if (inode := stat.st_ino) in inodes}
 
 
 def _maps(pid: int) -> str:
-    """Return what the process has mapped; empty where it is gone, or another login's."""
+    """Return a process's /proc/PID/maps; "" if it is gone or belongs to another login."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
@@ -62,7 +62,7 @@ def _mapped(pid: int) -> Iterator[int]:
 
 
 def _segments() -> Iterator[Tuple[str, os.stat_result]]:
-    """Each of a library's making."""
+    """Yield name and status of each library-made segment."""
     with contextlib.suppress(OSError):  # a machine without /dev/shm
         for entry in os.scandir(_FOLDER):
             if entry.name.startswith(_PREFIXES):
@@ -71,14 +71,14 @@ def _segments() -> Iterator[Tuple[str, os.stat_result]]:
 
 
 def present(made_by_s: float = math.inf) -> Set[Segment]:
-    """All segments of a library's making that this login has there now, if made by this time of the clock."""
+    """Return this login's library-made segments that were created no later than `made_by_s` (wall-clock time)."""
     return {
         (name, stat.st_ino) for name, stat in _segments() if stat.st_uid == os.geteuid() and stat.st_ctime <= made_by_s
     }
 
 
 def unclaimed(since_s: float) -> List[str]:
-    """Names of this login's files there that came since a time of the clock, and that no library has made."""
+    """Return the names of this login's files in /dev/shm that are newer than `since_s` and not library-made."""
     names = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(_FOLDER):
@@ -90,9 +90,9 @@ def unclaimed(since_s: float) -> List[str]:
 
 
 def remove_forsaken(before: Set[Segment], made_by_s: float = math.inf) -> None:
-    """Remove what came since, to a time of the clock, and nobody has mapped, as of a rank that was killed alone.
+    """Remove segments that were created after `before` and by `made_by_s` and that nobody has mapped: a killed rank's.
 
-    Not while anybody works with such segments, or could: between two that hand one on nobody has it mapped.
+    Segments of a kind that a living program could make stay: while two processes hand one on, nobody has it mapped.
     """
     came = present(made_by_s) - before
     if came and not mapped_by(all_pids()):
@@ -101,7 +101,7 @@ def remove_forsaken(before: Set[Segment], made_by_s: float = math.inf) -> None:
 
 
 def _at_work() -> Tuple[str, ...]:
-    """Return the kinds of segments, by the beginnings of their names, that living programs can make."""
+    """Return the name prefixes of the segments that living programs can make."""
     kinds: Set[str] = set()
     for pid in all_pids():
         text = _maps(pid) if pid != os.getpid() else ""
@@ -115,7 +115,7 @@ def _can_make(text: str, loaded: Tuple[str, ...]) -> bool:
 
 
 def remove(segments: Set[Segment]) -> None:
-    """Remove those that no living process has mapped; another job of this login may have taken one up."""
+    """Remove those segments that no living process has mapped; another job of this login may use one by now."""
     if segments:
         _unlink(segments - mapped_by(all_pids()))
 
@@ -145,7 +145,7 @@ def _told(kind: str, names: List[str]) -> Dict[str, Any]:
 
 
 def _written(folder: str, since_s: float) -> Iterator[str]:
-    """Places of files in the folder; Python's caches are none. Of very many, those that are met first."""
+    """Yield the paths of files in the folder that are newer than `since_s`, without Python's caches, up to a limit."""
     seen = 0
     for path, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]

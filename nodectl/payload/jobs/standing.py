@@ -1,4 +1,4 @@
-"""Where a living rank stands, from its state and its stack: in a collective, or elsewhere."""
+"""Tells from a living rank's state and stack whether it is in a collective or elsewhere."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ COLLECTIVES = lazily(
 )
 _LIBRARY = lazily(r"site-packages|dist-packages|[/\\]lib[/\\]python3|<frozen ")
 
-# the classes of failures of ranks that waited in vain for others
+# the failure classes of ranks that waited for others in vain
 WAITED = ("collective_timeout", "rendezvous")
 
-# beside the name of a rank that was elsewhere
+# evidence added to the name of a rank that was elsewhere
 NO_GROUPS = "perhaps others waited for another rank: of which process groups their calls were is not known"
 
 
 def in_collective(rank: Mapping[str, Any]) -> bool:
-    """Tell whether a living rank's main thread is in torch's communication, or nobody knows where it is."""
+    """Tell whether a living rank's main thread is in torch's communication; True also if its stack is not known."""
     if rank["state"] in "tTD":
         return False
     stack = rank["stack"]
@@ -30,25 +30,25 @@ _MEETS = lazily(r"[/\\]torch[/\\]distributed[/\\]rendezvous\.py")
 
 
 def meets(rank: Mapping[str, Any]) -> bool:
-    """Its newest call asks for the store at which ranks find each other."""
+    """Tell whether a rank's newest call asks for the store at which ranks find each other."""
     return bool(rank["stack"]) and bool(_MEETS.search(rank["stack"][0]))
 
 
 def is_leaving(rank: Mapping[str, Any]) -> bool:
-    """Only libraries are at work in it: its program has ended, and Python takes leave, or has not begun."""
+    """Tell whether only library code runs in a rank: its program has ended, or has not begun."""
     return bool(rank["stack"]) and all(_LIBRARY.search(frame) for frame in rank["stack"])
 
 
 def stayed_away(rank: Mapping[str, Any], broke: AbstractSet[Optional[int]]) -> bool:
     """Tell whether a living rank was elsewhere while others waited in a collective.
 
-    Those in which a collective `broke` were in it, and may have been seen as they left after that.
+    Ranks in `broke`, whose collective failed, had been in it, and may have been seen only after they left it.
     """
     return not in_collective(rank) and not (rank["rank"] in broke and is_leaving(rank))
 
 
 def doing(rank: Mapping[str, Any]) -> str:
-    """Say what a living rank does: that it is stopped, `it is at train.py:33 load`, or what else is known."""
+    """Return a phrase on what a living rank does: stopped, `it is at train.py:33 load`, or its state."""
     if rank["state"] in "tT":
         return "it is stopped (SIGSTOP, or a debugger)"
     aside = f"; {rank['aside']}" if rank.get("aside") else ""
@@ -64,11 +64,11 @@ def _place(rank: Mapping[str, Any]) -> str:
 
 
 def absence(rank: Mapping[str, Any], category: str, who: str) -> str:
-    """Return the sentence about a living rank for which others waited; `who` are they, `category` is theirs."""
+    """Return the sentence about a living rank for which ranks `who` waited; `category` is their failures' class."""
     where = "meeting" if category == "rendezvous" else "collective"
     return f"it did not come to the {where} in which {who} waited: {doing(rank)}"
 
 
 def left_early(who: str) -> str:
-    """Return the sentence about a rank that has ended well; `who` are those that missed it."""
+    """Return the sentence about a rank that ended well while ranks `who` still needed it."""
     return f"it ended with exit status 0 while {who} waited for it in a collective"

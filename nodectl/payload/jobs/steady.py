@@ -1,4 +1,4 @@
-"""A host's time of day that never steps: what happened in which order is told by it, on one host and between hosts."""
+"""A time of day that never jumps, to order events on one host and between hosts."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _MOST_PEERS = 128
 
 
 def now() -> float:
-    """Seconds since 1970 as this program's start had them, gone on by the monotonic clock."""
+    """Return the seconds since 1970: the wall clock at this program's start plus the monotonic time since."""
     return _EPOCH_S + time.monotonic()
 
 
 def of_monotonic(seconds: float) -> float:
-    """Return the same time for a moment of the monotonic clock."""
+    """Return that time for a moment of the monotonic clock."""
     return _EPOCH_S + seconds
 
 
 class OneWay:
-    """Keep, by host, the least time that its messages seemed to travel: the way plus this clock's lead over its.
+    """Keeps, by host, the least apparent travel time of its messages: the real time plus the difference of the clocks.
 
-    Two hosts' figures of each other make their clocks' difference, and how far that may be wrong. Only the last minute
-    or two count, because clocks drift.
+    From two hosts' figures about each other follow the difference of their clocks and its uncertainty. Only the last
+    minute or two count, because clocks drift.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,6 @@ class OneWay:
         values[1] = min(values[1], arrived - sent)
 
     def record(self) -> Dict[str, float]:
-        """For the state: seconds by rank of host, of the first hosts of a large fleet."""
+        """Return, for the state file, the seconds by a host's rank; of a large fleet only the first hosts."""
         least = {rank: min(values) for rank, values in sorted(self._least.items())[:_MOST_PEERS]}
         return {str(rank): round(value, 6) for rank, value in least.items() if value != float("inf")}
