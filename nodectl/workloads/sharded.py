@@ -39,68 +39,41 @@ except ImportError as error:
 
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-# of a loss scale, as torch's GradScaler has them
-_FIRST = 2.0**16
-_GROWTH = 2.0
-_BACKOFF = 0.5
-_GOOD_STEPS = 2000
 
 
-class AgreedScaler:
-    """A GradScaler with torch's numbers and state, for gradients of which each rank has its own part.
+class AgreedScaler(torch.amp.GradScaler):
+    """torch's GradScaler for gradients of which each rank has its own part: all leave a step out, or none.
 
     `own_part` gives a gradient's part on this rank, to be changed in place.
     """
 
     def __init__(self, enabled: bool, device: torch.device, own_part: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        self._enabled, self._device, self._own_part = enabled, device, own_part
-        self._scale = _FIRST
-        self._good_steps = 0
+        super().__init__(device.type, enabled=enabled)
+        self._own_part = own_part
         self._overflowed = False
+        self.scale(torch.zeros((), device=device))  # a stage in the middle has no loss that would begin it
 
-    def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """Return the loss for the backward pass."""
-        return loss * self._scale if self._enabled else loss
-
-    def unscale_(self, optimizer: Any) -> None:
+    def _unscale_grads_(self, optimizer: Any, inv_scale: torch.Tensor, found_inf: torch.Tensor, _: bool) -> Any:
         """Put the true gradients in place of the scaled; every rank must call it."""
-        if not self._enabled:
-            return
-        overflowed = torch.zeros((), device=self._device)
         for parameter in (
             parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.grad is not None
         ):
-            part = self._own_part(parameter.grad).mul_(1 / self._scale)
-            overflowed += (~torch.isfinite(part)).any().to(self._device)
-        dist.all_reduce(overflowed)
-        self._overflowed = bool(overflowed.item() > 0)
+            part = self._own_part(parameter.grad)
+            part.mul_(inv_scale.to(part.device))
+            found_inf += (~torch.isfinite(part)).any().to(found_inf.device)
+        dist.all_reduce(found_inf)
+        self._overflowed = bool(found_inf.item() > 0)
+        return {found_inf.device: found_inf}
 
     def step(self, optimizer: Any) -> None:
-        """Take the optimizer's step, unless a gradient of any rank is not finite."""
+        """Take the optimizer's step, unless a gradient of any rank is not finite; a fused one takes no scale here."""
         if not self._overflowed:
             optimizer.step()
 
-    def update(self) -> None:
-        """Half the scale after a step that was left out; twice after a long row of good ones."""
-        if not self._enabled:
-            return
-        self._good_steps = 0 if self._overflowed else self._good_steps + 1
-        if self._overflowed:
-            self._scale *= _BACKOFF
-        elif self._good_steps == _GOOD_STEPS:
-            self._scale, self._good_steps = self._scale * _GROWTH, 0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return it as GradScaler's."""
-        if not self._enabled:
-            return {}
-        numbers = {"growth_factor": _GROWTH, "backoff_factor": _BACKOFF, "growth_interval": _GOOD_STEPS}
-        return {"scale": self._scale, **numbers, "_growth_tracker": self._good_steps}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the numbers that `state_dict` gave."""
-        if self._enabled and state:
-            self._scale, self._good_steps = float(state["scale"]), int(state["_growth_tracker"])
+        """Take what `state_dict` gave; nothing of a training in another precision."""
+        if state:
+            super().load_state_dict(state)
 
 
 class Sharded(Strategy):
