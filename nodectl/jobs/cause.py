@@ -112,7 +112,7 @@ def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure]) -> list[F
     """All failures, the likeliest cause first, with what speaks for it; `others` were not told by a rank's own host."""
     clocks = compare({host.rank: host.state.get("ways", {}) for host in hosts})
     placed = [
-        Placed(_failure(host, item, clocks), host.rank)
+        Placed(replace(failure(host.name, item), time=clocks.correct(host.rank, float(item["time"]))), host.rank)
         for host in hosts
         for item in host.state.get("failures", ())
         if item["kind"] != "host_lost"
@@ -125,10 +125,6 @@ def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure]) -> list[F
     first = _explained(placed, hosts, clocks)
     first = replace(first, remedy=remedy_of(first))
     return [first, *(item.failure for item in placed if item is not placed[0])]
-
-
-def _failure(host: HostWords, item: Mapping[str, Any], clocks: Clocks) -> Failure:
-    return replace(failure(host.name, item), time=clocks.correct(host.rank, float(item["time"])))
 
 
 def failure(host: str, item: Mapping[str, Any]) -> Failure:

@@ -140,10 +140,15 @@ def find_code(script: str, folder: Path | None = None, *, limit_mib: int = CODE_
     return _code(root, path, limit_mib, is_named=folder is not None)
 
 
-def find_module(module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
-    """Collect the code of a Python module that stands where the operator does, or below the `src` of its project."""
+def check_module(module: str) -> None:
+    """UsageError for what is no module's name."""
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module!r} is not the name of a module", "write PACKAGE.MODULE, as for `python -m`")
+
+
+def find_module(module: str, folder: Path | None = None, *, limit_mib: int = CODE_LIMIT_MIB) -> Code:
+    """Collect the code of a Python module that stands where the operator does, or below the `src` of its project."""
+    check_module(module)
     here = Path.cwd().resolve()
     project = _named(folder) if folder is not None else _project_of(here)
     for place in dict.fromkeys((here, project, project / "src")):
@@ -156,7 +161,7 @@ def find_module(module: str, folder: Path | None = None, *, limit_mib: int = COD
                     code = _alone(root, path, package if package.is_dir() and not _why_alone(package) else path, why)
                 else:
                     code = _code(root, path, limit_mib, is_named=folder is not None)
-                return replace(code, script=module, name=_name(module, place))
+                return replace(code, script=module, name=name_of(module, place))
     raise UsageError(
         f"there is no module {module} in {here}" + (f", {project} or its src" if project != here else " or its src"),
         "go to the folder that holds it; one that the hosts have: --chdir DIR, a folder on them",
@@ -177,7 +182,7 @@ def find_folder(argv: Sequence[str], folder: Path | None = None, *, limit_mib: i
         return os.path.isfile(here / word) and (here / word).resolve().is_relative_to(root)  # noqa: PTH113
 
     code = _code(root, None, limit_mib, is_named=folder is not None)
-    return replace(code, script=argv[0], name=_name(program_of(argv, is_own), here))
+    return replace(code, script=argv[0], name=name_of(program_of(argv, is_own), here))
 
 
 def program_of(argv: Sequence[str], is_own: Callable[[str], bool]) -> str:
@@ -201,13 +206,13 @@ def _alone(root: Path, path: Path, package: Path, why: str) -> Code:
         folder=root,
         script=path.name,
         workdir="",
-        name=_name(path.stem, path),
+        name=name_of(path.stem, path),
         files=tuple(files),
         size_bytes=_check_size(root, files, CODE_LIMIT_MIB),
         ignored=tuple(sorted(place for place in stayed if _is_told(place))),
         stayed=(*beside.items(), *_first(stayed)),
         secrets=_secrets(stayed),
-        project=_name(package.name, package),
+        project=name_of(package.name, package),
         alone=why,
         shown=(
             *(f"{place} is imported and stays here: put both into a folder of their own" for place in beside),
@@ -242,12 +247,12 @@ def _code(root: Path, path: Path | None, limit_mib: int, *, is_named: bool = Tru
         folder=root,
         script="" if path is None else os.path.relpath(path, root / workdir),
         workdir=workdir,
-        name="" if path is None else _name(path.stem, path),
+        name="" if path is None else name_of(path.stem, path),
         files=tuple(files),
         size_bytes=size_bytes,
         ignored=tuple(sorted(place for place in stayed if _is_told(place))),
         stayed=_first(stayed),
-        project=_name(root.name, root),
+        project=name_of(root.name, root),
         secrets=_secrets(stayed),
         shown=(*shown, *_spoken(files)),
         doubtful=bool(shown) and not is_project,
@@ -294,7 +299,8 @@ def _spoken(files: Sequence[tuple[Path, str]]) -> list[str]:
     ]
 
 
-def _name(stem: str, path: Path) -> str:
+def name_of(stem: str, path: str | Path) -> str:
+    """Return the name of a program for what is kept from one launch to the next: its stem, and where it lies."""
     return f"{_slug(stem)}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
@@ -365,14 +371,14 @@ def _slug(stem: str) -> str:
 
 def _bundled(name: str) -> Path:
     folder = payload_dir().parent / "workloads"
-    workloads = sorted(path.stem for path in folder.glob("*.py") if path.stem.isidentifier() and _is_program(path))
+    workloads = sorted(
+        path.stem
+        for path in folder.glob("*.py")
+        if path.stem.isidentifier() and '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+    )
     if name not in workloads:
         raise UsageError(f"there is no workload {name!r}", f"{meant(name, workloads)}one of: {', '.join(workloads)}")
     return folder / f"{name}.py"
-
-
-def _is_program(path: Path) -> bool:
-    return '__name__ == "__main__"' in path.read_text(encoding="utf-8")
 
 
 def _is_told(place: str) -> bool:

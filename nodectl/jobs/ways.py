@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from typing import Any
 from nodectl.checks.launch.candidate import PathKind
 from nodectl.common.system_names import is_image_name
 from nodectl.errors import UsageError
-from nodectl.jobs.code import Code, find_code, find_folder, find_module, program_of
+from nodectl.jobs.code import Code, check_module, find_code, find_folder, find_module, name_of, program_of
 from nodectl.jobs.engines import ACCELERATE, COMMAND, DEEPSPEED, TORCHRUN, of_module, split
 from nodectl.jobs.plan import CODE_LIMIT_MIB, NSYS, Container, Start, Tracing
 from nodectl.payload.jobs.container import APPTAINER, Place
@@ -63,7 +61,7 @@ def find_way(asked: Asked, needs: Sequence[str] = ()) -> Way:
     `needs` are the paths of --need.
     """
     argv, bundled = _with_bundled(asked, _words(asked))
-    script, args = _script_and_args(asked, argv)
+    script, args = (argv[0], argv[1:]) if asked.engine == TORCHRUN else split(asked.engine, argv)
     start = Start(
         engine=asked.engine,
         argv=() if asked.engine == TORCHRUN else argv,
@@ -88,7 +86,7 @@ def _words(asked: Asked) -> tuple[str, ...]:
         if not given:
             raise UsageError("there is nothing to start", "give SCRIPT, -m PACKAGE.MODULE, or --engine command -- ARGV")
         return given
-    _check_module(asked.module)
+    check_module(asked.module)
     return (asked.module, *given) if asked.engine == TORCHRUN else of_module(asked.engine, asked.module, given)
 
 
@@ -116,15 +114,6 @@ def _with_bundled(asked: Asked, argv: tuple[str, ...]) -> tuple[tuple[str, ...],
 def _check_not_on_the_hosts(asked: Asked, script: str) -> None:
     if asked.chdir is not None and script.startswith(_BUNDLED):
         raise UsageError(f"--chdir: {script} is nodectl's own, and copied to the hosts", "leave --chdir out")
-
-
-def _check_module(module: str) -> None:
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise UsageError(f"-m {module!r} is not the name of a module", "write PACKAGE.MODULE, as for `python -m`")
-
-
-def _script_and_args(asked: Asked, argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    return (argv[0], argv[1:]) if asked.engine == TORCHRUN else split(asked.engine, argv)
 
 
 def _numa_binding(asked: Asked) -> str:
@@ -215,9 +204,7 @@ def _on_the_hosts(asked: Asked, start: Start, script: str, args: tuple[str, ...]
     # of a command, what it starts: two scripts that one Python runs have checkpoints of their own
     program = script if asked.engine != COMMAND else program_of((script, *args), lambda word: word.endswith(_PROGRAMS))
     stem = posixpath.splitext(posixpath.basename(program))[0]
-    slug = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50] or "job"
-    name = f"{slug}-{hashlib.sha256(posixpath.join(start.chdir, program).encode()).hexdigest()[:8]}"
-    return Way(None, script, args, start, name, "", tuple(paths))
+    return Way(None, script, args, start, name_of(stem, posixpath.join(start.chdir, program)), "", tuple(paths))
 
 
 def trace_line(plan: Mapping[str, Any]) -> str:

@@ -38,10 +38,6 @@ class Loss:
     remedy: str = _REMEDY
 
 
-def _nobody() -> Mapping[str, float]:
-    return {}
-
-
 @dataclass(slots=True)
 class Watched(CallTransport):
     """A transport that does not wait for a host that is lost, and does not ask it again.
@@ -51,7 +47,7 @@ class Watched(CallTransport):
     """
 
     inner: Transport
-    heard: Heard = _nobody
+    heard: Heard = dict
     lost: dict[str, Loss] = field(default_factory=dict)
     measured: list[ProbeResult] = field(default_factory=list)
     closed: bool = False

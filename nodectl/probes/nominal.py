@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Protocol
 
 from nodectl.common.nodeset import fold
 from nodectl.common.units import format_value
@@ -14,6 +13,7 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
+from nodectl.probes.endpoints import Endpoint
 
 # what load may do to a flow between two hosts of one machine: half, as a logarithm
 _LOAD_EFFECT = math.log(2)
@@ -41,26 +41,7 @@ def link_rate_gbit_s(host: Host, speed_mbit: int | None) -> float | None:
     return speed_mbit / 1e3 if speed_mbit else None
 
 
-class Placed(Protocol):
-    """A host that is measured, its interface's rate and its machine, where they are known."""
-
-    @property
-    def host(self) -> Host:
-        """Return the host of the inventory."""
-        ...
-
-    @property
-    def machine(self) -> str:
-        """Return the machine's id, empty where it is not known."""
-        ...
-
-    @property
-    def speed_mbit(self) -> int | None:
-        """Return the interface's rate, None where it is not known."""
-        ...
-
-
-def least_effect(ready: Sequence[Placed]) -> float:
+def least_effect(ready: Sequence[Endpoint]) -> float:
     """Return what a shared machine's processors may do to links that nothing else limits, as a logarithm; else 0."""
     unlimited = any(link_rate_gbit_s(end.host, end.speed_mbit) is None for end in ready)
     machines = [end.machine for end in ready if end.machine]

@@ -166,7 +166,8 @@ class Comparison:
             slow_places = {place: of_machines[place] for place in places if place in of_machines}
             # who is slow among those of one machine is not told by two of them either
             slow_places = slow_places or {
-                place: replace(one, among_them=True) for place, one in _among(places, values, best).items()
+                place: replace(one, among_them=True)
+                for place, one in slow({place: values[place] for place in places}, best).items()
             }
             for place, one in slow_places.items():
                 if self.share is None or best[place] < self.share * one.usual:
@@ -187,10 +188,6 @@ def _by_machine(group: Mapping[str, Measurement], machines: Mapping[str, str]) -
         numa = str(measurement.conditions.get("numa"))
         sharing[(machine, numa) if machine else (place,)].append(place)
     return list(sharing.values())
-
-
-def _among(places: Sequence[str], values: Mapping[str, float], best: Mapping[str, float]) -> dict[str, Slow]:
-    return slow({place: values[place] for place in places}, best)
 
 
 def worst_of(slow_ones: Iterable[SlowOne], key: Callable[[Measurement], Hashable]) -> list[SlowOne]:

@@ -191,11 +191,6 @@ Fresh = tuple[int, tuple[Taken, ...]]
 _BLOCK = 2
 
 
-def _most_again(pairs: int) -> int:
-    """So many pairs are measured more at most where some were lost."""
-    return max(_BLOCK, pairs // 5)
-
-
 @dataclass(frozen=True, slots=True)
 class Ending:
     """`reason`: why it is not what was asked for; `trimmed`: what was given up for the budget, and can be spared."""
@@ -258,7 +253,7 @@ class Course:
     def _again(self, pairs: int, has_time: Callable[[float], bool]) -> None:
         """Pairs in which something was lost by chance are measured again, as far as the time goes."""
         took_s = 0.0
-        for extra in range(_most_again(pairs)):
+        for extra in range(max(_BLOCK, pairs // 5)):
             missing = [number for number in self._numbers() if self._lost_by_chance(number, pairs)]
             for number in missing:
                 if self.turns.given_up(number) or not has_time(took_s):

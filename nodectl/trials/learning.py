@@ -15,7 +15,7 @@ from nodectl.model.trial import Side
 from nodectl.probes.base import Note, Probe, ProbeResult
 from nodectl.probes.endpoints import Endpoint
 from nodectl.transport.base import Transport
-from nodectl.trials.measuring import in_a_trial
+from nodectl.trials.measuring import in_a_trial, silent
 from nodectl.trials.space import flag_words
 
 # a held-out loss that is higher by more is another training
@@ -146,7 +146,7 @@ class Learning:
             argv = (f"--held-out={_HELD_OUT}", *arguments, "--no-resume", *course, *options.arguments)
             return [Setting("all", ranks, argv, sum(ranks))]
 
-        runs = run_plan(transport, hosts, replace(options, repetitions=1), _silent, everywhere)
+        runs = run_plan(transport, hosts, replace(options, repetitions=1), silent, everywhere)
         return (runs.outcomes[0][-1] if runs.outcomes else None), runs.result
 
 
@@ -158,7 +158,3 @@ def _finding(chosen: Chosen, outcome: Outcome | None) -> Finding:
 
 def _named(chosen: Chosen) -> str:
     return " ".join(chosen) or "the baseline"
-
-
-def _silent(_: str) -> None:
-    """Say nothing: a turn has a line of its own."""

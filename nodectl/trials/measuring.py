@@ -88,7 +88,7 @@ class Measuring:
         hosts = self.hosts
         if probe.has_ranks and side.run_with.get("rank_order") == "fabric":
             hosts = in_rank_order(self.hosts, None)
-        result = probe.run(self.transport, hosts, options, _silent)
+        result = probe.run(self.transport, hosts, options, silent)
         losses = self._losses()
         if losses:
             result = said_once(probe.name, result, losses, self._said)
@@ -158,5 +158,5 @@ def trial_defaults(field: str) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _silent(_: str) -> None:
+def silent(_: str) -> None:
     """Say nothing: a turn has a line of its own."""

@@ -84,11 +84,8 @@ def join(device_kind: str) -> Ranks:
     else:
         rank, world_size, backend = 0, 1, "none"
     alone = Ranks(rank, world_size, local_rank, device, backend, ())
-    return Ranks(rank, world_size, local_rank, device, backend, _hostnames(alone))
-
-
-def _hostnames(ranks: Ranks) -> tuple[str, ...]:
-    return tuple(name.decode() for name in ranks.gather(socket.gethostname().encode()))
+    hostnames = tuple(name.decode() for name in alone.gather(socket.gethostname().encode()))
+    return Ranks(rank, world_size, local_rank, device, backend, hostnames)
 
 
 # not by numpy, which a node need not have (dist.all_gather_object needs it too)

@@ -41,7 +41,6 @@ _LIMIT = "at most `--log-limit` (1024 MiB) of it on each host"
 _DAMAGED = "One that is empty or damaged all the same is told anew"
 _ALL_GONE = "end when no host has\nanswered for a minute"
 _LEASE = "a host is silent for the lease"
-_NO_PARTIAL = "No rank starts before every supervisor has heard every other one"
 _OWN_PORTS = "Jobs on the same hosts do not meet"
 
 _STOPS = Expect(_STOP, ("stopped",), within_s=STOP_S)

@@ -16,10 +16,8 @@ from tests.probes.scripted import ENDPOINT, HOSTS, Answer, Fleet, play
 
 LOOK = {
     "event": "look",
-    "machine": "",
     "numa_nodes": 1,
     "bus_ids": [],
-    "speed_mbit": None,
     "programs": "",
     "with_mpi": False,
     "mpirun": None,

@@ -45,7 +45,7 @@ BAD = HEAD + ROWS.format(wrong=3) + TAIL.format(wrong=3, verdict="FAILED")
 
 def ready(name: str, programs: str = "/opt/nccl-tests", *, mpi: bool = False, mpirun: str | None = None) -> Ready:
     endpoint = Endpoint(Host(name, "127.0.0.1", connection="local"), "127.0.0.1", "lo", 65536, 29500, None, None, 2)
-    return Ready(endpoint, name, programs=programs, with_mpi=mpi, mpirun=mpirun)
+    return Ready(endpoint, programs=programs, with_mpi=mpi, mpirun=mpirun)
 
 
 def group(*hosts: Ready) -> Group:

@@ -111,8 +111,8 @@ def test_recorded_hosts(name: str, adapters: list[int], link_class: str, inside:
 
 
 def part(name: str, ranks: int, speed_mbit: int | None = None, adapter: str = "") -> Part:
-    endpoint = Endpoint(Host(name, name), name, "eth0", 1500, 29500, None, "2.7.0", 8)
-    return Part(Ready(endpoint, name, speed_mbit=speed_mbit), ranks, tuple(range(ranks)), "eth0", adapter)
+    endpoint = Endpoint(Host(name, name), name, "eth0", 1500, 29500, None, "2.7.0", 8, speed_mbit=speed_mbit)
+    return Part(Ready(endpoint), ranks, tuple(range(ranks)), "eth0", adapter)
 
 
 @pytest.mark.parametrize(

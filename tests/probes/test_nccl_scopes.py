@@ -36,16 +36,16 @@ def test_a_slow_host_of_pairs_is_measured_again_and_named(monkeypatch: pytest.Mo
 
 
 def pairs_of_six(
-    monkeypatch: pytest.MonkeyPatch, slow_s: float, look: Mapping[str, object] | None = None
+    monkeypatch: pytest.MonkeyPatch, slow_s: float, endpoint: Mapping[str, object] | None = None
 ) -> ProbeResult:
-    """Pairs of six hosts, of which node03 takes `slow_s` where others take 0.5 s; `look` is over what hosts answer."""
+    """Pairs of six hosts, of which node03 takes `slow_s` where others take 0.5 s; `endpoint` is over what hosts answer."""
     slow = "192.0.2.3"
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if module == "probes.endpoints":
-            return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}"}])
+            return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}", **(endpoint or {})}])
         if args[0] == "look":
-            return Answer([{**LOOK, **(look or {})}])
+            return Answer([LOOK])
         first = option(args, "master-addr")
         seats.setdefault(first, set()).add(host)
         took = slow_s if slow == first or host == "node03" else 0.5

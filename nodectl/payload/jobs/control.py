@@ -23,6 +23,7 @@ from .folder import (
     JobFolder,
     JobFolderError,
     PlanVersionError,
+    extract,
     jobs_root,
     known_jobs,
     partial_jobs,
@@ -114,7 +115,7 @@ def _unpack(job: JobFolder, rank: int) -> None:
     receiver = os.path.join(job.partial, RECEIVER)
     with open(receiver, "w", encoding="utf-8") as file:
         json.dump({"pid": os.getpid(), "start_ticks": stat.start_ticks if stat else 0}, file)
-    _extract(job.partial)
+    extract(job.partial)
     code_store.assemble(job.partial)
     before = {"rank": rank, "segments": sorted(shared_memory.present())}  # for ending the job if its state is lost
     write_atomic(os.path.join(job.partial, "rank"), json.dumps(before).encode())
@@ -123,17 +124,6 @@ def _unpack(job: JobFolder, rank: int) -> None:
     for name in ("ranks", "code"):  # the archive holds no empty folders, and the job runs in them
         os.makedirs(os.path.join(job.partial, name), mode=0o700, exist_ok=True)
     os.unlink(receiver)
-
-
-def _extract(folder: str) -> None:
-    import tarfile  # the other commands need not wait for it
-
-    try:
-        with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
-            options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            archive.extractall(folder, **options)  # noqa: S202 - what the operator's own nodectl packed
-    except tarfile.TarError as error:
-        raise JobFolderError(str(error)) from error
 
 
 def start(job_id: str, rank: str = "") -> List[Row]:

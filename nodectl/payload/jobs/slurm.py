@@ -14,13 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common.frames import exit_status, send
 from . import evidence, flight, logs, notes
-from .folder import JobFolderError, check_id, state_root, write_atomic
+from .folder import JobFolderError, check_id, extract, state_root, write_atomic
 from .job_id import is_job_id
 
 _DROPPED_ENV = ("SSH_", "XDG_SESSION_", "NODECTL_", "SLURM_", "SBATCH_")
@@ -52,7 +51,7 @@ def main(argv: List[str]) -> int:
         else:
             send(commands[argv[0]](root, *argv[2:]))
 
-    return exit_status(answer, JobFolderError, tarfile.TarError, ValueError)
+    return exit_status(answer, JobFolderError, ValueError)
 
 
 def submit(root: str, job_id: str) -> List[Row]:
@@ -64,21 +63,16 @@ def submit(root: str, job_id: str) -> List[Row]:
     environment = json.loads(sys.stdin.buffer.readline())
     os.makedirs(folder, mode=0o700)
     try:
-        with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as archive:
-            options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            archive.extractall(folder, **options)  # noqa: S202 - what the operator's own nodectl packed
+        extract(folder)
         shutil.copytree(notes.hook_folder(), os.path.join(folder, "in_rank"), ignore=shutil.ignore_patterns("__*"))
-        reply = _run(["sbatch", "--parsable", "job.sh"], cwd=folder, env={**_environment(), **environment})
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
+        reply = _run(["sbatch", "--parsable", "job.sh"], cwd=folder, env={**kept, **environment})
         number = reply.strip().splitlines()[-1].partition(";")[0]
         write_atomic(os.path.join(folder, "slurm.json"), json.dumps({"slurm_id": int(number)}).encode())
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return [{"id": job_id, "slurm_id": int(number), "folder": folder}]
-
-
-def _environment() -> Dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_ENV)}
 
 
 def _run(argv: Sequence[str], **more: Any) -> str:

@@ -29,7 +29,6 @@ from .ranks import RankWatch
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that come within this are heard at once
 _PAUSE_S = 2.0  # after a longer one this process was stopped itself, and could not hear the others
-_KILL_S = 5.0
 _LOOK_S = 0.5  # for the processes' maps to be read
 _SETTLE_S = 1.0  # after a failure: until the others have noted their own, before ours are ended
 _PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
@@ -74,7 +73,6 @@ class Supervisor:
         self._guard_ended = False
         self._guard_stopped_s: Optional[float] = None
         self._killing: Optional[Killing] = None
-        self._killing_s = 0.0
         self._killed = False
         self._segments: Optional[Set[shared_memory.Segment]] = None
         self._asked_segments_s = 0.0
@@ -372,7 +370,7 @@ class Supervisor:
     def _kill(self, now_s: float) -> bool:
         """One round of ending every process; True when none is left."""
         if self._killing is None:
-            self._killing, self._killing_s = Killing(self.containment), now_s
+            self._killing = Killing(self.containment)
         if not self._killed:
             self._killed = self._killing.round(lambda: self._reap(now_s))
         return self._killed

@@ -18,7 +18,7 @@ from nodectl.probes.base import Amount, Need, Note, Probe, ProbeOptions, ProbeRe
 from nodectl.probes.budget import marked
 from nodectl.probes.device.devices import START_S, Kind, device_of, least_of, measured, planned, shown
 from nodectl.probes.each import Node
-from nodectl.probes.events import Event, Events
+from nodectl.probes.events import Events
 from nodectl.transport.base import Transport
 
 
@@ -123,7 +123,8 @@ class _Gathered:
         for event in events.of("computed"):
             device = device_of(events, event["gpu"])
             kind = tuple(device.get(name) for name in _KIND)
-            unit = Device(node.host.name, _unit_name(event), kind, event["digests"])
+            name = f"GPU {event['gpu']}" if event["gpu"] is not None else f"CPU {event['cpu']}"
+            unit = Device(node.host.name, name, kind, event["digests"])
             self.units.append(unit)
             self.conditions[unit.place] = {**device, "gpu": event["gpu"], **(event.get("seen") or {})}
         return ProbeResult()
@@ -160,10 +161,6 @@ def run_sdc(transport: Transport, hosts: Sequence[Host], options: ProbeOptions, 
 
 def _cost_s(amount: Amount, _: Node | None = None) -> float:
     return START_S + amount.repetitions * (_PREPARE_S + amount.duration_s)
-
-
-def _unit_name(event: Event) -> str:
-    return f"GPU {event['gpu']}" if event["gpu"] is not None else f"CPU {event['cpu']}"
 
 
 def _measurements(

@@ -34,13 +34,11 @@ _PROVISION = "run `nodectl provision` for it, or name its environment with the v
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A host that takes part; `speed_mbit` is of its interface, where that is a real device."""
+    """A host that takes part, and what it has for that."""
 
     endpoint: Endpoint
-    machine: str
     numa_nodes: int = 1
     bus_ids: tuple[str, ...] = ()
-    speed_mbit: int | None = None
     programs: str = ""
     with_mpi: bool = False
     mpirun: str | None = None
@@ -54,6 +52,11 @@ class Ready:
     def host(self) -> Host:
         """The host of the inventory."""
         return self.endpoint.host
+
+    @property
+    def machine(self) -> str:
+        """The machine's id, that of the host where it is not known."""
+        return self.endpoint.machine or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +91,14 @@ def _look_args(endpoint: Endpoint) -> list[str]:
     # where the role nccl_tests builds them; the host variable of this name says otherwise
     folder = endpoint.host.variables.get("nccl_tests_folder")
     programs = folder if isinstance(folder, str) and "{{" not in folder else NCCL_TESTS
-    return ["look", f"--folder={programs}", f"--interface={endpoint.interface}"]
+    return ["look", f"--folder={programs}"]
 
 
 def _ready(endpoint: Endpoint, answer: Event) -> Ready:
     return Ready(
         endpoint,
-        machine=str(answer["machine"]) or endpoint.host.name,
         numa_nodes=int(answer["numa_nodes"]),
         bus_ids=tuple(map(str, answer["bus_ids"])),
-        speed_mbit=answer["speed_mbit"],
         programs=str(answer["programs"]),
         with_mpi=bool(answer["with_mpi"]),
         mpirun=answer["mpirun"],
@@ -329,7 +330,11 @@ def rail_groups(fleet: Fleet, routes: Mapping[str, Route]) -> list[Group]:
     """
     rails: dict[str, list[Part]] = {}
     for host in fleet.ready:
-        parts = _rails_by_gpu(host, routes[host.name]) if fleet.backend == "nccl" else _rails_by_interface(host)
+        parts = (
+            _rails_by_gpu(host, routes[host.name])
+            if fleet.backend == "nccl"
+            else {rail: Part(host, 1, (), interface) for interface, rail in _named(host).items()}
+        )
         for rail, part in parts.items():
             rails.setdefault(rail, []).append(part)
     if not rails:
@@ -352,10 +357,6 @@ def _rails_by_gpu(ready: Ready, route: Route) -> dict[str, Part]:
         adapters = ",".join(dict.fromkeys([*filter(None, part.adapter.split(",")), nic.device]))
         rails[rail] = replace(part, ranks=part.ranks + 1, devices=(*part.devices, gpu), adapter=adapters)
     return rails
-
-
-def _rails_by_interface(ready: Ready) -> dict[str, Part]:
-    return {rail: Part(ready, 1, (), interface) for interface, rail in _named(ready).items()}
 
 
 def _named(ready: Ready) -> dict[str, str]:

@@ -73,16 +73,10 @@ def expected_busbw(
     if collective == "all_reduce":
         bounds = [bound for node in nodes for bound in _all_reduce(node, len(nodes), ranks, str(algorithm))]
     else:
-        bounds = [bound for node in nodes for bound in _bounds(collective, node, ranks)]
+        bounds = [_inside(collective, node, ranks) for node in nodes if node.ranks > 1]
+        bounds += [_outside(collective, node, ranks) for node in nodes if node.ranks < ranks]
     lowest = min(bounds, key=lambda bound: bound.busbw_gb_s)
     return ExpectedBusBandwidth(part * lowest.busbw_gb_s, lowest.limit, lowest.why)
-
-
-def _bounds(collective: str, node: NodeLinks, ranks: int) -> list[ExpectedBusBandwidth]:
-    return [
-        *([_inside(collective, node, ranks)] if node.ranks > 1 else []),
-        *([_outside(collective, node, ranks)] if node.ranks < ranks else []),
-    ]
 
 
 def _all_reduce(node: NodeLinks, nodes: int, ranks: int, algorithm: str) -> list[ExpectedBusBandwidth]:
@@ -290,7 +284,7 @@ def ceiling(
 def _links(part: Part, backend: str, route: Route | None, hosts: int) -> NodeLinks | None:
     if backend != "nccl":
         # within a host gloo copies memory, and no link says how fast
-        speed = part.ready.speed_mbit
+        speed = part.ready.endpoint.speed_mbit
         return NodeLinks(1, 0.0, (speed / 1e3 / _BITS,)) if speed and part.ranks == 1 else None
     if route is None or route.unknown:
         return None

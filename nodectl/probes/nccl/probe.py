@@ -153,12 +153,12 @@ def _with_floors(run: Run, fleet: Fleet) -> Run:
     if run.backend != "nccl" or not run.options.sizes.usual or not nodes:
         return run
     floor_sizes = floor_cases(fleet.ready, run.routes, run.options.profile_dirs, nodes)
-    more = {name: _new(sizes, run.options.sizes) for name, sizes in floor_sizes.items() if name in run.collectives}
+    more = {
+        name: tuple(size for size in sizes if size not in run.options.sizes.bytes)
+        for name, sizes in floor_sizes.items()
+        if name in run.collectives
+    }
     return replace(run, more={name: sizes for name, sizes in more.items() if sizes})
-
-
-def _new(sizes: Sequence[int], usual: Sizes) -> tuple[int, ...]:
-    return tuple(size for size in sizes if size not in usual.bytes)
 
 
 def _node_first(run: Run, fleet: Fleet) -> Run | None:
@@ -268,7 +268,7 @@ def _blame(
         groups = [group_of([by_host[name] for name in pair], fleet.backend) for pair in pairs]
         return _round(transport, groups, once, note)
 
-    slow, again = blamed(first, measure, switches, note, least_effect(fleet.ready))
+    slow, again = blamed(first, measure, switches, note, least_effect([host.endpoint for host in fleet.ready]))
     return again + ProbeResult(findings=slow)
 
 

@@ -101,10 +101,14 @@ def conditions(logs: Sequence[HostLog]) -> dict[str, object]:
         return {}
     return {
         "network": common({host: network(paths) for host, paths in paths_of.items()}),
-        "nics": common(
-            {host: sorted({net.name for net in paths.nets if net.name}) for host, paths in paths_of.items()}
+        "nics": common({host: _nics(paths) for host, paths in paths_of.items()}),
+        # None where nothing leaves the host
+        "gpu_direct": common(
+            {
+                host: all(net.gpu_direct for net in paths.nets) if paths.nets else None
+                for host, paths in paths_of.items()
+            }
         ),
-        "gpu_direct": common({host: _gpu_direct(paths.nets) for host, paths in paths_of.items()}),
         "transports": sorted({_kind(transport) for paths in paths_of.values() for transport in paths.transports}),
         "channels": common({host: paths.channels for host, paths in paths_of.items()}),
         "nccl_environment": common({host: dict(paths.environment) for host, paths in paths_of.items()}),
@@ -203,11 +207,6 @@ def _kind(transport: str) -> str:
     """`NET/IB/0/GDRDMA` of any device is one kind."""
     parts = transport.split("/")
     return f"NET/{parts[1]}" + ("/GDRDMA" if "GDRDMA" in parts else "") if parts[0] == "NET" else "/".join(parts[:2])
-
-
-def _gpu_direct(nets: Sequence[NcclNet]) -> bool | None:
-    """Return None where nothing leaves the host."""
-    return all(net.gpu_direct for net in nets) if nets else None
 
 
 def _finding(host: str, status: Status, subject: str, expected: str, actual: str, remedy: str) -> Finding:

@@ -170,7 +170,7 @@ def _of_error(run: Run, argv: Sequence[str], parsed: Perftest) -> Failure:
     error = parsed.error
     assert error is not None  # noqa: S101 - the caller looked
     kind, text = error.kind, error.text
-    if kind == "peer_lost" and _is_idle(parsed) and run.exit_status == 0:
+    if kind == "peer_lost" and any(row.iterations == 0 for row in parsed.rows) and run.exit_status == 0:
         return Failure("link_cut", f"nothing was carried: {text}")
     if kind == "peer_lost" and re.search(r"Failed status 1[23]\b", text):
         return Failure("link_cut", text)
@@ -211,10 +211,6 @@ def _without_words(run: Run, argv: Sequence[str]) -> Failure | None:
 
 def _is_perftest(argv: Sequence[str]) -> bool:
     return bool(argv) and _PROGRAM.search(argv[0]) is not None
-
-
-def _is_idle(parsed: Perftest) -> bool:
-    return any(row.iterations == 0 for row in parsed.rows)
 
 
 def _waited(partner: Run) -> bool:

@@ -134,15 +134,14 @@ def steps_of(
     for pairs in rounds:
         for operation in operations:
             size = size_of(operation, options)
-            forth = [Case(operation, _rails(pair), host, host, pair, size) for pair in pairs]
+            forth = [
+                Case(operation, ",".join(dict.fromkeys(nic.rail for nic in pair)), host, host, pair, size)
+                for pair in pairs
+            ]
             steps.append(forth)
             if not is_latency(operation):
                 steps.append([replace(case, nics=case.nics[::-1]) for case in forth if case.way == NIC_TO_NIC])
     return [step for step in steps if step]
-
-
-def _rails(pair: tuple[Nic, Nic]) -> str:
-    return ",".join(dict.fromkeys(nic.rail for nic in pair))
 
 
 def plan_of(

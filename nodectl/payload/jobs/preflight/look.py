@@ -406,13 +406,9 @@ def others_jobs() -> List[str]:
     jobs = set()
     for pid in all_pids():
         job_id = _started(read_cmdline(pid))
-        if is_job_id(job_id) and not _is_ours(JobFolder(job_id)):
+        if is_job_id(job_id) and not (JobFolder(job_id).exists or os.path.isdir(JobFolder(job_id).partial)):
             jobs.add(f"{job_id} of {login_of(pid) or 'another login'}")
     return sorted(jobs)
-
-
-def _is_ours(job: JobFolder) -> bool:
-    return job.exists or os.path.isdir(job.partial)
 
 
 def _started(cmdline: List[str]) -> str:

@@ -17,7 +17,6 @@ from .log import Log, reduced
 ANY = "all_reduce_perf"
 # how their programs call what has another name here
 NAMES = {"all_to_all": "alltoall"}
-NET = Path("/sys/class/net")
 GPUS = Path("/proc/driver/nvidia/gpus")
 # buffers of one GPU: sent, received, and the values to compare with
 BUFFERS = 3
@@ -31,17 +30,13 @@ PROOF, TIMED = "INFO", "WARN"
 _LOGGED = re.compile(r"NCCL (?:INFO|WARN|TRACE)\b")
 
 
-def look(folder: str, interface: str) -> Dict[str, Any]:
+def look(folder: str) -> Dict[str, Any]:
     """Return what a plan needs of this host."""
     home = programs_in(folder)
-    # a virtual interface tells a speed that means nothing
-    speed_mbit = machine.number(NET / interface / "speed") if (NET / interface / "device").exists() else None
     nodes = [scope for scope in machine.scopes() if scope.numa is not None]
     return {
-        "machine": machine.boot_id(),
         "numa_nodes": max(1, len(nodes)),
         "bus_ids": bus_ids(),
-        "speed_mbit": speed_mbit,
         "programs": home,
         "with_mpi": bool(home) and uses_mpi(str(Path(home) / ANY)),
         "mpirun": shutil.which("mpirun"),

@@ -116,7 +116,7 @@ def established(inodes: Set[str], but_port: int) -> Iterator[Tuple[str, str]]:
 
 def look(options: argparse.Namespace) -> int:
     """Say what there is to measure with."""
-    say(event="look", **nccl_tests.look(options.folder, options.interface))
+    say(event="look", **nccl_tests.look(options.folder))
     return 0
 
 
@@ -199,7 +199,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run `look`, `ranks` or `programs`."""
     parser, (looking, by_ranks, by_programs) = program.commands(look, ranks, programs)
     looking.add_argument("--folder", required=True)
-    looking.add_argument("--interface", default="")
     host_ranks.add_arguments(by_ranks)
     for name in ("--nccl-interface", "--adapter", "--devices", "--bus-ids"):
         by_ranks.add_argument(name, default="")
