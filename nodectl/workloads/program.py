@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 # before torch loads OpenMP: where ranks share cores, threads that wait by spinning make a step twenty times as long
@@ -13,22 +15,264 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.utils.data import DistributedSampler
 
 if TYPE_CHECKING:
-    from nodectl.workloads import checkpoint, options, ranks
-    from nodectl.workloads.feed import Feed
-    from nodectl.workloads.settings import Refused, Settings
-    from nodectl.workloads.training import Training
+    from nodectl.workloads import checkpoint, dynamic_batch, meaning, options, parallel, ranks
+    from nodectl.workloads.feed import Feed, Wanted
+    from nodectl.workloads.settings import ROUNDING, Refused, Settings
     from nodectl.workloads.usage import Clock, Usage
-    from nodectl.workloads.workload import Workload
+    from nodectl.workloads.workload import Batch, Data, Workload
 else:  # on a node these files lie in one folder, without the package
     import checkpoint
+    import dynamic_batch
+    import meaning
     import options
+    import parallel
     import ranks
-    from feed import Feed
-    from settings import Refused
-    from training import Training
+    from feed import Feed, Wanted
+    from settings import ROUNDING, Refused
     from usage import Clock, Usage
+
+
+class Training:
+    """The state of one training on one rank: everything that a checkpoint holds, and the step that changes it."""
+
+    def __init__(self, workload: Workload, settings: Settings, group: ranks.Ranks) -> None:
+        self.workload, self.settings, self.group = workload, settings, group
+        self.parallel = parallel.check(workload, settings, group.world_size)
+        conditions = {**settings.values, "strategy": self.parallel, "on": group.device.type}
+        if idle := meaning.refusal(settings.asked, conditions, (*meaning.RULES, *workload.rules)):
+            raise Refused(idle)
+        self.precision = pick_precision(settings.precision, group.device)
+        self.data = workload.data(settings)
+        _agree(group, self.data)
+        if idle := meaning.refusal(settings.asked, {**conditions, "read": self.data.words}, workload.rules):
+            raise Refused(idle)
+        torch.manual_seed(settings.seed)
+        self.strategy = parallel.make(self.parallel, workload, settings, group, self.precision)
+        # dropout differs between those who have different samples, the weights do not
+        torch.manual_seed(settings.seed + 1 + self.strategy.data_rank)
+        trained = len(self.data) - settings.held_out
+        if trained < 1:
+            raise Refused(f"--held-out {settings.held_out} leaves nothing to train on of {len(self.data)} samples")
+        self.sampler: DistributedSampler[int] = DistributedSampler(
+            range(trained), self.strategy.data_size, self.strategy.data_rank, seed=settings.seed
+        )
+        if min(self.sampler.num_samples, settings.batch) < workload.smallest_batch:
+            raise Refused(
+                f"--batch {settings.batch} of {self.sampler.num_samples} samples a rank: a micro-batch of "
+                f"{workload.name} has {workload.smallest_batch} samples at least"
+            )
+        self.epoch = self.step = self.taken = 0  # `taken`: samples of this epoch that this rank has had
+        rule = dynamic_batch.of(settings)
+        self.dynamic = None if rule is None else dynamic_batch.DynamicBatch(rule)
+        if settings.warmup_steps > self.total_steps:
+            raise Refused(
+                f"--warmup-steps {settings.warmup_steps} of {self.total_steps} steps: the learning rate would never be "
+                "what --lr says; warm up in fewer steps, or train for more"
+            )
+        self.losses: dict[str, float] = {}
+        self.evaluated: dict[str, float] = {}
+        self.curve: list[tuple[float, float]] = []  # of this run: seconds of its steps so far, and the loss
+
+    @property
+    def batch(self) -> int:
+        """Samples of a micro-batch of one rank, as it is now."""
+        return self.settings.batch if self.dynamic is None else self.dynamic.batch
+
+    @property
+    def total_steps(self) -> int:
+        """How many steps the whole training has, if the batch stays as it is now."""
+        if self.settings.steps:
+            return self.settings.steps
+        samples: int = self.sampler.num_samples
+        epochs_after = self.settings.epochs - self.epoch - 1
+        return self.step + self._steps(samples - self.taken) + epochs_after * self._steps(samples)
+
+    def _steps(self, samples: int) -> int:
+        """How many steps so many samples of a rank are; a rest that is no micro-batch goes with the last whole one."""
+        whole, rest = divmod(samples, self.batch * self.settings.accumulation)
+        return whole + int(rest >= self.workload.smallest_batch or (rest > 0 and not whole))
+
+    def _cut(self, mine: Sequence[int], begun: int, size: int) -> list[list[int]]:
+        """Return the micro-batches of the next step of this epoch, from sample `begun`."""
+        a_step, smallest = size * self.settings.accumulation, self.workload.smallest_batch
+        coming = mine[begun : begun + a_step + smallest]
+        taken = coming[:a_step] if len(coming) - a_step >= smallest else coming
+        parts = [list(taken[begin : begin + size]) for begin in range(0, len(taken), size)]
+        if len(parts) > 1 and len(parts[-1]) < smallest:
+            alone = parts.pop()
+            parts[-1] += alone
+        return parts
+
+    def adapt(self, samples_per_s: float) -> str:
+        """Let the batch follow the throughput, by the mean of what all ranks say; every rank must call it.
+
+        What was changed, empty where nothing was; after a change `plan` is to be asked again.
+        """
+        if self.dynamic is None:
+            return ""
+        reading = torch.tensor(samples_per_s, dtype=torch.float64, device=self.group.device)
+        return self.dynamic.update(self.group.mean(reading))
+
+    @property
+    def begun_epochs(self) -> int:
+        """The epoch of the step just done, from 1."""
+        return self.epoch + 1
+
+    @property
+    def is_epoch_over(self) -> bool:
+        """The step just done was the last of its epoch."""
+        return bool(self.taken >= self.sampler.num_samples)
+
+    def plan(self) -> Iterator[list[Wanted]]:
+        """Yield the rank's micro-batches of each step, from where the training stands to its end, epoch after epoch."""
+        epoch, taken = self.epoch, self.taken
+        size = self.batch
+        mine = self._order(epoch)
+        for _ in range(self.step, self.total_steps):
+            if taken >= len(mine):
+                epoch, taken = epoch + 1, 0
+                mine = self._order(epoch)
+            parts = self._cut(mine, taken, size)
+            taken += sum(map(len, parts))
+            yield [Wanted(epoch, part) for part in parts]
+
+    def _order(self, epoch: int) -> list[int]:
+        self.sampler.set_epoch(epoch)
+        return list(self.sampler)
+
+    def train_step(self, parts: Sequence[Batch]) -> torch.Tensor:
+        """One optimiser step over these micro-batches; the loss of this rank, still on its device."""
+        if self.is_epoch_over:
+            self.epoch, self.taken = self.epoch + 1, 0
+        loss = self.strategy.gradients(parts)
+        factor = 1.0 if self.dynamic is None else self.dynamic.lr_factor
+        self.strategy.step(self.settings.lr * factor * self._schedule())
+        self.step += 1
+        self.taken += sum(len(part[0]) for part in parts)
+        return loss
+
+    def held_out(self) -> dict[str, float]:
+        """Return the mean loss on the samples that are not trained on, if there are any; every rank must call it."""
+        count, size = self.settings.held_out, self.settings.batch
+        if not count:
+            return {}
+        first = len(self.data) - count
+        mine = range(first + self.strategy.data_rank, len(self.data), self.strategy.data_size)
+        total = torch.zeros((), dtype=torch.float64, device=self.group.device)
+        # every rank asks as often as the one with most, since the model may be spread over all
+        for begin in range(0, -(-count // self.strategy.data_size), size):
+            indices = mine[begin : begin + size]
+            shown = self.data.batch(indices or range(first, first + 1), epoch=0)
+            part = tuple(tensor.to(self.group.device) for tensor in shown)
+            loss = self.workload.loss(self.strategy.predict(part[:-1]), part).double()
+            total += len(indices) * loss if indices else 0
+        return {"held_out_loss": self.group.mean(total) * self.strategy.data_size / count}
+
+    def _schedule(self) -> float:
+        """Return the part of the learning rate that the step to come has."""
+        warmup = self.settings.warmup_steps
+        if self.step < warmup:
+            return (self.step + 1) / warmup
+        if self.settings.schedule == "constant":
+            return 1.0
+        done = (self.step - warmup) / max(1, self.total_steps - warmup)
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on; every rank must call it."""
+        return {
+            "settings": self.workload.identity(self.settings),
+            "course": self.course,
+            **self.strategy.state(),
+            "epoch": self.epoch,
+            "step": self.step,
+            "taken_by_all": self.taken * self.strategy.data_size,
+            "dynamic_batch": None if self.dynamic is None else self.dynamic.state(),
+            "losses": self.losses,
+            "evaluated": self.evaluated,
+            "random": [
+                ranks.to_tensor(random_state) for random_state in self.group.gather(ranks.to_bytes(self._random()))
+            ],
+        }
+
+    @property
+    def course(self) -> dict[str, Any]:
+        """Return what must be equal for a resumed run to repeat an uninterrupted one."""
+        run_facts = {"ranks": self.strategy.data_size, "precision": self.precision, "data": self.data.words}
+        return {**self.settings.course(self.total_steps), **run_facts}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options that make it another training; without those that only round otherwise."""
+        conditions = {**self.settings.values, "strategy": self.parallel, "on": self.group.device.type}
+        idle = meaning.without_meaning(self.settings.values, conditions, (*meaning.RULES, *self.workload.rules))
+        left_out = {*idle, *ROUNDING}
+        return {name: value for name, value in self.course.items() if name not in left_out and value is not None}
+
+    def differences(self, course: dict[str, Any]) -> list[str]:
+        """Return what was otherwise in the run that `course` comes from."""
+        return [
+            f"{name} was {course.get(name)}, is {now}" for name, now in self.course.items() if course.get(name) != now
+        ]
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`; Refused where it belongs to another model."""
+        identity = self.workload.identity(self.settings)
+        if state["settings"] != identity:
+            was = state["settings"]
+            names = [name for name in {**was, **identity} if was.get(name) != identity.get(name)]
+            what = ", ".join(f"{name} {was.get(name, 'none')}, here {identity.get(name, 'none')}" for name in names)
+            way = "choose another --checkpoint-dir, or --no-resume to set it aside"
+            raise Refused(f"the checkpoint is of another model ({what}): {way}")
+        self.strategy.load(state)
+        self.epoch, self.step, self.losses = state["epoch"], state["step"], state["losses"]
+        self.evaluated = state.get("evaluated", {})
+        if self.dynamic is not None and state.get("dynamic_batch"):
+            self.dynamic.load(state["dynamic_batch"])
+        self.taken = state["taken_by_all"] // self.strategy.data_size
+        if len(state["random"]) == self.group.world_size:
+            self._set_random(state["random"][self.group.rank])
+
+    # what dropout draws from, on the device that computes
+    def _random(self) -> torch.Tensor:
+        on_gpu = self.group.device.type == "cuda"
+        state: torch.Tensor = torch.cuda.get_rng_state(self.group.device) if on_gpu else torch.get_rng_state()
+        return state
+
+    def _set_random(self, state: torch.Tensor) -> None:
+        if self.group.device.type == "cuda":
+            torch.cuda.set_rng_state(state, self.group.device)
+        else:
+            torch.set_rng_state(state)
+
+
+def _agree(group: ranks.Ranks, data: Data) -> None:
+    """SystemExit where a rank has found other data than the first: each would train on what the others do not know."""
+    descriptions = [
+        description.decode() for description in group.gather(f"{data.words} of {len(data)} samples".encode())
+    ]
+    for rank, description in enumerate(descriptions):
+        if description != descriptions[0]:
+            first = f"rank 0 on {group.hostnames[0]}: {descriptions[0]}"
+            places = f"rank {rank} on {group.hostnames[rank]}: {description}; {first}"
+            raise SystemExit(f"the ranks do not have the same data ({places}): put it on every host, at the same place")
+
+
+def pick_precision(wanted: str, device: torch.device) -> str:
+    """Return the precision to compute in; Refused where the device lacks it."""
+    if device.type == "cpu":
+        if wanted == "fp16":
+            raise Refused("--precision fp16 needs a GPU; bf16 and fp32 work on a CPU")
+        return {"auto": "fp32", "tf32": "fp32"}.get(wanted, wanted)
+    bf16 = torch.cuda.is_bf16_supported()
+    if wanted == "bf16" and not bf16:
+        raise Refused(f"{torch.cuda.get_device_name(device)} has no bf16: use --precision fp16")
+    chosen = ("bf16" if bf16 else "fp16") if wanted == "auto" else wanted
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = chosen == "tf32"
+    return chosen
 
 
 # of the losses over time that a summary tells

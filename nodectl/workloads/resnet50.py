@@ -8,28 +8,188 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import io
+import pickle
 import sys
-from collections.abc import Sequence
+import tarfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from nodectl.workloads import cifar
     from nodectl.workloads.meaning import Rule
     from nodectl.workloads.options import start
     from nodectl.workloads.ranks import Ranks
     from nodectl.workloads.settings import Settings
     from nodectl.workloads.workload import Batch, Data, Predict, Workload
 else:  # on a node these files lie in one folder, without the package
-    import cifar
     from meaning import Rule
     from options import start
     from pytorch import nn, torch
     from workload import Data, Workload
+
+CLASSES = 10
+SIDE = 32
+COLOURS = 3
+_PICTURE_BYTES = COLOURS * SIDE * SIDE
+_TRAINING = tuple(f"data_batch_{number}" for number in range(1, 6))
+_TEST = "test_batch"
+
+
+class Pictures(NamedTuple):
+    """`pixels` are uint8 (count, 3, 32, 32), `labels` int64 (count)."""
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+
+
+class Published(NamedTuple):
+    """The pictures to train on and those to test with."""
+
+    training: Pictures
+    test: Pictures
+
+
+def read(folder: Path) -> Published | None:
+    """CIFAR-10 out of a folder, None where it holds none; ValueError, with the file, for what is there and broken.
+
+    It is taken unpacked or packed, in the form for Python (pickles) or the binary one, from the folder itself or from
+    the one that its archive unpacks to.
+    """
+    for name, suffix, parse in (("py", "", from_pickle), ("bin", ".bin", from_records)):
+        for place in (folder, folder / f"cifar-10-batches-{name}"):
+            if (place / f"{_TRAINING[0]}{suffix}").is_file():
+                return _published(_Files(place).read, place, suffix, parse)
+    for name, suffix, parse in (("python", "", from_pickle), ("binary", ".bin", from_records)):
+        path = folder / f"cifar-10-{name}.tar.gz"
+        if path.is_file():
+            return _published(_unpacked(path).__getitem__, path, suffix, parse)
+    return None
+
+
+class _Files(NamedTuple):
+    folder: Path
+
+    def read(self, name: str) -> bytes:
+        return (self.folder / name).read_bytes()
+
+
+def _unpacked(path: Path) -> dict[str, bytes]:
+    """Return the files of an archive by their names, without folders."""
+    try:
+        with tarfile.open(path) as archive:
+            members = [(member, archive.extractfile(member)) for member in archive if member.isfile()]
+            return {Path(member.name).name: file.read() for member, file in members if file}
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def _published(get: Callable[[str], bytes], place: Path, suffix: str, parse: Callable[[bytes], Pictures]) -> Published:
+    def batch(name: str) -> Pictures:
+        try:
+            return parse(get(f"{name}{suffix}"))
+        except (OSError, KeyError) as error:
+            raise ValueError(f"{place}: {name}{suffix} is missing or cannot be read ({error})") from error
+        except ValueError as error:
+            raise ValueError(f"{place}: {name}{suffix}: {error}") from error
+
+    return Published(_joined([batch(name) for name in _TRAINING]), batch(_TEST))
+
+
+def _joined(batches: Sequence[Pictures]) -> Pictures:
+    return Pictures(torch.cat([batch.pixels for batch in batches]), torch.cat([batch.labels for batch in batches]))
+
+
+def from_records(data: bytes) -> Pictures:
+    """Read the binary form: for each picture its label in a byte, then its red, green and blue plane."""
+    size = 1 + _PICTURE_BYTES
+    if not data or len(data) % size:
+        raise ValueError(f"{len(data)} bytes are no whole number of records of {size}")
+    records = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(-1, size)
+    return _checked(records[:, 1:].reshape(-1, COLOURS, SIDE, SIDE), records[:, 0].to(torch.int64))
+
+
+def from_pickle(data: bytes) -> Pictures:
+    """Read the form for Python: a mapping pickled by Python 2, of a numpy array of pictures and a list of labels.
+
+    Nothing that a pickle names is called but what such an array is made of.
+    """
+    try:
+        document = _Reader(io.BytesIO(data), encoding="bytes").load()
+    except Exception as error:  # a pickle can fail in any way
+        raise ValueError(f"no pickle of CIFAR-10: {error}") from error
+    pixels, labels = _field(document, "data"), _field(document, "labels")
+    if not isinstance(pixels, _Array) or not isinstance(labels, list):
+        raise ValueError("no pickle of CIFAR-10: it holds no array 'data' and list 'labels'")
+    block = torch.frombuffer(bytearray(pixels.raw), dtype=torch.uint8)
+    if pixels.shape != (len(labels), _PICTURE_BYTES) or block.numel() != len(labels) * _PICTURE_BYTES:
+        raise ValueError(f"its array is {pixels.shape}, not ({len(labels)}, {_PICTURE_BYTES})")
+    return _checked(block.view(-1, COLOURS, SIDE, SIDE), torch.tensor(labels, dtype=torch.int64))
+
+
+def _field(document: Any, name: str) -> Any:
+    """Names are bytes where Python 2 wrote them."""
+    return document.get(name.encode(), document.get(name)) if isinstance(document, dict) else None
+
+
+def _checked(pixels: torch.Tensor, labels: torch.Tensor) -> Pictures:
+    if int(labels.min()) < 0 or int(labels.max()) >= CLASSES:
+        raise ValueError(f"a label is {int(labels.max())}: CIFAR-10 has 0 to {CLASSES - 1}")
+    return Pictures(pixels, labels)
+
+
+class _Array:
+    """A stand-in for numpy's array: its shape and its bytes."""
+
+    shape: tuple[int, ...] = ()
+    raw = b""
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, by_columns, raw = state
+        if kind.name not in ("u1", b"u1") or by_columns or not isinstance(raw, bytes):
+            raise ValueError(f"its array is of {kind.name!r}, not of bytes in rows")
+        self.shape, self.raw = tuple(shape), raw
+
+
+class _Kind:
+    """A stand-in for numpy's dtype."""
+
+    def __init__(self, name: Any, *_: Any) -> None:
+        self.name = name
+
+    def __setstate__(self, state: Any) -> None:
+        """Byte order and fields, which bytes have not."""
+
+
+def _made(*_: Any) -> _Array:
+    return _Array()
+
+
+def _encoded(text: str, *_: Any) -> bytes:
+    """How Python 3 writes bytes into a pickle that Python 2 can read."""
+    return text.encode("latin1")
+
+
+_ALLOWED = {
+    ("numpy.core.multiarray", "_reconstruct"): _made,
+    ("numpy._core.multiarray", "_reconstruct"): _made,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Kind,
+    ("_codecs", "encode"): _encoded,
+}
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """Only what is allowed; the rest of a pickle's power is refused."""
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which CIFAR-10 does not need")
+        return _ALLOWED[module, name]
+
 
 _PUBLISHED = "CIFAR-10"
 PADDING = 4
@@ -67,7 +227,7 @@ _declared: list[Any] = []
 class Shown(Data):
     """Pictures as the network sees them: normalised, and cropped and flipped by chance where they are trained on."""
 
-    def __init__(self, pictures: cifar.Pictures, description: str, seed: int | None, *, channels_last: bool) -> None:
+    def __init__(self, pictures: Pictures, description: str, seed: int | None, *, channels_last: bool) -> None:
         """`seed` of the crops and flips; None shows the pictures as they are."""
         self.pictures, self.words, self.seed = pictures, description, seed
         self._format = torch.channels_last if channels_last else torch.contiguous_format
@@ -112,23 +272,23 @@ def shifted(pixels: torch.Tensor, chance: torch.Tensor) -> torch.Tensor:
     return framed[which, :, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)
 
 
-def synthetic(count: int, seed: int) -> cifar.Published:
+def synthetic(count: int, seed: int) -> Published:
     """Pictures that can be learnt: each class has a coarse pattern, the same seen in a mirror, under much noise."""
     random = torch.Generator().manual_seed(seed)
-    coarse = torch.rand(cifar.CLASSES, cifar.COLOURS, 4, 4, generator=random)
+    coarse = torch.rand(CLASSES, COLOURS, 4, 4, generator=random)
     coarse = (coarse + coarse.flip(-1)) / 2
     patterns = coarse.repeat_interleave(8, dim=-2).repeat_interleave(8, dim=-1)
 
-    def drawn(number: int) -> cifar.Pictures:
-        labels = torch.randint(cifar.CLASSES, (number,), generator=random)
-        shape = (number, cifar.COLOURS, cifar.SIDE, cifar.SIDE)
+    def drawn(number: int) -> Pictures:
+        labels = torch.randint(CLASSES, (number,), generator=random)
+        shape = (number, COLOURS, SIDE, SIDE)
         noise = torch.randint(256, shape, generator=random, dtype=torch.uint8)
         # in place, picture by picture: in float32 all of them would be four times as large
         for picture, label in zip(noise, labels.tolist()):  # noqa: B905  # Python 3.8 has no strict
             picture.copy_(picture * 0.8 + patterns[label] * 51)
-        return cifar.Pictures(noise, labels)
+        return Pictures(noise, labels)
 
-    return cifar.Published(drawn(count), drawn(-(-count // _FOR_ONE_TEST)))
+    return Published(drawn(count), drawn(-(-count // _FOR_ONE_TEST)))
 
 
 class ResNet(Workload):
@@ -164,7 +324,7 @@ class ResNet(Workload):
     def data(self, settings: Settings) -> Data:
         """Return the training pictures; those of the test are kept for `evaluate`."""
         try:
-            published = cifar.read(settings.own.data)
+            published = read(settings.own.data)
         except ValueError as error:
             raise SystemExit(f"{error}; unpack CIFAR-10 anew, or name another folder by --data") from error
         description = _PUBLISHED
@@ -179,7 +339,7 @@ class ResNet(Workload):
         resnet = _torchvision()
         layers = settings.own.layers
         kind = resnet.Bottleneck if layers >= _BOTTLENECKS_FROM else resnet.BasicBlock
-        model: nn.Module = resnet.ResNet(kind, list(_STAGES[layers]), num_classes=cifar.CLASSES)
+        model: nn.Module = resnet.ResNet(kind, list(_STAGES[layers]), num_classes=CLASSES)
         return model.to(memory_format=torch.channels_last) if settings.own.channels_last else model
 
     def loss(self, answer: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -204,7 +364,7 @@ class ResNet(Workload):
         was_training = model.training
         model.eval()
         with torch.no_grad():
-            model(torch.zeros(1, cifar.COLOURS, cifar.SIDE, cifar.SIDE, device=next(model.parameters()).device))
+            model(torch.zeros(1, COLOURS, SIDE, SIDE, device=next(model.parameters()).device))
         model.train(was_training)
         for hook in hooks:
             hook.remove()

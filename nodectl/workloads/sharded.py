@@ -41,7 +41,7 @@ except ImportError as error:
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class AgreedScaler(torch.amp.GradScaler):
+class AgreedScaler(torch.amp.GradScaler):  # type: ignore[misc]  # torch is not there where types are checked
     """torch's GradScaler for gradients of which each rank has its own part: all leave a step out, or none.
 
     `own_part` gives a gradient's part on this rank, to be changed in place.

@@ -7,7 +7,7 @@ import sys
 import torch
 
 sys.path.insert(0, sys.argv[1])
-front, table_of = (importlib.import_module(f"payload.articles.retrieval.{part}") for part in ("front", "table"))
+front, table_of = (importlib.import_module(f"payload.articles.retrieval.{part}") for part in ("host", "table"))
 
 SEED, ROWS, DIM, K = 5, 9000, 48, 6
 options = argparse.Namespace(seed=SEED, dim=DIM, k=K)

@@ -17,7 +17,7 @@ import pytest
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
 from nodectl.payload.common.sockets import parsed
-from nodectl.payload.probes.nccl import log, nccl_tests, probe, sweep
+from nodectl.payload.probes.nccl import log, nccl_tests, probe
 from tests.torch_venv import torch_venv
 
 PROGRAM = (str(payload_dir() / "run.py"), "probes.nccl.probe")
@@ -194,7 +194,7 @@ def test_sizes_of_floors_are_runs_of_their_own(
 def test_a_usual_size_is_quartered_until_a_second_carries_it(
     usual: int, asked: int, last: tuple[int, float] | None, taken: int
 ) -> None:
-    own = sweep.Sweep.__new__(sweep.Sweep)
+    own = probe.Sweep.__new__(probe.Sweep)
     own.options = argparse.Namespace(usual=usual)
     assert own._carried(asked, last) == taken
 
@@ -224,14 +224,14 @@ def test_a_rank_that_is_killed_is_said_and_none_is_left() -> None:
 
 
 def test_what_a_limited_time_would_not_do_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = sweep.Sweep.__new__(sweep.Sweep)
+    own = probe.Sweep.__new__(probe.Sweep)
     own.options = argparse.Namespace(repetitions=5, seconds=0.05)
     monkeypatch.setattr(own, "group", SimpleNamespace(largest=lambda value: value), raising=False)
     own.part_ends = time.monotonic() + 60
     # 64 MiB took 2 s: at 128 MiB five repetitions take 20 s, at 1 GiB 160 s
     own.seen = 64 << 20, 2.0, 4.0
     own._require_room_in_time("all_reduce", 128 << 20)
-    with pytest.raises(sweep.CutError, match="an operation takes about 32 s"):
+    with pytest.raises(probe.CutError, match="an operation takes about 32 s"):
         own._require_room_in_time("all_reduce", 1 << 30)
     # of which no smaller one tells: tried by steps, none of which is begun when it would take too long
     own.seen = None
@@ -242,6 +242,6 @@ def test_what_a_limited_time_would_not_do_is_not_begun(monkeypatch: pytest.Monke
         own.seen = size, size / (16 << 20), 0.1
 
     monkeypatch.setattr(own, "_tried_unsaid", try_unsaid)
-    with pytest.raises(sweep.CutError, match="an operation takes about 256 s"):
+    with pytest.raises(probe.CutError, match="an operation takes about 256 s"):
         own._require_room_in_time("all_reduce", 8 << 30)
     assert tried == [1 << 20, 64 << 20]

@@ -38,7 +38,7 @@ def test_a_slow_host_of_pairs_is_measured_again_and_named(monkeypatch: pytest.Mo
 def pairs_of_six(
     monkeypatch: pytest.MonkeyPatch, slow_s: float, endpoint: Mapping[str, object] | None = None
 ) -> ProbeResult:
-    """Pairs of six hosts, of which node03 takes `slow_s` where others take 0.5 s; `endpoint` is over what hosts answer."""
+    """Pairs of six hosts, of which node03 takes `slow_s` where others take 0.5 s; `endpoint` goes over theirs."""
     slow = "192.0.2.3"
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:

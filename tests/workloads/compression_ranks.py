@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from nodectl.workloads import options, ranks
     from nodectl.workloads.compression import Compressor, check
     from nodectl.workloads.feed import Feed
+    from nodectl.workloads.program import Training
     from nodectl.workloads.settings import Settings
-    from nodectl.workloads.training import Training
     from nodectl.workloads.transformer import Transformer
 else:  # on a node these files lie in one folder, without the package
     import options
     import ranks
     from compression import Compressor, check
     from feed import Feed
+    from program import Training
     from settings import Settings
-    from training import Training
     from transformer import Transformer
 
 TINY = ("--d-model=32", "--layers=1", "--heads=2", "--seq=4", "--samples=64", "--batch=4", "--device=cpu", "--lr=0.01")

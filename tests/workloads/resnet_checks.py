@@ -19,23 +19,22 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from nodectl.workloads import cifar, program, resnet50
+    from nodectl.workloads import program, resnet50
     from nodectl.workloads.feed import Feed
     from nodectl.workloads.options import parse
+    from nodectl.workloads.program import Training
     from nodectl.workloads.ranks import Ranks, join
     from nodectl.workloads.resnet50 import ResNet, Shown
-    from nodectl.workloads.training import Training
     from tests.workloads.cifar_files import packed, unpacked
 else:  # on a node these files lie in one folder, without the package
-    import cifar
     import program
     import resnet50
     from cifar_files import packed, unpacked
     from feed import Feed
     from options import parse
+    from program import Training
     from ranks import Ranks, join
     from resnet50 import ResNet, Shown
-    from training import Training
 
 FOLDER = Path(sys.argv[1])
 ALONE = Ranks(0, 1, 0, torch.device("cpu"), "none", ("here",))
@@ -47,7 +46,7 @@ def settings(*options: str) -> Any:
 
 
 def read(where: Path) -> tuple[list[int], int]:
-    found = cifar.read(where)
+    found = resnet50.read(where)
     assert found is not None
     return [*found.training.labels.tolist(), *found.test.labels.tolist()], int(found.training.pixels[7, 2, 31, 30])
 
@@ -62,7 +61,7 @@ def said(call: Callable[[], object]) -> str:
 
 def forms() -> dict[str, Any]:
     """Each published form, read; and what is said of broken ones."""
-    told: dict[str, Any] = {"none": cifar.read(FOLDER) is None}
+    told: dict[str, Any] = {"none": resnet50.read(FOLDER) is None}
     for form in ("py", "bin"):
         places = {"unpacked": unpacked(FOLDER / form, form).parent, "packed": packed(FOLDER / f"{form}.packed", form)}
         told[form] = {name: read(place if place.is_dir() else place.parent) for name, place in places.items()}
@@ -72,15 +71,15 @@ def forms() -> dict[str, Any]:
         batch = next(place.rglob("data_batch_3*"))
         whole = batch.read_bytes()
         batch.write_bytes(whole[:-1])
-        told[form]["cut"] = said(partial(cifar.read, place))
+        told[form]["cut"] = said(partial(resnet50.read, place))
         batch.unlink()
-        told[form]["missing"] = said(partial(cifar.read, place))
+        told[form]["missing"] = said(partial(resnet50.read, place))
         told[form]["refused"] = said(partial(ResNet().data, settings(f"--data={place}")))
     archive = next((FOLDER / "py.packed").glob("*.gz"))
     archive.write_bytes(archive.read_bytes()[:-100])
-    told["torn"] = said(lambda: cifar.read(FOLDER / "py.packed"))
-    told["evil"] = said(lambda: cifar.from_pickle(b"\x80\x02cos\nsystem\n(X\x05\x00\x00\x00falsetR."))
-    told["label"] = said(lambda: cifar.from_records(bytes([10]) + bytes(3072)))
+    told["torn"] = said(lambda: resnet50.read(FOLDER / "py.packed"))
+    told["evil"] = said(lambda: resnet50.from_pickle(b"\x80\x02cos\nsystem\n(X\x05\x00\x00\x00falsetR."))
+    told["label"] = said(lambda: resnet50.from_records(bytes([10]) + bytes(3072)))
     return told
 
 

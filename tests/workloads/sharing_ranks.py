@@ -17,14 +17,14 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from nodectl.workloads import options, sharded
     from nodectl.workloads.llm import LanguageModel
+    from nodectl.workloads.program import Training
     from nodectl.workloads.ranks import Ranks
-    from nodectl.workloads.training import Training
 else:  # on a node these files lie in one folder, without the package
     import options
     import sharded
     from llm import LanguageModel
+    from program import Training
     from ranks import Ranks
-    from training import Training
 
 # in an epoch two whole steps of 8 samples, and 4 more
 TINY = (

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import decoder, llm, parallel, ranks, texts
 from feed import Feed
 from options import parse
-from training import Training
+from program import Training
 
 work = llm.LanguageModel()
 folder = pathlib.Path(sys.argv[1])

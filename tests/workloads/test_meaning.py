@@ -70,7 +70,7 @@ ASK = """
 import sys
 import llm, options, ranks, torch, transformer
 from settings import Refused
-from training import Training
+from program import Training
 alone = ranks.Ranks(0, 1, 0, torch.device("cpu"), "none", ("here",))
 tiny = ["--seq=4", "--samples=24", "--device=cpu", "--layers=1", "--heads=2"]
 for line in sys.argv[1].split("|"):

@@ -18,7 +18,7 @@ import torch
 from feed import Feed, Wanted
 from options import parse
 from ranks import Ranks
-from training import Training
+from program import Training
 from transformer import Transformer
 import usage
 from usage import Clock

@@ -19,13 +19,13 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from nodectl.workloads import options, ranks
     from nodectl.workloads.feed import Feed
-    from nodectl.workloads.training import Training
+    from nodectl.workloads.program import Training
     from nodectl.workloads.transformer import Transformer
 else:  # on a node these files lie in one folder, without the package
     import options
     import ranks
     from feed import Feed
-    from training import Training
+    from program import Training
     from transformer import Transformer
 
 # 20 samples a rank, 8 in a step: an epoch's third step has one micro-batch, and DeepSpeed is told of two

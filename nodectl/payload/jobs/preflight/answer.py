@@ -6,23 +6,433 @@ Those two take a JSON request on standard input.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import ipaddress
 import json
+import os
+import re
 import select
 import socket
+import stat
 import sys
+import threading
 import time
-from typing import Any, Dict, List, Set, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...common.events import say
+from ...common.folders import made
+from ...common.libraries import installed
 from ...common.sockets import family
+from ..code_store import kept
+from ..folder import JobFolder, known_jobs, state_root
+from ..job_id import is_job_id
+from ..process import all_pids, login_of, read_cmdline
+
+
+def look(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the facts of preflight (nodectl/facts/job.py), by name."""
+    return {**_network(request), **_programs(request), **_storage(request)}
+
+
+_RESOLVE_DEADLINE_S = 5.0
+_IP_S = 10.0
+
+
+def _network(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the facts `names`, `job_address` and `free_ports`."""
+    links = interfaces()
+    address, link = choose(links, request["interface"], list(candidates(request)), not request["others"])
+    hostname = socket.gethostname()
+    addresses = resolve([hostname, *request["peers"]])
+    return {
+        "names": {
+            "hostname": hostname,
+            "own": addresses[hostname],
+            "peers": {name: addresses[name] for name in request["peers"]},
+        },
+        "job_address": {
+            "address": address.split("/")[0],
+            "network": str(ipaddress.ip_interface(address).network) if address else "",
+            "interface": link.name if link else "",
+            "mtu": link.mtu if link else 0,
+            "link_up": link is None or (link.up and link.state not in ("down", "lowerlayerdown")),
+            "interfaces": [interface.name for interface in links if usable(interface)],
+        },
+        "free_ports": {"free": free_ports(request["ports"], family(address)), "ephemeral": ephemeral_ports()},
+    }
+
+
+def candidates(request: Dict[str, Any]) -> Iterator[str]:
+    """Addresses that may be this node's, the best first: where it was reached, its name, its way to the others."""
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    if len(connection) == 4:
+        yield connection[2]
+    if request["address"]:
+        yield from resolve([request["address"]])[request["address"]] or ()
+    for other in request["others"][:8]:
+        yield from source_towards(other)
+
+
+def source_towards(address: str) -> Iterator[str]:
+    """Yield the own address from which packets to `address` would leave; nothing is sent."""
+    with contextlib.suppress(OSError), socket.socket(family(address), socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))
+        yield probe.getsockname()[0]
+
+
+def choose(
+    links: Sequence[Interface], interface: str, wanted: Sequence[str], alone: bool
+) -> Tuple[str, Optional[Interface]]:
+    """Address (CIDR) and link for the job: of the named interface or network, else the first wanted one held here."""
+    if "/" in interface:
+        return _in_network(links, ipaddress.ip_network(interface, strict=False))
+    if interface:
+        named = [link for link in links if link.name == interface]
+        held = usable(named[0]) if named else []
+        return (held[0] if held else ""), (named[0] if named else None)
+    here = {cidr.split("/")[0]: (cidr, link) for link in links for cidr in usable(link)}
+    for address in wanted:
+        if address in here:
+            return here[address]
+    if not alone:
+        return "", None
+    # a job on one host needs no address that others can reach
+    return next(iter(here.values()), ("127.0.0.1/8", None))
+
+
+def _in_network(links: Sequence[Interface], network: Any) -> Tuple[str, Optional[Interface]]:
+    for link in links:
+        for cidr in usable(link):
+            if ipaddress.ip_interface(cidr).ip in network:
+                return cidr, link
+    return "", None
+
+
+def usable(link: Interface) -> List[str]:
+    """Its addresses that other hosts can reach, IPv4 first."""
+    parsed = [ipaddress.ip_interface(cidr) for cidr in link.addresses]
+    kept = [one for one in parsed if not one.ip.is_loopback and not one.ip.is_link_local]
+    return [str(one) for one in sorted(kept, key=lambda one: one.version)]
+
+
+def resolve(names: Sequence[str]) -> Dict[str, Optional[List[str]]]:
+    """Addresses by name; an empty list: there is no such name; None: no answer in time."""
+    answers: Dict[str, Optional[List[str]]] = dict.fromkeys(names)
+
+    def ask(name: str) -> None:
+        try:
+            entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answers[name] = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+        except (OSError, UnicodeError):
+            answers[name] = []
+
+    # getaddrinfo has no deadline: a thread that still waits for a dead name server is left behind
+    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in answers]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + _RESOLVE_DEADLINE_S
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return dict(answers)
+
+
+def free_ports(ports: Sequence[int], ip: int) -> List[int]:
+    """Return those on which nobody on this node listens, by TCP or UDP, on any address of IPv4 or IPv6 (`ip`)."""
+    return [port for port in ports if _free(ip, socket.SOCK_STREAM, port) and _free(ip, socket.SOCK_DGRAM, port)]
+
+
+def _free(ip: int, kind: int, port: int) -> bool:
+    with socket.socket(ip, kind) as probe:
+        try:
+            if kind == socket.SOCK_STREAM:
+                # a connection of an earlier job that lingers in TIME_WAIT is in nobody's way
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("", port))
+            if kind == socket.SOCK_STREAM:
+                probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def ephemeral_ports() -> Optional[List[int]]:
+    """First and last port that the kernel gives to outgoing connections; None where it does not say."""
+    try:
+        first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return None
+    return [int(first), int(last)]
+
+
+class Interface(NamedTuple):
+    """An interface; `addresses` in CIDR form, as the kernel lists them."""
+
+    name: str
+    up: bool
+    state: str
+    mtu: int
+    addresses: List[str]
+
+
+def interfaces() -> List[Interface]:
+    """Return every interface of this network namespace, as `ip` lists them; [] where it cannot."""
+    import subprocess
+
+    paths = os.pathsep.join(filter(None, (os.environ.get("PATH"), "/usr/sbin:/sbin")))
+    argv, env = ["ip", "-json", "address", "show"], {**os.environ, "PATH": paths}
+    try:
+        text = subprocess.run(argv, env=env, stdout=subprocess.PIPE, timeout=_IP_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [
+        Interface(
+            link["ifname"],
+            "UP" in link["flags"],
+            str(link.get("operstate", "")).lower(),
+            int(link.get("mtu", 0)),
+            [f"{entry['local']}/{entry['prefixlen']}" for entry in link.get("addr_info", ()) if "local" in entry],
+        )
+        for link in json.loads(text)
+        if link.get("ifname")  # some versions print {} for others
+    ]
+
+
+_SMI_DEADLINE_S = 20
+
+
+def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the facts `launcher`, `job_venv`, `containers`, `gpu_count` and `gpu_users`."""
+    launcher = Path(request["launcher"])
+    venv = Path(request["venv"]) if request["venv"] else None
+    count = gpu_count()
+    return {
+        "launcher": {"sha256": sha256_of(launcher), "executable": os.access(launcher, os.X_OK)},
+        "job_venv": {
+            "python": python_version(venv) if venv else "",
+            "torch": installed(venv, r"torch") if venv else "",
+            "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
+            "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
+            "nsys": nsys() if request["nsys"] else "",
+            "numa_binding": has_numa_binding(venv) if venv and request["numa_binding"] else False,
+        },
+        "containers": {"images": {engine: image_of(engine, request["image"]) for engine in _engines(request)}},
+        "gpu_count": {"count": count},
+        "gpu_users": {"processes": gpu_users() if count else []},
+    }
+
+
+def nsys() -> str:
+    """Return where Nsight Systems is; empty where it is not."""
+    from ..nsys import find  # of use to few jobs
+
+    return find()
+
+
+def sha256_of(path: Path) -> str:
+    """Empty where there is no such file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def python_version(prefix: Path) -> str:
+    """Return the version of the Python of a venv, a conda environment or a system (`/usr`); "" for none."""
+    pythons = [prefix / "bin" / name for name in ("python", "python3")]
+    executable = next((python for python in pythons if os.access(python, os.X_OK)), None)
+    if executable is None:
+        return ""
+    settings = prefix / "pyvenv.cfg"
+    if settings.is_file():
+        text = settings.read_text(encoding="utf-8", errors="replace")
+        match = re.search(r"^version(?:_info)?\s*=\s*(\d+(?:\.\d+)*)", text, re.MULTILINE)
+        return match.group(1) if match else ""
+    for record in prefix.glob("conda-meta/python-[0-9]*.json"):
+        return record.name.split("-")[1]
+    match = re.fullmatch(r"python(\d+(?:\.\d+)*)", os.path.basename(os.path.realpath(executable)))
+    return match.group(1) if match else ""
+
+
+def has_numa_binding(prefix: Path) -> bool:
+    """Its torchrun knows --numa-binding."""
+    runs = [
+        run for lib in ("lib", "lib64") for run in prefix.glob(f"{lib}/python3*/*-packages/torch/distributed/run.py")
+    ]
+    return any(b"numa-binding" in run.read_bytes() for run in runs)
+
+
+def _engines(request: Dict[str, Any]) -> List[str]:
+    """Return those of the asked engines that are installed here."""
+    folders = os.get_exec_path()
+    return [
+        engine for engine in request["engines"] if any(os.access(Path(folder, engine), os.X_OK) for folder in folders)
+    ]
+
+
+def image_of(engine: str, image: str) -> str:
+    """Return what the engine knows the image by, the same on all hosts that have the same one; "" without it."""
+    if engine == "apptainer":
+        return str(os.path.getsize(image)) if os.path.isfile(image) else "folder" if os.path.isdir(image) else ""
+    import subprocess  # a host of a job without a container need not wait for it
+
+    argv = [engine, "image", "inspect", "--format", "{{.Id}}", image]
+    try:
+        done = subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=15, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace").strip().split(":")[-1][:64] if done.returncode == 0 else ""
+
+
+def gpu_count() -> Optional[int]:
+    """GPUs that the driver lists; None where it is there and does not answer."""
+    devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if not any(os.access(Path(folder, "nvidia-smi"), os.X_OK) for folder in os.get_exec_path()):
+        return devices
+    listing = _smi("-L")
+    if listing is None or listing:
+        return None if listing is None else sum(line.startswith("GPU ") for line in listing.splitlines())
+    return None if devices else 0
+
+
+def gpu_users() -> List[str]:
+    """Return what computes on the GPUs now, whoever started it; [] where nothing does, or the driver does not say."""
+    listing = _smi("--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits") or ""
+    users = []
+    for line in listing.splitlines():
+        pid, memory, name = [*(word.strip() for word in line.split(",", 2)), "", ""][:3]
+        if pid.isdigit():
+            used = f", {memory} MiB" if memory.isdigit() else ""
+            users.append(f"pid {pid} ({os.path.basename(name)[:40]}, {login_of(int(pid)) or 'login unknown'}){used}")
+    return users
+
+
+def _smi(*words: str) -> Optional[str]:
+    """Return what nvidia-smi says; empty where it fails, None where it does not answer."""
+    import subprocess  # a host without GPUs need not wait for it
+
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_SMI_DEADLINE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+
+
+_BLOCK_BYTES = 64 * 1024
+_MIB = 1024 * 1024
+
+
+def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the facts of folders, `needed_paths`, `kept_code`, `running_jobs`, `shared_memory` and `rdma_devices`."""
+    checkpoints = request["checkpoint_dir"]
+    no_folder = {"path": "", "error": "", "free_mib": None}
+    return {
+        "state_folder": folder(Path(state_root())),
+        "checkpoint_folder": folder(Path(checkpoints).expanduser()) if checkpoints else no_folder,
+        "needed_paths": {"errors": {path: path_error(Path(path), kind) for path, kind in request["paths"]}},
+        "kept_code": {"digests": kept(request["project"])},
+        "running_jobs": {"ids": running_jobs(), "others": others_jobs()},
+        "shared_memory": {"size_mib": shm_mib()},
+        "rdma_devices": {"names": sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))},
+    }
+
+
+def path_error(path: Path, kind: str) -> str:
+    """Why this login cannot read the file or folder (`kind`: file, folder or any); empty where it can."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except OSError as error:
+        return error.strerror or str(error)
+    if (kind == "folder" and not is_folder) or (kind == "file" and is_folder):
+        return f"it is no {kind}"
+    return "" if os.access(path, os.R_OK | (os.X_OK if is_folder else 0)) else "Permission denied"
+
+
+def folder(path: Path) -> Dict[str, Any]:
+    """Why nothing can be written there, and how much room is left."""
+    return {"path": str(path), "error": write_error(path), "free_mib": free_mib(path)}
+
+
+def write_error(folder: Path) -> str:
+    """Why nothing can be written there; empty where it can."""
+    try:
+        with made(folder):
+            _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _write_block(path: Path) -> None:
+    """Write and sync a block, and remove it again."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(b"\1" * _BLOCK_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        path.unlink()
+
+
+def free_mib(folder: Path) -> Optional[int]:
+    """Room for this login on the file system that holds, or would hold, `folder`; None where it cannot be told."""
+    try:
+        here = next(path for path in (folder, *folder.parents) if path.exists())
+        state = os.statvfs(here)
+    except (OSError, StopIteration):
+        return None
+    return state.f_bavail * state.f_frsize // _MIB
+
+
+def shm_mib() -> Optional[int]:
+    """Size of /dev/shm, through which ranks of one node talk; None where there is none."""
+    try:
+        state = os.statvfs("/dev/shm")  # noqa: S108 (looked at, nothing is put there)
+    except OSError:
+        return None
+    return state.f_blocks * state.f_frsize // _MIB
+
+
+def running_jobs() -> List[str]:
+    """Jobs of nodectl whose supervisor lives on this node."""
+    return [job_id for job_id in known_jobs() if _runs(JobFolder(job_id))]
+
+
+def others_jobs() -> List[str]:
+    """`ID of LOGIN` of the jobs of other logins, by their supervisors' command lines: their folders are private."""
+    jobs = set()
+    for pid in all_pids():
+        job_id = _started(read_cmdline(pid))
+        if is_job_id(job_id) and not (JobFolder(job_id).exists or os.path.isdir(JobFolder(job_id).partial)):
+            jobs.add(f"{job_id} of {login_of(pid) or 'another login'}")
+    return sorted(jobs)
+
+
+def _started(cmdline: List[str]) -> str:
+    """Return the job that this process was to start; empty where that is not what it was for."""
+    if "jobs.control" not in cmdline:
+        return ""
+    command, job_id, *_ = [*cmdline[cmdline.index("jobs.control") + 1 :], "", ""]
+    return job_id if command == "start" else ""
+
+
+def _runs(job: JobFolder) -> bool:
+    try:
+        return job.supervisor_alive() and not job.state().get("final", False)
+    except (OSError, ValueError):
+        return False
 
 
 def main(arguments: List[str]) -> int:
     """Do what the first word says; the answer is frames."""
     mode = arguments[0]
     if mode == "look":
-        from .look import look
-
         say(**look(json.loads(arguments[1])))
     elif mode == "listen":
         listen(json.load(sys.stdin))

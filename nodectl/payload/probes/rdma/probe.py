@@ -6,14 +6,315 @@ its client, as the plan says, and both ends' outputs are told by the one who mea
 
 import argparse
 import json
+import os
+import re
+import shutil
 import socket
 import subprocess
+import tempfile
+import time
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from ...common import program, sockets
 from ...common.events import say
-from . import ends, ports
-from .ends import ATTEMPTS, FINISH_S, LISTEN_S, Ends, both_ends, has_failed
+from ...common.sockets import LISTEN
+from ...jobs.syscalls import die_with_parent
+from ..tcp import port_states, reserve
+from . import ports
+
+HELP_S = 20.0
+MOST_BYTES = 1 << 18
+POLL_S = 0.02
+# what a program that was told to end may still take
+END_S = 2.0
+# of interest: what not every version or build has
+OPTIONS = ("--use_cuda", "--use_cuda_dmabuf", "--out_json", "--report_gbits")
+
+
+def output_of(argv: Sequence[str]) -> str:
+    """Return what a program prints on both channels."""
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=HELP_S
+    )
+    return done.stdout.decode(errors="replace")
+
+
+def installed(names: Sequence[str]) -> Dict[str, Any]:
+    """Return each program's version and those of OPTIONS that it has; nothing of one that is not installed."""
+    programs = {}
+    for name in names:
+        if shutil.which(name):
+            version = re.search(r"Version:?\s*(\S+)", output_of([name, "--version"]))
+            shown = set(re.findall(r"--[\w-]+", output_of([name, "--help"])))
+            options = [option for option in OPTIONS if option in shown]
+            programs[name] = {"version": version.group(1) if version else None, "options": options}
+    return programs
+
+
+def open_file() -> Any:
+    """One that nobody else sees, and that goes when it is closed."""
+    return os.fdopen(os.memfd_create("perftest"), "w+b")
+
+
+class Program:
+    """A run that has started; its output goes to files, so that nothing is lost when it is killed."""
+
+    def __init__(self, argv: Sequence[str], cpus: Sequence[int], json_wanted: bool) -> None:
+        """`cpus` are those to run on, none for all; ones that this process may not use are left out."""
+        self.argv = list(argv)
+        self._out, self._err = open_file(), open_file()
+        self._folder = tempfile.mkdtemp(prefix="nodectl-rdma-") if json_wanted else None
+        self.cpus = sorted(set(cpus) & os.sched_getaffinity(0))
+        self.timed_out = False
+        if self._folder:
+            self.argv += ["--out_json", "--out_json_file=%s" % (Path(self._folder) / "result.json")]
+        # a pipe or a file is buffered as a whole, and what a killed program had to say would be lost
+        lines = ["stdbuf", "-oL"] if shutil.which("stdbuf") else []
+        self._process = subprocess.Popen(
+            [*lines, *self.argv],
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+            env=dict(os.environ, CUDA_DEVICE_ORDER="PCI_BUS_ID"),
+            preexec_fn=self._prepare,
+        )
+
+    def _prepare(self) -> None:
+        die_with_parent()
+        if self.cpus:
+            os.sched_setaffinity(0, self.cpus)
+
+    def running(self) -> bool:
+        """Return whether it has not ended yet."""
+        return self._process.poll() is None
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it ends by itself, and end it after this time."""
+        until = time.monotonic() + timeout_s
+        while self.running() and time.monotonic() < until:
+            time.sleep(POLL_S)
+        self.timed_out = self.running()
+        self.end()
+
+    def end(self) -> None:
+        """Kill it, if it runs."""
+        if self.running():
+            self._process.terminate()
+            try:
+                self._process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def outcome(self) -> Dict[str, Any]:
+        """Its exit status and all that it printed; nothing of it stays, so this may be asked once."""
+        outcome = {
+            "argv": self.argv,
+            "status": self._process.returncode,
+            "stdout": content(self._out),
+            "stderr": content(self._err),
+            "timed_out": self.timed_out,
+            "json": self._json(),
+            "cpus": self.cpus,
+        }
+        self.clear()
+        return outcome
+
+    def clear(self) -> None:
+        """End it, and remove all that it left."""
+        self.end()
+        self._out.close()
+        self._err.close()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _json(self) -> Optional[str]:
+        path = Path(self._folder or "/nonexistent") / "result.json"
+        return path.read_text(errors="replace")[:MOST_BYTES] if self._folder and path.is_file() else None
+
+
+def content(file: Any) -> str:
+    """Return the beginning of a file that a program has written."""
+    file.seek(0)
+    data: bytes = file.read(MOST_BYTES)
+    return data.decode(errors="replace")
+
+
+def not_started(argv: Sequence[str], error: OSError) -> Dict[str, Any]:
+    """Return the outcome of a program that could not be started."""
+    complaint = "%s: %s" % (argv[0], error.strerror)
+    return {
+        "argv": list(argv),
+        "status": 127,
+        "stdout": "",
+        "stderr": complaint,
+        "timed_out": False,
+        "json": None,
+        "cpus": [],
+    }
+
+
+LISTEN_S = 15.0
+# what a server may take to end after its client has
+FINISH_S = 4.0
+ATTEMPTS = 3
+BUSY = "Couldn't listen to port"
+
+
+def has_failed(run: Optional[Dict[str, Any]]) -> bool:
+    """Return whether it was not started, was ended, or ended with an error."""
+    return run is None or bool(run["status"]) or run["timed_out"]
+
+
+class Ends:
+    """One end's part of the plan, test by test."""
+
+    def __init__(self, plan: List[Dict[str, Any]], address: str, port: int) -> None:
+        self.plan, self.address, self.port = plan, address, port
+        self._server: Optional[Program] = None
+        self._client: Optional[Program] = None
+        self._received: Optional[int] = None
+        self._until = 0.0
+
+    def close(self) -> None:
+        """End what runs, if anything does."""
+        for running in (self._client, self._server):
+            if running is not None:
+                running.clear()
+
+    def start_server(self, number: int) -> Dict[str, Any]:
+        """{"port"} where it listens, {"run"} where it ended instead."""
+        test = self.plan[number]
+        self._received = ports.packets(*test["server_port"])
+        for attempt in range(ATTEMPTS):
+            port = self.port or reserve(self.address, 0)
+            argv = [*test["server"], "-p", str(port)]
+            try:
+                server = Program(argv, test["server_cpus"], False)
+            except OSError as error:
+                return {"run": not_started(argv, error)}
+            until = time.monotonic() + LISTEN_S
+            while LISTEN not in port_states(port) and server.running() and time.monotonic() < until:
+                time.sleep(POLL_S)
+            if server.running():
+                self._server = server
+                return {"port": port}
+            run = server.outcome()
+            if BUSY not in run["stderr"] + run["stdout"] or attempt + 1 == ATTEMPTS:
+                break
+            time.sleep(0.5)
+        return {"run": self._seen(run, test, "server")}
+
+    def finish_server(self, number: int) -> Dict[str, Any]:
+        """Return what became of it; it has ended then."""
+        server, self._server = self._server, None
+        if server is None:
+            raise RuntimeError("no server was started for test %d" % number)
+        server.wait(FINISH_S)
+        return self._seen(server.outcome(), self.plan[number], "server")
+
+    def client(self, number: int, address: str, port: int) -> Dict[str, Any]:
+        """Run it to its end, or to its deadline."""
+        return self.start_client(number, address, port) or self.finish_client(number)
+
+    def start_client(self, number: int, address: str, port: int) -> Optional[Dict[str, Any]]:
+        """Return None where it runs; what became of it where it could not be started."""
+        test = self.plan[number]
+        self._received = ports.packets(*test["client_port"])
+        argv = [*test["client"], "-p", str(port), address]
+        try:
+            self._client = Program(argv, test["client_cpus"], test["json"])
+        except OSError as error:
+            return not_started(argv, error)
+        self._until = time.monotonic() + test["deadline_s"]
+        return None
+
+    def finish_client(self, number: int) -> Dict[str, Any]:
+        """Return what became of it; it has ended then, by itself or at its deadline."""
+        client = self._client
+        if client is None:
+            raise RuntimeError("no client was started for test %d" % number)
+        try:
+            client.wait(self._until - time.monotonic())
+            return self._seen(client.outcome(), self.plan[number], "client")
+        finally:
+            client.clear()
+            self._client = None
+
+    def _seen(self, run: Dict[str, Any], test: Dict[str, Any], role: str) -> Dict[str, Any]:
+        """Return the run, with the state of its port and the packets that came meanwhile."""
+        port = test["%s_port" % role]
+        now = ports.packets(*port)
+        received = None if now is None or self._received is None else now - self._received
+        return {**run, "link": {**ports.state_of(*port), "received": received}}
+
+
+HERE = "127.0.0.1"
+
+
+class Lane:
+    """One test; `runs` is what is known of it: None of an end that was not started."""
+
+    def __init__(self, plan: List[Dict[str, Any]], number: int) -> None:
+        self.number = number
+        self.runs: Dict[str, Optional[Dict[str, Any]]] = {"server": None, "client": None}
+        self._server, self._client = Ends(plan, HERE, 0), Ends(plan, HERE, 0)
+        self._port: Optional[int] = None
+
+    def serve(self) -> None:
+        """Start the server, and wait until it listens."""
+        started = self._server.start_server(self.number)
+        self.runs["server"], self._port = started.get("run"), started.get("port")
+
+    def ask(self) -> None:
+        """Start the client, where its server listens."""
+        if self._port is not None:
+            self.runs["client"] = self._client.start_client(self.number, HERE, self._port)
+
+    def finish(self) -> None:
+        """Wait for both."""
+        if self._port is None:
+            return
+        if self.runs["client"] is None:
+            self.runs["client"] = self._client.finish_client(self.number)
+        self.runs["server"] = self._server.finish_server(self.number)
+
+    def close(self) -> None:
+        """End what runs."""
+        self._client.close()
+        self._server.close()
+
+
+def at_once(plan: List[Dict[str, Any]], numbers: List[int]) -> List[Lane]:
+    """Run these tests of the plan at the same time: all servers listen before the first client begins."""
+    lanes = [Lane(plan, number) for number in numbers]
+    try:
+        for lane in lanes:
+            lane.serve()
+        for lane in lanes:
+            lane.ask()
+        for lane in lanes:
+            lane.finish()
+        return lanes
+    finally:
+        for lane in lanes:
+            lane.close()
+
+
+def both_ends(plan: List[Dict[str, Any]], repetitions: int) -> None:
+    """Run the whole plan so often: tests of one `step` at the same time; after a failure no more of its group."""
+    failed = set()
+    steps: Dict[int, List[int]] = {}
+    for number, test in enumerate(plan):
+        steps.setdefault(test["step"], []).append(number)
+    for _ in range(repetitions):
+        for numbers in steps.values():
+            for lane in at_once(plan, [number for number in numbers if plan[number]["group"] not in failed]):
+                say(event="run", test=lane.number, addresses=[], gone="", **lane.runs)
+                if has_failed(lane.runs["client"]) or has_failed(lane.runs["server"]):
+                    failed.add(plan[lane.number]["group"])
+
 
 CONNECT_S = 8.0
 IDLE_S = 20.0
@@ -27,7 +328,7 @@ def look(options: argparse.Namespace) -> None:
         event="rdma",
         ports=ports.ports(),
         adapters=ports.adapters_on_bus(),
-        programs=ends.look(options.programs.split(",")),
+        programs=installed(options.programs.split(",")),
         memlock=ports.memlock(),
         gpus=ports.gpus(),
     )
@@ -108,7 +409,7 @@ class Leader:
         if "run" in started:
             self.runs["server"] = started["run"]
             return
-        wait_s = self._ends.plan[number]["deadline_s"] + 2 * ends.END_S + ANSWER_S
+        wait_s = self._ends.plan[number]["deadline_s"] + 2 * END_S + ANSWER_S
         try:
             self.runs["client"] = self.ask(wait_s, do="client", test=number, port=started["port"])["run"]
         finally:
@@ -120,7 +421,7 @@ class Leader:
             self.runs["server"] = started["run"]
             return
         self.runs["client"] = self._ends.client(number, self._there, int(started["port"]))
-        self.runs["server"] = self.ask(FINISH_S + 2 * ends.END_S + ANSWER_S, do="finish", test=number)["run"]
+        self.runs["server"] = self.ask(FINISH_S + 2 * END_S + ANSWER_S, do="finish", test=number)["run"]
 
 
 def measure(options: argparse.Namespace) -> None:
