@@ -43,7 +43,7 @@ def pairs_of_six(
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:
         if module == "probes.endpoints":
-            return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}", **(endpoint or {})}])
+            return Answer([{**ENDPOINT, "address": f"192.0.2.{host[-1]}"}])
         if args[0] == "look":
             return Answer([LOOK])
         first = option(args, "master-addr")
