@@ -15,8 +15,15 @@ from nodectl.errors import ProfileError
 from nodectl.profiles.addresses import addresses
 from nodectl.profiles.families import families
 from nodectl.profiles.matrix import GpuRow, Matrix, TorchRow
-from nodectl.profiles.nccl import FINDS_GID_INDEX, finds_gid_index, version_key
-from nodectl.profiles.nccl_variables import asks_for_ib, is_set, variable, why_not_together
+from nodectl.profiles.nccl import (
+    FINDS_GID_INDEX,
+    asks_for_ib,
+    finds_gid_index,
+    is_set,
+    variable,
+    version_key,
+    why_not_together,
+)
 from nodectl.profiles.schema import Hardware, PythonRange, Stack, Tuning
 
 _THEMSELVES = "the profiles themselves"

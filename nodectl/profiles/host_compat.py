@@ -14,8 +14,7 @@ from nodectl.profiles.compat import Problem, glibc_problems, gpu_problems
 from nodectl.profiles.driver_policy import OWNED, DriverPolicy, driver_policy
 from nodectl.profiles.families import family_of
 from nodectl.profiles.matrix import Matrix
-from nodectl.profiles.nccl import version_key
-from nodectl.profiles.nccl_variables import asks_for_ib
+from nodectl.profiles.nccl import asks_for_ib, version_key
 from nodectl.profiles.schema import Hardware, Stack, Tuning
 
 # from Blackwell on the NVSwitches are not on the node's own bus

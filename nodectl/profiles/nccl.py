@@ -1,10 +1,24 @@
-"""The file /etc/nccl.conf: how NCCL reads a line of it."""
+"""NCCL's variables and the file /etc/nccl.conf; the judge of names and values is the role's, where no nodectl is."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from nodectl.profiles.nccl_variables import why_no_name, why_no_text
+from nodectl.common.resources import node_module
+
+_SHARED = node_module("nccl_variables")
+MAX_CHARS: int = _SHARED.MAX_CHARS
+variables: Callable[[], dict[str, Any]] = _SHARED.variables
+variable: Callable[[str], Any] = _SHARED.variable
+is_debug_variable: Callable[[str], bool] = _SHARED.is_debug_variable
+why_no_name: Callable[[str], str] = _SHARED.why_no_name
+why_no_text: Callable[[str], str] = _SHARED.why_no_text
+why_no_value: Callable[[str, str], str] = _SHARED.why_no_value
+asks_for_ib: Callable[[Mapping[str, str]], bool] = _SHARED.asks_for_ib
+is_set: Callable[[Mapping[str, str], str], bool] = _SHARED.is_set
+why_not_together: Callable[[Mapping[str, str]], str] = _SHARED.why_not_together
 
 # from this version on NCCL finds the GID index of RoCE v2 by itself, and NVIDIA asks not to set it
 FINDS_GID_INDEX = "2.21"

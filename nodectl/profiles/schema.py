@@ -7,8 +7,14 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from nodectl.profiles.nccl import check_name, check_value, is_host_variable, version_key
-from nodectl.profiles.nccl_variables import is_debug_variable, why_no_value
+from nodectl.profiles.nccl import (
+    check_name,
+    check_value,
+    is_debug_variable,
+    is_host_variable,
+    version_key,
+    why_no_value,
+)
 
 T = TypeVar("T")
 

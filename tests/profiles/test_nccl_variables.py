@@ -10,7 +10,7 @@ from nodectl.profiles.compat import IncompatibleError, nccl_problems
 from nodectl.profiles.host import of_host
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.matrix import matrix
-from nodectl.profiles.nccl_variables import is_debug_variable, variables, why_no_name, why_no_value
+from nodectl.profiles.nccl import is_debug_variable, variables, why_no_name, why_no_value
 from nodectl.profiles.resolve import resolve
 
 KINDS = re.compile(

@@ -13,10 +13,9 @@ from nodectl.checks.check import FIXED, Check, Field, Subject, Values, far_above
 from nodectl.checks.gpu.count import GPUS
 from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.network.infiniband import has_spare_ports, is_active, rdma_of_profile
-from nodectl.checks.network.nics import training_names
+from nodectl.checks.network.nics import is_device, is_own, training_names
 from nodectl.common import system_names
 from nodectl.common.counting import counted
-from nodectl.common.system_names import VIRTUAL
 from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.facts.host_files import HostFiles
@@ -174,16 +173,6 @@ def _knobs(_: Subject, knobs: KernelKnobs) -> Values:
 
 def _text_or_none(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def is_own(nic: Nic) -> bool:
-    """Tell whether an interface is in use and not made by containers or virtual machines."""
-    return bool(nic.addresses) and not nic.name.startswith(VIRTUAL) and nic.kind not in ("bridge", "tun", "dummy")
-
-
-def is_device(nic: Nic) -> bool:
-    """Return whether it is a device of the host's own, not one that is made of others."""
-    return bool(nic.driver) and nic.kind is None
 
 
 def _mtus(host: Subject, nics: Mapping[str, Nic]) -> Values:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from nodectl.checks.catalogue import fields
 from nodectl.checks.check import LOOK_THERE, Check, Field, Key, Subject
-from nodectl.checks.fleet.alike import is_device, is_own
 from nodectl.checks.fleet.names import Named, misnamed
 from nodectl.checks.network.infiniband import ports_of
-from nodectl.checks.network.nics import nics_of
+from nodectl.checks.network.nics import is_device, is_own, nics_of
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.facts.gpus import Gpus

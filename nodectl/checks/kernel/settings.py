@@ -12,8 +12,7 @@ from nodectl.facts.host_files import NcclFiles
 from nodectl.facts.settings import LoginLimits, SessionLimits, Sysctl
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.nccl import version_key
-from nodectl.profiles.nccl_variables import MAX_CHARS, is_debug_variable, why_no_name, why_no_value
+from nodectl.profiles.nccl import MAX_CHARS, is_debug_variable, version_key, why_no_name, why_no_value
 
 ORDER = 10
 

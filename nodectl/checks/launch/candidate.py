@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
@@ -96,3 +97,8 @@ def judges_together(
         return JointJudgement(checks, tuple(reads), function)
 
     return register
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether the address is the host's own alone; it may carry a zone, as in fe80::1%eth0."""
+    return ipaddress.ip_address(address.split("%")[0]).is_loopback

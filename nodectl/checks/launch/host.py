@@ -5,11 +5,10 @@ In the order in which an operator would mend things.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Threshold, failed_unless, judges
-from nodectl.checks.launch.candidate import Candidate
+from nodectl.checks.launch.candidate import Candidate, is_loopback
 from nodectl.common.few import few
 from nodectl.common.system_names import VIRTUAL
 from nodectl.common.units import MIB
@@ -58,11 +57,6 @@ def own_name(host: Candidate) -> Iterator[Finding]:
             f"in /etc/hosts give {names.hostname} the address {address or 'that others reach'}"
         )
     yield host.finding(OWN_NAME, status, names.hostname, expected=expected, actual=actual, remedy=remedy)
-
-
-def is_loopback(address: str) -> bool:
-    """`address` may carry a zone, as in fe80::1%eth0."""
-    return ipaddress.ip_address(address.split("%")[0]).is_loopback
 
 
 INTERFACE = Check(

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median_low
 
 from nodectl.checks.check import Check, odd_ones
-from nodectl.checks.launch.candidate import Candidate, JobNeeds, judges_together
-from nodectl.checks.launch.host import is_loopback
+from nodectl.checks.launch.candidate import Candidate, JobNeeds, is_loopback, judges_together
 from nodectl.checks.system.basics import CLOCK_FAILED_S_LIMIT, CLOCK_WARNING_S_LIMIT
 from nodectl.common.few import few
 from nodectl.facts.job import FreePorts, JobVenv, Launcher, Names

@@ -16,7 +16,7 @@ from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.compat import nccl_problems
-from nodectl.profiles.nccl_variables import asks_for_ib, is_set, why_no_value
+from nodectl.profiles.nccl import asks_for_ib, is_set, why_no_value
 from nodectl.profiles.schema import Nic as WantedNic
 
 ORDER = 200

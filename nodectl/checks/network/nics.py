@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.checks.counters import Growth
 from nodectl.common.counting import counted
+from nodectl.common.system_names import VIRTUAL
 from nodectl.facts.network import Nic
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -36,10 +37,20 @@ def training_names(host: Subject) -> list[str]:
     return [str(name) for name in named] if isinstance(named, list) else []
 
 
+def is_own(nic: Nic) -> bool:
+    """Tell whether an interface is in use and not made by containers or virtual machines."""
+    return bool(nic.addresses) and not nic.name.startswith(VIRTUAL) and nic.kind not in ("bridge", "tun", "dummy")
+
+
+def is_device(nic: Nic) -> bool:
+    """Return whether it is a device of the host's own, not one that is made of others."""
+    return bool(nic.driver) and nic.kind is None
+
+
 def _devices(host: Subject) -> list[Nic]:
     """Devices of the host's own, not bridges, bonds or one end of a container's pair."""
     named = training_names(host)
-    return [nic for nic in nics_of(host).values() if nic.name in named or (nic.driver and nic.kind is None)]
+    return [nic for nic in nics_of(host).values() if nic.name in named or is_device(nic)]
 
 
 NIC_LINK = Check(
