@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from nodectl.errors import UsageError
-from nodectl.lab.faults import Fault, Scene
+from nodectl.lab.faults import Act, Fault, Scene
 
 _FILLING = "var/lib/nodectl-lab-disk-full"
 _SHM = "/dev/shm"  # noqa: S108 - of a lab host
@@ -88,6 +88,11 @@ def _unmount(scene: Scene, place: str) -> None:
     scene.run(["sh", "-c", script, "unmount", place])
 
 
+def _mounted(name: str, about: str, check: str, place: str, mount: Act) -> Fault:
+    """Return a fault that mounts something over `place`, found by `check`; healed by unmounting it."""
+    return Fault(name, about, (check,), happens=mount, heal=lambda scene, _: _unmount(scene, place))
+
+
 FAULTS = (
     Fault(
         "disk-full",
@@ -96,33 +101,23 @@ FAULTS = (
         happens=_fill,
         heal=lambda scene, _: (scene.root / _FILLING).unlink(missing_ok=True),
     ),
-    Fault(
+    _mounted(
         "inodes-full",
         "the file system of nodectl's state has no inode left",
-        ("inodes",),
-        happens=lambda scene, _: _crowd(scene, _STATE),
-        heal=lambda scene, _: _unmount(scene, _STATE),
+        "inodes",
+        _STATE,
+        lambda scene, _: _crowd(scene, _STATE),
     ),
-    Fault(
-        "home-inodes-full",
-        "/home has no inode left",
-        ("inodes",),
-        happens=lambda scene, _: _crowd(scene, "/home", 755),
-        heal=lambda scene, _: _unmount(scene, "/home"),
+    _mounted(
+        "home-inodes-full", "/home has no inode left", "inodes", "/home", lambda scene, _: _crowd(scene, "/home", 755)
     ),
-    Fault(
-        "read-only",
-        f"{_DATA} can be read only",
-        ("read_only",),
-        happens=_protect,
-        heal=lambda scene, _: _unmount(scene, _DATA),
-    ),
-    Fault(
+    _mounted("read-only", f"{_DATA} can be read only", "read_only", _DATA, _protect),
+    _mounted(
         "state-read-only",
         "nodectl's state lies on a file system that can be read only",
-        ("read_only",),
-        happens=lambda scene, _: _put_read_only(scene, _STATE),
-        heal=lambda scene, _: _unmount(scene, _STATE),
+        "read_only",
+        _STATE,
+        lambda scene, _: _put_read_only(scene, _STATE),
     ),
     Fault(
         "checkpoints-read-only",

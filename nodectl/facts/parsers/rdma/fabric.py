@@ -104,9 +104,6 @@ _PEER = re.compile(
     r"\s+-\s+(?P<type>SW|CA|RT)\s+\d+\s+(?P<port>\d{1,4})\s+0x(?P<guid>[0-9a-fA-F]{1,16})"
     r"\s+\(\s*'(?P<names>.*)'\s*\)"
 )
-_IBNETDISCOVER_FAILURE = re.compile(
-    r"iberror:|ibpanic:|can't open |[Dd]iscover failed|[Cc]ommand not found|mad_rpc|ibwarn:"
-)
 _KINDS = {"Switch": "S", "Ca": "H", "Rt": "R", "SW": "S", "CA": "H", "RT": "R"}
 # as sold: Gbit/s a lane
 _LANE_GBIT_S = {
@@ -161,7 +158,7 @@ def parse_ibnetdiscover(text: str) -> IbNetDiscover:
     for line in lines:
         fabric.read(line)
     if not fabric.nodes:
-        raise nothing_found(IBNETDISCOVER_TOOL, "node", lines, _IBNETDISCOVER_FAILURE)
+        raise nothing_found(IBNETDISCOVER_TOOL, "node", lines, _FAILURE)
     return fabric.result()
 
 

@@ -86,11 +86,6 @@ def parse_ibstat(text: str) -> Ibstat:
     return Ibstat(tuple(_adapter(*adapter) for adapter in adapters), first_match(lines, _FAILURE))
 
 
-def _is_first(line: Line) -> bool:
-    match = _LABEL.fullmatch(line.text)
-    return match is not None and match[1] == _FIRST
-
-
 def _put(adapter: tuple[str, Block, list[tuple[int, Block]]], line: Line) -> None:
     _, head, ports = adapter
     if match := _PORT.fullmatch(line.text):
