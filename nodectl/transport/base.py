@@ -1,4 +1,4 @@
-"""The contract of every transport: an argv and a deadline in, what happened out; no exception for a host."""
+"""The contract of every transport: an argv and a deadline in, a result out; a host's failure is no exception."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of `Transport.run`, as it is handed to the transport that carries it out."""
+    """The arguments of one `Transport.run`, as one value."""
 
     host: Host
     argv: Sequence[str]
@@ -52,11 +52,11 @@ class Call:
 
     @property
     def stdin_bytes(self) -> int | None:
-        """The length of the input; None where the command has none."""
+        """The length of the input; None if the command has none."""
         return None if self.stdin is None else len(self.stdin)
 
     def deadline(self) -> float | None:
-        """Return the moment of the monotonic clock at which it is over, if it starts now; None for no deadline."""
+        """Return the monotonic time at which a command that starts now is over its deadline; None without one."""
         return None if self.timeout_s is None else monotonic() + self.timeout_s
 
 
@@ -77,7 +77,7 @@ class CallTransport(Transport):
 
     @abstractmethod
     def call(self, call: Call) -> CommandResult:
-        """Carry the call out, as `Transport.run` says."""
+        """Run the call's command, under the contract of `Transport.run`."""
 
 
 KEPT_BYTES = 16 * 1024 * 1024
@@ -97,7 +97,7 @@ class Output:
         self.cut = False
 
     def add(self, stream: str, data: bytes) -> None:
-        """Take what arrived on `stream` (stdout or stderr)."""
+        """Add bytes that arrived on `stream` (stdout or stderr)."""
         if not data:
             return
         if self._call.on_output is not None:
@@ -120,7 +120,7 @@ class Output:
         return self._result(Outcome.TIMEOUT, error, "give the command more time with --timeout")
 
     def lost(self, error: str, remedy: str = "") -> CommandResult:
-        """Return the result where the host could not be asked, or the connection ended before the command did."""
+        """Return the result for a host that was not reached, or whose connection ended before the command."""
         return self._result(Outcome.UNREACHABLE, error, remedy)
 
     def _result(self, outcome: Outcome, error: str, remedy: str, exit_status: int | None = None) -> CommandResult:
@@ -129,5 +129,5 @@ class Output:
         return CommandResult(host, argv, outcome, exit_status, stdout, stderr, duration_s, error, remedy)
 
     def _text(self, stream: str) -> str:
-        """Return what was kept, as text; bytes that are no UTF-8 are replaced."""
+        """Return the kept output as text; bytes that are no UTF-8 are replaced."""
         return b"".join(self._kept[stream]).decode("utf-8", errors="replace")

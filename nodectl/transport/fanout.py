@@ -1,4 +1,4 @@
-"""Work on many hosts at once: so many at a time, results as they come, Ctrl-C at any moment."""
+"""Work on many hosts in parallel, with a limit, results as they arrive, and Ctrl-C at any moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult
 from nodectl.transport.base import Transport
 
-# hosts at a time where nobody says another number
+# hosts at a time by default
 FORKS = 64
 
 H = TypeVar("H")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def fan_out(hosts: Sequence[H], work: Callable[[H], T], forks: int) -> Iterator[tuple[H, T]]:
-    """`work` on each host, at most `forks` at a time, in the order in which they end.
+    """Run `work` on each host, at most `forks` at a time; yield (host, result) in the order in which they end.
 
     An exception out of `work` is a bug and is raised here. When the caller stops, by Ctrl-C or by itself, no
     further host is begun; what runs ends with the transport.
@@ -68,7 +68,7 @@ def run_all(
     forks: int,
     stdin: bytes | None = None,
 ) -> list[CommandResult]:
-    """One command on all hosts; the results in the hosts' order."""
+    """Run one command on all hosts; return the results in the hosts' order."""
 
     def work(host: Host) -> CommandResult:
         return transport.run(host, argv, timeout_s=timeout_s, stdin=stdin)

@@ -1,4 +1,4 @@
-"""The keys that SSH servers show, and what known_hosts says of them; accepting them writes them there."""
+"""Asks SSH servers for their host keys, compares these with known_hosts, and writes accepted ones there."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nodectl.transport.ssh_target import Target, target_of
 
 @dataclass(frozen=True, slots=True)
 class OfferedKey:
-    """One key of a server; `wire` is what known_hosts keeps of it.
+    """One key of a server; `wire` is the form that known_hosts stores.
 
-    A key may be unknown beside a known one of another kind: that is no cause for worry.
+    A key may be unknown beside a known one of another kind; that is harmless.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Hold what a server shows; no keys and an `error` where it could not be asked."""
+    """The keys that a server offers; none, and an `error`, if it could not be asked."""
 
     server: Server
     keys: tuple[OfferedKey, ...]

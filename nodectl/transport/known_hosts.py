@@ -1,4 +1,4 @@
-"""OpenSSH's known_hosts files: which keys a host may show, and how a key is written down."""
+"""Reads and writes OpenSSH's known_hosts files, and judges a host's key by them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
 
 
 class Standing(StrEnum):
-    """The word of known_hosts on a key that a host shows; `authority`: only a certificate would be accepted."""
+    """The verdict of known_hosts on a host's key; `authority`: only a certificate would be accepted."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"
@@ -31,7 +31,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a file; `key` is base64, and is compared as it stands."""
+    """One line of a file; `key` is base64, and is compared as text."""
 
     marker: str
     kind: str
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class KnownHosts:
-    """The entries of some files, found by name without reading a thousand lines for each of a thousand hosts."""
+    """The entries of known_hosts files, indexed by name: a thousand hosts must not search a thousand lines each."""
 
     by_name: dict[str, list[Entry]] = field(default_factory=dict)
     hashed: list[tuple[bytes, bytes, Entry]] = field(default_factory=list)
@@ -56,13 +56,13 @@ class KnownHosts:
         return hosts
 
     def entries(self, name: str, port: int) -> list[Entry]:
-        """Return the entries for the host; those without the port where there are none with it, as in OpenSSH."""
+        """Return the entries for host and port; if there are none, those for the host alone, as OpenSSH does."""
         return self.entries_named(written(name, port)) or (
             self.entries_named(name.lower()) if port != _SSH_PORT else []
         )
 
     def standing(self, name: str, port: int, key: bytes) -> Standing:
-        """Return what is to be thought of `key` (the wire form) when the host shows it."""
+        """Return the verdict on `key` (in wire form) if the host offers it."""
         encoded = base64.b64encode(key).decode()
         entries = self.entries(name, port)
         if any(entry.marker == _REVOKED and entry.key == encoded for entry in entries):
@@ -82,7 +82,7 @@ class KnownHosts:
         return entries
 
     def add(self, line: str) -> None:
-        """Take one line of a file."""
+        """Add one line of a file."""
         fields = line.split()
         marker = fields.pop(0) if fields[0].startswith("@") else ""
         if len(fields) < 3:
@@ -140,7 +140,7 @@ def _kind(key: bytes) -> str:
 
 
 def _without(line: str, names: Collection[str]) -> str | None:
-    """`line` without `names`; None where nothing is left of it."""
+    """Return `line` without `names`; None if no name is left."""
     fields = line.split(None, 1)
     if len(fields) < 2 or line.lstrip().startswith(("#", "@")):
         return line

@@ -18,8 +18,8 @@ _CUT = (
 _OPEN = "exec 3<&0 </dev/null 4>&2 2>/dev/null; "
 _RUN = '(exec "$@") 2>&4 3<&- 4>&-; s=$?; kill -KILL $!; exit $s'
 _WITHOUT_INPUT = _CUT + _OPEN + "(exec <&3 3<&-; watch) & " + _RUN
-# With input the watcher can only read once the input is through; until then, another looks for the parent (sshd). It
-# is ended then: where many hosts are one machine, a process each second is dear.
+# With input, the watcher can only read after the command's input has passed; until then a second watcher polls for the
+# parent (sshd). It is killed then, since a process each second costs much where many hosts share one machine.
 _WITH_INPUT = (
     _CUT
     + "p=$PPID; n=$1; shift; "
@@ -42,16 +42,16 @@ _AT_INPUT = (
 
 
 def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
-    """`argv` with its lifeline; with `stdin_bytes`, so many bytes of the input are the command's own."""
+    """Return `argv` wrapped in the lifeline; the first `stdin_bytes` bytes of the input belong to the command."""
     if stdin_bytes is None:
         return ["/bin/sh", "-c", _WITHOUT_INPUT, "sh", *argv]
     return ["/bin/sh", "-c", _WITH_INPUT, "sh", str(stdin_bytes), *argv]
 
 
 def command_line(argv: Sequence[str], stdin_bytes: int | None) -> str:
-    """Return the same as one line for a login shell: the only place where an argv is quoted.
+    """Return the wrapped argv as one line for a login shell: the only place where an argv is quoted.
 
-    With input, BEFORE_INPUT is to come before it, and STARTED comes before what the command prints.
+    A command with input must be sent BEFORE_INPUT first, and prints STARTED before its own output.
     """
     shell, option, text, *arguments = wrapped(argv, stdin_bytes)
     before = "" if stdin_bytes is None else _AT_INPUT

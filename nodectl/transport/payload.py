@@ -20,7 +20,7 @@ _ABSENT, _NO_PYTHON = 93, 94
 # what the programs of nodectl/payload need
 LEAST_PYTHON = (3, 8)
 INSTALL_PYTHON = f"install Python {'.'.join(map(str, LEAST_PYTHON))}+"
-# what else lies in the folder, as an editor's or the operator's own, stays here
+# other files in the folder, such as an editor's, are not copied
 _PROGRAMS = (".py", ".sh", ".c")
 _MARK = "nodectl-payload: "
 _FOLDER = f'd="{STATE_FOLDER}/payload/$1"; '
@@ -29,7 +29,7 @@ _RUN = (
     f'command -v "$2" >/dev/null || {{ echo "{_MARK}no $2" >&2; exit {_NO_PYTHON}; }}; '
     'p=$2; shift 2; exec "$p" "$d/run.py" "$@"'
 )
-# two operators may copy at the same time: the first rename wins, and the other finds the same bytes there
+# two operators may copy at the same time: the first rename wins, and the second finds the same bytes
 _COPY = (
     "umask 077; " + _FOLDER + 'mkdir -p -- "${d%/*}" && t=$(mktemp -d "$d.XXXXXX") || exit; '
     'trap \'rm -rf -- "$t"\' EXIT; mkdir "$t/new" && tar -xf - -C "$t/new" || exit; '
@@ -49,7 +49,10 @@ def run_payload(
     bare: bool = False,
     on_output: OnOutput | None = None,
 ) -> CommandResult:
-    """Run nodectl/payload/probes/tcp.py (`module` probes.tcp) on `host`: one round trip, three the first time."""
+    """Run a program of nodectl/payload on `host` (`module` probes.tcp is probes/tcp.py).
+
+    It takes one round trip, three if the payload must be copied first.
+    """
     argv = payload_argv(module, args, python, bare=bare)
     filtered = None if on_output is None else _OutputFilter(on_output)
     started = monotonic()
@@ -66,10 +69,10 @@ def run_payload(
 
 
 def payload_argv(module: str, args: Sequence[str], python: str | None = None, *, bare: bool = False) -> tuple[str, ...]:
-    """Return what runs a program of nodectl/payload on a host; see `lacks_payload` for what its exit status may tell.
+    """Return the argv for a program of nodectl/payload; `lacks_payload` interprets its exit status.
 
-    `bare`: without site-packages, in which some Pythons look around for longer than the program runs. Variables of
-    Python's own (PYTHONPATH, PYTHONINSPECT) that a login sets are for its own programs, and for a `python` it names.
+    `bare`: without site-packages, whose search can take longer than the program. Python's variables of the login
+    (PYTHONPATH, PYTHONINSPECT) are ignored, unless `python` names the login's interpreter.
     """
     _, digest = _packed()
     options = " -E" * (python is None) + " -S" * bare
@@ -78,7 +81,7 @@ def payload_argv(module: str, args: Sequence[str], python: str | None = None, *,
 
 
 def copy_payload(transport: Transport, host: Host, *, timeout_s: float | None) -> CommandResult:
-    """Put the payload where `payload_argv` looks for it."""
+    """Copy the payload to the folder from which `payload_argv` runs it."""
     packed, digest = _packed()
     copied = transport.run(host, ["sh", "-c", _COPY, "sh", digest], timeout_s=timeout_s, stdin=packed)
     if copied.ok:
@@ -87,7 +90,7 @@ def copy_payload(transport: Transport, host: Host, *, timeout_s: float | None) -
 
 
 def lacks_payload(exit_status: int | None, stderr: str) -> bool:
-    """Return whether the host has no payload, or no longer: copy it, and run it again."""
+    """Return whether the host lacks the payload, so that it must be copied before the program runs again."""
     return exit_status == _ABSENT and _MARK in stderr
 
 
@@ -97,7 +100,7 @@ def lacks_python(exit_status: int | None, stderr: str) -> bool:
 
 
 class _OutputFilter:
-    """Hands output on, except for what the few lines of sh above say themselves."""
+    """Passes output on without the messages of the shell lines above."""
 
     def __init__(self, on_output: OnOutput) -> None:
         self._on_output = on_output

@@ -1,4 +1,4 @@
-"""The way by which a host is reached: SSH, or this machine (`ansible_connection=local`), with the lifeline of both."""
+"""Chooses a host's transport: SSH, or this machine (`ansible_connection=local`); both use the lifeline."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Router(CallTransport):
         return SshTransport()
 
     def call(self, call: Call) -> CommandResult:
-        """Run the command the way its host is reached."""
+        """Run the command by the transport of its host."""
         return (self._local if call.host.connection == "local" else self._ssh).call(call)
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class Router(CallTransport):
 
 
 _CHUNK_BYTES = 65536
-# a daemon that was left behind may hold the pipes open: what the command itself wrote is there by now
+# a daemon that was left behind may hold the pipes open: the command's own output has arrived by now
 _DRAIN_S = 0.5
 
 
@@ -109,7 +109,7 @@ def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 def _follow(process: subprocess.Popen[bytes], output: Output, deadline: float | None) -> bool:
-    """Collect until the command ends (True) or the deadline is over (False)."""
+    """Collect output until the command ends (True) or the deadline is over (False)."""
     with selectors.DefaultSelector() as selector:
         for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
             selector.register(pipe, selectors.EVENT_READ, name)  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ def _ends_by(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """TERM, a moment, KILL; the leader is ours and not reaped, so its number cannot be another's."""
+    """Send TERM, then KILL; the group's leader is our child and not reaped, so its pid cannot be reused."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None or number is signal.SIGKILL:
             try:

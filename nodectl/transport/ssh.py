@@ -1,4 +1,4 @@
-"""Commands over SSH: one kept connection a host, one channel a command; shells that do not start it are noticed."""
+"""Runs commands over SSH: one kept connection a host, one channel a command; a login shell that hangs is noticed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_S = 30.0
 
 
 class Start:
-    """Takes the line by which a command with input says that it starts out of what its host prints; `waits` for it."""
+    """Removes from a host's output the line by which a command with input reports its start; `waits`: not seen yet."""
 
     def __init__(self, call: Call) -> None:
         self.waits = call.stdin is not None
@@ -30,7 +30,7 @@ class Start:
         self._held = b""
 
     def passed(self, data: bytes) -> bytes:
-        """Return what of `data` is not that line; what may be its beginning is kept for the next time."""
+        """Return `data` without that line; a part that may be its beginning is held back until the next call."""
         if not self.waits:
             return data
         before, line, after = (self._held + data).partition(STARTED)
@@ -42,13 +42,13 @@ class Start:
         return before[: len(before) - begun]
 
     def held(self) -> bytes:
-        """Return what was kept and turned out to be no line, once nothing more comes."""
+        """Return the part held back, once no more output comes."""
         held, self._held = self._held, b""
         return held
 
     @property
     def is_late(self) -> bool:
-        """The time for it is over."""
+        """Tell whether the command has not started in time."""
         return self.waits and monotonic() >= self._until
 
     def missed(self, output: Output) -> CommandResult:
@@ -62,12 +62,12 @@ class Start:
 
 
 _CHUNK_BYTES = 65536
-# after its exit status a host has this long to send the rest; a daemon left behind may never close the channel
+# time for the rest of the output after the exit status; a daemon left behind may never close the channel
 _DRAIN_S = 0.5
 _TERM_S = 2.0
 _POLL_S = 0.25
 _ASK_S = 1.0
-# beyond so many hosts a connection is not kept for the next command: each costs a thread and a file descriptor
+# connections kept for further commands at most: each costs a thread and a file descriptor
 _KEPT = 256
 
 
@@ -110,9 +110,7 @@ class SshTransport(CallTransport):
         with suppress(OSError, EOFError, paramiko.SSHException):  # the connection may be closed by another thread
             channel.close()
         if not ended:
-            if (
-                not gone
-            ):  # input that nobody took keeps the watcher from reading: end the connection, if it is ours alone
+            if not gone:  # unread input keeps the watcher from reading: end the connection, if no other command uses it
                 self._close_unshared(call.host)
             return start.missed(output) if start.is_late else output.overran()
         if status < 0:
@@ -120,26 +118,26 @@ class SshTransport(CallTransport):
         return output.ran(status)
 
     def _close_unshared(self, host: Host) -> None:
-        """Not where another command runs over it, such as what holds a lock: that would end, too."""
+        """Close the host's connection unless another command runs over it, for example one that holds a lock."""
         shared = self._connections[host]
         with shared.lock:
             if shared.users <= 1:
                 shared.close()
 
     def close(self) -> None:
-        """Close every connection; what still runs on the hosts ends with them."""
+        """Close every connection; commands that still run on the hosts end with them."""
         self._closed = True
         starting = [channel for channel, start in list(self._running.items()) if start.waits]
         if starting:
             asking = threading.Thread(target=_terminate, args=(starting,), daemon=True)
             asking.start()
-            asking.join(_ASK_S)  # a dead line takes no word
+            asking.join(_ASK_S)  # over a dead connection nothing can be sent
         for shared in list(self._connections.values()):
             shared.close()
         self._client.close()
 
     def _channel(self, host: Host) -> paramiko.Channel:
-        """Return a session on the kept connection, or on a new one where the kept one turns out to be dead."""
+        """Return a session on the kept connection, or on a new one if the kept one is dead."""
         for _ in range(2):
             kept = self._connected(host)
             try:
@@ -171,10 +169,10 @@ class SshTransport(CallTransport):
 
 
 class _Wake(threading.Event):
-    """Set by either of a channel's streams; only the reader resets it, so that one stream cannot hide the other."""
+    """An event that both of a channel's streams set and only the reader resets, so that neither hides the other."""
 
     def clear(self) -> None:
-        """Streams that run dry say so here; it does not matter."""
+        """Do nothing: paramiko calls this when a stream is empty, and only `reset` may clear the event."""
 
     def reset(self) -> None:
         """Clear the event, before a look at both streams."""
@@ -182,7 +180,7 @@ class _Wake(threading.Event):
 
 
 def _signal(channel: paramiko.Channel, name: str) -> None:
-    """Have sshd send it to the session's processes: a start file that never ends has no lifeline.
+    """Have sshd send a signal to the session's processes: a start file that never ends has no lifeline.
 
     sshd does so from OpenSSH 7.9 on, and not where it forces a command.
     """
@@ -216,9 +214,9 @@ def _request(channel: paramiko.Channel, kind: str, text: str, *, answered: bool)
 
 
 def _send(channel: paramiko.Channel, call: Call) -> None:
-    """Ask for the command; a refusal closes the channel."""
+    """Request the command; sshd closes the channel if it refuses."""
     _request(channel, "exec", command_line(call.argv, call.stdin_bytes), answered=True)
-    # the watcher of a command without input reads lines and makes nothing of them
+    # the watcher of a command without input reads lines and ignores them
     data = FOR_START_FILES if call.stdin is None else BEFORE_INPUT + call.stdin
     threading.Thread(target=_feed, args=(channel, data), daemon=True).start()
 
@@ -237,7 +235,7 @@ def _feed(channel: paramiko.Channel, data: bytes) -> None:
 
 
 def _follow(channel: paramiko.Channel, output: Output, deadline: float | None, start: Start) -> bool:
-    """Collect until the command ends (True), or the deadline or the time for its start is over (False)."""
+    """Collect output until the command ends (True), or its deadline or the time for its start is over (False)."""
     wake = _Wake()
     channel.in_buffer.set_event(wake)
     channel.in_stderr_buffer.set_event(wake)

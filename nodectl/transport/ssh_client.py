@@ -1,4 +1,4 @@
-"""A logged-in SSH connection to a target: socket or proxy, host key, keys and agent, under one deadline."""
+"""Opens logged-in SSH connections: socket or proxy, host key, the login's keys and agent, under one deadline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
 )
-# whatever paramiko has to say is in the exception too, and from there in one clear line
+# paramiko's log repeats its exceptions, which nodectl shows in one clear line
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 _ACCEPT = "compare the fingerprint with the host's own, then: nodectl hostkeys accept"
 
@@ -60,9 +60,9 @@ class SshClient:
             return self._login(target, password, monotonic() + CONNECT_S)
 
     def offered_key(self, target: Target, algorithms: tuple[str, ...]) -> paramiko.PKey | None:
-        """Return the key of one of `algorithms` that the target shows, not checked (jump hosts are).
+        """Return the host key that the target offers for `algorithms`, unchecked (its jump hosts are checked).
 
-        None if it has none, or HostKeyAlgorithms forbids them.
+        None if it has no such key, or HostKeyAlgorithms forbids all of them.
         """
         if target.rules.host_keys is not None and not set(algorithms) & set(target.rules.host_keys):
             return None
@@ -77,7 +77,7 @@ class SshClient:
             return key
 
     def credentials(self, target: Target) -> tuple[list[str], list[str]]:
-        """Return the sources of the keys that the target would be offered, and why its others could not be used."""
+        """Return the sources of the keys that would be offered to the target, and why others cannot be used."""
         return [source for source, _ in self._credentials.offered(target)], self._credentials.unusable(target)
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class SshClient:
 
 @dataclass(slots=True)
 class SharedConnection:
-    """One connection of many `users`, opened under its lock by the first that needs it, and again where it has died."""
+    """A connection shared by many `users`: the first that needs it opens it, also again after it has died."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     transport: paramiko.Transport | None = None
@@ -144,14 +144,14 @@ class SharedConnection:
         return transport
 
     def close(self) -> None:
-        """Close the connection, where there is one; the next user opens it anew."""
+        """Close the connection, if it is open; the next user opens it again."""
         transport, self.transport = self.transport, None
         if transport is not None:
             transport.close()
 
 
 def open_socket(target: Target, deadline: float) -> socket.socket:
-    """Open a TCP connection to the target, or to what its ProxyCommand says."""
+    """Open a TCP connection to the target, or start its ProxyCommand."""
     if target.proxy_command is not None:
         return _proxied(target.proxy_command)
     bind = target.rules.bind_address
@@ -163,7 +163,7 @@ def open_socket(target: Target, deadline: float) -> socket.socket:
 
 
 def _address(name: str, port: int, family: str) -> tuple[str, int]:
-    """(address, port), of the family that AddressFamily asks for; the name itself where any will do."""
+    """Return (address, port) of the family in AddressFamily; the name itself if any family will do."""
     if family == "any":
         return name, port
     wanted = socket.AF_INET if family == "inet" else socket.AF_INET6
@@ -173,7 +173,7 @@ def _address(name: str, port: int, family: str) -> tuple[str, int]:
 def handshake(
     target: Target, sock: socket.socket | paramiko.Channel, algorithms: tuple[str, ...], deadline: float
 ) -> paramiko.Transport:
-    """Return an encrypted but not authenticated connection over `sock`; nobody has looked at the host key yet."""
+    """Return an encrypted, not yet authenticated connection over `sock`; the host key has not been checked yet."""
     transport = paramiko.Transport(sock)
     transport.daemon = True
     left_s = _left(deadline)
@@ -217,7 +217,7 @@ def check_key(target: Target, key: paramiko.PKey) -> None:
 
 
 def _algorithms(target: Target) -> tuple[str, ...]:
-    """Host key algorithms, those of the keys that are known for the target first, as OpenSSH asks for them."""
+    """Return the host key algorithms to ask for, those of the target's known keys first, as OpenSSH does."""
     entries = known_hosts(target.known_hosts_files).entries(target.key_name, target.port)
     kept = [algorithm for entry in entries for algorithm in ALGORITHMS.get(entry.kind, ())]
     every = [algorithm for names in ALGORITHMS.values() for algorithm in names]
@@ -225,7 +225,7 @@ def _algorithms(target: Target) -> tuple[str, ...]:
 
 
 def _accepted(transport: paramiko.Transport, login: Callable[[], list[str]], deadline: float) -> bool:
-    if not transport.is_active():  # the server has had enough of our keys
+    if not transport.is_active():  # the server has closed the connection after too many keys
         return False
     transport.auth_timeout = _left(deadline)
     try:
@@ -262,7 +262,7 @@ def _what_to_check(error: Exception) -> str:
 
 
 class _ProxiedSocket(socket.socket):
-    """Our end of a ProxyCommand, which ends with it: some do not heed the end of their input."""
+    """Our end of a ProxyCommand; closing it terminates the command, since some ignore the end of their input."""
 
     process: subprocess.Popen[bytes] | None = None
 
@@ -284,7 +284,7 @@ def _proxied(command: str) -> socket.socket:
             stderr=subprocess.DEVNULL,
         )
     ours.process = process
-    # somebody has to collect it when it ends
+    # the ended process must be reaped
     threading.Thread(target=process.wait, daemon=True).start()
     return ours
 
@@ -297,7 +297,7 @@ def _left(deadline: float) -> float:
 
 
 class _Agent(paramiko.Agent):
-    """An agent that many threads may ask to sign: it speaks with one at a time."""
+    """An agent that many threads may ask to sign; a lock serves them one at a time."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -317,7 +317,7 @@ class _Credentials:
         self._agents: dict[str, tuple[paramiko.AgentKey, ...]] = {}
 
     def offered(self, target: Target) -> Iterator[tuple[str, paramiko.PKey]]:
-        """(where it is from, key), the target's own files first, then the agent's keys."""
+        """Return (source, key) pairs, the target's own files first, then the agent's keys."""
         return ((source, key) for source, key in self._held(target) if target.rules.takes_login_key(key))
 
     def _held(self, target: Target) -> Iterator[tuple[str, paramiko.PKey]]:
@@ -338,7 +338,7 @@ class _Credentials:
     def unusable(self, target: Target) -> list[str]:
         """Return why the target's own key files could not be used, one reason a file.
 
-        Files that are not there count only where there is nothing else.
+        Missing files are reported only if all of them are missing, and then only the first.
         """
         reasons = [(path, key) for path in target.identity_files if isinstance(key := self._from_file(path), str)]
         present = [f"{path}: {why}" for path, why in reasons if path.exists()]

@@ -1,4 +1,4 @@
-"""Whether the GPUs are all there, and which: number, model, memory, firmware, each once; and what the driver says."""
+"""Checks which GPUs are there: number, model, memory, firmware, no UUID or serial twice, and the driver's warnings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GPUS = Check(
 
 @judges(GPUS, reads=("gpus", "pcie"))
 def count(host: Subject) -> Iterator[Finding]:
-    """Compare the number of GPUs with the hardware profile's; a warning where it names none, and some are there."""
+    """Compare the number of GPUs with the hardware profile's; warn if it names none and the host has some."""
     wanted, gpus = host.gpus, host.facts.get("gpus")
     if wanted == 0 and isinstance(gpus, Gpus) and gpus.count:
         remedy = "name the hardware profile that fits (nodectl_hardware): `nodectl init --from` proposes it"
@@ -46,7 +46,7 @@ def count(host: Subject) -> Iterator[Finding]:
 
 
 def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
-    """Return whether they are as many as `wanted`; unknown where another source tells of more."""
+    """Return the finding on the number of GPUs: unknown if nvidia-smi shows too few and another source shows more."""
     expected = counted(wanted, "GPU")
     lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
     actual = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
@@ -63,7 +63,7 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
 
 
 def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
-    """Yield GPUs that PCI shows and no driver has taken, without a profile; one of another kind may be a display's."""
+    """Yield, without a profile, the finding of GPUs that no driver has taken; of another model it is only a warning."""
     shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices}
     missing = [link for link in _links(host) if link.address not in shown] if "" not in shown else []
     kinds = {_kind(link) for link in _links(host) if link.address in shown}
@@ -82,7 +82,7 @@ def _kind(link: PcieLink) -> str:
 
 
 def _on_bus(host: Subject) -> int:
-    """How many of NVIDIA's display controllers lspci shows; 0 where it could not be read."""
+    """Return how many of NVIDIA's display controllers lspci shows; 0 if it could not be read."""
     return len(_links(host))
 
 
@@ -105,7 +105,7 @@ GPU_LOST = Check(
 
 @judges(GPU_REPORT, GPU_LOST, reads=("gpus",))
 def report(host: Subject) -> Iterator[Finding]:
-    """Require the full report, without which no check below can tell; a GPU that the driver cannot reach is lost."""
+    """Require nvidia-smi's full report, which all checks below need; fail for a GPU that the driver cannot reach."""
     gpus = host.facts.get("gpus")
     if host.gpus is None:
         # with GPUs in the profile the check gpus says it already
@@ -191,7 +191,7 @@ GPU_IDENTITY = Check(
 
 @judges(GPU_IDENTITY, reads=("gpus",))
 def once(host: Subject) -> Iterator[Finding]:
-    """No UUID or serial number twice: one that is was flashed wrongly, or a text was copied."""
+    """Fail for a UUID or serial number that occurs twice: a card was flashed wrongly, or an output was copied."""
     devices = gpus_of(host)
     if len(devices) < 2:
         return

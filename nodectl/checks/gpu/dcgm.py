@@ -1,4 +1,4 @@
-"""What DCGM's own health watches complain of, and how its last diagnostic ended."""
+"""Reports what DCGM's health watches complain of, and how its last diagnostic ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DCGM_HEALTH = Check(
 
 @judges_fact(DcgmHealth, DCGM_HEALTH, reads=("dcgm_health",), unread="what DCGM's watches say", borrowed="sys")
 def dcgm_health(host: Subject, health: DcgmHealth) -> Iterator[Finding]:
-    """DCGM's word is taken as it is; a host where it watches nothing has no finding."""
+    """Report DCGM's own verdict; a host on which it watches nothing has no finding."""
     status = Status.OK if health.healthy else Status.FAILED if health.failed else Status.WARNING
     actual = "; ".join([health.overall, *health.complaints])[:_SHOWN]
     yield host.finding(DCGM_HEALTH, status, actual=actual, action="drain" if health.failed else "none")
@@ -64,13 +64,13 @@ _BROKEN = {
     120: "a GPU has fallen off the bus",
     132: "too many remapped rows",
 }
-# cut short by a signal, switched off, without its like in this GPU, for several GPUs only, skipped, to be run again
+# tests that were interrupted, disabled, not supported by this GPU, for several GPUs only, skipped, or to be repeated
 _NO_VERDICT = (47, 48, 60, 68, 78, 117, 130)
 
 
 @judges_fact(DcgmDiag, DCGM_DIAG, reads=("dcgm_diag",), unread="how DCGM's last diagnostic ended", borrowed="sys")
 def dcgm_diag(host: Subject, diag: DcgmDiag) -> Iterator[Finding]:
-    """Each test that ran since the host engine started; a host where none ran has no finding."""
+    """Report each test that ran since the host engine started; a host on which none ran has no finding."""
     verdicts = {test: code for test, code in diag.results.items() if code not in _NO_VERDICT}
     faults = (_ended(host, test, code) for test, code in verdicts.items() if code)
     if verdicts:

@@ -1,4 +1,4 @@
-"""NVSwitch needs its fabric manager: running, of the driver's very version, and done with every GPU."""
+"""Checks the fabric manager that NVSwitch needs: running, of the driver's exact version, every GPU registered."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FABRIC_MANAGER_HOLD = Check(
 
 @judges(FABRIC_MANAGER, FABRIC_MANAGER_VERSION, reads=("units", "fabric_manager", "versions"))
 def manager(host: Subject) -> Iterator[Finding]:
-    """Only where the profile has NVSwitch: elsewhere it has nothing to do."""
+    """Require the fabric manager of a host whose profile has NVSwitch; without NVSwitch it has nothing to do."""
     if not _has_nvswitch(host):
         return
     yield _running(host)
@@ -76,7 +76,7 @@ def manager(host: Subject) -> Iterator[Finding]:
 
 @judges_fact(Packages, FABRIC_MANAGER_HOLD, reads=("packages",), unread="held alike", where=_has_nvswitch)
 def held_alike(host: Subject, packages: Packages) -> Iterator[Finding]:
-    """Only where both are packages: a driver of NVIDIA's own installer is moved by no upgrade."""
+    """Compare the holds of driver and manager if both are packages; no upgrade moves a driver of NVIDIA's installer."""
     parts = [package for package in packages.installed.values() if package.is_driver]
     managers = [part for part in parts if part.name.startswith(_PACKAGES)]
     driver = [part for part in parts if part not in managers]
@@ -110,7 +110,7 @@ _MESSAGES = Path(__file__).with_name("fabric_manager.yml")
     where=_has_nvswitch,
 )
 def complaints(host: Subject, log: FabricManagerLog) -> Iterator[Finding]:
-    """One finding for each kind of line; an NVSwitch's error that the kernel's log has, too, is told there."""
+    """Report each kind of complaint once; NVSwitch errors that the kernel's log has are left to that log's check."""
     kernel = host.fact("kernel_events", Dmesg)
     kernel_codes = {event.code for event in kernel.events if event.kind == "sxid"} if kernel else set()
     kinds: dict[str, list[FabricManagerEvent]] = {}
@@ -163,7 +163,7 @@ def _rows() -> tuple[Mapping[str, str], ...]:
 def _running(host: Subject) -> Finding:
     units = host.facts.get("units")
     if not isinstance(units, Units):
-        # in a container systemd is not there, and the manager may well run outside of it
+        # a container has no systemd, and the manager may run outside of it
         unseen = [*host.unread(FABRIC_MANAGER, units, promised=isinstance(units, Unread) and units.kind == "unknown")]
         return unseen[0] if unseen else host.finding(FABRIC_MANAGER, Status.UNKNOWN, actual="not asked for")
     unit = units.units.get(_UNIT)
@@ -196,7 +196,7 @@ def _version(host: Subject, version: str) -> Finding:
     return host.finding(FABRIC_MANAGER_VERSION, status, expected=driver, actual=version, remedy=remedy)
 
 
-# what each value of a GPU that has joined its fabric is; no other word is
+# the only values that a GPU shows once it has joined its fabric
 _JOINED = {
     "state": "completed",
     "status": "success",
@@ -225,14 +225,14 @@ def _may_have_fabric(host: Subject) -> bool:
     only_if=_may_have_fabric,
 )
 def fabric(host: Subject, gpu: Gpu) -> Fault | None:
-    """`Completed` is the end of the registration with NVSwitch; a status says how it ended, and its health how it is.
+    """Require that a GPU has completed its registration with NVSwitch, with a good status and health.
 
     A GPU that is not registered fails with `system not yet initialized`.
     """
     printed = {name: str(getattr(gpu, f"fabric_{name}") or "") for name in _JOINED}
     refused = {name: gpu.unavailable.get(f"fabric_{name}", "") for name in _JOINED}
     states = {name: (printed[name] or refused[name]).strip() for name in _JOINED}
-    # while it registers its status is not there yet
+    # during the registration there is no status yet
     wrong = {name: state for name, state in states.items() if state.lower() not in ("", "n/a", _JOINED[name])}
     if wrong:
         return Fault(Status.FAILED, ", ".join(f"{name.replace('_', ' ')}: {state}" for name, state in wrong.items()))
@@ -245,5 +245,5 @@ def fabric(host: Subject, gpu: Gpu) -> Fault | None:
 
 
 def _member(gpu: Gpu) -> str:
-    """Return the clique and the cluster that it belongs to."""
+    """Return the clique and the cluster to which a GPU belongs."""
     return f"clique {gpu.fabric_clique_id} of cluster {gpu.fabric_cluster_uuid}"

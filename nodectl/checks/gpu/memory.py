@@ -81,7 +81,7 @@ _COUNTS = "let it run its job, then reset the GPU; many in one place become rema
     action="reboot",
 )
 def ecc_off(host: Subject, gpu: Gpu) -> Fault | None:
-    """Cards for desktops come with it off, and lose memory to it: there only a difference counts."""
+    """Fire for a GPU with ECC off; desktop cards are delivered so, and only fire if ECC differs between them."""
     if gpu.ecc_mode_current:
         return None
     if gpu.ecc_mode_pending:

@@ -1,4 +1,4 @@
-"""How GPUs of a node reach one another: NVLink, peer access and the matrix, against the profile's link class."""
+"""Checks how a node's GPUs reach each other: NVLink, peer access, the topology matrix by the profile's link class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _link(host: Subject) -> str | None:
 
 
 def _is_whole(host: Subject) -> bool:
-    """Every GPU reaches every other by NVLink."""
+    """Tell whether every GPU reaches every other by NVLink."""
     return _link(host) == "nvswitch"
 
 
@@ -77,9 +77,9 @@ NVLINK_ERRORS = Check(
 
 @judges(NVLINK_ACTIVE, NVLINK_COUNT, NVLINK_SPEED, NVLINK_ERRORS, reads=("nvlink", "gpus"))
 def links(host: Subject) -> Iterator[Finding]:
-    """All links active, as many and as fast on each GPU, and no errors of the wire."""
+    """Require all links to be active, of equal number and speed on each GPU, and without transmission errors."""
     nvlink, wanted = host.facts.get("nvlink"), _is_linked(host)
-    if wanted:  # else what cannot be told matters to nobody
+    if wanted:  # without NVLink in the profile an unread report does not matter
         yield from host.unread(NVLINK_ACTIVE, nvlink, "active links", promised=_has_linked_peers(host))
     if not isinstance(nvlink, NvidiaSmiNvlink):
         return
@@ -120,7 +120,7 @@ def _without_links(host: Subject, gpu: NvLinkGpu) -> Finding:
     remedy = "run `nvidia-smi nvlink -s` there"
     actual = gpu.message or "nothing is told of its links"
     status = Status.SKIPPED if "MIG" in actual else Status.UNKNOWN
-    # one text stands for all links of a GPU that has some, and none in use
+    # one text stands for all links of a GPU that uses none of them
     if "inactive" in actual.lower():
         status = Status.FAILED if _is_linked(host) else Status.SKIPPED
     return host.finding(
@@ -129,7 +129,7 @@ def _without_links(host: Subject, gpu: NvLinkGpu) -> Finding:
 
 
 def _inactive(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
-    """On NVSwitch every link is in use; bridges use as many as most of the GPUs do."""
+    """Yield the inactive links: with NVSwitch all must be active, with bridges as many as on most GPUs."""
     most = Counter(_active(gpu) for gpu in gpus).most_common(1)
     for gpu in gpus:
         off = [link.link for link in gpu.links or () if link.active is False]
@@ -148,7 +148,7 @@ def _active(gpu: NvLinkGpu) -> int:
 
 
 def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
-    """Require as many active links on every GPU; each GPU has some where the profile wants NVLink."""
+    """Require the same number of active links on every GPU, and at least one if the profile has NVLink."""
     counts = {gpu.index: _active(gpu) for gpu in nvlink.gpus if gpu.links is not None}
     if _link(host) == "pcie" or not nvlink.gpus:
         return
@@ -190,7 +190,7 @@ def _errors(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
 
 
 def _grown(host: Subject, gpu: NvLinkGpu, link: NvLink) -> str:
-    """Return the counters that grew between readings; without an earlier one, those that are clearly many."""
+    """Return the counters that grew since the last reading; without one, those with clearly high numbers."""
     texts, prefix = [], f"nvlink.{gpu.uuid or gpu.index}.{link.link}."
     for name in _COUNTERS:
         value = getattr(link, name)
@@ -222,7 +222,7 @@ P2P = Check(
 
 @judges_fact(NvidiaSmiP2p, P2P, reads=("p2p",), or_absent=True, where=_has_linked_peers)
 def peers(host: Subject, p2p: NvidiaSmiP2p) -> Iterator[Finding]:
-    """Every pair may reach the other's memory where NVLink joins them."""
+    """Require peer access to memory between GPUs that NVLink joins."""
     pairs = {(a, b): word for a, row in p2p.status.items() for b, word in row.items()}
     without = {pair: word for pair, word in pairs.items() if word != "OK"}
     # a bridge joins pairs only: there is a fault where no pair has access at all
@@ -250,7 +250,7 @@ GPU_TOPOLOGY = Check(
     where=_has_linked_peers,
 )
 def matrix(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
-    """Between GPUs the link class of the profile, and the same number of lanes everywhere on NVSwitch."""
+    """Require the profile's link class between GPUs and, with NVSwitch, the same number of lanes between all."""
     expected = "NVLink between all GPUs" if _is_whole(host) else "each GPU has one that it reaches by NVLink"
     rows = {
         gpu: {other: word for other, word in topology.links.get(gpu, {}).items() if other in topology.gpus}
@@ -276,7 +276,7 @@ GPU_AFFINITY = Check(
 
 @judges_fact(NvidiaSmiTopo, GPU_AFFINITY, reads=("gpu_topology",), where=lambda host: host.gpus != 0)
 def affinity(host: Subject, topology: NvidiaSmiTopo) -> Iterator[Finding]:
-    """GPUs that lie on no NUMA node of a machine with several cannot be bound near their processors."""
+    """Require a NUMA node for each GPU of a machine with several: else ranks cannot be bound near their GPU."""
     nodes = {gpu: topology.numa_affinity.get(gpu) for gpu in topology.gpus}
     if not any(nodes.values()) or len(set(nodes.values())) < 2:
         return

@@ -1,4 +1,4 @@
-"""What runs on the GPUs: on a node that waits for its next job, nothing should."""
+"""Checks that nothing runs on the GPUs of a node that waits for its next job."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SLURM_AT_WORK = {"ALLOCATED", "MIXED", "COMPLETING"}
 
 @judges(GPU_PROCESSES, GPU_ORPHANS, GPU_MEMORY_HELD, reads=("gpus", "job_processes", "slurm"))
 def processes(host: Subject) -> Iterator[Finding]:
-    """Compute processes by name; those that nobody can name; memory that is held without any."""
+    """Report compute processes by name, processes without a name, and memory that is used without a process."""
     devices = gpus_of(host)
     if not devices:
         return
@@ -87,7 +87,7 @@ def _held(host: Subject, gpu: Gpu) -> str:
 
 
 def _of_no_job(host: Subject, gpu: Gpu) -> list[GpuProcess]:
-    """Return the computing processes of no job; where nobody could look whose they are, Slurm's word counts for all."""
+    """Return the computing processes that belong to no job; if their owners cannot be read, Slurm's state decides."""
     owned, node = host.fact("job_processes", JobProcesses), host.fact("slurm", SlurmNode)
     at_work = node is not None and _SLURM_AT_WORK & set(node.states)
     if at_work and (owned is None or not owned.slurm):

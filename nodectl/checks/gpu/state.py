@@ -306,7 +306,7 @@ _SLOT = "drain, reseat the GPU, then its riser; if it stays so, have the board l
     reads=("pcie", "lab"),
 )
 def width(host: Subject, gpu: Gpu) -> Fault | None:
-    """Compare with the slot's lanes, not with the chip's: cards are built with 8 lanes of 16, and slots have 8."""
+    """Compare the link's width with the slot's lanes, not the chip's: some cards and slots have 8 of 16 lanes."""
     now, top = gpu.pcie_width_current or 0, gpu.pcie_width_max
     if top is None or now >= top:
         return None
@@ -328,7 +328,7 @@ _USUAL_SLOT = 8
 
 
 def _slot_width(host: Subject, gpu: Gpu) -> int | None:
-    """Return the lanes of the port above the GPU; None where root did not look, and of another machine's hardware."""
+    """Return the lanes of the port above the GPU; None if root's output is missing, or the hardware is borrowed."""
     pcie = host.fact("pcie", Pcie)
     if pcie is None or not gpu.bus_id or host.borrows("sys"):
         return None
@@ -346,7 +346,7 @@ def _slot_width(host: Subject, gpu: Gpu) -> int | None:
     thresholds=(GPU_IDLE_PERCENT_LIMIT,),
 )
 def generation(host: Subject, gpu: Gpu) -> Fault | None:
-    """Require the full link of a GPU at work: an idle one lowers it by itself. Its best is judged at any time."""
+    """Require full link speed of a busy GPU, since an idle one lowers it; the possible speed is always judged."""
     now, able = gpu.pcie_gen_current or 0, _able_gen(gpu)
     busy = (gpu.utilization_gpu_percent or 0) > host.threshold(GPU_IDLE_PERCENT_LIMIT)
     if busy and now < able:
@@ -361,7 +361,7 @@ def generation(host: Subject, gpu: Gpu) -> Fault | None:
 
 
 def _able_gen(gpu: Gpu) -> int:
-    """Return the generation that GPU and slot both have: the report's Max is the GPU's own with some drivers."""
+    """Return the PCIe generation that GPU and slot share: with some drivers the report's Max is the GPU's alone."""
     generations = (gpu.pcie_gen_max, gpu.pcie_gen_device_max, gpu.pcie_gen_host_max)
     return min((generation for generation in generations if generation is not None), default=0)
 

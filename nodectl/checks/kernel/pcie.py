@@ -1,4 +1,4 @@
-"""PCI Express beside the GPUs' own report: access control on the ways between devices, and how NICs were trained."""
+"""Checks PCI Express beyond the GPUs' report: access control between devices, and the links of network cards."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ACCESS_CONTROL = Check(
 
 @judges(ACCESS_CONTROL, reads=("pcie", "lab", "gpus", "ib_ports"))
 def access_control(host: Subject) -> Iterator[Finding]:
-    """On bare metal no bridge between GPUs and NICs sends their traffic through the root complex."""
+    """Fail on bare metal for a bridge between GPUs and NICs that redirects their traffic through the root complex."""
     wanted = host.wanted.tuning.gpu.acs if host.wanted else None
     pcie = host.facts.get("pcie")
     if wanted is None and not _has_peers(host):
         return
     expected = "off on every PCIe bridge" if wanted else "off above GPUs and NICs"
-    # asked for by the tuning, it must be known; by nobody, a machine without lspci is not at fault
+    # if the tuning asks for it, it must be readable; else a machine without lspci is no fault
     yield from host.unread(ACCESS_CONTROL, pcie, expected) if wanted else host.unknown(pcie, expected, ACCESS_CONTROL)
     if not isinstance(pcie, Pcie) or host.borrows("sys"):
         return
@@ -52,19 +52,19 @@ def access_control(host: Subject) -> Iterator[Finding]:
 
 
 def _has_peers(host: Subject) -> bool:
-    """Two devices that talk past the processor: several GPUs, or one and an RDMA NIC."""
+    """Tell whether devices can bypass the processor: several GPUs, or a GPU and an RDMA NIC."""
     count = len(gpus_of(host))
     return count > 1 or (count == 1 and bool(_rdma_addresses(host)))
 
 
 def _redirecting(host: Subject, pcie: Pcie, *, everywhere: bool) -> list[str]:
-    """All that redirect; where the tree is known and nobody asked for more, those on the ways of GPUs and NICs."""
+    """Return the redirecting bridges: all, or, if the tree is known and suffices, those between GPUs and NICs."""
     on = sorted(bridge.address for bridge in pcie.bridges if bridge.redirects)
     ends = [gpu.bus_id.lower() for gpu in gpus_of(host) if gpu.bus_id] + sorted(_rdma_addresses(host))
     ways = [pcie.above(end) for end in ends]
     if everywhere or not pcie.parents or not ends:
         return on
-    # a root port is only on the way of what lies below one switch's several ports
+    # a root port is only between devices that lie below several ports of one switch
     shared = {bridge for way in ways for bridge in way[:-1]}
     return [address for address in on if address in shared]
 
@@ -120,7 +120,7 @@ NIC_PCIE_SPEED = Check(
 
 @judges(NIC_PCIE_WIDTH, NIC_PCIE_SPEED, reads=("pcie", "lab", "ib_ports"))
 def nic_links(host: Subject) -> Iterator[Finding]:
-    """Each network card has all its lanes and its speed: a NIC does not lower them when idle."""
+    """Require full width and speed of each network card's link, which a NIC does not lower when idle."""
     pcie = host.facts.get("pcie")
     if host.borrows("sys"):
         return
@@ -143,7 +143,7 @@ def nic_links(host: Subject) -> Iterator[Finding]:
 
 
 def _able(pcie: Pcie, link: PcieLink, best: str) -> float | None:
-    """Return what the card can in its slot; None where lspci does not tell the card's."""
+    """Return the best link of the card in its slot; None if lspci does not show the card's."""
     above = pcie.above(link.address)[:1]
     slot = next((getattr(port, best) for port in pcie.links if port.address in above), None)
     able: float | None = getattr(link, best)
@@ -153,7 +153,7 @@ def _able(pcie: Pcie, link: PcieLink, best: str) -> float | None:
 def _short(
     host: Subject, check: Check, link: PcieLink, live: float | None, best: float | None, text: str
 ) -> Iterator[Finding]:
-    """Yield the finding of a card that was trained for less than it can; `text` shows both numbers."""
+    """Yield the finding of a card whose link is below its best; `text` shows both numbers."""
     if live is None or best is None:
         yield host.finding(check, Status.UNKNOWN, link.address, actual="lspci does not tell", evidence=link.name)
     elif live < best:

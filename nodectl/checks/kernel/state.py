@@ -103,7 +103,7 @@ _KNOBS: dict[Check, Callable[[Subject, KernelKnobs], Iterator[Finding]]] = {
 
 @judges_fact(KernelKnobs, *_KNOBS, reads=("kernel_knobs", "numa", "cpu"), unread=_SETTINGS, borrowed="kernel")
 def knobs(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
-    """Frequency governor, huge pages, NUMA balancing and clock source."""
+    """Judge frequency governor, huge pages, NUMA balancing and clock source."""
     for judge in _KNOBS.values():
         yield from judge(host, knobs)
 
@@ -127,7 +127,7 @@ IOMMU = Check(
     where=lambda host: bool(host.gpus),
 )
 def iommu(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
-    """On bare metal with GPUs, traffic between devices is not to be translated by the IOMMU."""
+    """Report an IOMMU that translates traffic between devices, on bare metal with GPUs."""
     cpu = host.fact("cpu", Cpu)
     if cpu and cpu.hypervisor:
         return
@@ -153,7 +153,7 @@ KERNEL_TAINT = Check(
 
 @judges_fact(KernelKnobs, KERNEL_TAINT, reads=("kernel_knobs",), unread=_SETTINGS, borrowed="kernel")
 def taint(host: Subject, knobs: KernelKnobs) -> Iterator[Finding]:
-    """No mark of what makes a kernel not to be trusted."""
+    """Report taint flags that tell of trouble in the kernel."""
     if knobs.taint is None:
         yield _untold(host, KERNEL_TAINT, "/proc/sys/kernel/tainted")
         return
@@ -194,7 +194,7 @@ MEMORY_CORRECTED = Check(
     borrowed="memory",
 )
 def memory_errors(host: Subject, errors: MemoryErrors) -> Iterator[Finding]:
-    """No uncorrected error of the host's memory, and no more corrected ones than now and then."""
+    """Fail for an uncorrected memory error, and warn of frequent corrected ones."""
     faults = (
         host.finding(MEMORY_UNCORRECTED, Status.FAILED, controller.name, actual=str(controller.uncorrected))
         for controller in errors.controllers
@@ -246,9 +246,9 @@ LOAD = Check(
 
 @judges_fact(Processes, STUCK_PROCESSES, ZOMBIES, reads=("processes",), unread="the processes' states")
 def processes(host: Subject, processes: Processes) -> Iterator[Finding]:
-    """Nobody hangs in the kernel, and few dead children are left unreaped.
+    """Report processes that hang in the kernel, and many zombies.
 
-    What is below its threshold is not counted out: it is another number a moment later.
+    Numbers below the threshold are not shown, since they change from moment to moment.
     """
     stuck, most = processes.uninterruptible, host.threshold(STUCK_PROCESSES_LIMIT)
     of_driver = [task for task in stuck if task.name.startswith(_OF_DRIVER) and _is_old(task)]
@@ -281,7 +281,7 @@ def _is_old(task: Process) -> bool:
     where=lambda host: not host.shares("cpu"),
 )
 def load(host: Subject, processes: Processes) -> Iterator[Finding]:
-    """Processors are free for ranks."""
+    """Report a load that leaves too few processors to ranks."""
     cpu = host.fact("cpu", Cpu)
     if cpu is None:
         return
