@@ -1,9 +1,11 @@
 """A fleet against itself: majorities, minorities, ties, and what nobody may have twice."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import yaml
 
 from nodectl.checks.catalogue import fields
 from nodectl.checks.check import FIXED, Key, Subject
@@ -27,6 +29,7 @@ from nodectl.profiles.resolve import Resolved
 from tests.checks.table import dgx
 from tests.checks.test_cut_reports import recorded
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 DRIVER: Key = ("fleet_driver", "", "")
 SEEN = frozenset(fields())
 
@@ -196,61 +199,8 @@ def brought(facts: dict[str, object], wanted: Resolved | None = None) -> dict[Ke
 def test_what_a_host_brings() -> None:
     values = brought(FACTS)
     whole = {key[:2]: each[""] for key, each in values.items() if set(each) == {""}}
-    assert whole == {
-        ("fleet_driver", ""): "580.95.05",
-        ("fleet_torch", ""): "2.9.1",
-        ("fleet_cuda", ""): "12.8",
-        ("fleet_nccl", ""): "2.27.5",
-        ("fleet_python", ""): "3.10.12",
-        ("fleet_gpus", ""): "2 GPUs",
-        ("fleet_gpu_order", "2 GPUs"): "0000:07:00.0 0000:07:00.0",
-        ("fleet_gpu_nic_path", "GPU0 of 2"): "PXB mlx5_0",
-        ("fleet_gpu_nic_path", "GPU1 of 2"): "SYS to all",
-        ("fleet_gpu_affinity", "GPU0 of 2"): "0-7",
-        ("fleet_gpu_affinity", "GPU1 of 2"): "none",
-        ("fleet_kernel", ""): "5.15.0-91",
-        ("fleet_os", ""): "Ubuntu 22.04.5 LTS",
-        ("fleet_glibc", ""): "2.35",
-        ("fleet_time_zone", ""): "UTC",
-        ("fleet_drives", ""): "2 x NVMe, 1 x SATA or SAS",
-        ("fleet_sysctl", "vm.swappiness"): "1",
-        ("fleet_kernel_knobs", "governor"): "performance",
-        ("fleet_kernel_knobs", "huge pages"): "madvise",
-        ("fleet_kernel_knobs", "SMT"): "on",
-        ("fleet_mtu", "ens1"): "9000",
-        ("fleet_netmask", "ens1"): "/24",
-        ("fleet_subnet", "ens1"): "10.0.0.0/24",
-        ("fleet_nics", ""): "1 x mlx5_core 100000 Mbit/s",
-        ("fleet_ib_ports", ""): "1 x InfiniBand 200 Gbit/s",
-        ("fleet_ib_manager", "mlx5_0/1"): "1",
-        ("fleet_ib_prefix", "mlx5_0"): "fe80:0000:0000:0000",
-        ("fleet_acs", ""): "off",
-        ("fleet_cpu", ""): "2 x EPYC, 256 threads, 8 NUMA nodes",
-        ("fleet_memory", ""): "1008 GiB",
-        ("fleet_mounts", "/data"): "srv:/d (nfs4: rw,vers=4.2)",
-        ("fleet_mounts", "/raid"): "a disk (xfs)",
-        ("fleet_services", "slurmd"): "running",
-        ("fleet_huge_pages", ""): "64 MiB",
-        ("fleet_nvme_disks", ""): "1 x PM9A3",
-        ("fleet_nic_node", "ens1"): "NUMA node 3",
-        ("fleet_nic_queues", "ens1"): "63 rx, 62 tx",
-        ("fleet_nic_rings", "ens1"): "rx 1024",
-        ("fleet_services_at_boot", "slurmd"): "enabled",
-        ("fleet_shm", ""): "50 % of the memory",
-        ("fleet_modules", ""): "nvidia_peermem nvidia_uvm",
-        ("fleet_libraries", "libnccl"): "2.27.5",
-        ("fleet_limits", "memlock"): "unlimited",
-        ("fleet_limits", "nofile"): "1048576",
-        ("fleet_limits", "stack"): "8192",
-        ("fleet_board_firmware", "DGX"): "1.25",
-        ("fleet_microcode", ""): "0x830107c",
-        ("fleet_disk_firmware", "PM9A3"): "A1",
-        ("fleet_pkeys", ""): "0xffff",
-        ("fleet_flow_control", "ens1"): "PFC 3, ECN notified 3, ECN reacting 3",
-        ("fleet_container_toolkit", ""): "1.17.8",
-        ("fleet_nccl_user", ""): "NCCL_ALGO=Ring, NCCL_IB_SL=3",
-        ("fleet_login_variables", ""): "NCCL_IB_TC=106 (~/.bashrc)",
-    }
+    expected = yaml.safe_load((FIXTURES / "fleet_brought.yml").read_text())
+    assert whole == {(name, part): text for name, part, text in expected}
     parts = {key: each for key, each in values.items() if set(each) != {""}}
     model = "NVIDIA A100"
     both = {

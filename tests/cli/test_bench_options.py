@@ -11,7 +11,6 @@ from nodectl.errors import LabError, UsageError
 from nodectl.lab.spec import LabSpec
 from nodectl.lab.state import HostRecord, LabFolder, LabState
 from nodectl.model.host import Host
-from tests.conftest import Cli
 
 MARKED = {"nodectl_lab": True}
 
@@ -29,22 +28,6 @@ def test_counts(text: str, counts: tuple[int, ...]) -> None:
 )
 def test_rates(text: str, rates: tuple[int, ...]) -> None:
     assert read_rates(text) == rates
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("network-sweep",), "two hosts or more"),
-        (("network-sweep", "--gradient", "1MiB,2MiB"), "--gradient takes one size, not several"),
-        (("retrieval", "--k", "20", "--rows", "10"), "--k 20 is more than the table's 10 rows"),
-        (("network-sweep", "--duration", "inf"), "is not a time"),
-    ],
-)
-def test_usage(nodectl: Cli, tmp_path: Path, args: tuple[str, ...], said: str) -> None:
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text("all: {hosts: {one: {ansible_connection: local, ansible_host: 127.0.0.1}}}\n")
-    done = nodectl("-i", str(inventory), "bench", *args, check=False)
-    assert done.returncode == 2 and said in done.stderr
 
 
 @pytest.fixture

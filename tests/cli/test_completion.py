@@ -5,14 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
-from nodectl.transport.inventory import names
-from nodectl.transport.inventory.names import names_of
 
 _HOSTS = "all:\n  children:\n    racks:\n      hosts:\n        node01: {ansible_host: 192.0.2.1}\n        node02: {}\n"
 # each line of the input is words between tabs, of which the last is completed; a line of answers for each
@@ -64,22 +60,6 @@ def test_in_bash(env: Mapping[str, str], tmp_path: Path) -> None:
     assert done.stderr == ""
     answers = [set(line.split()) for line in done.stdout.splitlines()]
     assert dict(zip(asked, answers, strict=True)) == asked
-
-
-def test_names_are_read_again_only_where_a_file_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    path = tmp_path / "hosts.yml"
-    path.write_text(_HOSTS)
-    first = names_of([str(path)])
-    assert first.hosts == ("node01", "node02") and "racks" in first.groups
-    with monkeypatch.context() as patch:
-        patch.setattr(names, "read_inventory", None)
-        assert names_of([str(path)]) == first
-        patch.setattr(time, "time", lambda: path.stat().st_mtime + 10_000)
-        with pytest.raises(TypeError):
-            names_of([str(path)])
-    path.write_text(_HOSTS.replace("node02", "node022"))
-    assert names_of([str(path)]).hosts == ("node01", "node022")
 
 
 def test_names_that_are_kept_need_no_ansible(env: Mapping[str, str]) -> None:

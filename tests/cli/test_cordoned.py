@@ -7,7 +7,6 @@ import pytest
 
 from nodectl.cli import cordoned
 from nodectl.cli.app import App
-from nodectl.ledger.history.database import FILE
 from nodectl.ledger.parts import facts_needed
 from nodectl.model.acceptance import Acceptance, Seen
 from nodectl.model.host import Host
@@ -89,16 +88,3 @@ def test_a_part_is_recognised_where_parts_are_asked_for(
     choice = quick.choose(transport, both[1:], 1e12, 1, cordoned.look_for_cordoned(app))
     assert [host.name for host in choice.hosts] == ["node07"]
     assert capsys.readouterr().err.startswith(f"taken in all the same: {BAD.id} in node07")
-
-
-def test_a_ledger_that_cannot_be_read_costs_a_line(
-    app: App, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "state" / "nodectl").mkdir(parents=True)
-    (tmp_path / "state" / "nodectl" / FILE).write_text("no database" * 100)
-    both = (Host("node02", "node02"), Host("node07", "node07"))
-    assert cordoned._without_cordoned(app, both) == both
-    said = capsys.readouterr().err
-    assert said.startswith("nodectl: which hosts are cordoned cannot be told: ") and "try: move it away" in said
-    cordoned.keep_in_ledger(app, rejected(), cordon=True)
-    assert capsys.readouterr().err.startswith("nodectl: not kept in the history: ")

@@ -51,32 +51,6 @@ def test_host_variables_order_the_ranks_and_no_host_is_asked(nodectl: Cli, tmp_p
     assert document(nodectl, "-i", one, "--fabric")["fabric"]["max_hops"] == 1
 
 
-TOPO = """\
-\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity
-GPU0\t X \tNV4\tPIX\t0-7\t0
-GPU1\tNV4\t X \tSYS\t8-15\t1
-NIC0\tPIX\tSYS\t X
-
-NIC Legend:
-
-  NIC0: mlx5_0
-"""
-
-
-def test_a_folder_with_nothing_but_the_matrix(nodectl: Cli, tmp_path: Path) -> None:
-    for host in ("a", "b"):
-        (tmp_path / "rec" / host).mkdir(parents=True)
-        (tmp_path / "rec" / host / "nvidia-smi-topo.out").write_text(TOPO)
-    found = document(nodectl, "--replay", str(tmp_path / "rec"), "--svg", str(tmp_path / "p.svg"), status=3)
-    host = found["hosts"]["a"]
-    assert host["gpus"] == ["GPU0", "GPU1"] and host["gpu_nic"]["GPU0"]["nic"] == "NIC0"
-    assert host["gpu_nic"]["GPU1"]["link"] == "SYS" and found["fabric"] is None
-    assert {each["check"] for each in host["bottlenecks"]} == {"topology_gpu_without_near_nic", "topology_shared_nic"}
-    assert [each["host"] for each in found["findings"] if each["status"] == "unknown"] == ["a", "b"]
-    assert (tmp_path / "p.svg").read_text().startswith("<svg ")
-    assert nodectl("topology", "--replay", str(tmp_path / "rec"), check=False).stdout.startswith("a,b: 2 x GPU")
-
-
 def test_proposed_environments_are_written_once_and_over_nothing_of_others(nodectl: Cli, tmp_path: Path) -> None:
     args = ("topology", "--replay", "dgx-a100", "--propose-env")
     proposed = yaml.safe_load(nodectl(*args).stdout)["all"]["hosts"]["node01"]["nodectl_nccl_env"]

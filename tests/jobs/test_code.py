@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.jobs.code import Code, find_code, left_behind, program_of
+from nodectl.jobs.code import Code, find_code, left_behind
 
 
 @pytest.fixture
@@ -133,18 +133,3 @@ def test_an_environment_of_any_name_stays_here_and_is_said(project: Path, mark: 
     assert ("env311/", "nodectl's own rule for environments and caches") in code.stayed
     write(project / ".nodectlignore", "!env311/\n")
     assert "env311/bin/python" in places(find_code(str(project / "scripts/train.py")))
-
-
-@pytest.mark.parametrize(
-    ("words", "program"),
-    [
-        (("python3", "train.py", "--x"), "train"),
-        (("python3", "-u", "./scripts/train.py"), "scripts/train"),
-        (("python3", "-m", "pkg.train"), "pkg.train"),
-        (("/usr/bin/bash", "run.sh"), "run"),
-        (("./own.go", "serve"), "own"),
-    ],
-)
-def test_a_command_is_known_by_what_it_starts(words: tuple[str, ...], program: str) -> None:
-    files = {"train.py", "./scripts/train.py", "run.sh"}
-    assert program_of(words, files.__contains__) == program

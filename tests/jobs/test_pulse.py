@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nodectl.cli.jobs import _print
 from nodectl.errors import UsageError
 from nodectl.jobs.pulse import check_pattern, compared, read_pulse, stalls
 from nodectl.model.job import Gpus, Pulse
@@ -108,16 +105,3 @@ def test_the_picture_has_a_line_a_host_and_what_is_left() -> None:
         "node02: ssh: no route",
         "STALL: no output",
     ]
-
-
-@pytest.mark.parametrize(("columns", "widest"), [(40, 40), (None, 76)])
-def test_watch_fits_its_terminal_and_leaves_a_pipe_alone(
-    columns: int | None, widest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = Pulse("node01", "running", 2, True, 30, 100, "0.5", 1.0, Gpus(8, 99.0, 5200.0, 5600.0), None, 2.0, 5e8, 1e6)
-    shown: list[str] = []
-    app: Any = SimpleNamespace(json=False, show=lambda name, document, text: shown.append(text))
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: columns is not None)
-    monkeypatch.setenv("COLUMNS", str(columns or 30))
-    _print(app, "J", [seen], [])
-    assert max(map(len, shown[0].splitlines())) == widest

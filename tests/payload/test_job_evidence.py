@@ -52,18 +52,3 @@ def test_what_was_left_here_is_named_with_the_rule(
         assert line == "src/made did not travel with the code: .nodectlignore leaves out src/made/"
     wanted = "--env-file" if place == ".env" else f"`!{line.split(' did')[0]}` in .nodectlignore"
     assert wanted in remedy_of(Failure("gpu01", 0, "exception", message, 1, category=category, evidence=(line,)))
-
-
-@pytest.mark.parametrize(
-    ("message", "category"),
-    [
-        (f"{NONE}'/data/x.bin'", "data_missing"),
-        (f"{NONE}'../../data/x.bin'", "data_missing"),
-        (f"{NONE}'database/x.bin'", "data_missing"),
-        (f"{NONE}'../data/back.bin'", "data_missing"),
-        (f"{NONE}'data/x.bin'", "script_error"),
-        ("ModuleNotFoundError: No module named 'data_tools'", "import_error"),
-    ],
-)
-def test_nothing_is_said_of_what_was_never_there_or_has_come(job: Path, message: str, category: str) -> None:
-    assert told(job, message, category) == []

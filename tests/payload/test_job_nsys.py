@@ -84,27 +84,6 @@ def test_a_report_is_read_like_a_trace(stand_in: Path, monkeypatch: pytest.Monke
     assert traces.look(made) == [row] and len((stand_in / "calls").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ("SKIPPED: 0.sqlite does not contain CUDA trace data.\n", "does not contain CUDA trace data"),
-        ("", "gives no table: nothing"),
-        ("Start (ns),Duration (ns),Name\nx,1,k\n", "cannot be read"),
-        ("Start (ns),Duration (ns),Name\n1,-1,k\n", "cannot be read"),
-        ("Start (ns),Duration (ns),Other\n1,1,k\n", "cannot be read"),
-    ],
-)
-def test_a_report_that_is_none_is_said_and_its_file_still_gathered(
-    stand_in: Path, monkeypatch: pytest.MonkeyPatch, table: str, said: str
-) -> None:
-    (stand_in / "cuda_gpu_trace").write_text(table)
-    made, folder = job(stand_in, monkeypatch)
-    (folder / "0.nsys-rep").write_bytes(b"x")
-    (folder / "0.note.json").write_text(json.dumps({"tool": "nsys", "problem": ""}))
-    [row] = traces.look(made)
-    assert row["summary"] is None and said in row["problem"] and row["file"] == "0.nsys-rep"
-
-
 def test_a_rank_runs_under_it_and_sees_nothing_of_that(stand_in: Path, tmp_path: Path) -> None:
     (tmp_path / "traces").mkdir()
     script = tmp_path / "show me.py"

@@ -16,7 +16,6 @@ import pytest
 
 from nodectl.common.resources import payload_dir
 from nodectl.payload.common.frames import texts
-from nodectl.payload.common.sockets import parsed
 from nodectl.payload.probes.nccl import log, nccl_tests, probe
 from tests.torch_venv import torch_venv
 
@@ -146,19 +145,6 @@ def test_the_interface_of_a_connection_is_seen() -> None:
             assert seen == {("127.0.0.1", "127.0.0.1")}
             assert probe.used_interfaces(but_port=1)["interfaces"].get("lo", 0) >= 2
             assert not set(probe.established({str(os.fstat(client.fileno()).st_ino)}, but_port=port))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0100007F:1F90", ("127.0.0.1", 8080)),
-        ("0000000000000000FFFF00000100450A:0016", ("10.69.0.1", 22)),
-        ("B80D01200000000000000000010000FF:0050", ("2001:db8::ff00:1", 80)),
-    ],
-)
-@pytest.mark.skipif(sys.byteorder != "little", reason="the kernel's tables are in its own byte order")
-def test_the_kernels_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert parsed(text) == expected
 
 
 def given(**more: Any) -> argparse.Namespace:

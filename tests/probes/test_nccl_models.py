@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.errors import UsageError
 from nodectl.facts.parsers.nccl.nccl_tests import NcclTests, NcclTestsSide, parse_nccl_tests
 from nodectl.probes.nccl.models import NodeLinks, bandwidth, expected_busbw
 
@@ -50,20 +49,6 @@ def test_the_ceiling_of_an_all_reduce_is_its_algorithms(
     found = expected_busbw("all_reduce", nodes, algorithm=algorithm)
     assert found.busbw_gb_s == pytest.approx(busbw)
     assert found.limit == limit
-
-
-@pytest.mark.parametrize(
-    ("collective", "nodes", "part", "said"),
-    [
-        ("all_reduced", [NODE], 1.0, "no collective"),
-        ("all_reduce", [NodeLinks(1, 450.0)], 1.0, "two ranks"),
-        ("all_reduce", [NODE, NodeLinks(8, 450.0)], 1.0, "without NICs"),
-        ("all_reduce", [NODE], 0.0, "between 0 and 1"),
-    ],
-)
-def test_what_makes_no_sense(collective: str, nodes: list[NodeLinks], part: float, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        expected_busbw(collective, nodes, part)
 
 
 # (sample, collective, ranks); what the text does not say of itself follows from the ratio of its two bandwidths
