@@ -18,9 +18,9 @@ export ANSIBLE_HOME := $(CURDIR)/.state/ansible
 # each of some hundred programs that tests start would compile all modules anew
 unexport PYTHONDONTWRITEBYTECODE
 
-LINTERS := lint-mypy lint-ansible lint-rest lint-tests
+LINTERS := lint-mypy lint-ansible lint-rest
 
-.PHONY: $(LINTERS) build-site wheels help demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
+.PHONY: $(LINTERS) collect build-site wheels help demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
 help:
 	@sed -n '1,2p' Makefile; echo "targets: demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
 
@@ -32,7 +32,7 @@ demo: setup
 
 # two at a time: mypy and ansible-lint each keep one core busy for long
 lint: setup
-	@$(MAKE) --no-print-directory -j2 --output-sync=target $(LINTERS)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target $(LINTERS) collect
 
 lint-mypy:
 	.venv/bin/mypy
@@ -50,7 +50,7 @@ lint-rest:
 	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/yamllint --strict .
 
 # each test can be collected; the processes that run them then find their bytecode
-lint-tests:
+collect:
 	.venv/bin/pytest --collect-only -qq >/dev/null || .venv/bin/pytest --collect-only -qq
 
 # PyTorch for the lab's hosts
@@ -74,9 +74,12 @@ picture: setup
 build-site:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
+# the linters take what the tests leave of the processors while these wait for hosts; what they say comes last
 test: setup
-	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) build-site
-	.venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow" $(PARALLEL)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels collect build-site
+	@mkdir -p .state && { nice -n 19 make --no-print-directory $(LINTERS) >.state/lint.txt 2>&1 & linters=$$!; \
+	set -x; .venv/bin/pytest --basetemp=.state/pytest-tmp -m "not slow" $(PARALLEL); tests=$$?; { set +x; } 2>/dev/null; \
+	wait $$linters; lint=$$?; cat .state/lint.txt; exit $$((tests ? tests : lint)); }
 
 # boots Debian in containers and emulated machines; installs what that needs (docs/testing.md)
 test-booted:
@@ -86,7 +89,7 @@ test-booted:
 
 test-all: setup
 	-@scripts/setup.sh --booted --browser $(if $(YES),--yes)
-	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) build-site
+	@$(MAKE) --no-print-directory -j2 --output-sync=target wheels $(LINTERS) collect build-site
 	NODECTL_TESTS_START=1 .venv/bin/pytest --basetemp=.state/pytest-tmp
 
 # docs/start and docs/how-to to the letter, the long ones too (docs/testing.md); one alone: python -m tests.pages PAGE

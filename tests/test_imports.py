@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.house import statements
+
 PACKAGE = Path(__file__).resolve().parent.parent / "nodectl"
 # what the build writes is a version and no more
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "_version.py")
@@ -74,7 +76,7 @@ def imported(path: Path) -> tuple[str, ...]:
 
 
 def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -21,6 +21,14 @@ class _Warnings(logging.Handler):
         self.lines.append(record.getMessage())
 
 
+def made_of_this(site: Path) -> bool:
+    """Whether the site is younger than all that it is made of."""
+    page = site / "index.html"
+    folders = (ROOT / name for name in ("docs", "nodectl", "playbooks", "plugins", "roles", "scripts", "mkdocs.yml"))
+    sources = (path for folder in folders for path in (folder, *folder.rglob("*")) if "__pycache__" not in path.parts)
+    return page.is_file() and all(path.stat().st_mtime < page.stat().st_mtime for path in sources if path.is_file())
+
+
 def build(docs: Path, site: Path) -> list[str]:
     """Build these pages strictly; what was wrong with them, a line each: with any, `make site` fails."""
     os.environ["NO_MKDOCS_2_WARNING"] = "1"
