@@ -1,4 +1,4 @@
-"""Which collectives ranks called, and what of that cannot end: calls are compared within their process group only."""
+"""Compares the collectives that ranks called, within each process group, and finds calls that can never end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _DEFAULT = "0"  # torch's name of the group of all ranks
-# of these a rank may hand over as much as it likes
+# collectives in which the ranks' sizes may differ
 _UNEVEN = re.compile(r"all_?to_?all|(?:^|:)_?(?:gather|scatter)$|^nccl:_?all_?gather$|coalesced", re.IGNORECASE)
 # these have a root, which the recorder does not hold
 _ROOTED = re.compile(r"(?:broadcast|:_?(?:reduce|gather|scatter)(?:_oop)?$)", re.IGNORECASE)
@@ -17,7 +17,7 @@ _ROOTED = re.compile(r"(?:broadcast|:_?(?:reduce|gather|scatter)(?:_oop)?$)", re
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A rank's collective: the how-manyth of its process group, by torch's flight recorder; `sizes` are its inputs'."""
+    """A rank's collective with its number in the process group, by torch's flight recorder; `sizes` are its inputs'."""
 
     rank: int
     group: str
@@ -35,22 +35,21 @@ class Call:
 
     @property
     def place(self) -> str:
-        """The process group, where that is not the one of all ranks."""
+        """The phrase ` in group NAME`; "" for the group of all ranks."""
         return "" if self.group in ("", _DEFAULT) else f" in group {self.group}"
 
     @property
     def where(self) -> tuple[str, str, int]:
-        """Calls of one place are to be alike; NCCL's numbers and gloo's have nothing to do with each other."""
+        """The place of a call: calls at one place must be alike; NCCL and gloo number their calls independently."""
         return self.collective.partition(":")[0], self.group, self.number
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Hold, by rank, the call in which it is, the last number that it began by group, and for whom it waits.
+    """The ranks' calls: `at` has each rank's newest call, `begun` the last number that it began in each group.
 
-    `inside` are ranks that are not known to have ended theirs. `made` are all calls that are known. `waits` holds, by
-    the rank that is in a call, those of the call's group that are not known to have begun it; `is_whole`: all members
-    of those groups are known.
+    `inside` are ranks whose newest call is not known to have ended; `made` are all known calls. `waits` has, by rank,
+    the members of its call's group that are not known to have begun that call; `is_whole`: all members are known.
     """
 
     at: Mapping[int, Call]
@@ -62,31 +61,31 @@ class Calls:
 
     @property
     def wanted(self) -> frozenset[int]:
-        """Ranks for which others wait."""
+        """Return the ranks for which others wait."""
         return frozenset(rank for ranks in self.waits.values() for rank in ranks)
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Ranks with records for which others wait, and which are in no collective that keeps them."""
+        """Return the recorded ranks for which others wait although no collective holds them up."""
         held = {rank for rank in self.inside if not self._is_over(rank)}
         return tuple(sorted(rank for rank in (self.wanted & set(self.begun)) - held if not self.waits[rank]))
 
     @property
     def stuck(self) -> tuple[int, ...]:
-        """Ranks in the first call to which all of its group came, and that is not known to have ended for them."""
+        """Return the ranks in the first call that its whole group has begun and that has not ended for them."""
         held = [rank for rank in self.inside if not self.waits[rank] and not self._is_over(rank)]
         first = min((self.at[rank].where for rank in held), default=None)
         return tuple(sorted(rank for rank in held if self.at[rank].where == first))
 
     def _is_over(self, rank: int) -> bool:
-        """Tell whether another rank has gone on from this one's collective, which none leaves before all have come."""
+        """Tell whether another rank has left this rank's collective, which proves that all ranks had begun it."""
         call = self.at[rank]
         later = any(numbers.get(call.group, 0) > call.number for numbers in self.begun.values())
         return later and not _ROOTED.search(call.collective)
 
     @property
     def stuck_line(self) -> str:
-        """Return that call, who did not go on from it, and why that may be; empty where not all members are known."""
+        """Return a line on the stuck call, its ranks and the likely reason; "" if not all members are known."""
         if not self.stuck or not self.is_whole:
             return ""
         call, ranks = self.at[self.stuck[0]], ", ".join(map(str, self.stuck))
@@ -98,12 +97,12 @@ class Calls:
         )
 
     def may_be_wanted(self, rank: int) -> bool:
-        """Return nothing says that nobody waits for it."""
+        """Tell whether others may wait for a rank: nothing proves the contrary."""
         return not self.is_whole or rank in self.wanted
 
     @property
     def circle(self) -> tuple[int, ...]:
-        """Ranks each of which waits for the next, and the last for the first; empty where there is no such circle."""
+        """Return ranks each of which waits for the next, and the last for the first; () if there is no such circle."""
         for start in sorted(self.waits):
             way = [start]
             while others := self.waits.get(way[-1], frozenset()) & set(self.begun):
@@ -163,7 +162,7 @@ def _awaited(call: Call, begun: Mapping[int, Mapping[str, int]], members: Iterab
 
 
 def odd_one(calls: Iterable[Call]) -> tuple[Call | None, str, int]:
-    """Return the call that fewer made, what the others called, and how many; None where that is even."""
+    """Return the call that fewer ranks made, the others' call, and its count; None if both are equally many."""
     rows = list(calls)
     usual = Counter(call.words for call in rows).most_common(2)
     if len(usual) < 2 or usual[0][1] == usual[1][1]:

@@ -1,4 +1,4 @@
-"""What ended a job, from what its hosts know: failures in one time, the first of them, and whom ranks waited for."""
+"""Finds what ended a job from its hosts' reports: failures on one clock, the first one, and ranks others waited for."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from nodectl.model.job import Failure
 from nodectl.payload.jobs.failures import FOLLOWED, KINDS, happened_s, severity
 from nodectl.payload.jobs.standing import NO_GROUPS, WAITED, absence, doing, left_early, meets, stayed_away
 
-# a rank's end is known a moment after it happened
+# a rank's end is noticed some time after it happened
 _SEEN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Hold, by rank of host, seconds by which its clock leads the first host's, and the most that this may be wrong."""
+    """By host's rank, the seconds by which its clock leads the first host's, and the largest possible error."""
 
     leads_s: Mapping[int, tuple[float, float]]
 
     def correct(self, rank: int, time: float) -> float:
-        """Return a host's time as the first host's clock has it."""
+        """Return a host's time converted to the first host's clock."""
         return time - self.leads_s.get(rank, (0.0, 0.0))[0]
 
     def uncertainty_s(self, one: int, other: int) -> float:
-        """Two events of these hosts that are nearer to each other cannot be put in order."""
+        """Return the seconds below which the order of two events on these hosts is not known."""
         if one == other:
             return _SEEN_S
         return _SEEN_S + sum(self.leads_s.get(rank, (0.0, 0.0))[1] for rank in (one, other))
@@ -41,8 +41,9 @@ class Clocks:
 def compare(ways: Mapping[int, Mapping[str, Any]]) -> Clocks:
     """Compare clocks by the least time that messages of each other host seemed to travel, by each host's own clock.
 
-    What one sees is the way plus its lead, what the other sees the way less that lead: half the difference is the lead,
-    half the sum its uncertainty. A host without a way to the first goes by one that has.
+    One host measures the travel time plus its clock's lead, the other the travel time minus that lead: half of the
+    difference is the lead, half of the sum its uncertainty. A host that did not hear the first is compared by way of
+    one that did.
     """
     leads: dict[int, tuple[float, float]] = {}
     waiting = sorted(ways)
@@ -67,21 +68,21 @@ def _against(
     return lead[0] + (here - there) / 2, lead[1] + abs(here + there) / 2
 
 
-# known here alone: two hosts that blame each other have a bad link
+# only the controller sees both sides: two hosts that blame each other have a bad link
 _KNOWN_HERE = {"link": float(KINDS.index("host_lost"))}
 _MOST_NAMED = 8
 # "Ranks 1, 3 failed to pass monitoredBarrier"
 _NAMED = re.compile(r"Ranks? ([\d, ]{1,9999}) failed to pass monitoredBarrier")
 _BARRIER = re.compile(r"\[Rank \d+\]: Rank (\d{1,9}) (?:failed|reported)")
-# under which gloo's ranks look for each other: "keys: /default_pg/0//cpu//0/2"
+# the keys by which gloo's ranks find each other: "keys: /default_pg/0//cpu//0/2"
 _KEY = re.compile(r"keys: \S{0,200}//cpu//\d{1,9}/(?:rank_)?(\d{1,9})\b")
-# of these calls there is no record
+# calls that the flight recorder does not record
 _UNRECORDED = re.compile(r"distributed_c10d\.py\", line \d+, in (?:(?:send|recv)(?:_object_list)?|monitored_barrier)\n")
 
 
 @dataclass(frozen=True, slots=True)
 class HostWords:
-    """Hold what one host told of a job: its name, its place in the plan, and its state document."""
+    """One host's report of a job: its name, its place in the plan, and its state document."""
 
     name: str
     rank: int
@@ -90,14 +91,14 @@ class HostWords:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A failure with the place of its host, None where no host's clock tells its time."""
+    """A failure with the place of its host; None if its time is by no host's clock."""
 
     failure: Failure
     host: int | None = None
 
     @property
     def place(self) -> tuple[float, float]:
-        """The likeliest cause is the lowest."""
+        """The sort key of a failure; the likeliest cause has the lowest."""
         return failure_place(self.failure)
 
 
@@ -109,7 +110,7 @@ def failure_place(item: Failure) -> tuple[float, float]:
 
 
 def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure]) -> list[Failure]:
-    """All failures, the likeliest cause first, with what speaks for it; `others` were not told by a rank's own host."""
+    """Return all failures, the likeliest cause first, with its evidence; `others` were not reported by a rank's own."""
     clocks = compare({host.rank: host.state.get("ways", {}) for host in hosts})
     placed = [
         Placed(replace(failure(host.name, item), time=clocks.correct(host.rank, float(item["time"]))), host.rank)
@@ -143,7 +144,7 @@ def failure(host: str, item: Mapping[str, Any]) -> Failure:
 
 
 def _left(hosts: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) -> list[tuple[Failure, int]]:
-    """Find the rank that ended well before the first of those that missed it in a collective."""
+    """Return the failure of a rank that ended well before other ranks missed it in a collective."""
     causes = [item for item in placed if item.failure.kind not in FOLLOWED]
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
     if causes or not echoes:
@@ -172,7 +173,7 @@ def _left(hosts: Sequence[HostWords], placed: Sequence[Placed], clocks: Clocks) 
     return [(Failure(host.name, end["rank"], "left", message, 0, time, "left_early", tuple(evidence)), host.rank)]
 
 
-# its connections are closed, and its peers' errors written down, before a busy host has brought it to its end
+# on a busy host its peers may record errors from closed connections before its own end is seen
 _ECHO_LAG_S = 5.0
 
 
@@ -190,7 +191,7 @@ def _line(text: str) -> str:
 
 
 def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords], clocks: Clocks) -> Failure:
-    """Return the first failure, with who shares it, who cannot be told from it, and whom its ranks waited for."""
+    """Return the first failure, with the ranks that share it, its possible rivals, and the ranks it waited for."""
     first = placed[0]
     cause = first.failure
     if cause.kind == "communication":
@@ -209,7 +210,7 @@ def _explained(placed: Sequence[Placed], hosts: Sequence[HostWords], clocks: Clo
 
 
 def _left_and_aborted(cause: Failure, others: Iterable[Failure]) -> Failure:
-    """Blame a script that ended while others waited for it for that, however its process ended afterwards."""
+    """Return the cause; a script that ended while others waited for it is blamed for that, whatever happened after."""
     missed = {other.rank for other in others if other.kind == "communication"} - {cause.rank}
     if not missed:
         return cause
@@ -223,7 +224,7 @@ def _is_alike(one: Failure, other: Failure) -> bool:
 
 
 def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str]:
-    """Other causes that may have come before it, as far as the hosts' clocks tell."""
+    """Return other causes that may have happened before the first, since the clocks are uncertain."""
     lines = []
     for item in placed[1:]:
         if item.host is None or first.host is None or item.place[0] != first.place[0]:
@@ -240,7 +241,7 @@ def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str
 
 
 def _missing(placed: Sequence[Placed], hosts: Sequence[HostWords]) -> Failure:
-    """All that is known are ranks that waited in vain: the ranks that were elsewhere are named."""
+    """Return the failure of absent ranks if all failures are of ranks that waited in vain."""
     first = placed[0].failure
     echoes = [item.failure for item in placed if item.failure.kind == "communication"]
     waiting = [echo for echo in echoes if echo.category in WAITED] or echoes
@@ -279,7 +280,7 @@ def _missing(placed: Sequence[Placed], hosts: Sequence[HostWords]) -> Failure:
     return Failure(host.name, rank["rank"], "communication", message, None, first.time, category, tuple(lines))
 
 
-# the store knows who asks, or is asked by, these ranks; others have not found it
+# ranks that asked the store are known to have found it; the others have not
 _AT_STORE = re.compile(r"waiting for clients|wait timeout after \d+ ?ms, keys:")
 
 
@@ -289,7 +290,7 @@ def _unmet(first: Failure, hosts: Sequence[HostWords], waiting: Sequence[Failure
     living = {int(rank["rank"]): doing(rank) for host in hosts for rank in host.state.get("living", ()) if meets(rank)}
     living |= {echo.rank: _line(echo.message) for echo in waiting if echo.rank is not None and echo.rank not in came}
     named = _named(waiting) - came
-    # rank 0 is where the store usually is: it waits there as well
+    # rank 0 usually hosts the store, and waits there as well
     likely = sorted({*named, *living} - came, key=lambda rank: (rank not in named, rank == 0, rank))
     if not came:
         return None
@@ -313,7 +314,7 @@ def _of_nobody(first: Failure, message: str, evidence: Iterable[str]) -> Failure
 _SIZES = re.compile(r"op\.preamble\.length .{0,40}?(\d{1,18}) vs (\d{1,18})")
 
 
-# by torch's names of types; what is not here, has four bytes
+# bytes of an element by torch's name of its type; any other type has four
 _TYPE_BYTES = {
     **dict.fromkeys(("Bool", "Byte", "Char", "Float8_e4m3fn", "Float8_e5m2"), 1),
     **dict.fromkeys(("BFloat16", "Half", "Short"), 2),
@@ -322,7 +323,7 @@ _TYPE_BYTES = {
 
 
 def _bytes(call: Call) -> int:
-    """How many bytes the sizes and the type of a call make."""
+    """Return the bytes of a call's inputs, by their sizes and type."""
     sizes = (re.findall(r"\d{1,18}", dimensions) for dimensions in re.findall(r"\[([\d, ]+)\]", call.sizes))
     elements = sum(math.prod(map(int, dimensions)) for dimensions in sizes)
     return elements * _TYPE_BYTES.get(call.types, 4)
@@ -335,7 +336,7 @@ def _odd_one(cause: Failure, hosts: Sequence[HostWords]) -> Failure:
     odd, usual, many = calls.odd_one(rows)
     got = _SIZES.search(cause.message)
     if odd is None and got is not None and cause.rank not in recorded.at:
-        # it was aborted, and gloo's words tell which of two sizes it had itself
+        # the rank was aborted, and gloo's message tells which of the two sizes was its own
         rows.sort(key=_bytes, reverse=int(got[1]) < int(got[2]))
         odd, usual, many = calls.odd_one([*rows, rows[0]]) if rows else (None, "", 0)
     lines = [f"flight recorder: rank {call.rank} called {call.words}" for call in rows[:_MOST_NAMED]]
@@ -390,7 +391,7 @@ def _calls(hosts: Sequence[HostWords]) -> Calls:
 
 
 def _recorded(item: Mapping[str, Any]) -> Any:
-    """Return a failure's record; a rank that failed in a call that is never recorded had ended those that are."""
+    """Return a failure's record; a rank that failed in an unrecorded call had ended all recorded ones."""
     groups = item.get("flight")
     if groups and _UNRECORDED.search(item.get("traceback", "")):
         return {name: {key: row[key] for key in row if key != "pending"} for name, row in groups.items()}
@@ -463,7 +464,7 @@ def _behind(first: Failure, calls: Calls, hosts: Sequence[HostWords], waiting: S
 
 
 def _named(waiting: Sequence[Failure]) -> set[int]:
-    """Ranks that torch itself names as missing."""
+    """Return the ranks that torch's own messages name as missing."""
     named: set[int] = set()
     for item in waiting:
         for match in _NAMED.findall(item.message):
@@ -473,7 +474,7 @@ def _named(waiting: Sequence[Failure]) -> set[int]:
 
 
 def _living_lines(living: Iterable[tuple[HostWords, Mapping[str, Any]]]) -> list[str]:
-    """Return what living ranks did at that time, a line for those alike."""
+    """Return what the living ranks did at that time, one line for equal ones."""
     groups: dict[str, list[int]] = defaultdict(list)
     for _, rank in living:
         if rank["stack"] or rank["state"] in "tTD":

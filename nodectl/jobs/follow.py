@@ -26,12 +26,12 @@ from nodectl.transport.payload import run_payload
 _MODULE = "jobs.logs"
 _RETRY_S = 2.0
 _SIGN_S = 1.0
-_SILENT_S = 6.0  # a follower speaks every 2 s at least
-_LAST_CHANCE_S = 4.0  # for who was silent as the last of the others ended: all may have been frozen alike
+_SILENT_S = 6.0  # a follower sends something every 2 s at least
+_LAST_CHANCE_S = 4.0  # patience with hosts that were silent when the last other host ended: all may have been frozen
 _ALL_SILENT_S = 60.0
 _ONCE_SILENT_S = 30.0
 _TURN_S = 5.0
-_STEADY_S = 10.0  # a connection that holds for so long is one
+_STEADY_S = 10.0  # a connection that lasts this long counts as restored
 _MOST_FRAMES = 32
 
 
@@ -50,7 +50,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """So many bytes of older output are no longer on the host."""
+    """A number of bytes of older output that the host has already deleted."""
 
     host: str
     local_rank: int | None
@@ -67,29 +67,29 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """A host that was in trouble is heard again."""
+    """A host that was in trouble answers again."""
 
     host: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """A host's reader has heard of it, or has come to the end."""
+    """A sign of life from a host's reader, or its end."""
 
     host: str
     ended: bool = False
 
 
 Event: TypeAlias = Line | Dropped | Trouble | Back
-# the lines of one frame together; bounded, so that who reads slowly slows the hosts down
+# events are the lines of one frame; the queue is bounded, so that a slow reader slows the hosts down
 _Messages: TypeAlias = "queue.Queue[list[Line] | Dropped | Trouble | _Sign]"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Say where each host's output begins: with its first line, its last `tail`, or what came `since_s` seconds ago.
+    """Where to begin in each host's output: at its first line, its last `tail` lines, or `since_s` seconds ago.
 
-    `local_rank`: of one rank only.
+    `local_rank` selects one rank.
     """
 
     tail: int | None = None
@@ -100,7 +100,7 @@ class Start:
 def follow(
     transport: Transport, hosts: Sequence[Host], job_id: str, *, start: Start | None = None, once: bool = False
 ) -> Iterator[Event]:
-    """Events until the job has ended on every host that can be reached (`once`: what is there now).
+    """Yield events until the job has ended on every host that can be reached (`once`: only the present output).
 
     A host whose connection breaks is tried again every 2 s, for as long as others are still running. When no host
     has answered for a minute, it ends.
@@ -122,7 +122,7 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
     while running:
         try:
             message = messages.get(timeout=0.5)
-        except queue.Empty:  # whoever has something to say has said it
+        except queue.Empty:  # no reader has anything more to report
             for host in running - troubled:
                 if time.monotonic() - heard.at_s[host] > _SILENT_S:
                     troubled.add(host)
@@ -151,28 +151,28 @@ def _collect(messages: _Messages, names: list[str], patience_s: float) -> Iterat
 
 
 class _Heard:
-    """Remember when each host was heard last; one that breaks off again and again, and brings nothing, is not heard."""
+    """Records when each host was last heard; connections that keep breaking without any output do not count."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.at_s = dict.fromkeys(names, time.monotonic())
         self._begun: dict[str, tuple[float, float]] = {}  # of its connection: since when, and when it was heard before
 
     def note(self, host: str, *, progress: bool = False) -> None:
-        """Something came; `progress`: more than a sign of life."""
+        """Record that a host was heard; `progress`: more than a sign of life."""
         now_s = time.monotonic()
         begun_s, before_s = self._begun.get(host, (now_s, self.at_s[host]))
         self._begun[host] = -math.inf if progress else begun_s, before_s
         self.at_s[host] = now_s
 
     def note_trouble(self, host: str) -> None:
-        """Its connection, or its program there, broke off."""
+        """Record that a host's connection or its program there broke off."""
         begun_s, before_s = self._begun.pop(host, (-math.inf, 0.0))
         if time.monotonic() - begun_s < _STEADY_S:
             self.at_s[host] = before_s
 
 
 def _is_over(heard: dict[str, float], running: set[str], patience_s: float) -> bool:
-    """Tell whether those that still run have been silent for so long, since others ended, that nobody will speak."""
+    """Tell whether the hosts that still run have been silent for too long after the others ended to be waited for."""
     now_s = time.monotonic()
     if len(running) == len(heard):
         return now_s - max(heard.values()) > _SILENT_S + patience_s
@@ -181,7 +181,7 @@ def _is_over(heard: dict[str, float], running: set[str], patience_s: float) -> b
 
 @dataclass(slots=True)
 class _Reader:
-    """One host's stream, begun again where it broke."""
+    """Reads one host's stream, and reconnects where it broke."""
 
     transport: Transport
     host: Host
@@ -235,7 +235,7 @@ class _Reader:
             self.damage = f"{NONSENSE}: {error}"
 
     def _problem(self, done: CommandResult) -> str:
-        """Why the output did not come to its end."""
+        """Return why the output ended early."""
         if done.outcome is not Outcome.RAN or done.exit_status:
             return why(done)
         try:
@@ -266,7 +266,7 @@ class _Reader:
         return {"offsets": self.offsets, "inside": self.inside, **rank}
 
     def _take_lines(self, document: LogRow) -> None:
-        """Pass lines on; who has begun a long one has its turn until that ends."""
+        """Pass lines on; a host that has begun a long line keeps its turn until the line ends."""
         if not self.inside:
             self.has_turn = self.turn.acquire(timeout=_TURN_S)
         goes_on, rank = document.get("goes_on", False), document.get("rank")
@@ -284,7 +284,7 @@ class _Reader:
             self._release()
 
     def _release(self) -> None:
-        if self.has_turn:  # else it waited too long for it, and went without
+        if self.has_turn:  # else it had waited too long for its turn, and went on without
             self.turn.release()
 
     def _put(self, message: list[Line] | Dropped | Trouble | _Sign) -> None:
@@ -294,14 +294,14 @@ class _Reader:
                 return
 
 
-# gloo and the store ask DNS for the name of who connects; a cluster's own network has none (EAI_AGAIN, EAI_NONAME)
+# gloo and the store ask DNS for a peer's name, which a cluster's network often lacks (EAI_AGAIN, EAI_NONAME)
 _NO_NAME = re.compile(r"socket\.cpp:\d+\] \[c10d\] The hostname of the client socket cannot be retrieved\. err=-[23]\b")
 # torchrun on a host whose ranks have all succeeded waits for the others, and the first host's store may go before that
 _BARRIER = re.compile(r"([A-Z]\d{4} [\d:.]+ +\d+ [^\]]+\]) Error waiting on exit barrier\b")
 
 
 class Noise:
-    """Tells them line by line; a record of torchrun's log is several lines, each with the same beginning."""
+    """Recognises harmless messages line by line; a record of torchrun's log has several lines with one beginning."""
 
     def __init__(self) -> None:
         self._records: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the ranks of a running job do at this moment, and who waits for whom: one look at all hosts, judged together."""
+"""Looks at a running job on all hosts at once, and judges what its ranks do and for which ranks others wait."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def look_at(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int
 
 
 def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) -> Look:
-    """Judge what the hosts told, by host."""
+    """Judge the hosts' reports, given by host's name."""
     ranks = sorted(
         (_rank(host, row) for host, report in reports.items() for row in report["ranks"]), key=lambda rank: rank.rank
     )
@@ -52,7 +52,7 @@ def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str])
 
 def _rank(host: str, row: Mapping[str, Any]) -> RankNow:
     stack = tuple(map(str, row["stack"]))
-    # of the frames of torch's communication the outermost is what the script called
+    # the outermost frame of torch's communication is the function that the script called
     calls = [frame for frame in stack if COLLECTIVES.search(frame) and not frame.endswith(" wrapper")]
     call = calls[-1] if calls else ""
     return RankNow(
@@ -68,7 +68,7 @@ def _rank(host: str, row: Mapping[str, Any]) -> RankNow:
     )
 
 
-# of calls that another rank answers with the other half
+# calls that need a counterpart on another rank
 _POINT_TO_POINT = {
     **dict.fromkeys(("recv", "recv_object_list"), "each waits for another to send, and none does"),
     **dict.fromkeys(("send", "send_object_list"), "each waits for another to receive, and none does"),
@@ -76,7 +76,7 @@ _POINT_TO_POINT = {
 
 
 def _by_calls(calls: Calls) -> tuple[str, tuple[int, ...]] | None:
-    """Return what flight recorders tell of ranks that can never go on; None where they tell nothing of that."""
+    """Return the judgement by flight recorders on ranks that can never go on; None if they do not show any."""
     unlike, circle = calls.unlike(), calls.circle
     odd, usual, _ = odd_one(unlike)
     if odd is not None:
@@ -117,12 +117,12 @@ def _for_the_missing(waiting: Sequence[RankNow], missing: Sequence[RankNow]) -> 
     return f"{names(waiting)} {wait} in {called} at different places, perhaps {for_whom}; {_GROUPS}"
 
 
-# a stack has no arguments, and so no process group
+# a stack shows no arguments, so the process group is not known
 _GROUPS = "or for each other, where their calls are of different process groups, which stacks do not tell"
 
 
 def _all_waiting(ranks: Sequence[RankNow], waiting: Sequence[RankNow]) -> tuple[str, tuple[int, ...]]:
-    """All are in collectives, and nothing but their stacks is known."""
+    """Return the judgement if all ranks are in collectives and only their stacks are known."""
     places = Counter((rank.call, rank.doing) for rank in waiting)
     if any(rank.moved for rank in ranks):
         return "all ranks are in collectives, and move", ()
@@ -157,7 +157,7 @@ def _flight(dumps: Mapping[str, Mapping[str, Any]]) -> tuple[Calls, list[str]]:
 
 
 def _stores(reports: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say where ranks ask for the store at which they are to meet, and who listens there; empty where none does."""
+    """Return a line on ranks that look for their store, and what listens at its address; empty if none does."""
     rows = [
         (str(row["rank"]), place)
         for report in reports.values()
@@ -173,7 +173,7 @@ def _stores(reports: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _ras(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """One line for what NCCL's RAS says, of each answer that differs: it knows all hosts, wherever it is asked."""
+    """Return one line for each different answer of NCCL's RAS, which knows all hosts wherever it is asked."""
     lines: dict[str, list[str]] = {}
     for host, report in reports.items():
         if report["ras"]:

@@ -49,7 +49,7 @@ class Listing:
         return jobs[-1] if jobs else None
 
     def doubt(self) -> str:
-        """Return a sentence where `last` is perhaps not what is meant; empty where it is."""
+        """Return a sentence if `last` may not be the job that is meant; else ""."""
         last = self.last
         if last is None or (last is self.jobs[-1] and 2 * last.witnesses > len(last.parts)):
             return ""
@@ -63,9 +63,9 @@ class Listing:
         )
 
     def find(self, wanted: str) -> Job:
-        """Return the job of an id, of the beginning of one, or `last`; raise UsageError where there is none.
+        """Return the job of an id, of an id's beginning, or `last`; raise UsageError if there is none.
 
-        A short beginning fits whatever runs: it is refused, so that no slip of the hand stops the only job.
+        A very short beginning is refused, since it would match any running job and a slip of the hand could stop it.
         """
         exact = [job for job in self.jobs if job.id == wanted]
         matches = exact or [job for job in self.jobs if job.id.startswith(wanted)]
@@ -98,7 +98,7 @@ def read_jobs(
     job_ids: Sequence[str] = (),
     gone: Mapping[str, str] | None = None,
 ) -> Listing:
-    """Ask every host for its jobs (for these alone, where some are named), without those known to be `gone`."""
+    """Ask every host for its jobs (only for `job_ids`, if given), and leave out those in `gone`."""
     unreachable = dict(gone or {})
     there = [host for host in hosts if host.name not in unreachable]
     answers = ask(transport, there, lambda _: ["list", *job_ids], forks=forks, timeout_s=_TIMEOUT_S, kind=JobRow)
@@ -116,7 +116,7 @@ def read_jobs(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Hold a host's word on one job: a row of `jobs.control list`; without a plan where it could not be read."""
+    """One host's report of one job: a row of `jobs.control list`, without a plan if it could not be read."""
 
     host: str
     document: Mapping[str, Any]
@@ -136,7 +136,7 @@ class Report:
 
 
 def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
-    """One job from the reports of its hosts; `unreachable` are hosts that could not be asked, with the reason."""
+    """Return one job from its hosts' reports; `unreachable` are hosts that could not be asked, with the reason."""
     plan, dissent = _plan(reports)
     by_rank, names = _places(reports, [str(host["name"]) for host in plan["hosts"]])
     parts = tuple(_part(rank, name, by_rank.get(rank), unreachable) for rank, name in enumerate(names))
@@ -187,7 +187,7 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
 
 
 def _plan(reports: Sequence[Report]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the plan that most hosts have, of as many the one that names most of them; and who has another."""
+    """Return the plan that most hosts have (if equal, the one that names most of them), and the hosts with another."""
     plans = [(report.host, report.document["plan"]) for report in reports if report.document["plan"]]
     if not plans:
         return _no_plan(reports), ()
@@ -226,7 +226,7 @@ def _places(reports: Sequence[Report], names: list[str]) -> tuple[dict[int, Repo
 
 
 def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[HostWords, list[Failure]]:
-    """Separate what it tells of its own ranks from what it says of others', which is its word and no more.
+    """Separate a host's reports on its own ranks from its reports on others' ranks, which are only hearsay.
 
     `roster` are the places of the hosts, each with so many `ranks`; a rank that is no host's is its own.
     """
@@ -245,14 +245,14 @@ def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[H
 
 
 def _hearsay(cause: Failure, tellers: Collection[str], asked: int) -> Failure:
-    """Say who tells of a failure, unless its own host does, or most of those that were asked do."""
+    """Return the failure, with the hosts that report it unless its own host or most of the asked hosts do."""
     if cause.host in tellers or (len(tellers) > 1 and 2 * len(tellers) > asked):
         return cause
     return replace(cause, message=f"host {fold(tellers)} says: {cause.message}")
 
 
 def _newest_attempt(by_rank: Mapping[int, Report], plan: Mapping[str, Any]) -> tuple[int, list[int]]:
-    """Its number, and the places of the hosts that take part: of those that so many may tell as an attempt takes."""
+    """Return the newest attempt that enough hosts report: its number, and its hosts' places."""
     members = len(plan["hosts"])
     first = list(range(min(members, int(plan.get("nodes") or members))))
     reports = list(by_rank.values())
@@ -298,7 +298,7 @@ def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Se
 
 
 def _past_vote(item: Mapping[str, Any]) -> tuple[int, str]:
-    """Return the attempt of which it tells, and the host where it saw the cause."""
+    """Return the attempt that the report is about, and the host on which it saw the cause."""
     return int(item["number"]), str(item["cause"]["host"]) if item["cause"] is not None else ""
 
 
@@ -327,18 +327,18 @@ def _past_cause(
 
 
 def _may_go_on(by_rank: Mapping[int, Report], members: int) -> int:
-    """How many hosts may take part in another attempt, which takes more than half of all."""
+    """Return how many hosts may take part in another attempt, which needs more than half of all."""
     out = [report for report in by_rank.values() if report.document["state"]["final"] or not report.document["alive"]]
     return members - len(out)
 
 
 def _without_the_others(part: JobPart) -> JobPart:
-    """Return a host that rests where no attempt can follow as one that could not be told."""
+    """Return a resting host's part as unknown, since no attempt can follow without the others."""
     return replace(part, state=_CUT_OFF, problem=_UNAWARE) if part.state == "resting" else part
 
 
 def _no_plan(reports: Sequence[Report]) -> Mapping[str, Any]:
-    """In the place of a plan that no host could read: the hosts that know the job, and when its id was given."""
+    """Return a substitute for a plan that no host could read: the hosts that know the job, and its id's time."""
     job_id = str(reports[0].document["id"])
     hosts = [{"name": name} for name in sorted(report.host for report in reports)]
     return {
@@ -390,7 +390,7 @@ def _seen_from_elsewhere(
 
 
 def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]:
-    """Return the first failures of hosts that cannot be asked now, as they told the others."""
+    """Return the first failures of hosts that cannot be asked now, as the others heard them."""
     heard: dict[int, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
     for teller, report in by_rank.items():
         for rank, item in report.document["state"].get("heard", {}).items():
@@ -398,7 +398,7 @@ def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]
                 heard[int(rank)].append((names[teller], item))
     failures = []
     for rank, rows in heard.items():
-        # they may have heard different things, and one may be invented: what most heard
+        # hosts may have heard different failures, and one may be forged: the majority counts
         kinds = [(item["kind"], item["message"]) for _, item in rows]
         usual = max(kinds, key=kinds.count)
         tellers = [name for name, item in rows if (item["kind"], item["message"]) == usual]
@@ -407,7 +407,7 @@ def _heard(by_rank: Mapping[int, Report], names: Sequence[str]) -> list[Failure]
 
 
 def _lost(by_rank: Mapping[int, Report], names: Sequence[str], parts: Sequence[JobPart]) -> list[Failure]:
-    """Blame the host that most others lost; a cut-off host blames everybody, and is blamed by everybody."""
+    """Return the failure of the host that most others lost; a cut-off host blames all, and all blame it."""
     votes = _votes(by_rank, len(parts))
     deaf = _deaf(votes, parts)
     if deaf is not None:
@@ -433,7 +433,7 @@ _Vote = tuple[int, Mapping[str, Any]]
 
 
 def _votes(by_rank: Mapping[int, Report], hosts: int) -> Mapping[int, Sequence[_Vote]]:
-    """Count votes by host (of so many) that was lost; a host that cannot be asked votes by what others heard."""
+    """Count the votes for each lost host; the vote of a host that cannot be asked is what others heard from it."""
     seen: list[_Vote] = []
     heard: dict[int, Mapping[str, Any]] = {}
     for voter, report in by_rank.items():
@@ -448,7 +448,7 @@ def _votes(by_rank: Mapping[int, Report], hosts: int) -> Mapping[int, Sequence[_
 
 
 def _deaf(votes: Mapping[int, Sequence[_Vote]], parts: Sequence[JobPart]) -> int | None:
-    """Find the one host that lost others, while none lost it or each other: nothing comes through to it."""
+    """Return the one host that lost others while nobody lost it or another: no packets reach it."""
     voters = {voter for items in votes.values() for voter, _ in items}
     if len(voters) != 1 or voters & set(votes):
         return None

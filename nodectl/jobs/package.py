@@ -1,4 +1,4 @@
-"""What the operator hands to a job, as one archive for every host: plan, secret, variables, and the code."""
+"""Packs what a job needs from the operator into one archive a host: plan, secret, variables, and the code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Parcel:
     contents: Mapping[str, bytes]
 
     def describe(self) -> str:
-        """`2 files, 0.1 MiB`."""
+        """Return `2 files, 0.1 MiB`."""
         return f"{counted(len(self.contents), 'file')}, {sum(map(len, self.contents.values())) / MIB:.1f} MiB"
 
 
@@ -59,7 +59,7 @@ def pack(
 
 
 def _read(code: Code) -> tuple[dict[str, tuple[str, bool]], dict[str, bytes]]:
-    """SHA-256 of each file by its place, with whether it is executable, and the contents by SHA-256."""
+    """Return each file's SHA-256 and whether it is executable, by its path, and the contents by SHA-256."""
     manifest, contents = {}, {}
     try:
         for source, place in code.files:
@@ -83,7 +83,7 @@ def _parcels(contents: Mapping[str, bytes], kept: Mapping[str, Collection[str]])
 
 
 def _lacking(digests: Iterable[str], there: frozenset[str]) -> Iterator[str]:
-    """Yield those that begin with none of what the host has."""
+    """Yield the digests of which the host has no beginning."""
     lengths = {len(beginning) for beginning in there}
     return (digest for digest in digests if not any(digest[:length] in there for length in lengths))
 

@@ -1,4 +1,4 @@
-"""How preflight is carried out: one look at every host at once, and one try of the way from each to the first."""
+"""Carries preflight out: looks at every host at once, and tries the connection from each to the first."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ _LOOK_DEADLINE_S = 60.0
 _REACH_S = 5.0
 _REACH_AGAIN_S = 15.0
 _LISTENS_S = 120.0
-# a listener that did not look for so long may have missed the whole time of who asked
+# a listener that was paused for longer may have missed all attempts of a host
 _LATE_S = 4.0
-# every host resolves every name: beyond this many, only the first host's
+# up to this many hosts, every host resolves every name; beyond it, only the first host's
 _NAMES_RESOLVED = 64
 _SHOWN_CHARS = 200
 # engines that an environment holds as a package of their name, beside torch
@@ -70,7 +70,7 @@ class PreflightReport:
 
 
 def run_preflight(transport: Transport, hosts: Sequence[Host], needs: JobNeeds, forks: int) -> PreflightReport:
-    """Look at `hosts` (the first of them is where ranks meet), judge, and try the way to the first.
+    """Look at `hosts`, judge them, and try their connections to the first one, where ranks meet.
 
     A host that cannot be asked is an unknown finding; nothing is raised for it.
     """
@@ -109,7 +109,7 @@ def with_best_interface(hosts: Sequence[Host], candidates: Sequence[Candidate]) 
 
 
 def _leading(nics: Mapping[str, Nic]) -> dict[str, Nic]:
-    """Return those of which the kernel knows the speed: a made one may lead nowhere."""
+    """Return the NICs whose speed the kernel knows: a virtual one may lead nowhere."""
     return {name: nic for name, nic in nics.items() if nic.speed_mbit and nic.speed_mbit > 0}
 
 
@@ -195,7 +195,7 @@ def _status(recording: Recording) -> tuple[int | None, str]:
 
 
 def _last_words(entry: Entry | None, unread: Unread) -> str:
-    """Return what the program on the host complained of last, else why its answer could not be read."""
+    """Return the last error message of the program on the host, else why its answer could not be read."""
     lines = entry.stderr.strip().splitlines() if entry is not None and entry.exit_status else []
     return (lines[-1] if lines else unread.reason)[:_SHOWN_CHARS]
 
@@ -222,7 +222,7 @@ def _reach(
 ) -> list[Finding]:
     """Let every host open both ports of the first one: a firewall shows here, not ten minutes into the start.
 
-    Who got no answer asks again, three times as long, and only a listener that ran all the time makes it a refusal.
+    A host without an answer tries again, three times as long; it fails only if the listener ran all the time.
     """
     addresses = {candidate.host: candidate.address.address for candidate in candidates}
     if len(addresses) < 2 or len(ports) < 2 or not all(addresses.values()):
@@ -234,7 +234,7 @@ def _reach(
         "udp_port": ports[1],
         "token": secrets.token_hex(8),
     }
-    # who asks before it listens asks again: nobody waits for it
+    # a host that asks before the listener is ready asks again, so it is not waited for
     listener = _Listener(transport, hosts[0], {**common, "expected": len(hosts) - 1, "seconds": _LISTENS_S})
     findings: dict[str, Finding] = {}
     asking = hosts[1:]
@@ -268,7 +268,7 @@ def _cannot_listen(host: Host, first: Host, problem: str) -> Finding:
 
 
 class _Listener:
-    """The first host's end of the ways, in a thread; what it says of itself while it listens."""
+    """The listener on the first host, run in a thread, with its own reports while it listens."""
 
     def __init__(self, transport: Transport, host: Host, request: Mapping[str, object]) -> None:
         self.problem = "it did not begin in time"
@@ -291,16 +291,16 @@ class _Listener:
         self._thread.start()
 
     def listens(self) -> bool:
-        """Tell whether it listens; False where it cannot, or does not in time."""
+        """Tell whether the listener is ready; False if it fails or is not ready in time."""
         self._begun.wait(_LOOK_DEADLINE_S)
         return self._is_listening
 
     def join(self, timeout_s: float) -> None:
-        """Wait until it has left its ports."""
+        """Wait until the listener has released its ports."""
         self._thread.join(timeout_s)
 
     def judge(self, finding: Finding) -> Finding:
-        """No answer is no proof where the listener itself was not running."""
+        """Return the finding; a missing answer is no proof if the listener itself was paused."""
         late_s = max(self._late_s, time.monotonic() - self._spoke_s if self._thread.is_alive() else 0.0)
         if finding.status is not Status.FAILED or late_s < _LATE_S or "no answer" not in finding.actual:
             return finding
@@ -313,7 +313,7 @@ class _Listener:
         try:
             documents = [bounded_json.loads(text) for text in self._reader.feed(data)]
             heard = values_of(ListenRow, documents, extra="ignore")
-        except ValueError:  # what it did not say, it is asked for in vain
+        except ValueError:  # its report is damaged
             return
         for row in heard:
             self._spoke_s = time.monotonic()
@@ -357,7 +357,7 @@ def passing(hosts: Sequence[Host], findings: Sequence[Finding]) -> list[Host]:
 
 
 _CHECK_PREFIX = "launch_"
-# without what these look at there is nothing to start, or nowhere
+# checks that cannot be skipped: without what they look at, nothing can be started
 _NEEDED = ("launch_reachable", "launch_payload", "launch_interface", "launch_ports")
 _FINE = (Status.OK, Status.SKIPPED)
 

@@ -1,4 +1,4 @@
-"""How a running job does, read from its hosts again and again: steps, output, GPUs, network; whether it stalls."""
+"""Reads a running job's progress from its hosts repeatedly (steps, output, GPUs, network), and detects stalls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Watch:
     _before: dict[str, Pulse] = field(default_factory=dict)
 
     def look(self) -> list[Pulse]:
-        """Every host, in the order of `hosts`; one that does not answer has a `problem`."""
+        """Return the pulse of every host, in the order of `hosts`; a host without an answer has a `problem`."""
         arguments = ["pulse", self.job_id, self.pattern]
         asked: dict[str, Any] = {"forks": self.forks, "timeout_s": _TIMEOUT_S, "kind": PulseRow}
         answers = ask(self.transport, self.hosts, lambda _: arguments, **asked)
@@ -89,7 +89,7 @@ def _gpus(rows: Sequence[Mapping[str, float | None]]) -> Gpus | None:
 
 
 def compared(before: Pulse | None, now: Pulse) -> Pulse:
-    """`now` with its rates since `before`, and for how long its GPUs have waited."""
+    """Return `now` with the rates since `before`, and for how long its GPUs have waited."""
     if before is None or now.time_s <= before.time_s or now.attempt != before.attempt:
         return now
     seconds = now.time_s - before.time_s

@@ -26,7 +26,7 @@ from nodectl.transport.fanout import fan_out
 from nodectl.transport.payload import run_payload
 
 _TIMEOUT_S = 900.0
-# a rank is slow where a step of its own takes so much longer than the others', in most of its steps
+# a rank is slow if its own part of a step takes this much longer than the others', in most of its steps
 _STANDS_OUT = 0.05
 _MOST_OF = 2 / 3
 _COMPUTING = ("compute", "forward", "backward", "optimizer")
@@ -63,10 +63,10 @@ def _step(row: Mapping[str, Any]) -> StepTime:
 def judge(
     traces: Sequence[RankTrace], problems: Mapping[str, str], expected: Mapping[int, str] | None = None
 ) -> TraceReport:
-    """Figures of each rank, and the slowest; `expected` are the job's ranks with their hosts."""
+    """Return each rank's figures and the slowest rank; `expected` maps the job's ranks to their hosts."""
     at = expected or {}
     traced = {(trace.rank, trace.host) for trace in traces}
-    # a host's word for the rank of another that tells its own
+    # a host's trace for a rank of another host that reports its own
     false = [
         candidate
         for candidate in traces
@@ -118,7 +118,7 @@ def _figures(trace: RankTrace, least_exposed: Mapping[int, float]) -> RankFigure
 
 
 def slowest(traces: Sequence[RankTrace]) -> SlowRank | None:
-    """Return the rank with the most time of its own a step; None where none stands out from the others' median."""
+    """Return the rank whose own work a step takes longest; None if none stands out from the others' median."""
     numbers = set.intersection(*({step.number for step in trace.steps} for trace in traces)) if traces else set()
     if len(traces) < 2 or not numbers:
         return None
@@ -208,7 +208,7 @@ def _of_host(transport: Transport, host: Host, job_id: str, traces: Sequence[Ran
 
 
 class _Sink:
-    """Takes the frames of one file; it is there as a whole, or not at all."""
+    """Writes the frames of one file, which appears only when it is complete."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
         self.path, self.problem = path, ""
@@ -218,7 +218,7 @@ class _Sink:
 
     def __enter__(self) -> None:
         self._draft.unlink(missing_ok=True)
-        # a link that somebody has put there meanwhile is not followed
+        # a link that was created there meanwhile is not followed
         self._file = os.fdopen(os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
     def __exit__(self, *_: object) -> None:
@@ -229,7 +229,7 @@ class _Sink:
             self._draft.replace(self.path)
 
     def take(self, stream: str, data: bytes) -> None:
-        """Take what came; of a host that sends more than it has said nothing is kept."""
+        """Write received data; a file that exceeds its announced size is dropped."""
         if stream != "stdout" or self.problem:
             return
         try:
@@ -251,6 +251,6 @@ class _Sink:
         self._file.write(data)
 
     def end(self, done: CommandResult) -> None:
-        """Why it is not whole, where it is not."""
+        """Record as `problem` why the file is incomplete, if it is."""
         if not self.problem and (done.outcome is not Outcome.RAN or done.exit_status or not self._whole):
             self.problem = why(done) if done.outcome is not Outcome.RAN or done.exit_status else "it was cut"
