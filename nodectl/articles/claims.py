@@ -243,7 +243,7 @@ def command(whole: Article, figure: Figure) -> str:
 
 
 def conditions_text(figure: Figure) -> str:
-    """`devices 3, batch 12`."""
+    """Return `devices 3, batch 12`."""
     return _pairs(figure.conditions)
 
 

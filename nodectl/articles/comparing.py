@@ -104,7 +104,7 @@ def told_median(values: Sequence[float | None]) -> float | None:
 
 
 def with_spread(measured: Measurement | None) -> str:
-    """`412 ±1.5 %`: half of the spread to each side."""
+    """Return `412 ±1.5 %`: half of the spread to each side."""
     if measured is None:
         return "-"
     return digits(measured.value) + ("" if measured.spread is None else f" ±{50 * measured.spread:.1f} %")

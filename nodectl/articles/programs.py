@@ -126,7 +126,7 @@ def run_all(
 
 
 def _steps(outcome: Outcome, seconds: float) -> int:
-    """How many steps last so long, those of the warm-up beside them; 0 where nobody knows."""
+    """Return how many steps last so long, those of the warm-up beside them; 0 where nobody knows."""
     step_ms = (outcome.summary or {}).get("median_step_ms")
     return _WARMUP_STEPS + math.ceil(1e3 * seconds / step_ms) if isinstance(step_ms, int | float) and step_ms else 0
 

@@ -91,7 +91,7 @@ def run_training(
 
 
 def _cost_s(amount: Amount) -> float:
-    """Seconds of the measurement at least: a window has one step, however long that takes."""
+    """Return the seconds of the measurement at least: a window has one step, however long that takes."""
     return _START_S + amount.rounds * amount.repetitions * amount.duration_s
 
 

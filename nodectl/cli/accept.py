@@ -290,7 +290,7 @@ def _keep_measurements(app: App, acceptance: Acceptance) -> None:
 
 
 def _record_rejected(app: App, acceptance: Acceptance, folder: Path) -> None:
-    """Return the raw outputs of the nodes that are rejected, masked: what can be sent to a vendor as it is."""
+    """Write the masked raw outputs of the rejected nodes into `folder`, ready to be sent to a vendor."""
     names = [host.host for host in acceptance.hosts if host.verdict is NodeVerdict.REJECTED][:_MOST_RECORDED]
     hosts = tuple(host for host in app.hosts if host.name in names)
     if not hosts:

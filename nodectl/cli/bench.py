@@ -88,7 +88,7 @@ Lines = Sequence[Sequence[object]]
 
 
 def read_counts(text: str) -> tuple[int, ...]:
-    """`1,8,64`, each once, in their order; ValueError where one is no count."""
+    """Return `1,8,64`, each once, in their order; ValueError where one is no count."""
     counts = text.split(",")
     for count in counts:
         if not re.fullmatch(r"[1-9]\d{0,6}", count.strip()) or int(count) > _MOST_COUNT:
@@ -222,7 +222,7 @@ def _runs_of_job(app: App, job_id: str) -> list[Run]:
 
 
 def read_rates(text: str) -> tuple[int, ...]:
-    """`100mbit,1gbit` as bits per second, each once; ValueError where one is no rate."""
+    """Return `100mbit,1gbit` as bits per second, each once; ValueError where one is no rate."""
     try:
         return tuple(dict.fromkeys(map(parse_rate, text.split(","))))
     except UsageError as error:

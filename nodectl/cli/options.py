@@ -59,7 +59,7 @@ _CLOCK = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?")
 
 
 def seconds_ago(text: str, now: datetime | None = None) -> float:
-    """How long ago that was; UsageError for what is no such moment, or still to come."""
+    """Return how long ago that was; UsageError for what is no such moment, or still to come."""
     now = now or datetime.now().astimezone()
     if ago := _AGO.fullmatch(text):
         return float(ago[1]) * _AGO_S[ago[2]]
@@ -121,14 +121,14 @@ class LateHelp(click.Option):
 
 
 def profile_names(kind: str) -> str:
-    """`One of: stock, …`, for the help of an option that takes profiles of that kind."""
+    """Return `One of: stock, …`, for the help of an option that takes profiles of that kind."""
     from nodectl.profiles.load import find_profiles
 
     return f"One of: {', '.join(find_profiles(kind))}."
 
 
 def profile_option(kind: str, **attributes: Any) -> Callable[[_Command], _Command]:
-    """`--hardware NAME`, `--stack NAME` or `--tuning NAME`."""
+    """Return `--hardware NAME`, `--stack NAME` or `--tuning NAME`."""
     return click.option(
         f"--{kind}",
         cls=LateHelp,

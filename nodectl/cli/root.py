@@ -98,7 +98,7 @@ class LazyGroup(click.Group):
 
 
 def _undeclared(name: str) -> str:
-    """Why the file that is called so is no command: it holds one, and its first line does not say so."""
+    """Return why the file that is called so is no command: it holds one, and its first line does not say so."""
     path = Path(__file__).with_name(f"{name}.py")
     if not path.is_file() or not _DECLARES.search(path.read_text(encoding="utf-8")):
         return ""

@@ -109,7 +109,7 @@ class DeclinedError(NodectlError):
 
 
 def ask(hosts: Sequence[Host], question: str, shown: Sequence[str], *, yes: bool) -> None:
-    """Return where it may go on: `--yes`, an answer, or a lab without a terminal, which nobody is asked about."""
+    """Ask the operator, and raise DeclinedError for a no; `yes`, or a lab without a terminal, needs no answer."""
     if yes:
         return
     for line in shown:

@@ -11,7 +11,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 
 def fold(names: Iterable[str]) -> str:
-    """`gpu01 gpu02 gpu03 gpu07` as `gpu[01-03,07]`; names that no node set can hold follow, on the same line."""
+    """Return `gpu01 gpu02 gpu03 gpu07` as `gpu[01-03,07]`; names that no node set can hold follow, on the same line."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 
     plain: list[str] = []
@@ -30,7 +30,7 @@ def _visible(name: str) -> str:
 
 
 def expand(pattern: str) -> tuple[str, ...] | None:
-    """`gpu[01-03]` as its names; None for what is no node set."""
+    """Return `gpu[01-03]` as its names; None for what is no node set."""
     from ClusterShell.NodeSet import NodeSet, NodeSetException
 
     try:

@@ -18,7 +18,7 @@ from typing import Any
 
 
 def operator() -> str:
-    """`login@machine`; below sudo the login that called it, and a number where a user id has no name."""
+    """Return `login@machine`; below sudo the login that called it, and a number where a user id has no name."""
     try:
         login = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):

@@ -19,7 +19,7 @@ def nearest(name: str, candidates: Iterable[str], near: float = _NEAR) -> str:
 
 
 def meant(name: str, candidates: Iterable[str]) -> str:
-    """`did you mean tcp? `, to stand before what else is known; empty where nothing is near."""
+    """Return `did you mean tcp? `, to stand before what else is known; "" where nothing is near."""
     candidate = nearest(name, candidates)
     return f"did you mean {candidate}? " if candidate else ""
 

@@ -22,7 +22,7 @@ _RATES = frozenset(["IOPS", "Mpps", "MHz", "GHz", "bps", "Mbps", "Gbps"])
 
 
 def parse_size(text: str) -> int | None:
-    """`4096`, `64MiB`, `64M` or `1.5 GiB` in bytes, always with binary units; None for any other text."""
+    """Return `4096`, `64MiB`, `64M` or `1.5 GiB` in bytes, always with binary units; None for any other text."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
@@ -39,7 +39,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def format_size_rounded(size_bytes: int) -> str:
-    """`1.46 KiB`: three digits in the largest unit that it reaches."""
+    """Return `1.46 KiB`: three digits in the largest unit that it reaches."""
     for unit_bytes, unit in _SHOWN:
         if size_bytes >= unit_bytes:
             return f"{size_bytes / unit_bytes:.3g} {unit}"

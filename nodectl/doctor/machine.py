@@ -206,7 +206,7 @@ def _folder(name: str, folder: Path, variable: str) -> Finding:
 
 
 def _refused(folder: Path, there: Path) -> str:
-    """Why nothing can be written in the folder, or it cannot be made below `there`; nothing stays there."""
+    """Return why nothing can be written in the folder, or it cannot be made below `there`; nothing stays there."""
     if not there.is_dir():
         return "is a file"
     try:
@@ -380,7 +380,7 @@ def _agent_of(target: Target) -> str:
 
 
 def _silent(agent: str) -> str:
-    """Why nobody listens at the socket."""
+    """Return why nobody listens at the socket."""
     with socket.socket(socket.AF_UNIX) as ours:
         ours.settimeout(_AGENT_S)
         try:

@@ -215,7 +215,7 @@ def output_of_root(recording: Recording, command: Command) -> str:
 
 
 def refused(done: Entry) -> str:
-    """Why sudo has not run it."""
+    """Return why sudo has not run it."""
     why = "is not installed" if "sudo: not installed" in done.stderr else "wants a password"
     return f"needs root, and sudo {why}: {SUDOERS}"
 
@@ -247,7 +247,7 @@ def ends_within_line(text: str) -> bool:
 
 
 def parse(parser: Callable[[str], T], text: str) -> T:
-    """`parser(text)`, read once for all facts that need it."""
+    """Return `parser(text)`, read once for all facts that need it."""
     value: T = _remembered(parser, text)  # type: ignore[assignment]
     return value
 
@@ -314,12 +314,12 @@ def whole(text: str | None) -> int | None:
 
 
 def counts(**numbers: int | None) -> str:
-    """`2 sockets, 1 zombie`; a question mark for None."""
+    """Return `2 sockets, 1 zombie`; a question mark for None."""
     return ", ".join(f"? {name}s" if n is None else counted(n, name) for name, n in numbers.items())
 
 
 def tally(counts: Counter[str]) -> str:
-    """`8 x H100, 1 x A10`, the most frequent first; empty for none."""
+    """Return `8 x H100, 1 x A10`, the most frequent first; "" for none."""
     return ", ".join(f"{number} x {word}" for word, number in counts.most_common())
 
 

@@ -124,7 +124,7 @@ def _interface(row: Any) -> Interface:
 
 
 def _counters(stats: Any) -> dict[str, int]:
-    """`rx_errors`, `tx_dropped`: both directions in one mapping."""
+    """Return `rx_errors`, `tx_dropped`: both directions in one mapping."""
     return {
         f"{way}_{name}": value
         for way in ("rx", "tx")

@@ -61,7 +61,7 @@ class SlurmNode:
 
 
 def read_node(text: str) -> SlurmNode:
-    """`scontrol --oneliner show node NAME`."""
+    """Return `scontrol --oneliner show node NAME`."""
     fields = {match[1]: match[2] for match in _FIELD.finditer(" ".join(text.split()))}
     if "State" not in fields:
         raise UnreachableError(f"scontrol names no state of the node: {text[:200]!r}")

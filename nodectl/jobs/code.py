@@ -325,7 +325,7 @@ def _root(script: Path, folder: Path | None) -> Path:
 
 
 def _why_alone(root: Path) -> str:
-    """Why it is no project; the root of a mount is one where its files say so, as a container is given it."""
+    """Return why it is no project; the root of a mount is one where its files say so, as a container is given it."""
     why = why_no_project(root)
     return "" if why == MOUNT and is_marked(root) else why
 
@@ -341,7 +341,7 @@ def _project_of(here: Path) -> Path:
 
 
 def _is_of(root: Path, script: Path) -> bool:
-    """Return nothing on the way to the script is ignored: a scratch folder in a project is none of it."""
+    """Tell whether the script belongs to the project: no folder on its path is ignored, as a scratch folder is."""
     specs, folder, place = [_OWN_RULES], root, ""
     for part in script.relative_to(root).parts:
         specs += _specs_of(folder, place)

@@ -138,7 +138,7 @@ def _all_waiting(ranks: Sequence[RankNow], waiting: Sequence[RankNow]) -> tuple[
 
 
 def names(ranks: Sequence[RankNow]) -> str:
-    """`rank 3`, or `rank 0, 1, 2 and 5 more`."""
+    """Return `rank 3`, or `rank 0, 1, 2 and 5 more`."""
     return f"rank {numbers([rank.rank for rank in ranks], _MOST_NAMED)}"
 
 

@@ -64,7 +64,7 @@ def _bound(row: PlanHost, adapters: Adapters | None, mode: str) -> PlanHost:
 
 
 def _lines(adapters: Mapping[str, Adapters]) -> tuple[str, ...]:
-    """`NCCL_IB_HCA on node[01-04]: …`, a line for hosts alike; nothing of those where NCCL may take all."""
+    """Return `NCCL_IB_HCA on node[01-04]: …`, a line for hosts alike; nothing of those where NCCL may take all."""
     reasons = dict.fromkeys(adapter.why for adapter in adapters.values() if adapter.why)
     hosts = {why: [name for name, adapter in adapters.items() if adapter.why == why] for why in reasons}
     return tuple(f"NCCL_IB_HCA on {fold(names)}: {why}" for why, names in hosts.items())
@@ -121,5 +121,5 @@ def _by_gpu(node: NodeTopology | None, ports: Sequence[IbPort]) -> tuple[str, ..
 
 
 def _value(ports: Sequence[IbPort]) -> str:
-    """`=mlx5_0:1,mlx5_1:1`; the sign asks for these very names, for else mlx5_1 is also mlx5_10."""
+    """Return `=mlx5_0:1,mlx5_1:1`; the sign asks for these very names, for else mlx5_1 is also mlx5_10."""
     return "=" + ",".join(f"{port.device}:{port.port}" for port in ports)

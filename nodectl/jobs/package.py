@@ -99,7 +99,7 @@ def _archive(plan: Plan, secret: bytes, files: Mapping[str, bytes]) -> bytes:
 
 
 def describe_parcels(sent: Sequence[Parcel]) -> str:
-    """`code: 2 files, 0.1 MiB are new to the hosts`, by groups of hosts where they differ; empty without code."""
+    """Return `code: 2 files, 0.1 MiB are new to the hosts`, by groups of hosts where they differ; "" without code."""
     if len(sent) < 2:
         return f"code: {sent[0].describe()} of it are new to the hosts" if sent else ""
     return f"code: {'; '.join(f'{parcel.describe()} of it are new to {fold(parcel.hosts)}' for parcel in sent)}"

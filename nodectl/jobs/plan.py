@@ -212,7 +212,7 @@ def choose_nproc(asked: int | None, gpu_counts: Sequence[int]) -> int:
 
 
 def beat_s(hosts: int) -> float:
-    """Seconds between heartbeats: fewer from a large fleet, where every host hears every other."""
+    """Return the seconds between heartbeats: fewer from a large fleet, where every host hears every other."""
     return _BEAT_S if hosts <= _LARGE_FLEET else _BEAT_LARGE_S
 
 
@@ -401,7 +401,7 @@ def make_plan(
 
 
 def _no_restart(request: LaunchRequest) -> str:
-    """Why there is none where hosts were to take each other's place; empty where none was asked for."""
+    """Return why there is none where hosts were to take each other's place; "" where none was asked for."""
     if request.restarts is not None or not request.left_out:
         return ""
     return f"not restarted: no host is left to take another's place, without {fold(request.left_out)} (--gate)"

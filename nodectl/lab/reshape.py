@@ -66,7 +66,7 @@ def shaping(folder: LabFolder) -> Iterator[Callable[[int], None]]:
 
 
 def described(rate_bits: int) -> str:
-    """`1gbit`, or that there is none."""
+    """Return `1gbit`, or that there is none."""
     return show_rate(rate_bits) if rate_bits else "unlimited"
 
 

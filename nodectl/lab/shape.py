@@ -57,7 +57,7 @@ def port_shaping(port: str, spec: LabSpec, link: Literal["veth", "netem", "wire"
 
 
 def queue_bytes(rate_bits: int) -> int:
-    """How much a full link keeps waiting: 50 ms of it."""
+    """Return how much a full link keeps waiting: 50 ms of it."""
     return max(_MIN_QUEUE_BYTES, round(rate_bits / 8 * _QUEUE_S))
 
 

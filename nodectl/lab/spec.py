@@ -60,7 +60,7 @@ class LabSpec:
 
 
 def parse_rate(text: str) -> int:
-    """`1gbit`, `100Mbit`, `2.5g` → bits per second."""
+    """Return `1gbit`, `100Mbit`, `2.5g` → bits per second."""
     number, unit = _split(text, "rate", "1gbit or 100mbit")
     unit = unit.removesuffix("/s")
     unit = unit if unit.endswith("bit") or not unit else f"{unit}bit"
@@ -73,7 +73,7 @@ def parse_rate(text: str) -> int:
 
 
 def parse_delay(text: str) -> float:
-    """`10ms`, `250us`, `1s` → seconds."""
+    """Return `10ms`, `250us`, `1s` → seconds."""
     number, unit = _split(text, "delay", "10ms or 250us")
     if unit not in _TIME_UNITS:
         raise UsageError(f"delay '{text}' needs a unit", f"use one of {', '.join(_TIME_UNITS)}, as in 10ms")
@@ -95,7 +95,7 @@ def parse_loss(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """`4G`, `512MiB` → bytes (binary units); `none` → 0."""
+    """Return `4G`, `512MiB` → bytes (binary units); `none` → 0."""
     if text.strip().lower() == "none":
         return 0
     size_bytes = units.parse_size(text)
@@ -108,7 +108,7 @@ def parse_size(text: str) -> int:
 
 
 def show_rate(rate_bits: int) -> str:
-    """`1gbit`; the largest unit that leaves a short number, as `tc` reads it."""
+    """Return `1gbit`; the largest unit that leaves a short number, as `tc` reads it."""
     for unit in ("gbit", "mbit", "kbit"):
         if rate_bits >= _RATE_UNITS[unit]:
             return f"{rate_bits / _RATE_UNITS[unit]:g}{unit}"

@@ -115,12 +115,12 @@ def recognised_lines(recognised: Iterable[Recognised]) -> tuple[str, ...]:
 
 
 def part_name(part: Part) -> str:
-    """`GPU 3`, `mlx5_0`, `the host`: how an operator names it, without its place on the bus."""
+    """Return `GPU 3`, `mlx5_0`, `the host`: how an operator names it, without its place on the bus."""
     if part.kind is PartKind.HOST:
         return "the host"
     return part.place.partition(" at ")[0].partition(",")[0] or str(part.kind).upper()
 
 
 def minute(seconds: float) -> str:
-    """Seconds since 1970 as local time, to the minute: `2026-11-20 14:30`."""
+    """Return the seconds since 1970 as local time, to the minute: `2026-11-20 14:30`."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

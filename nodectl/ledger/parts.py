@@ -78,14 +78,14 @@ def _nics(host: str, facts: Mapping[str, object]) -> Iterator[Part]:
 
 
 def _guid(text: str) -> str:
-    """`b83f:d203:1a48:ff14`, however a tool writes it; empty for zeros, and for what is no GUID."""
+    """Return `b83f:d203:1a48:ff14`, however a tool writes it; "" for zeros, and for what is no GUID."""
     digits = text.lower().removeprefix("0x").replace(":", "")
     is_guid = _DIGITS.fullmatch(digits) and digits.strip("0")
     return ":".join(digits[at : at + 4] for at in range(0, 16, 4)) if is_guid else ""
 
 
 def _place(names: str, address: str | None) -> str:
-    """`GPU 3 at 0000:1b:00.0`, `mlx5_0, ibp24s0 at 0000:18:00.0`; the names alone where the bus is not told."""
+    """Return `GPU 3 at 0000:1b:00.0`, `mlx5_0, ibp24s0 at 0000:18:00.0`; the names alone where the bus is not told."""
     return f"{names}{_AT}{address.lower()}" if address and address not in names else names
 
 
@@ -170,7 +170,7 @@ def _names(part: Part, subject: str, uuids: set[str]) -> bool:
 
 
 def _bus(address: str, *, function: bool = False) -> str:
-    """`00000000:0F:00.0` as `0f:00`, or with its domain where that is not 0; its function where asked for."""
+    """Return `00000000:0F:00.0` as `0f:00`, or with its domain where that is not 0; its function where asked for."""
     device, _, number = address.lower().partition(".")
     head, _, slot = device.rpartition(":")
     domain, _, bus = head.rpartition(":")
@@ -179,7 +179,7 @@ def _bus(address: str, *, function: bool = False) -> str:
 
 
 def named(parts: Iterable[Part]) -> str:
-    """`1 host, 8 GPUs, 10 NICs`."""
+    """Return `1 host, 8 GPUs, 10 NICs`."""
     kinds = Counter(part.kind for part in parts)
     nouns = {PartKind.HOST: "host", PartKind.GPU: "GPU", PartKind.NIC: "NIC"}
     return ", ".join(counted(kinds[kind], word) for kind, word in nouns.items() if kinds[kind])

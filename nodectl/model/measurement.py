@@ -47,12 +47,12 @@ class Unit:
     is_count: bool = False
 
     def text(self, value: float) -> str:
-        """`1.25 GB/s busbw = 10.0 Gbit/s`."""
+        """Return `1.25 GB/s busbw = 10.0 Gbit/s`."""
         other = f" = {format_value(self.beside[1] * value, self.beside[0])}" if self.beside else ""
         return f"{self.short(value)}{f' {self.word}' if self.word else ''}{other}"
 
     def short(self, value: float) -> str:
-        """`1.25 GB/s`."""
+        """Return `1.25 GB/s`."""
         if self.decimals is None:
             return format_value(value, self.name)
         return f"{value:,.{self.decimals}f} {self.name}"

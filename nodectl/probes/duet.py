@@ -92,7 +92,7 @@ def connection_remedy(reason: str) -> str:
 
 
 def _is_lost(serving: Background) -> bool:
-    """Return what the client would find out only after its own deadline."""
+    """Tell whether the server's host is unreachable, which the client would see only after its own deadline."""
     return serving.done is not None and serving.done.outcome is Outcome.UNREACHABLE
 
 

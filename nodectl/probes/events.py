@@ -67,7 +67,7 @@ class Events:
         return lines[-1].strip() if lines else ""
 
     def cut(self) -> str:
-        """Why what came last cannot be read; empty where it ended with a whole event."""
+        """Return why what came last cannot be read; "" where it ended with a whole event."""
         try:
             self._reader.end()
         except FrameError as error:

@@ -244,7 +244,7 @@ def _size(wanted: object) -> int | None:
 
 
 def size_bytes(text: str) -> int:
-    """`8G`, as nccl-tests understands it: a power of two."""
+    """Return `8G`, as nccl-tests understands it: a power of two."""
     size = parse_size(text)
     if size is None:
         raise ValueError(f"{text!r} is not a size")

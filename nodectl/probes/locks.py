@@ -116,7 +116,7 @@ class _Taker:
         return holder
 
     def refusal(self) -> list[Finding]:
-        """Why the host is not ours, waited for; a run that has ended on this machine is relieved.
+        """Return why the host is not ours, waited for; a run that has ended on this machine is relieved.
 
         A host whose link was cut keeps the lock of one that is long gone, until its sshd notices.
         """
@@ -160,7 +160,7 @@ def _not_held(holder: Background) -> list[Finding]:
 
 
 def _holder(busy: Event) -> str:
-    """`ada@laptop for 'probe nccl' since 2023-11-14 22:13:20 UTC`."""
+    """Return `ada@laptop for 'probe nccl' since 2023-11-14 22:13:20 UTC`."""
     purpose, since = busy.get("what"), busy.get("since")
     text = one_line(busy.get("operator") or "another nodectl") + (f" for '{one_line(purpose)}'" if purpose else "")
     if isinstance(since, int | float) and 0 < since < 1e11:

@@ -125,7 +125,7 @@ class Watched(CallTransport):
 
 
 def keeping(transport: Transport, work: Callable[[T], R]) -> Callable[[T], R]:
-    """`work`, whose results are kept where the transport is that of a run."""
+    """Return `work`, whose results are kept where the transport is that of a run."""
 
     def kept(item: T) -> R:
         value = work(item)

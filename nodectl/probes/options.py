@@ -120,7 +120,7 @@ class Sizes:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """`a,b` as names without blanks."""
+    """Return `a,b` as names without blanks."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
@@ -138,7 +138,7 @@ def sizes(text: str) -> tuple[int, ...]:
 
 
 def sweep(text: str) -> Sizes:
-    """`1KiB,64MiB`, `1KiB..1GiB` (powers of two), `1KiB..1GiB*4` (of four), `1KiB..max` (the memory's limit)."""
+    """Return `1KiB,64MiB`, `1KiB..1GiB` (powers of two), `1KiB..1GiB*4` (of four), `1KiB..max` (the memory's limit)."""
     wanted: set[int] = set()
     grow = 0
     for part in text.split(","):
@@ -169,7 +169,7 @@ def rounds(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """`90`, `90s`, `5m` or `1h` in seconds."""
+    """Return `90`, `90s`, `5m` or `1h` in seconds."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smh]?)", text.strip())
     if match is None or float(match[1]) == 0:
         raise ValueError(f"{text!r} is not a time; write 90, 90s, 5m or 1h")

@@ -106,7 +106,7 @@ def usual_run(measurement: Measurement, runs_key: str) -> float:
 
 
 def better(first: ProbeResult, again: ProbeResult, series_condition: str, runs_key: str = "") -> ProbeResult:
-    """`first`, with what was better the second time, by value or by the median of these runs; each finding once.
+    """Return `first`, with what was better the second time, by value or by the median of these runs; each finding once.
 
     A series is told by its place and its condition of this name.
     """

@@ -91,7 +91,7 @@ def _cost(probe: AnyProbe, rounds: int) -> Cost:
 
 
 def _lacking(probe: AnyProbe, facts: Sequence[Facts]) -> str:
-    """Why it cannot be measured here; empty where it can, or where the hosts cannot tell."""
+    """Return why it cannot be measured here; "" where it can, or where the hosts cannot tell."""
     needed = 2 if probe.between_hosts and not (probe.has_ranks and any(_has_pair(host) for host in facts)) else 1
     if len(facts) < needed:
         return "only one host is selected"

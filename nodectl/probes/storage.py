@@ -97,7 +97,7 @@ def run_storage(transport: Transport, hosts: Sequence[Host], options: StorageOpt
 
 
 def _cost_s(amount: Amount) -> float:
-    """Seconds that all patterns take on one host."""
+    """Return the seconds that all patterns take on one host."""
     return 1.0 + amount.repetitions * len(_JOBS) * (amount.duration_s + _JOB_S)
 
 

@@ -217,7 +217,7 @@ def _reduces_in_switch(hardware: Hardware) -> bool:
 
 
 def _fall(hardware: Hardware) -> str:
-    """`, and all_reduce falls from 460 to about 35 GB/s`, by the hardware's floors; empty where it has not both."""
+    """Return `, and all_reduce falls from 460 to about 35 GB/s`, by the hardware's floors; "" where it has not both."""
     floors = [floor for floor in hardware.floors if floor.probe == "nccl" and "nodes" not in floor.conditions]
     reduced = [floor for floor in floors if floor.conditions.get("collective") == "all_reduce"]
     linked = [floor.value for floor in reduced if floor.link_class == hardware.link]
@@ -654,7 +654,7 @@ def _naming(problem: Problem, current: Stack, whole: str | None, judge: Callable
 
 
 def _distance(current: Stack, other: Stack) -> tuple[float, ...]:
-    """How far the other stack's CUDA is, then how old its torch is; for a stack without CUDA only the latter."""
+    """Return how far the other stack's CUDA is, then how old its torch is; for a stack without CUDA only the latter."""
     ours, theirs = _cuda_number(current), _cuda_number(other)
     newest = tuple(-part for part in version_key((other.torch or "0").partition("+")[0]))
     if ours is None or theirs is None:

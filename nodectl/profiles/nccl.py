@@ -33,21 +33,21 @@ def is_host_variable(name: str) -> bool:
 
 
 def check_name(name: str) -> str:
-    """`name`, if NCCL or a plug-in could mean anything by it; ValueError if not."""
+    """Return `name`, if NCCL or a plug-in could mean anything by it; ValueError if not."""
     if wrong := why_no_name(name):
         raise ValueError(f"{name!r} is no NCCL variable: {wrong}")
     return name
 
 
 def check_value(value: str) -> str:
-    """`value`, if NCCL would read the very same from its file; ValueError if not."""
+    """Return `value`, if NCCL would read the very same from its file; ValueError if not."""
     if wrong := why_no_text(value):
         raise ValueError(wrong)
     return value
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """`2.24.3` as (2, 24, 3); ValueError where it is no version."""
+    """Return `2.24.3` as (2, 24, 3); ValueError where it is no version."""
     if not re.fullmatch(r"\d+(\.\d+)*", version):
         raise ValueError(f"{version!r} is no version such as 2.24 or 2.24.3")
     return tuple(int(part) for part in version.split("."))

@@ -289,7 +289,7 @@ def _with_origin(document: Document, origin: str) -> Document:
 
 
 def hardware_variables(hardware: Hardware, look: HostLook | None) -> dict[str, Any]:
-    """`fleet.hardware`; where the profile does not know (`known` is false) it is what was seen on the host."""
+    """Return `fleet.hardware`; where the profile does not know (`known` is false) it is what was seen on the host."""
     seen = look.node if look else None
     counted = hardware.gpus is not None
     return {
@@ -304,7 +304,7 @@ def hardware_variables(hardware: Hardware, look: HostLook | None) -> dict[str, A
 
 
 def family_variables(look: HostLook | None) -> dict[str, Any]:
-    """`fleet.family`: what the host's distribution calls what roles ask for."""
+    """Return `fleet.family`: what the host's distribution calls what roles ask for."""
     os = look.node.os if look else None
     family = family_of(os.id if os else None)
     precompiled = family.precompiled_of(os.id) if os else None
@@ -318,7 +318,7 @@ def family_variables(look: HostLook | None) -> dict[str, Any]:
 
 
 def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any]:
-    """`fleet.stack`: what is installed, and for which systems it exists."""
+    """Return `fleet.stack`: what is installed, and for which systems it exists."""
     family = family_of(look.node.os.id if look else None)
     stack = family.stack(stack)
     places, system = addresses(), stack.system
@@ -359,7 +359,7 @@ def _repository(family: Family) -> dict[str, str]:
 
 
 def tuning_variables(tuning: Tuning, nccl: str | None) -> dict[str, Any]:
-    """`fleet.sysctl`, `nccl_env`, `limits`, `nic` and `gpu`; what the tuning leaves alone is null."""
+    """Return `fleet.sysctl`, `nccl_env`, `limits`, `nic` and `gpu`; what the tuning leaves alone is null."""
     return {
         "sysctl": [
             {"key": key, "value": setting.value, "never_lower": setting.never_lower, "why": setting.why}

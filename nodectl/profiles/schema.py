@@ -31,7 +31,7 @@ def _matching(pattern: str, complaint: str) -> AfterValidator:
 
 
 def _version(text: str) -> str:
-    """`text`, if it is a version, with a build such as +cu118 or without; ValueError if not."""
+    """Return `text`, if it is a version, with a build such as +cu118 or without; ValueError if not."""
     version_key(text.partition("+")[0])
     return text
 

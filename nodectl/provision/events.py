@@ -68,7 +68,7 @@ _SHUT = re.compile(r"no vault secrets (?:were )?found")
 
 
 def explained(text: str) -> str:
-    """`text`, or where it says that a login could not become root, why in one line, with what to do."""
+    """Return `text`, or where it says that a login could not become root, why in one line, with what to do."""
     if _SHUT.search(text):
         return f"{text.rstrip('. ')}; {VAULT_REMEDY}"
     for pattern, why, remedy in _REFUSALS:
@@ -214,7 +214,7 @@ def report_text(action: str, result: Mapping[str, Any]) -> str:
 
 
 def failure_text(result: Mapping[str, Any]) -> str:
-    """Why a task failed, from whichever fields its module filled."""
+    """Return why a task failed, from whichever fields its module filled."""
     items = [item for item in result.get("results", ()) if item.get("failed") or item.get("unreachable")]
     if items:
         reasons = {str(item.get("item", "")): failure_text(item) for item in items}

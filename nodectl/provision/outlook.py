@@ -87,7 +87,7 @@ def _has_wheels(stack: Stack) -> bool:
 
 
 def _words(options: Sequence[str]) -> set[str]:
-    """`-t a,b -t c` as Ansible splits it."""
+    """Return `-t a,b -t c` as Ansible splits it."""
     return {word.strip() for option in options for word in option.split(",")} - {""}
 
 

@@ -305,13 +305,13 @@ def _told(alike: Sequence[Finding]) -> Iterator[str]:
 
 
 def counts(findings: Sequence[Finding]) -> str:
-    """`2 failed, 40 ok on 4 hosts`."""
+    """Return `2 failed, 40 ok on 4 hosts`."""
     hosts = len({finding.host for finding in findings})
     return f"{numbers(findings)} on {counted(hosts, 'host')}"
 
 
 def numbers(findings: Sequence[Finding]) -> str:
-    """`2 failed, 40 ok`."""
+    """Return `2 failed, 40 ok`."""
     of_status = Counter(finding.status for finding in findings)
     return ", ".join(f"{of_status[status]} {status}" for status in Status if of_status[status]) or "nothing looked at"
 

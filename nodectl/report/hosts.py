@@ -29,7 +29,7 @@ def as_document(value: object) -> object:
 
 
 def facts_table(facts: Mapping[str, Mapping[str, object]], text_of: Words) -> str:
-    """`subject  hosts  what they are`, subjects in the order of the first host, largest group of hosts first.
+    """Return `subject  hosts  what they are`, subjects in the order of the first host, largest group of hosts first.
 
     Hosts whose subject has the same words share a line; an empty one has none.
     """

@@ -127,7 +127,7 @@ def job_text(job: Job) -> str:
 
 
 def _past_line(past: PastAttempt) -> str:
-    """`attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
+    """Return `attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
     ended = f" ended {_clock(past.ended_at)}" if past.ended_at else ""
     why = f": {_where(past.cause)}: {_cut(_first_line(past.cause.message))}" if past.cause else ""
     return f"attempt {past.number} on {fold(past.hosts)}{ended}{why}"
@@ -193,7 +193,7 @@ def _hosts(job: Job) -> str:
 
 
 def _slurm(job: Job) -> str:
-    """`Slurm job 7: PENDING, Resources`; empty for a job that nodectl runs itself."""
+    """Return `Slurm job 7: PENDING, Resources`; "" for a job that nodectl runs itself."""
     if job.slurm is None:
         return ""
     return f"Slurm job {job.slurm.id}: {job.slurm.state}" + (f", {job.slurm.reason}" if job.slurm.reason else "")
@@ -383,7 +383,7 @@ _MOST_RANKS = 16
 
 
 def look_document(look: Look) -> dict[str, object]:
-    """`ranks`, `verdict`, `missing` (numbers of ranks), `evidence`, `problems` by host."""
+    """Return `ranks`, `verdict`, `missing` (numbers of ranks), `evidence`, `problems` by host."""
     return {**asdict(look), "ranks": [asdict(rank) for rank in look.ranks]}
 
 
@@ -447,7 +447,7 @@ def _pairs(names: Sequence[str], values: Sequence[str]) -> list[str]:
 
 
 def _progress(job_id: str, pulses: Sequence[Pulse]) -> str:
-    """`job ID: attempt 2, step 120 of 1000 (12 %), 4.20 steps/s, 0:03:29 left`."""
+    """Return `job ID: attempt 2, step 120 of 1000 (12 %), 4.20 steps/s, 0:03:29 left`."""
     ahead = max(pulses, key=lambda pulse: (pulse.attempt, pulse.step or -1))
     parts = [f"attempt {ahead.attempt}"] if ahead.attempt > 1 else []
     if ahead.step is not None:
@@ -503,7 +503,7 @@ PARTS = {
 
 
 def trace_document(report: TraceReport) -> dict[str, object]:
-    """`ranks`, `slowest` (or null) and `problems`; shares are of the step's time."""
+    """Return `ranks`, `slowest` (or null) and `problems`; shares are of the step's time."""
     ranks = [{**asdict(rank), "overlap": rank.overlap} for rank in report.ranks]
     slowest = None if report.slowest is None else asdict(report.slowest)
     return {"ranks": ranks, "slowest": slowest, "problems": dict(report.problems)}

@@ -73,7 +73,7 @@ def _short(hosts: Sequence[str]) -> dict[str, str]:
 
 
 def _alike(names: Sequence[str]) -> int:
-    """How many characters all names begin with."""
+    """Return how many characters all names begin with."""
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False)))
 
 
@@ -177,7 +177,7 @@ def _own(one: Series, alike: Mapping[str, Sequence[str]]) -> str:
 
 
 def _count(one: Series) -> str:
-    """`48 paths`, `16 hosts`, `32 on 4 hosts`."""
+    """Return `48 paths`, `16 hosts`, `32 on 4 hosts`."""
     number, hosts = len(one.members), len(one.hosts)
     if all(len(member.hosts) == 2 and member.direction for member in one.members):
         return counted(number, "path")
@@ -200,7 +200,7 @@ def _figures(one: Series) -> tuple[str, str]:
 
 
 def _verdicts(series: Sequence[Series], findings: Sequence[Finding]) -> Iterator[str]:
-    """`tcp: FAILED, 2 failed, 1 warning; 42 to 95 % of the floor`, a line a probe."""
+    """Return `tcp: FAILED, 2 failed, 1 warning; 42 to 95 % of the floor`, a line a probe."""
     for probe in dict.fromkeys(one.probe for one in series):
         unlike = [finding for finding in findings if finding.check == probe and finding.status is not Status.OK]
         status = worst(finding.status for finding in unlike) if unlike else Status.OK
@@ -274,7 +274,7 @@ def _worst_rows(one: Series, most: int, what: str) -> Iterator[tuple[str, ...]]:
 
 
 def _hidden(series: Sequence[Series], matrices: Sequence[str]) -> int:
-    """How many values the text does not show."""
+    """Return how many values the text does not show."""
     hidden = 0
     for one, text in zip(series, matrices, strict=True):
         if not text and not one.is_alike():
@@ -296,7 +296,7 @@ def _again(measurement: Measurement) -> str:
 
 
 def _expected(measurement: Measurement, kind_of: KindOf) -> str:
-    """`, 95 % of 800 TFLOPS`, where a hardware profile says what it should be."""
+    """Return `, 95 % of 800 TFLOPS`, where a hardware profile says what it should be."""
     wanted = measurement.expected
     if not wanted:
         return ""

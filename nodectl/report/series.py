@@ -62,7 +62,7 @@ class Series:
         return ordered[:most]
 
     def off_percent(self, member: Measurement) -> float | None:
-        """How far a member is from the median, in percent of it."""
+        """Return how far a member is from the median, in percent of it."""
         middle = self.median
         return 100 * (member.value / middle - 1) if middle else None
 

@@ -139,7 +139,7 @@ def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
 
 
 def crossover_line(crossover: Crossover, names: Names) -> str:
-    """`nccl all_reduce: tree below 256 KiB, ring from there on (128 KiB to 512 KiB)`."""
+    """Return `nccl all_reduce: tree below 256 KiB, ring from there on (128 KiB to 512 KiB)`."""
     low, high = map(format_size_rounded, crossover.interval_bytes)
     where = f"{crossover.probe} {names.short(crossover.probe, crossover.subject)}".strip()
     size = format_size_rounded(crossover.size_bytes)

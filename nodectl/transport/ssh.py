@@ -194,7 +194,7 @@ def _terminate(channels: Iterable[paramiko.Channel]) -> None:
 
 
 def _ended_by_signals(channel: paramiko.Channel) -> bool:
-    """Return it as the lifeline ends a command: TERM, and KILL two seconds later."""
+    """End a command as the lifeline does, by TERM and two seconds later KILL; return whether it has ended."""
     for name, wait_s in (("TERM", _TERM_S), ("KILL", _DRAIN_S)):
         _signal(channel, name)
         if channel.status_event.wait(wait_s):

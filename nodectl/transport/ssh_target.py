@@ -66,7 +66,7 @@ class Rules:
             transport.disabled_algorithms = {"pubkeys": refused}
 
     def why_not_host_key(self, key: paramiko.PKey) -> str:
-        """Why the host's key is not to be trusted although known_hosts has it; empty where it is."""
+        """Return why the host's key is not to be trusted although known_hosts has it; "" where it is."""
         if key.get_name() == "ssh-rsa" and key.get_bits() < self.least_rsa_bits:
             return f"has {key.get_bits()} bits, and RequiredRSASize is {self.least_rsa_bits}"
         return "" if self.revoked is None else _why_revoked(self.revoked, key)

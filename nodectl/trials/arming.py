@@ -133,7 +133,7 @@ def _silence(result: CommandResult) -> str:
 
 
 def _loss(document: Mapping[str, Any], due: int) -> str:
-    """Why the guard cannot be counted on; empty where it watches."""
+    """Return why the guard cannot be counted on; "" where it watches."""
     state = document.get("state")
     if state == "restored":
         return f"put its former values back by itself at {moment(document.get('at'))}: {document.get('why', '')}"

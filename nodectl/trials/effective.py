@@ -75,7 +75,7 @@ def effective(
 
 
 def _idle(key: str, value: Any, live: Mapping[str, Live], holds: Holds) -> str:
-    """Why no host would take it; empty where one would, or where nobody knows."""
+    """Return why no host would take it; "" where one would, or where nobody knows."""
     fields = value if isinstance(value, Mapping) else {"value": value}
     wanted, never_lower = " ".join(str(fields.get("value")).split()), bool(fields.get("never_lower", True))
     there = [values.get(key) for values in live.values()]

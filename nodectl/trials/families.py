@@ -68,7 +68,7 @@ def _settled(verdict: Verdict, p_value: float | None, count: int) -> Verdict:
 
 
 def _p_values(many: Sequence[Series]) -> list[float]:
-    """How likely each mean gain is where there is none, by Student's t.
+    """Return how likely each mean gain is where there is none, by Student's t.
 
     Of few pairs the variance is hardly known: that of the others of the probe counts as much as its own (as in the
     moderated t of Smyth 2004, with the weight given), so that nothing is significant for being calm by chance.
@@ -107,7 +107,7 @@ def _failing(many: Sequence[Series]) -> set[int]:
 
 
 def _failure_p_values(many: Sequence[Series]) -> dict[int, tuple[float, float]]:
-    """How likely each one's failures are beside its own baseline, and beside all that is measured alike."""
+    """Return how likely each one's failures are beside its own baseline, and beside all that is measured alike."""
     p_values: dict[int, tuple[float, float]] = {}
     for places in _grouped(range(len(many)), lambda at: many[at].kind):
         single = [at for at in places if not many[at].is_mean]
@@ -130,7 +130,7 @@ def _fails(baseline: int, candidate: int, count: int, all_lost: int, all_taken: 
 
 
 def _fleet_fails(members: Sequence[Series]) -> float:
-    """How likely it is that so many more fail with the candidate; what fails in one turn counts as one."""
+    """Return how likely it is that so many more fail with the candidate; what fails in one turn counts as one."""
     turns = zip_longest(*(series.pairs for series in members), fillvalue=_NO_PAIR)
     return more_in_pairs([_lost(pairs, candidate=True) - _lost(pairs, candidate=False) for pairs in turns])
 

@@ -106,7 +106,7 @@ class TrialRun:
             refuse_too_short(left_s, self._turn_s, 1 if self.search else len(self.head.candidates))
 
     def _armed_turns(self) -> str:
-        """Why it ended early, empty where it did not."""
+        """Return why it ended early, empty where it did not."""
         started = self.clock()
         armed = None
         try:

@@ -91,7 +91,7 @@ class Space:
 
     @property
     def combinations(self) -> int:
-        """How many there are, the one that changes nothing among them."""
+        """The number of combinations, including the one that changes nothing."""
         return math.prod(len(axis.choices) for axis in self.axes)
 
     def __iter__(self) -> Iterator[Candidate]:

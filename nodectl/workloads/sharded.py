@@ -256,7 +256,7 @@ def put(target: torch.Tensor, values: torch.Tensor) -> None:
 
 
 def like(target: torch.Tensor, values: Any) -> Any:
-    """`values` as they lie for `target`: the own part of what has its shape; anything else as it is."""
+    """Return `values` as they lie for `target`: the own part of what has its shape; anything else as it is."""
     if not isinstance(target, DTensor) or not isinstance(values, torch.Tensor) or values.shape != target.shape:
         return values
     part = own_part(target, values).to(target.to_local().device, copy=True)

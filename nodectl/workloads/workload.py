@@ -32,7 +32,7 @@ class Data(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Return how many samples there are."""
 
     @abstractmethod
     def batch(self, indices: Sequence[int], epoch: int) -> Batch:
@@ -89,7 +89,7 @@ class Workload(ABC):
         """Return the repeated layers of the bare model, in their order."""
 
     def units_per_sample(self, settings: Settings) -> int:
-        """How many of `unit` a sample has."""
+        """Return how many of `unit` a sample has."""
         return 1
 
     @abstractmethod

@@ -70,7 +70,7 @@ def _of_kernel(name: str, kernel: str, driver: str) -> str:
 
 
 def _precompiled(wanted: Mapping[str, Any], node: Look) -> list[dict[str, Any]]:
-    """`driver_beside`, each with what to look for in its place, and what to do where it is nowhere."""
+    """Return `driver_beside`, each with what to look for in its place, and what to do where it is nowhere."""
     kernel = _next_kernel(node)
     hint = (
         f"nvidia_driver_modules is precompiled, and the next boot starts kernel {kernel}: boot one that has them, name "
@@ -88,7 +88,7 @@ def driver_mode(node: Look, wanted: Mapping[str, Any] | None, asked: str = "") -
 
 
 def driver_objection(node: Look, mode: str, wanted: Mapping[str, Any] | None = None) -> str:
-    """Why a managed driver cannot be on this host; empty where it can."""
+    """Return why a managed driver cannot be on this host; "" where it can."""
     driver = node["driver"]
     if mode != "manage":
         return ""
@@ -228,7 +228,7 @@ def driver_obstacles(
 
 
 def _unsigned(wanted: Mapping[str, Any], family: Mapping[str, Any]) -> list[str]:
-    """Why Secure Boot refuses the modules; nothing where it knows who signed them."""
+    """Return why Secure Boot refuses the modules; nothing where it knows who signed them."""
     enrolled = wanted.get("enrolled")
     if wanted.get("modules") == "precompiled":
         way = "enroll it (`mokutil --import`) and set nvidia_driver_signed"

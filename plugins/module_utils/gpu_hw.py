@@ -48,7 +48,7 @@ def gpus(run: Run) -> list[Gpu] | None:
 
 
 def number(text: str) -> float | None:
-    """`700.00` as a number; None for `[N/A]` and the like."""
+    """Return `700.00` as a number; None for `[N/A]` and the like."""
     return float(text) if re.match(r"\d+(\.\d+)?$", text) else None
 
 
@@ -134,7 +134,7 @@ def gpu_commands(run: Run, gpu: Gpu, wanted: Mapping[str, Any]) -> list[list[str
 
 
 def power_refusal(gpu: Gpu, limit: int) -> str:
-    """Why this card cannot have the limit; empty where it can, or names no range."""
+    """Return why this card cannot have the limit; "" where it can, or names no range."""
     low, high = number(gpu["power_min"]), number(gpu["power_max"])
     if low is None or high is None or low <= limit <= high:
         return ""
@@ -142,7 +142,7 @@ def power_refusal(gpu: Gpu, limit: int) -> str:
 
 
 def clock_refusal(run: Run, gpu: Gpu, clocks: str) -> str:
-    """Why this card cannot have the clocks; empty where it can."""
+    """Return why this card cannot have the clocks; "" where it can."""
     query = "--query-supported-clocks=memory,graphics"
     pairs = run(["nvidia-smi", "-i", gpu["uuid"], query, "--format=csv,noheader,nounits"])[1]
     if clocks in {re.sub(r"\s", "", line) for line in pairs.splitlines()}:

@@ -87,7 +87,7 @@ def proc_path(key: str) -> str:
 
 
 def why_no_key(key: str) -> str:
-    """Why no one setting can be called so; empty where one can."""
+    """Return why no one setting can be called so; "" where one can."""
     if set(key) & set("*?[]"):
         return "it is a pattern, and each setting is to be named in full"
     if set(key) & set("=#;") or key.split() != [key]:
@@ -98,7 +98,7 @@ def why_no_key(key: str) -> str:
 
 
 def raised(present: str, wanted: str, never_lower: bool) -> str:
-    """`wanted`; with `never_lower` each of its numbers is at least the one that stands in `present`."""
+    """Return `wanted`; with `never_lower` each of its numbers is at least the one that stands in `present`."""
     old, new = present.split(), wanted.split()
     if not never_lower or len(old) != len(new) or not all(re.match(r"-?\d+$", word) for word in old + new):
         return " ".join(new)

@@ -43,7 +43,7 @@ class Repository:
         raise NotImplementedError
 
     def contradiction(self, other: Source) -> str:
-        """Why it cannot be adopted; empty where it can."""
+        """Return why it cannot be adopted; "" where it can."""
         raise NotImplementedError
 
     def key_name(self) -> str:

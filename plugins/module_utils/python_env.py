@@ -23,7 +23,7 @@ def canonical(name: str) -> str:
 
 
 def key(version: str) -> tuple[int, ...]:
-    """`3.11.2` as (3, 11, 2)."""
+    """Return `3.11.2` as (3, 11, 2)."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 

@@ -56,7 +56,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def _clock() -> float:
-    """Seconds since 1970 by the tool that the script asks, too: the two must not disagree."""
+    """Return the seconds since 1970 by the tool that the script asks, too: the two must not disagree."""
     try:
         return float(subprocess.run(["date", "+%s.%N"], stdout=subprocess.PIPE, check=False).stdout)  # pylint: disable=ansible-bad-function
     except (OSError, ValueError):  # a date without %N

@@ -85,7 +85,7 @@ class Interfaces:
         self.balanced = bool(self.wanted["irq"]) and balancer_runs(self.run)
 
     def refusals(self) -> list[str]:
-        """Why it cannot be done; before anything changes."""
+        """Return why it cannot be done; before anything changes."""
         reasons = [f"{name}: no such interface; there are {', '.join(sorted(self.links))}" for name in self.missing]
         for name in self.names:
             link, mtu = self.links[name], self.wanted["mtu"]

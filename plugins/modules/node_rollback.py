@@ -63,7 +63,7 @@ def idle(store: Store, run: Run) -> list[str]:
 
 
 def counted(run: Run, record: dict[str, Any]) -> dict[str, Any]:
-    """How much of each kind a run changed; of one that was not finished, what differs by now."""
+    """Return how much of each kind a run changed; of one that was not finished, what differs by now."""
     before = closed(run, record)["before"]
     changed = {section: len(before[section]) for section in SECTIONS if before[section]}
     return {"changed": changed, "settled": record["settled"], "left": record.get("left", False)}

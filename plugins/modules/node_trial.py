@@ -87,7 +87,7 @@ def outlook(other: Trial) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Seconds since 1970 as date and time in UTC."""
+    """Return the seconds since 1970 as date and time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 

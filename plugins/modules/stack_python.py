@@ -100,7 +100,7 @@ def mirrored(url: str, mirror: str) -> str:
 
 
 def unreachable(url: str) -> str:
-    """Why a build cannot be had from here; empty where it can."""
+    """Return why a build cannot be had from here; "" where it can."""
     if not re.match(r"https?://", url):
         path = urllib.parse.unquote(re.sub(r"^file://", "", url))
         return "" if Path(path).is_file() else f"no file {path} on this host"

@@ -58,7 +58,7 @@ def chosen(environment: Mapping[str, str]) -> str:
 
 
 def not_together(core: str, mitogen: tuple[int, ...]) -> str:
-    """Why these two are not used together; empty where they are."""
+    """Return why these two are not used together; "" where they are."""
     if ".".join(core.split(".")[:2]) not in TESTED_CORE:
         return f"ansible-core {core} was not tested with it (tested: {', '.join(TESTED_CORE)})"
     if mitogen < TESTED_MITOGEN:
@@ -68,7 +68,7 @@ def not_together(core: str, mitogen: tuple[int, ...]) -> str:
 
 
 def cannot_become(methods: Mapping[str, str]) -> str:
-    """Why mitogen cannot become root on these hosts ({host: become method}); empty where it can."""
+    """Return why mitogen cannot become root on these hosts ({host: become method}); "" where it can."""
     others = sorted({method for method in methods.values() if method not in BECOME_METHODS})
     hosts = sorted(host for host, method in methods.items() if method in others)
     return f"it knows no become method {', '.join(others)} ({hosts[0]} has it)" if hosts else ""

@@ -232,7 +232,7 @@ def _xids(host: Subject, events: tuple[KernelEvent, ...]) -> Iterator[Finding]:
 
 
 def _place(pci: str | None) -> str:
-    """`0000:0f:00`, as Xids name a GPU: without its function, which is 0."""
+    """Return `0000:0f:00`, as Xids name a GPU: without its function, which is 0."""
     address = (pci or "?").lower().partition(".")[0]
     return address[-10:] if len(address) > 10 and address[:-10].strip("0") == "" else address
 

@@ -241,7 +241,7 @@ def _clock(host: Candidate, to_others_s: Sequence[float]) -> Finding:
 
 
 def _spread(values: Mapping[str, str]) -> str:
-    """`2.1 on a, b; 2.2 on c`."""
+    """Return `2.1 on a, b; 2.2 on c`."""
     by_value: dict[str, list[str]] = {}
     for host, value in values.items():
         by_value.setdefault(value, []).append(host)

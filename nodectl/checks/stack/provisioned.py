@@ -339,7 +339,7 @@ def _list_name(uri: str) -> str:
 
 
 def _candidate(host: Subject, name: str, version: str, repository: NvidiaRepository, *, nearest: bool) -> Finding:
-    """`nearest`: where no repository has the version, another one for the same CUDA stands in."""
+    """Return the finding on a package's candidate; with `nearest`, another version for the same CUDA may stand in."""
     actual, suffix = repository.candidates.get(name, "(none)"), version.partition("+")[2]
     stands_in = nearest and bool(suffix) and version not in repository.offered.get(name, ())
     status = failed_unless(fnmatchcase(actual, version) or (stands_in and actual.endswith(f"+{suffix}")))

@@ -89,7 +89,7 @@ def _driver(host: Subject, lowest: str, versions: Versions) -> Finding:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """`580.95.05-grid` as (580, 95, 5)."""
+    """Return `580.95.05-grid` as (580, 95, 5)."""
     return tuple(int(part) for part in re.findall(r"[0-9]{1,18}", version.split("-")[0].split("+")[0]))
 
 

@@ -225,7 +225,7 @@ def _resources(host: Subject, node: SlurmNode) -> Iterator[Finding]:
 
 
 def gpus_of(gres: str | None) -> int:
-    """How many GPUs a text such as `gpu:a100:8(S:0-1),nic:2` has."""
+    """Return how many GPUs a text such as `gpu:a100:8(S:0-1),nic:2` has."""
     return sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,()]+)??:([0-9]{1,6})(?=[(,]|$)", gres or "")))
 
 

@@ -139,7 +139,7 @@ def is_refused(value: str) -> bool:
 
 
 def bus_id(text: str) -> str | None:
-    """`00000000:0f:00.0`, `0f:00.0` → `0000:0F:00.0`; None where it is no PCI address."""
+    """Return `00000000:0f:00.0`, `0f:00.0` → `0000:0F:00.0`; None where it is no PCI address."""
     match = _BUS_ID.fullmatch(text.strip())
     if match is None:
         return None

@@ -334,7 +334,7 @@ class Course:
         return result
 
     def _without(self, step: Step, names: Sequence[str]) -> None:
-        """Return a remark on each host that is left for a step that needs more of them: it was not tried so."""
+        """Record for each remaining host that the step was not tried, because it needs more hosts."""
         why = f"only {counted(len(names), 'host')} left" if names else "no host is left"
         absent = [
             Seen(
@@ -401,7 +401,7 @@ def _slow_groups(results: Sequence[ProbeResult]) -> list[Finding]:
 
 
 def _slept_s() -> float:
-    """Seconds that this machine has slept since its start: the monotonic clock stands still then."""
+    """Return the seconds that this machine has slept since its start: the monotonic clock stands still then."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 

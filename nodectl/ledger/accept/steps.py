@@ -84,7 +84,7 @@ class StepKind:
         return {**asked, "precisions": _OF_GPUS if any(host.gpus for host in hosts) else _OF_CPUS}
 
     def lacking(self, hosts: Sequence[Means]) -> str:
-        """Why it cannot be measured on these hosts; empty where it can."""
+        """Return why it cannot be measured on these hosts; "" where it can."""
         if len(hosts) < self.scope.least_hosts:
             return "only one host is selected" if len(hosts) == 1 else f"{len(hosts)} hosts are too few"
         if self.device and all(host.recorded for host in hosts):

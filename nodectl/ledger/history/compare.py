@@ -240,7 +240,7 @@ class Looked:
 
 
 def looked(points: Sequence[Point]) -> Looked:
-    """How many series there are, and how many have fewer than MIN_POINTS values."""
+    """Return how many series there are, and how many have fewer than MIN_POINTS values."""
     lengths = Counter(point.key for point in points)
     short = sum(1 for length in lengths.values() if length < MIN_POINTS)
     return Looked(len({point.run for point in points}), len(lengths), short)

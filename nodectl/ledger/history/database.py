@@ -164,7 +164,7 @@ def number(value: object) -> float:
 
 
 def moment(value: object) -> float:
-    """Seconds since 1970 that localtime knows; ValueError for others."""
+    """Return the seconds since 1970 that localtime knows; ValueError for others."""
     when = number(value)
     if abs(when) >= _LATEST_S:
         raise ValueError(f"{value!r} is not a time")
@@ -172,5 +172,5 @@ def moment(value: object) -> float:
 
 
 def iso(seconds: float) -> str:
-    """Seconds since 1970 as local time with its offset: `2026-11-20T14:30:05+0100`."""
+    """Return the seconds since 1970 as local time with its offset: `2026-11-20T14:30:05+0100`."""
     return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(seconds))

@@ -64,7 +64,7 @@ class Run:
         return loss
 
     def window(self, steps: int) -> Tuple[float, Any]:
-        """Seconds of so many steps on this rank, all ranks starting together; the last loss."""
+        """Return the seconds of so many steps on this rank, all ranks starting together; the last loss."""
         self.barrier()
         began = time.perf_counter()
         for _ in range(steps):

@@ -96,7 +96,7 @@ class Reader:
 
 
 def _begun(data: Union[bytes, bytearray]) -> int:
-    """How many of the last bytes may be the beginning of a mark."""
+    """Return how many of the last bytes may be the beginning of a mark."""
     return next((size for size in range(min(len(_MARK) - 1, len(data)), 0, -1) if data.endswith(_MARK[:size])), 0)
 
 

@@ -113,7 +113,7 @@ def _limit_left() -> Optional[int]:
 
 
 def cpu_list(ranges: str) -> List[int]:
-    """`0-3,8` as numbers."""
+    """Return `0-3,8` as numbers."""
     numbers: List[int] = []
     for part in ranges.split(","):
         first, _, last = part.strip().partition("-")

@@ -42,7 +42,7 @@ def login_home() -> str:
 
 
 def state_root() -> str:
-    """`${XDG_STATE_HOME:-~/.local/state}/nodectl`: everything nodectl writes on a node lies below it."""
+    """Return `${XDG_STATE_HOME:-~/.local/state}/nodectl`: everything nodectl writes on a node lies below it."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(login_home(), ".local", "state")
     return os.path.join(base, "nodectl")
 

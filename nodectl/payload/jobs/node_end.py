@@ -58,7 +58,7 @@ _GPU_S = 15.0
 
 
 def unfit(plan: Dict[str, Any]) -> str:
-    """Why not: launcher, environment, disk, port or GPUs; empty where it can."""
+    """Return why not: launcher, environment, disk, port or GPUs; "" where it can."""
     for look in (lacks_launcher, _disk, _port, _gpus):
         reason = look(plan)
         if reason:

@@ -122,7 +122,7 @@ def _row(line: str, names: Dict[str, str]) -> Optional[Row]:
 
 
 def sizes_at(job: JobFolder, moment: float) -> Dict[str, int]:
-    """How long each file was at that time; what is not named had nothing yet."""
+    """Return how long each file was at that time; what is not named had nothing yet."""
     sizes: Dict[str, int] = {}
     for row in rows(job):
         if row.time > moment:

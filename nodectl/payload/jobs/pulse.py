@@ -73,7 +73,7 @@ def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
 
 
 def progress(text: str, pattern: str = "") -> Dict[str, Any]:
-    """`step`, `total` and `loss` of the last line that tells a step; `pattern` has groups of these names."""
+    """Return `step`, `total` and `loss` of the last line that tells a step; `pattern` has groups of these names."""
     expressions = [re.compile(pattern)] if pattern else _STEPS
     for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
         for expression in expressions:

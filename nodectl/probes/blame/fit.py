@@ -263,7 +263,7 @@ class _Search:
         return sorted(accepted, key=lambda suspect: -suspect.score)
 
     def unexplained(self) -> list[float]:
-        """How far the links without a cause are from the usual."""
+        """Return how far the links without a cause are from the usual."""
         return [below for link, below in self.below.items() if self.ceiling[link] == 0.0]
 
     def _candidates(self) -> Iterator[Cause]:
@@ -283,7 +283,7 @@ class _Search:
             yield from (Cause("switch", tuple(hosts), name=name) for name, hosts in self.members.items())
 
     def _judge(self, cause: Cause) -> tuple[float, Suspect, list[HostPair]] | None:
-        """How much of the slowness the cause explains; None where it is not clearly slow."""
+        """Return how much of the slowness the cause explains; None where it is not clearly slow."""
         links = self._links(cause)
         if cause.kind in ("host", "switch"):
             # what another cause has slowed down says nothing of this one
@@ -322,7 +322,7 @@ class _Search:
         return median(self.below[link] for link in links) if links else 0.0
 
     def _unevenness(self) -> float:
-        """How much healthy hosts differ, beyond the noise of their links."""
+        """Return how much healthy hosts differ, beyond the noise of their links."""
         if len(self.middles) < _ENOUGH_HOSTS:
             return 0.0
         both = [(out + into) / 2 for out, into in self.middles.values()]

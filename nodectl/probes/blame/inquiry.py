@@ -134,7 +134,7 @@ class Inquiry:
         return self._known[1]
 
     def _beside(self, best: Fit, shifts: Mapping[int, float]) -> dict[int, list[float]]:
-        """How far from the usual the controls of each stage were."""
+        """Return how far from the usual the controls of each stage were."""
         levels: dict[int, list[float]] = defaultdict(list)
         for reading in self.readings:
             if reading.control and reading.value > 0 and reading.link in best.usual:

@@ -247,7 +247,7 @@ def slow_device(pair: SlowOne, subject: str) -> Finding:
 
 
 def _subject(measurement: Measurement) -> str:
-    """`GPU 3, bf16`, `GPU 3, to it, near memory`, `CPU, fp32`."""
+    """Return `GPU 3, bf16`, `GPU 3, to it, near memory`, `CPU, fp32`."""
     given = measurement.conditions
     gpu = given.get("gpu")
     parts = [called(gpu if isinstance(gpu, int) else None), given.get("precision"), given.get("transfer")]

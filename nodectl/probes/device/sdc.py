@@ -240,7 +240,7 @@ def _unclear(votes: Votes) -> Iterator[Finding]:
 
 
 def _camp(places: Sequence[tuple[str, str]]) -> str:
-    """`gpu01 (GPU 0, GPU 1)`; many hosts are folded."""
+    """Return `gpu01 (GPU 0, GPU 1)`; many hosts are folded."""
     units: dict[str, list[str]] = defaultdict(list)
     for host, name in places:
         units[host].append(name)

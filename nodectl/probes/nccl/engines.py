@@ -370,7 +370,7 @@ def _wrong_in(row: NcclTestsRow) -> int:
 
 
 def _refusal(group: Group) -> str:
-    """Why nccl-tests cannot do it; several hosts are one test under mpirun only."""
+    """Return why nccl-tests cannot do it; several hosts are one test under mpirun only."""
     if len(group.parts) == 1:
         return ""
     first = group.parts[0].ready

@@ -106,7 +106,7 @@ def _ready(endpoint: Endpoint, answer: Event) -> Ready:
 
 
 def _engine(ready: Sequence[Ready], wish: str) -> str:
-    """`auto`: torch, which needs no MPI; nccl-tests where some host has only these."""
+    """Return the engine for `auto`: torch, which needs no MPI; nccl-tests if some host has only these."""
     if wish != "auto":
         return wish
     programs = bool(ready) and all(host.programs and host.endpoint.gpus for host in ready)

@@ -192,7 +192,7 @@ class AlphaBeta:
         return self.alpha_s / self.beta_s_per_byte
 
     def time_s(self, size_bytes: float) -> float:
-        """How long a transfer of this size should take."""
+        """Return how long a transfer of this size should take."""
         return self.alpha_s + self.beta_s_per_byte * size_bytes
 
 

@@ -120,7 +120,7 @@ def _nics(paths: NcclPaths) -> list[str]:
 
 
 def network(paths: NcclPaths) -> str | None:
-    """`NET/IB`, `NET/Socket`, … as used by channels, else as chosen; None within a node."""
+    """Return `NET/IB`, `NET/Socket`, … as used by channels, else as chosen; None within a node."""
     return ", ".join(f"NET/{net}" for net in dict.fromkeys(net.net for net in paths.nets)) or None
 
 

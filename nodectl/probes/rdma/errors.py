@@ -125,7 +125,7 @@ class Failure:
 
 
 def classify(run: Run, partner: Run | None = None, *, server_listens: bool | None = None) -> Failure | None:
-    """Why this end failed; None where it measured, or is no program of perftest's and ended well.
+    """Return why this end failed; None where it measured, or is no program of perftest's and ended well.
 
     What the `partner` said counts where it knows more. `server_listens` is for a client whose connection failed:
     whether its server is known to have been there, which leaves a firewall as the reason.

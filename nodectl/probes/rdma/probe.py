@@ -439,7 +439,7 @@ def _no_server(host: str, status: Status, reason: str, remedy: str) -> Finding:
 
 
 def _unfinished(pair: Pair, played: Played, measured: ProbeResult) -> list[Finding]:
-    """Why not all tests were run, where their own findings do not say it."""
+    """Return why not all tests were run, where their own findings do not say it."""
     done = played.done
     if done is None or done.ok:
         return []

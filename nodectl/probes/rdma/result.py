@@ -174,7 +174,7 @@ def _links(pair: Sequence[Nic]) -> dict[str, object]:
 
 
 def _folded(cpus: Sequence[int]) -> str | None:
-    """`0-3,8`; None where it was not bound."""
+    """Return `0-3,8`; None where it was not bound."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][1] + 1:

@@ -185,7 +185,7 @@ def _strips(fleet: _Fleet, *, is_accept: bool) -> Strips:
 
 
 def _counts(statuses: Sequence[tuple[str, Status | None]], labels: Mapping[Status, str]) -> str:
-    """`2 failed (node[003,017]), 998 ok`."""
+    """Return `2 failed (node[003,017]), 998 ok`."""
     names: dict[Status, list[str]] = defaultdict(list)
     for name, status in statuses:
         if status is not None:
@@ -217,7 +217,7 @@ def _told(step: str, finding: Finding) -> str:
 
 
 def _verdicts(fleet: _Fleet, acceptance: Acceptance | None, others: Sequence[Acceptance]) -> Iterator[Block]:
-    """Why: a line for each reason with the hosts that have it, and what the vendor asks for."""
+    """Return why: a line for each reason with the hosts that have it, and what the vendor asks for."""
     verdict_of = {host.name: host.verdict for host in fleet.hosts}
     step_of = {id(finding): step for host in fleet.hosts for step, finding in host.findings}
     all_of = [(host.name, finding) for host in fleet.hosts for _, finding in host.findings]

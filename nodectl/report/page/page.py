@@ -86,7 +86,7 @@ def _state(job: Mapping[str, Any]) -> JobState:
 
 
 def _seconds(value: object) -> float | None:
-    """Seconds since 1970 between then and the year 9999, or nothing."""
+    """Return the seconds since 1970 between then and the year 9999, or nothing."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 253_370_764_800:
         return None
     return float(value)

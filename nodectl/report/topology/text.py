@@ -195,7 +195,7 @@ def by_tier(fabric: Fabric) -> dict[int, list[SwitchLoad]]:
 
 
 def nic_name(nic: NodeNic) -> str:
-    """`NIC0 mlx5_0`; once where both are the same."""
+    """Return `NIC0 mlx5_0`; once where both are the same."""
     return nic.name if nic.name == nic.device else f"{nic.name} {nic.device}"
 
 

@@ -193,7 +193,7 @@ def rank_order(distances: Distances, homes: Mapping[str, frozenset[str]]) -> tup
 
 
 def _apart(distances: Distances, ours: frozenset[str], theirs: int) -> tuple[float, float]:
-    """How far two groups are: the worst of their ports, then all of them; endlessly far where no way leads."""
+    """Return how far two groups are: the worst of their ports, then all of them; endlessly far where no way leads."""
     ways = [distances.nearest(switch, theirs) for switch in ours]
     lengths = [inf if way is None else way for way in ways]
     return (max(lengths), sum(lengths))

@@ -119,7 +119,7 @@ def _of_links(
 
 
 def _live_ports(listing: IbNetDiscover, owners: Mapping[str, object]) -> Counter[str]:
-    """How many ports of each adapter have a live link."""
+    """Return how many ports of each adapter have a live link."""
     ends = {end for link in listing.links for end in ((link.a, link.a_port), (link.b, link.b_port))}
     return Counter(guid for guid, _ in ends if guid in owners)
 

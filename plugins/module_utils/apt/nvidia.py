@@ -54,7 +54,7 @@ class Repository(nvidia_repository.Repository):
         return self.params["fingerprint"][-8:].lower() + ".pub"
 
     def contradiction(self, other: dict[str, str]) -> str:
-        """Why it cannot be adopted; empty where it can."""
+        """Return why it cannot be adopted; "" where it can."""
         if not sources.same(other["uri"], self.uri):
             return f"beside {self.uri}"
         if other["trusted"].lower() in ("yes", "true", "1"):

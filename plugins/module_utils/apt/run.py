@@ -33,7 +33,7 @@ def parse_madison(text: str) -> Offers:
 
 
 def parse_simulation(text: str) -> Steps:
-    """`apt-get --simulate`: each package that would be installed, changed or removed."""
+    """Return `apt-get --simulate`: each package that would be installed, changed or removed."""
     steps = []
     for line in text.splitlines():
         match = re.match(r"(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", line)

@@ -56,7 +56,7 @@ class Repository(nvidia_repository.Repository):
         return sources
 
     def contradiction(self, other: Source) -> str:
-        """Why it cannot be adopted; empty where it can."""
+        """Return why it cannot be adopted; "" where it can."""
         if not same(other["uri"], self.uri):
             return f"beside {self.uri}"
         if not other["checked"]:

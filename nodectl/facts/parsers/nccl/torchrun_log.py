@@ -158,7 +158,7 @@ def _watchdog(line: Line, timeouts: dict[tuple[int | None, int | None], Watchdog
 
 
 def _stuck(line: Line, stuck: dict[int | None, WatchdogTimeout]) -> None:
-    """Return the stuck ranks; of the monitor's two sentences of one rank only the second tells the seconds."""
+    """Add a stuck rank to `stuck`; of the monitor's two messages on a rank only the second has the seconds."""
     got_stuck = _STUCK.search(line.text)
     if got_stuck is None and not _HEARTBEAT.search(line.text):
         raise unreadable(TOOL, line, "a watchdog's line that is cut")

@@ -343,7 +343,7 @@ def _storage(request: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def path_error(path: Path, kind: str) -> str:
-    """Why this login cannot read the file or folder (`kind`: file, folder or any); empty where it can."""
+    """Return why this login cannot read the file or folder (`kind`: file, folder or any); "" where it can."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
     except OSError as error:
@@ -354,12 +354,12 @@ def path_error(path: Path, kind: str) -> str:
 
 
 def folder(path: Path) -> Dict[str, Any]:
-    """Why nothing can be written there, and how much room is left."""
+    """Return why nothing can be written there, and how much room is left."""
     return {"path": str(path), "error": write_error(path), "free_mib": free_mib(path)}
 
 
 def write_error(folder: Path) -> str:
-    """Why nothing can be written there; empty where it can."""
+    """Return why nothing can be written there; "" where it can."""
     try:
         with made(folder):
             _write_block(folder / f".nodectl-preflight-{os.getpid()}-{time.time_ns()}")

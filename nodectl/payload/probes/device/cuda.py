@@ -20,7 +20,7 @@ class Cuda:
         return int(major), int(minor)
 
     def seconds(self, work: Callable[[], Any]) -> float:
-        """How long the current GPU needs for what `work` gives it, by its own clock."""
+        """Return how long the current GPU needs for what `work` gives it, by its own clock."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         work()

@@ -80,7 +80,7 @@ class Measured(NamedTuple):
 
 
 def lacks(cuda: Cuda, name: str, gpu: Optional[int]) -> str:
-    """Why this device has no such precision; empty where it has."""
+    """Return why this device has no such precision; "" where it has."""
     wanted, torch = PRECISIONS[name], cuda.torch
     if gpu is None:
         return "" if name in ON_CPU else "a processor has no %s" % name
@@ -174,7 +174,7 @@ class Bench:
         return Operands(a, b, out)
 
     def takes_s(self, operands: Sequence[Operands], passes: int, most_s: float) -> float:
-        """Seconds of one product, over so many, one set of operands after the other.
+        """Return the seconds of one product, over so many, one set of operands after the other.
 
         Processors, which others may use as well, stop after `most_s`.
         """
@@ -239,7 +239,7 @@ class Bench:
         return choice.operations / self.takes_s(operands, self._passes(operands, seconds), seconds)
 
     def _passes(self, operands: Sequence[Operands], seconds: float) -> int:
-        """How many fill this time; a first few tell how long one takes."""
+        """Return how many fill this time; a first few tell how long one takes."""
         once = max(1e-6, self.takes_s(operands, 1, seconds))
         few = max(1, min(20, int(seconds / 4 / once)))
         return max(1, round(seconds / max(1e-6, self.takes_s(operands, few, seconds))))

@@ -137,7 +137,7 @@ class Cases:
             case.result.fill_(POISON)
 
     def wrong(self, case: Case) -> int:
-        """How many elements are not what they must be."""
+        """Return how many elements are not what they must be."""
         return sum(int((part != values).sum().item()) for part, values in self.pieces(case.result, case.expected))
 
     def pieces(self, tensor: Any, blocks: List[Block]) -> Iterator[Tuple[Any, Any]]:
@@ -215,7 +215,7 @@ class Group:
         return float(shared.item())
 
     def neighbours(self) -> int:
-        """How many ranks are on this machine, in whichever container."""
+        """Return how many ranks are on this machine, in whichever container."""
         names = [None] * self.world
         self.dist.all_gather_object(names, machine.boot_id() or str(self.rank))
         return names.count(names[self.rank])

@@ -107,7 +107,7 @@ class Sweep:
         return sizes
 
     def _tried(self, collective: str, size: int, limit: float) -> Optional[float]:
-        """How long an operation takes; None where larger sizes of this collective are not worth a try."""
+        """Return how long an operation takes; None where larger sizes of this collective are not worth a try."""
         case = {"collective": collective, "asked_bytes": size}
         try:
             if size > limit:
