@@ -87,7 +87,7 @@ _Messages: TypeAlias = "queue.Queue[list[Line] | Dropped | Trouble | _Sign]"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin in each host's output: at its first line, its last `tail` lines, or `since_s` seconds ago.
+    """The beginning in each host's output: its first line, its last `tail` lines, or the moment `since_s` seconds ago.
 
     `local_rank` selects one rank.
     """

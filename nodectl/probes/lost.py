@@ -167,7 +167,7 @@ def said_once(probe: str, result: ProbeResult, lost: Mapping[str, Loss], reporte
 
 
 def _is_explained(finding: Finding) -> bool:
-    """Return what is wrong with a host for itself, such as wrong results, stands."""
+    """Tell whether a lost host explains the finding; faults of a host itself, such as wrong results, stand."""
     if finding.status is Status.FAILED:
         return finding.kind in ("path", "direction") or finding.subject in ("fails", "group")
     return finding.status is Status.UNKNOWN or finding.subject == "unsettled"
