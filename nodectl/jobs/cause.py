@@ -23,7 +23,7 @@ _SEEN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The hosts' clocks by rank: the seconds by which its clock leads the first host's, and the largest possible error."""
+    """The lead of each host's clock over the first host's in seconds, by rank, with the largest possible error."""
 
     leads_s: Mapping[int, tuple[float, float]]
 
