@@ -33,15 +33,15 @@ Wanted = Callable[[bytes], bool]
 
 
 def main(argv: List[str]) -> int:
-    """Send what is asked for; 1 with the reason on stderr where that cannot be."""
-    with contextlib.suppress(OSError, ValueError):  # of many attempts there are many files
+    """Send the requested output; return 1 with the reason on stderr if that fails."""
+    with contextlib.suppress(OSError, ValueError):  # many attempts have many files
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return exit_status(lambda: stream(*argv), JobFolderError)
 
 
 def stream(job_id: str, mode: str, request: str) -> None:
-    """Send what `jobs.logs ID MODE REQUEST` asks for.
+    """Send the frames for `jobs.logs ID MODE REQUEST`.
 
     Frames `{"file", "rank", "offset", "text", "goes_on"}` of whole lines of one file, or of a part of one that goes on;
     `{"dropped"}` where so many bytes of a file are no longer there; then `{"end"}`. Before them `{"offsets"}`, where
@@ -66,7 +66,7 @@ def stream(job_id: str, mode: str, request: str) -> None:
 
 
 def wanted(rank: Optional[int]) -> Wanted:
-    """Return what tells by a line's first bytes whether it is of that rank; all are wanted where it is None."""
+    """Return a test of a line's first bytes for that rank; for None it accepts all lines."""
 
     def is_wanted(head: bytes) -> bool:
         mark = None if rank is None else _MARK.match(head)
@@ -81,7 +81,7 @@ def _marked(name: str, rank: Optional[int]) -> Optional[int]:
 
 
 def _since(job: JobFolder, seconds: float, rank: Optional[int]) -> Dict[str, int]:
-    """Return where the line begins in each file that came first after that moment, or shortly before."""
+    """Return, by file, the offset of the first line written after that moment, or shortly before it."""
     sizes = outputs.sizes_at(job, time.time() - seconds)
     begins = {}
     for name in outputs.shown_files(job, rank):
@@ -104,7 +104,7 @@ def _line_after(file: BinaryIO, offset: int) -> int:
 
 
 def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, int]:
-    """Return where the last lines of all files together begin in each, as far as it is known when they came."""
+    """Return, by file, where the last `lines` lines of all files begin, ordered by the known times of writing."""
     names = outputs.shown_files(job, rank)
     marks: Dict[str, Tuple[List[int], List[int]]] = {name: ([], []) for name in names}
     for look, row in enumerate(outputs.rows(job, recent=True)):
@@ -118,7 +118,9 @@ def tail_offsets(job: JobFolder, lines: int, rank: Optional[int]) -> Dict[str, i
     def last_lines(name: str) -> Iterator[Tuple[float, int, str, int]]:
         sizes, looks = marks[name]
         starts = line_starts(files[name], wanted(_marked(name, rank)), lost.get(name, 0))
-        for number, offset in enumerate(starts):  # of one look, each file's last line comes before each one's other
+        for number, offset in enumerate(
+            starts
+        ):  # within one row of the index, lines are taken in turn from the files' ends
             place = bisect_left(sizes, offset + 1)
             yield -(looks[place] if place < len(looks) else float("inf")), number, name, offset
 
@@ -163,7 +165,7 @@ def _opened(job: JobFolder, name: str) -> BinaryIO:
 
 
 class _Reader:
-    """All files of one job, one line at a time: while a long one goes on, no other file has its turn."""
+    """Reads all files of a job, one line at a time: while a long line goes on, the other files wait."""
 
     def __init__(self, job: JobFolder, rank: Optional[int]) -> None:
         self._job, self._rank = job, rank
@@ -181,7 +183,7 @@ class _Reader:
                 self._streams[name] = Stream(frame, file, wanted(_marked(name, self._rank)), lost)
 
     def begin_at(self, offsets: Dict[str, int]) -> None:
-        """Not at the files' beginnings; who asked is told where, for the case that the connection breaks."""
+        """Begin at these offsets, and send them to the reader, who needs them if the connection breaks."""
         send({"offsets": offsets})
         self._seek(offsets)
 
@@ -191,7 +193,7 @@ class _Reader:
                 self._streams[name].seek(offset)
 
     def go_on(self, offsets: Dict[str, int], inside: str) -> None:
-        """Begin where another reader stopped."""
+        """Continue where a former reader stopped."""
         self._seek(offsets)
         if inside in self._streams:
             self._streams[inside].inside = True
@@ -218,7 +220,7 @@ class _Reader:
             time.sleep(_POLL_S)
 
     def _catch_up(self) -> None:
-        """Send what is there, in the order in which it came."""
+        """Send the existing output in the order in which it was written."""
         for row in outputs.rows(self._job):
             for name, size in row.sizes.items():
                 stream = self._streams.get(name)
@@ -228,18 +230,18 @@ class _Reader:
                     return  # this line goes on just now
 
     def _pass_on(self, *, partial: bool) -> bool:
-        """Send a piece of each file, but of a line that goes on all that there is; False where there is nothing."""
+        """Send a piece of each file, but all of a line that goes on; return False if there was nothing."""
         within = [stream for stream in self._streams.values() if stream.inside is not None]
         passed = False
         for stream in within or list(self._streams.values()):
             passed = stream.pass_on(partial=partial) or passed
             if stream.inside is not None:
-                self._streams[stream.name] = self._streams.pop(stream.name)  # the others come first the next time
+                self._streams[stream.name] = self._streams.pop(stream.name)  # the other files come first next time
                 break
         return passed
 
     def _break_off(self) -> bool:
-        """End a line that does not go on; False where none is begun."""
+        """End an unfinished line; return False if no line is unfinished."""
         begun = [stream for stream in self._streams.values() if stream.inside is not None]
         for stream in begun:
             stream.break_off()
@@ -247,7 +249,7 @@ class _Reader:
 
 
 class _Supervisor:
-    """The process that holds the job here. The state is read where it is not known: one that is lost takes long."""
+    """The job's supervisor here; the state with its pid is read only while none is known, since rebuilding is slow."""
 
     def __init__(self, job: JobFolder) -> None:
         self._job = job
@@ -255,14 +257,14 @@ class _Supervisor:
         self._moved_s = time.monotonic()
 
     def is_there(self) -> bool:
-        """Tell whether it runs, or is frozen."""
+        """Tell whether the supervisor exists, running or frozen."""
         if not is_alive(self._pid, self._start_ticks):
             state = self._job.state()
             self._pid, self._start_ticks = int(state.get("pid", 0)), int(state.get("start_ticks", 0))
         return is_alive(self._pid, self._start_ticks)
 
     def moves(self) -> bool:
-        """Tell whether it was not stopped all the time of late: nobody may know for how long it is."""
+        """Tell whether the supervisor was not stopped throughout the last seconds."""
         stat = read_stat(self._pid)
         if stat is None or stat.state not in "tT":
             self._moved_s = time.monotonic()
@@ -270,7 +272,7 @@ class _Supervisor:
 
 
 class _Lost:
-    """Remember what was given back of the files' beginnings; it is read again when that may have changed."""
+    """How much of each file's beginning was deleted; read again when that may have changed."""
 
     def __init__(self, job: JobFolder) -> None:
         self._job = job
@@ -278,7 +280,7 @@ class _Lost:
         self._sizes: Dict[str, int] = {}
 
     def of(self, name: str) -> int:
-        """So many bytes of this file are no longer there."""
+        """Return how many bytes of this file's beginning were deleted."""
         stamp = outputs.dropped_stamp(self._job)
         if stamp != self._stamp:
             self._stamp, self._sizes = stamp, outputs.dropped(self._job)
@@ -286,7 +288,7 @@ class _Lost:
 
 
 class Stream:
-    """Sends what is written to a file: lines, and long ones in parts; never more of it in memory than a chunk."""
+    """Sends a file's new lines, long ones in parts, with at most one chunk in memory."""
 
     def __init__(self, frame: Dict[str, Any], file: BinaryIO, wanted: Wanted, lost: Callable[[], int] = int) -> None:
         """`frame` is what each frame says beside its text; `lost`: how many bytes at the beginning are gone by now."""
@@ -299,7 +301,7 @@ class Stream:
         self._file.seek(offset)
 
     def pass_on(self, limit: Optional[int] = None, *, partial: bool = False) -> bool:
-        """Send what is there (before `limit`), an unfinished last line with `partial` only; False for nothing."""
+        """Send the output before `limit`, an unfinished last line only with `partial`; return False for nothing."""
         start = self._file.tell()
         most = _CHUNK_BYTES if limit is None or self.inside is not None else min(_CHUNK_BYTES, limit - start)
         data = self._file.read(most) if most > 0 else b""
@@ -319,7 +321,7 @@ class Stream:
         return end > 0
 
     def _skip(self, start: int) -> bool:
-        """Go on with the first whole line that is still there."""
+        """Continue at the first whole line that still exists."""
         self.break_off()
         offset = _line_after(self._file, self._lost())
         self._file.seek(offset)
@@ -342,7 +344,7 @@ class Stream:
             self._send(start + len(data) - held, text=text, goes_on=goes_on)
 
     def break_off(self) -> None:
-        """End the line that did not go on."""
+        """End a line that was never finished."""
         if self.inside:
             text = self._decoder.decode(b"", final=True)
             self._send(self._file.tell(), text=f"{text}\n", goes_on=False)

@@ -1,4 +1,4 @@
-"""How the launcher is executed: in the job's group, and in a pid namespace of its own where root may make one."""
+"""Executes the launcher in the job's control group and, where root may make one, in a separate pid namespace."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .process import exit_status
 
 NOT_STARTED = 127
 KILLED = b"killed "
-_PATIENCE_S = 2.0  # the guard sees to what else the job leaves, so it has the first turn
+_PATIENCE_S = 2.0  # the guard, which also ends other leftovers, gets this time first
 
 
 class Command(NamedTuple):
-    """Hold what to run; `output` is the path that stdout and stderr are appended to."""
+    """The command to run; `output` is the file to which stdout and stderr are appended."""
 
     argv: List[str]
     env: Dict[str, str]
@@ -48,10 +48,10 @@ def available() -> bool:
 
 
 def spawn(command: Command, group: Optional[str], namespace: bool, lifeline: Lifeline) -> Tuple[int, int]:
-    """Fork what runs the launcher and dies with the calling process.
+    """Fork a process that runs the launcher and dies with the calling process.
 
-    Its pid (of process 1 of a namespace, else of the launcher itself), and a pipe that gets the reason where the
-    launcher cannot be executed.
+    Return its pid (process 1 of a namespace, else the launcher), and a pipe on which the reason arrives if the launcher
+    cannot be executed.
     """
     reader, writer = os.pipe()
     if namespace:
@@ -65,7 +65,7 @@ def spawn(command: Command, group: Optional[str], namespace: bool, lifeline: Lif
 
 
 def _or_say(body: Callable[[], NoReturn], problems: int) -> NoReturn:
-    """Run `body`, which does not return, with its failure written to the guard."""
+    """Run `body`, which does not return; write its failure to the guard."""
     try:
         body()
     except BaseException as error:
@@ -98,16 +98,15 @@ def _nobody_reads(pipe: int) -> bool:
 def _start(command: Command) -> NoReturn:
     os.setsid()
     redirect(command.output)
-    os.umask(0o022)  # the job's files are the user's business, unlike nodectl's own
+    os.umask(0o022)  # nodectl's own stricter mask is not for the job's files
     os.chdir(command.cwd)
     os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606 - an argv, and no shell is the point
 
 
 def _init(launcher: int, lifeline: Lifeline, problems: int) -> NoReturn:
-    """Process 1 of the namespace: reaps, passes SIGTERM on, and ends with the launcher, and all else with it.
+    """Run process 1 of the namespace: it reaps, passes SIGTERM on, and ends with the launcher, which ends all others.
 
-    It tells the guard where a signal ended the launcher. It ends too where supervisor and guard are both gone or
-    frozen.
+    It reports a signal that ended the launcher to the guard, and ends if supervisor and guard are both gone or frozen.
     """
     close_all_but(lifeline.reader, problems)
     pass_signals_to(launcher)
@@ -125,7 +124,7 @@ def _init(launcher: int, lifeline: Lifeline, problems: int) -> NoReturn:
 
 
 def wake_on_child() -> int:
-    """Return a handle that is readable after the end of a child, and after any other signal that has a handler."""
+    """Return a handle that becomes readable after a child's end and after any other handled signal."""
     reader, writer = os.pipe()
     for end in (reader, writer):
         os.set_blocking(end, False)
@@ -135,7 +134,7 @@ def wake_on_child() -> int:
 
 
 def pass_signals_to(child: int) -> None:
-    """Hand on what asks this process to end."""
+    """Pass the signals that ask this process to end on to `child`."""
 
     def pass_on(number: int, _frame: object) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -146,7 +145,7 @@ def pass_signals_to(child: int) -> None:
 
 
 def redirect(output: str) -> None:
-    """Take standard input from nowhere, and append standard output and error to this file."""
+    """Connect standard input to /dev/null, and append standard output and error to this file."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
@@ -156,7 +155,7 @@ def redirect(output: str) -> None:
 
 
 def reset_signals() -> None:
-    """Undo what a fork has taken over of the supervisor's handling of signals."""
+    """Reset the signal handling that a fork has inherited from the supervisor."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -164,7 +163,7 @@ def reset_signals() -> None:
 
 
 def close_all_but(*kept: int) -> None:
-    """Let go of the supervisor's sockets and pipes: these processes never execute another program."""
+    """Close the inherited sockets and pipes of the supervisor, since these processes never exec."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in kept:
             with contextlib.suppress(OSError):  # the handle that listed the folder

@@ -144,7 +144,7 @@ class Postmortem:
             listeners.explain(self.failures[-1])
 
     def _read_living(self, ranks: List[Rank]) -> News:
-        """On the clerk's thread."""
+        """Read what the living ranks do; runs on the clerk's thread."""
         rows = living.with_asides(living.look(self._job.path, ranks), ranks, self._at_start.logs, self._output)
         return lambda: setattr(self, "living", rows)
 

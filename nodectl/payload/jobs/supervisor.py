@@ -27,15 +27,15 @@ from .process import send
 from .ranks import RankWatch
 
 _TICK_S = 0.2
-_GATHER_S = 0.05  # heartbeats that come within this are heard at once
-_PAUSE_S = 2.0  # after a longer one this process was stopped itself, and could not hear the others
-_LOOK_S = 0.5  # for the processes' maps to be read
-_SETTLE_S = 1.0  # after a failure: until the others have noted their own, before ours are ended
-_PARTING_S = 0.6  # beats after everybody has ended, so that the last word is heard
-_WHO_S = 3.0  # for the disk to tell who asked this process to end
-_LEAVE_S = 15.0  # for the others' ranks to end, before a host that shuts down goes without having seen that
-_LEFT_S = 2.0  # for the disk to tell what the job has left
-_STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last word
+_GATHER_S = 0.05  # heartbeats that arrive within this time are handled together
+_PAUSE_S = 2.0  # after a longer pause this process had been stopped itself, and could not hear the others
+_LOOK_S = 0.5  # time for reading the processes' maps
+_SETTLE_S = 1.0  # after a failure, time for the other hosts to note their own before this host's ranks are ended
+_PARTING_S = 0.6  # how long heartbeats go on after all have ended, so that the last one is heard
+_WHO_S = 3.0  # time for reading from the disk who asked this process to end
+_LEAVE_S = 15.0  # how long a host that shuts down waits for the others' ranks to end
+_LEFT_S = 2.0  # time for reading from the disk what the job has left behind
+_STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last heartbeats
 
 
 class Supervisor:
@@ -98,7 +98,7 @@ class Supervisor:
         self.job.write_state(self._state())
 
     def _open_selectors(self) -> None:
-        """`selector` hears all, `urgent` all but the heartbeats."""
+        """Open `selector` for all events, and `urgent` for all but the heartbeats."""
         self.urgent, self.selector = selectors.DefaultSelector(), selectors.DefaultSelector()
         self.urgent.register(self.member.wake_reader, selectors.EVENT_READ)
         self.urgent.register(self.guard.words, selectors.EVENT_READ)
@@ -106,7 +106,7 @@ class Supervisor:
         self.selector.register(self.member.mesh.socket, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Live until the job has ended on every host and they know that it has here, or another attempt follows."""
+        """Run until every host has ended the job and knows that this one has, or until another attempt follows."""
         signal.set_wakeup_fd(self.member.wake_writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGHUP):  # systemd sends both to what is left of a session
@@ -126,12 +126,12 @@ class Supervisor:
         self.containment.remove()
 
     def _announce(self) -> None:
-        """On the clerk's thread: a line in the ranks' output, for who reads it."""
+        """Write the line that announces an attempt into the ranks' output; runs on the clerk's thread."""
         with open(self.job.at("output.log"), "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(self.member.announcement())
 
     def _close(self) -> None:
-        """Close what the next attempt has of its own."""
+        """Close everything that the next attempt opens anew."""
         self.watch.close()
         self.selector.close()
         self.urgent.close()
@@ -141,7 +141,7 @@ class Supervisor:
             os.waitpid(self.guard.pid, 0)
 
     def successor(self) -> Optional[Supervisor]:
-        """Return the next attempt's, not yet open; None where the job is over."""
+        """Return the next attempt's supervisor, not opened yet; None if the job is over."""
         if self.following is None:
             return None
         self.member.begin(self.following, self._record())
@@ -152,7 +152,7 @@ class Supervisor:
         self.member.stop_asked = True
 
     def _ask_who(self, now_s: float) -> None:
-        """After a SIGTERM: whether a stop was asked for; where a disk does not tell in time, it was."""
+        """Find out after a SIGTERM whether a stop was requested; a disk that does not answer in time counts as yes."""
         if not self.member.terminated or self.member.stop_asked or self.member.leaving:
             return
         if self._asked_who_s is None:
@@ -162,12 +162,12 @@ class Supervisor:
             self.ask_stop()
 
     def _read_who(self) -> News:
-        """On the clerk's thread."""
+        """Read why this process was asked to end; runs on the clerk's thread."""
         leaving = node_end.why_asked(self.job)
         return lambda: self._leave(leaving)
 
     def _leave(self, leaving: Optional[node_end.Leaving]) -> None:
-        """Nodes that shut down and processes that somebody ends are no stop: the others may go on without them."""
+        """End this host's part, but not the job, for example at a shutdown: the other hosts may go on without it."""
         if leaving is None:
             return self.ask_stop()
         self.member.leaving = leaving
@@ -193,18 +193,18 @@ class Supervisor:
         return max(0.0, min(waits_s))
 
     def _calm(self) -> bool:
-        """Tell whether nothing is to be expected but heartbeats."""
+        """Tell whether only heartbeats are expected."""
         waits = self.over is not None and not self.peers.all_ended(self._stepped_s)
         return self.state in (hb.RUNNING, hb.SPARE) or waits
 
     def step(self, now_s: float) -> None:
-        """Hear, look, decide, tell: in this order, so that silence is judged after all that lay in the socket."""
+        """Read the socket, look at processes, decide, and send; silence must be judged after all beats are read."""
         self.guard.lifeline.beat()
         self._note_own_pause(now_s)
         unheard = len(self.peers.unheard())
         self.member.hear(now_s)
         if self.state == hb.WAITING and len(self.peers.unheard()) < unheard:
-            self._next_beat_s = now_s  # it waits for us, too
+            self._next_beat_s = now_s  # the sender waits for this host's beat as well
         self._listen_to_courier(now_s)
         self._ask_who(now_s)
         self._look(now_s)
@@ -230,13 +230,13 @@ class Supervisor:
             self._keep_courier()
 
     def _note_own_pause(self, now_s: float) -> None:
-        """Pardon the others what this process could not hear while it was stopped."""
+        """Extend the others' leases by the time in which this process was stopped and could not hear them."""
         if now_s - self._stepped_s > _PAUSE_S:
             self.peers.pardon(now_s - self._stepped_s)
         self._stepped_s = now_s
 
     def _look(self, now_s: float) -> None:
-        """Note a dead guard, with which all others die, then dead ranks, then the launcher's own end."""
+        """Note a dead guard first (all ranks die with it), then dead ranks, then the launcher's end."""
         self._reap(now_s)
         if self._spawned_s is not None and not self._rested:
             self.watch.look(now_s)
@@ -297,7 +297,7 @@ class Supervisor:
             self._end(now_s, hb.FAILED, settle_s=0)
 
     def _may_start(self, now_s: float) -> bool:
-        """All of this attempt's hosts are heard, and more than half of the job's; none has ranks of another attempt."""
+        """Tell whether all of the attempt's hosts and most of the job's are heard, without ranks of another attempt."""
         return not self.peers.unheard() and self.member.is_quorate(now_s) and not self.peers.others_have_ranks(now_s)
 
     def _spawn(self, now_s: float) -> None:
@@ -306,7 +306,7 @@ class Supervisor:
         self.clerk.ask(self._read_command)
 
     def _read_command(self) -> News:
-        """On the clerk's thread: take the environment out of the job's folder."""
+        """Take the environment out of the job's folder and build the command; runs on the clerk's thread."""
         try:
             command = launcher.command(self.plan, self.job, self.courier.folder or "")
         except (OSError, ValueError) as error:
@@ -316,7 +316,7 @@ class Supervisor:
         return lambda: self.guard.launch(command)
 
     def _told_to_end(self, now_s: float) -> bool:
-        """Tell whether the operator, or another host, ended the job; and end it here."""
+        """End the job here if the operator or another host has ended it; return whether that is so."""
         if self.member.stop_asked or self.peers.any_in(hb.STOPPING, hb.STOPPED):
             self._end(now_s, hb.STOPPED, settle_s=0)
         elif self.peers.later_attempt() is not None:
@@ -343,7 +343,7 @@ class Supervisor:
             self._finish(now_s, hb.FINISHED)
 
     def _is_cleared(self, now_s: float) -> bool:
-        """After the ranks' good end: nothing of theirs runs, all is known of them, their checkpoint has arrived."""
+        """Tell whether a good end is complete: no process left, all ends described, the checkpoint copied."""
         return self._kill(now_s) and self.postmortem.is_described(now_s) and self.courier.drained(now_s)
 
     def _note_time(self, now_s: float) -> None:
@@ -368,7 +368,7 @@ class Supervisor:
             self.postmortem.fail("supervisor", "the process that guards the job there was killed or stopped")
 
     def _kill(self, now_s: float) -> bool:
-        """One round of ending every process; True when none is left."""
+        """Run one round of killing every process; return True when none is left."""
         if self._killing is None:
             self._killing = Killing(self.containment)
         if not self._killed:
@@ -386,12 +386,12 @@ class Supervisor:
         self.clerk.ask(self._find_segments)
 
     def _find_segments(self) -> News:
-        """On the clerk's thread: which shared memory would stay behind."""
+        """Find the shared memory that would stay behind; runs on the clerk's thread."""
         segments = self.containment.mapped()
         return lambda: setattr(self, "_segments", segments)
 
     def _decide_ending(self, now_s: float) -> None:
-        """SIGTERM when the others have had their moment, SIGKILL for what is left after the grace."""
+        """Send SIGTERM once the other hosts have had time to note their failures, and SIGKILL after the grace."""
         if self.member.stop_asked and self._end_state != hb.STOPPED:
             self._term_at_s = now_s
         looked = self._segments is not None or now_s - self._asked_segments_s > _LOOK_S
@@ -414,7 +414,7 @@ class Supervisor:
         return self._end_state != hb.FAILED or self._spawned_s is None or self.postmortem.explain(now_s)
 
     def _finish(self, now_s: float, state: str) -> None:
-        """Note that nothing runs here any more; whether the job is over, too, is asked next."""
+        """Note that nothing runs here any more; whether the job is over is decided next."""
         self.state, self._rested = state, True
         self._ended_s, self.ended_at = now_s, time.time()
         self._next_beat_s = now_s
@@ -422,7 +422,7 @@ class Supervisor:
             self.state = hb.RESTING
 
     def _succeed(self, now_s: float) -> None:
-        """Between the end of this attempt and what follows it."""
+        """Handle the time between the end of this attempt and what follows."""
         if self.member.stop_asked:
             self.state = hb.STOPPED
         if not self._asked_fit and self.member.succession.possible and self._is_broken():
@@ -437,28 +437,30 @@ class Supervisor:
         self.following = follows if isinstance(follows, Attempt) else None
 
     def _look_at_leftovers(self) -> News:
-        """On the clerk's thread: what the operator is to know of, for nobody removes it."""
+        """List leftovers that nodectl does not remove, for the operator; runs on the clerk's thread."""
         history = self.member.history
         left = shared_memory.left_behind(self.job, float(history[0]["begun_at"]) if history else self.begun_at)
         return lambda: setattr(self, "_left", left)
 
     def _follows(self, now_s: float) -> Union[Over, Attempt, None]:
-        """Decide what follows; a host that leaves has no say, and goes when the others know that it is not fit."""
+        """Decide what follows; a host that leaves does not decide, and goes when the others know that it is not fit."""
         if self.member.leaving is None or not self.member.succession.possible or self.member.stop_asked:
             return self.member.decide(self._beat(now_s), now_s)
         begun_s = max(self._ended_s, self._asked_who_s or 0.0)
-        if self.peers.active(now_s) or self._quiet_s is None:  # the last words name who has ranks, and are to be true
+        if (
+            self.peers.active(now_s) or self._quiet_s is None
+        ):  # the last beat names the hosts with ranks, and must be right
             self._quiet_s = now_s
         if now_s - max(begun_s, self._quiet_s) < _PARTING_S and now_s - begun_s < _LEAVE_S:
             return None
         return Over(hb.FAILED, f"not here any more: {self.member.leaving.message}", told=False)
 
     def _is_broken(self) -> bool:
-        """Tell whether this attempt has failed somewhere."""
+        """Tell whether this attempt has failed on any host."""
         return self.state == hb.RESTING or bool(self.peers.lost) or self.peers.any_here_in(hb.RESTING)
 
     def _test(self) -> News:
-        """On the clerk's thread: whether this host can take part again, and how new its checkpoint is."""
+        """Find out whether this host can take part again, and how new its checkpoint is; runs on the clerk's thread."""
         reason, newest = node_end.unfit(self.plan), node_end.newest_ns(self.courier.folder)
         return lambda: self._take_test(reason, newest)
 
@@ -471,7 +473,7 @@ class Supervisor:
 
     def _lose(self, rank: int, why: str) -> None:
         self.lost.append(rank)
-        if self.state in (hb.SPARE, hb.STOPPING, hb.STOPPED):  # who is asked to end may be gone first
+        if self.state in (hb.SPARE, hb.STOPPING, hb.STOPPED):  # a host that is asked to end may be gone first
             return
         self.postmortem.fail("host_lost", f"{self.hosts[rank]['name']}: {why}", lost=rank)
 
@@ -504,7 +506,7 @@ class Supervisor:
         return self.peers.all_ended(now_s) and waited_s > (_PARTING_S if self.peers.ranks else 0)
 
     def _save(self) -> None:
-        """Have the state written where it has changed."""
+        """Queue the state to be written, if it has changed."""
         state = self._state()
         signature = repr(state)
         if signature != self._signature:
@@ -537,7 +539,7 @@ class Supervisor:
         }
 
     def _record(self) -> Dict[str, Any]:
-        """Return what is kept of this attempt when another begins."""
+        """Return the summary of this attempt that is kept when another begins."""
         number, roster, _ = self.member.attempt
         failures = {**self.peers.failures, self.rank: self.postmortem.told(self.peers.failures.values())}
         causes = [placed(failure, rank, self.hosts) for rank, failure in failures.items() if failure]
