@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from nodectl.checks.launch.candidate import REACHABLE, WAY_TO_FIRST, Candidate
-from nodectl.cli import jobs as cli_jobs
 from nodectl.cli.launch import _follow
 from nodectl.facts.job import JobAddress, RdmaDevices
 from nodectl.facts.network import Nic
@@ -291,8 +290,10 @@ def test_where_most_find_no_way_to_the_first_host_that_one_is_at_fault() -> None
 
 def test_hosts_that_were_left_out_are_not_followed_nor_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(cli_jobs, "follow_output", lambda app, hosts, job_id: asked.update(followed=hosts) or {})
-    monkeypatch.setattr(cli_jobs, "conclude", lambda app, job_id, gone, more: asked.update(gone=gone) or 0)
+    monkeypatch.setattr(
+        "nodectl.cli.launch.follow_output", lambda app, hosts, job_id: asked.update(followed=hosts) or {}
+    )
+    monkeypatch.setattr("nodectl.cli.launch.conclude", lambda app, job_id, gone, more: asked.update(gone=gone) or 0)
     app: Any = SimpleNamespace(hosts=FOUR)
     assert _follow(app, FOUR[:3], "20261121-040000-ab12", traced=False) == 0
     assert asked == {"followed": FOUR[:3], "gone": {"gpu04": "it is not in the job"}}

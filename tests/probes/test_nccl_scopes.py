@@ -1,6 +1,6 @@
 """The nccl probe over nodes, pairs and rails."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -35,10 +35,8 @@ def test_a_slow_host_of_pairs_is_measured_again_and_named(monkeypatch: pytest.Mo
     assert all(len(set(each.hosts)) == 2 for each in again)
 
 
-def pairs_of_six(
-    monkeypatch: pytest.MonkeyPatch, slow_s: float, endpoint: Mapping[str, object] | None = None
-) -> ProbeResult:
-    """Pairs of six hosts, of which node03 takes `slow_s` where others take 0.5 s; `endpoint` goes over theirs."""
+def pairs_of_six(monkeypatch: pytest.MonkeyPatch, slow_s: float) -> ProbeResult:
+    """Pairs of six hosts, of which node03 takes `slow_s` where others take 0.5 s."""
     slow = "192.0.2.3"
 
     def answers(host: str, module: str, args: Sequence[str]) -> Answer:

@@ -4,7 +4,7 @@ import os
 import re
 import resource
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
 CPU = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
@@ -153,16 +153,16 @@ def boot_id() -> str:
 
 def smi(*args: str, timeout_s: float = _SMI_S) -> Optional[str]:
     """Return what nvidia-smi prints; None where there is none, it fails or hangs."""
+    return printed(["nvidia-smi", *args], timeout_s)
+
+
+def printed(argv: Sequence[str], timeout_s: float, any_status: bool = False) -> Optional[str]:
+    """Return what a program prints; None where it is not there, fails (unless `any_status` will do) or hangs."""
     import subprocess  # most programs that read a machine need not wait for it
 
+    quiet = subprocess.DEVNULL
     try:
-        done = subprocess.run(
-            ["nvidia-smi", *args],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=timeout_s,
-        )
+        done = subprocess.run(argv, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, timeout=timeout_s)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
+    return done.stdout.decode(errors="replace") if any_status or done.returncode == 0 else None

@@ -8,10 +8,10 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ..common import machine
 from ..common.patterns import lazily
 from . import flight, kernel, listeners, notes, outputs, pulse, standing
 from .classify import aside
@@ -190,18 +190,7 @@ def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
 
 
 def _tool(argv: List[str]) -> str:
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_TOOL_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode(errors="replace")
+    return machine.printed(argv, _TOOL_S, any_status=True) or ""
 
 
 def _py_spy(rank: Rank, venv: str) -> List[str]:

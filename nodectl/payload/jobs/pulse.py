@@ -6,10 +6,10 @@ import contextlib
 import glob
 import os
 import re
-import subprocess
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..common import machine
 from . import outputs
 from .folder import JobFolder
 
@@ -150,12 +150,8 @@ def _sum(counted: List[List[int]]) -> Optional[Dict[str, int]]:
 
 def gpus() -> List[Dict[str, Optional[float]]]:
     """Return a row a GPU; none where there is no nvidia-smi, or it does not answer."""
-    argv = ["nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_GPU_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return gpu_rows(done.stdout)
+    query = f"--query-gpu={','.join(_GPU_FIELDS)}"
+    return gpu_rows(machine.smi(query, "--format=csv,noheader,nounits", timeout_s=_GPU_S) or "")
 
 
 def gpu_rows(text: str) -> List[Dict[str, Optional[float]]]:

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ...common import machine
 from ...common.events import say
 from ...common.folders import made
 from ...common.libraries import installed
@@ -271,16 +272,8 @@ def image_of(engine: str, image: str) -> str:
     """Return what the engine knows the image by, the same on all hosts that have the same one; "" without it."""
     if engine == "apptainer":
         return str(os.path.getsize(image)) if os.path.isfile(image) else "folder" if os.path.isdir(image) else ""
-    import subprocess  # a host of a job without a container need not wait for it
-
-    argv = [engine, "image", "inspect", "--format", "{{.Id}}", image]
-    try:
-        done = subprocess.run(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=15, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode(errors="replace").strip().split(":")[-1][:64] if done.returncode == 0 else ""
+    known_as = machine.printed([engine, "image", "inspect", "--format", "{{.Id}}", image], 15) or ""
+    return known_as.strip().split(":")[-1][:64]
 
 
 def gpu_count() -> Optional[int]:
