@@ -22,10 +22,9 @@ _MARK = "/etc/nodectl-lab"
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A host of a lab, and what it then shares with the machine.
+    """A host of a lab: what it shares with the machine, so that no value of those is taken for its own.
 
-    A host of a lab: what it shares with the machine, so that no value of those is taken for its own. `recorded` names
-    the recording that answers for its hardware; empty where it is not dressed in one.
+    `recorded` names the recording that answers for its hardware; empty where it is not dressed in one.
     """
 
     lab: str

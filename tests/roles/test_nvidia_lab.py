@@ -329,7 +329,10 @@ def test_a_host_whose_peermem_does_not_load_goes_on(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
 ) -> None:
     host = gpu_host.hosts[0]
-    look = {"node": {"driver": {"version": "535.183.01"}, "gpudirect": "none", "systemd": False}}
+    look: dict[str, Any] = {"node": {"driver": {"version": "535.183.01"}, "gpudirect": "none", "systemd": False}}
     said = ansible_play(roles(("rdma",), "configure"), gpu_host, host, rdma_looked=look, rdma_devices=True)
     assert "nvidia-peermem does not load" in said.text
     gpu_host.ssh(host, "rm /etc/modules-load.d/nodectl-peermem.conf")
+    look["node"]["driver"]["version"] = None
+    without = ansible_play(roles(("rdma",), "configure"), gpu_host, host, rdma_looked=look, rdma_devices=True)
+    assert not without.changed, "no driver, nothing to load"
