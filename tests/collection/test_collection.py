@@ -94,6 +94,7 @@ def test_roles_alone_set_in_somebody_elses_play(
 
 
 @pytest.mark.lab
+@pytest.mark.parametrize("controller", ["oldest", pytest.param("newest", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.parametrize(
     ("role", "reason"),
     [
@@ -144,6 +145,7 @@ def test_an_interpreter_comes_by_the_hosts_uv_where_no_controller_has_one(
         assert reason in before and "rescued=2" in said, before
 
 
+@pytest.mark.parametrize("controller", ["oldest", pytest.param("newest", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.parametrize(
     ("text", "reason", "remedy"),
     [

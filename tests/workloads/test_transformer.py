@@ -211,6 +211,7 @@ def test_a_folder_that_cannot_be_written_ends_it_with_one_message_before_anythin
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_options_that_break_a_rule_end_it_as_options_that_cannot_be_read() -> None:
     """Status 2: a job does not begin them anew, and its cause is the rule itself."""
     done = run("--compress", "bf16")
