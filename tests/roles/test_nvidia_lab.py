@@ -250,7 +250,6 @@ def test_a_key_of_another_is_not_trusted(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_kept_driver_and_its_fabric_manager_are_held_together(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
 ) -> None:
@@ -298,7 +297,6 @@ def test_nothing_is_changed_under_work_on_a_gpu(
     assert state(gpu_host) == before
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
     ansible_play: Callable[..., Any], gpu_host: LabUnderTest, variables: dict[str, Any]
