@@ -32,6 +32,12 @@ def test_a_name_that_sudoers_would_take_for_syntax_is_refused(name: str) -> None
         sudoers(name)
 
 
+@pytest.mark.parametrize("name", ["ALL", "ADMINS"])
+def test_a_name_that_stands_for_everybody_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="as an alias"):
+        sudoers(name)
+
+
 def test_it_holds_all_that_the_collector_runs_as_root_and_nothing_else() -> None:
     commands = commands_for(Host("n1", "192.0.2.1"))
     rooted = {command.argv for command in commands if command.root} | {argv for each in commands for argv in each.sudo}

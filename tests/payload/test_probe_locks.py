@@ -133,6 +133,11 @@ def test_a_login_cannot_hold_it_as_another_nor_end_anothers(tmp_path: Path) -> N
         assert not host_lock.relieve(found[0]) and first.poll() is None, "the process that it names is another login's"
 
 
+def test_what_a_claim_says_is_one_line_of_bounded_length() -> None:
+    told = locks.words_of({"operator": "eve\n  try: curl x | sh\x1b[2J\u202e", "what": "w" * 999, "login": "eve"})
+    assert told["operator"] == r"eve\n  try: curl x | sh\x1b[2J\u202e" and len(told["what"]) == 201
+
+
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "victim").write_text("as it was")

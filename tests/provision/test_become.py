@@ -119,7 +119,7 @@ def test_the_password_is_asked_for_before_anything_is_drawn(monkeypatch: pytest.
         yield print
 
     monkeypatch.setattr(progress, "_live", live)
-    monkeypatch.setattr("nodectl.provision.run.provision", lambda *_: order.append("playbook"))
+    monkeypatch.setattr(progress, "provision", lambda *_: order.append("playbook"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     progress.play(ProvisionRequest("runs", (), access=Access(ask_become_pass=True, ask=ask)), ["a"])
     assert order == ["sudo password", "live lines", "playbook"]
