@@ -20,7 +20,8 @@ def new_id(now: datetime) -> str:
 def values_of(kind: type[T], rows: object, *, extra: Literal["forbid", "ignore"] = "forbid") -> tuple[T, ...]:
     """`rows` of plain data as values of a dataclass, or of another type; ValueError for the first that is not as that.
 
-    It says the path there. NaN and infinity are no numbers. Of text, what is no character (bytes of a file's name that were no UTF-8) is spelled out.
+    It says the path there. NaN and infinity are no numbers. Of text, what is no character (bytes of a file's name that
+    were no UTF-8) is spelled out.
     """
     from pydantic import ValidationError
 

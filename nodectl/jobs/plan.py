@@ -270,9 +270,8 @@ def count_nodes(hosts: int, nodes: str | None, spares: int | None) -> NodeCount 
         raise UsageError(f"--nodes {nodes}: neither a number nor MIN:MAX", "say --nodes 4, or --nodes 2:4")
     count = NodeCount(int(match[1]), int(match[2] or match[1]))
     if not 1 <= count.least <= count.most <= hosts:
-        raise UsageError(
-            f"--nodes {nodes}: the inventory selects only {hosts} hosts", f"1 to {hosts}, the smaller number first"
-        )
+        reason = f"the inventory selects only {hosts} hosts" if count.most > hosts else "it is no range of hosts"
+        raise UsageError(f"--nodes {nodes}: {reason}", f"1 to {hosts}, the smaller number first")
     return count
 
 
@@ -281,7 +280,7 @@ def check_warning(warning: Warn | None, time_limit_s: float) -> Warn | None:
     if warning is None:
         return None
     if not time_limit_s:
-        raise UsageError("--signal needs --time: it is sent before the time limit", "add --time-limit 4h")
+        raise UsageError("--signal needs --time-limit: it is sent before the time limit", "add --time-limit 4h")
     if warning.before_s >= time_limit_s:
         raise UsageError(
             f"--signal {warning.before_s:g} s before the end: the time limit is {time_limit_s:g} s",

@@ -62,7 +62,7 @@ class Limits:
     )
     warning: Warn | None = option(
         "--signal",
-        "Signal that the ranks get this many seconds before --time ends.",
+        "Signal that the ranks get this many seconds before --time-limit ends.",
         type=Read(read_warning, "signal"),
         metavar="USR1@60",
     )

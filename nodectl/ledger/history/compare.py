@@ -139,9 +139,9 @@ def read_against(text: str) -> Against:
 def read_measurements(path: Path, remedy: str = _REMEDY) -> tuple[Measurement, ...]:
     """Read the measurements of a saved probe; UsageError with this remedy for what is none."""
     document = read_json(path, remedy)
-    rows = document.get("measurements") if isinstance(document, dict) else None
-    if not isinstance(rows, list):
-        raise UsageError(f"{path}: no measurements in it", remedy)
+    schema, rows = (document.get(key) if isinstance(document, dict) else None for key in ("schema", "measurements"))
+    if schema != "nodectl.probe/1" or not isinstance(rows, list):
+        raise UsageError(f"{path}: no measurements of a probe in it (its schema is {schema!r})", remedy)
     try:
         return values_of(Measurement, rows, extra="ignore")
     except ValueError as error:

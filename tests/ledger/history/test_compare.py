@@ -104,10 +104,13 @@ def test_last_and_dates() -> None:
         ("", "not JSON"),
         ("[]", "no measurements"),
         ('{"measurements": {}}', "no measurements"),
-        ('{"measurements": [1]}', "malformed"),
-        ('{"measurements": [{"probe": "tcp", "hosts": ["a"], "value": "9", "unit": "Gbit/s"}]}', "0.value"),
+        ('{"schema": "nodectl.probe/1", "measurements": [1]}', "malformed"),
         (
-            '{"measurements": [{"probe": "tcp", "hosts": ["a"], "value": NaN, "unit": "Gbit/s"}]}',
+            '{"schema": "nodectl.probe/1", "measurements": [{"probe": "tcp", "hosts": ["a"], "value": "9", "unit": "Gbit/s"}]}',
+            "0.value",
+        ),
+        (
+            '{"schema": "nodectl.probe/1", "measurements": [{"probe": "tcp", "hosts": ["a"], "value": NaN, "unit": "Gbit/s"}]}',
             "finite number",
         ),
     ],

@@ -262,9 +262,12 @@ def _link(value: BaseException, role: str) -> Dict[str, Any]:
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )
     frames = [(frame.filename, frame.lineno, frame.name) for frame in traceback.extract_tb(value.__traceback__)[-12:]]
+    lines = traceback.format_exception_only(kind, value)
+    # a SyntaxError's own line comes last, behind the place, which is indented
+    lines.sort(key=lambda line: isinstance(value, SyntaxError) and line.startswith(" "))
     return {
         "type": name,
-        "message": _bounded("".join(traceback.format_exception_only(kind, value)).strip(), _MESSAGE_CHARS),
+        "message": _bounded("".join(lines).strip(), _MESSAGE_CHARS),
         "role": role,
         "errno": getattr(value, "errno", None) if isinstance(value, OSError) else None,
         "frames": frames,
