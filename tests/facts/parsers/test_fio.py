@@ -71,10 +71,15 @@ def test_version_2_gives_kib_a_second_only() -> None:
     ("text", "told"),
     [
         ("", "empty"),
+        ("fio: file:filesetup.c:288, func=open, error=Permission denied", "line 1.*Permission denied.*no JSON"),
         ('{"other": 1}', "no JSON document"),
+        (report(JOB)[:-30], "line 3[0-9]: .*99.900000"),
         (report({"read": {}}), "without 'jobname'"),
+        (report({**JOB, "read": direction(iops="fast")}), "'iops' is 'fast', not a number"),
         (report({**JOB, "read": direction(iops=True)}), "'iops'"),
+        (report({**JOB, "read": [1]}), "'read'.*not an object"),
         ('{"jobs": 3}', "'jobs'.*list of objects"),
+        ('{"jobs": ' + "[" * 100_000, "line 1"),
         ('{"jobs": [], "fio version": ' + "9" * 5000 + "}", "line 1"),
     ],
 )

@@ -92,12 +92,18 @@ def test_the_list_of_ports() -> None:
     [
         ("", "empty"),
         ("src/ibnetdisc.c:803; can't open MAD port ((null):0)", "can't open MAD port"),
+        ("/usr/sbin/ibnetdiscover: iberror: failed: discover failed", "discover failed"),
         ("# Topology file: generated on Wed", "no node"),
         ('[1]\t"H-1"[1](1) # "x" lid 1 4xNDR', "line 1.*missing"),
+        (f'Switch\t65 "S-{LEAF}', "line 1.*cut"),
         (f'Switch\t65 "H-{LEAF}"', "line 1.*is no 'H'"),
+        (LEAF_BLOCK + '[2]\t"S-2c5ea', r"line 10: '\[2\].*cut"),
+        (LEAF_BLOCK + "[2]", "line 10.*cut"),
         (LEAF_BLOCK + f'[2]\t"S-{SPINE}"[3]\t\t# "spine', "line 10.*cut"),
         (LEAF_BLOCK + f'[2]\t"S-{SPINE}"[3]\t\t# "spine" lid 4 4xN', "line 10.*speed 'N' is cut"),
+        (LEAF_BLOCK + f'[2]\t"S-{HOST}"[3]\t\t# "x" lid 4 4xNDR', "line 10.*both"),
         (f"SW    24  1 0x{SPINE} 4x SDR - CA", "line 1.*cut"),
+        (f"SW    24  1 0x{SPINE}", "line 1.*cut"),
     ],
 )
 def test_refused(text: str, told: str) -> None:

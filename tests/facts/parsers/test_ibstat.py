@@ -45,12 +45,18 @@ def test_refused_values_are_none_and_kept_as_printed() -> None:
     ("text", "told"),
     [
         ("", "empty"),
+        (" \n\n", "empty"),
         ("ibpanic: [7] main: can't init UMAD library", "can't init UMAD library"),
         ("ibwarn: [1] x\nibpanic: [7] main: can't list IB device names: (No such file)", "can't list IB device names"),
+        ("bash: ibstat: command not found", "command not found"),
+        ("nothing of it", "no adapter"),
         ("CA 'mlx5", "line 1.*name is cut"),
         (TEXT + "CA 'mlx5_2'\n\tPort 1:\n\t\tSta", "line 3[0-9]: .*Sta.*cut"),
         (TEXT.replace("Rate: 400", "Rate: 4x0"), "line 11.*4x0"),
+        (TEXT.replace("Rate: 400", "Rate:"), "line 11.*no value"),
         (TEXT.replace("State: Active", "State: Act"), "line 9.*cut"),
+        (TEXT.replace("Base lid: 75", "Base lid: 7 5"), "line 12"),
+        (TEXT.replace("0x946dae0300cde72e", "0x946dae03"), "line 16.*16 digits"),
         (TEXT.replace("Base lid: 75", "Base lid: " + "9" * 100), "line 12"),
     ],
 )

@@ -36,9 +36,13 @@ def test_every_value(text: str) -> None:
     [
         ("", "empty"),
         ("Fatal error:  No devices", "No devices"),
+        ("cat: nothing", "no port"),
         (TEXT.replace("port 1 status:", "port"), "line 1.*cut"),
         (TEXT.replace("200 Gb/sec (2X NDR)", "200 Gb"), "line 7"),
+        (TEXT.replace("4: ACTIVE", "4: ACT"), "line 5.*cut"),
+        (TEXT.replace("4: ACTIVE", ""), "line 5.*cut"),
         (TEXT + "Infiniband device 'a' port 1 status:\n\tphys st", "phys st.*cut"),
+        (TEXT.replace("0x80", "0xzz"), "line 3.*no whole number"),
     ],
 )
 def test_refused(text: str, told: str) -> None:

@@ -58,10 +58,15 @@ def test_ports_and_devices_before_a_failure_are_kept() -> None:
     ("text", "told"),
     [
         ("", "empty"),
+        ("No IB devices found\n", "No IB devices found"),
         ("IB device 'mlx5_9' wasn't found", "mlx5_9"),
+        ("Failed to get IB devices list: Function not implemented", "Function not implemented"),
         ("other text", "no device"),
+        ("hca_id:\n", "line 1.*cut"),
         (HEAD + PORT.replace("PORT_ACTIVE (4)", "PORT_ACT"), "line 12.*brackets"),
+        (HEAD + PORT.replace("4096 (5)", "4o96 (5)"), "line 13.*4o96"),
         (HEAD + PORT.replace("port:\t1", "port:\tx"), "line 11"),
+        (HEAD.replace("946d:ae03:00cd:e72c", "946d:ae03"), "line 4.*16 digits"),
         (HEAD + PORT + "\t\tport:\t2\n\t\t\tmax_m", "max_m.*cut"),
     ],
 )

@@ -99,10 +99,15 @@ def test_a_prompt_before_it_is_passed_over() -> None:
     ("text", "said"),
     [
         ("", "empty"),
+        (" \n", "empty"),
         ("lldpctl: unable to connect to socket /run/lldpd.socket", "unable to connect"),
+        ('{"lldp": {"interface": [', "not JSON"),
         ("[" * 100_000, "not JSON"),
+        ("{}", "no 'lldp'"),
         ('{"lldp": 3}', "lldp"),
+        ('{"lldp": {"interface": [3]}}', "interface"),
         ('{"lldp": {"interface": {"eth0": 3}}}', "eth0"),
+        ('{"lldp": {"interface": {"eth0": {"chassis": 7}}}}', "chassis"),
         ('{"lldp": {"interface": {"eth0": {}}}}', "eth0"),
     ],
 )

@@ -72,10 +72,15 @@ def test_which_devices_are_bridges(device: str, is_bridge: bool) -> None:
     ("text", "why"),
     [
         ("", "empty"),
+        ("bash: lspci: command not found\n", "no PCI device"),
         ("00:00.0 Host bridge: Intel\n00:01.0 PCI bridge: Intel\n", "lspci -vvv"),
+        ("00:01.0 PCI bridge: Intel\n\tFlags: bus master, fast devsel\n", "lspci -vvv"),
         ("\t\tACSCtl:\tSrcValid+\n", "no PCI device"),
+        (f"{GPU}00:06.0 PCI bri", "line 3: '00:06.0 PCI bri': a device without"),
         (f"{GPU}00:06.", "line 3: '00:06.': a device without"),
+        (f"{GPU}\t\tLnkSta:\tSpeed 8GT/s, Wid\n", "line 3: .*a link without its speed and width"),
         (f"{GPU}\t\tLnkCap:\tPort #0, Spe\n", "line 3: .*a link without"),
+        (f"{GPU}\t\tACSCtl:\tSrcValid+ TransBl\n", "line 3: .*ACS flags that are cut"),
     ],
 )
 def test_what_cannot_be_read_says_why(text: str, why: str) -> None:

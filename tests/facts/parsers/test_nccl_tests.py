@@ -121,17 +121,26 @@ def test_the_collective_is_the_program_s_name(name: str) -> None:
     [
         ("", "empty"),
         ("bash: all_reduce_perf: command not found\n", "it did not run: bash: all_reduce_perf: command not found"),
+        ("x: error while loading shared libraries: libnccl.so.2: cannot open\n", "did not run: x: error while loading"),
         (
             "node: Test CUDA failure common.cu:892 'no CUDA-capable device is detected'\n",
             "failed before it began: .*no CUDA-capable",
         ),
         ("hello\n", "line 1: 'hello': no output of an nccl-tests program"),
+        ('{"identifier": "nccl-tests structured output"}\n', "no output of an nccl-tests program"),
         (HEADER + ROW.replace(" 35.31 0.04 0.06 0", ""), "line 2: .*a row that is cut"),
         (HEADER + ROW.rstrip()[:-4], "line 2: .*a row without its root, or cut"),
+        (ROW.rstrip()[:-4], "line 1: .*'-1' is no value of time"),
+        (ROW.rstrip().replace(" 0.06 0", " N/A").replace("-1", "0"), "line 1: .*a bandwidth in no time"),
         (HEADER + "8388608\n", "line 2: '8388608': a row that is cut"),
+        (HEADER + ROW + "8388608 20971", "line 3: .*a row that is cut"),
         (HEADER + ROW.replace("0.03", "0.x3"), "line 2: .*'0.x3' is no value of algbw"),
+        (HEADER + ROW.replace("1024", "10x4"), "line 2: .*a row without size"),
+        (HEADER + ROW.replace("-1 37.89", "-137.89"), "line 2"),
         ("#  Rank  0 Group  0 Pid  9822 on node-a dev", "line 1: .*a rank without"),
         (HEADER + ROW + "# Out of bounds values : 0", "line 3: .*a summary that is cut"),
+        (HEADER + ROW + "# Avg bus bandwidth    : ", "line 3: .*a summary that is cut"),
+        (HEADER + ROW + "# Avg bus bandwidth    : 2.x\n", "line 3: .*no bandwidth"),
     ],
 )
 def test_what_cannot_be_read_says_why(text: str, why: str) -> None:

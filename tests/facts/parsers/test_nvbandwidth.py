@@ -68,9 +68,13 @@ def test_every_value_of_the_json(text: str) -> None:
     ("text", "told"),
     [
         ("", "empty"),
+        ("hello\n", "line 1: 'hello'"),
         ("Failed to initialize NVML\n", "Failed to initialize"),
+        (TEXT, "line 39.*1 value under 2"),
         (WHOLE.replace("54.25", "54,25"), "line 13.*'54,25' is no number"),
+        (WHOLE.replace("SUM host_to_device_memcpy_ce 109.61", "SUM host_to_dev"), "line 15.*cut"),
         (json.dumps({"nvbandwidth": {"error": "no CUDA device"}}), "no CUDA device"),
+        (json.dumps({"nvbandwidth": {"testcases": [{"name": "a", "bandwidth_matrix": [["x"]]}]}}), "'x' is no number"),
         (json.dumps({"nvbandwidth": {"testcases": [{"name": "a", "bandwidth_matrix": 3}]}}), "no list of rows"),
     ],
 )

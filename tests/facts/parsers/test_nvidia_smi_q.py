@@ -191,14 +191,23 @@ def test_output_that_ends_between_two_lines_is_read_as_far_as_it_goes() -> None:
     ("text", "told"),
     [
         ("", "empty"),
+        (" \n\t\n", "empty"),
         ("hello\n", "line 1: 'hello'"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "couldn't communicate"),
         ("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 1\n", "version mismatch"),
+        ("No devices were found\n", "No devices were found"),
         ("bash: nvidia-smi: command not found\n", "command not found"),
+        ("Unable to determine the device handle for GPU0000:25:00.0: Unknown Error\n", "GPU0000:25:00.0"),
         ("log\nAttached GPUs : 8\n", "no 'GPU <bus id>' follows"),
+        (SHORT.replace("Attached GPUs                             : 1", "Attached GPUs : many"), "line 4: .*many"),
         (SHORT.replace("0f:00.0", "0f:0"), "line 5: .*no PCI address"),
+        (SHORT.replace("81920 MiB", "81920 M"), "line 8: .*81920 M.*unit"),
         (SHORT.replace("81920 MiB", "8192O MiB"), "line 8"),
+        (SHORT.replace("33 C", ""), "line 11.*missing"),
         (SHORT[: -len(" C\n")], "line 11.*unit"),
+        (SHORT[: -len("p                  : 33 C\n")], "line 11.*cut"),
         (SHORT[: -len(" 33 C\n")], "line 11.*cut"),
+        (SHORT + "    Persistence Mode : Perhaps\n", "line 12.*neither"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, told: str) -> None:

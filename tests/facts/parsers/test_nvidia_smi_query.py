@@ -78,9 +78,13 @@ def test_every_form_of_a_lost_gpu(line: str, bus_id: str | None) -> None:
     ("text", "told"),
     [
         ("", "empty"),
+        ("0, NVIDIA H100, 81559 MiB\n", "line 1.*no header"),
         ("index, name\n0\n", "line 2.*1 columns"),
+        ("index, name\n0, NVIDIA, H100\n", "line 2.*3 columns"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "couldn't communicate"),
+        ("Failed to initialize NVML: Driver/library version mismatch\n", "version mismatch"),
         ('Field "clocks.nonsense" is not a valid field to query.\n', "clocks.nonsense"),
+        ("hello\n", "line 1: 'hello'"),
         ("Unable to determine the device handle for GPU2: Unknown Error\n", "GPU2: Unknown Error"),
     ],
 )

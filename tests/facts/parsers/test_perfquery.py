@@ -45,9 +45,13 @@ def test_every_block(text: str) -> None:
     ("text", "told"),
     [
         ("", "empty"),
+        ("ibwarn: [9] mad_rpc_open_port: can't open UMAD port ((null):0)", "can't open UMAD port"),
         ("x\nperfquery: iberror: failed: smp query nodeinfo failed", "smp query nodeinfo failed"),
+        ("PortSelect:......1", "no counters"),
         ("# Port extended counters: Lid 2052", "line 1.*port is missing"),
+        (EXTENDED + "PortRcvData:....................", "line 7.*no count"),
         (EXTENDED + "PortRcvDa", "line 7.*no count"),
+        (EXTENDED.replace("178791657177235", "1787x"), "line 4.*no count"),
         (EXTENDED.replace("178791657177235", "9" * 30), "line 4.*no count"),
     ],
 )

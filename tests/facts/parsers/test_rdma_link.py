@@ -39,10 +39,15 @@ def test_recorded() -> None:
     ("text", "told"),
     [
         ("\n", "empty"),
+        ("rdma: command not found", "line 1.*neither rows"),
         ("link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev", "line 1.*cut"),
+        ("link mlx5_0/1 state ACTIVE", "line 1.*cut"),
         ("link mlx5_0/1 sta", "line 1.*cut"),
+        ("link mlx5_0", "line 1.*cut"),
         ("x\nlink a/1 state ACTIVE physical_state LINK_UP lid x2", "line 2.*'x2' is no number"),
+        ('[{"ifname":"a","port":"1","state":"UP","physical_state":"UP"}]', "'port'"),
         ('[{"ifname":"a","port":1,"physical_state":"UP"}]', "lacks"),
+        ('[{"ifname":"a",', "line 1"),
     ],
 )
 def test_refused(text: str, told: str) -> None:

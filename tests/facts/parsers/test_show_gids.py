@@ -54,9 +54,13 @@ def test_no_gid_is_an_empty_list(text: str) -> None:
     ("text", "told"),
     [
         ("", "empty"),
+        ("sh: show_gids: command not found", "command not found"),
         (HEADER + "mlx5_0\t1\t2\n", "line 3.*cut"),
+        (HEADER + "mlx5_0\t1\n", "line 3.*cut"),
         (HEADER + "mlx5_0\t1\t2\tfe80:0000:00\n", "line 3.*cut"),
+        (HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26", "line 3.*cut"),
         (HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv", "line 3.*cut"),
+        (HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv2", "line 3.*cut"),
         (HEADER + f"mlx5_0\t1\t2\t{MAPPED}\t10.96.83.26  \tv2\tbond0 bond1", "line 3.*garbled"),
     ],
 )

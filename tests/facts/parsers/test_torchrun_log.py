@@ -164,9 +164,16 @@ def test_a_job_that_ended_well_has_no_cause() -> None:
     ("text", "why"),
     [
         ("", "empty"),
+        ("epoch 1 loss 2.3\n", "line 1: .*no line of torch.distributed"),
         (summary().split(" (local_rank")[0], "line 11: .*a rank that is cut"),
+        (summary().replace(" (pid: 77)", " (pi"), "line 12: .*a exitcode that is cut"),
         (summary(host=""), "line 10: .*a host without its value"),
+        (OURS + "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpTy", "line 2: .*cut"),
         (OURS + "[Rank 1] watchdog at work: 4486, last enqueued NCCL work: 44", "line 2: .*cut"),
+        (
+            OURS + "The client socket has timed out after 60s while trying to connect to 192.0",
+            "line 2: .*without its host and port",
+        ),
         (OURS + "The client socket has timed out after 60s while trying to connect to a:99999", "99999 is no port"),
     ],
 )
