@@ -458,7 +458,10 @@ def _rule_for(path: Path, place: str, rules: Sequence[_Rules], root: Path) -> st
     is_others = status.st_nlink > 1 and status.st_uid != root.stat().st_uid
     if not path.is_file() or is_others:
         return _OF_OTHERS
-    what = "" if is_program(path) else secret_in(path)
+    try:
+        what = "" if is_program(path) else secret_in(path)
+    except OSError as error:  # of a read, which names no file
+        raise OSError(error.errno, error.strerror, str(path)) from error
     return f"{_OF_SECRETS} (it holds {what})" if what and not is_wanted else ""
 
 
