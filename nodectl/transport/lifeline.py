@@ -36,9 +36,8 @@ _INPUT = "nodectl-input"
 FOR_START_FILES = b"\n" * 16
 BEFORE_INPUT = FOR_START_FILES + _INPUT.encode() + b"\n"
 STARTED = b"nodectl-started\n"
-_AT_INPUT = (
-    f'l=; until [ "$l" = {_INPUT} ]; do IFS= read -r l || exit 1; done; unset l; echo {STARTED.decode().strip()}; '
-)
+_SAY_STARTED = f"echo {STARTED.decode().strip()}; "
+_AT_INPUT = f'l=; until [ "$l" = {_INPUT} ]; do IFS= read -r l || exit 1; done; unset l; {_SAY_STARTED}'
 
 
 def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
@@ -51,8 +50,8 @@ def wrapped(argv: Sequence[str], stdin_bytes: int | None) -> list[str]:
 def command_line(argv: Sequence[str], stdin_bytes: int | None) -> str:
     """Return the wrapped argv as one line for a login shell: the only place where an argv is quoted.
 
-    A command with input must be sent BEFORE_INPUT first, and prints STARTED before its own output.
+    It prints STARTED before the command's own output; a command with input must be sent BEFORE_INPUT first.
     """
     shell, option, text, *arguments = wrapped(argv, stdin_bytes)
-    before = "" if stdin_bytes is None else _AT_INPUT
+    before = _SAY_STARTED if stdin_bytes is None else _AT_INPUT
     return "exec " + shlex.join([shell, option, before + text, *arguments])

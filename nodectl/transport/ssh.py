@@ -22,10 +22,10 @@ START_S = 30.0
 
 
 class Start:
-    """Removes from a host's output the line by which a command with input reports its start; `waits`: not seen yet."""
+    """Removes from a host's output the line by which a command reports its start; `waits`: not seen yet."""
 
-    def __init__(self, call: Call) -> None:
-        self.waits = call.stdin is not None
+    def __init__(self) -> None:
+        self.waits = True
         self._until = monotonic() + START_S
         self._held = b""
 
@@ -50,6 +50,15 @@ class Start:
     def is_late(self) -> bool:
         """Tell whether the command has not started in time."""
         return self.waits and monotonic() >= self._until
+
+    def ended(self, output: Output, status: int) -> CommandResult:
+        """Return the result of a call that ended; a shell that ended well without the command is no success."""
+        if not self.waits or status:
+            return output.ran(status)
+        return output.lost(
+            "the login shell ended before it started the command",
+            "look at ~/.bashrc and /etc/profile.d there for `exit` or `exec`, and at ForceCommand of its sshd",
+        )
 
     def missed(self, output: Output) -> CommandResult:
         """Return the result of a command that did not start in time."""
@@ -94,7 +103,7 @@ class SshTransport(CallTransport):
             self._release(call.host)
 
     def _on(self, channel: paramiko.Channel, call: Call, output: Output) -> CommandResult:
-        deadline, start = call.deadline(), Start(call)
+        deadline, start = call.deadline(), Start()
         self._running[channel] = start
         try:
             _send(channel, call)
@@ -115,7 +124,7 @@ class SshTransport(CallTransport):
             return start.missed(output) if start.is_late else output.overran()
         if status < 0:
             return output.lost("the connection was lost before the command ended", "check the host")
-        return output.ran(status)
+        return start.ended(output, status)
 
     def _close_unshared(self, host: Host) -> None:
         """Close the host's connection unless another command runs over it, for example one that holds a lock."""

@@ -92,6 +92,11 @@ def test_a_start_file_that_keeps_the_input_is_told_soon(
     assert gone(marker)
 
 
+def test_a_start_file_that_ends_the_shell_is_no_success(sshd: Sshd, transport: Transport, tmp_path: Path) -> None:
+    done = transport.run(sshd.with_start_file("echo welcome; exit 0", tmp_path), ["echo", "ran"], timeout_s=60)
+    assert (done.outcome, ".bashrc" in done.remedy) == (Outcome.UNREACHABLE, True)
+
+
 def test_output_beyond_the_limit_is_cut_and_said(sshd: Sshd, transport: Transport) -> None:
     done = transport.run(sshd.host(), ["sh", "-c", "head -c 20000000 /dev/zero; echo end >&2"], timeout_s=60)
     assert (len(done.stdout), done.stderr, done.exit_status) == (16 << 20, "end\n", 0)
