@@ -142,7 +142,13 @@ class App:
         """The inventory, read once."""
         from nodectl.transport.inventory import read_inventory
 
-        return read_inventory(self.inventory_sources, self.access)
+        inventory = read_inventory(self.inventory_sources, self.access)
+        if inventory.is_here:
+            from nodectl.payload.common.machine import describe
+
+            named = "" if self.inventory_sources else "; no inventory given"
+            click.echo(f"this machine: {describe()}{named}", err=True)
+        return inventory
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:

@@ -22,9 +22,6 @@ from nodectl.transport.inventory import read_inventory, read_settings
 _READ = ("ansible_", "nodectl_")
 # a complaint about such a variable may quote what it holds
 _SECRET = ("pass", "secret", "token", "key")
-_MAKE = (
-    "nodectl init DIR --from HOST,…; then: export ANSIBLE_INVENTORY=DIR/hosts.yml; or, to try things on: nodectl lab up"
-)
 
 
 @dataclass(slots=True)
@@ -42,15 +39,11 @@ class Fleet:
 def read_fleet(sources: Sequence[str], access: Access, limit: str | None, fleet: Fleet) -> Iterator[Finding]:
     """Read it into `fleet`."""
     named, who = _named(sources)
-    if not named:
-        actual = "none is named: by -i, ANSIBLE_INVENTORY or ansible.cfg; no host was looked at"
-        yield here("inventory", Status.UNKNOWN, actual, expected="your hosts", remedy=_MAKE)
-        return
-    shown = f"{', '.join(named)} (by {who})"
+    shown = f"{', '.join(named)} (by {who})" if named else "none is named, so it is this machine"
     try:
         inventory = read_inventory(sources, access)
     except InventoryError as error:
-        actual = error.message if named[0] in error.message else f"{shown}: {error.message}"
+        actual = error.message if named and named[0] in error.message else f"{shown}: {error.message}"
         yield here("inventory", Status.FAILED, f"{actual} (by {who})", expected="hosts", remedy=error.remedy)
         return
     fleet.profile_dirs = profile_dirs(inventory.sources)

@@ -1,8 +1,10 @@
 """Readings of this host: processors, NUMA nodes, caches, free memory, and what nvidia-smi prints."""
 
 import os
+import platform
 import re
 import resource
+import shutil
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
@@ -166,3 +168,41 @@ def printed(argv: Sequence[str], timeout_s: float, any_status: bool = False) -> 
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode(errors="replace") if any_status or done.returncode == 0 else None
+
+
+_PROC_NVIDIA = Path("/proc/driver/nvidia")
+_NVIDIA, _DISPLAY_CLASS = "0x10de", "0x03"
+_QUERY = ("--query-gpu=name,driver_version", "--format=csv,noheader")
+
+
+def describe() -> str:
+    """Return this machine in a line: its GPUs as the driver or PCI names them, the driver, the distribution."""
+    gpus = _gpus()
+    return "%s%s %s" % (gpus, ";" if ":" in gpus else ",", _distribution())
+
+
+def _gpus() -> str:
+    names = [_field(text(path), "Model") for path in sorted((_PROC_NVIDIA / "gpus").glob("*/information"))]
+    version = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", text(_PROC_NVIDIA / "version"))
+    driver = version[0] if version else ""
+    if not names:
+        rows = [line.rpartition(", ") for line in (smi(*_QUERY) or "").splitlines()]
+        names, driver = [name for name, _, _ in rows if name], driver or (rows[0][2] if rows else "")
+    if names:
+        counts = ["%d × %s" % (names.count(name), name.replace("NVIDIA ", "")) for name in dict.fromkeys(names)]
+        return "%s, %s" % (" + ".join(counts), "driver %s" % driver if driver else "no driver loaded")
+    devices = [path for path in PCI.glob("*/vendor") if text(path) == _NVIDIA]
+    count = sum(text(path.with_name("class")).startswith(_DISPLAY_CLASS) for path in devices)
+    asked = "nvidia-smi lists none" if shutil.which("nvidia-smi") else "nvidia-smi is not installed"
+    on_bus = "%d NVIDIA GPU%s on PCI" % (count, "s" * (count > 1)) if count else "no NVIDIA device on PCI"
+    return "%s: %s, %s" % ("no driver" if count else "no GPU", asked, on_bus)
+
+
+def _field(report: str, name: str) -> str:
+    match = re.search(r"^%s:\s*(.+?)\s*$" % name, report, re.MULTILINE)
+    return match[1] if match else "NVIDIA GPU"
+
+
+def _distribution() -> str:
+    fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', text(Path("/etc/os-release")), re.MULTILINE))
+    return fields.get("PRETTY_NAME") or platform.platform(terse=True)

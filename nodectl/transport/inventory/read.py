@@ -29,6 +29,7 @@ from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
+from nodectl.transport.inventory.here import inventory_of_here, lists_here
 from nodectl.transport.ssh_options import options_of
 
 # where several names say the same, Ansible lets the last one win
@@ -71,13 +72,19 @@ class Inventory:
         Raises InventoryError with file and line where a source cannot be read, or where all of them hold no host.
         """
         who = "" if sources else _who_names_it()
-        resolved = tuple(_resolve(source, who) for source in sources or constants.DEFAULT_HOST_LIST)
+        named = sources or constants.DEFAULT_HOST_LIST
+        resolved = (inventory_of_here(),) if _means_here(named, who) else tuple(_resolve(one, who) for one in named)
         loader, access = DataLoader(), access or Access()
         _load_collections()
         _unlock_vault(loader, access)
         _take_extra_vars(loader, access)
         manager = _parse(loader, resolved)
         return cls(manager, loader, resolved, access)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine alone, that no file names."""
+        return self.sources == (inventory_of_here(),)
 
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
         """Return the hosts that the Ansible pattern `limit` selects, in the inventory's order."""
@@ -92,6 +99,8 @@ class Inventory:
         return tuple(sorted(map(str, self._manager.groups)))
 
     def _selected(self, limit: str | None) -> list[Any]:
+        if limit and self.is_here and lists_here(limit):
+            limit = None
         try:
             with _listening() as listener:
                 self._manager.subset(limit)
@@ -214,12 +223,14 @@ def _who_names_it() -> str:
     return str(origin).removeprefix("env: ")
 
 
-def _missing(path: Path, who: str) -> InventoryError:
+def _means_here(sources: Sequence[str], who: str) -> bool:
+    """Return whether this machine is meant: nobody names an inventory and Ansible's own is not there, or by its name."""
     if who == _DEFAULT:
-        return InventoryError(
-            f"no inventory is named by -i, ANSIBLE_INVENTORY or ansible.cfg, and there is no {path}",
-            "`nodectl init DIR --from HOST,…` writes one, to be named by -i; `nodectl lab up` makes hosts to try",
-        )
+        return not any(Path(source).exists() for source in sources)
+    return len(sources) == 1 and lists_here(sources[0]) and not Path(sources[0]).exists()
+
+
+def _missing(path: Path, who: str) -> InventoryError:
     place = f"no inventory at {path}" + (f", which {who} names" if who else "")
     lab, above = path.parent, state_dir() / "lab"
     if path.name == "inventory.yml" and lab.parent == above:
