@@ -24,6 +24,7 @@ BESIDE = "beside"
 SHARED_WITH_NODES = {
     "nodectl.payload.common.frames",
     "nodectl.payload.common.host_lock",
+    "nodectl.payload.common.machine",
     "nodectl.payload.jobs.failures",
     "nodectl.payload.jobs.container",
     "nodectl.payload.jobs.job_id",

@@ -224,7 +224,7 @@ def _who_names_it() -> str:
 
 
 def _means_here(sources: Sequence[str], who: str) -> bool:
-    """Return whether this machine is meant: nobody names an inventory and Ansible's own is not there, or by its name."""
+    """Return whether this machine is meant: by its name, or since no inventory is named and Ansible's own is absent."""
     if who == _DEFAULT:
         return not any(Path(source).exists() for source in sources)
     return len(sources) == 1 and lists_here(sources[0]) and not Path(sources[0]).exists()

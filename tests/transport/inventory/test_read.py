@@ -1,5 +1,6 @@
 """Any Ansible inventory as hosts; what Ansible only warns of is an error."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from ansible import constants
 
 from nodectl.errors import InventoryError
+from nodectl.transport.inventory import read
 from nodectl.transport.inventory.read import Inventory
 
 
@@ -137,7 +139,6 @@ def test_who_names_the_inventory_that_is_not_there(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     gone = tmp_path / "nodectl" / "lab" / "pair" / "inventory.yml"
     told = {
-        (None, "/etc/ansible/absent"): ("default", "no inventory is named", "nodectl init DIR"),
         (None, "/absent"): ("env: ANSIBLE_INVENTORY", "which ANSIBLE_INVENTORY names", "-i"),
         (None, str(gone)): ("env: ANSIBLE_INVENTORY", "the lab 'pair' is not up", "--name pair; or: unset"),
         (str(gone), str(gone)): ("default", "the lab 'pair' is not up", "nodectl lab up --name pair"),
@@ -149,6 +150,29 @@ def test_who_names_the_inventory_that_is_not_there(tmp_path: Path, monkeypatch: 
         with pytest.raises(InventoryError) as caught:
             Inventory.read([given] if given else [])
         assert message in caught.value.message and remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("given", [[], ["localhost"], ["127.0.0.1,"], [socket.gethostname()], ["localhost,::1"]])
+def test_this_machine_is_meant_by_its_names_and_where_no_inventory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "DEFAULT_HOST_LIST", ["/etc/ansible/absent"])
+    monkeypatch.setattr(read, "_who_names_it", lambda: "default")
+    inventory = Inventory.read(given)
+    (host,) = inventory.hosts("127.0.0.1")
+    assert (inventory.is_here, host.name, host.connection) == (True, "localhost", "local")
+    with pytest.raises(InventoryError, match="matches 'node02'"):
+        inventory.hosts("node02")
+
+
+def test_a_file_and_a_list_with_others_are_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "localhost", "node02\n")
+    assert Inventory.read(["localhost"]).names() == ("node02",)
+    hosts = Inventory.read(["localhost,node03"]).hosts()
+    assert [host.connection for host in hosts] == ["ssh", "ssh"]
 
 
 def test_ssh_settings_of_ansible_cfg(tmp_path: Path, cli_env: dict[str, str]) -> None:
