@@ -26,7 +26,7 @@ from nodectl.transport.base import Transport
 
 _RUN_S = 3600.0
 _KILL_S = 10.0
-NOT_PROVISIONED = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
+NOT_PROVISIONED = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 _OTHER_NETWORK = "name another one with --interface"
 
 

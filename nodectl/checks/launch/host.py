@@ -134,10 +134,12 @@ def _provision(host: Candidate) -> str:
     return f"run `nodectl provision --limit {host.host}`"
 
 
-VENV = Check("launch_venv", looks_at="the launcher's environment", fires="no Python there, or no torch")
+VENV = Check(
+    "launch_venv", looks_at="the launcher's environment", fires="no Python there, no torch, or beside GPUs one for CPUs"
+)
 
 
-@judges(VENV, reads=("job_venv",))
+@judges(VENV, reads=("job_venv", "gpu_count"))
 def venv(host: Candidate) -> Iterator[Finding]:
     """Ranks run with the torch of the venv that provisioning made; a command brings what it needs."""
     if host.needs.venv is None or host.needs.engine == "command":
@@ -146,9 +148,11 @@ def venv(host: Candidate) -> Iterator[Finding]:
     actual = "no Python there"
     if there.python:
         actual = f"Python {there.python}, {f'torch {there.torch}' if there.torch else 'no torch'}"
-    status = failed_unless(bool(there.python and there.torch))
-    expected = f"{host.needs.venv} with torch"
-    yield host.finding(VENV, status, expected=expected, actual=actual, remedy=_provision(host))
+    is_blind = bool(host.gpu_count) and there.torch.endswith("+cpu")
+    status = failed_unless(bool(there.python and there.torch and not is_blind))
+    expected = f"{host.needs.venv} with torch{' for CUDA' * is_blind}"
+    remedy = f"{_provision(host)}, or name an environment that has it: --venv DIR"
+    yield host.finding(VENV, status, expected=expected, actual=actual, remedy=remedy)
 
 
 ENGINE = Check("launch_engine", looks_at="the package of --engine in the environment", fires="it is not there")

@@ -19,11 +19,14 @@ from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import takes
 from nodectl.cli.terminal import TO_LEAVE, DeclinedError, note, terminal_width
+from nodectl.common import node_paths
 from nodectl.common.counting import counted
+from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.process import interruptible
 from nodectl.facts.job import KeptCode, RdmaDevices
 from nodectl.jobs.code import Code, left_behind
+from nodectl.jobs.export.templates import render
 from nodectl.jobs.nodes import clear_survey, plan_checkpoints, start
 from nodectl.jobs.package import collect_variables, describe_parcels, pack
 from nodectl.jobs.plan import (
@@ -52,6 +55,7 @@ from nodectl.report.acceptance import acceptance_text
 from nodectl.report.findings import findings_list
 from nodectl.report.jobs import findings_lines, plan_text
 from nodectl.topology.fabric.judge import in_rank_order
+from nodectl.transport.inventory.here import kept
 
 _CHANCE_S = 2.0
 _UNDO_S = 30.0
@@ -80,6 +84,7 @@ def launch(app: App, asked: Launch) -> None:
     `workload:NAME` is a program that nodectl ships. Ctrl-C stops the job; closing the terminal does not.
     """
     asked.refuse_contradictions()
+    app.inventory  # noqa: B018 - says first which machine is meant
     work = _work(asked)
     if asked.hosts.via == "slurm":
         from nodectl.cli.launch.slurm import launch_via_slurm
@@ -111,6 +116,8 @@ def _launch_over_ssh(app: App, asked: Launch, work: _Work) -> int:
     """Return the exit status of a launch whose ranks nodectl starts itself."""
     hosts: Sequence[Host] = in_rank_order(app.hosts, asked.hosts.fabric_from)
     request = _request(asked, work, hosts)
+    if app.inventory.is_here and request.launcher == node_paths.LAUNCHER:
+        request = replace(request, launcher=_own_launcher())
     hosts, surroundings = _ready_hosts(app, asked, request, work, hosts)
     left_out = tuple(host.name for host in app.hosts if host not in hosts)
     request = replace(request, nodes=fewer(request.nodes, len(hosts)), left_out=left_out)
@@ -130,6 +137,13 @@ def _launch_over_ssh(app: App, asked: Launch, work: _Work) -> int:
         return 0
     note(f"job {plan.id} runs on {counted(len(hosts), 'host')}; {TO_LEAVE}: nodectl jobs attach {plan.id}")
     return _follow(app, hosts, plan.id, traced=plan.start.trace is not None)
+
+
+def _own_launcher() -> str:
+    """Write the launch script, for a job on this machine that nobody has provisioned; its path."""
+    path = kept("nodectl-launch")
+    replace_file(path, render("launch.sh.j2", profiles="none", venv=""), mode=0o700)
+    return str(path)
 
 
 def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest:

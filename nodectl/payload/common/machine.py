@@ -189,7 +189,8 @@ def _gpus() -> str:
         rows = [line.rpartition(", ") for line in (smi(*_QUERY) or "").splitlines()]
         names, driver = [name for name, _, _ in rows if name], driver or (rows[0][2] if rows else "")
     if names:
-        counts = ["%d x %s" % (names.count(name), name.replace("NVIDIA ", "")) for name in dict.fromkeys(names)]
+        short = [re.sub(r"NVIDIA (GeForce )?", "", name) for name in names]
+        counts = ["%d x %s" % (short.count(name), name) for name in dict.fromkeys(short)]
         return "%s, %s" % (" + ".join(counts), "driver %s" % driver if driver else "no driver loaded")
     devices = [path for path in PCI.glob("*/vendor") if text(path) == _NVIDIA]
     count = sum(text(path.with_name("class")).startswith(_DISPLAY_CLASS) for path in devices)

@@ -30,7 +30,7 @@ START_S = 8.0
 GPUS = 8
 # a host may take so many times what was planned
 _PATIENCE, _MORE_S = 5.0, 120.0
-_PROVISION = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
+_PROVISION = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 
 
 @dataclass(frozen=True, slots=True)

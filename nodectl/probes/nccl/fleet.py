@@ -29,7 +29,7 @@ from nodectl.transport.base import Transport
 
 NAME = "nccl"
 _DEADLINE_S = 60.0
-_PROVISION = "run `nodectl provision` for it, or name its environment with the variable pytorch_venv"
+_PROVISION = "run `nodectl provision` for it, activate its environment here, or name it by pytorch_venv"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
-from nodectl.transport.inventory.here import inventory_of_here, lists_here
+from nodectl.transport.inventory.here import environment, inventory_of_here, lists_here
 from nodectl.transport.ssh_options import options_of
 
 # where several names say the same, Ansible lets the last one win
@@ -83,7 +83,7 @@ class Inventory:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this machine alone, that no file names."""
+        """True where no file names hosts, and this machine alone is meant."""
         return self.sources == (inventory_of_here(),)
 
     def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
@@ -146,9 +146,10 @@ class Inventory:
         return {**configured(), **({"ansible_ssh_private_key_file": key} if key else {})}
 
     def _typed(self) -> Mapping[str, str]:
-        """Return what the operator typed, for hosts that the inventory says no other of; no template."""
+        """Return what the operator typed or has active, for hosts that the inventory says no other of; no template."""
         password = self._access.connection_password()
-        return {} if password is None else {"ansible_password": password}
+        typed = {} if password is None else {"ansible_password": password}
+        return {**typed, "pytorch_venv": environment()} if self.is_here else typed
 
     def _render(self, name: str, variables: Mapping[str, Any], value: object) -> object:
         from ansible.template import Templar

@@ -1,0 +1,150 @@
+"""Without an inventory nodectl means this machine: as who types it, in an empty folder, without root, sshd or files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodectl.payload.common import machine
+from nodectl.transport.inventory.here import environment
+from tests.torch_venv import torch_venv
+
+Typed = Callable[..., subprocess.CompletedProcess[str]]
+_TRAIN = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+ranks = torch.ones(1)
+dist.all_reduce(ranks)
+print("ranks", int(ranks), "uid", os.getuid(), os.environ.get("MINE"), flush=True)
+dist.destroy_process_group()
+"""
+# a login that is not root: its own files are ours, so that Python and the checkout can be read
+_PLAIN = ("unshare", "--user", "--map-user=4242", "--map-group=4242")
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """nodectl in an empty folder, with nothing but PATH and a home in its environment."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "home").mkdir(mode=0o700)
+    monkeypatch.chdir(tmp_path / "empty")
+
+    def run(*args: str, become: tuple[str, ...] = (), **more: str) -> subprocess.CompletedProcess[str]:
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), **more}
+        argv = [*become, sys.executable, "-m", "nodectl", *args]
+        return subprocess.run(
+            argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["", "localhost", "127.0.0.1", "::1", socket.gethostname()])
+def test_its_names(typed: Typed, name: str) -> None:
+    for words in ({(), ("-l", name)} if name else {()}) | ({("-i", f"{name},"), ("-i", name)} if name else set()):
+        done = typed(*words, "facts", "--output", "json")
+        assert list(json.loads(done.stdout)["hosts"]) == ["localhost"], done.stderr
+        (line,) = (line for line in done.stderr.splitlines() if line.startswith("this machine: "))
+        assert line.endswith("; no inventory given") == ("-i" not in words)
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_an_inventory_wins_and_one_that_is_not_there_is_an_error(typed: Typed) -> None:
+    assert typed("-i", "absent.yml", "facts").returncode == 2
+    assert typed("facts", ANSIBLE_INVENTORY="/absent.yml").returncode == 2
+    Path("hosts.yml").write_text("all: {hosts: {other: {ansible_connection: local}}}\n")
+    Path("ansible.cfg").write_text("[defaults]\ninventory = hosts.yml\n")
+    for words, env in (((), {}), (("-i", "hosts.yml"), {}), ((), {"ANSIBLE_INVENTORY": "hosts.yml"})):
+        done = typed(*words, "facts", "--output", "json", **env)
+        assert list(json.loads(done.stdout)["hosts"]) == ["other"] and "this machine" not in done.stderr
+
+
+def test_ssh_is_asked_for(typed: Typed) -> None:
+    done = typed("-e", "ansible_connection=ssh", "-e", "ansible_port=1", "exec", "--", "true")
+    assert done.returncode == 3 and "start sshd" in done.stdout + done.stderr
+
+
+def test_a_script_without_root_and_without_provisioning(typed: Typed) -> None:
+    venv = torch_venv()
+    if subprocess.run([*_PLAIN, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this kernel gives this login no user namespace")
+    Path("train.py").write_text(_TRAIN)
+    done = typed("launch", "train.py", become=_PLAIN, VIRTUAL_ENV=venv, MINE="kept")
+    assert done.returncode == 0, done.stderr
+    assert "ranks 1 uid 4242 kept" in done.stdout + done.stderr
+    assert typed("jobs", "list", become=_PLAIN).stdout.count("finished") == 1
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["train.py"]
+
+
+def test_an_environment_without_torch_is_told_before_the_start(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "bare" / "bin").mkdir(parents=True)
+    Path("train.py").write_text(_TRAIN)
+    done = typed("launch", "train.py", VIRTUAL_ENV=str(tmp_path / "bare"), ANSIBLE_HOME=str(tmp_path))
+    assert done.returncode == 1 and f"{tmp_path / 'bare'} with torch" in done.stderr and "--venv" in done.stderr
+
+
+def _fake(place: Path) -> Path:
+    for name in ("python", "torchrun"):
+        path = place / "bin" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o755)
+    return place
+
+
+def test_which_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = tmp_path / "project" / "code"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    monkeypatch.setenv("PATH", "/absent")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "nodectl"))
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    on_path = _fake(tmp_path / "on-path")
+    monkeypatch.setenv("PATH", str(on_path / "bin"))
+    assert environment() == str(on_path)
+    project = _fake(tmp_path / "project" / ".venv")
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)  # nodectl's own, as its installation has it activated
+    assert environment() == str(project)
+    if os.geteuid() == 0:
+        os.chown(project, 4242, 4242)
+        assert environment() == str(on_path)  # another login's is not run
+    monkeypatch.delenv("VIRTUAL_ENV")
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "conda"))
+    assert environment() == str(tmp_path / "conda")
+
+
+@pytest.mark.parametrize(
+    ("models", "smi", "vendor", "expected"),
+    [
+        (["NVIDIA GeForce RTX 4090"] * 3, None, "", "3 x RTX 4090, driver 580.95.05,"),
+        (["NVIDIA H100 80GB HBM3", "NVIDIA A10"], None, "", "1 x H100 80GB HBM3 + 1 x A10, driver 580.95.05,"),
+        ([], "NVIDIA A100-SXM4-80GB, 570.1\n" * 2, "", "2 x A100-SXM4-80GB, driver 580.95.05,"),
+        ([], None, "0x10de", "no driver: nvidia-smi is not installed, 1 NVIDIA GPU on PCI;"),
+        ([], None, "0x1234", "no GPU: nvidia-smi is not installed, no NVIDIA device on PCI;"),
+    ],
+)
+def test_the_line_of_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: list[str], smi: str | None, vendor: str, expected: str
+) -> None:
+    proc, pci = tmp_path / "proc", tmp_path / "pci"
+    for number, model in enumerate(models):
+        (proc / "gpus" / str(number)).mkdir(parents=True)
+        (proc / "gpus" / str(number) / "information").write_text(f"Model: \t\t {model}\nIRQ: 1\n")
+    proc.mkdir(exist_ok=True)
+    (proc / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23\n")
+    (pci / "0000:01:00.0").mkdir(parents=True)
+    (pci / "0000:01:00.0" / "vendor").write_text(f"{vendor}\n")
+    (pci / "0000:01:00.0" / "class").write_text("0x030200\n")
+    monkeypatch.setattr(machine, "_PROC_NVIDIA", proc)
+    monkeypatch.setattr(machine, "PCI", pci)
+    monkeypatch.setattr(machine, "smi", lambda *_: smi)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert machine.describe().startswith(expected)
