@@ -91,6 +91,14 @@ def test_an_environment_without_torch_is_told_before_the_start(typed: Typed, tmp
     assert done.returncode == 1 and f"{tmp_path / 'bare'} with torch" in done.stderr and "--venv" in done.stderr
 
 
+def test_a_trial_measures_what_one_host_can_answer(typed: Typed) -> None:
+    words = ("tune", "trial", "--profiles", "stock,article-20g")
+    done = typed(*words)
+    assert done.returncode == 2 and "measured: memory, training;" in done.stderr
+    done = typed(*words, "--probes", "tcp", "--yes")
+    assert done.returncode == 2 and "between hosts" in done.stderr and "measured:" not in done.stderr
+
+
 def _fake(place: Path) -> Path:
     for name in ("python", "torchrun"):
         path = place / "bin" / name
@@ -126,7 +134,12 @@ def test_which_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     [
         (["NVIDIA GeForce RTX 4090"] * 3, None, "", "3 x RTX 4090, driver 580.95.05,"),
         (["NVIDIA H100 80GB HBM3", "NVIDIA A10"], None, "", "1 x H100 80GB HBM3 + 1 x A10, driver 580.95.05,"),
-        ([], "NVIDIA A100-SXM4-80GB, 570.1\n" * 2, "", "2 x A100-SXM4-80GB, driver 580.95.05,"),
+        (
+            [],
+            "index, …\n0, NVIDIA A10, GPU-1, 0:1, 1 MiB, 570.1, 9\n1, NVIDIA A10, GPU-2, 0:2, 1 MiB, 570.1, 9\n",
+            "",
+            "2 x A10, driver 580.95.05,",
+        ),
         ([], None, "0x10de", "no driver: nvidia-smi is not installed, 1 NVIDIA GPU on PCI;"),
         ([], None, "0x1234", "no GPU: nvidia-smi is not installed, no NVIDIA device on PCI;"),
     ],

@@ -54,6 +54,7 @@ from nodectl.probes.options import duration as as_seconds
 from nodectl.probes.options import names as as_names
 from nodectl.probes.options import sizes as as_sizes
 from nodectl.probes.registry import AnyProbe, chosen, declarations
+from nodectl.probes.rounds import require_two
 from nodectl.transport.router import open_transport
 from nodectl.trials.arming import Armed, armed
 from nodectl.trials.effective import effective, keys_of, meaningful, read_live
@@ -79,6 +80,7 @@ from nodectl.trials.store import prune
 # candidates of a space that are drawn at most: a budget never has room for more
 _DRAWN = 500
 _BUDGET_S = 1200.0
+_ON_ONE = "memory"
 _LOSS_STEPS = 100
 
 
@@ -122,7 +124,7 @@ class _Options:
     )
     probes: str = option(
         "--probes",
-        "Probes that measure the settings.",
+        f"Probes that measure the settings.  Of one host: {_ON_ONE}.",
         default="tcp,latency",
         metavar="NAME[,NAME…]",
         shell_complete=completing.several_of(completing.probes),
@@ -222,9 +224,9 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
     against, candidates = _sides(app, asked)
     learning = _learning(candidates, asked.workload, asked.loss_steps, asked.arguments)
     names, training = asked.probes, asked.training
-    if learning is not None:
-        is_named = click.get_current_context().get_parameter_source("probes") is not ParameterSource.DEFAULT
-        names, training = names if is_named else "", bool(training)
+    if click.get_current_context().get_parameter_source("probes") is ParameterSource.DEFAULT:
+        names = "" if learning is not None else _ON_ONE if len(app.hosts) == 1 else names
+    training = training if learning is None else bool(training)
     given: dict[str, object] = {
         "duration_s": asked.duration,
         "repetitions": asked.repetitions,
@@ -236,6 +238,9 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
         "forks": app.forks,
     }
     probes, search = _probes(names, training, learning), asked.space is not None
+    for probe in probes:
+        if probe.between_hosts and not probe.has_ranks:
+            require_two(app.hosts, probe.name)
     budget = asked.budget or (_BUDGET_S if search else None)
     if budget is not None:
         refuse_too_short(budget, least_turn_s(_certain(probes, training), given), 1 if search else len(candidates))

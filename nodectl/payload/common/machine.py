@@ -172,7 +172,8 @@ def printed(argv: Sequence[str], timeout_s: float, any_status: bool = False) -> 
 
 _PROC_NVIDIA = Path("/proc/driver/nvidia")
 _NVIDIA, _DISPLAY_CLASS = "0x10de", "0x03"
-_QUERY = ("--query-gpu=name,driver_version", "--format=csv,noheader")
+# one that recordings have: index, name, …, driver_version, vbios_version
+_QUERY = ("--query-gpu=index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version", "--format=csv")
 
 
 def describe() -> str:
@@ -186,8 +187,9 @@ def _gpus() -> str:
     version = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", text(_PROC_NVIDIA / "version"))
     driver = version[0] if version else ""
     if not names:
-        rows = [line.rpartition(", ") for line in (smi(*_QUERY) or "").splitlines()]
-        names, driver = [name for name, _, _ in rows if name], driver or (rows[0][2] if rows else "")
+        rows = [line.split(", ") for line in (smi(*_QUERY) or "").splitlines()[1:]]
+        rows = [row for row in rows if len(row) == _QUERY[0].count(",") + 1]
+        names, driver = [row[1] for row in rows], driver or (rows[0][5] if rows else "")
     if names:
         short = [re.sub(r"NVIDIA (GeForce )?", "", name) for name in names]
         counts = ["%d x %s" % (short.count(name), name) for name in dict.fromkeys(short)]
