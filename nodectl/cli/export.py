@@ -163,8 +163,8 @@ def kubernetes(app: App, asked: _Kubernetes) -> None:
 
 
 def gpus_a_host(app: App, hosts: Sequence[Host]) -> int:
-    """Return the GPUs of each host, as their hardware profile has it; 0 without one."""
-    counts = {hardware.gpus or 0 if (hardware := hardware_of(host, app.profile_dirs)) else 0 for host in hosts}
+    """Return the GPUs of each host, as their hardware profile has it; 0 where it counts none."""
+    counts = {hardware_of(host, app.profile_dirs).gpus or 0 for host in hosts}
     if len(counts) > 1:
         raise UsageError(
             f"the hosts have different numbers of GPUs: {sorted(counts)}", "leave the odd hosts out with --limit"

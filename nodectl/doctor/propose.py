@@ -26,6 +26,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Command, Recording
 from nodectl.profiles.families import family_of
 from nodectl.profiles.fit import Seen, fitting_hardware, fitting_stacks
+from nodectl.profiles.gpus import short_form
 from nodectl.profiles.host import DEFAULTS
 from nodectl.profiles.host_compat import SWITCH_OFF_BUS, HostLook
 from nodectl.profiles.learn import has_switches, ports_of
@@ -278,7 +279,7 @@ def described(machine: Found) -> str:
 
 
 def propose(machine: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
-    """Return the profiles that fit the host; `unknown` hardware, and why, where none does."""
+    """Return the profiles that fit the host; `auto` hardware, and why, where none does."""
     notes: list[str] = []
     names = fitting_hardware(machine.seen, extra_dirs)
     hardware = names[0] if names else DEFAULTS["hardware"]
@@ -288,14 +289,13 @@ def propose(machine: Found, extra_dirs: Sequence[Path] = ()) -> Proposal:
         notes.append(f"nodectl_hardware is {hardware}; {' or '.join(names[1:])} would fit as well")
     if not names:
         what = f"{machine.seen.gpus} x {machine.seen.named}" if machine.seen.gpus else "this"
+        pinned = short_form(machine.seen.models * machine.seen.gpus) if len(machine.seen.models) == 1 else ""
+        pin = f"nodectl_hardware: {pinned}" if pinned else "`nodectl profile learn`"
         why_hardware = (
-            f"No profile fits {what}. Hosts of unknown hardware are provisioned and measured,"
-            " and held against nothing.\n"
-            "`nodectl profile learn` makes a profile of hosts that are known to be good."
+            f"auto takes what is there ({what}) and holds each GPU against what its kind reaches.\n"
+            f"That all of them must be there says: {pin}."
         )
-        notes.append(
-            f"no hardware profile fits {what}: nodectl_hardware is {hardware}; `nodectl profile learn` makes one"
-        )
+        notes.append(f"nodectl_hardware is {hardware}: {what}; so that a lost GPU is a failure: {pin}")
     stack, why_stack = _stack(machine, hardware, extra_dirs, notes)
     driver, why_driver = _driver(machine, stack, extra_dirs)
     return Proposal(hardware, stack, driver, Reasons(why_hardware, why_stack, "", why_driver), tuple(notes))

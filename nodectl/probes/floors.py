@@ -22,6 +22,7 @@ from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.registry import declarations, kind_of, listed
+from nodectl.profiles.gpus import floors_of, gpu_kind
 from nodectl.profiles.host import hardware_name, hardware_of
 from nodectl.profiles.learn import link_between_gpus
 from nodectl.profiles.schema import Floor, GpuLink, Hardware
@@ -73,6 +74,8 @@ _MULTIPLES: dict[str, tuple[str, float]] = {
     "us": ("s", 1e-6),
     "ns": ("s", 1e-9),
 }
+# the hardware of which nothing is expected, not even what its GPUs are known for
+_WITHOUT_REFERENCE = "unknown"
 # conditions of a floor that say more than that the measurement has the same
 _OF_ANY_PROBE = {"size", "gpus", "nodes", "nvls"}
 # not `interfaces_used`, which a measurement has besides its `interfaces`
@@ -132,24 +135,27 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
         host_reference = references.get(host)
         if host_reference is None:
             return f"no hardware profile is known for {host}"
-        floor = _floor(measurement, host_reference)
-        if floor is None and measurement.conditions.get("device") == "cpu":
+        name, device = host_reference.name, str(measurement.conditions.get("device") or "")
+        floor = _floor(measurement, host_reference.hardware.floors, host_reference.link)
+        if floor is None and name != _WITHOUT_REFERENCE:
+            name, floor = gpu_kind(device), _floor(measurement, tuple(floors_of(device)), None)
+        if floor is None and device == "cpu":
             return "measured on processors"
         if floor is None:
             return f"the hardware profile {host_reference.name} has no floor for these conditions"
-        own_floors.append((host_reference.name, floor))
+        own_floors.append((name, floor))
     if not own_floors:
         return "of no host"
     return (max if _is_ceiling(measurement) else min)(own_floors, key=lambda pair: pair[1].value)
 
 
-def _floor(measurement: Measurement, reference: Reference) -> Floor | None:
+def _floor(measurement: Measurement, floors: Sequence[Floor], between: GpuLink | None) -> Floor | None:
     """Return the floor with most conditions; of equals that of the nearest size, fewest nodes, then the stricter."""
     ceiling = _is_ceiling(measurement)
-    link = measurement.conditions.get("link_class") or reference.link
+    link = measurement.conditions.get("link_class") or between
     fitting = [
         floor
-        for declared in reference.hardware.floors
+        for declared in floors
         if declared.probe == measurement.probe
         and (floor := _in_unit(declared, measurement.unit)) is not None
         and _is_met(floor, measurement)
@@ -292,9 +298,9 @@ def _finding(measurement: Measurement, name: str, floor: Floor) -> Finding:
     return Finding(
         hosts[0],
         measurement.probe,
-        Status.FAILED,
+        Status.WARNING if floor.is_predicted else Status.FAILED,
         subject=": ".join(filter(None, [where, _subject(measurement, floor)])),
-        expected=f"{word} {floor.value:g} {unit} ({name}){tolerance}",
+        expected=f"{word} {floor.value:g} {unit} ({name}{', predicted' * floor.is_predicted}){tolerance}",
         actual=f"{format_value(measurement.value, unit)}, {share:.0f} % of what {name} reaches",
         remedy=_REMEDY,
         evidence=floor.source,
@@ -353,14 +359,13 @@ def judged(
 
 
 def _references(hosts: Sequence[Host], profile_dirs: Sequence[Path]) -> tuple[dict[str, Reference], list[Finding]]:
-    """Return, by host, without those of no named hardware; hosts whose profile cannot be read share a finding."""
+    """Return them by host; hosts whose profile cannot be read share a finding."""
     references: dict[str, Reference] = {}
     wrong: dict[tuple[str, str], list[str]] = defaultdict(list)
     for host in hosts:
         try:
             hardware = hardware_of(host, profile_dirs)
-            if hardware is not None:
-                references[host.name] = _read(hardware_name(host), hardware)
+            references[host.name] = _read(hardware_name(host), hardware)
         except ProfileError as error:
             wrong[error.message, error.remedy].append(host.name)
     return references, list(_unread(wrong))

@@ -75,7 +75,7 @@ def own_warnings(profile: Hardware | Stack | Tuning) -> tuple[str, ...]:
     if names:
         warnings.append(f"{', '.join(names)}: of NCCL's debugging class, which may cost speed or hang a job")
     if isinstance(profile, Hardware) and profile.gpus is None:
-        warnings.append("unknown hardware: measured, with no reference to hold it against")
+        warnings.append("no GPU must be there: a lost one is no failure")
     return tuple(warnings)
 
 

@@ -106,7 +106,7 @@ def fitting(look: HostLook, extra_dirs: Sequence[Path] = ()) -> tuple[tuple[str,
     devices = tuple(str(gpu.get("device", "")) for gpu in look.node.gpus)
     kinds = tuple(dict.fromkeys(device for device in devices if device))
     names = fitting_hardware(Seen(len(devices), devices=kinds, nvswitch=look.node.nvswitch), extra_dirs)
-    hardware = without_stack(names[0] if names else "unknown", "stock", extra_dirs=extra_dirs).hardware
+    hardware = without_stack(names[0] if names else "auto", "stock", extra_dirs=extra_dirs).hardware
     return names, next(iter(fitting_stacks(hardware, look, extra_dirs)), "")
 
 

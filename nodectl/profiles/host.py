@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nodectl.profiles.schema import Hardware
 
 # what stands for a name that a host's variables leave out; no stack has that name, and the refusal says why
-DEFAULTS = {"hardware": "unknown", "stack": "(nodectl_stack is not set)", "tuning": "stock"}
+DEFAULTS = {"hardware": "auto", "stack": "(nodectl_stack is not set)", "tuning": "stock"}
 
 
 def of_host(host: Host, *, names: Mapping[str, str] | None = None, extra_dirs: Sequence[Path] = ()) -> Resolved | None:
@@ -80,7 +80,7 @@ def _with_fit(problem: Problem, look: HostLook, extra_dirs: Sequence[Path]) -> P
     from nodectl.profiles.fit import fitting
 
     hardware, stack = fitting(look, extra_dirs)
-    names = " or ".join(hardware) or f"{DEFAULTS['hardware']} (`nodectl profile learn` makes one that fits)"
+    names = " or ".join(hardware) or f"{DEFAULTS['hardware']}"
     choice = f"hardware {names}" + (f" with stack {stack}" if stack else "")
     return replace(problem, nearest=f"{choice}; or, where it is meant, {MISFIT}: allow")
 
@@ -90,14 +90,12 @@ def _names(variables: Mapping[str, Any], names: Mapping[str, str] | None) -> dic
     return {kind: str((names or {}).get(kind) or variables.get(f"nodectl_{kind}") or "") for kind in KINDS}
 
 
-def hardware_of(host: Host, extra_dirs: Sequence[Path] = ()) -> Hardware | None:
-    """Return the host's hardware alone, with its overrides; None where none is named. ProfileError as `of_host`.
+def hardware_of(host: Host, extra_dirs: Sequence[Path] = ()) -> Hardware:
+    """Return the host's hardware alone, with its overrides. ProfileError as `of_host`.
 
     For who measures: what a tuning or a stack says plays no part in what hardware reaches.
     """
     name = hardware_name(host)
-    if not name:
-        return None
     given = host.variables.get(OVERRIDES)
     hardware = given.get("hardware") if isinstance(given, Mapping) else None
     overrides = json.dumps({"hardware": hardware} if hardware else {}, sort_keys=True, default=str)
@@ -105,8 +103,8 @@ def hardware_of(host: Host, extra_dirs: Sequence[Path] = ()) -> Hardware | None:
 
 
 def hardware_name(host: Host) -> str:
-    """Return the name of the host's hardware profile; empty where none is named."""
-    return str(host.variables.get("nodectl_hardware") or "")
+    """Return the name of the host's hardware profile, `auto` where the inventory names none."""
+    return str(host.variables.get("nodectl_hardware") or DEFAULTS["hardware"])
 
 
 def check_names(names: Mapping[str, str], extra_dirs: Sequence[Path]) -> None:

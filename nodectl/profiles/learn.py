@@ -19,8 +19,8 @@ from nodectl.facts.rdma import ports_in
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
+from nodectl.profiles.gpus import gpu_kind, products
 from nodectl.profiles.load import Document, check_document
-from nodectl.profiles.matrix import matrix
 from nodectl.profiles.schema import GpuLink, Hardware
 
 Facts = Mapping[str, object]
@@ -264,8 +264,8 @@ def _complete_gpu(document: Document, capability: str | None, notes: list[str]) 
 
 
 def capability_of(model: str) -> str | None:
-    """Return the compute capability of a GPU by its name, as far as the matrix has such."""
-    return next((row.compute_capability for row in matrix().devices if row.is_model(model)), None)
+    """Return the compute capability of a GPU by its name; None where the catalogue has none of its kind."""
+    return next((row.compute_capability for row in products() if row.kind == gpu_kind(model)), None)
 
 
 def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], whence: str) -> Iterator[dict[str, Any]]:

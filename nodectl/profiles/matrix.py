@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
 
 from pydantic import Field
 
+from nodectl.profiles.gpus import catalogue_source, gpu_kind, products_of
 from nodectl.profiles.load import shipped
 from nodectl.profiles.nccl import version_key
 from nodectl.profiles.schema import Architecture, Flavour, Os, PythonRange, Stack, Strict, Version
@@ -51,18 +52,22 @@ class GpuRow(Strict):
         return None
 
 
-class DeviceRow(Strict):
-    """GPUs by their PCI device ids, and what they can compute."""
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """The GPUs of one PCI device id, and what they can compute."""
 
-    compute_capability: Version
-    name: str
-    ids: tuple[Annotated[str, Field(pattern=r"^0x[0-9a-f]{4}$")], ...]
-    source: str = ""
+    compute_capability: str
+    kinds: tuple[str, ...]
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The kinds in words."""
+        return " or ".join(self.kinds)
 
     def is_model(self, model: str) -> bool:
         """Return whether these can be the GPUs that the driver, or a profile, calls so."""
-        names = re.split(r", | or ", self.name)
-        return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", model) for name in names)
+        return gpu_kind(model) in self.kinds
 
 
 class CudaRow(Strict):
@@ -231,7 +236,6 @@ class Matrix(Strict):
     """The rows of compat.yml, by what they are about."""
 
     gpus: tuple[GpuRow, ...]
-    devices: tuple[DeviceRow, ...]
     cuda: tuple[CudaRow, ...]
     flavours: tuple[FlavourRow, ...]
     torch: tuple[TorchRow, ...]
@@ -248,8 +252,10 @@ class Matrix(Strict):
         return next((row for row in self.gpus if row.compute_capability == compute_capability), None)
 
     def device(self, identity: str) -> DeviceRow | None:
-        """Return the row of a PCI device id; None where the matrix does not know it."""
-        return next((row for row in self.devices if identity in row.ids), None)
+        """Return what a PCI device id stands for; None where the catalogue does not know it."""
+        found = products_of(identity)
+        kinds = tuple(dict.fromkeys(product.kind for product in found))
+        return DeviceRow(found[0].compute_capability, kinds, catalogue_source()) if found else None
 
     def cuda_row(self, cuda: str | None) -> CudaRow | None:
         """Return the row of a CUDA version's major; None where the matrix does not know it."""

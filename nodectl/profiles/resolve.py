@@ -15,6 +15,7 @@ from nodectl.profiles import KINDS, SETTINGS
 from nodectl.profiles.addresses import addresses
 from nodectl.profiles.compat import Choice, IncompatibleError, Problem, profile_problems, with_nearest
 from nodectl.profiles.families import DEBIAN, Family, family_of
+from nodectl.profiles.gpus import completed, composed, is_composed
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
 from nodectl.profiles.matrix import matrix
@@ -254,8 +255,11 @@ def load_stacks(extra_dirs: Sequence[Path] = (), changes: Mapping[str, Any] | No
 
 
 def load_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> Hardware | Stack | Tuning:
-    """One profile by itself, validated; a tuning comes without the base."""
+    """One profile by itself, validated; a tuning comes without the base. Hardware may be composed: `4 x rtx4090`."""
+    if kind == "hardware" and is_composed(name):
+        return composed(name)
     document, path = read_profile(kind, name, extra_dirs)
+    document = completed(document) if kind == "hardware" else document
     return check_document(_MODELS[kind], _with_origin(document, f"{kind} {name}"), str(path))
 
 

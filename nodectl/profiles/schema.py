@@ -101,7 +101,7 @@ class Gpu(Strict):
 
     model: str
     compute_capability: Annotated[Version, Field(pattern=r"^[0-9]+\.[0-9]$")]
-    memory_gb: int = Field(gt=0)
+    memory_gb: Annotated[int, Field(gt=0)] | None = None
 
 
 class Nic(Strict):
@@ -132,6 +132,8 @@ class Floor(Strict):
     tolerance_percent: float = Field(default=0, ge=0, lt=100)
     link_class: GpuLink | None = None
     source: str
+    # follows from published figures: who misses it is warned
+    is_predicted: bool = False
 
 
 class Hardware(Sourced):

@@ -107,7 +107,7 @@ def _without_gpus(host: Host, profile_dirs: Sequence[Path]) -> bool:
         hardware = hardware_of(host, profile_dirs)
     except ProfileError:
         return False
-    return hardware is not None and hardware.gpus == 0
+    return hardware.gpus == 0
 
 
 def _finding(host: Host, check: str, status: Status, actual: str, remedy: str = "") -> Finding:

@@ -19,6 +19,7 @@ from nodectl.articles.comparing import comparable_lines, compared
 from nodectl.cli.root import cli
 from nodectl.common.resources import share_dir
 from nodectl.errors import ProfileError, UsageError
+from nodectl.profiles.gpus import completed
 from nodectl.profiles.load import check_document, read_profile
 from nodectl.workloads.dynamic_batch import Rule
 
@@ -73,7 +74,8 @@ PROFILES = [each for each in settings() if each[3].split()[0] in ("hardware", "s
 @pytest.mark.parametrize(("number", "what", "value", "place"), PROFILES)
 def test_a_setting_lies_in_the_profile_that_is_named(number: int, what: str, value: Any, place: str) -> None:
     kind, name, path = place.split()
-    target: Any = read_profile(kind, name)[0]
+    document = read_profile(kind, name)[0]
+    target: Any = completed(document) if kind == "hardware" else document
     for step in path.split("/"):
         target = target[int(step)] if isinstance(target, list) else target[step]
     if isinstance(target, dict):  # a range of versions

@@ -92,8 +92,8 @@ def test_what_cannot_be_is_refused_by_all_with_one_reason(variables: dict[str, o
 def test_hardware_is_read_without_the_other_profiles_and_with_its_overrides() -> None:
     own = host(nodectl_hardware="dgx-a100", nodectl_tuning="nope", nodectl_overrides={"hardware": {"gpus": 7}})
     hardware = hardware_of(own)
-    assert hardware is not None and hardware.gpus == 7
-    assert hardware_of(Host("a", "a")) is None
+    assert hardware.gpus == 7
+    assert hardware_of(Host("a", "a")).gpus is None
 
 
 def test_variables_of_roles_are_what_the_host_should_be() -> None:

@@ -33,8 +33,8 @@ def judged(hardware: str, stack: str, gpus: Sequence[str], *, nvswitch: bool = F
         ("unknown", "cpu", [RTX4090] * 3, False, ["gpus-idle"], "hardware rtx4090-3 with stack cu"),
         ("lab-cpu", "none", [RTX4090] * 3, False, ["gpu-count"], "hardware rtx4090-3 with stack cu"),
         ("h100-pcie-8", "cu128", [RTX4090] * 3, False, ["gpu-count", "gpu-model"], "hardware rtx4090-3"),
-        ("rtx4090-3", "cu128", [RTX4090] * 8, False, ["gpu-count"], "hardware unknown (`nodectl profile learn`"),
-        ("dgx-a100", "cu128", [A100] * 4, True, ["gpu-count"], "nodectl profile learn"),
+        ("rtx4090-3", "cu128", [RTX4090] * 8, False, ["gpu-count"], "hardware auto with stack cu"),
+        ("dgx-a100", "cu128", [A100] * 4, True, ["gpu-count"], "hardware auto with stack cu"),
         ("h200-8", "cu128", [H100] * 8, True, ["gpu-model"], "hardware h100-8"),
     ],
 )

@@ -158,6 +158,7 @@ def kind(host: Subject) -> Iterator[Finding]:
     if wanted is not None:
         others = (_model(host, gpu, wanted.model) for gpu in devices if gpu.name != wanted.model)
         yield from host.all_of(GPU_MODEL, others, expected=wanted.model, actual=f"all {len(devices)} GPUs")
+    if wanted is not None and wanted.memory_gb is not None:
         least_mib = wanted.memory_gb * _MIB_PER_GIB * host.threshold(GPU_MEMORY_PERCENT_LIMIT) / 100
         small = (
             _memory(host, gpu, wanted.memory_gb)

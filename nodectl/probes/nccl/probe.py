@@ -68,7 +68,7 @@ def _floors(host: Host, profile_dirs: Sequence[Path]) -> Sequence[Floor]:
     except ProfileError:
         # said where measurements are held against it
         return ()
-    return [floor for floor in hardware.floors if floor.probe == NAME] if hardware else ()
+    return [floor for floor in hardware.floors if floor.probe == NAME]
 
 
 def _is_for(floor: Floor, gpus: int, link: str | None, nodes: int) -> bool:

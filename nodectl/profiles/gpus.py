@@ -1,0 +1,234 @@
+"""The catalogue of GPUs, and hardware that is composed of it: `4 x rtx4090`, or what is seen on a host."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from functools import cache
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field
+
+from nodectl.common import bounded_yaml
+from nodectl.common.resources import data_dir
+from nodectl.common.spelling import meant
+from nodectl.errors import ProfileError
+from nodectl.profiles.load import check_document
+from nodectl.profiles.schema import Floor, Hardware, Strict, Version
+
+# of published rates: what a healthy card reaches under any cooler and power limit that it is sold with
+_GEMM_PART, _COPY_PART = 0.45, 0.6
+# words of a product's name that tell its memory, board or maker, and not its kind
+_BOARD = re.compile(r"[- ](SXM\d?|PCIE|PCIe|NVL\d*|HBM\S*|\d+GB?|FHHL|DGXS|LC|Active|AC)\b.*")
+_MAKER = re.compile(r"^(NVIDIA|Tesla|Quadro)\s+|\bGeForce\s+", re.IGNORECASE)
+_SHORT = re.compile(r"(\d{1,3})\s*[x\u00d7]\s*(\w[\w .-]*?)\s*")
+_BF16_FROM = (8, 0)
+
+
+class Product(Strict):
+    """A GPU as the driver names it, its PCI device ids, and what it can compute."""
+
+    name: str
+    compute_capability: Version
+    ids: tuple[Annotated[str, Field(pattern=r"^0x[0-9a-f]{4}$")], ...]
+
+    @property
+    def kind(self) -> str:
+        """The product without memory, board and maker: RTX 4090, A100."""
+        return gpu_kind(self.name)
+
+
+class Model(Strict):
+    """Published figures and measured floors of products that share them; see models.yml for the units."""
+
+    names: tuple[str, ...]
+    memory_gb: int
+    bandwidth: float
+    tflops: float | None = None
+    pcie: int | None = None
+    watt: int | None = None
+    nvlink: tuple[int, int] | None = None
+    unified: bool = False
+    floors: tuple[Floor, ...] = ()
+
+
+class _Published(Strict):
+    source: str
+    read_on: date
+    valid_until: date
+
+
+class _Products(_Published):
+    products: tuple[Product, ...]
+
+
+class _Models(_Published):
+    models: tuple[Model, ...]
+
+
+def gpu_kind(name: str) -> str:
+    """Return a GPU's name without maker, memory and board, which differ within a kind."""
+    return _BOARD.sub("", _bare(name.strip()))
+
+
+def _read(model: type[Any], name: str) -> Any:
+    path = data_dir() / "gpus" / name
+    return check_document(model, yaml.load(path.read_text("utf-8"), bounded_yaml.FastLoader), str(path))  # noqa: S506
+
+
+@cache
+def _catalogue() -> _Products:
+    found: _Products = _read(_Products, "products.yml")
+    return found
+
+
+def products() -> tuple[Product, ...]:
+    """Return all GPUs of which the PCI ids are known."""
+    return _catalogue().products
+
+
+@cache
+def products_of(device: str) -> tuple[Product, ...]:
+    """Return the products of a PCI device id, several where their subsystem tells them apart; () if it is unknown."""
+    return tuple(row for row in products() if device in row.ids)
+
+
+@cache
+def _models() -> dict[str, Model]:
+    found: _Models = _read(_Models, "models.yml")
+    return {name: model for model in found.models for name in model.names}
+
+
+def model_of(name: str) -> Model | None:
+    """Return the published figures of a GPU by the driver's name; None where there are none."""
+    return _models().get(name)
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _product(word: str) -> Product:
+    """Return the product that a short name means: all of its name, or its kind where no board of it differs."""
+    key = _key(_bare(word))
+    for spelt in (_bare, gpu_kind, _number, lambda name: _key(_bare(name))[: len(key)]):
+        found = [row for row in products() if _key(spelt(row.name)) == key]
+        known = [row for row in found if model_of(row.name)]
+        if found and not known and spelt is _bare and _key(gpu_kind(word)) == key:
+            continue  # the driver calls so a rare board of a kind that has others
+        if len({_figures(row) for row in known or found}) == 1:
+            return (known or found)[0]
+        if found:
+            names = ", ".join(_bare(row.name).lower().replace(" ", "-") for row in known or found)
+            raise ProfileError(f"hardware: {word!r} may be several GPUs", f"say which: {names}")
+    near = meant(key, [_key(_bare(row.name)) for row in products()])
+    raise ProfileError(f"hardware: no GPU is called {word!r}", f"{near}`nvidia-smi -L` shows names; or name a profile")
+
+
+def _bare(name: str) -> str:
+    return _MAKER.sub("", name)
+
+
+def _number(name: str) -> str:
+    return re.sub(r"^[RG]TX? ", "", gpu_kind(name))
+
+
+def _figures(row: Product) -> object:
+    model = model_of(row.name)
+    return row.name if model is None else model.names
+
+
+def catalogue_source() -> str:
+    """Return where the PCI ids are from."""
+    return _catalogue().source
+
+
+def is_composed(name: str) -> bool:
+    """Return whether `name` is GPUs and their count, as `4 x rtx4090`, and no profile's name."""
+    return bool(re.match(r"\d{1,3}\s*[x\u00d7]\s*\S", name))
+
+
+def composed(text: str) -> Hardware:
+    """Return the hardware that a short form as `4 x rtx4090` means; ProfileError where it means none, or several."""
+    match = _SHORT.fullmatch(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ProfileError(
+            f"hardware {text!r} is no count of one GPU",
+            "say it as `4 x rtx4090`; a machine with several kinds of GPUs is `auto`",
+        )
+    product = _product(match[2])
+    return _of_product(product, int(match[1]))
+
+
+def _of_product(product: Product, count: int) -> Hardware:
+    model = model_of(product.name)
+    one_way = model and not model.nvlink and not model.unified and count > 1
+    document = {
+        "description": f"{count} x {product.kind}, composed of the catalogue",
+        "gpus": count,
+        "gpu": product.name,
+        "link": "pcie" if one_way else None,
+        "sources": {"gpu": "nodectl/data/gpus"},
+    }
+    return check_document(Hardware, completed(document), f"hardware {count} x {product.kind}")
+
+
+def completed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a hardware document with what the catalogue knows of its GPU, where it says no other itself.
+
+    `gpu` may be a short name alone, as rtx4090. ProfileError where that means none, or several.
+    """
+    given = document.get("gpu")
+    if isinstance(given, str):
+        given = {"model": _product(given).name}
+    name = given.get("model") if isinstance(given, Mapping) else None
+    product = next((row for row in products() if row.name == name), None)
+    if product is None or not isinstance(given, Mapping):
+        return dict(document)
+    model = model_of(product.name)
+    # what it shares with the processors, the driver does not tell as its own
+    memory = {"memory_gb": model.memory_gb} if model and not model.unified else {}
+    floors = document.get("floors") or ()
+    said = [(floor.get("probe"), floor.get("conditions")) for floor in floors if isinstance(floor, Mapping)]
+    known = (floor.model_dump(exclude_unset=True) for floor in floors_of(product.name))
+    more = [floor for floor in known if (floor["probe"], floor["conditions"]) not in said]
+    gpu = {"compute_capability": product.compute_capability, **memory, **given}
+    return {**document, "gpu": gpu, "floors": [*floors, *more]}
+
+
+def floors_of(name: str) -> Iterator[Floor]:
+    """Yield a GPU's measured floors, and for what has none those that its published figures predict."""
+    model, product = model_of(name), next((row for row in products() if row.name == name), None)
+    if model is None or product is None:
+        return
+    yield from model.floors
+    measured = {(floor.probe, floor.conditions.get("precision")) for floor in model.floors}
+    digits = tuple(int(part) for part in product.compute_capability.split("."))
+    precision = "bf16" if digits >= _BF16_FROM else "fp16"
+    if model.tflops and ("gemm", precision) not in measured:
+        yield _predicted("gemm", {"precision": precision}, _GEMM_PART * model.tflops, "TFLOPS", model.tflops)
+    if ("hbm", None) not in measured:
+        yield _predicted("hbm", {"kernel": "copy"}, _COPY_PART * model.bandwidth, "GB/s", model.bandwidth)
+
+
+def _predicted(probe: str, conditions: dict[str, str], value: float, unit: str, published: float) -> Floor:
+    source = f"predicted: {100 * value / published:.0f} % of the {published:g} {unit} that NVIDIA publishes"
+    return Floor(probe=probe, conditions=conditions, value=round(value, 1), unit=unit, source=source, is_predicted=True)
+
+
+def short_form(names: Sequence[str]) -> str:
+    """Return what would pin these GPUs, as `4 x rtx4090`; empty for several kinds, and for what is not known."""
+    counts = Counter(names)
+    if len(counts) != 1:
+        return ""
+    ((name, count),) = counts.items()
+    if not any(row.name == name for row in products()):
+        return ""
+    kind = _key(gpu_kind(name))
+    try:
+        return f"{count} x {kind if _product(kind).name == name else _key(_bare(name))}"
+    except ProfileError:
+        return f"{count} x {_key(_bare(name))}"

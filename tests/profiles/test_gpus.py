@@ -1,0 +1,128 @@
+"""The catalogue of GPUs, and hardware composed of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodectl.errors import ProfileError
+from nodectl.model.measurement import Measurement
+from nodectl.model.status import Status
+from nodectl.probes.base import ProbeResult
+from nodectl.probes.floors import Reference, held_against
+from nodectl.profiles.gpus import _models, completed, composed, floors_of, products, products_of, short_form
+from nodectl.profiles.matrix import matrix
+from nodectl.profiles.resolve import load_profile
+from nodectl.profiles.schema import Hardware
+from scripts.data.gpus import document, of_list, of_readme
+
+# lines of the two documents, as they are published
+README = """
+| NVIDIA A100-SXM4-80GB                           | 20B2 10DE 1463 |
+| NVIDIA A100-SXM4-80GB                           | 20B2 10DE 147F |
+| NVIDIA GeForce RTX 4090                         | 2684           |
+| NVIDIA GB10                                     | 2E12 10DE 21EC |
+| NVIDIA RTX A2000 Embedded GPU                   | 25FA           |
+"""
+PCI_IDS = """
+10de  NVIDIA Corporation
+\t1b06  GP102 [GeForce GTX 1080 Ti]
+\t1db5  GV100GL [Tesla V100 SXM2 32GB]
+\t2204  GA102 [GeForce RTX 3090]
+10df  Emulex Corporation
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "capability"),
+    [
+        ("4 x rtx4090", "NVIDIA GeForce RTX 4090", "8.9"),
+        ("2x3090", "NVIDIA GeForce RTX 3090", "8.6"),
+        ("2 x GeForce RTX 5090", "NVIDIA GeForce RTX 5090", "12.0"),
+        ("8 x a100-sxm4-40gb", "NVIDIA A100-SXM4-40GB", "8.0"),
+        ("8 x NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3", "9.0"),
+        ("2 x rtx6000ada", "NVIDIA RTX 6000 Ada Generation", "8.9"),
+        ("2 x rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0"),
+        ("1 x gtx1080ti", "NVIDIA GeForce GTX 1080 Ti", "6.1"),
+        ("1 x gb10", "NVIDIA GB10", "12.1"),
+    ],
+)
+def test_a_short_form_means_one_product(text: str, model: str, capability: str) -> None:
+    hardware = composed(text)
+    assert hardware.gpu is not None
+    assert (hardware.gpus, hardware.gpu.model, hardware.gpu.compute_capability) == (int(text[0]), model, capability)
+    assert load_profile("hardware", text) == hardware
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("8 x a100", "a100-80gb-pcie"),
+        ("4 x rtx4091", "rtx4090"),
+        ("0 x t4", "4 x rtx4090"),
+        ("2 x banana", "nvidia-smi"),
+    ],
+)
+def test_what_means_none_or_several_is_refused_with_what_would_do(text: str, said: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        composed(text)
+    assert said in caught.value.remedy
+
+
+def test_each_product_with_figures_is_one_that_the_bus_can_show() -> None:
+    assert set(_models()) <= {row.name for row in products()}
+    for row in products():
+        assert {other.compute_capability for other in products_of(row.ids[0])} == {row.compute_capability}
+        assert matrix().gpu(row.compute_capability) or row.compute_capability in ("3.7", "5.2", "10.3", "12.1"), row
+
+
+def test_the_short_form_of_what_is_seen_pins_it() -> None:
+    for name in _models():
+        assert composed(short_form([name, name])).gpu == composed(f"2 x {name}").gpu
+    assert short_form(["NVIDIA L4", "NVIDIA A2"]) == short_form(["Nobody's"]) == ""
+
+
+def test_a_machine_keeps_what_it_says_itself_of_its_gpu() -> None:
+    floor = {"probe": "hbm", "conditions": {"kernel": "copy"}, "value": 1, "unit": "GB/s", "source": "here"}
+    whole = completed({"gpus": 2, "gpu": {"model": "NVIDIA L40S", "memory_gb": 44}, "floors": [floor]})
+    assert (whole["gpu"]["memory_gb"], whole["gpu"]["compute_capability"]) == (44, "8.9")
+    assert [one["value"] for one in whole["floors"] if one["probe"] == "hbm"] == [1]
+    assert {one["probe"] for one in whole["floors"]} == {"hbm", "gemm", "h2d"}
+
+
+def test_figures_that_are_published_predict_a_floor_and_a_measured_one_goes_before() -> None:
+    assert [floor.is_predicted for floor in floors_of("NVIDIA GeForce RTX 4090")] == [True, True]
+    assert not any(floor.is_predicted for floor in floors_of("NVIDIA GeForce RTX 5090"))
+    assert [floor.conditions for floor in floors_of("Tesla T4") if floor.probe == "gemm"] == [{"precision": "fp16"}]
+    assert list(floors_of("Nobody's")) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "value", "status"),
+    [
+        ("NVIDIA GeForce RTX 4090", 60.0, Status.WARNING),
+        ("NVIDIA GeForce RTX 4090", 150.0, None),
+        ("NVIDIA H100 80GB HBM3", 600.0, Status.FAILED),
+        ("Nobody's", 1.0, None),
+    ],
+)
+def test_without_a_profile_each_gpu_is_held_against_its_kind(device: str, value: float, status: Status | None) -> None:
+    conditions = {"gpu": 0, "device": device, "precision": "bf16"}
+    row = Measurement(probe="gemm", hosts=("a",), value=value, unit="TFLOPS", conditions=conditions)
+    auto = Hardware(description="any", gpus=None)
+    result = held_against(ProbeResult((row,)), {"a": Reference("auto", auto)})
+    assert [finding.status for finding in result.findings] == ([status] if status else [])
+    without = held_against(ProbeResult((row,)), {"a": Reference("unknown", auto)})
+    assert not without.findings and without.measurements[0].expected is None
+
+
+def test_products_are_made_of_the_published_lists() -> None:
+    made = document([*of_readme(README), *of_list(PCI_IDS)])
+    assert [(row["name"], row["ids"]) for row in made] == [
+        ("NVIDIA GeForce GTX 1080 Ti", ["0x1b06"]),
+        ("Tesla V100-SXM2-32GB", ["0x1db5"]),
+        ("NVIDIA A100-SXM4-80GB", ["0x20b2"]),
+        ("NVIDIA GeForce RTX 4090", ["0x2684"]),
+        ("NVIDIA GB10", ["0x2e12"]),
+    ]
+    shipped = {row.name: list(row.ids) for row in products()}
+    assert all(row["ids"] == shipped[str(row["name"])] for row in made if row["name"] != "NVIDIA GB10")
