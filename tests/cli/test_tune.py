@@ -134,7 +134,7 @@ def test_a_trial_that_is_ended_before_its_first_turn_says_that_nothing_is_kept(
     monkeypatch.setattr(import_module("nodectl.cli.tune.trial"), "_run", warming_up)
     inventory = tmp_path / "hosts"
     inventory.write_text("a ansible_connection=local nodectl_stack=none\n")
-    argv = ["-i", str(inventory), "tune", "trial", "--profiles", "stock,article-20g", "--probes", "tcp", "--yes"]
+    argv = ["-i", str(inventory), "tune", "trial", "--profiles", "stock,article-20g", "--probes", "memory", "--yes"]
     # outside of what the command itself hears it would end the tests
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
