@@ -15,7 +15,7 @@ from nodectl.common import bounded_json
 from nodectl.errors import UsageError
 
 _NAME_CHARACTERS = "@+:,=~"
-_OPEN_FILES = Path("/proc/self/fd")
+_OPEN_FILES = Path("/dev/fd")
 _MOST_LINKS = 40
 
 
@@ -82,7 +82,7 @@ def _as_before(handle: int, name: str, folder: int, mode: int) -> None:
 
 def _is_door(path: Path) -> bool:
     """Return whether it is a process's `root` or `cwd` in /proc: a door, and no link whose text leads there."""
-    return path.name in ("root", "cwd") and path.parent.parent == Path("/proc") and path.parent.name.isdigit()
+    return path.name in ("root", "cwd") and str(path.parent.parent) == "/proc" and path.parent.name.isdigit()
 
 
 def _open_folder(path: Path) -> int:
@@ -110,6 +110,9 @@ def _followed(path: Path) -> Path | int:
     while rest:
         name = rest.pop()
         following = at.parent if name == ".." else at / name
+        # links on Linux, and none on a Mac
+        if not rest and name.isdigit() and at.resolve() == _OPEN_FILES.resolve():
+            return int(name)
         try:
             status = following.lstat()
         except FileNotFoundError:
@@ -117,8 +120,6 @@ def _followed(path: Path) -> Path | int:
         if not stat.S_ISLNK(status.st_mode) or _is_door(following):
             at = following
             continue
-        if not rest and name.isdigit() and at.resolve() == _OPEN_FILES.resolve():
-            return int(name)
         hops += 1
         if hops > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))

@@ -10,16 +10,18 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from platformdirs import user_cache_path, user_state_path
+from platformdirs.unix import Unix
 
 from nodectl.errors import UsageError
 
+# a Mac has the same: its own state folder has a blank in its path, and no page would name it
+_OWN = Unix("nodectl")
 _looked_at: set[Path] = set()
 
 
 def folders() -> tuple[Path, Path]:
     """Both, whether or not they are there, or can be."""
-    return user_state_path("nodectl"), user_cache_path("nodectl")
+    return _OWN.user_state_path, _OWN.user_cache_path
 
 
 def state_dir() -> Path:
@@ -27,7 +29,7 @@ def state_dir() -> Path:
 
     UsageError where another login could have it hold what it likes.
     """
-    path = user_state_path("nodectl")
+    path = _OWN.user_state_path
     if path not in _looked_at:
         refuse_open(path, "nodectl believes what its state folder holds; or set XDG_STATE_HOME to a folder of yours")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -37,7 +39,7 @@ def state_dir() -> Path:
 
 def cache_dir() -> Path:
     """Return the cache folder (XDG_CACHE_HOME): wheels for the lab, nothing that cannot be made again."""
-    path = user_cache_path("nodectl")
+    path = _OWN.user_cache_path
     path.mkdir(parents=True, exist_ok=True)
     return path
 

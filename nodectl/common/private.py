@@ -290,9 +290,10 @@ def _named_by(home: Path) -> list[str]:
 
 def _is_mounted(folder: Path) -> bool:
     """Also by a bind mount, which is not seen from the folder itself."""
+    import psutil
+
     with suppress(OSError):
-        places = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
-        return str(folder).replace(" ", "\\040") in places
+        return str(folder) in {mounted.mountpoint for mounted in psutil.disk_partitions(all=True)}
     return os.path.ismount(folder)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import getpass
 import locale
 import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from functools import cache
 from time import monotonic
 from types import FrameType
 from typing import Any
@@ -26,34 +29,66 @@ def operator() -> str:
     return f"{login}@{socket.gethostname()}"
 
 
-# of `man 5 proc`, counted behind the name in brackets, which may hold blanks
-_START_TIME = 19
+@cache
+def machine() -> str:
+    """Return what this machine is known by: its name, but on a Mac, whose name changes with the network, its UUID."""
+    if sys.platform == "darwin":
+        argv = ["/usr/sbin/ioreg", "-rd1", "-c", "IOPlatformExpertDevice"]
+        try:
+            told = subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            told = ""
+        if found := re.search(r'"IOPlatformUUID" = "([^"]+)"', told):
+            return found[1]
+    return socket.gethostname()
+
+
 # a start longer ago than this is not that of a command
 _MOST_S = 600.0
+# a clock that is set meanwhile moves a start by less, and no number of a process comes again so soon
+_SAME_START_S = 60.0
 
 
 def started() -> float:
     """Return when this process was started, in seconds of the monotonic clock; now where the kernel does not tell."""
+    import psutil
+
     now = time.monotonic()
     try:
-        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(start_of(os.getpid())) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, AttributeError):
+        age_s = time.time() - psutil.Process().create_time()
+    except (psutil.Error, OSError):
         return now
     return now - age_s if 0 <= age_s < _MOST_S else now
 
 
+def slept_s() -> float:
+    """Return the seconds that this machine has slept since its start, in which `time.monotonic` stood still."""
+    if sys.platform == "darwin":
+        return time.clock_gettime(time.CLOCK_MONOTONIC) - time.clock_gettime(time.CLOCK_UPTIME_RAW)
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if sys.platform == "darwin":
+        return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
+
+
 def start_of(pid: int) -> str:
-    """Return when a process of this machine started, in the kernel's words; empty where nobody can tell."""
+    """Return the seconds between this machine's start and a process's; empty where nobody can tell."""
+    import psutil
+
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return text.rpartition(")")[2].split()[_START_TIME]
-    except (OSError, IndexError):
+        # the difference: where the clock is set, both move
+        return f"{psutil.Process(pid).create_time() - psutil.boot_time():.2f}"
+    except (psutil.Error, OSError):
         return ""
 
 
 def controller(pid: int) -> dict[str, Any]:
     """Return what `has_ended` needs to know of a process of this machine."""
-    return {"host": socket.gethostname(), "pid": pid, "start": start_of(pid)}
+    return {"host": machine(), "pid": pid, "start": start_of(pid)}
 
 
 def has_ended(controller: Mapping[str, Any]) -> bool:
@@ -62,7 +97,7 @@ def has_ended(controller: Mapping[str, Any]) -> bool:
         host, pid, start = str(controller["host"]), int(controller["pid"]), str(controller["start"])
     except (KeyError, TypeError, ValueError):
         return False
-    if host != socket.gethostname() or pid < 1:
+    if host != machine() or pid < 1:
         return False
     try:
         os.kill(pid, 0)
@@ -70,11 +105,14 @@ def has_ended(controller: Mapping[str, Any]) -> bool:
         return True
     except OSError:
         return False
-    return bool(start) and start_of(pid) not in ("", start)
+    try:
+        return abs(float(start_of(pid)) - float(start)) > _SAME_START_S
+    except ValueError:
+        return False
 
 
-# it is there wherever a C library is of these years, and needs no package of languages
-UTF_8 = "C.UTF-8"
+# it is there wherever a C library is of these years, and needs no package of languages; macOS has it since version 15
+UTF_8 = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
 
 
 def encoding() -> str:

@@ -66,12 +66,13 @@ _PACKAGE = "nodectl"
 # below it, writing what one command keeps may fail in the middle
 _LEAST_FREE_BYTES = 256 << 20
 _PARTS = ("playbooks", "plugins", "roles")
-# program → who needs it here, and the packages that bring it to Debian's and to Red Hat's families
+# program → who needs it here, and the packages that bring it to Debian's and Red Hat's families, and to Homebrew
+_OPENSSH = ("openssh-client", "openssh-clients", "openssh")
 _PROGRAMS = {
-    "ssh": ("playbooks, and hosts that ~/.ssh/config says something of", "openssh-client", "openssh-clients"),
-    "ssh-keygen": ("keys of your own, and signed certificates", "openssh-client", "openssh-clients"),
+    "ssh": ("playbooks, and hosts that ~/.ssh/config says something of", *_OPENSSH),
+    "ssh-keygen": ("keys of your own, and signed certificates", *_OPENSSH),
 }
-_INSTALLERS = (("apt-get", 1), ("dnf", 2), ("yum", 2), ("zypper", 2))
+_INSTALLERS = (("sudo apt-get", 1), ("sudo dnf", 2), ("sudo yum", 2), ("sudo zypper", 2), ("brew", 3))
 
 
 def installation() -> Iterator[Finding]:
@@ -175,8 +176,8 @@ def programs() -> Iterator[Finding]:
 def _install(*packages: str) -> str:
     """Return the command of this machine's package manager; `packages` as in _PROGRAMS."""
     for installer, family in _INSTALLERS:
-        if shutil.which(installer, path=f"{os.environ.get('PATH', '')}:{os.defpath}"):
-            return f"sudo {installer} install {packages[family - 1]}"
+        if shutil.which(installer.rpartition(" ")[2], path=f"{os.environ.get('PATH', '')}:{os.defpath}"):
+            return f"{installer} install {packages[family - 1]}"
     return f"install {packages[0]}"
 
 

@@ -6,7 +6,7 @@ Recordings are judged on all processors: each worker reads, judges and drops one
 from __future__ import annotations
 
 import multiprocessing
-import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nodectl.checks.fleet.compare import compare
 from nodectl.checks.judge import REBOOTS_LIMIT, after_causes, known_faults, not_judged, with_history
+from nodectl.common.process import processors
 from nodectl.health.history import HostState, StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
 from nodectl.health.site import SiteCheck
@@ -113,8 +114,9 @@ def _results(source: Source, orders: Mapping[str, Order]) -> Iterator[HostHealth
 
 def _judge_recordings(read: ReadHost, orders: Sequence[Order]) -> Iterator[HostHealth]:
     """Each order's host, in their order."""
-    processes = min(len(os.sched_getaffinity(0)), len(orders) // _FEW + 1)
-    if processes < 2:
+    processes = min(processors(), len(orders) // _FEW + 1)
+    # a Mac's libraries end what is forked beside them, and what is judged cannot be sent to another process
+    if processes < 2 or sys.platform == "darwin":
         yield from (_read_and_judged(read, order) for order in orders)
         return
     # what the first one has imported and read, the workers find done

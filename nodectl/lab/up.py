@@ -11,6 +11,7 @@ import resource
 import shutil
 import signal
 import socket
+import sys
 import traceback
 import uuid
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,8 @@ def up(folder: LabFolder, spec: LabSpec, wardrobe: Wardrobe | None = None) -> La
 
     `wardrobe` is what its hosts are dressed in, where the spec names a recording.
     """
+    if sys.platform != "linux":
+        raise LabError("a lab needs Linux, whose namespaces its hosts are", "on a Linux machine, or in a virtual one")
     present = folder.read()
     if present and present.complete and any(host.up for host in present.hosts):
         return _as_found(folder, present, spec)

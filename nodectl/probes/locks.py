@@ -9,7 +9,7 @@ import secrets
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -40,6 +40,8 @@ _ALLOCATED = {"ALLOCATED", "MIXED", "COMPLETING"}
 _FORCE = "wait until it is free, leave it out with --limit, or go on with --force"
 _DESCRIPTORS = 2
 _SPARE_DESCRIPTORS = 256
+# what a Mac's kernel takes, though its limit says infinite
+_OPEN_MAX = 10240
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,4 +226,8 @@ def _room_for(count: int) -> None:
     wanted = _DESCRIPTORS * count + _SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+        for limit in (most, _OPEN_MAX):
+            # a kernel may have a limit of its own below an infinite one
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+                return

@@ -29,6 +29,8 @@ _FIRST = ("StrictHostKeyChecking=yes", "NoHostAuthenticationForLocalhost=no", "V
 _FIRST_IF_KNOWN = "KnownHostsCommand=none"
 # ways to a host on which no key of a host is shown, and the one that is held to known_hosts
 _TRANSPORTS = ("ssh", "local", "community.docker.docker", "containers.podman.podman")
+# of a folder: a Mac takes 104 bytes of a socket, of which Ansible's name, our folder and ssh's own ending need 45
+_LONGEST = 58
 # what may name a jump host, in OpenSSH's words; a file may
 _JUMP = re.compile(r"(^|[\s'\"])-\w*[JF]|(?i:proxyjump)")
 
@@ -105,9 +107,15 @@ def _sockets() -> str:
     folder = os.environ.get("ANSIBLE_SSH_CONTROL_PATH_DIR")
     if "NODECTL_RUN" in os.environ and folder:
         return folder
-    made, process = Path(tempfile.mkdtemp(prefix="nodectl-")), os.getpid()
+    made, process = socket_folder(), os.getpid()
     atexit.register(lambda: close_sockets(made) if os.getpid() == process else None)
     return str(made)
+
+
+def socket_folder() -> Path:
+    """Make a folder with a path short enough for a socket."""
+    usual = tempfile.gettempdir()
+    return Path(tempfile.mkdtemp(prefix="nodectl-", dir=usual if len(usual) <= _LONGEST else "/tmp"))  # noqa: S108
 
 
 def close_sockets(folder: Path) -> None:

@@ -7,9 +7,7 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,7 +21,7 @@ from nodectl.common.process import UTF_8, is_utf_8
 from nodectl.common.resources import collections_dir, share_dir
 from nodectl.errors import ProvisionError
 from nodectl.provision.events import Listener, ProvisionRun, TaskEvent
-from nodectl.provision.host_keys import close_sockets
+from nodectl.provision.host_keys import close_sockets, socket_folder
 
 KEPT_RUNS = 20
 # every run's name begins with its time, trials' too; `start` is before all of them
@@ -72,6 +70,8 @@ def environment(run: str, sockets: Path) -> dict[str, str]:
         "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
         # Ansible starts in no other
         **({} if is_utf_8() else {"LC_ALL": UTF_8}),
+        # the libraries of a Mac end what is forked beside them, as each of Ansible's workers is
+        **({"OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES"} if sys.platform == "darwin" else {}),
         # the name under which the nodes record what this run changes
         "NODECTL_RUN": run,
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
@@ -125,17 +125,18 @@ def provision(request: ProvisionRequest, on_event: Callable[[TaskEvent], None]) 
 
 def _end_left_over(run: str) -> None:
     """End what a cancelled run has left: workers and multiplexers have sessions of their own, where no signal came."""
-    mark = f"NODECTL_RUN={run}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                os.kill(int(folder.name), signal.SIGKILL)
+    import psutil
+
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get("NODECTL_RUN") == run:
+                process.kill()
 
 
 @contextmanager
 def _control_sockets() -> Iterator[Path]:
-    """Make a folder with a path short enough for a socket; the connections that ssh keeps there end with the run."""
-    folder = Path(tempfile.mkdtemp(prefix="nodectl-"))
+    """Make a folder for sockets; the connections that ssh keeps there end with the run."""
+    folder = socket_folder()
     try:
         yield folder
     finally:

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,13 +31,18 @@ ALGORITHMS = {
     "ecdsa-sha2-nistp521": ("ecdsa-sha2-nistp521",),
     "ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256"),
 }
+if sys.platform == "darwin":
+    # a kernel that has another name for the first, and none for the second
+    _IDLE = ((socket.IPPROTO_TCP, socket.TCP_KEEPALIVE, 10),)
+else:
+    _IDLE = ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10), (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000))
 # a link that is cut in the middle of a command is noticed after half a minute, not after TCP's quarter of an hour
 _SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+    *_IDLE,
 )
 # paramiko's log repeats its exceptions, which nodectl shows in one clear line
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)

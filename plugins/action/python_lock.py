@@ -175,7 +175,8 @@ def _resolved_here(arguments: Mapping[str, Any], uv: str) -> list[str] | str:
     target += ["--python-platform", f"{arguments['machine']}-unknown-linux-gnu"]
     with tempfile.TemporaryDirectory(prefix="nodectl-lock-", dir=constants.DEFAULT_LOCAL_TMP) as folder:
         try:
-            return python_lock.resolve(_run, uv, Path(folder), arguments, target)
+            found: list[str] = python_lock.resolve(_run, uv, Path(folder), arguments, target)
+            return found
         except LockError as error:  # the controller may reach less than the hosts do
             return "the controller's own uv says: " + str(error).strip().splitlines()[-1].strip()
 

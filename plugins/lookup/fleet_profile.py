@@ -79,7 +79,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible ships no types
             # Ansible prints each cause again
             raise AnsibleError(". ".join(part for part in (error.message, error.remedy) if part)) from None
         named = sorted(role_values(host_variables))
-        uv = {"path": find_uv_bin(), "machine": platform.machine()}
+        uv = {"path": find_uv_bin(), "machine": platform.machine(), "system": platform.system()}
         return [{**resolved.as_variables(), "uv": uv, "role_variables": named}]
 
 

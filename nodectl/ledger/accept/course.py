@@ -14,6 +14,7 @@ from typing import Any
 from nodectl import __version__
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
+from nodectl.common.process import slept_s
 from nodectl.common.units import time_text
 from nodectl.errors import NodectlError, ParseError, UsageError
 from nodectl.facts.parsers.nvidia.dcgmi import DiagTest, parse_dcgmi_diag
@@ -260,10 +261,10 @@ class Course:
         if len(names) < least:
             self._without(step, names)
             return
-        began, slept_s = time.monotonic(), _slept_s()
+        began, asleep_s = time.monotonic(), slept_s()
         self.around.note(f"step {step.name}: {step.about}; {counted(len(names), 'host')}")
         result = self._result(kind, names, ends_at)
-        if _slept_s() - slept_s > _SLEPT_S and any(_is_cut(finding) for finding in result.findings):
+        if slept_s() - asleep_s > _SLEPT_S and any(_is_cut(finding) for finding in result.findings):
             self.around.note(f"step {step.name}: this machine slept meanwhile, so the step is repeated")
             self.around.transport.lost.clear()
             result = self._result(kind, names, ends_at)
@@ -398,11 +399,6 @@ def _slow_groups(results: Sequence[ProbeResult]) -> list[Finding]:
                 Finding(hosts[0], "groups", Status.WARNING, name, actual=actual, remedy=remedy, hosts=hosts)
             )
     return slow_ones
-
-
-def _slept_s() -> float:
-    """Return the seconds that this machine has slept since its start: the monotonic clock stands still then."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 # a busy machine is no fault; who waits for a job does not wait for ever

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nodectl.common.few import few
+from nodectl.common.process import processors
 from nodectl.errors import UsageError
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.gpus import Gpus
@@ -143,7 +143,7 @@ def _means(name: str, facts: Mapping[str, Any], parts: tuple[Part, ...]) -> Mean
     gpus, lab, boot, cpu = (_known(facts, subject) for subject in ("gpus", "lab", "boot", "cpu"))
     versions = _known(facts, "versions")
     in_lab = isinstance(lab, Lab)
-    here = len(os.sched_getaffinity(0))
+    here = processors()
     return Means(
         name,
         gpus=gpus.count if isinstance(gpus, Gpus) else _none_or_unknown(facts, "gpus"),
