@@ -213,7 +213,8 @@ def _make_environment(share: Path, stack: Stack, note: Note) -> None:
     shutil.rmtree(staged, ignore_errors=True)
     shutil.rmtree(share / "venv", ignore_errors=True)
     uv = [str(share / "uv"), "--no-config", "--no-cache", "--no-python-downloads", "--quiet"]
-    _run([*uv, "venv", "--clear", "--python", HOST_PYTHON, str(staged)])
+    # its programs then start wherever it lies: it is built here, and hosts see it elsewhere
+    _run([*uv, "venv", "--clear", "--relocatable", "--python", HOST_PYTHON, str(staged)])
     source = ["--no-index", "--find-links", str(share / "wheels")]
     _run([*uv, "pip", "install", "--python", str(staged / "bin" / "python"), *source, *stack.requirements])
     _keep_bytecode(staged / "bin" / "python")
