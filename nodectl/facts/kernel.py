@@ -44,6 +44,11 @@ class Kernel:
     os_version: str | None
     os_name: str | None
 
+    @property
+    def is_wsl(self) -> bool:
+        """Return whether it is Microsoft's, below Windows: `5.15.167.4-microsoft-standard-WSL2`."""
+        return "microsoft" in self.release.lower()
+
 
 @lru_cache(maxsize=4)
 def parse_os_release(text: str) -> dict[str, str]:

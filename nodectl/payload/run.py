@@ -13,6 +13,9 @@ if __name__ == "__main__":
     # ssh sends the operator's language, and what tools say is read; a job's ranks keep what its user has
     if not sys.argv[1].startswith("jobs."):
         os.environ["LC_ALL"] = "C.UTF-8"
+    # nvidia-smi of WSL2, of which a command over ssh does not know
+    if os.path.isdir("/usr/lib/wsl/lib"):
+        os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + "/usr/lib/wsl/lib"
     program = importlib.import_module("." + sys.argv[1], os.path.basename(folder))
     if not hasattr(program, "main"):
         sys.exit("%s is no program: it has no main(argv)" % program.__file__)

@@ -209,6 +209,8 @@ def driver_obstacles(
         return [wanted["refused"]]
     if mode != "manage" or not wanted or node.get("container") or _installed(node, wanted):
         return []
+    if "microsoft" in str(node.get("kernel", "")).lower():
+        return ["this is WSL2, where Windows' driver serves the GPUs and another one breaks them: keep it"]
     if node.get("secure_boot") and not signed:
         reasons += _unsigned(wanted, family)
     if boot.get("free_mib") is not None and boot["free_mib"] < boot["needed_mib"]:

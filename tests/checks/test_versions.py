@@ -4,7 +4,7 @@ from typing import Any
 
 from nodectl.checks.stack import versions
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.kernel import Modules
+from nodectl.facts.kernel import Kernel, Modules
 from nodectl.facts.look import Lab
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
@@ -43,6 +43,12 @@ def modules(*names: str, flavour: str | None = "proprietary") -> dict[str, objec
     return {**loaded(driver_flavour=flavour), "modules": Modules(names)}
 
 
+# Windows' driver 546.80 with nvidia-smi 545.46, as users of WSL2 show them, and no module
+WSL = {
+    **loaded(driver="546.80", driver_library="545.46", driver_flavour=None),
+    "modules": Modules(()),
+    "kernel": Kernel("Linux", "5.15.146.1-microsoft-standard-WSL2", "x86_64", "ubuntu", "22.04", "Ubuntu 22.04"),
+}
 SILENT = "couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed"
 MISMATCH = "Driver/library version mismatch"
 MANAGED = {"nodectl_driver": "manage"}
@@ -51,6 +57,9 @@ OTHER = "proprietary" if FLAVOUR == "open" else "open"
 NOWHERE = Versions("", unavailable={"torch": "venv is not in the recording"})
 BOTH = ("nvidia", "nvidia_uvm")
 CASES = [
+    Case("driver_library", "skipped", WSL, dgx()),
+    Case("gpu_modules", "skipped", WSL, dgx()),
+    Case("driver_loaded", "ok", WSL, dgx()),
     Case("versions", "ok", loaded(), dgx()),
     Case("versions", "failed", loaded(torch="2.1.2+cu121"), dgx(), subject="torch"),
     Case("versions", "failed", loaded(cuda="12.1.105"), dgx(), subject="cuda"),

@@ -86,6 +86,7 @@ BOOT = {"kernel": "6.8.0-100-generic", "headers": True, "free_mib": 500, "needed
         ({"secure_boot": True}, {}, False, "mokutil --import"),
         ({"secure_boot": True}, {}, True, ""),
         ({}, {"free_mib": 80}, False, "/boot has 80 MiB free"),
+        ({"kernel": "5.15.167.4-microsoft-standard-WSL2"}, {}, False, "WSL2"),
         ({}, {"held": ["linux-headers-generic"]}, False, ""),
         ({}, {"held": ["linux-headers-generic"], "headers": False}, False, "linux-headers-generic is held"),
         ({}, {"free_mib": None, "needed_mib": 0, "kernel": ""}, False, ""),

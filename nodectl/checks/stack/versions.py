@@ -9,7 +9,7 @@ from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_f
 from nodectl.checks.network.infiniband import rdma_of_profile
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpus
-from nodectl.facts.kernel import Modules
+from nodectl.facts.kernel import Kernel, Modules
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
@@ -128,7 +128,7 @@ DRIVER_CUDA = Check(
 )
 
 
-@judges(DRIVER_LOADED, DRIVER_LIBRARY, DRIVER_PENDING, DRIVER_CUDA, reads=("gpus", "versions"))
+@judges(DRIVER_LOADED, DRIVER_LIBRARY, DRIVER_PENDING, DRIVER_CUDA, reads=("gpus", "versions", "kernel"))
 def driver(host: Subject) -> Iterator[Finding]:
     """Require that the loaded driver, the one on disk and its library are one, and take the stack's CUDA."""
     gpus, versions = host.fact("gpus", Unread), host.fact("versions", Versions)
@@ -151,8 +151,18 @@ def driver(host: Subject) -> Iterator[Finding]:
         yield from _cuda(host, versions)
 
 
+def _is_wsl(host: Subject) -> bool:
+    kernel = host.fact("kernel", Kernel)
+    return kernel is not None and kernel.is_wsl
+
+
 def _library_of_driver(host: Subject, versions: Versions, loaded: str) -> Iterator[Finding]:
     """nvidia-smi names its library's version with fewer parts."""
+    if _is_wsl(host):
+        yield host.finding(
+            DRIVER_LIBRARY, Status.SKIPPED, actual=f"WSL2: {loaded} is of Windows' driver, which counts apart"
+        )
+        return
     library = versions.driver_library
     if library is None:
         reason = versions.unavailable.get("driver_library")
@@ -285,13 +295,16 @@ GPUDIRECT = Check(
 @judges_fact(
     Modules,
     GPU_MODULES,
-    reads=("modules", "gpus"),
+    reads=("modules", "gpus", "kernel"),
     or_absent=True,
     borrowed="kernel",
     where=lambda host: bool(host.gpus),
 )
 def modules(host: Subject, modules: Modules) -> Iterator[Finding]:
     """CUDA needs nvidia_uvm; nouveau takes the cards."""
+    if _is_wsl(host):
+        yield host.finding(GPU_MODULES, Status.SKIPPED, actual="WSL2: Windows' driver has the GPUs, behind /dev/dxg")
+        return
     lacking = [name for name in ("nvidia", "nvidia_uvm") if name not in modules.loaded]
     nouveau = "nouveau" in modules.loaded
     if nouveau:

@@ -17,7 +17,7 @@
 # (1: compress where gzip is there), groups (names of variables, each with the lanes whose commands are run together),
 # GROUP_apart (its lanes where they were not done together in time), alone (all other lanes).
 LC_ALL=C
-PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/cuda/bin:/usr/lib/wsl/lib
 export LC_ALL PATH
 cap=16777216
 keep=head # or tail: the command's newest output counts, as of a log
