@@ -52,6 +52,14 @@ def test_the_linter_finds_such_a_name_where_jobs_are_made(tmp_path: Path) -> Non
     assert status == 1 and 'attribute "pidfd_open"' in told
 
 
+def test_the_linter_finds_a_file_of_the_kernel() -> None:
+    pattern = re.search(r"^OF_LINUX := (.*)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert pattern
+    planted = ('Path(f"/proc/{pid}/stat")', 'open("/sys/class/net")', '{"LC_ALL": "C.UTF-8"}')
+    assert all(re.search(pattern[1], line) for line in planted)
+    assert not re.search(pattern[1], 'Command("meminfo", ("cat", "/proc/meminfo"))'), "nodes have it"
+
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
