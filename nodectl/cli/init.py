@@ -124,8 +124,9 @@ def _in_inventory(app: App, term: str) -> tuple[Host, ...]:
 
 
 def _by_name(app: App, terms: Sequence[str]) -> list[Host]:
-    """Hosts that no inventory knows: the transport asks ~/.ssh/config, as ssh does."""
+    """Hosts that no inventory knows: the transport asks ~/.ssh/config, as ssh does; this machine is asked without."""
     from nodectl.transport.inventory import read_inventory
+    from nodectl.transport.inventory.here import inventory_of_here, is_here
 
     if not terms:
         return []
@@ -133,14 +134,19 @@ def _by_name(app: App, terms: Sequence[str]) -> list[Host]:
     if bad:
         raise UsageError(f"--from: no host is called {bad[0]!r}", "patterns need an inventory: -i or ANSIBLE_INVENTORY")
     logins = {name: login for login, _, name in (term.rpartition("@") for term in terms)}
-    hosts = {host.name: host for host in read_inventory([f"{','.join(logins)},"], app.access).hosts()}
+    sources = [f"{name}," for name in logins if not is_here(name)]
+    hosts = {host.name: host for host in (read_inventory(sources, app.access).hosts() if sources else ())}
+    if near := [name for name in logins if is_here(name)]:
+        (own,) = read_inventory([inventory_of_here()], app.access).hosts()
+        hosts |= {name: replace(own, name=name, address=name) for name in near}
     return [_logging_in(hosts[name], login) for name, login in logins.items()]
 
 
 def _logging_in(host: Host, login: str) -> Host:
     if not login:
         return host
-    return replace(host, user=login, variables={**host.variables, "ansible_user": login})
+    others = {name: value for name, value in host.variables.items() if name != "ansible_connection"}
+    return replace(host, user=login, connection="ssh", variables={**others, "ansible_user": login})
 
 
 def _found(app: App, hosts: Sequence[Host]) -> list[Found]:

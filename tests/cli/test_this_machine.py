@@ -72,6 +72,14 @@ def test_ssh_is_asked_for(typed: Typed) -> None:
     assert done.returncode == 3 and "start sshd" in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", socket.gethostname()])
+def test_an_inventory_of_it(typed: Typed, name: str) -> None:
+    done = typed("init", "fleet", "--from", name)
+    assert done.returncode == 0, done.stderr
+    done = typed("-i", "fleet/hosts.yml", "exec", "--output", "json", "--", "true")
+    assert [row["host"] for row in json.loads(done.stdout)["results"]] == [name]
+
+
 def test_a_script_without_root_and_without_provisioning(typed: Typed) -> None:
     venv = torch_venv()
     if subprocess.run([*_PLAIN, "true"], check=False, capture_output=True).returncode:
