@@ -13,6 +13,7 @@ import yaml
 
 from nodectl.common.declarations import ended
 from nodectl.common.resources import data_dir
+from nodectl.profiles.support import published_files
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # rows of cells by the name of the table, the first the heading
@@ -39,8 +40,24 @@ def alert_tables() -> Tables:
     }
 
 
+def data_tables() -> Tables:
+    """Return each file of facts that somebody else publishes, with its source and its time."""
+    head = ["file", "source", "read on", "taken for true until"]
+    rows = [
+        [
+            f"`{path.relative_to(DOCS.parent)}`",
+            str(told["source"]).replace("|", "\\|"),
+            str(told["read_on"]),
+            str(told["valid_until"]),
+        ]
+        for path, told in published_files()
+    ]
+    return {"published": [head, *rows]}
+
+
 PAGES: dict[str, Callable[[], Tables]] = {
     "report.md": alert_tables,
+    "evidence.md": data_tables,
 }
 
 

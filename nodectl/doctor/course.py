@@ -119,6 +119,7 @@ def examine(request: Request) -> Iterator[Finding]:
     yield from looked("folders", machine.places)
     yield from looked("locale", machine.terminal)
     yield from looked("ansible", machine.ansible)
+    yield from looked("data", machine.data)
     if _least_python():
         yield from looked("inventory", lambda: read_fleet(request.sources, request.access, request.limit, fleet))
     else:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 from traceback import walk_tb
@@ -28,6 +29,7 @@ from nodectl.errors import NodectlError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
+from nodectl.profiles.support import published_files
 from nodectl.transport.inventory import read_settings
 from nodectl.transport.known_hosts import known_hosts
 from nodectl.transport.ssh_client import SshClient
@@ -426,3 +428,12 @@ def _known_hosts(targets: Sequence[Target], *, is_fleet: bool) -> Iterator[Findi
 
 def _shown(paths: Sequence[Path]) -> str:
     return few([str(path) for path in paths])
+
+
+def data() -> Iterator[Finding]:
+    """Look at the facts of others that nodectl holds a copy of: which are older than they are taken for true."""
+    for path, head in published_files():
+        ends, today = head["valid_until"], date.today()
+        actual = f"read on {head['read_on']}, taken for true until {ends}"
+        status = Status.OK if ends >= today else Status.WARNING
+        yield here("data", status, actual, subject=path.name, expected="no older", remedy="install a newer nodectl")

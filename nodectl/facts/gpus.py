@@ -60,6 +60,11 @@ class Gpu(GpuStatus):
     index: int | None = None
 
     @property
+    def is_consumer(self) -> bool:
+        """Return whether it is sold to players: DCGM diagnoses such a card at its first level alone."""
+        return bool(self.name) and ("GeForce" in str(self.name) or "TITAN" in str(self.name))
+
+    @property
     def label(self) -> str:
         """How findings name it: its index, where there is none its place on the bus."""
         return f"GPU {self.index}" if self.index is not None else f"GPU {self.bus_id or self.uuid or '?'}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from functools import cache
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ from nodectl.common.resources import data_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError
 from nodectl.profiles.load import check_document
-from nodectl.profiles.schema import Floor, Hardware, Strict, Version
+from nodectl.profiles.schema import Floor, Hardware, Published, Strict, Version
 
 # of published rates: what a healthy card reaches under any cooler and power limit that it is sold with
 _GEMM_PART, _COPY_PART = 0.45, 0.6
@@ -55,17 +54,11 @@ class Model(Strict):
     floors: tuple[Floor, ...] = ()
 
 
-class _Published(Strict):
-    source: str
-    read_on: date
-    valid_until: date
-
-
-class _Products(_Published):
+class _Products(Published):
     products: tuple[Product, ...]
 
 
-class _Models(_Published):
+class _Models(Published):
     models: tuple[Model, ...]
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from nodectl.profiles.gpus import catalogue_source, gpu_kind, products_of
 from nodectl.profiles.load import shipped
 from nodectl.profiles.nccl import version_key
-from nodectl.profiles.schema import Architecture, Flavour, Os, PythonRange, Stack, Strict, Version
+from nodectl.profiles.schema import Architecture, Flavour, Os, Published, PythonRange, Stack, Strict, Version
 
 
 class OlderCode(Strict):
@@ -232,7 +232,7 @@ class NumpyRow(Strict):
     source: str = ""
 
 
-class Matrix(Strict):
+class Matrix(Published):
     """The rows of compat.yml, by what they are about."""
 
     gpus: tuple[GpuRow, ...]

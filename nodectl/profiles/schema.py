@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -74,6 +75,14 @@ class Strict(BaseModel):
     """Frozen; an unknown field is an error; a number may stand where text is meant."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+class Published(Strict):
+    """A file of facts that somebody else publishes: where they are from, and how long they are taken for true."""
+
+    source: str
+    read_on: date
+    valid_until: date
 
 
 class Sourced(Strict):

@@ -43,6 +43,8 @@ class Means:
     host: str
     reached: bool = True
     gpus: int | None = None
+    # of GeForce and TITAN, which DCGM diagnoses at its first level alone
+    consumer: bool = False
     rdma: bool | None = None
     torch: bool | None = None
     iperf3: bool | None = None
@@ -147,6 +149,7 @@ def _means(name: str, facts: Mapping[str, Any], parts: tuple[Part, ...]) -> Mean
     return Means(
         name,
         gpus=gpus.count if isinstance(gpus, Gpus) else _none_or_unknown(facts, "gpus"),
+        consumer=isinstance(gpus, Gpus) and any(gpu.is_consumer for gpu in gpus.devices),
         rdma=_is_there(facts, "ib_ports"),
         torch=None if versions is None else versions.torch is not None,
         iperf3=None if versions is None else versions.iperf3 is not None,

@@ -79,6 +79,8 @@ class StepKind:
         """Return the probe's options at this level on these hosts; None where the level does not have this step."""
         level = Level.STANDARD if level is Level.BURN_IN and level not in self.asked else level
         asked = self.asked.get(level)
+        if self.name == DIAG and asked and any(host.consumer for host in hosts):
+            return {**asked, "run": 1}
         if asked is None or asked.get("precisions") != _ONE_PRECISION:
             return asked
         return {**asked, "precisions": _OF_GPUS if any(host.gpus for host in hosts) else _OF_CPUS}

@@ -36,6 +36,15 @@ def test_gpus_are_tried_alone_before_pairs_and_all_together() -> None:
     assert order == sorted(order)
 
 
+def test_cards_for_players_are_diagnosed_at_the_first_level_alone() -> None:
+    dcgm = next(kind for kind in STEPS if kind.name == "dcgm")
+    for consumer, runs in ((False, [1, 2, 3]), (True, [1, 1, 1])):
+        hosts = list(means(**_GPUS, consumer=consumer).values())
+        asked = [dcgm.options(level, hosts) for level in (Level.QUICK, Level.STANDARD, Level.BURN_IN)]
+        assert [options["run"] for options in asked if options] == runs
+    assert dcgm.options(Level.GATE, hosts) is None
+
+
 def test_hosts_of_one_machine_take_turns_in_the_plan() -> None:
     apart = {name: means(name, machine=name)[name] for name in NAMES}
     assert crowd_of(list(apart.values())) == Crowd(8, 1, 16)

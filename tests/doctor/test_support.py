@@ -1,0 +1,50 @@
+"""What ends soon on a host is told, and which copies of others' facts are too old."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from nodectl.common.resources import data_dir
+from nodectl.doctor import machine
+from nodectl.doctor.hosts import supported
+from nodectl.facts.kernel import Kernel
+from nodectl.facts.versions import Versions
+from nodectl.model.status import Status
+from nodectl.profiles.support import published_files
+
+UBUNTU = Kernel("Linux", "6.8.0", "x86_64", "ubuntu", "22.04", "Ubuntu 22.04.5 LTS")
+ROCKY = Kernel("Linux", "5.14.0", "x86_64", "rocky", "9.4", "Rocky Linux 9.4")
+UNHEARD = Kernel("Linux", "6.8.0", "x86_64", "slackware", "15", "Slackware 15")
+
+
+@pytest.mark.parametrize(
+    ("driver", "kernel", "today", "told"),
+    [
+        ("535.309.01", UBUNTU, date(2026, 11, 28), [Status.WARNING, Status.OK]),
+        ("580.126.09", ROCKY, date(2026, 11, 28), [Status.OK, Status.OK]),
+        ("595.45.04", UBUNTU, date(2027, 3, 10), [Status.WARNING, Status.WARNING]),
+        ("999.1", UNHEARD, date(2026, 11, 28), []),
+        (None, UBUNTU, date(2026, 11, 28), [Status.OK]),
+    ],
+)
+def test_what_ends_within_90_days_is_told(driver: str | None, kernel: Kernel, today: date, told: list[Status]) -> None:
+    facts = {"versions": Versions("", driver=driver), "kernel": kernel}
+    findings = list(supported("a", facts, today))
+    assert [finding.status for finding in findings] == told
+    assert all(finding.remedy for finding in findings if finding.status is Status.WARNING)
+
+
+def test_an_old_copy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = [{"source": "x", "read_on": date(2020, 1, 1), "valid_until": end} for end in (date(2021, 1, 1), date.max)]
+    monkeypatch.setattr(machine, "published_files", lambda: [(Path("a.yml"), heads[0]), (Path("b.yml"), heads[1])])
+    assert [(one.subject, one.status) for one in machine.data()] == [("a.yml", Status.WARNING), ("b.yml", Status.OK)]
+
+
+def test_each_copy_says_its_source_and_its_time() -> None:
+    files = dict(published_files())
+    assert {path for folder in ("gpus", "nvidia") for path in (data_dir() / folder).glob("*.yml")} <= set(files)
+    for head in files.values():
+        assert head["source"] and head["read_on"] < head["valid_until"]
