@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -114,7 +115,7 @@ def test_every_module_is_imported_and_every_command_has_its_help(mac: Run) -> No
             "provision --check --tags limits --output json -e ansible_python_interpreter=/usr/bin/python3 -e nodectl_stack=none",
             {0},
             '"web1"',
-            marks=pytest.mark.slow,
+            marks=[pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="the login at the host is not root")],
         ),
         ("lab up", {1, 2}, "Linux"),
     ],
