@@ -112,7 +112,8 @@ def test_every_module_is_imported_and_every_command_has_its_help(mac: Run) -> No
         ("--replay h100-8 topology", {0, 3}, "GPU0"),
         ("--replay h100-8 report -o page.html", {0, 1, 3}, ""),
         pytest.param(
-            "provision --check --tags limits --output json -e ansible_python_interpreter=/usr/bin/python3 -e nodectl_stack=none",
+            "provision --check --tags limits --output json -e nodectl_stack=none -e ansible_python_interpreter="
+            "/usr/bin/python3",
             {0},
             '"web1"',
             marks=[pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="the login at the host is not root")],
