@@ -44,8 +44,8 @@ class Run:
     """The training of one rank, step by step."""
 
     def __init__(self, options: argparse.Namespace, group: Any, torch: Any) -> None:
-        names = ("options", "training", "feed", "transformer")
-        command_line, training, feed, transformer = (importlib.import_module(name) for name in names)
+        names = ("options", "program", "feed", "transformer")
+        command_line, program, feed, transformer = (importlib.import_module(name) for name in names)
         self.options, self.group, self.torch = options, group, torch
         shape = ["--%s=%s" % (name, getattr(options, name.replace("-", "_"))) for name in SHAPE]
         # one batch, every step the same samples: its loss must fall, however few the steps are
@@ -53,7 +53,7 @@ class Run:
         fixed = ["--samples=%d" % samples, "--steps=%d" % ENDLESS, "--dropout=0", "--lr=1e-4", "--no-resume"]
         workload = transformer.Transformer()
         asked = command_line.parse(workload, [*shape, *fixed])
-        self.training = training.Training(workload, asked, group)
+        self.training = program.Training(workload, asked, group)
         _, self.parts = next(feed.Feed(self.training.data, asked, group.device).steps(self.training.plan()))
         self.finite = torch.ones((), dtype=torch.bool, device=group.device)
 
