@@ -213,12 +213,19 @@ def _make_environment(share: Path, stack: Stack, note: Note) -> None:
     shutil.rmtree(staged, ignore_errors=True)
     shutil.rmtree(share / "venv", ignore_errors=True)
     uv = [str(share / "uv"), "--no-config", "--no-cache", "--no-python-downloads", "--quiet"]
-    # its programs then start wherever it lies: it is built here, and hosts see it elsewhere
-    _run([*uv, "venv", "--clear", "--relocatable", "--python", HOST_PYTHON, str(staged)])
+    _run([*uv, "venv", "--clear", "--python", HOST_PYTHON, str(staged)])
     source = ["--no-index", "--find-links", str(share / "wheels")]
     _run([*uv, "pip", "install", "--python", str(staged / "bin" / "python"), *source, *stack.requirements])
     _keep_bytecode(staged / "bin" / "python")
+    _name_interpreter(staged / "bin", share / "venv" / "bin")
     staged.rename(share / "venv")
+
+
+def _name_interpreter(folder: Path, final: Path) -> None:
+    """Have the programs in `folder` start by the Python of `final`, to which the folder is moved."""
+    for path in folder.iterdir():
+        if path.is_file() and not path.is_symlink() and (text := path.read_bytes()).startswith(b"#!"):
+            path.write_bytes(text.replace(bytes(folder), bytes(final), 1))
 
 
 def _keep_bytecode(python: Path) -> None:
