@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nodectl.model.host import Host
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
+    from nodectl.transport.inventory import Here
     from nodectl.transport.inventory.read import Inventory
 
 # Ansible's own options: the fields of Access that a command line fills
@@ -138,7 +139,7 @@ class App:
             result(text)
 
     @cached_property
-    def inventory(self) -> Inventory:
+    def inventory(self) -> Inventory | Here:
         """The inventory, read once."""
         from nodectl.transport.inventory import read_inventory
 

@@ -9,12 +9,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nodectl.common.access import Access
+from nodectl.errors import InventoryError
 from nodectl.payload.common import machine
-from nodectl.transport.inventory.here import environment
+from nodectl.transport.inventory import Here
+from nodectl.transport.inventory.here import environment, inventory_of_here, only_here
+from nodectl.transport.inventory.read import Inventory
 from tests.torch_venv import torch_venv
 
 Typed = Callable[..., subprocess.CompletedProcess[str]]
@@ -65,6 +70,32 @@ def test_an_inventory_wins_and_one_that_is_not_there_is_an_error(typed: Typed) -
     for words, env in (((), {}), (("-i", "hosts.yml"), {}), ((), {"ANSIBLE_INVENTORY": "hosts.yml"})):
         done = typed(*words, "facts", "--output", "json", **env)
         assert list(json.loads(done.stdout)["hosts"]) == ["other"] and "this machine" not in done.stderr
+
+
+def test_it_is_what_ansible_would_read_and_anything_that_ansible_reads_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
+        monkeypatch.delenv(name)
+    quick, read = Here(), Inventory.read([inventory_of_here()])
+    for limit in (None, "all", "::1"):
+        (ours,), (theirs,) = quick.hosts(limit), read.hosts(limit)
+        assert ours.variables == {name: theirs.variables[name] for name in ours.variables}
+        assert replace(ours, variables={}) == replace(theirs, variables={})
+    assert (quick.sources, quick.names(), quick.groups()) == (read.sources, read.names(), read.groups())
+    with pytest.raises(InventoryError, match="matches 'other'"):
+        quick.hosts("other")
+    assert only_here((), Access()) and only_here(["localhost,"], None)
+    assert not only_here(["localhost,other"], None) and not only_here((), Access(extra_vars=("a=b",)))
+    for said in (tmp_path / "ansible.cfg", tmp_path / "group_vars", tmp_path / "state/nodectl/this-machine/host_vars"):
+        said.touch()
+        assert not only_here((), None)
+        said.unlink()
+    monkeypatch.setenv("ANSIBLE_INVENTORY", "/absent")
+    assert not only_here((), None)
 
 
 def test_ssh_is_asked_for(typed: Typed) -> None:

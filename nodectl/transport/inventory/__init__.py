@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nodectl.errors import InventoryError
+from nodectl.model.host import Host
+from nodectl.transport.inventory.here import NAME, environment, inventory_of_here, lists_here, only_here, variables
 
 if TYPE_CHECKING:
     from nodectl.common.access import Access
@@ -15,8 +17,36 @@ if TYPE_CHECKING:
     from nodectl.transport.inventory.settings import Settings
 
 
-def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inventory:
+class Here:
+    """This machine as an inventory that is made without Ansible, whose start takes longer than a look at a machine."""
+
+    is_here = True
+
+    def __init__(self) -> None:
+        self.sources = (inventory_of_here(),)
+
+    def hosts(self, limit: str | None = None) -> tuple[Host, ...]:
+        """Return this machine; InventoryError where the pattern is of others."""
+        if limit is None or limit in ("all", "*") or lists_here(limit):
+            known = {**variables(), "pytorch_venv": environment()}
+            return (Host(name=NAME, address=NAME, connection="local", variables=known),)
+        with _ansible():
+            from nodectl.transport.inventory.read import Inventory
+        return Inventory.read(self.sources).hosts(limit)
+
+    def names(self, limit: str | None = None) -> tuple[str, ...]:
+        """Return its name."""
+        return tuple(host.name for host in self.hosts(limit))
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the names of the groups that every inventory has."""
+        return ("all", "ungrouped")
+
+
+def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inventory | Here:
     """Read the hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read."""
+    if only_here(sources, access):
+        return Here()
     with _ansible():
         from nodectl.transport.inventory.read import Inventory
     return Inventory.read(sources, access)

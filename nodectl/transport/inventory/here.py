@@ -6,10 +6,11 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nodectl.common import node_paths
+from nodectl.common.access import Access
 from nodectl.common.files import replace_file
 from nodectl.common.paths import state_dir
 
@@ -19,9 +20,11 @@ _TEXT = f"""\
 all:
   hosts:
     {NAME}:
-      ansible_connection: local
-      nodectl_stack: none
 """
+_VARIABLES = {"ansible_connection": "local", "nodectl_stack": "none"}
+# where Ansible finds settings, hosts and variables that nobody names
+_READ_BY_ANSIBLE = ("ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg", "/etc/ansible/hosts")
+_VARIABLE_FOLDERS = ("group_vars", "host_vars")
 # apt's and dnf's modules of Python are those of the system's interpreter, whatever PATH has before it
 _SYSTEM_PYTHON = Path("/usr/bin/python3")
 
@@ -48,10 +51,27 @@ def kept(name: str) -> Path:
 def inventory_of_here() -> str:
     """Return the path of an inventory that holds this machine alone."""
     path = kept("hosts.yml")
-    text = _TEXT + f"      ansible_python_interpreter: {_SYSTEM_PYTHON}\n" * _SYSTEM_PYTHON.exists()
+    text = _TEXT + "".join(f"      {name}: {value}\n" for name, value in variables().items())
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         replace_file(path, text)
     return str(path)
+
+
+def variables() -> dict[str, str]:
+    """Return what the inventory says of this machine."""
+    return _VARIABLES | ({"ansible_python_interpreter": str(_SYSTEM_PYTHON)} if _SYSTEM_PYTHON.exists() else {})
+
+
+def only_here(sources: Sequence[str], access: Access | None) -> bool:
+    """Return whether this machine is meant, and there is nothing that Ansible would have to read."""
+    # nodectl itself says where Ansible has its temporary files
+    said = {name for name in os.environ if name.startswith("ANSIBLE_")} - {"ANSIBLE_LOCAL_TEMP"}
+    if said or (access is not None and access.arguments()):
+        return False
+    if sources and (len(sources) > 1 or not lists_here(sources[0]) or Path(sources[0]).exists()):
+        return False
+    folders = [folder / name for folder in (Path(), kept("hosts.yml").parent) for name in _VARIABLE_FOLDERS]
+    return not any(path.exists() for path in (*(Path(name).expanduser() for name in _READ_BY_ANSIBLE), *folders))
 
 
 def environment() -> str:
