@@ -254,6 +254,8 @@ def _has_terminal() -> bool:
 
 
 def _read_settings(inventory: tuple[str, ...]) -> dict[str, Any]:
+    if not inventory and "ANSIBLE_INVENTORY" not in os.environ and not os.access(".", os.X_OK):
+        return {}  # a folder of another login, as `su` leaves one in
     source = Path(inventory[0]) if inventory else Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/hosts.yml"))
     path = (source if source.is_dir() else source.parent) / "nodectl.toml"
     try:

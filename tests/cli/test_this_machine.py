@@ -62,6 +62,15 @@ def test_its_names(typed: Typed, name: str) -> None:
     assert list(Path.cwd().iterdir()) == []
 
 
+def test_a_folder_of_another_login(typed: Typed, tmp_path: Path) -> None:
+    if os.geteuid() != 0 or subprocess.run([*_PLAIN, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs root, and user namespaces")
+    Path.cwd().chmod(0)
+    os.chown(Path.cwd(), 4343, 4343)
+    done = typed("facts", "--output", "json", become=_PLAIN)
+    assert list(json.loads(done.stdout)["hosts"]) == ["localhost"], done.stderr
+
+
 def test_an_inventory_wins_and_one_that_is_not_there_is_an_error(typed: Typed) -> None:
     assert typed("-i", "absent.yml", "facts").returncode == 2
     assert typed("facts", ANSIBLE_INVENTORY="/absent.yml").returncode == 2

@@ -68,10 +68,12 @@ def only_here(sources: Sequence[str], access: Access | None) -> bool:
     said = {name for name in os.environ if name.startswith("ANSIBLE_")} - {"ANSIBLE_LOCAL_TEMP"}
     if said or (access is not None and access.arguments()):
         return False
-    if sources and (len(sources) > 1 or not lists_here(sources[0]) or Path(sources[0]).exists()):
+    if sources and (len(sources) > 1 or not lists_here(sources[0]) or os.access(sources[0], os.F_OK)):
         return False
     folders = [folder / name for folder in (Path(), kept("hosts.yml").parent) for name in _VARIABLE_FOLDERS]
-    return not any(path.exists() for path in (*(Path(name).expanduser() for name in _READ_BY_ANSIBLE), *folders))
+    files = [Path(name).expanduser() for name in _READ_BY_ANSIBLE]
+    # a folder of another login, as `su` leaves one in, has nothing for this one
+    return not any(os.access(path, os.F_OK) for path in (*files, *folders))
 
 
 def environment() -> str:
@@ -89,7 +91,8 @@ def environment() -> str:
 def _places() -> Iterator[Path]:
     above = [folder / ".venv" for folder in (Path.cwd(), *Path.cwd().parents)]
     # another login's would run with our rights
-    yield from [place for place in above if place.is_dir() and place.stat().st_uid in {0, os.geteuid()}][:1]
+    there = [place for place in above if os.access(place, os.X_OK)]
+    yield from [place for place in there if place.stat().st_uid in {0, os.geteuid()}][:1]
     if torchrun := shutil.which("torchrun"):
         yield Path(torchrun).absolute().parents[1]
     yield from (Path(sys.prefix), Path(node_paths.VENV))
