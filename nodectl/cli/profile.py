@@ -30,6 +30,7 @@ from nodectl.probes.registry import kind_of
 from nodectl.profiles import KINDS
 from nodectl.profiles.compat import IncompatibleError
 from nodectl.profiles.describe import own_warnings, problem_row, values
+from nodectl.profiles.gpus import is_composed
 from nodectl.profiles.host import of_host
 from nodectl.profiles.learn import accepted_in, taken_on
 from nodectl.profiles.learn import learn as learned_from
@@ -154,7 +155,7 @@ def _refuse_wrong_floors(app: App, name: str) -> None:
     folders = _own_dirs(app)
     loaded = load_profile("hardware", name, folders)
     if isinstance(loaded, Hardware):
-        refuse_wrong_floors(loaded, str(find_profiles("hardware", folders)[name]))
+        refuse_wrong_floors(loaded, str(find_profiles("hardware", folders).get(name, f"hardware {name}")))
 
 
 @option_group
@@ -264,6 +265,8 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
     """(kind, profile) of NAME or KIND/NAME; ProfileError where there is none, or more than one kind has it."""
     folders = _own_dirs(app)
     wanted, _, bare = name.rpartition("/")
+    if is_composed(bare):
+        return "hardware", load_profile("hardware", bare)
     kinds = [kind for kind in KINDS if wanted in ("", kind) and bare in find_profiles(kind, folders)]
     if prefer in kinds:
         kinds = [prefer]
@@ -279,7 +282,7 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
 
 def _resolved_host(app: App, name: str) -> Resolved | None:
     """Return what the host of this name should be; None where a profile has the name, or no host."""
-    if "/" in name or any(name in find_profiles(kind, _own_dirs(app)) for kind in KINDS):
+    if "/" in name or is_composed(name) or any(name in find_profiles(kind, _own_dirs(app)) for kind in KINDS):
         return None
     try:
         hosts = {host.name: host for host in app.inventory.hosts(name)}

@@ -74,8 +74,6 @@ def own_warnings(profile: Hardware | Stack | Tuning) -> tuple[str, ...]:
     names = getattr(profile, "debug_variables", ())
     if names:
         warnings.append(f"{', '.join(names)}: of NCCL's debugging class, which may cost speed or hang a job")
-    if isinstance(profile, Hardware) and profile.gpus is None:
-        warnings.append("no GPU must be there: a lost one is no failure")
     return tuple(warnings)
 
 

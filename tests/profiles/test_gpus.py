@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from nodectl.errors import ProfileError
@@ -14,6 +16,7 @@ from nodectl.profiles.matrix import matrix
 from nodectl.profiles.resolve import load_profile
 from nodectl.profiles.schema import Hardware
 from scripts.data.gpus import document, of_list, of_readme
+from tests.conftest import Cli
 
 # lines of the two documents, as they are published
 README = """
@@ -51,6 +54,14 @@ def test_a_short_form_means_one_product(text: str, model: str, capability: str) 
     assert hardware.gpu is not None
     assert (hardware.gpus, hardware.gpu.model, hardware.gpu.compute_capability) == (int(text[0]), model, capability)
     assert load_profile("hardware", text) == hardware
+
+
+def test_a_short_form_is_shown_as_a_profile_is(nodectl: Cli) -> None:
+    shown = json.loads(nodectl("profile", "show", "4 x rtx4090", "--output", "json").stdout)
+    assert (shown["kind"], shown["values"]["gpus"]["value"]) == ("hardware", 4)
+    assert "predicted" in shown["values"]["floors[0]"]["source"]
+    nodectl("profile", "validate", "--hardware", "4 x rtx4090", "--stack", "cu128")
+    assert nodectl("profile", "show", "4 x rtx9999", check=False).returncode == 2
 
 
 @pytest.mark.parametrize(
