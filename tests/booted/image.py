@@ -70,9 +70,12 @@ def alone(place: Path, name: str) -> Iterator[None]:
         yield
 
 
-def root_image() -> Path:
-    """The root file system as a folder; it is the lower layer of every booted system, and never written."""
-    recipe = Recipe(codename(), tuple(own_sources()))
+def root_image(release: str = "") -> Path:
+    """The root file system as a folder, of this machine's release or of another of its distribution.
+
+    It is the lower layer of every booted system, and never written.
+    """
+    recipe = Recipe(release or codename(), tuple(own_sources(release=release)))
     place = folder()
     image = place / f"root-{recipe.key}"
     with alone(place, image.name):

@@ -12,13 +12,24 @@ _APT = Path("/etc/apt")
 
 def codename() -> str:
     """The release that this machine runs, and that is booted."""
-    fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
-    return str(fields["VERSION_CODENAME"])
+    return _os_release()["VERSION_CODENAME"]
 
 
-def own_sources(folder: Path = _APT) -> list[str]:
-    """`deb [options] URI SUITE COMPONENT…` of each enabled source whose suite is this release or one of its pockets."""
-    release = codename()
+def distribution() -> str:
+    """Whose release it is."""
+    return _os_release()["ID"]
+
+
+def _os_release() -> dict[str, str]:
+    return dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
+
+
+def own_sources(folder: Path = _APT, release: str = "") -> list[str]:
+    """`deb [options] URI SUITE COMPONENT…` of each enabled source whose suite is this release or one of its pockets.
+
+    With another `release` its suites stand in the place of this one's.
+    """
+    own = codename()
     files = [folder / "sources.list", *sorted(folder.glob("sources.list.d/*"))]
     lines: list[str] = []
     for path in files:
@@ -26,10 +37,12 @@ def own_sources(folder: Path = _APT) -> list[str]:
             lines += [line for block in re.split(r"\n\s*\n", path.read_text()) for line in deb822_lines(block)]
         elif path.is_file() and path.suffix == ".list":
             lines += [line.strip() for line in path.read_text().splitlines() if line.startswith("deb ")]
-    chosen = [line for line in lines if suite_of(line).partition("-")[0] == release and "main" in line.split()]
+    chosen = [line for line in lines if suite_of(line).partition("-")[0] == own and "main" in line.split()]
     if not chosen:
-        raise RuntimeError(f"no apt source of {release} in {folder}: there is nothing to make a system from")
-    return list(dict.fromkeys(chosen))
+        raise RuntimeError(f"no apt source of {own} in {folder}: there is nothing to make a system from")
+    # a key or an address may have the release in its name: the suite stands alone
+    there = [re.sub(rf" {own}(?=[ -])", f" {release or own}", line) for line in chosen]
+    return list(dict.fromkeys(there))
 
 
 def suite_of(line: str) -> str:

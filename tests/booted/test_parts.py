@@ -35,6 +35,10 @@ def test_sources_of_both_forms_are_read_and_those_of_other_suites_left_out(tmp_p
         f"deb [signed-by=/usr/share/keyrings/k.gpg] http://two.example {release} main contrib",
         f"deb [signed-by=/usr/share/keyrings/k.gpg] http://two.example {release}-updates main contrib",
     ]
+    assert own_sources(tmp_path, "later")[::2] == [
+        "deb http://one.example later main",
+        "deb [signed-by=/usr/share/keyrings/k.gpg] http://two.example later-updates main contrib",
+    ]
 
 
 def test_a_machine_without_sources_of_its_release_is_told_so(tmp_path: Path) -> None:
