@@ -96,8 +96,21 @@ def _models() -> dict[str, Model]:
 
 
 def model_of(name: str) -> Model | None:
-    """Return the published figures of a GPU by the driver's name; None where there are none."""
-    return _models().get(name)
+    """Return the published figures of a GPU by the driver's name, an older driver's too; None where there are none."""
+    product = _named(name)
+    return _models().get(product.name) if product else None
+
+
+def _named(name: str) -> Product | None:
+    """Return the product of this name, else the one that an older or newer driver calls so."""
+    exact = (row for row in products() if row.name == name)
+    return next(exact, None) or next((row for row in products() if is_same(name, row.name)), None)
+
+
+def is_same(seen: str, named: str) -> bool:
+    """Return whether the driver's name of a GPU is the one that is named, as older and newer drivers print it."""
+    short, whole = seen.removeprefix("NVIDIA "), named.removeprefix("NVIDIA ")
+    return short == whole or (whole.startswith(f"{short} ") and gpu_kind(short) == gpu_kind(whole))
 
 
 def _key(text: str) -> str:
@@ -194,7 +207,7 @@ def completed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def floors_of(name: str) -> Iterator[Floor]:
     """Yield a GPU's measured floors, and for what has none those that its published figures predict."""
-    model, product = model_of(name), next((row for row in products() if row.name == name), None)
+    model, product = model_of(name), _named(name)
     if model is None or product is None:
         return
     yield from model.floors

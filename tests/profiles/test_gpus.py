@@ -11,7 +11,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.floors import Reference, held_against
-from nodectl.profiles.gpus import _models, completed, composed, floors_of, products, products_of, short_form
+from nodectl.profiles.gpus import _models, completed, composed, floors_of, is_same, products, products_of, short_form
 from nodectl.profiles.matrix import matrix
 from nodectl.profiles.resolve import load_profile
 from nodectl.profiles.schema import Hardware
@@ -98,6 +98,23 @@ def test_a_machine_keeps_what_it_says_itself_of_its_gpu() -> None:
     assert (whole["gpu"]["memory_gb"], whole["gpu"]["compute_capability"]) == (44, "8.9")
     assert [one["value"] for one in whole["floors"] if one["probe"] == "hbm"] == [1]
     assert {one["probe"] for one in whole["floors"]} == {"hbm", "gemm", "h2d"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "named", "same"),
+    [
+        ("GeForce RTX 2080 Ti", "NVIDIA GeForce RTX 2080 Ti", True),
+        ("NVIDIA B300", "NVIDIA B300 SXM6 AC", True),
+        ("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090 Ti", False),
+        ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB", False),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090 D", False),
+        ("", "NVIDIA L4", False),
+    ],
+)
+def test_older_drivers_name_a_gpu_in_fewer_words(seen: str, named: str, same: bool) -> None:
+    assert is_same(seen, named) is same
+    if same:
+        assert list(floors_of(seen)) == list(floors_of(named))
 
 
 def test_figures_that_are_published_predict_a_floor_and_a_measured_one_goes_before() -> None:

@@ -12,6 +12,7 @@ from nodectl.facts.board import Pcie, PcieLink
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.profiles.gpus import is_same
 
 ORDER = 40
 
@@ -156,7 +157,7 @@ def kind(host: Subject) -> Iterator[Finding]:
     if not devices:
         return
     if wanted is not None:
-        others = (_model(host, gpu, wanted.model) for gpu in devices if gpu.name != wanted.model)
+        others = (_model(host, gpu, wanted.model) for gpu in devices if not is_same(gpu.name or "", wanted.model))
         yield from host.all_of(GPU_MODEL, others, expected=wanted.model, actual=f"all {len(devices)} GPUs")
     if wanted is not None and wanted.memory_gb is not None:
         least_mib = wanted.memory_gb * _MIB_PER_GIB * host.threshold(GPU_MEMORY_PERCENT_LIMIT) / 100
