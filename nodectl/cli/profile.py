@@ -265,11 +265,11 @@ def _named(app: App, name: str, prefer: str | None = None) -> tuple[str, Hardwar
     """(kind, profile) of NAME or KIND/NAME; ProfileError where there is none, or more than one kind has it."""
     folders = _own_dirs(app)
     wanted, _, bare = name.rpartition("/")
-    if is_composed(bare):
-        return "hardware", load_profile("hardware", bare)
     kinds = [kind for kind in KINDS if wanted in ("", kind) and bare in find_profiles(kind, folders)]
     if prefer in kinds:
         kinds = [prefer]
+    if not kinds and is_composed(bare):
+        kinds = ["hardware"]
     if not kinds:
         among = (wanted,) if wanted in KINDS else KINDS
         profiles = [(kind, name) for kind in among for name in find_profiles(kind, folders)]

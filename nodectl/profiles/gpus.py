@@ -23,7 +23,7 @@ _GEMM_PART, _COPY_PART = 0.45, 0.6
 # words of a product's name that tell its memory, board or maker, and not its kind
 _BOARD = re.compile(r"[- ](SXM\d?|PCIE|PCIe|NVL\d*|HBM\S*|\d+GB?|FHHL|DGXS|LC|Active|AC)\b.*")
 _MAKER = re.compile(r"^(NVIDIA|Tesla|Quadro)\s+|\bGeForce\s+", re.IGNORECASE)
-_SHORT = re.compile(r"(\d{1,3})\s*[x\u00d7]\s*(\w[\w .-]*?)\s*")
+_SHORT = re.compile(r"([0-9]{1,3})\s*[x\u00d7]\s*(\w[\w .-]*?)\s*")
 _BF16_FROM = (8, 0)
 
 
@@ -153,14 +153,14 @@ def catalogue_source() -> str:
 
 
 def is_composed(name: str) -> bool:
-    """Return whether `name` is GPUs and their count, as `4 x rtx4090`, and no profile's name."""
-    return bool(re.match(r"\d{1,3}\s*[x\u00d7]\s*\S", name))
+    """Return whether `name` reads as GPUs and their count, as `4 x rtx4090`; a profile may be called so, and wins."""
+    return bool(re.match(r"[0-9]{1,3}\s*[x\u00d7]\s*\S", name))
 
 
 def composed(text: str) -> Hardware:
     """Return the hardware that a short form as `4 x rtx4090` means; ProfileError where it means none, or several."""
     match = _SHORT.fullmatch(text.strip())
-    if match is None or int(match[1]) == 0:
+    if match is None or int(match[1]) == 0 or not _key(match[2]):
         raise ProfileError(
             f"hardware {text!r} is no count of one GPU",
             "say it as `4 x rtx4090`; a machine with several kinds of GPUs is `auto`",

@@ -256,7 +256,7 @@ def load_stacks(extra_dirs: Sequence[Path] = (), changes: Mapping[str, Any] | No
 
 def load_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> Hardware | Stack | Tuning:
     """One profile by itself, validated; a tuning comes without the base. Hardware may be composed: `4 x rtx4090`."""
-    if kind == "hardware" and is_composed(name):
+    if kind == "hardware" and is_composed(name) and name not in find_profiles(kind, extra_dirs):
         return composed(name)
     document, path = read_profile(kind, name, extra_dirs)
     document = completed(document) if kind == "hardware" else document

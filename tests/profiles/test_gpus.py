@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +71,7 @@ def test_a_short_form_is_shown_as_a_profile_is(nodectl: Cli) -> None:
         ("8 x a100", "a100-80gb-pcie"),
         ("4 x rtx4091", "rtx4090"),
         ("0 x t4", "4 x rtx4090"),
+        ("4 x __", "4 x rtx4090"),
         ("2 x banana", "nvidia-smi"),
     ],
 )
@@ -98,6 +100,13 @@ def test_a_machine_keeps_what_it_says_itself_of_its_gpu() -> None:
     assert (whole["gpu"]["memory_gb"], whole["gpu"]["compute_capability"]) == (44, "8.9")
     assert [one["value"] for one in whole["floors"] if one["probe"] == "hbm"] == [1]
     assert {one["probe"] for one in whole["floors"]} == {"hbm", "gemm", "h2d"}
+
+
+def test_a_fleets_own_profile_of_such_a_name_wins(tmp_path: Path) -> None:
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "2x4090.yml").write_text("{description: ours, gpus: 3, gpu: rtx4090}\n")
+    own = load_profile("hardware", "2x4090", [tmp_path])
+    assert isinstance(own, Hardware) and (own.description, own.gpus) == ("ours", 3)
 
 
 @pytest.mark.parametrize(
