@@ -34,7 +34,7 @@ MOVING = re.compile(
     r"|tcp_fastopen_key|stable_secret|cad_pid|usermodehelper|perf_event_max_sample_rate|perf_cpu_time|tcp_mem$|udp_mem$"
 )
 LOGIND = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "RemoveIPC")
-MANAGER = "DefaultLimitMEMLOCK,DefaultLimitNOFILE"
+MANAGER = "DefaultLimitMEMLOCKSoft,DefaultLimitNOFILE,DefaultLimitNOFILESoft"
 
 
 def take() -> Snapshot:

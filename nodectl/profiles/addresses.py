@@ -16,11 +16,14 @@ _Fingerprint = Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
 
 
 class NvidiaRepository(Strict):
-    """NVIDIA's repositories, and the keys that sign those for apt and those for dnf."""
+    """NVIDIA's repositories: fingerprints of the keys that sign them, each with the distributions that it signs."""
 
     base_url: _Url
-    key_fingerprint: _Fingerprint
-    rpm_key_fingerprint: _Fingerprint
+    keys: dict[_Fingerprint, tuple[str, ...]]
+
+    def key_of(self, distribution: str) -> str:
+        """Return the fingerprint of a distribution's key; empty where none is published."""
+        return next((key for key, signed in self.keys.items() if distribution in signed), "")
 
 
 class NcclTests(Strict):

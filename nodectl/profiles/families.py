@@ -31,7 +31,10 @@ class Remedies(Strict):
 
 
 class Precompiled(Strict):
-    """The builder of the driver's kernel modules for some systems; names have {branch}, {open} and {kernel} in them."""
+    """The builder of the driver's kernel modules for some systems; names have {branch}, {open} and {kernel} in them.
+
+    `systems` are distributions, or single releases of them as stacks name them.
+    """
 
     systems: tuple[str, ...]
     # whose driver they belong to
@@ -92,9 +95,10 @@ class Family(Strict):
         """NVIDIA's name of a distribution in this version."""
         return self.repository.format(id=system, version=version.replace(".", ""), major=version.partition(".")[0])
 
-    def precompiled_of(self, system: str) -> Precompiled | None:
-        """Precompiled modules for a distribution; None where nobody builds them."""
-        return next((row for row in self.precompiled if system in row.systems), None)
+    def precompiled_of(self, system: str, version: str) -> Precompiled | None:
+        """Precompiled modules for a distribution in this version; None where nobody builds them."""
+        names = {system, self.key(f"{system}-{version.partition('.')[0]}")}
+        return next((row for row in self.precompiled if names.intersection(row.systems)), None)
 
     def key(self, key: str) -> str:
         """Return a system such as rocky-9 as stacks name it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -16,6 +17,7 @@ from nodectl.profiles.families import family_of
 from nodectl.profiles.matrix import Matrix
 from nodectl.profiles.nccl import asks_for_ib, version_key
 from nodectl.profiles.schema import Hardware, Stack, Tuning
+from nodectl.profiles.support import system_end
 
 # from Blackwell on the NVSwitches are not on the node's own bus
 SWITCH_OFF_BUS = version_key("10.0")
@@ -92,13 +94,15 @@ def host_problems(
 
 
 def _system(stack: Stack, node: Node, matrix: Matrix) -> Iterator[Problem]:
-    claimed = "the stack's profile"
-    if stack.os and family_of(node.os.id).key(node.os.key) not in stack.os:
+    claimed, key = "the stack's profile", family_of(node.os.id).key(node.os.key)
+    if (ends := system_end(key)) and ends < date.today():
+        yield Problem("system-ended", f"the support of {key} ended on {ends}: no mends of security", "", mild=True)
+    if stack.os and key not in stack.os:
         reason = f"the stack exists for {', '.join(stack.os)}, and this host runs {node.os.key or 'an unknown system'}"
         source = stack.sources.get("os", claimed)
         yield Problem("os", reason, source, f"{stack.os[-1]}", other_stack=True)
     else:
-        yield from glibc_problems(family_of(node.os.id).key(node.os.key), stack, matrix)
+        yield from glibc_problems(key, stack, matrix)
     if stack.architectures and node.architecture not in stack.architectures:
         reason = f"the stack exists for {', '.join(stack.architectures)}, and this host is {node.architecture}"
         yield Problem("architecture", reason, stack.sources.get("architectures", claimed), other_stack=True)

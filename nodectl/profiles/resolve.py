@@ -14,7 +14,7 @@ from nodectl.errors import ProfileError
 from nodectl.profiles import KINDS, SETTINGS
 from nodectl.profiles.addresses import addresses
 from nodectl.profiles.compat import Choice, IncompatibleError, Problem, profile_problems, with_nearest
-from nodectl.profiles.families import DEBIAN, Family, family_of
+from nodectl.profiles.families import Family, family_of
 from nodectl.profiles.gpus import completed, composed, is_composed
 from nodectl.profiles.host_compat import HostLook, host_problems
 from nodectl.profiles.load import Document, check_document, find_profiles, read_document, read_profile
@@ -120,6 +120,8 @@ def resolve(
     """
     allowed, meant = checked_reasons(allow_unsupported), misfit_allowed(misfit)
     merged = _merged(dict(zip(KINDS, (hardware, stack, tuning), strict=True)), overrides, nccl_env, roles, extra_dirs)
+    if look:
+        merged = replace(merged, stack=_of_system(merged.stack, look))
     of_profiles, of_host = _judge(merged, look, checked_overrides(overrides).get("stack", {}), extra_dirs)
 
     def stands(problem: Problem) -> bool:
@@ -175,9 +177,22 @@ def _merged(
     return Resolved(names, **checked)
 
 
+def _of_system(stack: Stack, look: HostLook) -> Stack:
+    """Return the stack with the branch of the driver that the host's system gets."""
+    os = look.node.os
+    driver = stack.driver and stack.driver.of_system(family_of(os.id).key(os.key))
+    return stack.model_copy(update={"driver": driver})
+
+
 def _change(document: Document, changes: Mapping[str, Any]) -> None:
-    """Put a host's own values over a profile's; the torchvision of a stack goes with another torch by itself."""
+    """Put a host's own values over a profile's; the torchvision of a stack goes with another torch by itself.
+
+    A branch of the driver that it names is meant for its system.
+    """
     merge_fields(document, changes)
+    driver = document.get("driver")
+    if isinstance(driver, dict) and "branch" in (changes.get("driver") or {}):
+        driver.pop("branches", None)
     torch, named_packages, packages = changes.get("torch"), changes.get("packages", {}), document.get("packages")
     named = not isinstance(named_packages, Mapping) or "torchvision" in named_packages
     if isinstance(torch, str) and isinstance(packages, Mapping) and not named:
@@ -311,7 +326,7 @@ def family_variables(look: HostLook | None) -> dict[str, Any]:
     """Return `fleet.family`: what the host's distribution calls what roles ask for."""
     os = look.node.os if look else None
     family = family_of(os.id if os else None)
-    precompiled = family.precompiled_of(os.id) if os else None
+    precompiled = family.precompiled_of(os.id, os.version) if os else None
     return {
         "name": family.family,
         "precompiled": precompiled.model_dump(mode="json") if precompiled else None,
@@ -339,14 +354,14 @@ def stack_variables(stack: Stack, look: HostLook | None = None) -> dict[str, Any
         "nccl": stack.nccl,
         "os": list(stack.os),
         "architectures": list(stack.architectures),
-        "driver": stack.driver.model_dump() if stack.driver else None,
+        "driver": stack.driver.model_dump(exclude={"branches"}) if stack.driver else None,
         "toolkit": system.toolkit.model_dump() if system.toolkit else None,
         "system_cudnn": system.cudnn.model_dump() if system.cudnn else None,
         "system_nccl": system.nccl.model_dump() if system.nccl else None,
         "dcgm": list(stack.dcgm),
         "deepspeed": stack.deepspeed,
         "nccl_tests": _nccl_tests(stack.nccl_tests) if stack.nccl_tests else None,
-        "nvidia_repository": _repository(family) if cuda else None,
+        "nvidia_repository": _repository(family, look) if cuda else None,
         "unverified": sorted(stack.unverified),
     }
 
@@ -356,10 +371,11 @@ def _nccl_tests(version: str) -> dict[str, str]:
     return {"version": version, "url": source.url, "commit": source.commits.get(version, "")}
 
 
-def _repository(family: Family) -> dict[str, str]:
+def _repository(family: Family, look: HostLook | None) -> dict[str, str]:
+    """Return NVIDIA's repository for a host; without one the key is that of Ubuntu's long-known releases."""
     nvidia = addresses().nvidia
-    key = nvidia.key_fingerprint if family.family == DEBIAN else nvidia.rpm_key_fingerprint
-    return {"base_url": nvidia.base_url, "key_fingerprint": key}
+    distribution = family.repository_of(look.node.os.id, look.node.os.version) if look else "ubuntu2204"
+    return {"base_url": nvidia.base_url, "key_fingerprint": nvidia.key_of(distribution)}
 
 
 def tuning_variables(tuning: Tuning, nccl: str | None) -> dict[str, Any]:

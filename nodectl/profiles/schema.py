@@ -183,12 +183,21 @@ class PythonRange(Strict):
     max: Version
 
 
+Branch = Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")]
+
+
 class Driver(Strict):
     """The driver that the stack installs where it may, and the lowest one that it works with."""
 
-    branch: Annotated[str, Field(pattern=r"^[1-9][0-9]{2}$")]
+    branch: Branch
+    # of systems whose repository begins with a later one
+    branches: dict[Os, Branch] = Field(default_factory=dict)
     min: Version
     flavour: Flavour = "proprietary"
+
+    def of_system(self, key: str) -> Driver:
+        """Return it with the branch that a system as stacks name it gets."""
+        return self.model_copy(update={"branch": self.branches.get(key, self.branch), "branches": {}})
 
 
 class Toolkit(Strict):

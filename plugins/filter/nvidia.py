@@ -140,8 +140,13 @@ def wanted_packages(versions: Mapping[str, str], nearest: bool = False) -> list[
 def fabric_manager_packages(
     driver: str, nvlink5: bool = False, family: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Fabric manager in the driver's version, and what stands beside it with NVLink 5."""
-    return _of_branch(driver.partition(".")[0], f"{driver}-*", nvlink5, family or DEBIAN)
+    """Fabric manager in the driver's version, what stands beside it with NVLink 5, and where it is there NSCQ.
+
+    DCGM asks NVSwitches through NSCQ.
+    """
+    branch, version = driver.partition(".")[0], f"{driver}-*"
+    switches = {"names": [f"libnvidia-nscq-{branch}", "libnvidia-nscq"], "version": version, "optional": True}
+    return [*_of_branch(branch, version, nvlink5, family or DEBIAN), switches]
 
 
 def _of_branch(branch: str, version: str, nvlink5: bool, family: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -183,7 +188,8 @@ def asked_packages(
         beside = [*manager, *(_imex(branch, "@driver-*") if imex else [])]
         asked = [driver, *(_precompiled(wanted, node) if precompiled else built), *asked, *beside]
     elif loaded:
-        asked += fabric_manager_packages(loaded, bool(node.get("nvlink5")), family) if nvswitch else []
+        there = loaded.partition(".")[0], f"{loaded}-*"
+        asked += _of_branch(*there, bool(node.get("nvlink5")), family) if nvswitch else []
         asked += imex_packages(loaded) if imex else []
     return asked
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # nodes run this from Python 3.8 on, which cannot evaluate th
 
 
 # the property of each limit, and its unit in those of limits.conf
-SYSTEMD = {"memlock": ("DefaultLimitMEMLOCK", 1024), "nofile": ("DefaultLimitNOFILE", 1)}
+SYSTEMD = {"memlock": ("DefaultLimitMEMLOCKSoft", 1024), "nofile": ("DefaultLimitNOFILESoft", 1)}
 LOGIND = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", "RemoveIPC")
 RELOAD = {
     "systemd": ["systemctl", "daemon-reexec"],

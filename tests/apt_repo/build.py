@@ -16,7 +16,9 @@ import yaml
 from tests.apt_repo.payload import payload
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "nvidia_packages.yml"
-DISTRIBUTIONS = ("ubuntu2004", "ubuntu2204", "ubuntu2404", "debian12")
+# of the newest only what was seen there, so each row names them
+NEWEST = ("ubuntu2604", "debian13")
+DISTRIBUTIONS = ("ubuntu2004", "ubuntu2204", "ubuntu2404", "debian12", *NEWEST)
 # NVIDIA's folder of an architecture, and Debian's name for it
 ARCHITECTURES = {"x86_64": "amd64", "sbsa": "arm64"}
 # a distribution's own archive: its folder, its rows, and its name for itself
@@ -72,10 +74,13 @@ def build(
 
 
 def _wanted(rows: Iterable[Mapping[str, Any]], distribution: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    anywhere = () if distribution in NEWEST else (distribution,)
     for row in rows:
-        if distribution in row.get("distributions", (distribution,)):
-            for version in row["versions"]:
-                yield row, version
+        versions = row["versions"]
+        if not isinstance(versions, Mapping):
+            versions = dict.fromkeys(row.get("distributions", anywhere), versions)
+        for version in versions.get(distribution, ()):
+            yield row, version
 
 
 def _built(

@@ -144,7 +144,7 @@ def limit_setter(name: str) -> Setter:
         values = dict(line.split("=", 1) for line in outputs["unit-limits"].splitlines() if "=" in line)
 
         def run(argv: list[str]) -> tuple[int, str, str]:
-            return 0, values[f"{argv[-1]}Soft"], ""
+            return 0, values[argv[-1]], ""
 
         return [name] if service_limits.is_low(run, name, "1048576") else []
 

@@ -10,9 +10,10 @@ from nodectl.profiles.resolve import Resolved, load_stacks, resolve
 from tests.profiles.test_node_look import Root
 
 
-def on(stack: str, system: str, version: str) -> Resolved:
-    node = {"os": {"id": system, "version": version, "key": f"{system}-{version.partition('.')[0]}"}}
-    return resolve("dgx-a100", stack, "stock", look=HostLook.create({**node, "architecture": "x86_64"}))
+def on(stack: str, system: str, version: str, overrides: dict[str, Any] | None = None) -> Resolved:
+    release = version if system == "ubuntu" else version.partition(".")[0]
+    node = {"os": {"id": system, "version": version, "key": f"{system}-{release}"}, "architecture": "x86_64"}
+    return resolve("dgx-a100", stack, "stock", overrides=overrides, look=HostLook.create(node))
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,7 @@ def on(stack: str, system: str, version: str) -> Resolved:
         ("cu128", "rhel", "9.4", False),
         ("cu121", "almalinux", "8.10", False),
         ("cu128", "rhel", "10.0", True),
+        ("cu13", "almalinux", "10.1", False),
         ("cu13", "rocky", "8.10", True),
         ("cu116", "rocky", "9.8", True),
         ("cu128", "fedora", "42", True),
@@ -42,12 +44,53 @@ def test_names_versions_and_key_are_the_family_s() -> None:
         "libcudnn8-devel": "8.9.0.131-1.cuda12.1",
     }
     assert stack["system_nccl"]["packages"] == {"libnccl": "2.17.1-1+cuda12.1", "libnccl-devel": "2.17.1-1+cuda12.1"}
-    assert stack["nvidia_repository"]["key_fingerprint"].endswith("D42D0685")
     assert (family["repository"], family["headers"]) == ("rhel9", "kernel-devel-{kernel}")
     assert on("cu128", "rhel", "9.8").as_variables()["stack"]["system_cudnn"]["packages"] == {
         "libcudnn9-cuda-12": "9.10.2.21-1",
         "libcudnn9-devel-cuda-12": "9.10.2.21-1",
     }
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "key"),
+    [
+        ("ubuntu", "24.04", "3BF863CC"),
+        ("ubuntu", "26.04", "60DF8A40"),
+        ("debian", "12", "3BF863CC"),
+        ("debian", "13", "8793F200"),
+        ("rocky", "8.10", "D42D0685"),
+        ("rhel", "9.8", "D42D0685"),
+        # of rhel10's no whole fingerprint is published
+        ("almalinux", "10.1", ""),
+    ],
+)
+def test_each_repository_has_the_key_that_signs_it(system: str, version: str, key: str) -> None:
+    assert on("cu132", system, version).as_variables()["stack"]["nvidia_repository"]["key_fingerprint"][-8:] == key
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "overrides", "branch"),
+    [
+        ("ubuntu", "24.04", {}, "580"),
+        ("rocky", "10.1", {}, "580"),
+        ("ubuntu", "26.04", {}, "595"),
+        ("debian", "13", {}, "595"),
+        ("debian", "13", {"stack": {"driver": {"branch": "610"}}}, "610"),
+    ],
+)
+def test_a_repository_that_begins_with_a_later_branch_gets_that(
+    system: str, version: str, overrides: dict[str, Any], branch: str
+) -> None:
+    resolved = on("cu132", system, version, overrides)
+    assert resolved.as_variables()["stack"]["driver"] == {"branch": branch, "min": "580", "flavour": "open"}
+
+
+@pytest.mark.parametrize(("system", "version", "told"), [("ubuntu", "20.04", True), ("ubuntu", "24.04", False)])
+def test_a_system_without_support_works_and_is_told(system: str, version: str, told: bool) -> None:
+    resolved = on("cu128", system, version)
+    said = [warning for warning in resolved.warnings if "support" in warning]
+    assert any(warning.startswith("the support of ubuntu-20.04 ended on 2025-05-31") for warning in said) == told
+    assert not resolved.refusals
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ The repository is built and signed by the tests (tests/rpm_repo), with the modul
 installed for real, but hold no file: nothing is booted, no module built, no service started.
 """
 
+import base64
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -168,6 +169,23 @@ def test_of_two_branches_one_comes_whole_and_no_upgrade_moves_it(
     host.dnf("upgrade")
     assert host.installed() == before
     assert not host.packages([wanted, manager], driver=True)["changed"]
+
+
+def test_a_branch_without_streams_comes_whole_and_no_upgrade_moves_it(host: Host) -> None:
+    """As in rhel10, with the key of the operator's: the branch is a pattern of versions, then lines of versionlock."""
+    host.path("etc/os-release").write_text('ID="rocky"\nVERSION_ID="10.1"\nPLATFORM_ID="platform:el10"\n')
+    keyring = base64.b64encode(Path(host.repository.key_file).read_bytes()).decode()
+    host.provisioned(distribution="rhel10", fingerprint="", keyring=keyring)
+    assert not host.path(STREAM_FILE).exists()
+    manager: dict[str, Any] = {"names": ["nvidia-fabricmanager"], "version": "580.126.20-*"}
+    switches: dict[str, Any] = {"names": ["libnvidia-nscq"], "version": "580.126.20-*", "optional": True}
+    assert host.packages([OPEN], driver=True).get("changed")
+    assert host.packages([manager, switches], hold_driver=True)["changed"]
+    before = host.installed()
+    assert {"kmod-nvidia-open-dkms-580.126.20-1.el10", "libnvidia-nscq-580.126.20-1"} <= before
+    assert {line.rsplit("-", 2)[1] for line in before if "nvidia" in line} == {"580.126.20"}
+    host.dnf("upgrade")
+    assert host.installed() == before
 
 
 @pytest.mark.slow

@@ -160,6 +160,7 @@ def family(system: str, version: str) -> dict[str, Any]:
         ("rocky", "9.8", "open", "precompiled", {}, "set nodectl_overrides: {stack: {driver: {flavour: proprietary}}}"),
         ("rocky", "9.8", "proprietary", "precompiled", {"secure_boot": True}, "NVIDIA's key, which signs them"),
         ("rocky", "9.8", "proprietary", "precompiled", {}, ""),
+        ("rocky", "10.1", "proprietary", "precompiled", {}, "nobody builds precompiled modules for rocky-10"),
     ],
 )
 def test_who_builds_the_modules_is_a_choice_that_is_judged_before(

@@ -1,4 +1,4 @@
-"""Names, pins and refusals on Ubuntu 20.04, 22.04, 24.04 and Debian 12, as apt itself solves them.
+"""Names, pins and refusals on Ubuntu 20.04 to 26.04, Debian 12 and 13, as apt itself solves them.
 
 Each runs in a private apt root with that distribution's part of the repository that tests/apt_repo builds: nothing is
 booted and nothing installed. What is installed for real is in test_nvidia_lab.py and in tests/booted.
@@ -193,7 +193,12 @@ def test_solved_not_installed_a_kept_driver_is_no_candidate(host: Host) -> None:
     assert host.policy("libcudnn9-cuda-12") != "(none)"
 
 
-ARCHIVES = {"ubuntu2404": "archive", "debian12": "archive-debian"}
+ARCHIVES = {
+    "ubuntu2404": "archive",
+    "ubuntu2604": "archive",
+    "debian12": "archive-debian",
+    "debian13": "archive-debian",
+}
 
 
 @pytest.mark.parametrize(
@@ -203,6 +208,8 @@ ARCHIVES = {"ubuntu2404": "archive", "debian12": "archive-debian"}
         pytest.param("ubuntu2404", "590", "proprietary", marks=pytest.mark.slow),
         pytest.param("debian12", "580", "proprietary", marks=pytest.mark.slow),
         pytest.param("debian12", "590", "open", marks=pytest.mark.slow),
+        ("debian13", "595", "open"),
+        ("ubuntu2604", "595", "open"),
     ],
     indirect=["host"],
 )
@@ -218,8 +225,10 @@ def test_solved_not_installed_of_two_branches_one_comes_whole_and_no_upgrade_mov
     assert len(plan) > 5 and len(versions) == 1, plan
     (version,) = versions
     assert version.startswith(f"{branch}.")
-    manager = {"names": [f"nvidia-fabricmanager-{branch}", "nvidia-fabricmanager"], "version": f"{version}-*"}
-    plan += host.packages([manager])["plan"]
+    if host.distribution != "debian13":  # no fabric manager was seen there
+        beside = host.packages(filters.fabric_manager_packages(version))["plan"]
+        assert {step["name"] for step in beside} >= {"nvidia-fabricmanager", "libnvidia-nscq"}, beside
+        plan += beside
     for held in (True, False):
         host.installs(plan, held=held)
         assert "Inst " not in host.apt("apt-get", "--simulate", "dist-upgrade"), "neither driver nor fabric manager"

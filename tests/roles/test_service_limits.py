@@ -25,6 +25,11 @@ def test_systemd_is_asked_in_its_own_units(name: str, wanted: str, live: str, is
     assert service_limits.is_low(answering(f"{live}\n"), name, wanted) is is_low
 
 
+def test_what_a_unit_gets_is_asked_not_what_it_may_raise_it_to() -> None:
+    live = {"DefaultLimitNOFILE": "524288", "DefaultLimitNOFILESoft": "1024"}
+    assert service_limits.is_low(lambda argv: (0, live[argv[-1]], ""), "nofile", "12000")
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "removes"), [("b false\n", 0, False), ("b true\n", 0, True), ("", 1, False)]
 )

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ NVIDIA, RED_HAT = "cudatools <cudatools@nvidia.com>", "Red Hat, Inc."
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """Folders of NVIDIA's part (below it rhel9/x86_64) and of the system's, and the key that signed NVIDIA's."""
+    """Folders of NVIDIA's part (below it rhel9 and rhel10) and of the system's, and the key that signed NVIDIA's."""
 
     folder: Path
     system: Path
@@ -64,7 +64,7 @@ class _Rpm:
 
 
 def build(folder: Path) -> Repository:
-    """`nvidia/rhel9/x86_64` with its module streams, signed, and `system` beside it."""
+    """`nvidia/rhel9/x86_64` with its module streams, signed, `rhel10` without any, and `system` beside them."""
     data = yaml.safe_load(DATA.read_text())
     home = Path(tempfile.mkdtemp(prefix="gpg"))  # short, since gpg's socket lies in it
     try:
@@ -74,6 +74,8 @@ def build(folder: Path) -> Repository:
         _fill(nvidia, [*drivers, *_rows(data["packages"], NVIDIA)], home, fingerprint)
         _streams(nvidia, drivers)
         shutil.copyfile(key_file, nvidia / f"{fingerprint[-8:]}.pub")
+        plain = [replace(rpm, stream="") for rpm in _drivers(data["driver"], ".el10")]
+        _fill(folder / "nvidia" / "rhel10" / "x86_64", plain, home, fingerprint)
         _fill(system, list(_rows(data["system"], RED_HAT)), home, fingerprint)
         return Repository(folder / "nvidia", system, key_file, fingerprint)
     finally:
@@ -93,24 +95,24 @@ def _rows(rows: list[dict[str, Any]], maker: str) -> Iterator[_Rpm]:
             yield _Rpm(row["name"], version, maker, epoch, "x86_64", requires, conflicts, provides)
 
 
-def _drivers(data: dict[str, Any]) -> Iterator[_Rpm]:
+def _drivers(data: dict[str, Any], dist: str = DIST) -> Iterator[_Rpm]:
     """Each branch in each flavour: a stream of its own; its parts need each other in just one version."""
     for branch, versions in data["branches"].items():
         for version in versions:
             for name in data["loose"]:
                 yield _Rpm(name, f"{version}-1")
             for flavour, (meta, module) in data["flavours"].items():
-                stream, whole = f"{branch}-{flavour}", f"3:{version}-1{DIST}"
+                stream, whole = f"{branch}-{flavour}", f"3:{version}-1{dist}"
                 # by whom the module is built is the stream's
                 kind = "nvidia-kmod" if flavour == "dkms" else module
                 parts = tuple(f"{name} = {whole}" for name in (*data["parts"], kind))
                 common: dict[str, Any] = {"epoch": 3, "stream": stream}
-                yield _Rpm(meta, f"{version}-1{DIST}", arch="noarch", requires=parts, **common)
+                yield _Rpm(meta, f"{version}-1{dist}", arch="noarch", requires=parts, **common)
                 built: dict[str, Any] = {"requires": ("dkms",), "provides": (f"nvidia-kmod = {whole}",)}
-                yield _Rpm(module, f"{version}-1{DIST}", arch="noarch", **built, **common)
+                yield _Rpm(module, f"{version}-1{dist}", arch="noarch", **built, **common)
                 if flavour == "open":
                     for name in data["parts"]:
-                        yield _Rpm(name, f"{version}-1{DIST}", **common)
+                        yield _Rpm(name, f"{version}-1{dist}", **common)
 
 
 def _precompiled(data: dict[str, Any]) -> Iterator[_Rpm]:

@@ -25,6 +25,8 @@ SOURCE = f"/etc/yum.repos.d/{NAME}.repo"
 KEYRING = f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{NAME}"
 # which of the driver's branches dnf sees; dnf itself keeps it here
 STREAM = "/etc/dnf/modules.d/nvidia-driver.module"
+# the repositories that have such branches; in later ones a driver is of a branch by its version and versionlock
+STREAMED = ("rhel8", "rhel9")
 HEADER = "# Written by nodectl from the host's stack profile; changes made here are lost.\n"
 # NVIDIA's names of architectures, and rpm's
 ARCHITECTURES = {"x86_64": "x86_64", "sbsa": "aarch64"}
@@ -81,10 +83,12 @@ class Repository(nvidia_repository.Repository):
         return {KEYRING: openpgp.armored(self.key()), SOURCE: repo_file(self.uri, self.params["distribution"]).encode()}
 
     def pinned(self, adopted: str) -> Contents:
-        """Return the driver's module stream as a file.
+        """Return the driver's module stream as a file, where the repository has streams.
 
         Without a branch none, unless the host's owner has chosen one.
         """
+        if self.params["distribution"] not in STREAMED:
+            return {}
         present = (self.read(STREAM) or b"").decode(errors="replace")
         stream = self.params["driver_stream"]
         if not stream and "state=enabled" in present.replace(" ", ""):

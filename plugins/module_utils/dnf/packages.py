@@ -30,8 +30,8 @@ DRIVER_FAMILY = (
     "xorg-x11-nvidia*",
 )
 DRIVER_VERSION = r"^[3-9][0-9][0-9]\.[0-9][0-9]"
-# the key that signs NVIDIA's packages for RHEL since 2022
-NVIDIA_KEY = "9cd0a493d42d0685"
+# the ends of the keys that sign NVIDIA's packages for RHEL: of 8 and 9 since 2022, and of 10
+NVIDIA_KEYS = ("9cd0a493d42d0685", "cdf6ba43")
 _DISTRIBUTION = re.compile(r"Red Hat|Rocky|AlmaLinux|CentOS|Oracle", re.I)
 
 
@@ -120,7 +120,7 @@ def installed_now(root: str = "/") -> Packages:
 
 def owner(row: dict[str, str]) -> str:
     """Return whose package it is: nvidia, distribution or other; by its signature, else by what it says of itself."""
-    if NVIDIA_KEY in row["signature"].lower() or "nvidia" in (row["vendor"] + row["packager"]).lower():
+    if row["signature"].lower().endswith(NVIDIA_KEYS) or "nvidia" in (row["vendor"] + row["packager"]).lower():
         return "nvidia"
     return "distribution" if _DISTRIBUTION.search(row["vendor"]) else "other"
 
