@@ -177,7 +177,9 @@ def asked_packages(
     wanted, loaded, family = stack.get("driver"), node["driver"]["version"], family or DEBIAN
     asked = [wanted_package(pin["name"], pin["version"], pin["nearest"]) for pin in nvidia_pins(stack)]
     toolkit = (stack.get("toolkit") or {}).get("package")
-    asked += [wanted_package(name) for name in [*([toolkit] if toolkit else []), *(stack.get("dcgm") or [])]]
+    asked += [wanted_package(toolkit)] if toolkit else []
+    without = "leave it out where no repository has it: nodectl_overrides: {stack: {dcgm: []}}"
+    asked += [{**wanted_package(name), "hint": without} for name in stack.get("dcgm") or []]
     if mode == "manage" and wanted:
         branch = wanted["branch"]
         driver = {"names": driver_packages(wanted), "version": f"{branch}.*", "driver": True}

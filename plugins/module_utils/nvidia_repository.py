@@ -46,10 +46,6 @@ class Repository:
         """Return why it cannot be adopted; "" where it can."""
         raise NotImplementedError
 
-    def key_name(self) -> str:
-        """Return the file of the key in the repository."""
-        raise NotImplementedError
-
     def at(self, path: str) -> Path:
         """Return the path below the root."""
         return self.root / path.lstrip("/")
@@ -101,9 +97,13 @@ class Repository:
         wanted, present = self.params["fingerprint"], self.read(self.KEYRING)
         if present and [name for name, _unused in self.parsed(present, self.KEYRING)] == [wanted]:
             return present
-        url = self.uri + self.key_name()
-        response, info = fetch_url(self.module, url, timeout=60)
-        if response is None or info["status"] not in (200, -1, None):
+        # NVIDIA calls the file after the key, of the older ones for apt in small letters
+        name = wanted[-8:] + ".pub"
+        for url in (self.uri + name, self.uri + name.lower()):
+            response, info = fetch_url(self.module, url, timeout=60)
+            if response is not None and info["status"] in (200, -1, None):
+                break
+        else:
             hint = (
                 f"give nvidia_repository_keyring, or a nvidia_repository_base_url that this host reaches {IN_INVENTORY}"
             )

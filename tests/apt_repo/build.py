@@ -174,7 +174,10 @@ class _Signer:
         shutil.rmtree(self.work)
 
     def sign(self, place: Path, origin: str) -> None:
-        """Release, InRelease and the public key under the name that NVIDIA's has: the end of its fingerprint."""
+        """Release, InRelease and the public key under the name that NVIDIA's has: the end of its fingerprint.
+
+        The older keys' in small letters.
+        """
         index = (place / "Packages").read_bytes()
         release = (
             f"{origin}Architecture: all amd64 arm64\nDate: {formatdate(usegmt=True)}\n"
@@ -183,7 +186,9 @@ class _Signer:
         (place / "Release").write_text(release)
         self._gpg("--yes", "--clearsign", "--output", str(place / "InRelease"), str(place / "Release"))
         self._gpg("--yes", "--armor", "--detach-sign", "--output", str(place / "Release.gpg"), str(place / "Release"))
-        shutil.copyfile(self.key_file, place / f"{self.fingerprint[-8:].lower()}.pub")
+        newest = place.parent.name in NEWEST
+        key = self.fingerprint[-8:] if newest else self.fingerprint[-8:].lower()
+        shutil.copyfile(self.key_file, place / f"{key}.pub")
 
     def _gpg(self, *args: str) -> str:
         return _run("gpg", "--homedir", str(self._home), "--batch", "--quiet", "--digest-algo", "SHA512", *args)

@@ -46,6 +46,10 @@ def test_it_is_provisioned_once_judged_and_rolled_back_to_the_byte(trixie: Fleet
 
     health = run_nodectl(inventory, "health")
     assert health.status in (0, 1) and health.document["findings"], str(health)
+    units = {row["subject"]: row["status"] for row in health.document["findings"] if row["check"] == "unit_limits"}
+    assert units == {"memlock": "ok", "nofile": "ok"}, (
+        "systemd gives a unit 1024 files by itself, and lets it raise them"
+    )
 
     assert len(snapshot.differences(before, snapshot.take(trixie[NAME]))) > 5
     back = run_nodectl(inventory, "rollback", "--to", "start", "--yes")

@@ -234,6 +234,24 @@ def test_solved_not_installed_of_two_branches_one_comes_whole_and_no_upgrade_mov
         assert "Inst " not in host.apt("apt-get", "--simulate", "dist-upgrade"), "neither driver nor fabric manager"
 
 
+@pytest.mark.parametrize(
+    ("host", "branch"), [("ubuntu2404", "580"), ("ubuntu2604", "595"), ("debian13", "595")], indirect=["host"]
+)
+def test_solved_not_installed_an_arm64_server_gets_its_driver_of_the_folder_sbsa(
+    host: Host, branch: str, filters: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = host.path("arm64.conf")
+    config.write_text('APT::Architecture "arm64";\nAPT::Architectures "arm64";\n')
+    monkeypatch.setenv("APT_CONFIG", str(config))
+    repository = build(host.path("sbsa"), [host.distribution], ["sbsa"])
+    server = Host(host.root, repository, host.distribution)
+    answer = server.source(driver_branch=branch, architecture="sbsa")
+    assert answer["uri"] == f"{repository.url}/{host.distribution}/sbsa/" and answer["architecture"] == "arm64"
+    wanted = {"names": filters.driver_packages({"branch": branch, "flavour": "open"}), "version": f"{branch}.*"}
+    plan = server.packages([wanted], driver=True)["plan"]
+    assert len(plan) > 5 and all(step["after"].startswith(f"{branch}.") for step in plan), plan
+
+
 @pytest.mark.parametrize(("host", "branch"), [("debian12", "580"), ("ubuntu2404", "")], indirect=["host"])
 def test_solved_not_installed_what_is_only_named_like_a_driver_is_free(host: Host, branch: str) -> None:
     host.source(driver_branch=branch)
@@ -402,6 +420,29 @@ def test_a_kernel_without_precompiled_modules_is_refused_with_what_there_is(host
     ):
         assert part in said, said
     assert host.files().keys() - before.keys() == {"etc/apt/sources.list.d/archive.list"}
+
+
+@pytest.mark.parametrize(
+    ("host", "system", "version"), [("debian13", "debian", "13"), ("ubuntu2604", "ubuntu", "26.04")], indirect=["host"]
+)
+def test_the_newest_systems_are_asked_for_what_they_have(
+    host: Host, system: str, version: str, filters: ModuleType
+) -> None:
+    """Their first branch of the driver; and DCGM, which was not seen there, is refused with the way out."""
+    look = HostLook.create({"os": {"id": system, "version": version, "key": f"{system}-{version}"}})
+    node = {"kernel": "6.12.0-1", "driver": {"version": None}}
+
+    def asked(**overrides: Any) -> list[dict[str, Any]]:
+        resolved = resolve("unknown", "cu132", "stock", overrides=overrides, look=look).as_variables()
+        packages: list[dict[str, Any]] = filters.asked_packages(
+            resolved["stack"], node, "manage", False, resolved["family"]
+        )
+        return packages
+
+    said = ahead(host, asked())["msg"]
+    assert "no repository of this host has datacenter-gpu-manager-4-cuda13" in said and "{dcgm: []}" in said, said
+    looked = ahead(host, asked(stack={"dcgm": []}))
+    assert looked.get("driver") == "595.71.05", looked
 
 
 def test_empty_lists_of_apt_are_named_as_the_cause(host: Host) -> None:

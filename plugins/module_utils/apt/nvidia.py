@@ -49,10 +49,6 @@ class Repository(nvidia_repository.Repository):
         """Return sources of NVIDIA's packages that stand in files other than our own."""
         return sources.others(sources.read(str(self.root)), self.uri, SOURCE)
 
-    def key_name(self) -> str:
-        """Return the file of the key in the repository."""
-        return self.params["fingerprint"][-8:].lower() + ".pub"
-
     def contradiction(self, other: dict[str, str]) -> str:
         """Return why it cannot be adopted; "" where it can."""
         if not sources.same(other["uri"], self.uri):

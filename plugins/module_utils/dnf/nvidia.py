@@ -72,10 +72,6 @@ class Repository(nvidia_repository.Repository):
         called = re.search(r"([0-9A-Fa-f]{8})\.pub$", other["key"])
         return "" if called and called.group(1).upper() in names else f"with the key {other['key'] or '(none)'}"
 
-    def key_name(self) -> str:
-        """Return the file of the key in the repository."""
-        return self.params["fingerprint"][-8:].upper() + ".pub"
-
     def keyed(self, adopted: str) -> Contents:
         """Return the files of key and source, or none of them beside one that is adopted."""
         if adopted:
