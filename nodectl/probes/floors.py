@@ -22,6 +22,7 @@ from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.probes.base import ProbeResult
 from nodectl.probes.registry import declarations, kind_of, listed
+from nodectl.profiles import links
 from nodectl.profiles.gpus import floors_of, gpu_kind
 from nodectl.profiles.host import hardware_name, hardware_of
 from nodectl.profiles.learn import link_between_gpus
@@ -138,7 +139,9 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
         name, device = host_reference.name, str(measurement.conditions.get("device") or "")
         floor = _floor(measurement, host_reference.hardware.floors, host_reference.link)
         if floor is None and name != _WITHOUT_REFERENCE:
-            name, floor = gpu_kind(device), _floor(measurement, tuple(floors_of(device)), None)
+            known = tuple(floors_of(device)), (links.predicted(measurement.probe, measurement.conditions),)
+            name = gpu_kind(device) or name
+            floor = next((one for of in known if (one := _floor(measurement, tuple(filter(None, of)), None))), None)
         if floor is None and device == "cpu":
             return "measured on processors"
         if floor is None:

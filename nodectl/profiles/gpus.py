@@ -47,11 +47,15 @@ class Model(Strict):
     memory_gb: int
     bandwidth: float
     tflops: float | None = None
-    pcie: int | None = None
+    pcie: tuple[int, int] | None = None
     watt: int | None = None
     nvlink: tuple[int, int] | None = None
+    # NVLink is there only where a bridge is plugged onto two cards
+    bridge: bool = False
+    mig: int | None = None
     unified: bool = False
     floors: tuple[Floor, ...] = ()
+    between: tuple[Floor, ...] = ()
 
 
 class _Products(Published):
@@ -90,15 +94,25 @@ def products_of(device: str) -> tuple[Product, ...]:
 
 
 @cache
-def _models() -> dict[str, Model]:
+def _published() -> _Models:
     found: _Models = _read(_Models, "models.yml")
-    return {name: model for model in found.models for name in model.names}
+    return found
+
+
+@cache
+def _models() -> dict[str, Model]:
+    return {name: model for model in _published().models for name in model.names}
 
 
 def model_of(name: str) -> Model | None:
     """Return the published figures of a GPU by the driver's name, an older driver's too; None where there are none."""
     product = _named(name)
     return _models().get(product.name) if product else None
+
+
+def capability_of(model: str) -> str | None:
+    """Return the compute capability of a GPU by its name; None where the catalogue has none of its kind."""
+    return next((row.compute_capability for row in products() if row.kind == gpu_kind(model)), None)
 
 
 def _named(name: str) -> Product | None:
@@ -152,6 +166,11 @@ def catalogue_source() -> str:
     return _catalogue().source
 
 
+def models_source() -> str:
+    """Return where a GPU's figures are from."""
+    return _published().source
+
+
 def is_composed(name: str) -> bool:
     """Return whether `name` reads as GPUs and their count, as `4 x rtx4090`; a profile may be called so, and wins."""
     return bool(re.match(r"[0-9]{1,3}\s*[x\u00d7]\s*\S", name))
@@ -170,39 +189,42 @@ def composed(text: str) -> Hardware:
 
 
 def _of_product(product: Product, count: int) -> Hardware:
-    model = model_of(product.name)
-    one_way = model and not model.nvlink and not model.unified and count > 1
     document = {
         "description": f"{count} x {product.kind}, composed of the catalogue",
         "gpus": count,
         "gpu": product.name,
-        "link": "pcie" if one_way else None,
-        "sources": {"gpu": "nodectl/data/gpus"},
     }
     return check_document(Hardware, completed(document), f"hardware {count} x {product.kind}")
 
 
 def completed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a hardware document with what the catalogue knows of its GPU, where it says no other itself.
+    """Return a hardware document with what the catalogue knows of its GPU and links, where it says no other itself.
 
     `gpu` may be a short name alone, as rtx4090. ProfileError where that means none, or several.
     """
+    document = {**({"nvswitch": True} if document.get("link") == "nvswitch" else {}), **document}
     given = document.get("gpu")
     if isinstance(given, str):
         given = {"model": _product(given).name}
     name = given.get("model") if isinstance(given, Mapping) else None
     product = next((row for row in products() if row.name == name), None)
     if product is None or not isinstance(given, Mapping):
-        return dict(document)
-    model = model_of(product.name)
+        return document
+    model, count = model_of(product.name), document.get("gpus")
     # what it shares with the processors, the driver does not tell as its own
     memory = {"memory_gb": model.memory_gb} if model and not model.unified else {}
     floors = document.get("floors") or ()
-    said = [(floor.get("probe"), floor.get("conditions")) for floor in floors if isinstance(floor, Mapping)]
+    said = [_measures(floor) for floor in floors if isinstance(floor, Mapping)]
     known = (floor.model_dump(exclude_unset=True) for floor in floors_of(product.name))
-    more = [floor for floor in known if (floor["probe"], floor["conditions"]) not in said]
+    more = [floor for floor in known if _measures(floor) not in said]
     gpu = {"compute_capability": product.compute_capability, **memory, **given}
-    return {**document, "gpu": gpu, "floors": [*floors, *more]}
+    one_way = model and not model.nvlink and not model.unified and isinstance(count, int) and count > 1
+    links = {"link": "pcie"} if one_way else {}
+    return {**links, **document, "gpu": gpu, "floors": [*floors, *more]}
+
+
+def _measures(floor: Mapping[str, Any]) -> tuple[object, ...]:
+    return floor.get("probe"), floor.get("conditions"), floor.get("link_class")
 
 
 def floors_of(name: str) -> Iterator[Floor]:
@@ -210,7 +232,7 @@ def floors_of(name: str) -> Iterator[Floor]:
     model, product = model_of(name), _named(name)
     if model is None or product is None:
         return
-    yield from model.floors
+    yield from (*model.floors, *model.between)
     measured = {(floor.probe, floor.conditions.get("precision")) for floor in model.floors}
     digits = tuple(int(part) for part in product.compute_capability.split("."))
     precision = "bf16" if digits >= _BF16_FROM else "fp16"

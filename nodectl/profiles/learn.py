@@ -19,7 +19,7 @@ from nodectl.facts.rdma import ports_in
 from nodectl.model.acceptance import Acceptance
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
-from nodectl.profiles.gpus import gpu_kind, products
+from nodectl.profiles.gpus import capability_of
 from nodectl.profiles.load import Document, check_document
 from nodectl.profiles.schema import GpuLink, Hardware
 
@@ -261,11 +261,6 @@ def _complete_gpu(document: Document, capability: str | None, notes: list[str]) 
         return False
     gpu["compute_capability"] = computed
     return True
-
-
-def capability_of(model: str) -> str | None:
-    """Return the compute capability of a GPU by its name; None where the catalogue has none of its kind."""
-    return next((row.compute_capability for row in products() if row.kind == gpu_kind(model)), None)
 
 
 def _floors(measurements: Sequence[Measurement], hosts: frozenset[str], whence: str) -> Iterator[dict[str, Any]]:

@@ -212,6 +212,9 @@ PCIE = [
     Case("gpu_pcie_width", "ok", {**built_x8(), "pcie": slot(8)}),
     Case("gpu_pcie_width", "failed", {**built_x8(), "pcie": slot(16)}, action="drain"),
     Case("gpu_pcie_width", "warning", built_x8(pcie_width_current=4)),
+    # what the driver calls the most may be the slot's
+    Case("gpu_pcie_width", "warning", built_x8(pcie_width_current=4, pcie_width_max=4)),
+    Case("gpu_pcie_width", "ok", built_x8(name="Nobody's", pcie_width_current=4, pcie_width_max=4)),
     Case("gpu_pcie_gen", "ok", eight()),
     Case("gpu_pcie_gen", "ok", eight(pcie_gen_current=1)),
     Case("gpu_pcie_gen", "failed", eight(pcie_gen_current=1, utilization_gpu_percent=97), subject=GPU7),
@@ -221,6 +224,9 @@ PCIE = [
     Case("gpu_pcie_gen", "failed", all_with(**SLOT3, pcie_gen_current=1), action="drain"),
     Case("gpu_pcie_gen", "failed", eight(**SLOT3, pcie_gen_current=3), action="drain", subject=GPU7),
     Case("gpu_pcie_gen", "warning", all_with(pcie_gen_max=3, pcie_gen_host_max=3, pcie_gen_current=3)),
+    # where the driver does not tell the GPU's own, the catalogue does
+    Case("gpu_pcie_gen", "warning", all_with(pcie_gen_max=3, pcie_gen_device_max=None, pcie_gen_current=1)),
+    Case("gpu_pcie_gen", "ok", all_with(name="X", pcie_gen_max=3, pcie_gen_device_max=None, pcie_gen_current=1)),
     Case("gpu_pcie_replays", "ok", eight()),
     Case("gpu_pcie_replays", "ok", eight(pcie_replay_counter=5000), before={"gpu.GPU-7.pcie_replays": 4999}),
     Case("gpu_pcie_replays", "warning", eight(pcie_replay_counter=5000), before={"gpu.GPU-7.pcie_replays": 4000}),

@@ -88,6 +88,12 @@ NVLINK = [
     Case("nvlink_count", "failed", links(OFF), dgx()),
     Case("nvlink_count", "failed", links(links=()), dgx()),
     Case("nvlink_count", "ok", links(), plain()),
+    # eleven of a module's twelve, on all alike
+    Case("nvlink_count", "failed", links(OFF, gpus=1), dgx()),
+    Case("nvlink_count", "warning", links(OFF, gpus=1), plain()),
+    # of a card a bridge decides, and without one there is none
+    Case("nvlink_count", "ok", links(OFF, gpus=1, name="NVIDIA A100 80GB PCIe"), plain()),
+    Case("nvlink_count", "ok", links(*[OFF] * 12, gpus=1), plain()),
     Case("nvlink_count", "unknown", untold("Unknown Error", 2), dgx()),
     Case("nvlink_speed", "ok", links(), dgx()),
     Case("nvlink_speed", "failed", links({"speed_gb_s": 12.5}), dgx(), subject="GPU 3", action="reset GPU"),

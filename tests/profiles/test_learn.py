@@ -15,7 +15,8 @@ from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Ta
 from nodectl.model.facts import Unread
 from nodectl.model.measurement import Measurement
 from nodectl.probes.registry import kind_of
-from nodectl.profiles.learn import Learned, accepted_in, capability_of, taken_on
+from nodectl.profiles.gpus import capability_of
+from nodectl.profiles.learn import Learned, accepted_in, taken_on
 from nodectl.profiles.learn import learn as learned
 from nodectl.profiles.schema import Hardware
 

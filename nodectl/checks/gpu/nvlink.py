@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
@@ -13,6 +13,7 @@ from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvL
 from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.profiles.gpus import model_of
 
 ORDER = 100
 
@@ -54,8 +55,8 @@ NVLINK_ACTIVE = Check(
 NVLINK_COUNT = Check(
     "nvlink_count",
     looks_at="nvidia-smi nvlink -s",
-    fires="fewer active links than the other GPUs",
-    expected="as many on each",
+    fires="fewer active links than the other GPUs, or than a module of its kind has; only a warning with `auto`",
+    expected="as many on each, and on a module all",
     remedy=_RESET,
 )
 NVLINK_SPEED = Check(
@@ -160,7 +161,17 @@ def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
     most = max(counts.values())
     few = [index for index, count in counts.items() if count < most or (count == 0 and _is_linked(host))]
     actual = f"{most} each" if not few else ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}"
-    yield host.finding(NVLINK_COUNT, failed_unless(not few), actual=actual)
+    status, built = failed_unless(not few), _built(nvlink.gpus)
+    if not few and 0 < most < built:
+        status, actual = Status.FAILED if host.gpus else Status.WARNING, f"{most} of {built} each"
+    yield host.finding(NVLINK_COUNT, status, actual=actual)
+
+
+def _built(gpus: Sequence[NvLinkGpu]) -> int:
+    """Return the links of the kind of module that the GPUs are; 0 for several kinds, and where a bridge decides."""
+    models = [model_of(gpu.name or "") for gpu in gpus]
+    links = {model.nvlink[1] if model and model.nvlink and not model.bridge else 0 for model in models}
+    return links.pop() if len(links) == 1 else 0
 
 
 def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
 from nodectl.facts.board import Pcie
 from nodectl.facts.gpus import Gpu
 from nodectl.model.status import Status
+from nodectl.profiles.gpus import model_of
 
 ORDER = 70
 
@@ -307,8 +308,8 @@ _SLOT = "drain, reseat the GPU, then its riser; if it stays so, have the board l
 )
 def width(host: Subject, gpu: Gpu) -> Fault | None:
     """Compare the link's width with the slot's lanes, not the chip's: some cards and slots have 8 of 16 lanes."""
-    now, top = gpu.pcie_width_current or 0, gpu.pcie_width_max
-    if top is None or now >= top:
+    now, top = gpu.pcie_width_current or 0, max(gpu.pcie_width_max or 0, _published(gpu)[1])
+    if now >= top:
         return None
     slot = _slot_width(host, gpu)
     if slot is not None:
@@ -354,10 +355,17 @@ def generation(host: Subject, gpu: Gpu) -> Fault | None:
     best = max((_able_gen(other) for other in gpus_of(host) if other.name == gpu.name), default=0)
     if able < best:
         return Fault(Status.FAILED, f"at most generation {able}, its siblings {best}")
-    if gpu.pcie_gen_device_max is not None and able < gpu.pcie_gen_device_max:
-        actual = f"at most generation {able}: the slot has {gpu.pcie_gen_host_max}, the GPU {gpu.pcie_gen_device_max}"
-        return Fault(Status.WARNING, actual, "none")
+    own = gpu.pcie_gen_device_max or _published(gpu)[0]
+    if 0 < able < own:
+        slot = gpu.pcie_gen_host_max or "no more"
+        return Fault(Status.WARNING, f"at most generation {able}: the slot has {slot}, the GPU {own}", "none")
     return None
+
+
+def _published(gpu: Gpu) -> tuple[int, int]:
+    """Return the GPU's PCIe generation and lanes by the catalogue; zeros where it does not tell."""
+    model = model_of(gpu.name or "")
+    return (model and model.pcie) or (0, 0)
 
 
 def _able_gen(gpu: Gpu) -> int:

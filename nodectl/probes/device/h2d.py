@@ -79,6 +79,7 @@ def _measurement(
         "memory": place,
         # what a profile expects holds for the near node: a far one's way leads through another socket
         **({"pcie_gen": gen} if place != "far" else {}),
+        "pcie_width": width,
         "link": f"PCIe gen {gen} x{width}" if gen and width else None,
         "memory_numa": event["numa"],
         "memory_found_on": event["numa_found"],

@@ -74,6 +74,8 @@ def _read(node: Node, events: Events) -> ProbeResult:
 def _measurement(node: Node, events: Events, event: Event) -> Measurement:
     gpu, target = event["gpu"], event["target"]
     both = bool(event["bidirectional"])
+    cards = [card for found in events.of("devices") for card in found["gpus"] if card["gpu"] in (gpu, target)]
+    least = {name: min((card[name] or 0 for card in cards), default=0) or None for name in ("pcie_gen", "pcie_width")}
     conditions = {
         **device_of(events, gpu),
         "gpu": gpu,
@@ -86,6 +88,7 @@ def _measurement(node: Node, events: Events, event: Event) -> Measurement:
         "link": links_of(node).get(f"GPU{gpu}", {}).get(f"GPU{target}"),
         # what a profile expects of the links between GPUs is not expected of the way through the host
         **({"link_class": "host"} if event["way"] == "staged" else {}),
+        **least,
         "size_mib": event["size_bytes"] // MIB,
         "wrong": event["wrong"],
     }

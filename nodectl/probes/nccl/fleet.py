@@ -21,6 +21,7 @@ from nodectl.model.topology import NEAR, GpuNic, NodeTopology, between
 from nodectl.probes.base import ProbeOptions, host_finding
 from nodectl.probes.endpoints import Endpoint, Look, ask_all, find_endpoints
 from nodectl.probes.events import Event
+from nodectl.profiles.links import NVLINK_GB_S, pcie_gb_s
 from nodectl.recordings.source import LiveSource
 from nodectl.topology.env import training_ports
 from nodectl.topology.interfaces import choose
@@ -151,11 +152,6 @@ def common(values: Mapping[str, object]) -> object:
 
 
 WANTED = frozenset({*SUBJECTS, "nvlink", "nics", "mounts", "gids", "versions"})
-# GB/s each way of an NVLink: of the first generation, of the second to fourth, of the fifth. nvidia-smi shows this, or
-# the signalling rate, which is up to 6 % more (26.562 on an H100)
-_NVLINK_GB_S = (20.0, 25.0, 50.0)
-# GB/s each way of a lane, by generation: PCI-SIG's rates less the coding
-_PCIE_LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 # cards of this make cannot hand their memory to a NIC
 _NO_GPU_DIRECT = "GeForce"
 
@@ -246,11 +242,7 @@ def _inside_gb_s(node: NodeTopology, facts: Mapping[str, object], link_class: st
     """Return what a GPU's links to the others carry each way; of the GPU that has least."""
     if link_class in ("nvswitch", "nvlink-bridge"):
         return _nvlink_gb_s(facts.get("nvlink"))
-    rates = [
-        _PCIE_LANE_GB_S[gpu.pcie_gen] * gpu.pcie_width
-        for gpu in node.gpus
-        if gpu.pcie_gen in _PCIE_LANE_GB_S and gpu.pcie_width
-    ]
+    rates = [rate for gpu in node.gpus if (rate := pcie_gb_s(gpu.pcie_gen, gpu.pcie_width))]
     return min(rates) if len(rates) == len(node.gpus) and rates else None
 
 
@@ -264,7 +256,7 @@ def _nvlink_gb_s(nvlink: object) -> float | None:
 
 
 def _data_gb_s(shown: float) -> float:
-    return max((rate for rate in _NVLINK_GB_S if rate <= shown), default=shown)
+    return max((rate for rate in NVLINK_GB_S if rate <= shown), default=shown)
 
 
 # without GPUs a node has so many ranks, or one for each of its NUMA nodes
