@@ -24,7 +24,7 @@ from nodectl.probes.base import ProbeResult
 from nodectl.probes.registry import declarations, kind_of, listed
 from nodectl.profiles import links
 from nodectl.profiles.gpus import floors_of, gpu_kind
-from nodectl.profiles.host import hardware_name, hardware_of
+from nodectl.profiles.host import WITHOUT_REFERENCE, hardware_name, hardware_of
 from nodectl.profiles.learn import link_between_gpus
 from nodectl.profiles.schema import Floor, GpuLink, Hardware
 from nodectl.recordings.collect import collect
@@ -75,8 +75,6 @@ _MULTIPLES: dict[str, tuple[str, float]] = {
     "us": ("s", 1e-6),
     "ns": ("s", 1e-9),
 }
-# the hardware of which nothing is expected, not even what its GPUs are known for
-_WITHOUT_REFERENCE = "unknown"
 # conditions of a floor that say more than that the measurement has the same
 _OF_ANY_PROBE = {"size", "gpus", "nodes", "nvls"}
 # not `interfaces_used`, which a measurement has besides its `interfaces`
@@ -123,8 +121,13 @@ def asks_for_link(measurement: Measurement, hardware: Hardware) -> bool:
         return False
     return any(
         floor.link_class and floor.probe == measurement.probe and _is_met(floor, measurement)
-        for floor in hardware.floors
+        for floor in (*hardware.floors, *floors_of(_gpu(measurement)))
     )
+
+
+def _gpu(measurement: Measurement) -> str:
+    """Return the device that was measured, or that all are which took part; empty where it is not told."""
+    return str(measurement.conditions.get("device") or "")
 
 
 def _reference(measurement: Measurement, references: Mapping[str, Reference]) -> tuple[str, Floor] | str:
@@ -136,12 +139,13 @@ def _reference(measurement: Measurement, references: Mapping[str, Reference]) ->
         host_reference = references.get(host)
         if host_reference is None:
             return f"no hardware profile is known for {host}"
-        name, device = host_reference.name, str(measurement.conditions.get("device") or "")
+        name, device = host_reference.name, _gpu(measurement)
         floor = _floor(measurement, host_reference.hardware.floors, host_reference.link)
-        if floor is None and name != _WITHOUT_REFERENCE:
+        if floor is None and name != WITHOUT_REFERENCE:
             known = tuple(floors_of(device)), (links.predicted(measurement.probe, measurement.conditions),)
             name = gpu_kind(device) or name
-            floor = next((one for of in known if (one := _floor(measurement, tuple(filter(None, of)), None))), None)
+            fitting = (_floor(measurement, tuple(filter(None, of)), host_reference.link) for of in known)
+            floor = next(filter(None, fitting), None)
         if floor is None and device == "cpu":
             return "measured on processors"
         if floor is None:

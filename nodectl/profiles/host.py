@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from nodectl.profiles.host_compat import HostLook
     from nodectl.profiles.schema import Hardware
 
+# the hardware of which nothing is expected, not even what its GPUs are known for
+WITHOUT_REFERENCE = "unknown"
 # what stands for a name that a host's variables leave out; no stack has that name, and the refusal says why
 DEFAULTS = {"hardware": "auto", "stack": "(nodectl_stack is not set)", "tuning": "stock"}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from nodectl.profiles.gpus import Model, capability_of, model_of
-from nodectl.profiles.schema import Floor, Hardware
+from nodectl.profiles.schema import Floor, GpuLink, Hardware
 
 # GB/s each way of an NVLink: of the first generation, of the second to fourth, of the fifth. nvidia-smi shows this, or
 # the signalling rate, which is up to 6 % more (26.562 on an H100)
@@ -45,7 +45,11 @@ def predicted(probe: str, given: Mapping[str, Any]) -> Floor | None:
     if probe == "p2p":
         return _pair(given)
     if probe == "nccl" and given.get("collective") == "all_reduce" and given.get("gpus"):
-        return _ring(given)
+        return (
+            ring(given.get("model_busbw_gb_s"), given.get("link_class"))
+            if given.get("model_limit") == "inside"
+            else None
+        )
     return None
 
 
@@ -73,14 +77,13 @@ def _pair(given: Mapping[str, Any]) -> Floor | None:
     return _of_pcie("p2p", given, _COPY_PART if is_near else _PCIE_PART)
 
 
-def _ring(given: Mapping[str, Any]) -> Floor | None:
-    """Return the floor of an all_reduce in one node, by the model of its links that the probe made."""
-    rate, kind = given.get("model_busbw_gb_s"), given.get("link_class")
-    if not isinstance(rate, float) or given.get("model_limit") != "inside":
+def ring(rate: object, link_class: object) -> Floor | None:
+    """Return the floor of an all_reduce in one node, whose links allow so many GB/s; NVLink wants 1 GiB for that."""
+    if not isinstance(rate, float) or link_class not in get_args(GpuLink):
         return None
-    if kind != "pcie":
-        return _floor("nccl", rate, _NVLINK_PART, "what NVLink allows") if kind else None
-    return _floor("nccl", rate, _PCIE_PART, "what PCIe allows")
+    part, what, size = (_PCIE_PART, "PCIe", {}) if link_class == "pcie" else (_NVLINK_PART, "NVLink", {"size": "1G"})
+    floor = _floor("nccl", rate, part, f"what {what} allows")
+    return floor.model_copy(update={"conditions": {"collective": "all_reduce", **size}})
 
 
 def _floor(probe: str, rate: float, part: float, what: str) -> Floor:

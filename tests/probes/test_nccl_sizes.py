@@ -86,6 +86,10 @@ def test_what_is_asked_for_is_measured(
         # the floor of the link that is found
         ("a100-ib100", Route(link_class="pcie"), f"all_reduce:{8 * GIB}"),
         ("h100-8", Route(link_class="pcie"), ""),
+        # nobody named a machine: of the GPUs that are seen, or what their NVLink predicts
+        ("auto", Route(link_class="nvswitch", gpu="NVIDIA H100 80GB HBM3"), f"all_reduce:{16 * GIB}"),
+        ("auto", Route(link_class="nvswitch", gpu="NVIDIA H20", inside_gb_s=450.0), f"all_reduce:{GIB}"),
+        ("auto", Route(link_class="pcie", gpu="NVIDIA L4", inside_gb_s=31.5), ""),
         ("h100-9", NVSWITCH, ""),
         ("unknown", NVSWITCH, ""),
     ],

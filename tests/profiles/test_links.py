@@ -27,7 +27,13 @@ def ring(gpu: str, links: int, ranks: int, algorithm: str = "RING") -> dict[str,
     rate = nvlink_gb_s(gpu, links) if links else pcie_gb_s(*SLOT.values())
     model = expected_busbw("all_reduce", [NodeLinks(ranks, rate or 0.0)], algorithm=algorithm)
     found = {"collective": "all_reduce", "gpus": ranks, "link_class": "nvswitch" if links else "pcie"}
-    return {**found, "verdict_size": "large", "model_busbw_gb_s": model.busbw_gb_s, "model_limit": model.limit}
+    return {
+        **found,
+        "verdict_size": "large",
+        "size_bytes": 1 << 30,
+        "model_busbw_gb_s": model.busbw_gb_s,
+        "model_limit": model.limit,
+    }
 
 
 def pair(gpu: str, link: str, connection: str = "direct", **more: Any) -> dict[str, Any]:
@@ -98,6 +104,9 @@ def test_nothing_is_predicted_of_what_no_link_tells() -> None:
         ("p2p", pair(RTX_3090, "NV4"), 6.0, Status.WARNING),
         ("p2p", pair(RTX_3090, "NV4"), 50.0, None),
         ("nccl", ring(H100, 0, 4), 2.0, Status.WARNING),
+        ("nccl", ring("NVIDIA H20", 18, 8), 100.0, Status.WARNING),
+        # what fills PCIe is too small for NVLink
+        ("nccl", {**ring("NVIDIA H20", 18, 8), "size_bytes": 1 << 26}, 100.0, None),
         ("h2d", {"device": RTX_3090, "memory": "near", **SLOT}, 6.0, Status.WARNING),
         # a measured floor goes before, and fails
         ("h2d", {"device": H100, "memory": "near", "pcie_gen": 5, "pcie_width": 16}, 6.0, Status.FAILED),

@@ -166,6 +166,8 @@ class Route:
     gpu_nic: Mapping[int, GpuNic] = field(default_factory=dict)
     gpu_direct: bool = False
     nvlink: bool = False
+    # what all its GPUs are
+    gpu: str = ""
     link_class: str | None = None
     inside_gb_s: float | None = None
     unknown: str = ""
@@ -210,7 +212,7 @@ def _route(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], soc
     by_index = {int(name[3:]): nic for name, nic in node.gpu_nic.items() if name[3:].isdigit()}
     near = all(nic.link in NEAR for nic in by_index.values()) and bool(by_index)
     able = all(_NO_GPU_DIRECT not in (gpu.model or _NO_GPU_DIRECT) for gpu in node.gpus)
-    link_class = _link_class(node)
+    link_class, models = _link_class(node), {gpu.model or "" for gpu in node.gpus}
     return Route(
         adapters=adapters,
         rates_gb_s=rates,
@@ -218,6 +220,7 @@ def _route(host: Host, facts: Mapping[str, object], ports: Sequence[IbPort], soc
         gpu_nic=by_index,
         gpu_direct=near and able,
         nvlink=link_class == "nvswitch" or (link_class == "nvlink-bridge" and len(node.gpus) == 2),
+        gpu=models.pop() if len(models) == 1 else "",
         link_class=link_class,
         inside_gb_s=_inside_gb_s(node, facts, link_class),
     )

@@ -40,7 +40,9 @@ from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
 from nodectl.probes.rounds import planned_rounds, switch_names
 from nodectl.probes.schedule import Pace, at_once, by_machine, together, turns
-from nodectl.profiles.host import hardware_of
+from nodectl.profiles.gpus import floors_of
+from nodectl.profiles.host import WITHOUT_REFERENCE, hardware_name, hardware_of
+from nodectl.profiles.links import ring
 from nodectl.profiles.schema import Floor
 from nodectl.transport.base import Transport
 
@@ -54,21 +56,25 @@ def floor_cases(
     """Sizes in bytes by collective, of floors for so many nodes together."""
     sizes: dict[str, set[int]] = defaultdict(set)
     for host in ready:
-        link = routes.get(host.name, Route()).link_class
-        for floor in _floors(host.host, profile_dirs):
-            size = parse_size(str(floor.conditions.get("size", "")))
-            if size and _is_for(floor, host.endpoint.gpus, link, nodes):
+        for floor in _floors(host, routes.get(host.name, Route()), profile_dirs, nodes):
+            if size := parse_size(str(floor.conditions.get("size", ""))):
                 sizes[str(floor.conditions["collective"])].add(size)
     return {collective: tuple(sorted(floor_sizes)) for collective, floor_sizes in sizes.items()}
 
 
-def _floors(host: Host, profile_dirs: Sequence[Path]) -> Sequence[Floor]:
+def _floors(ready: Ready, route: Route, profile_dirs: Sequence[Path], nodes: int) -> Sequence[Floor]:
+    """Return the floors of the host's profile and of its kind of GPU; without any, what its links predict."""
     try:
-        hardware = hardware_of(host, profile_dirs)
+        hardware, gpus = hardware_of(ready.host, profile_dirs), ready.endpoint.gpus
     except ProfileError:
         # said where measurements are held against it
         return ()
-    return [floor for floor in hardware.floors if floor.probe == NAME]
+    if hardware_name(ready.host) == WITHOUT_REFERENCE:
+        return ()
+    known = [floor for floor in (*hardware.floors, *floors_of(route.gpu)) if floor.probe == NAME]
+    fitting = [floor for floor in known if _is_for(floor, gpus, route.link_class, nodes)]
+    foreseen = ring(route.inside_gb_s, route.link_class) if nodes == 1 and gpus > 1 else None
+    return fitting or ([foreseen] if foreseen else [])
 
 
 def _is_for(floor: Floor, gpus: int, link: str | None, nodes: int) -> bool:
