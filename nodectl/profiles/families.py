@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from nodectl.profiles.load import shipped
-from nodectl.profiles.schema import Flavour, Stack, Strict, SystemLibrary
+from nodectl.profiles.schema import Flavour, Published, Stack, Strict, SystemLibrary
 
 DEBIAN = "debian"
 
@@ -106,7 +106,7 @@ class Family(Strict):
         return f"{self.alike or system}{dash}{version}"
 
 
-class _Families(Strict):
+class _Families(Published):
     families: tuple[Family, ...]
 
 

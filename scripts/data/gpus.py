@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import yaml
+from scripts.data import write_rows
 
 # the first digits of a device id tell the chip
 _CAPABILITIES = {
@@ -26,7 +26,6 @@ _CAPABILITIES = {
 _ROW = re.compile(r"^\| (.+?) +\| ([0-9A-F]{4})(?: [0-9A-F]{4} [0-9A-F]{4})? +\|$", re.MULTILINE)
 _LISTED = re.compile(r"^\t([0-9a-f]{4})  G[KMPV]\d+(?:GL)? \[((?:GeForce G|Tesla|TITAN|Quadro).*)\]$", re.MULTILINE)
 _NO_CARD = re.compile(r"DRIVE|Matrox|DGX Display|Engineering|Embedded|^P10\d|CMP")
-_OUT = Path(__file__).resolve().parents[2] / "nodectl" / "data" / "gpus" / "products.yml"
 
 
 def of_readme(text: str) -> Iterator[tuple[str, str]]:
@@ -67,12 +66,7 @@ def document(rows: Iterable[tuple[str, str]]) -> list[dict[str, object]]:
 def main() -> None:
     """Write the file's products; its head (source, read_on, valid_until) is kept, to be mended by hand."""
     readme, listed = (Path(argument).read_text(encoding="utf-8") for argument in sys.argv[1:])
-    head = [line for line in _OUT.read_text(encoding="utf-8").splitlines() if re.match(r"#|source|read_on|valid", line)]
-    rows = (
-        yaml.safe_dump(one, default_flow_style=True, sort_keys=False, width=999).strip()
-        for one in document([*of_readme(readme), *of_list(listed)])
-    )
-    _OUT.write_text("\n".join([*head, "products:", *(f"  - {row}" for row in rows)]) + "\n", encoding="utf-8")
+    write_rows("gpus/products.yml", document([*of_readme(readme), *of_list(listed)]), "products")
 
 
 if __name__ == "__main__":

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.common.resources import data_dir
 from nodectl.doctor import machine
 from nodectl.doctor.hosts import supported
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.versions import Versions
 from nodectl.model.status import Status
-from nodectl.profiles.support import published_files
 
 UBUNTU = Kernel("Linux", "6.8.0", "x86_64", "ubuntu", "22.04", "Ubuntu 22.04.5 LTS")
 ROCKY = Kernel("Linux", "5.14.0", "x86_64", "rocky", "9.4", "Rocky Linux 9.4")
@@ -41,10 +39,3 @@ def test_an_old_copy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     heads = [{"source": "x", "read_on": date(2020, 1, 1), "valid_until": end} for end in (date(2021, 1, 1), date.max)]
     monkeypatch.setattr(machine, "published_files", lambda: [(Path("a.yml"), heads[0]), (Path("b.yml"), heads[1])])
     assert [(one.subject, one.status) for one in machine.data()] == [("a.yml", Status.WARNING), ("b.yml", Status.OK)]
-
-
-def test_each_copy_says_its_source_and_its_time() -> None:
-    files = dict(published_files())
-    assert {path for folder in ("gpus", "nvidia") for path in (data_dir() / folder).glob("*.yml")} <= set(files)
-    for head in files.values():
-        assert head["source"] and head["read_on"] < head["valid_until"]

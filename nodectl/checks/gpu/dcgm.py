@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Subject, judges_fact
+from nodectl.checks.gpu.nvidia_codes import dcgm_errors
 from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
@@ -38,32 +39,8 @@ DCGM_DIAG = Check(
     remedy="drain, then run the test again: `dcgmi diag -r TEST` names the GPU and what to do",
     action="drain",
 )
-# dcgm_errors.h, dcgmError_t: what lies in the hardware
-_BROKEN = {
-    4: "an uncorrectable memory error",
-    8: "too many retired pages",
-    52: "faulty memory",
-    57: "an uncorrectable memory error in CUDA",
-    58: "a memory error",
-    79: "wrong values in the L1 cache",
-    80: "row remapping failed",
-    81: "an uncontained error (Xid 95)",
-    84: "uncorrectable rows were remapped",
-    86: "wrong data written to a GPU by a peer",
-    87: "wrong data written by a GPU to a peer",
-    95: "NVIDIA's extended utility failed",
-    103: "a double-bit error",
-    106: "too many double-bit errors",
-    109: "a fatal NVSwitch error",
-    111: "NaN was computed",
-    113: "wrong data written to a GPU over PCIe",
-    114: "wrong data written by a GPU over PCIe",
-    115: "wrong data written to a GPU over NVLink",
-    116: "wrong data written by a GPU over NVLink",
-    118: "too many errors of on-chip memory",
-    120: "a GPU has fallen off the bus",
-    132: "too many remapped rows",
-}
+# of DCGM's errors: broken memory, buses, links and what computes wrong values
+_BROKEN = {4, 8, 52, 57, 58, 79, 80, 81, 84, 86, 87, 95, 103, 106, 109, 111, *range(113, 117), 118, 120, 132}
 # tests that were interrupted, disabled, not supported by this GPU, for several GPUs only, skipped, or to be repeated
 _NO_VERDICT = (47, 48, 60, 68, 78, 117, 130)
 
@@ -78,7 +55,7 @@ def dcgm_diag(host: Subject, diag: DcgmDiag) -> Iterator[Finding]:
 
 
 def _ended(host: Subject, test: str, code: int) -> Finding:
-    broken = _BROKEN.get(code)
-    status, action = (Status.FAILED, "drain") if broken else (Status.WARNING, "none")
-    actual = f"DCGM's error {code}" + (f": {broken}" if broken else "")
+    status, action = (Status.FAILED, "drain") if code in _BROKEN else (Status.WARNING, "none")
+    words = dcgm_errors().get(code)
+    actual = f"DCGM's error {code}" + (f": {words}" if words else "")
     return host.finding(DCGM_DIAG, status, test, actual=actual, action=action)

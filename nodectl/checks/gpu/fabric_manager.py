@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 
 from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact
 from nodectl.checks.gpu.nvidia_codes import sxid_codes
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
 from nodectl.common.counting import counted
+from nodectl.common.resources import data_dir
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpu
 from nodectl.facts.packages import Packages
@@ -99,7 +99,7 @@ FABRIC_MANAGER_LOG = Check(
     expected="no complaint since the boot",
     remedy="look at /var/log/fabricmanager.log there",
 )
-_MESSAGES = Path(__file__).with_name("fabric_manager.yml")
+_MESSAGES = data_dir() / "nvidia" / "fabric_manager.yml"
 
 
 @judges_fact(

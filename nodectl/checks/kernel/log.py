@@ -120,7 +120,7 @@ def log(host: Subject, log: Dmesg) -> Iterator[Finding]:
 
 
 # What else the kernel's log of this boot says: each kind of message once, however often and of how many parts.
-# The catalogue is kernel_messages.yml beside its parser: how a message is known, what it means, and what to do.
+# The catalogue is nodectl/data/linux/kernel_messages.yml: how a message is known, what it means, and what to do.
 
 _MESSAGES_SHOWN = 200
 _PARTS = 4

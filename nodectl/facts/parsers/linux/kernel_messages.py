@@ -1,4 +1,4 @@
-"""What lines of the kernel's log mean: the catalogue of kernel_messages.yml, and which of its entries a line is.
+"""What lines of the kernel's log mean: the catalogue (data/linux/kernel_messages.yml), and which entry a line is.
 
 The parser takes the patterns from it, the checks the judgement: each message stands in one place.
 """
@@ -9,10 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-_FILE = Path(__file__).with_name("kernel_messages.yml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +40,9 @@ class KernelMessage:
 def kernel_messages() -> Mapping[str, KernelMessage]:
     """All entries by their names, in the order of the file."""
     from nodectl.common import bounded_yaml
+    from nodectl.common.resources import data_dir
 
-    document = bounded_yaml.load(_FILE.read_bytes())
+    document = bounded_yaml.load((data_dir() / "linux" / "kernel_messages.yml").read_bytes())
     return {name: _message(name, entry) for name, entry in document["messages"].items()}
 
 
