@@ -30,6 +30,7 @@ from nodectl.cli.options import (
     output_option,
     takes,
 )
+from nodectl.cli.rights import tell_unseen
 from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
 from nodectl.common.counting import counted
 from nodectl.common.documents import new_id
@@ -133,6 +134,7 @@ def accept(app: App, asked: _Options, force: bool) -> None:
         acceptance, means = _planned(app, asked.level, asked.budget, asked.nonce)
     else:
         acceptance, means = _again(app, begun)
+    tell_unseen(app)
     plan = plan_text(acceptance.steps, terminal_width())
     if asked.dry_run:
         app.show("accept-plan", {"level": acceptance.level, "steps": store.document_of(acceptance)["steps"]}, plan)

@@ -11,6 +11,7 @@ from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.rights import require_root
 from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
@@ -46,6 +47,7 @@ class _Options:
 @click.pass_obj
 def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
+    require_root(app)
     roles, hosts = selected_roles(asked.tags, asked.skip_tags), app.hosts
     if not check:
         lines = described(hosts, roles, asked.allow_reboot)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from nodectl.cli.app import App
+from nodectl.cli.rights import tell_unseen
 from nodectl.cli.terminal import note, writing
 from nodectl.common.nodeset import fold
 from nodectl.health.site import commands_on
@@ -25,6 +26,8 @@ def record(app: App, folder: Path, mask: bool) -> None:
     """
     site = app.site_checks
     source = app.source
+    if app.replay is None:
+        tell_unseen(app)
     with writing(folder, "DIR", "name a folder that can be made, and in which you may write"):
         saved = save(source, folder, app.profile_dirs, mask=mask, more=lambda host: commands_on(host, site))
     hosts = {host: {"folder": name} for host, name in saved.folders.items()}

@@ -13,6 +13,7 @@ from nodectl.cli.app import App
 from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.rights import require_root
 from nodectl.cli.terminal import ask, emit_json, note, result
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
@@ -45,6 +46,7 @@ class _Options:
 def rollback(app: App, asked: _Options, check: bool, diff: bool, yes: bool, force: bool) -> None:
     """Put back what stood before the last run that changed something; the same as playbooks/rollback.yml."""
     _check_name(asked.to)
+    require_root(app)
     hosts = app.hosts
     if asked.list_:
         run = run_playbook(app, "runs")

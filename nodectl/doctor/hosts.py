@@ -32,7 +32,7 @@ _FINE = (Status.OK, Status.SKIPPED)
 # what differs from host to host in a complaint that is the same: its address before it, and the key that it shows
 _LABEL = re.compile(r"^[^\s@]+@[^\s]+: ")
 _KEY = re.compile(r",? (?:now )?[\w@.-]+ SHA256:[\w+/=]+")
-_BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
+BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
 _LOGIN_S = 30.0
 _DENIED = ("not in the sudoers", "may not run", "not allowed")
 # prints one word, or what sudo says; as a user who may run nothing by it, sudo reports that to root, as for `health`
@@ -42,7 +42,7 @@ command -v sudo >/dev/null || { echo missing; exit; }
 LC_ALL=C sudo -n true 2>&1 && { echo free; exit; }
 """
 # those of them that name no device, each where it is installed
-_LOOKS = "".join(
+LOOKS = "".join(
     f"! command -v {argv[0]} >/dev/null || sudo -n -l -- {shlex.join(argv)} >/dev/null 2>&1 || exit 0\n"
     for argv in root_argvs()
     if not any("[" in word for word in argv)
@@ -139,7 +139,7 @@ def _how(host: Host) -> str:
 
 
 def _sudo_command() -> Command:
-    return script("doctor_sudo", f"{_SUDO}{_LOOKS}echo looks")
+    return script("doctor_sudo", f"{_SUDO}{LOOKS}echo looks")
 
 
 def _python_command(host: Host) -> Command:
@@ -156,7 +156,7 @@ def _sudo(host: Host, entry: Entry | None, *, password_given: bool) -> Iterator[
         yield _finding(host, Status.SKIPPED, "the inventory names another way to become root")
         return
     lines = entry.stdout.split("\n") if entry is not None else [""]
-    given = password_given or any(host.variables.get(name) for name in _BECOME_PASSWORDS)
+    given = password_given or any(host.variables.get(name) for name in BECOME_PASSWORDS)
     yield _to_root(host, lines[0].strip(), given=given)
     if lines[0] not in ("root", "free") and "looks" not in lines:
         yield _finding(

@@ -107,6 +107,15 @@ def test_it_is_what_ansible_would_read_and_anything_that_ansible_reads_counts(
     assert not only_here((), None)
 
 
+@pytest.mark.parametrize("name", ["localhost", "::1", socket.gethostname()])
+def test_among_others_it_is_reached_without_ssh(typed: Typed, name: str) -> None:
+    words = ("-i", f"{name},192.0.2.7", "-l", name)
+    done = typed(*words, "exec", "--output", "json", "--", "true")
+    assert [row["host"] for row in json.loads(done.stdout)["results"]] == [name], done.stderr
+    done = typed(*words, "-e", "ansible_connection=ssh", "-e", "ansible_port=1", "exec", "--", "true")
+    assert done.returncode == 3
+
+
 def test_ssh_is_asked_for(typed: Typed) -> None:
     done = typed("-e", "ansible_connection=ssh", "-e", "ansible_port=1", "exec", "--", "true")
     assert done.returncode == 3 and "start sshd" in done.stdout + done.stderr
@@ -145,6 +154,28 @@ def test_a_trial_measures_what_one_host_can_answer(typed: Typed) -> None:
     assert done.returncode == 2 and "measured: memory, training;" in done.stderr
     done = typed(*words, "--probes", "tcp", "--yes")
     assert done.returncode == 2 and "between hosts" in done.stderr and "measured:" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["tune trial --profiles stock,article-20g --yes", "provision --yes", "rollback --yes", "rollback --list"],
+)
+def test_what_needs_root_is_told_before_the_start(typed: Typed, words: str) -> None:
+    if subprocess.run([*_PLAIN, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this kernel gives this login no user namespace")
+    done = typed(*words.split(), become=_PLAIN)
+    assert done.returncode == 2 and "needs root" in done.stderr and f"nodectl {words}" in done.stderr
+    state = Path.cwd().parent / "home" / ".local/state/nodectl"
+    assert not (state / "runs").exists() and not (state / "trials").exists()
+
+
+def test_what_only_root_sees_is_told_once(typed: Typed) -> None:
+    if subprocess.run([*_PLAIN, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this kernel gives this login no user namespace")
+    for words in (("record", "taken"), ("accept", "--level", "quick", "--dry-run")):
+        assert typed(*words, become=_PLAIN).stderr.count("nodectl sudoers") == 1
+    if os.geteuid() == 0:
+        assert "nodectl sudoers" not in typed("record", "again").stderr
 
 
 def _fake(place: Path) -> Path:

@@ -24,6 +24,7 @@ from nodectl.cli.options import (
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.rollback import plans_of
 from nodectl.cli.rollback import rollback as rollback_command
+from nodectl.cli.rights import require_root
 from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
@@ -82,6 +83,7 @@ def apply(app: App, proposal: Path, check: bool, diff: bool, yes: bool, force: b
     proposed = read_proposal(proposal)
     fleet = _with_proposal(app, proposed)
     names = [host.name for host in fleet.hosts]
+    require_root(fleet)
     if not check:
         ask(fleet.hosts, f"apply it to {counted(len(names), 'host')} ({fold(names)})?", proposed.lines, yes=yes)
     try:
@@ -125,6 +127,7 @@ def rollback(ctx: click.Context, check: bool, diff: bool, yes: bool, force: bool
     """Take the last `tune apply` back: `nodectl rollback` of its run, refused where a later run came over it."""
     app = ctx.ensure_object(App)
     last = last_applied(app.inventory.sources)
+    require_root(app)
     names = _hosts_of(app, last)
     if not names:
         note(f"there is nothing to take back: no host holds a record of the run {last.run}")

@@ -36,6 +36,7 @@ from nodectl.cli.options import (
     takes,
     yes_option,
 )
+from nodectl.cli.rights import require_root
 from nodectl.cli.terminal import ask, note
 from nodectl.cli.tune.show import show_trial
 from nodectl.common.counting import counted
@@ -203,6 +204,7 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
     --probes names it, and ARGUMENTS behind `--` go to the program.  Exit status 3: undecided, or ended early.
     """
     plan = _planned(app, asked, monotonic())
+    require_root(app)
     _ask(app, plan.head, searched=plan.search, yes=yes)
     try:
         # as in a probe: also before the hosts are armed SIGTERM is said, and the locks let go

@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nodectl.common import node_paths
@@ -15,11 +15,11 @@ from nodectl.common.files import replace_file
 from nodectl.common.paths import state_dir
 
 NAME = "localhost"
-_TEXT = f"""\
+_TEXT = """\
 # written by nodectl: this machine, reached by no SSH. profiles/, locks/ and checks.d/ are looked for beside this file
 all:
   hosts:
-    {NAME}:
+    "{}":
 """
 _VARIABLES = {"ansible_connection": "local", "nodectl_stack": "none"}
 # where Ansible finds settings, hosts and variables that nobody names
@@ -50,8 +50,19 @@ def kept(name: str) -> Path:
 
 def inventory_of_here() -> str:
     """Return the path of an inventory that holds this machine alone."""
-    path = kept("hosts.yml")
-    text = _TEXT + "".join(f"      {name}: {value}\n" for name, value in variables().items())
+    return _written("hosts.yml", NAME, variables())
+
+
+def inventories_beside(source: str) -> list[str]:
+    """Return the paths of inventories that say of this machine, in a list of hosts, that no SSH leads there."""
+    names = [name for name in map(str.strip, source.split(",")) if name and is_here(name)]
+    told = {name: value for name, value in variables().items() if name != "nodectl_stack"}
+    return [_written(f"listed-{name}.yml", name, told) for name in names]
+
+
+def _written(file: str, name: str, told: Mapping[str, str]) -> str:
+    path = kept(file)
+    text = _TEXT.format(name) + "".join(f"      {name}: {value}\n" for name, value in told.items())
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         replace_file(path, text)
     return str(path)

@@ -29,7 +29,7 @@ from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
-from nodectl.transport.inventory.here import environment, inventory_of_here, lists_here
+from nodectl.transport.inventory.here import environment, inventories_beside, inventory_of_here, lists_here
 from nodectl.transport.ssh_options import options_of
 
 # where several names say the same, Ansible lets the last one win
@@ -73,7 +73,9 @@ class Inventory:
         """
         who = "" if sources else _who_names_it()
         named = sources or constants.DEFAULT_HOST_LIST
-        resolved = (inventory_of_here(),) if _means_here(named, who) else tuple(_resolve(one, who) for one in named)
+        resolved = (inventory_of_here(),)
+        if not _means_here(named, who):
+            resolved = tuple(place for one in named for place in (_resolve(one, who), *_beside(one)))
         loader, access = DataLoader(), access or Access()
         _load_collections()
         _unlock_vault(loader, access)
@@ -252,6 +254,10 @@ def _resolve(source: str, who: str) -> str:
         reason = f"{path / 'checks.d'} lies in an inventory's folder, whose executables Ansible runs on this machine"
         raise InventoryError(reason, f"put it beside the folder: mv {path / 'checks.d'} {path.parent}")
     return str(path)
+
+
+def _beside(source: str) -> list[str]:
+    return inventories_beside(source) if "," in source else []
 
 
 def _parse(loader: Any, sources: tuple[str, ...]) -> Any:
