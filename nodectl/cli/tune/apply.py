@@ -22,9 +22,9 @@ from nodectl.cli.options import (
     yes_option,
 )
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
+from nodectl.cli.rights import require_root
 from nodectl.cli.rollback import plans_of
 from nodectl.cli.rollback import rollback as rollback_command
-from nodectl.cli.rights import require_root
 from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
