@@ -73,7 +73,7 @@ class Inventory:
         """
         who = "" if sources else _who_names_it()
         named = sources or constants.DEFAULT_HOST_LIST
-        resolved = (inventory_of_here(),)
+        resolved: tuple[str, ...] = (inventory_of_here(),)
         if not _means_here(named, who):
             resolved = tuple(place for one in named for place in (_resolve(one, who), *_beside(one)))
         loader, access = DataLoader(), access or Access()
