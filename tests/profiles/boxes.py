@@ -1,0 +1,215 @@
+"""Boxes with GPUs as recordings: what nvidia-smi and lspci print there, made of a table of public outputs' facts."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nodectl.model.recording import Entry, Recording
+from nodectl.profiles.gpus import products_of
+from nodectl.recordings.folder import bundled, read_host
+
+_TABLE = Path(__file__).with_name("boxes.yml")
+# GB/s of a link, as the driver prints it, by NVLink generation
+_LINK_GB_S = {"Pascal": "19.531", "Volta": "25.781", "Turing": "25.781", "Ampere": "26.562", "Hopper": "26.562"}
+
+
+_ARCHITECTURES = {"6": "Pascal", "7.0": "Volta", "7.5": "Turing", "8.9": "Ada Lovelace", "8": "Ampere", "9": "Hopper"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU as nvidia-smi names it, its PCI device id without 0x, and the memory that it prints (MiB)."""
+
+    name: str
+    id: str
+    mib: int | None = None
+
+    @property
+    def architecture(self) -> str:
+        """Return what nvidia-smi calls its generation."""
+        can = next((row.compute_capability for row in products_of(f"0x{self.id}")), "")
+        return next((name for digits, name in _ARCHITECTURES.items() if can.startswith(digits)), "Blackwell")
+
+    @property
+    def has_output(self) -> bool:
+        """Return whether a display can be plugged in: PCI calls such cards VGA controllers."""
+        return not re.search(r"Tesla|SXM|NVIDIA [ABHL]\d|GH200|GB\d00", self.name)
+
+
+@dataclass(frozen=True)
+class Box:
+    """The cards of one machine in the order of their numbers, and the matrix of `nvidia-smi topo -m`."""
+
+    cards: tuple[Card, ...]
+    links: tuple[tuple[str, ...], ...]
+    switched: bool
+    source: str
+
+    def __str__(self) -> str:
+        names = list(dict.fromkeys(card.name for card in self.cards))
+        numbers = [sum(card.name == name for card in self.cards) for name in names]
+        return " + ".join(f"{number} x {name}" for number, name in zip(numbers, names, strict=True))
+
+    def without(self, number: int) -> Box:
+        """Return the box as the driver shows it after one card fell off the bus; PCI has it no more."""
+        rows = [[*row[:number], *row[number + 1 :]] for row in self.links]
+        return replace(
+            self,
+            cards=(*self.cards[:number], *self.cards[number + 1 :]),
+            links=tuple(map(tuple, (*rows[:number], *rows[number + 1 :]))),
+        )
+
+
+@cache
+def boxes() -> tuple[Box, ...]:
+    """Return the boxes of the table."""
+    document = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))
+    cards = {name: Card(name, *rest) for name, rest in document["cards"].items()}
+    return tuple(_box(row, cards) for row in document["boxes"])
+
+
+def _box(row: dict[str, Any], known: dict[str, Card]) -> Box:
+    cards = tuple(known[name] for name, number in row["gpus"].items() for _ in range(number))
+    words = str(row.get("links", "")).split()
+    size = len(cards)
+    if len(words) == 1:
+        words *= size * (size - 1) // 2
+    matrix = [["X"] * size for _ in cards]
+    pairs = [(a, b) for a in range(size) for b in range(a + 1, size)]
+    # the upper triangle, row by row
+    for (a, b), word in zip(pairs, words, strict=True):
+        matrix[a][b] = matrix[b][a] = word
+    return Box(cards, tuple(map(tuple, matrix)), row.get("switched", False), row["source"])
+
+
+def recording(box: Box) -> Recording:
+    """Return a host that wears the box: a bundled recording's, with the outputs on GPUs made anew."""
+    name = "h100-8" if box.switched else "rtx4090-3"
+    base = read_host(bundled()[name] / "node01", "node01", "")
+    texts = {
+        "nvidia-smi-q": _report(base, box),
+        "nvidia-smi-query": _query(box),
+        "nvidia-smi-topo": _topo(box.links),
+        "nvidia-smi-p2p": _p2p(box),
+        "nvidia-smi-nvlink": _nvlink(box, "GB/s"),
+        "nvidia-smi-nvlink-errors": _nvlink(box, "errors"),
+        "lspci-acs": _lspci(base, box),
+    }
+    some = base.entries["nvidia-smi-q"]
+    made = {key: replace(some, key=key, stdout=text) for key, text in texts.items()}
+    entries = {key: entry for key, entry in base.entries.items() if key != "nvidia-smi-list"}
+    return replace(base, entries={**entries, **made})
+
+
+def entry_of(key: str, text: str) -> Entry:
+    """Return the entry of a command that printed this and ended well."""
+    return Entry(key, (key,), 0, text, "", 0.01)
+
+
+def _uuid(number: int, card: Card) -> str:
+    return f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{card.name} {number}')}"
+
+
+def _bus(number: int) -> str:
+    return f"0000:{16 + 3 * number:02X}:00.0"
+
+
+def _report(base: Recording, box: Box) -> str:
+    text = base.entries["nvidia-smi-q"].stdout
+    head, _, rest = text.partition("\nGPU 0000")
+    block = "GPU 0000" + rest.split("\nGPU 0000")[0]
+    head = re.sub(r"(Attached GPUs\s+:) \d+", rf"\1 {len(box.cards)}", head)
+    return head + "".join(f"\n{_block(block, number, card)}" for number, card in enumerate(box.cards)) + "\n"
+
+
+def _block(block: str, number: int, card: Card) -> str:
+    bus, memory = f"0000{_bus(number)}", f"{card.mib} MiB" if card.mib else "N/A"
+    values = {
+        "Product Name": card.name,
+        "Product Brand": next((word for word in ("GeForce", "Quadro", "Tesla") if word in card.name), "NVIDIA"),
+        "Product Architecture": card.architecture,
+        "Serial Number": f"16509230{number:05}" if (not card.has_output) else "N/A",
+        "GPU UUID": _uuid(number, card),
+        "Minor Number": str(number),
+        "Board ID": f"0x{bus[9:11].lower()}00",
+        "Bus Id": bus,
+        "Device Id": f"0x{card.id[2:].upper()}10DE",
+    }
+    for name, value in values.items():
+        block = re.sub(rf"^(    |        )({name}\s+:) .*$", rf"\1\2 {value}", block, flags=re.MULTILINE)
+    block = re.sub(r"^GPU \S+", f"GPU {bus}", block)
+    free = f"{card.mib - 600} MiB" if card.mib else "N/A"
+    block = re.sub(
+        r"(    FB Memory Usage\n\s+Total\s+:) .*\n(\s+Reserved\s+:) .*\n(\s+Used\s+:) .*\n(\s+Free\s+:) .*",
+        rf"\1 {memory}\n\2 {'596 MiB' if card.mib else 'N/A'}\n\3 {'4 MiB' if card.mib else 'N/A'}\n\4 {free}",
+        block,
+    )
+    ecc = "Enabled" if (not card.has_output) else "N/A"
+    return re.sub(
+        r"(    ECC Mode\n\s+Current\s+:) .*\n(\s+Pending\s+:) .*", rf"\1 {ecc}\n\2 {ecc}", block
+    )
+
+
+def _query(box: Box) -> str:
+    rows = ["index, name, uuid, pci.bus_id, memory.total [MiB], driver_version, vbios_version"]
+    for number, card in enumerate(box.cards):
+        memory = f"{card.mib} MiB" if card.mib else "[N/A]"
+        rows.append(f"{number}, {card.name}, {_uuid(number, card)}, 0000{_bus(number)}, {memory}, 580.95.05, 95.02.3C.00.02")
+    return "\n".join(rows) + "\n"
+
+
+def _topo(links: Sequence[Sequence[str]]) -> str:
+    names = [f"GPU{number}" for number in range(len(links))]
+    head = "\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
+    rows = (
+        "\t".join([name, *(f" {word} " if word == "X" else word for word in row), "0-31", "0", "", "N/A"])
+        for name, row in zip(names, links, strict=True)
+    )
+    return "\n".join([head, *rows]) + "\n\nLegend:\n\n  X    = Self\n"
+
+
+def _p2p(box: Box) -> str:
+    names = [f"GPU{number}" for number in range(len(box.cards))]
+    consumer = all("GeForce" in card.name for card in box.cards)
+    rows = [" \t" + "\t".join(names)]
+    for name, row in zip(names, box.links, strict=True):
+        words = ["X" if word == "X" else "CNS" if consumer and not word.startswith("NV") else "OK" for word in row]
+        rows.append("\t".join([f" {name}", *words]))
+    return "\n".join(rows) + "\n"
+
+
+def _nvlink(box: Box, what: str) -> str:
+    lines = []
+    for number, (card, row) in enumerate(zip(box.cards, box.links, strict=True)):
+        counts = [int(word[2:]) for word in row if word.startswith("NV")]
+        links = (counts[0] if box.switched else sum(counts)) if counts else 0
+        if not links:
+            continue
+        lines.append(f"GPU {number}: {card.name} (UUID: {_uuid(number, card)})")
+        for link in range(links):
+            if what == "errors":
+                lines += [f"\t Link {link}: {kind} Errors: 0" for kind in ("Replay", "Recovery", "CRC")]
+            else:
+                lines.append(f"\t Link {link}: {_LINK_GB_S.get(card.architecture, '50')} GB/s")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lspci(base: Recording, box: Box) -> str:
+    """Return lspci's blocks with the base's GPUs taken out, and the box's put in."""
+    blocks = re.split(r"\n(?=[0-9a-f]{4}:)", base.entries["lspci-acs"].stdout.strip())
+    is_gpu = re.compile(r"\S+ (3D|VGA compatible) controller: NVIDIA")
+    gpu = next(block for block in blocks if is_gpu.match(block))
+    others = [block.rstrip() for block in blocks if not is_gpu.match(block)]
+    for number, card in enumerate(box.cards):
+        kind = "VGA compatible" if card.has_output else "3D"
+        title = f"{_bus(number).lower()} {kind} controller: NVIDIA Corporation Device {card.id[2:]} (rev a1)"
+        others.append("\n".join([title, *gpu.rstrip().splitlines()[1:]]))
+    return "\n\n".join(others) + "\n"
