@@ -94,8 +94,8 @@ def profile_problems(hardware: Hardware, stack: Stack, tuning: Tuning, matrix: M
     """Reasons why these profiles cannot work together, or may not; none where they can."""
     yield from _gpus_and_cuda(hardware, stack)
     yield from _architecture(hardware, stack)
-    if hardware.gpu:
-        yield from gpu_problems(hardware.gpu.compute_capability, stack, matrix, hardware.architecture)
+    for capability in dict.fromkeys(group.compute_capability for group in hardware.groups):
+        yield from gpu_problems(capability, stack, matrix, hardware.architecture)
     yield from _driver(stack, matrix)
     of_torch = list(torch_problems(stack, matrix))
     yield from of_torch

@@ -177,15 +177,33 @@ def is_composed(name: str) -> bool:
 
 
 def composed(text: str) -> Hardware:
-    """Return the hardware that a short form as `4 x rtx4090` means; ProfileError where it means none, or several."""
-    match = _SHORT.fullmatch(text.strip())
-    if match is None or int(match[1]) == 0 or not _key(match[2]):
-        raise ProfileError(
-            f"hardware {text!r} is no count of one GPU",
-            "say it as `4 x rtx4090`; a machine with several kinds of GPUs is `auto`",
-        )
-    product = _product(match[2])
-    return _of_product(product, int(match[1]))
+    """Return the hardware of a short form, as `4 x rtx4090` or `2 x a5000 + 1 x rtx3090`.
+
+    ProfileError where a part of it means no GPU, or several.
+    """
+    counts: Counter[Product] = Counter()
+    for part in text.split("+"):
+        match = _SHORT.fullmatch(part.strip())
+        if match is None or int(match[1]) == 0 or not _key(match[2]):
+            raise ProfileError(
+                f"hardware {text!r} is no count of GPUs", "say it as `4 x rtx4090`, or `2 x a5000 + 1 x rtx3090`"
+            )
+        counts[_product(match[2])] += int(match[1])
+    parts = [_of_product(product, count) for product, count in counts.items()]
+    if len(parts) == 1:
+        return parts[0]
+    groups = [group for part in parts for group in part.groups]
+    document = {
+        "description": f"{_counts({gpu_kind(group.model): group.gpus for group in groups})}, composed of the catalogue",
+        "gpus": sum(group.gpus for group in groups),
+        "mixed": [group.model_dump() for group in groups],
+        "sources": {"mixed": "nodectl/data/gpus"},
+    }
+    return check_document(Hardware, document, f"hardware {text}")
+
+
+def _counts(numbers: Mapping[str, int]) -> str:
+    return " + ".join(f"{number} x {name}" for name, number in numbers.items())
 
 
 def _of_product(product: Product, count: int) -> Hardware:
@@ -248,15 +266,14 @@ def _predicted(probe: str, conditions: dict[str, str], value: float, unit: str, 
 
 
 def short_form(names: Sequence[str]) -> str:
-    """Return what would pin these GPUs, as `4 x rtx4090`; empty for several kinds, and for what is not known."""
-    counts = Counter(names)
-    if len(counts) != 1:
-        return ""
-    ((name, count),) = counts.items()
-    if not any(row.name == name for row in products()):
-        return ""
+    """Return what would pin these GPUs, as `4 x rtx4090`; empty where one of them is not known."""
+    counts = Counter(product and product.name for product in map(_named, names))
+    return "" if None in counts else _counts({_short_name(str(name)): count for name, count in counts.items()})
+
+
+def _short_name(name: str) -> str:
     kind = _key(gpu_kind(name))
     try:
-        return f"{count} x {kind if _product(kind).name == name else _key(_bare(name))}"
+        return kind if _product(kind).name == name else _key(_bare(name))
     except ProfileError:
-        return f"{count} x {_key(_bare(name))}"
+        return _key(_bare(name))

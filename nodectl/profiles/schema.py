@@ -113,6 +113,12 @@ class Gpu(Strict):
     memory_gb: Annotated[int, Field(gt=0)] | None = None
 
 
+class GpuGroup(Gpu):
+    """GPUs of one kind, and how many of them the node has."""
+
+    gpus: Annotated[int, Field(gt=0)]
+
+
 class Nic(Strict):
     """Network interfaces of one kind, and the rate of each."""
 
@@ -153,6 +159,8 @@ class Hardware(Sourced):
     architecture: Architecture | None = None
     gpus: Annotated[int, Field(ge=0)] | None
     gpu: Gpu | None = None
+    # of a node with several kinds, in the place of `gpu`
+    mixed: tuple[GpuGroup, ...] = ()
     # between all GPUs; a pair may have a better one
     link: GpuLink | None = None
     nvswitch: bool = False
@@ -169,7 +177,16 @@ class Hardware(Sourced):
             raise ValueError("gpu, link and nvswitch need 'gpus' above 0")
         if self.link == "nvswitch" and not self.nvswitch:
             raise ValueError("link nvswitch needs 'nvswitch: true'")
+        if self.mixed and (self.gpu or sum(group.gpus for group in self.mixed) != self.gpus):
+            raise ValueError("mixed needs 'gpus' as many as its groups have together, and no 'gpu'")
         return self
+
+    @property
+    def groups(self) -> tuple[GpuGroup, ...]:
+        """The GPUs by kind; empty where the profile names none."""
+        if self.gpu is None or not self.gpus:
+            return self.mixed
+        return (GpuGroup(gpus=self.gpus, **self.gpu.model_dump()),)
 
 
 Os = Annotated[str, Field(pattern=r"^[a-z]+-[0-9]+(\.[0-9]+)?$")]

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from nodectl.model.recording import Entry, Recording
+from nodectl.model.recording import Recording
 from nodectl.profiles.gpus import products_of
 from nodectl.recordings.folder import bundled, read_host
 
@@ -102,16 +102,13 @@ def recording(box: Box) -> Recording:
         "nvidia-smi-nvlink": _nvlink(box, "GB/s"),
         "nvidia-smi-nvlink-errors": _nvlink(box, "errors"),
         "lspci-acs": _lspci(base, box),
+        "pci-tree": _tree(base, box),
     }
     some = base.entries["nvidia-smi-q"]
     made = {key: replace(some, key=key, stdout=text) for key, text in texts.items()}
-    entries = {key: entry for key, entry in base.entries.items() if key != "nvidia-smi-list"}
-    return replace(base, entries={**entries, **made})
-
-
-def entry_of(key: str, text: str) -> Entry:
-    """Return the entry of a command that printed this and ended well."""
-    return Entry(key, (key,), 0, text, "", 0.01)
+    # the base's Slurm knows the base's GPUs
+    no_slurm = replace(base.entries["slurm-node"], stdout="", exit_status=127)
+    return replace(base, entries={**base.entries, **made, "slurm-node": no_slurm})
 
 
 def _uuid(number: int, card: Card) -> str:
@@ -119,7 +116,7 @@ def _uuid(number: int, card: Card) -> str:
 
 
 def _bus(number: int) -> str:
-    return f"0000:{16 + 3 * number:02X}:00.0"
+    return f"0001:{16 + 3 * number:02X}:00.0"
 
 
 def _report(base: Recording, box: Box) -> str:
@@ -153,16 +150,16 @@ def _block(block: str, number: int, card: Card) -> str:
         block,
     )
     ecc = "Enabled" if (not card.has_output) else "N/A"
-    return re.sub(
-        r"(    ECC Mode\n\s+Current\s+:) .*\n(\s+Pending\s+:) .*", rf"\1 {ecc}\n\2 {ecc}", block
-    )
+    return re.sub(r"(    ECC Mode\n\s+Current\s+:) .*\n(\s+Pending\s+:) .*", rf"\1 {ecc}\n\2 {ecc}", block)
 
 
 def _query(box: Box) -> str:
     rows = ["index, name, uuid, pci.bus_id, memory.total [MiB], driver_version, vbios_version"]
     for number, card in enumerate(box.cards):
         memory = f"{card.mib} MiB" if card.mib else "[N/A]"
-        rows.append(f"{number}, {card.name}, {_uuid(number, card)}, 0000{_bus(number)}, {memory}, 580.95.05, 95.02.3C.00.02")
+        rows.append(
+            f"{number}, {card.name}, {_uuid(number, card)}, 0000{_bus(number)}, {memory}, 580.95.05, 95.02.3C.00.02"
+        )
     return "\n".join(rows) + "\n"
 
 
@@ -212,4 +209,15 @@ def _lspci(base: Recording, box: Box) -> str:
         kind = "VGA compatible" if card.has_output else "3D"
         title = f"{_bus(number).lower()} {kind} controller: NVIDIA Corporation Device {card.id[2:]} (rev a1)"
         others.append("\n".join([title, *gpu.rstrip().splitlines()[1:]]))
-    return "\n\n".join(others) + "\n"
+    return "\n\n".join(others) + "\n\n"
+
+
+def _tree(base: Recording, box: Box) -> str:
+    """Return the tree of PCI devices as sysfs has it, the box's GPUs each below the root."""
+    devices = re.findall(r"^(\S+:\S+) .*NVIDIA", base.entries["lspci-acs"].stdout, re.MULTILINE)
+    bridges = re.findall(r"^(\S+:\S+) Bridge: NVIDIA", base.entries["lspci-acs"].stdout, re.MULTILINE)
+    gone = {*devices} - {*bridges}
+    rows = base.entries["pci-tree"].stdout.splitlines()
+    kept = [row for row in rows if row.rpartition("/")[2] not in gone]
+    places = (f"../../../devices/pci0000:00/{_bus(number).lower()}" for number in range(len(box.cards)))
+    return "".join(f"{row}\n" for row in (*kept, *places))

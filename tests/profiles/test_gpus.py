@@ -91,7 +91,19 @@ def test_each_product_with_figures_is_one_that_the_bus_can_show() -> None:
 def test_the_short_form_of_what_is_seen_pins_it() -> None:
     for name in _models():
         assert composed(short_form([name, name])).gpu == composed(f"2 x {name}").gpu
-    assert short_form(["NVIDIA L4", "NVIDIA A2"]) == short_form(["Nobody's"]) == ""
+    assert composed(short_form(["NVIDIA L4", "NVIDIA A2", "NVIDIA L4"])) == composed("2 x l4 + 1 x a2")
+    assert short_form(["NVIDIA L4", "Nobody's"]) == ""
+
+
+def test_several_kinds_are_pinned_each() -> None:
+    hardware = composed("2 x a5000 + 1 x rtx3090 + 1 x a5000")
+    assert (hardware.gpus, hardware.gpu, hardware.link) == (4, None, None)
+    assert [(one.gpus, one.model, one.memory_gb, one.compute_capability) for one in hardware.groups] == [
+        (3, "NVIDIA RTX A5000", 24, "8.6"),
+        (1, "NVIDIA GeForce RTX 3090", 24, "8.6"),
+    ]
+    with pytest.raises(ProfileError, match="rtx9999"):
+        composed("2 x a5000 + 1 x rtx9999")
 
 
 def test_a_machine_keeps_what_it_says_itself_of_its_gpu() -> None:

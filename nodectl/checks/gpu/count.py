@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, warning_unless
 from nodectl.checks.gpu.rules import REPORT, gpus_of, is_failure, of_gpu
@@ -13,6 +13,7 @@ from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.profiles.gpus import is_same
+from nodectl.profiles.schema import GpuGroup
 
 ORDER = 40
 
@@ -40,15 +41,15 @@ def count(host: Subject) -> Iterator[Finding]:
         yield from _not_taken(host, gpus)
     if not wanted:
         return
-    expected = counted(wanted, "GPU")
-    yield from host.unread(GPUS, gpus, expected, promised=True, remedy=GPUS.remedy)
+    yield from host.unread(GPUS, gpus, counted(wanted, "GPU"), promised=True, remedy=GPUS.remedy)
     if isinstance(gpus, Gpus):
         yield _counted(host, gpus, wanted)
 
 
 def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
     """Return the finding on the number of GPUs: unknown if nvidia-smi shows too few and another source shows more."""
-    expected = counted(wanted, "GPU")
+    groups = host.wanted.hardware.groups if host.wanted else ()
+    expected = " + ".join(f"{group.gpus} x {group.model}" for group in groups) or counted(wanted, "GPU")
     lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
     actual = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
     on_bus = _on_bus(host)
@@ -56,11 +57,21 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
     if gpus.count < wanted and not gpus.lost and doubt:
         remedy = "run `nvidia-smi -q` there once more: a report that is cut condemns no machine"
         return host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{actual}; but {doubt}", remedy=remedy)
+    missing = _missing(groups, gpus)
+    actual += f"; missing: {', '.join(missing)}" if missing and gpus.count else ""
     if gpus.count < min(wanted, on_bus):
         actual += f"; PCI has {on_bus}: the driver has not taken all of them"
-    status = failed_unless(gpus.count == wanted and not gpus.lost)
+    # where all should be alike, another model is the check gpu_model's
+    status = failed_unless(gpus.count == wanted and not gpus.lost and not (missing and len(groups) > 1))
     action = "reboot" if gpus.count < wanted else "none"
     return host.finding(GPUS, status, expected=expected, actual=actual, action=action)
+
+
+def _missing(groups: Sequence[GpuGroup], gpus: Gpus) -> list[str]:
+    """Return how many of each kind are wanted and not shown, as `1 x NVIDIA L4`; empty where a GPU has no name."""
+    names = [gpu.name for gpu in gpus.devices]
+    lacks = {group.model: group.gpus - sum(is_same(name or "", group.model) for name in names) for group in groups}
+    return [] if None in names else [f"{lack} x {model}" for model, lack in lacks.items() if lack > 0]
 
 
 def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
@@ -153,20 +164,26 @@ GPU_MEMORY = Check(
 @judges(GPU_MODEL, GPU_MEMORY, reads=("gpus",))
 def kind(host: Subject) -> Iterator[Finding]:
     """Compare the GPUs' model and memory with the profile's."""
-    devices, wanted = gpus_of(host), host.wanted.hardware.gpu if host.wanted else None
-    if not devices:
+    devices, groups = gpus_of(host), host.wanted.hardware.groups if host.wanted else ()
+    if not devices or not groups:
         return
-    if wanted is not None:
-        others = (_model(host, gpu, wanted.model) for gpu in devices if not is_same(gpu.name or "", wanted.model))
-        yield from host.all_of(GPU_MODEL, others, expected=wanted.model, actual=f"all {len(devices)} GPUs")
-    if wanted is not None and wanted.memory_gb is not None:
-        least_mib = wanted.memory_gb * _MIB_PER_GIB * host.threshold(GPU_MEMORY_PERCENT_LIMIT) / 100
+    found = [next((group for group in groups if is_same(gpu.name or "", group.model)), None) for gpu in devices]
+    names = " or ".join(group.model for group in groups)
+    others = (_model(host, gpu, names) for gpu, group in zip(devices, found, strict=True) if group is None)
+    yield from host.all_of(GPU_MODEL, others, expected=names, actual=f"all {len(devices)} GPUs")
+    # another model than the only one is held to the same memory
+    sizes = [group.memory_gb for group in (group or groups[0] for group in found)]
+    if any(sizes):
         small = (
-            _memory(host, gpu, wanted.memory_gb)
-            for gpu in devices
-            if gpu.memory_total_mib is None or gpu.memory_total_mib < least_mib
+            _memory(host, gpu, size) for gpu, size in zip(devices, sizes, strict=True) if _is_small(host, gpu, size)
         )
-        yield from host.all_of(GPU_MEMORY, small, expected=f"{wanted.memory_gb} GB each", actual="as expected")
+        expected = " or ".join(f"{size} GB" for size in dict.fromkeys(filter(None, sizes)))
+        yield from host.all_of(GPU_MEMORY, small, expected=f"{expected} each", actual="as expected")
+
+
+def _is_small(host: Subject, gpu: Gpu, wanted_gb: int | None) -> bool:
+    least_mib = (wanted_gb or 0) * _MIB_PER_GIB * host.threshold(GPU_MEMORY_PERCENT_LIMIT) / 100
+    return wanted_gb is not None and (gpu.memory_total_mib is None or gpu.memory_total_mib < least_mib)
 
 
 def _model(host: Subject, gpu: Gpu, expected: str) -> Finding:
@@ -175,7 +192,7 @@ def _model(host: Subject, gpu: Gpu, expected: str) -> Finding:
     return of_gpu(host, GPU_MODEL, gpu, status, actual, expected=expected)
 
 
-def _memory(host: Subject, gpu: Gpu, wanted_gb: int) -> Finding:
+def _memory(host: Subject, gpu: Gpu, wanted_gb: int | None) -> Finding:
     status, actual = Status.FAILED, f"{gpu.memory_total_mib} MiB"
     if gpu.memory_total_mib is None:
         status, actual = Status.UNKNOWN, gpu.unavailable.get("memory_total_mib", "not told")
