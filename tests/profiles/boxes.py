@@ -78,7 +78,7 @@ def boxes() -> tuple[Box, ...]:
 
 def _box(row: dict[str, Any], known: dict[str, Card]) -> Box:
     cards = tuple(known[name] for name, number in row["gpus"].items() for _ in range(number))
-    words = str(row.get("links", "")).split()
+    words = str(row.get("links", "SYS")).split()
     size = len(cards)
     if len(words) == 1:
         words *= size * (size - 1) // 2
