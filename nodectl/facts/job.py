@@ -65,7 +65,8 @@ class JobVenv:
     """Versions in the launcher's environment, empty where there is none; `engine` is that of --engine.
 
     `numa_binding`: its torchrun knows that option; `nsys` is where Nsight Systems is on the host, empty where it is
-    not. Both are only looked for where they are asked for.
+    not. Both are only looked for where they are asked for. `cuda` is what torch is built for, `none` where it is built
+    without.
     """
 
     python: str
@@ -74,6 +75,7 @@ class JobVenv:
     engine: str = ""
     numa_binding: bool = False
     nsys: str = ""
+    cuda: str = ""
 
 
 @dataclass(frozen=True, slots=True)

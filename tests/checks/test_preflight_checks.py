@@ -122,6 +122,9 @@ def test_a_good_fleet_is_quiet_and_every_check_speaks() -> None:
         ("launch_state_folder", {"state_folder__free_mib": None}, "unknown", "cannot be told"),
         ("launch_checkpoint_folder", {"checkpoint_folder__error": "Read-only file system"}, "failed", "Read-only"),
         ("launch_checkpoint_folder", {"checkpoint_folder__free_mib": None}, "unknown", "cannot be told"),
+        ("launch_venv", {"job_venv__cuda": "none"}, "failed", "torch 2.13.0"),
+        ("launch_cuda", {"job_venv__cuda": "13.0", "gpus": gpus("570.86.15")}, "failed", "driver 570.86.15"),
+        ("launch_cuda", {"job_venv__cuda": "12.8", "gpus": gpus("520.61.05")}, "failed", "driver 520.61.05"),
         ("launch_gpus", {"gpu_count__count": None}, "unknown", "does not answer"),
         ("launch_shared_memory", {"shared_memory__size_mib": 64}, "warning", "64 MiB"),
         ("launch_shared_memory", {"shared_memory__size_mib": None}, "unknown", "no /dev/shm"),
@@ -217,6 +220,13 @@ def test_too_few_common_ports_blame_the_hosts_where_they_are_taken() -> None:
     nodes = fleet("a", "b", "c", a={"free_ports__free": (21001, 21002)}, b={"free_ports__free": (21001,)})
     assert bad(judge(nodes)) == {("a", "launch_ports", "failed"), ("b", "launch_ports", "failed")}
     assert bad(judge(fleet("a", "b", "c", a={"free_ports__free": (21001, 21002)}))) == set()
+
+
+@pytest.mark.parametrize(
+    ("built", "driver"), [("12.8", "525.60.13"), ("13.0", "580.65.06"), ("99.1", "580.1"), ("", "1")]
+)
+def test_a_driver_runs_newer_programs_of_its_major_cuda(built: str, driver: str) -> None:
+    assert bad(judge(fleet("a", a={"job_venv__cuda": built, "gpus": gpus(driver)}))) == set()
 
 
 def test_without_a_venv_no_versions_are_compared() -> None:

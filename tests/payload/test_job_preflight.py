@@ -71,6 +71,8 @@ def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
     packages = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
     for name in ("torch-2.13.0+cpu.dist-info", "torchvision-0.9.dist-info", "nvidia_nccl_cu12-2.27.3.dist-info"):
         (packages / name).mkdir(parents=True)
+    (packages / "torch").mkdir()
+    (packages / "torch" / "version.py").write_text("cuda: Optional[str] = None\nhip: Optional[str] = None\n")
     (tmp_path / "venv" / "bin").mkdir()
     (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / "venv" / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.11.2\n")
@@ -81,8 +83,11 @@ def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
         "python": "3.11.2",
         "torch": "2.13.0+cpu",
         "nccl": "2.27.3",
+        "cuda": "none",
         **UNASKED,
     }
+    (packages / "torch" / "version.py").write_text("cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n")
+    assert look(tmp_path, venv=str(tmp_path / "venv"))["job_venv"]["cuda"] == "13.0"
     assert len(answer["launcher"]["sha256"]) == 64 and not answer["launcher"]["executable"]
 
 
@@ -101,7 +106,7 @@ def test_a_conda_environment_and_a_system_are_environments_too(
         (tmp_path / "env" / place).touch(0o755)
     (tmp_path / "env" / "bin" / "python3").symlink_to(python)
     answer = look(tmp_path, venv=str(tmp_path / "env"))
-    assert answer["job_venv"] == {"python": version, "torch": "2.6.0", "nccl": "", **UNASKED}
+    assert answer["job_venv"] == {"python": version, "torch": "2.6.0", "nccl": "", "cuda": "", **UNASKED}
 
 
 SMI = """#!/bin/sh

@@ -12,6 +12,7 @@ from nodectl.checks.launch.candidate import Candidate, is_loopback
 from nodectl.common.few import few
 from nodectl.common.system_names import VIRTUAL
 from nodectl.common.units import MIB
+from nodectl.facts.gpus import Gpus
 from nodectl.facts.job import (
     Folder,
     GpuUsers,
@@ -26,6 +27,8 @@ from nodectl.facts.job import (
 from nodectl.facts.settings import SessionLimits
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.profiles.matrix import matrix
+from nodectl.profiles.nccl import version_key
 
 ORDER = 10
 
@@ -148,11 +151,34 @@ def venv(host: Candidate) -> Iterator[Finding]:
     actual = "no Python there"
     if there.python:
         actual = f"Python {there.python}, {f'torch {there.torch}' if there.torch else 'no torch'}"
-    is_blind = bool(host.gpu_count) and there.torch.endswith("+cpu")
+    is_blind = bool(host.gpu_count) and (there.cuda == "none" or there.torch.endswith("+cpu"))
     status = failed_unless(bool(there.python and there.torch and not is_blind))
     expected = f"{host.needs.venv} with torch{' for CUDA' * is_blind}"
     remedy = f"{_provision(host)}, or name an environment that has it: --venv DIR"
     yield host.finding(VENV, status, expected=expected, actual=actual, remedy=remedy)
+
+
+CUDA = Check(
+    "launch_cuda",
+    looks_at="the CUDA that the environment's torch is built for, and the GPUs' driver",
+    fires="the driver is older than any that runs this major version of CUDA",
+)
+
+
+@judges(CUDA, reads=("job_venv", "gpus"))
+def cuda(host: Candidate) -> Iterator[Finding]:
+    """Within one major version of CUDA an older driver runs newer programs; never across."""
+    there, gpus = host.known("job_venv", JobVenv), host.fact("gpus", Gpus)
+    row = matrix().cuda_row(there.cuda if there.cuda[:1].isdigit() else None)
+    if row is None or host.needs.engine == "command" or gpus is None or not (gpus.count and gpus.driver_version):
+        return
+    key = version_key(gpus.driver_version)
+    older = [one.major for one in matrix().cuda if version_key(one.min_driver) <= key]
+    other = f"a torch built for CUDA {max(older)}" if older else "a torch built for an older CUDA"
+    expected = f"driver {row.min_driver} or later, for CUDA {row.major} of torch {there.torch} in {host.needs.venv}"
+    remedy = f"{other} (--venv DIR), or a newer driver there; with NVIDIA's cuda-compat in use: --skip cuda"
+    status = failed_unless(key >= version_key(row.min_driver))
+    yield host.finding(CUDA, status, expected=expected, actual=f"driver {gpus.driver_version}", remedy=remedy)
 
 
 ENGINE = Check("launch_engine", looks_at="the package of --engine in the environment", fires="it is not there")

@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Optional
 
+_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*(?:['\"](\d[\d.]*)['\"]|None)", re.MULTILINE)
+
 
 def installed(venv: Path, name: str) -> str:
     """Return the version of a distribution by the name of its metadata folder; empty where it is not there."""
@@ -15,6 +17,15 @@ def installed(venv: Path, name: str) -> str:
         match = wanted.fullmatch(folder.name)
         if match:
             return match.group(1)
+    return ""
+
+
+def cuda_of_torch(venv: Path) -> str:
+    """Return the CUDA that its torch is built for, "none" for a build without; empty where it does not say."""
+    for folder in ("lib*/python3*/site-packages", "lib/python3*/dist-packages"):
+        for file in venv.glob(folder + "/torch/version.py"):
+            said = _CUDA.search(file.read_text(encoding="utf-8", errors="replace"))
+            return (said.group(1) or "none") if said else ""
     return ""
 
 

@@ -23,7 +23,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 from ...common import machine
 from ...common.events import say
 from ...common.folders import made
-from ...common.libraries import installed
+from ...common.libraries import cuda_of_torch, installed
 from ...common.sockets import family
 from ..code_store import kept
 from ..folder import JobFolder, known_jobs, state_root
@@ -212,6 +212,7 @@ def _programs(request: Dict[str, Any]) -> Dict[str, Any]:
         "job_venv": {
             "python": python_version(venv) if venv else "",
             "torch": installed(venv, r"torch") if venv else "",
+            "cuda": cuda_of_torch(venv) if venv else "",
             "nccl": installed(venv, r"nvidia[-_.]nccl[-_.]cu\d+") if venv else "",
             "engine": installed(venv, re.escape(request["engine"])) if venv and request["engine"] else "",
             "nsys": nsys() if request["nsys"] else "",
