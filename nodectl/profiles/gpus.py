@@ -25,6 +25,11 @@ _BOARD = re.compile(r"[- ](SXM\d?|PCIE|PCIe|NVL\d*|HBM\S*|\d+GB?|FHHL|DGXS|LC|Ac
 _MAKER = re.compile(r"^(NVIDIA|Tesla|Quadro)\s+|\bGeForce\s+", re.IGNORECASE)
 _SHORT = re.compile(r"([0-9]{1,3})\s*[x\u00d7]\s*(\w[\w .-]*?)\s*")
 _BF16_FROM = (8, 0)
+# GRID P4-1Q, NVIDIA A40-48Q, NVIDIA A100-1-5CME: the board, its slices, the memory in GB and the licence
+_VGPU = re.compile(r"(?:(?:NVIDIA|GRID|Tesla|Quadro) )*(.+?)-(?:\d-)?\d{1,3}(?:Q|C|A|B\d?|CME)")
+_JETSON = re.compile(r".*\(nvgpu\)|(?:NVIDIA )?(?:Orin|Thor|Xavier|Tegra.*)")
+# of what is no GPU that CUDA's libraries of today are for
+WORKS_BESIDE = "not judged; network, memory, storage, tuning and launch over gloo work all the same"
 
 
 class Product(Strict):
@@ -127,6 +132,24 @@ def is_same(seen: str, named: str) -> bool:
     return short == whole or (whole.startswith(f"{short} ") and gpu_kind(short) == gpu_kind(whole))
 
 
+def apart(name: str) -> str:
+    """Return why the GPU of this name is held to no figures: a vGPU, a Jetson's, one older than Pascal; else empty."""
+    if board := _VGPU.fullmatch(name):
+        return f"a vGPU of the {_card(board[1])}: a part of it, and no figure of the whole card holds"
+    if _JETSON.fullmatch(name):
+        return f"the GPU of a Jetson: {WORKS_BESIDE}"
+    can = next((row.compute_capability for row in products() if row.kind == gpu_kind(name)), "")
+    return f"older than Pascal (compute capability {can}): {WORKS_BESIDE}" if can and float(can) < 6 else ""
+
+
+def _card(board: str) -> str:
+    """Return the kind that a vGPU's board is: P4 of P4, A100 of A100D, RTX 6000 Ada Generation of RTX6000-Ada."""
+    key = _key(board)
+    kinds = {_key(row.kind): row.kind for row in products()}
+    near = [kind for kind in kinds if kind.startswith(key) or key.startswith(kind)]
+    return kinds[max(near, key=lambda kind: (min(len(kind), len(key)), -len(kind)))] if near else board
+
+
 def _key(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
@@ -144,6 +167,8 @@ def _product(word: str) -> Product:
         if found:
             names = ", ".join(_bare(row.name).lower().replace(" ", "-") for row in known or found)
             raise ProfileError(f"hardware: {word!r} may be several GPUs", f"say which: {names}")
+    if why := apart(word.strip()):
+        raise ProfileError(f"hardware: {word!r} is {why}", "`nodectl_hardware: auto` takes it as it is")
     near = meant(key, [_key(_bare(row.name)) for row in products()])
     raise ProfileError(f"hardware: no GPU is called {word!r}", f"{near}`nvidia-smi -L` shows names; or name a profile")
 

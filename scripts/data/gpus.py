@@ -3,8 +3,8 @@
     python -m scripts.data.gpus README.md pci.ids
 
 README.md is that of NVIDIA/open-gpu-kernel-modules, whose table names products from Turing on as the driver does;
-pci.ids names those before (Pascal, Volta), by the words of the list. Of an id that several products have, told apart by
-their subsystem, all are named.
+pci.ids names those before (Maxwell, Pascal, Volta), by the words of the list. Of an id that several products have, told
+apart by their subsystem, all are named.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from scripts.data import write_rows
 
 # the first digits of a device id tell the chip
 _CAPABILITIES = {
-    "102d": "3.7", "13f2": "5.2", "15f": "6.0", "1b": "6.1", "1c": "6.1", "1d0": "6.1", "1d8": "7.0", "1db": "7.0",
+    "102d": "3.7", "138": "5.0", "13b": "5.0", "13c": "5.2", "13f": "5.2", "140": "5.2", "142": "5.2", "143": "5.2",
+    "17c": "5.2", "17f": "5.2", "15f": "6.0", "1b": "6.1", "1c": "6.1", "1d0": "6.1", "1d8": "7.0", "1db": "7.0",
     "1df": "7.0", "1e": "7.5", "1f": "7.5", "21": "7.5", "20": "8.0", "22": "8.6", "24": "8.6", "25": "8.6",
     "23": "9.0", "26": "8.9", "27": "8.9", "28": "8.9", "29": "10.0", "31": "10.3", "2b": "12.0", "2c": "12.0",
     "2d": "12.0", "2f": "12.0", "2e": "12.1",
 }  # fmt: skip
 _ROW = re.compile(r"^\| (.+?) +\| ([0-9A-F]{4})(?: [0-9A-F]{4} [0-9A-F]{4})? +\|$", re.MULTILINE)
 _LISTED = re.compile(r"^\t([0-9a-f]{4})  G[KMPV]\d+(?:GL)? \[((?:GeForce G|Tesla|TITAN|Quadro).*)\]$", re.MULTILINE)
-_NO_CARD = re.compile(r"DRIVE|Matrox|DGX Display|Engineering|Embedded|^P10\d|CMP")
+_NO_CARD = re.compile(r"DRIVE|Matrox|DGX Display|Engineering|Embedded|^P10\d|CMP|FAKE|Tesla GV100")
 
 
 def of_readme(text: str) -> Iterator[tuple[str, str]]:
@@ -35,10 +36,10 @@ def of_readme(text: str) -> Iterator[tuple[str, str]]:
 
 
 def of_list(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (PCI device id, product) of pci.ids, up to Volta, with names as the driver spells them."""
+    """Yield (PCI device id, product) of pci.ids, from Maxwell up to Volta, with names as the driver spells them."""
     ours = text.partition("\n10de  ")[2].partition("\n10df  ")[0]
     for device, name in _LISTED.findall(ours):
-        if capability(f"0x{device}") in ("3.7", "5.2", "6.0", "6.1", "7.0"):
+        if capability(f"0x{device}") in ("3.7", "5.0", "5.2", "6.0", "6.1", "7.0"):
             yield f"0x{device}", _spelt(name)
 
 
@@ -50,7 +51,7 @@ def capability(device: str) -> str:
 
 def _spelt(name: str) -> str:
     if name.startswith(("GeForce", "TITAN")):
-        return f"NVIDIA {name}"
+        return f"NVIDIA {name.replace('TITAN X Pascal', 'TITAN X (Pascal)')}"
     return re.sub(r"(Tesla [PV]100S?) (PCI|SXM)([e\d]) (\d+GB)", lambda m: f"{m[1]}-{m[2]}{m[3].upper()}-{m[4]}", name)
 
 

@@ -221,6 +221,9 @@ def test_which_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ),
         ([], None, "0x10de", "no driver: nvidia-smi is not installed, 1 NVIDIA GPU on PCI;"),
         ([], None, "0x1234", "no GPU: nvidia-smi is not installed, no NVIDIA device on PCI;"),
+        ([], None, "0x1002", "no NVIDIA GPU: 1 x AMD GPU on PCI; network, memory, storage,"),
+        ([], None, "0x8086", "no NVIDIA GPU: 1 x Intel GPU on PCI; network, memory, storage,"),
+        ([], None, "Jetson", "no NVIDIA GPU: NVIDIA Jetson AGX Orin Developer Kit; network, memory, storage,"),
     ],
 )
 def test_the_line_of_a_machine(
@@ -235,6 +238,8 @@ def test_the_line_of_a_machine(
     (pci / "0000:01:00.0").mkdir(parents=True)
     (pci / "0000:01:00.0" / "vendor").write_text(f"{vendor}\n")
     (pci / "0000:01:00.0" / "class").write_text("0x030200\n")
+    (tmp_path / "model").write_text("NVIDIA Jetson AGX Orin Developer Kit\0" if vendor == "Jetson" else "")
+    monkeypatch.setattr(machine, "_TREE_MODEL", tmp_path / "model")
     monkeypatch.setattr(machine, "_PROC_NVIDIA", proc)
     monkeypatch.setattr(machine, "PCI", pci)
     monkeypatch.setattr(machine, "smi", lambda *_: smi)

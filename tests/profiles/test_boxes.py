@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
+from nodectl.errors import ProfileError
 from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.facts.gpus import Gpus
 from nodectl.health.host import REPLAYED, judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
-from nodectl.profiles.gpus import composed, is_same, short_form
-from tests.profiles.boxes import Box, boxes, recording
+from nodectl.profiles.gpus import apart, composed, floors_of, is_same, model_of, products_of, short_form
+from tests.profiles.boxes import Box, Card, boxes, recording
 
+# one card each, of which the catalogue has no figures: the sources, and what the note on it says
+APART = [
+    (Card("GRID P4-1Q", "1bb3", 1024), "a vGPU of the P4", "influxdata/telegraf tesla_p4.xml"),
+    (Card("Orin (nvgpu)", "0000"), "Jetson", "anduril/jetpack-nixos#371"),
+    (Card("NVIDIA GeForce GTX 970", "13c2"), "older than Pascal", "DualCoder/vgpu_unlock#16"),
+    (Card("Tesla M40", "17fd"), "older than Pascal", "oobabooga/textgen#1948"),
+]
 each_box = pytest.mark.parametrize("box", boxes(), ids=str)
+
+
+def judged(box: Box, hardware: str) -> tuple[Finding, ...]:
+    """What health says of a host that wears the box."""
+    names = {"hardware": hardware, "stack": "none", "tuning": "stock"}
+    return judge_answer(order_of(Host("n1", "n1"), names, (), occasions=REPLAYED), recording(box)).findings
 
 
 def alarms(box: Box, hardware: str) -> list[Finding]:
     """What health warns of, fails for or cannot tell, on a host that wears the box."""
-    order = order_of(
-        Host("node01", "node01"), {"hardware": hardware, "stack": "none", "tuning": "stock"}, (), occasions=REPLAYED
-    )
-    findings = judge_answer(order, recording(box)).findings
+    findings = judged(box, hardware)
     # where no public output prints the memory, health cannot tell it
     untold = {"gpu_memory"} if any(card.mib is None for card in box.cards) else set()
     told = (each for each in findings if each.check not in untold or each.status is not Status.UNKNOWN)
@@ -37,7 +51,50 @@ def test_a_healthy_box_is_recognised_and_raises_no_alarm(box: Box) -> None:
     gpus = read_facts(recording(box), facts_named("gpus"))["gpus"]
     assert isinstance(gpus, Gpus) and [gpu.name for gpu in gpus.devices] == [card.name for card in box.cards]
     assert gpus.confirmed and not gpus.disputed
-    assert alarms(box, "auto") == []
+    assert alarms(box, "auto") == [] and not any(map(apart, (card.name for card in box.cards)))
+    for card, row in zip(box.cards, box.links, strict=True):
+        product, model = products_of(f"0x{card.id}"), model_of(card.name)
+        assert any(is_same(card.name, one.name) for one in product)
+        lanes = [int(word[2:]) for word in row if word.startswith("NV")]
+        links = max(lanes) if box.switched else sum(lanes)
+        assert not lanes or (model and model.nvlink and links == model.nvlink[1])
+
+
+@pytest.mark.parametrize(("card", "said", "source"), APART, ids=[card.name for card, *_ in APART])
+def test_a_card_without_figures_is_named_and_raises_no_alarm(card: Card, said: str, source: str) -> None:
+    box = Box((card,), (("X",),), False, source)
+    assert alarms(box, "auto") == [] and list(floors_of(card.name)) == []
+    (note,) = [each for each in judged(box, "auto") if each.check == "gpu_model"]
+    assert (note.status, note.subject) == (Status.SKIPPED, card.name) and said in note.actual
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("NVIDIA A40-48Q", "A40"),
+        ("GRID A100D-1-10C", "A100"),
+        ("NVIDIA RTX6000-Ada-48Q", "RTX 6000 Ada Generation"),
+        ("GRID V100DX-32C", "V100"),
+    ],
+)
+def test_a_vgpu_is_no_whole_card(name: str, kind: str) -> None:
+    assert f"a vGPU of the {kind}:" in apart(name)
+    with pytest.raises(ProfileError, match=kind):
+        composed(f"1 x {name}")
+
+
+def test_another_makers_cards_are_named_with_what_works_beside_them() -> None:
+    worn = recording(boxes()[0])
+    entries = {
+        key: replace(one, stdout="", exit_status=127) if "nvidia" in key else one for key, one in worn.entries.items()
+    }
+    lspci, nvidia = entries["lspci-acs"], re.compile(r"VGA compatible controller: NVIDIA Corporation")
+    text = nvidia.sub("Display controller: Advanced Micro Devices, Inc. [AMD/ATI]", lspci.stdout)
+    entries["lspci-acs"] = replace(lspci, stdout=text)
+    order = order_of(Host("n1", "n1"), {"hardware": "auto", "stack": "none", "tuning": "stock"}, (), occasions=REPLAYED)
+    findings = judge_answer(order, replace(worn, entries=entries)).findings
+    (gpus,) = [each for each in findings if each.check == "gpus"]
+    assert gpus.status is Status.SKIPPED and "1 x AMD GPU on PCI" in gpus.actual and "gloo" in gpus.actual
 
 
 @each_box

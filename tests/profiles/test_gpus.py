@@ -85,7 +85,13 @@ def test_each_product_with_figures_is_one_that_the_bus_can_show() -> None:
     assert set(_models()) <= {row.name for row in products()}
     for row in products():
         assert {other.compute_capability for other in products_of(row.ids[0])} == {row.compute_capability}
-        assert matrix().gpu(row.compute_capability) or row.compute_capability in ("3.7", "5.2", "10.3", "12.1"), row
+        assert matrix().gpu(row.compute_capability) or row.compute_capability in (
+            "3.7",
+            "5.0",
+            "5.2",
+            "10.3",
+            "12.1",
+        ), row
 
 
 def test_the_short_form_of_what_is_seen_pins_it() -> None:

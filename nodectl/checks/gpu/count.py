@@ -12,14 +12,14 @@ from nodectl.facts.board import Pcie, PcieLink
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.gpus import is_same
+from nodectl.profiles.gpus import WORKS_BESIDE, apart, is_same
 from nodectl.profiles.schema import GpuGroup
 
 ORDER = 40
 
 _MIB_PER_GIB = 1024
 # as lspci calls GPUs with and without an output
-_DISPLAYS = ("3D controller", "VGA compatible controller")
+_DISPLAYS = ("3D controller", "VGA compatible controller", "Display controller", "Processing accelerators")
 
 
 GPUS = Check(
@@ -39,6 +39,8 @@ def count(host: Subject) -> Iterator[Finding]:
         yield host.finding(GPUS, Status.WARNING, expected="no GPU", actual=str(gpus.count), remedy=remedy)
     if wanted is None and isinstance(gpus, Gpus):
         yield from _not_taken(host, gpus)
+    if wanted is None and (others := _others(host)) and not (isinstance(gpus, Gpus) and gpus.count):
+        yield host.finding(GPUS, Status.SKIPPED, actual=f"no NVIDIA GPU, {others}: {WORKS_BESIDE}")
     if not wanted:
         return
     yield from host.unread(GPUS, gpus, counted(wanted, "GPU"), promised=True, remedy=GPUS.remedy)
@@ -98,10 +100,16 @@ def _on_bus(host: Subject) -> int:
     return len(_links(host))
 
 
-def _links(host: Subject) -> list[PcieLink]:
+def _links(host: Subject, maker: str = "NVIDIA") -> list[PcieLink]:
     pcie = host.fact("pcie", Pcie)
     links = (*pcie.links, *pcie.gone) if pcie else ()
-    return [link for link in links if "NVIDIA" in link.name and link.kind in _DISPLAYS]
+    return [link for link in links if maker in link.name and link.kind in _DISPLAYS]
+
+
+def _others(host: Subject) -> str:
+    """Return other makers' GPUs, as `2 x AMD GPU on PCI`; empty without any."""
+    counts = ((name, len(_links(host, maker))) for name, maker in (("AMD", "[AMD/ATI]"), ("Intel", "Intel")))
+    return " + ".join(f"{count} x {name} GPU on PCI" for name, count in counts if count)
 
 
 GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut", expected="nvidia-smi -q")
@@ -165,12 +173,17 @@ GPU_MEMORY = Check(
 def kind(host: Subject) -> Iterator[Finding]:
     """Compare the GPUs' model and memory with the profile's."""
     devices, groups = gpus_of(host), host.wanted.hardware.groups if host.wanted else ()
+    if host.gpus is None:
+        gpus = host.fact("gpus", Gpus)
+        names = dict.fromkeys(gpu.name or "" for gpu in (gpus.devices if gpus else ()))
+        notes = ((name, apart(name)) for name in names)
+        yield from (host.finding(GPU_MODEL, Status.SKIPPED, name, actual=why) for name, why in notes if why)
     if not devices or not groups:
         return
     found = [next((group for group in groups if is_same(gpu.name or "", group.model)), None) for gpu in devices]
-    names = " or ".join(group.model for group in groups)
-    others = (_model(host, gpu, names) for gpu, group in zip(devices, found, strict=True) if group is None)
-    yield from host.all_of(GPU_MODEL, others, expected=names, actual=f"all {len(devices)} GPUs")
+    models = " or ".join(group.model for group in groups)
+    others = (_model(host, gpu, models) for gpu, group in zip(devices, found, strict=True) if group is None)
+    yield from host.all_of(GPU_MODEL, others, expected=models, actual=f"all {len(devices)} GPUs")
     # another model than the only one is held to the same memory
     sizes = [group.memory_gb for group in (group or groups[0] for group in found)]
     if any(sizes):

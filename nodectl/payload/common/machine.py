@@ -172,6 +172,9 @@ def printed(argv: Sequence[str], timeout_s: float, any_status: bool = False) -> 
 
 _PROC_NVIDIA = Path("/proc/driver/nvidia")
 _NVIDIA, _DISPLAY_CLASS = "0x10de", "0x03"
+# of other makers: accelerators without an output, too
+_GPU_CLASSES = (_DISPLAY_CLASS, "0x1200")
+_TREE_MODEL = Path("/proc/device-tree/model")
 # one that recordings have: index, name, …, driver_version, vbios_version
 _QUERY = ("--query-gpu=index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version", "--format=csv")
 
@@ -198,7 +201,21 @@ def _gpus() -> str:
     count = sum(text(path.with_name("class")).startswith(_DISPLAY_CLASS) for path in devices)
     asked = "nvidia-smi lists none" if shutil.which("nvidia-smi") else "nvidia-smi is not installed"
     on_bus = "%d NVIDIA GPU%s on PCI" % (count, "s" * (count > 1)) if count else "no NVIDIA device on PCI"
+    others = _others()
+    if others and not count:
+        return "no NVIDIA GPU: %s; network, memory, storage, tuning and launch over gloo work all the same" % others
     return "%s: %s, %s" % ("no driver" if count else "no GPU", asked, on_bus)
+
+
+def _others() -> str:
+    """Return the Jetson that this is by its device tree, and the GPUs of other makers on PCI; empty without any."""
+    model = text(_TREE_MODEL).rstrip("\0")
+    found = [model] if "Jetson" in model else []
+    for vendor, maker in (("0x1002", "AMD"), ("0x8086", "Intel")):
+        devices = [path for path in PCI.glob("*/vendor") if text(path) == vendor]
+        count = sum(text(path.with_name("class")).startswith(_GPU_CLASSES) for path in devices)
+        found += ["%d x %s GPU on PCI" % (count, maker)] if count else []
+    return " + ".join(found)
 
 
 def _field(report: str, name: str) -> str:
