@@ -14,15 +14,13 @@ from nodectl.common.counting import counted
 from nodectl.common.paths import state_dir
 from nodectl.common.process import operator
 from nodectl.errors import UsageError
-from nodectl.ledger.document import suggested
-from nodectl.ledger.events import Hold, Recognised, recognised_lines
 from nodectl.ledger.history.database import FILE, HistoryError
-from nodectl.ledger.parts import facts_needed, parts_of, told_apart
-from nodectl.ledger.store import Ledger
-from nodectl.model.acceptance import Acceptance, Part
 from nodectl.model.host import Host
 
 if TYPE_CHECKING:
+    from nodectl.ledger.events import Hold, Recognised
+    from nodectl.ledger.store import Ledger
+    from nodectl.model.acceptance import Acceptance, Part
     from nodectl.probes.quick import Look
 
 _Answer = TypeVar("_Answer")
@@ -86,6 +84,9 @@ def recognise(app: App, parts: Mapping[str, Sequence[Part]]) -> set[str]:
 
     None of them where cordoned hosts are to be taken in.
     """
+    from nodectl.ledger.events import recognised_lines
+    from nodectl.ledger.parts import told_apart
+
     apart, lines = told_apart(parts)
 
     def ask(ledger: Ledger) -> tuple[Recognised, ...]:
@@ -105,6 +106,7 @@ def look_for_cordoned(app: App) -> Look | None:
     """For the look of a probe, which asks for GPUs and NICs anyway; None where nothing is cordoned."""
     if not _asked(app, lambda ledger: ledger.open_cordons()):
         return None
+    from nodectl.ledger.parts import facts_needed, parts_of
     from nodectl.probes.quick import Look
 
     def leaves_out(facts: Mapping[str, Mapping[str, Any]]) -> set[str]:
@@ -115,6 +117,8 @@ def look_for_cordoned(app: App) -> Look | None:
 
 def keep_in_ledger(app: App, acceptance: Acceptance, *, cordon: bool) -> None:
     """Keep what an acceptance says; its rejected hosts are cordoned, or the command that does so is shown."""
+    from nodectl.ledger.document import suggested
+
     try:
         with app.ledger() as ledger:
             for line in ledger.record(acceptance):

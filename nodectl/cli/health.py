@@ -29,11 +29,9 @@ from nodectl.errors import InventoryError
 from nodectl.facts.base import is_denied
 from nodectl.health.fleet import Health
 from nodectl.health.site import for_nobody, listed_as
-from nodectl.health.slurm import node_name, report
 from nodectl.model.status import Status, exit_status
 from nodectl.profiles.host import check_names
 from nodectl.report.findings import changes, counts, finding_document, findings_table, junit, one_line
-from nodectl.report.metrics import prometheus
 from nodectl.report.table import aligned
 
 _WATCH_S = 60.0
@@ -82,7 +80,7 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         return
     if asked.resume and not asked.drain:
         raise click.UsageError("--resume goes with --drain")
-    node = node_name(app.hosts) if asked.drain else ""
+    node = _slurm_node(app) if asked.drain else ""
     if asked.rounds and asked.watch is None:
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
@@ -124,8 +122,18 @@ def _exit_status(health: Health, unknown: str | None, *, strict: bool) -> int:
     return 1 if status == 3 and unknown == "fail" else status
 
 
+def _slurm_node(app: App) -> str:
+    from nodectl.health.slurm import node_name
+
+    return node_name(app.hosts)
+
+
 def _tell_slurm(node: str, health: Health, *, resume: bool) -> None:
-    if node and (done := report(node, health.findings, resume=resume)):
+    if not node:
+        return
+    from nodectl.health.slurm import report
+
+    if done := report(node, health.findings, resume=resume):
         note(done)
 
 
@@ -154,6 +162,8 @@ def _rendered(health: Health, form: str, *, everything: bool, strict: bool) -> s
         document = {"hosts": health.hosts, "profiles": health.profiles, "findings": findings, "recorded": recorded}
         return as_json("health", document)
     if form == "prometheus":
+        from nodectl.report.metrics import prometheus
+
         return prometheus(health.findings, health.profiles, time_s=time.time(), recorded=health.recorded)
     if form == "junit":
         return junit(health.findings, time_s=time.time(), strict=strict)

@@ -10,18 +10,17 @@ from nodectl.cli.app import App
 from nodectl.cli.terminal import note
 from nodectl.common.paths import state_dir
 from nodectl.ledger.history.database import HistoryError
-from nodectl.ledger.history.store import identity_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Comparison, Measurement
 from nodectl.model.status import Status, exit_status
-from nodectl.probes.base import ProbeResult
 from nodectl.report.findings import finding_document, findings_list
 from nodectl.transport.base import Transport
 
 if TYPE_CHECKING:
     from nodectl.health.fleet import Health
     from nodectl.ledger.history.compare import Against
+    from nodectl.probes.base import ProbeResult
     from nodectl.probes.locks import Holds
     from nodectl.recordings.source import Source
 
@@ -121,6 +120,7 @@ def _kept(
     app: App, measurements: Sequence[Measurement], against: Against | None
 ) -> tuple[Comparison | None, list[Finding]]:
     from nodectl.ledger.history.compare import WINDOW, compare, drifts
+    from nodectl.ledger.history.store import identity_of
 
     with app.history() as history:
         run = history.add(measurements)
