@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,8 @@ from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 from nodectl.profiles.gpus import apart, composed, floors_of, is_same, model_of, products_of, short_form
+from tests.facts.parsers.tool_outputs import SAMPLES
+from tests.facts.recorded import fact
 from tests.profiles.boxes import Box, Card, boxes, recording
 
 # one card each, of which the catalogue has no figures: the sources, and what the note on it says
@@ -40,6 +43,39 @@ def alarms(box: Box, hardware: str) -> list[Finding]:
     untold = {"gpu_memory"} if any(card.mib is None for card in box.cards) else set()
     told = (each for each in findings if each.check not in untold or each.status is not Status.UNKNOWN)
     return [each for each in told if each.status not in (Status.OK, Status.SKIPPED)]
+
+
+def samples(start: str) -> list[Path]:
+    """Real outputs whose names begin so; none where they are not beside this checkout."""
+    return sorted(SAMPLES.glob(f"{start}*")) if SAMPLES.is_dir() else []
+
+
+without_samples = pytest.mark.skipif(not samples("nvidia-smi-"), reason="the samples of real machines are not here")
+
+
+@without_samples
+def test_each_gpu_of_a_real_report_is_one_of_the_catalogue() -> None:
+    unknown, seen = [], 0
+    # a report of one section has no names
+    whole = [path for path in samples("nvidia-smi-q-") if "-q-d-" not in path.name]
+    for path in [*whole, *samples("nvidia-smi-L-")]:
+        key = "nvidia_smi_list" if "-L-" in path.name else "nvidia_smi_q"
+        gpus = fact("gpus", **{key: path.read_text(errors="replace")})
+        for gpu in gpus.devices if isinstance(gpus, Gpus) else ():
+            seen += 1
+            if gpu.name is None or not (short_form([gpu.name]) or apart(gpu.name)):
+                unknown.append((path.name, gpu.name))
+    assert unknown == [] and seen > 60
+
+
+@without_samples
+def test_each_pair_of_a_real_matrix_has_a_link() -> None:
+    for path in samples("nvidia-smi-topo-m-"):
+        matrix = fact("gpu_topology", nvidia_smi_topo=path.read_text(errors="replace"))
+        pairs = [matrix.links.get(a, {}).get(b) for a in matrix.gpus for b in matrix.gpus if a != b]
+        assert matrix.gpus and all(pairs), path.name
+        if named := re.search(r"-([2468])(?:gpu|x)", path.name):
+            assert len(matrix.gpus) == int(named[1]), path.name
 
 
 def test_there_are_sixty() -> None:

@@ -45,7 +45,7 @@ PCI_IDS = """
         ("8 x a100-sxm4-40gb", "NVIDIA A100-SXM4-40GB", "8.0"),
         ("8 x NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3", "9.0"),
         ("2 x rtx6000ada", "NVIDIA RTX 6000 Ada Generation", "8.9"),
-        ("2 x rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0"),
+        ("2 x rtxpro6000blackwellserver", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "12.0"),
         ("1 x gtx1080ti", "NVIDIA GeForce GTX 1080 Ti", "6.1"),
         ("1 x gb10", "NVIDIA GB10", "12.1"),
     ],
@@ -69,6 +69,7 @@ def test_a_short_form_is_shown_as_a_profile_is(nodectl: Cli) -> None:
     ("text", "said"),
     [
         ("8 x a100", "a100-80gb-pcie"),
+        ("2 x rtxpro6000", "rtx-pro-6000-blackwell-max-q-workstation-edition"),
         ("4 x rtx4091", "rtx4090"),
         ("0 x t4", "4 x rtx4090"),
         ("4 x __", "4 x rtx4090"),
