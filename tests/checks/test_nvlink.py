@@ -66,6 +66,14 @@ def matrix(word: str = "NV12", only: str = "GPU3", **numa: str | None) -> dict[s
     return {"gpu_topology": topo}
 
 
+def windows(
+    bar1_mib: int | None, word: str = "OK", link: str = "PHB", name: str = "NVIDIA GeForce RTX 4090"
+) -> dict[str, object]:
+    """Peers over a link, of 24 GB each, and how much of it BAR1 shows."""
+    joined = {**peers(word), **matrix(link)}
+    return {**joined, **all_with(name=name, memory_total_mib=24564, bar1_total_mib=bar1_mib)}
+
+
 COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
 OFF: dict[str, Any] = {"active": False, "speed_gb_s": None}
 NVLINK = [
@@ -109,6 +117,14 @@ NVLINK = [
     Case("p2p", "nothing", peers("CNS"), PCIE),
     Case("p2p", "nothing", peers("CNS")),
     Case("p2p", "unknown", {"p2p": UNREAD}, dgx()),
+    Case("p2p_bar1", "warning", windows(256)),
+    Case("p2p_bar1", "ok", windows(32768)),
+    Case("p2p_bar1", "unknown", windows(None)),
+    # the stock driver offers none; a bridge needs no BAR1; data-centre cards have another way
+    Case("p2p_bar1", "nothing", windows(256, word="CNS")),
+    Case("p2p_bar1", "nothing", windows(256, link="NV4")),
+    Case("p2p_bar1", "nothing", windows(256, name="NVIDIA RTX A6000")),
+    Case("p2p_bar1", "nothing", windows(256, name="NVIDIA GeForce GTX 1080 Ti")),
     Case("gpu_topology", "ok", matrix(), dgx()),
     Case("gpu_topology", "failed", matrix("SYS"), dgx()),
     Case("gpu_topology", "failed", matrix("NV4"), dgx()),

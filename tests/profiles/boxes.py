@@ -175,7 +175,8 @@ def _topo(links: Sequence[Sequence[str]]) -> str:
 
 def _p2p(box: Box) -> str:
     names = [f"GPU{number}" for number in range(len(box.cards))]
-    consumer = all("GeForce" in card.name for card in box.cards)
+    # no card of another kind is a peer of a GeForce
+    consumer = any("GeForce" in card.name for card in box.cards)
     rows = [" \t" + "\t".join(names)]
     for name, row in zip(names, box.links, strict=True):
         words = ["X" if word == "X" else "CNS" if consumer and not word.startswith("NV") else "OK" for word in row]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
+from nodectl.checks.gpu.rules import gpus_of, of_gpu
 from nodectl.common.counting import counted
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink, NvLink, NvLinkGpu
 from nodectl.facts.parsers.nvidia.smi_topo import NvidiaSmiP2p, NvidiaSmiTopo
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
+from nodectl.model.topology import between
 from nodectl.profiles.gpus import model_of
 
 ORDER = 100
@@ -242,6 +245,42 @@ def peers(host: Subject, p2p: NvidiaSmiP2p) -> Iterator[Finding]:
     if without:
         actual += f", first {'-'.join(next(iter(without)))}"
     yield host.finding(P2P, failed_unless(good), actual=actual or "OK")
+
+
+# to these NVIDIA's own driver gives no peer access over PCIe; older ones have it by another way than BAR1
+_PATCHED = re.compile(r"GeForce RTX [345]0")
+P2P_BAR1 = Check(
+    "p2p_bar1",
+    looks_at="nvidia-smi topo -p2p r, nvidia-smi -q",
+    fires="warning: a GeForce RTX 30 to 50 with peer access over PCIe (a patched driver), and less BAR1 than memory",
+    expected="a BAR1 as large as the memory, through which peers reach it",
+    # https://github.com/noonghunna/club-3090/pull/874, https://github.com/tinygrad/open-gpu-kernel-modules/issues/13
+    remedy="turn on Above 4G Decoding and Resizable BAR in the firmware, else set NCCL_P2P_DISABLE=1: NCCL may hang",
+)
+
+
+@judges(P2P_BAR1, reads=("p2p", "gpus", "gpu_topology"))
+def windows(host: Subject) -> Iterator[Finding]:
+    """Warn of a GeForce that offers its peers more memory over PCIe than its BAR1 shows."""
+    p2p, topology = host.fact("p2p", NvidiaSmiP2p), host.fact("gpu_topology", NvidiaSmiTopo)
+    if p2p is None or topology is None:
+        return
+    by_pcie = {
+        a
+        for a, row in p2p.status.items()
+        for b, word in row.items()
+        if word == "OK" and not between(topology.links, a, b).startswith("NV")
+    }
+    cards = [gpu for gpu in gpus_of(host) if _PATCHED.search(gpu.name or "") and f"GPU{gpu.index}" in by_pcie]
+    if not cards:
+        return
+    untold = [gpu for gpu in cards if gpu.bar1_total_mib is None or gpu.memory_total_mib is None]
+    small = [gpu for gpu in cards if gpu not in untold and (gpu.bar1_total_mib or 0) < (gpu.memory_total_mib or 0)]
+    faults = [
+        *(of_gpu(host, P2P_BAR1, gpu, Status.UNKNOWN, "BAR1 or memory is not told") for gpu in untold),
+        *(of_gpu(host, P2P_BAR1, gpu, Status.WARNING, f"{gpu.bar1_total_mib} MiB") for gpu in small),
+    ]
+    yield from host.all_of(P2P_BAR1, faults, actual=f"all {len(cards)} GPUs")
 
 
 GPU_TOPOLOGY = Check(
