@@ -284,13 +284,17 @@ def _past(newest: Mapping[int, Report], by_rank: Mapping[int, Report], names: Se
         key=lambda item: (item["number"], _past_place(item, len(tellers[_past_vote(item)]))),
     )
     likeliest = {item["number"]: item for item in reversed(items)}
+    of_number = {number: [item for item in items if item["number"] == number] for number in likeliest}
     causes = {number: _past_cause(number, item["cause"], by_rank, names) for number, item in likeliest.items()}
     return tuple(
         PastAttempt(
             number=number,
             hosts=tuple(item["hosts"]),
-            begun_at=item["begun_at"],
-            ended_at=item["ended_at"],
+            # each host tells its own times: the same ones are shown, whichever host answers first
+            begun_at=min(told["begun_at"] for told in of_number[number]),
+            ended_at=max(
+                (told["ended_at"] for told in of_number[number] if told["ended_at"] is not None), default=None
+            ),
             cause=(cause := causes[number]) and _hearsay(cause, tellers[_past_vote(item)], len(newest)),
         )
         for number, item in sorted(likeliest.items())

@@ -11,11 +11,12 @@ from nodectl.model.host import Host
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.payload.common.frames import FrameError, Reader
 from nodectl.transport.base import Transport
-from nodectl.transport.payload import run_payload
+from nodectl.transport.payload import INSTALL_PYTHON, run_payload
 
 Event = dict[str, Any]
 # as shells tell of a signal in an exit status
 _SIGNALLED = 128
+_NO_PROGRAM = 127
 _REMEDIES = {signal.SIGKILL: "the kernel does so where memory is short: see its log there"}
 
 
@@ -153,7 +154,9 @@ def failure(done: CommandResult, events: Events) -> tuple[str, str]:
     try:
         number = signal.Signals((done.exit_status or 0) - _SIGNALLED)
     except ValueError:
-        return complaint or done.error or f"exit status {done.exit_status}", done.remedy
+        # a python3 that is there and starts nothing, as pyenv's where no version is chosen
+        remedy = done.remedy or (INSTALL_PYTHON if done.exit_status == _NO_PROGRAM else "")
+        return complaint or done.error or f"exit status {done.exit_status}", remedy
     # what it printed last need not be why, but a program that ends itself says it there
     last_line = f": {complaint}" if complaint and number is not signal.SIGKILL else ""
     return f"was ended by {number.name}{last_line}", done.remedy or _REMEDIES.get(number, "")

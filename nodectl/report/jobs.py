@@ -299,8 +299,10 @@ def plan_text(plan: Mapping[str, Any], container: str = "", trace: str = "") -> 
         *([f"time limit  {_limit(plan)}"] if plan["time_limit_s"] else []),
         "rank order",
     ]
+    places = [*map(str, range(count)), *["-"] * (len(hosts) - count)]  # a spare has no rank
     lines += [
-        f"  {place:>4}  {host['name']}  {host['address']}  {host['interface']}" for place, host in enumerate(hosts)
+        f"  {place:>4}  {host['name']}  {host['address']}  {host['interface']}"
+        for place, host in zip(places, hosts, strict=True)
     ]
     return "\n".join([*lines, *_nics(hosts)])
 

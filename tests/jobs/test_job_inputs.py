@@ -50,6 +50,12 @@ def plan(**more: Any) -> Any:
     return make_plan("20261121-040000-ab12", request(**more), surroundings, None)
 
 
+def test_a_spare_has_no_rank_in_the_plan_that_is_shown() -> None:
+    lines = plan_text(plan(nodes=NodeCount(1, 1), restarts=1).document()).splitlines()
+    shown = [line.split()[:2] for line in lines[lines.index("rank order") + 1 :]]
+    assert shown == [["0", "gpu01"], ["-", "gpu02"]]
+
+
 def test_the_plan_takes_ports_and_ranks_from_what_was_found() -> None:
     made = plan()
     assert (made.master_port, made.heartbeat_port) == (21_001, 21_002)
