@@ -52,6 +52,13 @@ class Box:
     links: tuple[tuple[str, ...], ...]
     switched: bool
     source: str
+    gone: int | None = None
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Return where each card sits, by the order on the bus: a lost one leaves a gap."""
+        numbers = range(len(self.cards) + (self.gone is not None))
+        return tuple(number for number in numbers if number != self.gone)
 
     def __str__(self) -> str:
         names = list(dict.fromkeys(card.name for card in self.cards))
@@ -65,6 +72,7 @@ class Box:
             self,
             cards=(*self.cards[:number], *self.cards[number + 1 :]),
             links=tuple(map(tuple, (*rows[:number], *rows[number + 1 :]))),
+            gone=number,
         )
 
 
@@ -124,7 +132,9 @@ def _report(base: Recording, box: Box) -> str:
     head, _, rest = text.partition("\nGPU 0000")
     block = "GPU 0000" + rest.split("\nGPU 0000")[0]
     head = re.sub(r"(Attached GPUs\s+:) \d+", rf"\1 {len(box.cards)}", head)
-    return head + "".join(f"\n{_block(block, number, card)}" for number, card in enumerate(box.cards)) + "\n"
+    return (
+        head + "".join(f"\n{_block(block, slot, card)}" for slot, card in zip(box.slots, box.cards, strict=True)) + "\n"
+    )
 
 
 def _block(block: str, number: int, card: Card) -> str:
@@ -155,10 +165,10 @@ def _block(block: str, number: int, card: Card) -> str:
 
 def _query(box: Box) -> str:
     rows = ["index, name, uuid, pci.bus_id, memory.total [MiB], driver_version, vbios_version"]
-    for number, card in enumerate(box.cards):
+    for number, (slot, card) in enumerate(zip(box.slots, box.cards, strict=True)):
         memory = f"{card.mib} MiB" if card.mib else "[N/A]"
         rows.append(
-            f"{number}, {card.name}, {_uuid(number, card)}, 0000{_bus(number)}, {memory}, 580.95.05, 95.02.3C.00.02"
+            f"{number}, {card.name}, {_uuid(slot, card)}, 0000{_bus(slot)}, {memory}, 580.95.05, 95.02.3C.00.02"
         )
     return "\n".join(rows) + "\n"
 
@@ -186,12 +196,12 @@ def _p2p(box: Box) -> str:
 
 def _nvlink(box: Box, what: str) -> str:
     lines = []
-    for number, (card, row) in enumerate(zip(box.cards, box.links, strict=True)):
+    for number, (slot, card, row) in enumerate(zip(box.slots, box.cards, box.links, strict=True)):
         counts = [int(word[2:]) for word in row if word.startswith("NV")]
         links = (counts[0] if box.switched else sum(counts)) if counts else 0
         if not links:
             continue
-        lines.append(f"GPU {number}: {card.name} (UUID: {_uuid(number, card)})")
+        lines.append(f"GPU {number}: {card.name} (UUID: {_uuid(slot, card)})")
         for link in range(links):
             if what == "errors":
                 lines += [f"\t Link {link}: {kind} Errors: 0" for kind in ("Replay", "Recovery", "CRC")]
@@ -206,9 +216,9 @@ def _lspci(base: Recording, box: Box) -> str:
     is_gpu = re.compile(r"\S+ (3D|VGA compatible) controller: NVIDIA")
     gpu = next(block for block in blocks if is_gpu.match(block))
     others = [block.rstrip() for block in blocks if not is_gpu.match(block)]
-    for number, card in enumerate(box.cards):
+    for slot, card in zip(box.slots, box.cards, strict=True):
         kind = "VGA compatible" if card.has_output else "3D"
-        title = f"{_bus(number).lower()} {kind} controller: NVIDIA Corporation Device {card.id[2:]} (rev a1)"
+        title = f"{_bus(slot).lower()} {kind} controller: NVIDIA Corporation Device {card.id[2:]} (rev a1)"
         others.append("\n".join([title, *gpu.rstrip().splitlines()[1:]]))
     return "\n\n".join(others) + "\n\n"
 
@@ -220,5 +230,5 @@ def _tree(base: Recording, box: Box) -> str:
     gone = {*devices} - {*bridges}
     rows = base.entries["pci-tree"].stdout.splitlines()
     kept = [row for row in rows if row.rpartition("/")[2] not in gone]
-    places = (f"../../../devices/pci0000:00/{_bus(number).lower()}" for number in range(len(box.cards)))
+    places = (f"../../../devices/pci0000:00/{_bus(slot).lower()}" for slot in box.slots)
     return "".join(f"{row}\n" for row in (*kept, *places))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nodectl.facts.gpus import Gpus
 from nodectl.health.host import REPLAYED, judge_answer, order_of
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
+from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.profiles.gpus import apart, composed, floors_of, is_same, model_of, products_of, short_form
 from tests.facts.parsers.tool_outputs import SAMPLES
@@ -30,15 +32,15 @@ APART = [
 each_box = pytest.mark.parametrize("box", boxes(), ids=str)
 
 
-def judged(box: Box, hardware: str) -> tuple[Finding, ...]:
-    """What health says of a host that wears the box."""
+def judged(host: Recording, hardware: str) -> tuple[Finding, ...]:
+    """What health says of a host."""
     names = {"hardware": hardware, "stack": "none", "tuning": "stock"}
-    return judge_answer(order_of(Host("n1", "n1"), names, (), occasions=REPLAYED), recording(box)).findings
+    return judge_answer(order_of(Host("n1", "n1"), names, (), occasions=REPLAYED), host).findings
 
 
 def alarms(box: Box, hardware: str) -> list[Finding]:
     """What health warns of, fails for or cannot tell, on a host that wears the box."""
-    findings = judged(box, hardware)
+    findings = judged(recording(box), hardware)
     # where no public output prints the memory, health cannot tell it
     untold = {"gpu_memory"} if any(card.mib is None for card in box.cards) else set()
     told = (each for each in findings if each.check not in untold or each.status is not Status.UNKNOWN)
@@ -100,7 +102,7 @@ def test_a_healthy_box_is_recognised_and_raises_no_alarm(box: Box) -> None:
 def test_a_card_without_figures_is_named_and_raises_no_alarm(card: Card, said: str, source: str) -> None:
     box = Box((card,), (("X",),), False, source)
     assert alarms(box, "auto") == [] and list(floors_of(card.name)) == []
-    (note,) = [each for each in judged(box, "auto") if each.check == "gpu_model"]
+    (note,) = [each for each in judged(recording(box), "auto") if each.check == "gpu_model"]
     assert (note.status, note.subject) == (Status.SKIPPED, card.name) and said in note.actual
 
 
@@ -127,8 +129,7 @@ def test_another_makers_cards_are_named_with_what_works_beside_them() -> None:
     lspci, nvidia = entries["lspci-acs"], re.compile(r"VGA compatible controller: NVIDIA Corporation")
     text = nvidia.sub("Display controller: Advanced Micro Devices, Inc. [AMD/ATI]", lspci.stdout)
     entries["lspci-acs"] = replace(lspci, stdout=text)
-    order = order_of(Host("n1", "n1"), {"hardware": "auto", "stack": "none", "tuning": "stock"}, (), occasions=REPLAYED)
-    findings = judge_answer(order, replace(worn, entries=entries)).findings
+    findings = judged(replace(worn, entries=entries), "auto")
     (gpus,) = [each for each in findings if each.check == "gpus"]
     assert gpus.status is Status.SKIPPED and "1 x AMD GPU on PCI" in gpus.actual and "gloo" in gpus.actual
 
@@ -138,9 +139,33 @@ def test_without_one_card_the_named_machine_fails_and_the_card_is_named(box: Box
     named = short_form([card.name for card in box.cards])
     assert alarms(box, named) == []
     for number, card in enumerate(box.cards):
-        if len(box.cards) == 1 or card in box.cards[:number]:
+        if card in box.cards[:number]:
             continue
-        (count,) = [each for each in alarms(box.without(number), named) if each.check == "gpus"]
-        (model,) = [group.model for group in composed(named).groups if is_same(card.name, group.model)]
-        assert (count.status, count.action) == (Status.FAILED, "reboot")
-        assert f"1 x {model}" in count.actual
+        for worn, place in lost(box, number):
+            (count,) = [each for each in judged(worn, named) if each.check == "gpus"]
+            (model,) = [group.model for group in composed(named).groups if is_same(card.name, group.model)]
+            assert (count.status, count.action) == (Status.FAILED, "reboot")
+            assert f"1 x {model}" in count.actual if len(box.cards) > 1 else model in count.expected
+            assert place in count.actual
+
+
+def lost(box: Box, number: int) -> Iterator[tuple[Recording, str]]:
+    """Yield hosts whose card is gone: fallen off the bus, not taken by the driver, out of its reach; and its place."""
+    without, whole = recording(box.without(number)), recording(box)
+    at = whole.entries["nvidia-smi-query"].stdout.splitlines()[number + 1].split(", ")[3][4:]
+    said = without.entries
+    if len(box.cards) == 1:
+        nothing = {
+            key: replace(one, stdout="No devices were found\n", exit_status=6)
+            for key, one in said.items()
+            if key in ("nvidia-smi-q", "nvidia-smi-query")
+        }
+        said = {**said, **nothing}
+    yield replace(without, entries=said), ""
+    bus = {key: whole.entries[key] for key in ("lspci-acs", "pci-tree")}
+    yield replace(without, entries={**said, **bus}), at.lower()
+    if len(box.cards) > 1:
+        reason = f"Unable to determine the device handle for GPU{number}: {at}: Unknown Error\n"
+        query = said["nvidia-smi-query"]
+        query = replace(query, stdout=query.stdout + reason, exit_status=15)
+        yield replace(without, entries={**said, **bus, "nvidia-smi-query": query}), at

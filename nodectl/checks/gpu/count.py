@@ -60,9 +60,10 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
         remedy = "run `nvidia-smi -q` there once more: a report that is cut condemns no machine"
         return host.finding(GPUS, Status.UNKNOWN, expected=expected, actual=f"{actual}; but {doubt}", remedy=remedy)
     missing = _missing(groups, gpus)
-    actual += f"; missing: {', '.join(missing)}" if missing and gpus.count else ""
+    actual += f"; missing: {', '.join(missing)}" if missing and (gpus.count or not gpus.lost) else ""
     if gpus.count < min(wanted, on_bus):
-        actual += f"; PCI has {on_bus}: the driver has not taken all of them"
+        left = ", ".join(link.address for link in _untaken(host, gpus))
+        actual += f"; PCI has {on_bus}: the driver has not taken {left or 'all of them'}"
     # where all should be alike, another model is the check gpu_model's
     status = failed_unless(gpus.count == wanted and not gpus.lost and not (missing and len(groups) > 1))
     action = "reboot" if gpus.count < wanted else "none"
@@ -78,17 +79,22 @@ def _missing(groups: Sequence[GpuGroup], gpus: Gpus) -> list[str]:
 
 def _not_taken(host: Subject, gpus: Gpus) -> Iterator[Finding]:
     """Yield, without a profile, the finding of GPUs that no driver has taken; of another model it is only a warning."""
-    shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices}
-    missing = [link for link in _links(host) if link.address not in shown] if "" not in shown else []
-    kinds = {_kind(link) for link in _links(host) if link.address in shown}
+    missing = _untaken(host, gpus)
+    kinds = {_kind(link) for link in _links(host) if link not in missing}
     if not missing or gpus.disputed:
         return
-    is_sibling = not shown or any(_kind(link) in kinds for link in missing)
+    is_sibling = not gpus.devices or any(_kind(link) in kinds for link in missing)
     status, action = (Status.FAILED, "reboot") if is_sibling else (Status.WARNING, "none")
     expected = f"{counted(len(_links(host)), 'GPU')}, as PCI has"
     actual = f"{gpus.count}; the driver has not taken {', '.join(link.address for link in missing)}"
     remedy = f"{GPUS.remedy}; if it belongs to a virtual machine, name a hardware profile (nodectl_hardware)"
     yield host.finding(GPUS, status, expected=expected, actual=actual, remedy=remedy, action=action)
+
+
+def _untaken(host: Subject, gpus: Gpus) -> list[PcieLink]:
+    """Return the GPUs of PCI that the driver does not show; empty where it does not tell where its own are."""
+    shown = {(gpu.bus_id or "").lower() for gpu in gpus.devices}
+    return [link for link in _links(host) if link.address not in shown] if "" not in shown else []
 
 
 def _kind(link: PcieLink) -> str:
