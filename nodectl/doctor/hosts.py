@@ -22,7 +22,7 @@ from nodectl.model.recording import Command, Entry, Recording
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.model.status import Status
 from nodectl.profiles.families import family_of
-from nodectl.profiles.support import SOON, driver_support, system_end
+from nodectl.profiles.support import SOON, driver_support, last_torch, python_end, system_end
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 from nodectl.transport.fanout import fan_out
@@ -101,15 +101,45 @@ def _one(
 
 
 def supported(host: str, facts: Mapping[str, Any], today: date) -> Iterator[Finding]:
-    """Yield a finding for the driver's branch and the distribution, of which somebody publishes when they end."""
+    """Yield a finding for the driver's branch, PyTorch's CUDA, its own Python and the distribution, if known."""
     versions, kernel = facts.get("versions"), facts.get("kernel")
-    if isinstance(versions, Versions) and versions.driver and (known := driver_support(versions.driver)):
-        kind, ends = known
-        yield _ends(host, f"driver {versions.driver}", f"{kind}, ", ends, today, "a stack with a later branch")
+    if isinstance(versions, Versions):
+        if versions.driver and (known := driver_support(versions.driver)):
+            kind, ends = known
+            yield _ends(host, f"driver {versions.driver}", f"{kind}, ", ends, today, "a stack with a later branch")
+        if versions.torch and versions.cuda:
+            yield _builds(host, versions.torch, versions.cuda)
+        # the distribution's own is mended for as long as the distribution
+        own = versions.venv_python if _minor(versions.venv_python) != _minor(versions.python3) else None
+        if own and (ends_on := python_end(own)):
+            yield _ends(host, f"Python {own}", "by python.org, ", ends_on, today, "a later one in the environment")
     if isinstance(kernel, Kernel) and kernel.os_id and kernel.os_version:
         version = kernel.os_version if kernel.os_id == "ubuntu" else kernel.os_version.partition(".")[0]
         if ends_on := system_end(family_of(kernel.os_id).key(f"{kernel.os_id}-{version}")):
             yield _ends(host, kernel.os_name or kernel.os_id, "", ends_on, today, "a later release of it")
+
+
+def _minor(version: str | None) -> str:
+    return ".".join((version or "").split(".")[:2])
+
+
+def _builds(host: str, torch: str, cuda: str) -> Finding:
+    """Return whether PyTorch's newest release still has builds for the CUDA of this one."""
+    expected, ended = "PyTorch goes on with it", last_torch(cuda)
+    if ended is None:
+        return Finding(
+            host, "support", Status.OK, f"CUDA {cuda} of PyTorch {torch}", expected=expected, actual=expected
+        )
+    last, newest, has = ended
+    return Finding(
+        host,
+        "support",
+        Status.WARNING,
+        f"CUDA {cuda} of PyTorch {torch}",
+        expected=expected,
+        actual=f"PyTorch {last} is the last with it; {newest} has {' and '.join(has)}",
+        remedy=f"plan for a stack with CUDA {has[0]} or later, which runs on GPUs from Turing on",
+    )
 
 
 def _ends(host: str, what: str, kind: str, ends: date, today: date, instead: str) -> Finding:

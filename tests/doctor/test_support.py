@@ -12,6 +12,7 @@ from nodectl.doctor.hosts import supported
 from nodectl.facts.kernel import Kernel
 from nodectl.facts.versions import Versions
 from nodectl.model.status import Status
+from nodectl.profiles.support import last_torch
 
 UBUNTU = Kernel("Linux", "6.8.0", "x86_64", "ubuntu", "22.04", "Ubuntu 22.04.5 LTS")
 ROCKY = Kernel("Linux", "5.14.0", "x86_64", "rocky", "9.4", "Rocky Linux 9.4")
@@ -33,6 +34,31 @@ def test_what_ends_within_90_days_is_told(driver: str | None, kernel: Kernel, to
     findings = list(supported("a", facts, today))
     assert [finding.status for finding in findings] == told
     assert all(finding.remedy for finding in findings if finding.status is Status.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("versions", "today", "told"),
+    [
+        (Versions("", torch="2.14.1+cu126", cuda="12.6"), date(2026, 11, 28), [Status.WARNING]),
+        (Versions("", torch="2.9.1", cuda="12.8.90"), date(2026, 11, 28), [Status.WARNING]),
+        (Versions("", torch="2.15.0", cuda="13.2"), date(2026, 11, 28), [Status.OK]),
+        (Versions("", torch="2.15.0"), date(2026, 11, 28), []),
+        (Versions("", python3="3.12.3", venv_python="3.10.12"), date(2026, 11, 28), [Status.WARNING]),
+        (Versions("", python3="3.9.18", venv_python="3.11.9"), date(2027, 8, 2), [Status.OK]),
+        (Versions("", python3="3.9.18", venv_python="3.11.9"), date(2027, 8, 3), [Status.WARNING]),
+        (Versions("", python3="3.10.12", venv_python="3.10.12"), date(2026, 11, 28), []),
+        (Versions("", python3="3.10.12"), date(2026, 11, 28), []),
+    ],
+)
+def test_the_end_of_pythons_and_of_pytorchs_builds_is_told(versions: Versions, today: date, told: list[Status]) -> None:
+    findings = list(supported("a", {"versions": versions}, today))
+    assert [finding.status for finding in findings] == told
+    assert all(finding.remedy for finding in findings if finding.status is Status.WARNING)
+
+
+def test_the_last_pytorch_with_a_cuda() -> None:
+    assert last_torch("12.6") == ("2.14.1", "2.15.0", ("13.0", "13.2"))
+    assert last_torch("13.0") is last_torch("14.7") is None
 
 
 def test_an_old_copy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

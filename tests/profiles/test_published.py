@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from nodectl.checks.gpu.dcgm import _BROKEN
-from nodectl.checks.gpu.nvidia_codes import dcgm_errors
-from nodectl.profiles.support import data_files, published_files
+from nodectl.checks.gpu.nvidia_codes import XidCode, dcgm_errors, xid_codes
+from nodectl.profiles.support import data_files, published_files, python_end
+from scripts.data import DATA
 from scripts.data.dcgm import rows
 from scripts.data.nccl import TABLE, mended
+from scripts.data.pythons import pythons
+from scripts.data.xid import nvlink, xids
 
 # nodectl's own: what it decides, invents, measured and recorded, and what is held against figures of articles
 OWN = {"articles", "inventories", "prometheus", "recordings", "base.yml"}
@@ -48,6 +52,24 @@ NCCL_ALGO
 (since 2.5)
 """
 
+# the fields of two rows of each sheet
+XIDS = [
+    ("13", r"ROBUST_CHANNEL_GR_EXCEPTION /\nROBUST_CHANNEL_GR_ERROR_SW_NOTIFY", "", "RESTART_APP", "WORKFLOW_XID_13"),
+    ("154", "GPU_RECOVERY_ACTION_CHANGED", "", "XID_154", "N/A Informational only regarding another Xid"),
+]
+NVLINK = [
+    ("145", "RLW_RXPIPE", "00011000010", "00000110", "0", "0x00000001", "IGNORE", "CONTACT_SUPPORT", "Non-fatal*"),
+    (
+        *("149", "NETIR_LINK_EVT/NETIR_LINK_DOWN", "00111000110", "00010001", "1", "0x00000000"),
+        *("RESET_GPU", "REPORT_ISSUE (if seen >1 per day)", "Link Fatal"),
+    ),
+]
+NVERROR = """
+#define ROBUST_CHANNEL_GR_EXCEPTION                     (13)
+#define PCIE_CORRECTABLE_ERROR_FAULT                    (176)
+#define ROBUST_CHANNEL_LAST_ERROR                       (176)
+"""
+
 
 def test_each_table_says_its_source_and_its_time() -> None:
     heads = dict(published_files())
@@ -76,3 +98,37 @@ def test_nccls_variables_are_those_of_its_guide() -> None:
     assert set(new.splitlines()) - set(table.splitlines()) == {"NCCL_OF_A_LATER_ONE\t2.99.1\t-\t-\ttext\tguide"}
     assert mended(table, GUIDE.partition("\n.. _")[0] + "\nDebugging\n=\n") == table
     assert "NCCL_ALGO\t2.5.6\t-\t-\t" in mended(table, GUIDE.replace("Debugging\n=", "Else\n=") + "\nDebugging\n=\n")
+
+
+def catalogue() -> str:
+    """Return the two sheets as leptonai/gpud writes them."""
+    names = ("Mnemonic", "Description", "ImmediateResolution", "InvestigatoryResolution")
+    sheets = {"catalogEntry": [[f"Code: {code}", *map('{}: "{}"'.format, names, row)] for code, *row in XIDS]}
+    sheets["nvlinkRule"] = [
+        [
+            f'Xid: {xid}, Unit: "{unit}", IntrinfoPatternV1: "------{int(detail):06b}---------{old}"',
+            f'IntrinfoPatternV2: "------{int(detail):06b}------------{new}", ErrorStatus: {status}',
+            f'Resolution: "{now}", Investigatory: "{then}", Severity: "{severity}"',
+        ]
+        for xid, unit, old, new, detail, status, now, then, severity in NVLINK
+    ]
+    lines = {kind: "".join(f"\t{{{', '.join(row)}}},\n" for row in rows) for kind, rows in sheets.items()}
+    return "".join(f"var x = []{kind}{{\n{rows}}}\n" for kind, rows in lines.items())
+
+
+def test_xids_are_those_of_nvidias_catalogue() -> None:
+    assert [XidCode(*row) for row in xids(catalogue(), NVERROR)] == [xid_codes()[code] for code in (13, 154, 176)]
+    lines = (DATA / "nvidia" / "nvlink5.yml").read_text(encoding="utf-8").splitlines()
+    made = [f"  - {row}" for row in nvlink(catalogue())]
+    assert len(made) == 2 and set(made) <= set(lines)
+
+
+def test_pythons_ends_are_those_of_the_devguide() -> None:
+    cycle = {
+        "3.14": {"end_of_life": "2030-10"},
+        "3.8": {"end_of_life": "2024-10-07"},
+        "3.6": {"end_of_life": "2021-12-23"},
+    }
+    made = list(pythons(json.dumps(cycle)))
+    assert [row["python"] for row in made] == ["3.8", "3.14"]
+    assert all(python_end(f"{row['python']}.1") == row["ends"] for row in made)
