@@ -24,7 +24,7 @@ def values(profile: Hardware | Stack | Tuning) -> Iterator[tuple[str, dict[str, 
     known = _of_catalogue(profile) if isinstance(profile, Hardware) else None
     for path, row in _flat(profile, ""):
         if known is not None and row["value"] not in (None, [], False):
-            of_gpu = path.startswith(("gpu.", "floors[")) or path == "link"
+            of_gpu = path.startswith(("gpu.", "mixed[", "floors[")) or path == "link"
             row["origin"] = "the catalogue" if of_gpu and str(row["value"]) in known else "the profile itself"
         row.setdefault("source", _note(sources, path))
         row.setdefault("unverified", _note(unverified, path))
@@ -34,13 +34,14 @@ def values(profile: Hardware | Stack | Tuning) -> Iterator[tuple[str, dict[str, 
 
 
 def _of_catalogue(hardware: Hardware) -> frozenset[str]:
-    """Return the values, as they are shown, that its GPU has by the catalogue."""
-    gpu = hardware.gpu
-    if gpu is None or (model := model_of(gpu.model)) is None:
-        return frozenset()
-    link = "pcie" if not model.nvlink else ""
-    floors = map(floor_text, floors_of(gpu.model))
-    return frozenset(map(str, (capability_of(gpu.model), model.memory_gb, link, *floors)))
+    """Return the values, as they are shown, that its GPUs have by the catalogue."""
+    known: set[str] = set()
+    for gpu in filter(None, (hardware.gpu, *hardware.mixed)):
+        if model := model_of(gpu.model):
+            floors = map(floor_text, floors_of(gpu.model))
+            known |= {str(capability_of(gpu.model)), str(model.memory_gb), *floors}
+            known |= set() if model.nvlink else {"pcie"}
+    return frozenset(known)
 
 
 def _beside(hardware: Hardware) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -146,4 +146,11 @@ def test_each_expectation_says_where_it_is_from(nodectl: Cli) -> None:
     origins = {row["value"]: row["origin"] for path, row in shown.items() if path.startswith("floors")}
     assert {origin for text, origin in origins.items() if text.startswith("rdma")} == {"the profile itself"}
     assert {origin for text, origin in origins.items() if text.startswith("gemm")} == {"the catalogue"}
+    mixed = json.loads(nodectl("profile", "show", "2 x a5000 + 1 x rtx3090", "--output", "json").stdout)["values"]
+    assert {path: row["origin"] for path, row in mixed.items() if path.startswith("mixed[0]")} == {
+        "mixed[0].model": "the profile itself",
+        "mixed[0].compute_capability": "the catalogue",
+        "mixed[0].memory_gb": "the catalogue",
+        "mixed[0].gpus": "the profile itself",
+    }
     assert {"mig 7", "nvlink 4 x 18", "pcie 5 x 16"} <= set(shown["gpu.published"]["value"])
