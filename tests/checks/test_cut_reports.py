@@ -80,7 +80,7 @@ def test_a_gpu_less_in_every_source_has_failed() -> None:
     rows = recording.entries["nvidia-smi-query"].stdout.splitlines(keepends=True)[:8]
     found = ill(order, with_text(recording, nvidia_smi_q=report, nvidia_smi_query="".join(rows)))["gpus"]
     assert (found.status, found.action) == (Status.FAILED, "reboot")
-    assert found.actual == "7; PCI has 8: the driver has not taken all of them"
+    assert found.actual.startswith("7; missing: 1 x NVIDIA H100 80GB HBM3; PCI has 8: the driver has not taken 0000:")
 
 
 def endings(text: str) -> Iterator[str]:
