@@ -23,21 +23,28 @@ _INFINIBAND = Path("/sys/class/infiniband")
 # its port counters count words of four bytes
 _WORD_BYTES = 4
 _PATIENCE_S = 10.0
-# dense, with fp32 accumulation, TFLOP/s: half precision, tf32, fp32; data sheets of NVIDIA, the first name that fits
+# dense, with fp32 accumulation, TFLOP/s: half precision, tf32, fp32; data sheets of NVIDIA, the first name that fits;
+# the first is that of nodectl/data/gpus/models.yml, which does not come to nodes
 _PEAKS = (
-    (r"B200|GB200", 2250, 1125, 75),
+    (r"GB200", 2500, 1250, 80),
+    (r"B200", 2250, 1125, 75),
     (r"H100 PCIe", 756, 378, 51),
-    (r"H100 NVL", 835, 418, 60),
-    (r"H100|H200|GH200", 989, 494, 67),
+    (r"H[12]00 NVL", 835, 418, 60),
+    (r"H100|H200|H800|GH200", 989, 494, 67),
     (r"A100|A800", 312, 156, 19.5),
     (r"A30\b", 165, 82, 10.3),
     (r"A10\b", 125, 62.5, 31.2),
-    (r"A40\b|A6000", 150, 75, 37),
+    (r"A40\b", 149.7, 74.8, 37.4),
+    (r"A6000", 154.8, 77.4, 38.7),
     (r"L40S", 362, 183, 91.6),
     (r"L40\b", 181, 90.5, 90.5),
     (r"L4\b", 121, 60, 30.3),
-    (r"RTX 4090", 165.2, 82.6, 82.6),
+    (r"RTX 5090(?! D)", 209.5, 104.8, 104.8),
+    (r"RTX 4090(?! D)", 165.2, 82.6, 82.6),
+    (r"RTX 3090 Ti", 80, 40, 40),
     (r"RTX 3090", 71, 35.6, 35.6),
+    (r"V100-PCIE", 112, 14, 14),
+    (r"V100S", 130, 16.4, 16.4),
     (r"V100", 125, 15.7, 15.7),
     (r"T4\b", 65, 8.1, 8.1),
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from nodectl.checks.gpu.dcgm import _BROKEN
 from nodectl.checks.gpu.nvidia_codes import XidCode, dcgm_errors, xid_codes
+from nodectl.common.resources import payload_dir
+from nodectl.profiles.gpus import _models
 from nodectl.profiles.support import data_files, published_files, python_end
 from scripts.data import DATA
 from scripts.data.dcgm import rows
@@ -132,3 +136,15 @@ def test_pythons_ends_are_those_of_the_devguide() -> None:
     made = list(pythons(json.dumps(cycle)))
     assert [row["python"] for row in made] == ["3.8", "3.14"]
     assert all(python_end(f"{row['python']}.1") == row["ends"] for row in made)
+
+
+def test_what_nodes_hold_a_training_against_is_the_catalogues() -> None:
+    # the program comes to nodes without nodectl's data, and needs PyTorch to be imported
+    program = payload_dir().with_name("workloads") / "usage.py"
+    table = program.read_text(encoding="utf-8").partition("_PEAKS = ")[2].partition("\n)\n")[0]
+    peaks = ast.literal_eval(f"{table}\n)")
+    published = {name: model.tflops for name, model in _models().items() if model.tflops}
+    held = {name: next((half for kind, half, *_ in peaks if re.search(kind, name)), None) for name in published}
+    assert {"NVIDIA H200 NVL", "NVIDIA GB200", "NVIDIA GeForce RTX 3090 Ti"} <= {name for name in held if held[name]}
+    for name, half in held.items():
+        assert half is None or half == pytest.approx(published[name], rel=0.01), name
