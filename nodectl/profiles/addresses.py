@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nodectl.profiles.load import shipped
-from nodectl.profiles.schema import Strict
+from nodectl.profiles.schema import Published, Strict
 
 _Url = Annotated[str, Field(pattern=r"^https://[^\s/]\S*[^\s/]$")]
 
@@ -33,7 +33,7 @@ class NcclTests(Strict):
     commits: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]]
 
 
-class Addresses(Strict):
+class Addresses(Published):
     """The addresses of PyTorch's wheels, NVIDIA's packages and the sources of nccl-tests."""
 
     pytorch: _Url

@@ -79,7 +79,7 @@ def last_torch(cuda: str) -> tuple[str, str, tuple[str, ...]] | None:
 def data_files() -> list[Path]:
     """Return the tables that nodectl ships: of others' facts, and its own."""
     tables = (share_dir() / "plugins").rglob("*.tsv")
-    return sorted([*data_dir().rglob("*.yml"), *profiles_dir().glob("*.yml"), *tables])
+    return sorted([*data_dir().rglob("*.yml"), *profiles_dir().glob("*.yml"), *profiles_dir().rglob("_*.yml"), *tables])
 
 
 def published_files() -> Iterator[tuple[Path, dict[str, Any]]]:
