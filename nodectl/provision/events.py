@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,10 +69,33 @@ _SILENT = "nothing came back from the Python that was to run as root: sudo may l
 _SHUT = re.compile(r"no vault secrets (?:were )?found")
 
 
+# of Linux, Python and what they say of themselves: dpkg, rpm, tar, cp; apt and dnf before they begin
+_FULL = re.compile(
+    r"No space left on device(?:: b?'(?P<file>/[^'\n]+)')?(?: -> b?'(?P<to>/[^'\n]+)')?"
+    r"|enough free space in (?P<apt>/[\w./-]*[\w/-])|on the (?P<dnf>/[\w./-]*) filesystem"
+    r"|Disk quota exceeded"
+)
+_PATH = re.compile(r"(?<![\w/.:])/[\w.+-]+(?:/[\w.+-]+)*")
+
+
+def _full_place(text: str, full: re.Match[str]) -> str:
+    """Return the folder that was to be written to, as far as the text names one."""
+    file = full["to"] or full["file"]
+    if file:
+        return posixpath.dirname(file)
+    return full["apt"] or full["dnf"] or next(iter(_PATH.findall(text)), "/")
+
+
 def explained(text: str) -> str:
-    """Return `text`, or where it says that a login could not become root, why in one line, with what to do."""
+    """Return `text` with what to do, or where it says that a login could not become root, why in one line."""
     if _SHUT.search(text):
         return f"{text.rstrip('. ')}; {VAULT_REMEDY}"
+    if full := _FULL.search(text):
+        place = _full_place(text, full)
+        return (
+            f"{text.rstrip('. ')}; full is the file system of {place}: "
+            f"`df -h {shlex.quote(place)}; df -i {shlex.quote(place)}` there, make room and run it again"
+        )
     for pattern, why, remedy in _REFUSALS:
         if match := pattern.search(text):
             names = match.groupdict()
@@ -227,7 +252,12 @@ def failure_text(result: Mapping[str, Any]) -> str:
         or str(result.get("stdout", "")).strip()
         or "no reason given"
     )
-    return explained(_without_trace(_PROFILE_ERROR.sub("", text)))
+    whole = _PROFILE_ERROR.sub("", text)
+    text = _without_trace(whole)
+    if (full := _FULL.search(whole)) and not _FULL.search(text):
+        # a module that could not write its file ends with a trace, and this is its last line
+        text = full.group()
+    return explained(text)
 
 
 def _without_trace(text: str) -> str:
