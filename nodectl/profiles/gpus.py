@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any
 
@@ -28,6 +29,9 @@ _BF16_FROM = (8, 0)
 # GRID P4-1Q, NVIDIA A40-48Q, NVIDIA A100-1-5CME: the board, its slices, the memory in GB and the licence
 _VGPU = re.compile(r"(?:(?:NVIDIA|GRID|Tesla|Quadro) )*(.+?)-(?:\d-)?\d{1,3}(?:Q|C|A|B\d?|CME)")
 _JETSON = re.compile(r".*\(nvgpu\)|(?:NVIDIA )?(?:Orin|Thor|Xavier|Tegra.*)")
+# Kepler's and Maxwell's, of which the catalogue has those of desktops and servers
+_OLD = re.compile(r"(?:NVIDIA )?(?:(?:Tesla|Quadro) [KM]\d|GeForce (?:GTX? )?[6-9]\d\d(?:M|\b))")
+_PASCAL = 6.0
 # of what is no GPU that CUDA's libraries of today are for
 WORKS_BESIDE = "not judged; network, memory, storage, tuning and launch over gloo work all the same"
 
@@ -129,7 +133,9 @@ def _named(name: str) -> Product | None:
 def is_same(seen: str, named: str) -> bool:
     """Return whether the driver's name of a GPU is the one that is named, as older and newer drivers print it."""
     short, whole = seen.removeprefix("NVIDIA "), named.removeprefix("NVIDIA ")
-    return short == whole or (whole.startswith(f"{short} ") and gpu_kind(short) == gpu_kind(whole))
+    return whole in (short, short.replace("-SXM-", "-SXM4-")) or (
+        whole.startswith(f"{short} ") and gpu_kind(short) == gpu_kind(whole)
+    )
 
 
 def apart(name: str) -> str:
@@ -139,7 +145,8 @@ def apart(name: str) -> str:
     if _JETSON.fullmatch(name):
         return f"the GPU of a Jetson: {WORKS_BESIDE}"
     can = next((row.compute_capability for row in products() if row.kind == gpu_kind(name)), "")
-    return f"older than Pascal (compute capability {can}): {WORKS_BESIDE}" if can and float(can) < 6 else ""
+    is_old = float(can) < _PASCAL if can else _OLD.match(name)
+    return f"older than Pascal{f' (compute capability {can})' if can else ''}: {WORKS_BESIDE}" if is_old else ""
 
 
 def _card(board: str) -> str:
@@ -157,10 +164,12 @@ def _key(text: str) -> str:
 def _product(word: str) -> Product:
     """Return the product that a short name means: all of its name, or its kind where no board of it differs."""
     key = _key(_bare(word))
+    if exact := next((row for row in products() if row.name == word.strip()), None):
+        return exact
     for spelt in (_bare, gpu_kind, _number, lambda name: _key(_bare(name))[: len(key)]):
         found = [row for row in products() if _key(spelt(row.name)) == key]
         known = [row for row in found if model_of(row.name)]
-        if found and not known and spelt is _bare and _key(gpu_kind(word)) == key:
+        if found and not known and spelt is _bare and any(row.kind == found[0].kind for row in _with_figures()):
             continue  # the driver calls so a rare board of a kind that has others
         if len({_figures(row) for row in known or found}) == 1:
             return (known or found)[0]
@@ -171,6 +180,11 @@ def _product(word: str) -> Product:
         raise ProfileError(f"hardware: {word!r} is {why}", "`nodectl_hardware: auto` takes it as it is")
     near = meant(key, [_key(_bare(row.name)) for row in products()])
     raise ProfileError(f"hardware: no GPU is called {word!r}", f"{near}`nvidia-smi -L` shows names; or name a profile")
+
+
+@cache
+def _with_figures() -> tuple[Product, ...]:
+    return tuple(row for row in products() if row.name in _models())
 
 
 def _bare(name: str) -> str:
@@ -297,8 +311,8 @@ def short_form(names: Sequence[str]) -> str:
 
 
 def _short_name(name: str) -> str:
-    kind = _key(gpu_kind(name))
-    try:
-        return kind if _product(kind).name == name else _key(_bare(name))
-    except ProfileError:
-        return _key(_bare(name))
+    for word in (_key(gpu_kind(name)), _key(_bare(name))):
+        with suppress(ProfileError):
+            if _product(word).name == name:
+                return word
+    return name

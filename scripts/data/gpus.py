@@ -52,6 +52,7 @@ def capability(device: str) -> str:
 def _spelt(name: str) -> str:
     if name.startswith(("GeForce", "TITAN")):
         return f"NVIDIA {name.replace('TITAN X Pascal', 'TITAN X (Pascal)')}"
+    name = re.sub(r"(Tesla [PV]100S?) (FHHL|DGXS) (\d+GB)", r"\1-\2-\3", name)
     return re.sub(r"(Tesla [PV]100S?) (PCI|SXM)([e\d]) (\d+GB)", lambda m: f"{m[1]}-{m[2]}{m[3].upper()}-{m[4]}", name)
 
 

@@ -27,6 +27,7 @@ APART = [
     (Card("GRID P4-1Q", "1bb3", 1024), "a vGPU of the P4", "influxdata/telegraf tesla_p4.xml"),
     (Card("Orin (nvgpu)", "0000"), "Jetson", "anduril/jetpack-nixos#371"),
     (Card("NVIDIA GeForce GTX 970", "13c2"), "older than Pascal", "DualCoder/vgpu_unlock#16"),
+    (Card("Quadro M2200", "1436"), "older than Pascal", "NVIDIA/nvidia-docker#925"),
     (Card("Tesla M40", "17fd"), "older than Pascal", "oobabooga/textgen#1948"),
 ]
 each_box = pytest.mark.parametrize("box", boxes(), ids=str)

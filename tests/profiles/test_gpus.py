@@ -96,8 +96,9 @@ def test_each_product_with_figures_is_one_that_the_bus_can_show() -> None:
 
 
 def test_the_short_form_of_what_is_seen_pins_it() -> None:
-    for name in _models():
-        assert composed(short_form([name, name])).gpu == composed(f"2 x {name}").gpu
+    for name in (row.name for row in products()):
+        pinned = composed(short_form([name, name])).gpu
+        assert pinned and pinned.model == name, name
     assert composed(short_form(["NVIDIA L4", "NVIDIA A2", "NVIDIA L4"])) == composed("2 x l4 + 1 x a2")
     assert short_form(["NVIDIA L4", "Nobody's"]) == ""
 
@@ -133,6 +134,7 @@ def test_a_fleets_own_profile_of_such_a_name_wins(tmp_path: Path) -> None:
     [
         ("GeForce RTX 2080 Ti", "NVIDIA GeForce RTX 2080 Ti", True),
         ("NVIDIA B300", "NVIDIA B300 SXM6 AC", True),
+        ("A100-SXM-80GB", "NVIDIA A100-SXM4-80GB", True),
         ("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090 Ti", False),
         ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB", False),
         ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090 D", False),
