@@ -8,9 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nodectl.checks.gpu.dcgm import _BROKEN
-from nodectl.checks.gpu.nvidia_codes import XidCode, dcgm_errors, xid_codes
+from nodectl.checks.gpu.nvidia_codes import SxidCode, XidCode, dcgm_errors, sxid_codes, xid_codes
 from nodectl.common.resources import payload_dir
 from nodectl.profiles.gpus import _models
 from nodectl.profiles.support import data_files, published_files, python_end
@@ -18,6 +19,7 @@ from scripts.data import DATA
 from scripts.data.dcgm import rows
 from scripts.data.nccl import TABLE, mended
 from scripts.data.pythons import pythons
+from scripts.data.sxid import sxids
 from scripts.data.xid import nvlink, xids
 
 # nodectl's own: what it decides, invents, measured and recorded, and what is held against figures of articles
@@ -125,6 +127,25 @@ def test_xids_are_those_of_nvidias_catalogue() -> None:
     lines = (DATA / "nvidia" / "nvlink5.yml").read_text(encoding="utf-8").splitlines()
     made = [f"  - {row}" for row in nvlink(catalogue())]
     assert len(made) == 2 and set(made) <= set(lines)
+
+
+def test_sxids_are_those_of_the_fabric_managers_guide() -> None:
+    table = ("AlwaysFatal", "PotentialFatal", "OtherImpact")
+    entries = {
+        22012: ("Minion Link NA interrupt", "false", "true", '"No impact"'),
+        11012: ("Single bit ECC errors", "false", "false", '"No Impact."'),
+        10001: ("Host_priv_error", "false", "true", '""'),
+        10003: ("Host_unhandled_interrupt", *(f"defaultAlwaysFatalErr.{name}" for name in table)),
+    }
+    go = "".join(
+        f'\t{code}: {{ // D\n\t\tName:  "{name}",\n'
+        + "".join(f"\t\t{field}:  {value},\n" for field, value in zip(table, values, strict=True))
+        + "\t},\n"
+        for code, (name, *values) in entries.items()
+    )
+    made = [SxidCode(*yaml.safe_load(row)) for row in sxids(go)]
+    assert made == [sxid_codes()[code] for code in sorted(entries)]
+    assert [row.severity for row in made] == ["notable", "always fatal", "nonfatal", "fatal"]
 
 
 def test_pythons_ends_are_those_of_the_devguide() -> None:
