@@ -146,6 +146,7 @@ BUSY: dict[str, Any] = {"utilization_gpu_percent": 98, "sm_clock_mhz": 1395, "cl
 STATE = [
     Case("gpu_persistence", "ok", eight()),
     Case("gpu_persistence", "warning", eight(persistence_mode=False), subject=GPU7),
+    Case("gpu_persistence", "ok", eight(persistence_mode=False, display_active=True)),
     Case("gpu_persistence", "failed", eight(persistence_mode=False), tuned(persistence=True), subject=GPU7),
     Case("gpu_compute_mode", "ok", eight()),
     Case("gpu_compute_mode", "warning", eight(compute_mode="Exclusive_Process")),
@@ -156,6 +157,7 @@ STATE = [
     Case("gpu_mig", "warning", eight(mig_mode_pending=True), action="reset GPU"),
     Case("gpu_display", "ok", eight()),
     Case("gpu_display", "warning", eight(display_active=True)),
+    Case("gpu_display", "ok", all_with(name="NVIDIA RTX 4000 SFF Ada Generation", display_active=True)),
     Case("gpu_display", "ok", all_with(name=FOUR, display_active=True)),
     Case("gpu_temperature", "ok", eight()),
     Case("gpu_temperature", "warning", eight(temperature_c=86)),

@@ -19,6 +19,7 @@ _ROLES = ("gpu_settings",)
 _COOL = "look at fans, filters, inlet temperature and the heat sink of this GPU (`nvidia-smi -q -d TEMPERATURE`)"
 _POWER = "look at the power supplies and their cables, and at the BMC's log (`ipmitool sel list`)"
 _GEFORCE = "GeForce"
+_SOLD_FOR_DISPLAYS = (_GEFORCE, "TITAN", "Quadro", "RTX")
 
 
 def _held_by(name: str, actual: str, status: Status) -> Callable[[Subject, Gpu], Fault | None]:
@@ -45,7 +46,8 @@ def _with_clock(gpu: Gpu, actual: str) -> str:
 def _persistence(host: Subject, gpu: Gpu) -> Fault | None:
     wanted = host.wanted.tuning.gpu.persistence if host.wanted else None
     if wanted is None:
-        return None if gpu.persistence_mode else Fault(Status.WARNING, "off")
+        # a display keeps the driver loaded
+        return None if gpu.persistence_mode or gpu.display_active else Fault(Status.WARNING, "off")
     if gpu.persistence_mode == wanted.value:
         return None
     actual = f"{'on' if gpu.persistence_mode else 'off'}, the tuning says otherwise"
@@ -98,7 +100,7 @@ def _mig(host: Subject, gpu: Gpu) -> Fault | None:
     remedy="stop the X or Wayland server there",
 )
 def _display(host: Subject, gpu: Gpu) -> Fault | None:
-    if not gpu.display_active or _GEFORCE in (gpu.name or ""):
+    if not gpu.display_active or any(word in (gpu.name or "") for word in _SOLD_FOR_DISPLAYS):
         return None
     return Fault(Status.WARNING, "a display is driven by it")
 
