@@ -178,6 +178,7 @@ STATE = [
     Case("gpu_sw_thermal", "warning", eight(clock_event_reasons=("sw_thermal_slowdown",))),
     Case("gpu_power_cap", "ok", eight(**BUSY)),
     Case("gpu_power_cap", "warning", eight(clock_event_reasons=("sw_power_cap",))),
+    Case("gpu_power_cap", "ok", eight(clock_event_reasons=("sw_power_cap",), performance_state="P8")),
     Case("gpu_clock", "ok", eight()),
     Case("gpu_clock", "ok", eight(**BUSY)),
     Case("gpu_clock", "warning", eight(**{**BUSY, "sm_clock_mhz": 210}), action="reset GPU"),

@@ -211,7 +211,9 @@ def power_cap(host: Subject, gpu: Gpu) -> Fault | None:
     """Fire for an idle GPU under the power cap: at work that is the normal end of the clock's rise."""
     if "sw_power_cap" not in (gpu.clock_event_reasons or ()) or gpu.utilization_gpu_percent is None:
         return None
-    if gpu.utilization_gpu_percent > host.threshold(GPU_IDLE_PERCENT_LIMIT):
+    # an RTX 3090 names the cap in P8 too, at 35 of 350 W: what is slow there by itself is held by nothing
+    saves = gpu.performance_state not in (None, "P0", "P1", "P2")
+    if saves or gpu.utilization_gpu_percent > host.threshold(GPU_IDLE_PERCENT_LIMIT):
         return None
     drawn = f", drawing {gpu.power_draw_w:g} W" if gpu.power_draw_w is not None else ""
     return Fault(Status.WARNING, f"held by the power cap while idle{drawn}")
