@@ -308,10 +308,10 @@ def test_nvlink_5_brings_the_subnet_manager_and_another_condition(
     racks = {**b200, "fabric_manager_imex_nodes": ["10.0.0.1", "10.0.0.2"]}
     plays = roles(("fabric_manager",)) + roles(("fabric_manager",), name="Again")
     assert not ansible_play(plays, gpu_host, host, **racks).changed_in("Again")
-    shown = gpu_host.ssh(
-        host, "dpkg-query -W -f '${Package} ${Version}\\n' nvlsm libnvsdm nvidia-imex nvidia-fabricmanager"
-    )
+    names = "nvlsm libnvsdm libnvidia-nscq nvidia-imex nvidia-fabricmanager"
+    shown = gpu_host.ssh(host, f"dpkg-query -W -f '${{Package}} ${{Version}}\\n' {names}")
     assert sorted(shown.splitlines()) == [
+        "libnvidia-nscq 580.159.04-1",
         "libnvsdm 580.159.04-1",
         "nvidia-fabricmanager 580.159.04-1",
         "nvidia-imex 580.159.04-1",
