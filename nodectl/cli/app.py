@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nodectl.cli.terminal import emit_json, result
+from nodectl.cli.terminal import emit_json, note, result
 from nodectl.common.access import Access
 from nodectl.errors import UsageError
 from nodectl.transport.fanout import FORKS
@@ -142,13 +142,20 @@ class App:
     def inventory(self) -> Inventory | Here:
         """The inventory, read once."""
         from nodectl.transport.inventory import read_inventory
+        from nodectl.transport.inventory.here import inventory_of_here, lists_here
 
         inventory = read_inventory(self.inventory_sources, self.access)
+        named = "" if self.inventory_sources else "; no inventory given"
+        # it was found, not given: a name of this machine that it does not have means this machine all the same
+        if named and not inventory.is_here and self.limit and lists_here(self.limit):
+            limits = {name.strip() for name in self.limit.split(",")}
+            if not limits & {*inventory.names(), *inventory.groups()}:
+                named = f"; it is not in {', '.join(inventory.sources)}"
+                inventory = read_inventory([inventory_of_here()], self.access)
         if inventory.is_here:
             from nodectl.payload.common.machine import describe
 
-            named = "" if self.inventory_sources else "; no inventory given"
-            click.echo(f"this machine: {describe()}{named}", err=True)
+            note(f"this machine: {describe()}{named}")
         return inventory
 
     @cached_property

@@ -138,7 +138,8 @@ def _by_name(app: App, terms: Sequence[str]) -> list[Host]:
     hosts = {host.name: host for host in (read_inventory(sources, app.access).hosts() if sources else ())}
     if near := [name for name in logins if is_here(name)]:
         (own,) = read_inventory([inventory_of_here()], app.access).hosts()
-        hosts |= {name: replace(own, name=name, address=name) for name in near}
+        # once, whatever it is called
+        hosts |= dict.fromkeys(near, replace(own, name=near[0], address=near[0]))
     return [_logging_in(hosts[name], login) for name, login in logins.items()]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import grp
 import os
 import pwd
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +38,23 @@ def state_dir() -> Path:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     _looked_at.add(path)
     return path
+
+
+def without_state() -> str:
+    """Keep the state of this process in a passing folder where the state folder cannot be written; why, else empty.
+
+    For commands that only look.
+    """
+    reason = os.strerror(errno.EACCES)
+    try:
+        if os.access(state_dir(), os.W_OK | os.X_OK):
+            return ""
+    except OSError as error:
+        reason = error.strerror or str(error)
+    text = f"{_OWN.user_state_path}: {reason}: nothing is kept of this look"
+    os.environ["XDG_STATE_HOME"] = passing = tempfile.mkdtemp(prefix="nodectl-")
+    atexit.register(shutil.rmtree, passing, ignore_errors=True)
+    return text
 
 
 def cache_dir() -> Path:

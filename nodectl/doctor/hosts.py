@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -193,14 +196,22 @@ def _sudo(host: Host, entry: Entry | None, *, password_given: bool) -> Iterator[
             host,
             Status.WARNING,
             "health, facts and record will not tell what only root sees",
-            f"nodectl sudoers --user {host.user or 'LOGIN'}, as /etc/sudoers.d/nodectl there",
+            f"nodectl sudoers --user {_login(host)}, as /etc/sudoers.d/nodectl there",
             expected="the commands that only root may look by, without a password",
             subject="looking",
         )
 
 
+def _login(host: Host) -> str:
+    """Return who logs in there; on this machine it is who types."""
+    with suppress(KeyError):  # a number without a login
+        if host.connection == "local" and not host.user:
+            return pwd.getpwuid(os.geteuid()).pw_name
+    return host.user or "LOGIN"
+
+
 def _to_root(host: Host, word: str, *, given: bool) -> Finding:
-    drop_in = f"nodectl sudoers --user {host.user or 'LOGIN'} --provision password, as /etc/sudoers.d/nodectl there"
+    drop_in = f"nodectl sudoers --user {_login(host)} --provision password, as /etc/sudoers.d/nodectl there"
     match word:
         case "root":
             return _finding(host, Status.OK, "the login is root")

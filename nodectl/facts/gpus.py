@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodectl.common.counting import counted
 from nodectl.errors import ParseError
@@ -319,6 +319,13 @@ GPUS_FACT = Fact("gpus", GPUS_COMMANDS, _read_gpus, _gpus_words, row=600)
 _GPU_TOPOLOGY_KEY = "nvidia-smi-topo"
 
 
+def _between(recording: Recording, key: str) -> Any:
+    """Return what `nvidia-smi topo` tells; Absent where it finds no device."""
+    if key in recording.entries and _no_devices(recording, key):
+        raise AbsentError("nvidia-smi finds no device")
+    return parsed_as(recording, key)
+
+
 def _gpu_topology_words(matrix: NvidiaSmiTopo) -> str:
     pairs = Counter(
         link
@@ -333,7 +340,7 @@ def _gpu_topology_words(matrix: NvidiaSmiTopo) -> str:
 GPU_TOPOLOGY_FACT: Fact[NvidiaSmiTopo] = Fact(
     "gpu_topology",
     (Command(_GPU_TOPOLOGY_KEY, ("nvidia-smi", "topo", "-m"), deadline_s=20, hardware=True),),
-    lambda recording: parsed_as(recording, _GPU_TOPOLOGY_KEY),
+    lambda recording: _between(recording, _GPU_TOPOLOGY_KEY),
     _gpu_topology_words,
     row=610,
     about="The matrix of links between GPUs and NICs (`nvidia-smi topo -m`), with CPU and NUMA affinity.",
@@ -346,7 +353,7 @@ _P2P_KEY = "nvidia-smi-p2p"
 P2P_FACT: Fact[NvidiaSmiP2p] = Fact(
     "p2p",
     (Command(_P2P_KEY, ("nvidia-smi", "topo", "-p2p", "r"), deadline_s=20, hardware=True),),
-    lambda recording: parsed_as(recording, _P2P_KEY),
+    lambda recording: _between(recording, _P2P_KEY),
     lambda matrix: tally(Counter(word for row in matrix.status.values() for word in row.values())) or "one GPU alone",
     row=620,
     about="Between which GPUs the driver allows reads from peer to peer.",

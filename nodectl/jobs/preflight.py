@@ -214,7 +214,7 @@ def _no_payload(host: str, actual: str, remedy: str) -> Finding:
 
 
 def _unknown(host: str, actual: str, remedy: str) -> Finding:
-    return Finding(host, REACHABLE.id, Status.UNKNOWN, expected="answers over SSH", actual=actual, remedy=remedy)
+    return Finding(host, REACHABLE.id, Status.UNKNOWN, expected="an answer", actual=actual, remedy=remedy)
 
 
 def _reach(

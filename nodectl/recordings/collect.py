@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 
 from nodectl.common.resources import payload_dir
 from nodectl.errors import ParseError
+from nodectl.facts.base import NOT_INSTALLED
 from nodectl.facts.look import FOLDER, lacks_program, not_sent, program_of
 from nodectl.model.host import Host
 from nodectl.model.recording import Command, Entry, Recording
@@ -281,5 +282,7 @@ def _collected(transport: Transport, host: Host, commands: Sequence[Command]) ->
         heard = arrivals[0] if arrivals else asked
         return read_frames(host.name, bytes(received), by_key, nonce, asked=asked, heard=heard)
     except ParseError as error:
-        reason = f"{error.message} (exit status {done.exit_status}) {done.error}".rstrip()
-        return CommandResult(host.name, done.argv, Outcome.UNREACHABLE, None, "", "", done.duration_s, reason)
+        reason, remedy = f"{error.message} (exit status {done.exit_status}) {done.error}".rstrip(), ""
+        if done.exit_status == NOT_INSTALLED and not received:
+            reason, remedy = "sh is not on PATH", "set PATH there, as in PATH=/usr/local/bin:/usr/bin:/bin"
+        return CommandResult(host.name, done.argv, Outcome.UNREACHABLE, None, "", "", done.duration_s, reason, remedy)

@@ -81,6 +81,63 @@ def test_an_inventory_wins_and_one_that_is_not_there_is_an_error(typed: Typed) -
         assert list(json.loads(done.stdout)["hosts"]) == ["other"] and "this machine" not in done.stderr
 
 
+def test_a_name_of_it_means_it_where_the_inventory_that_was_found_has_it_not(typed: Typed) -> None:
+    Path("hosts.yml").write_text("all: {hosts: {other: {ansible_connection: local}}}\n")
+    Path("ansible.cfg").write_text("[defaults]\ninventory = hosts.yml\n")
+    for name in ("localhost", "127.0.0.1", "::1", socket.gethostname()):
+        done = typed("-l", name, "facts", "--output", "json")
+        assert list(json.loads(done.stdout)["hosts"]) == ["localhost"], done.stderr
+        assert "hosts.yml" in done.stderr
+    assert typed("-i", "hosts.yml", "-l", "localhost", "facts").returncode == 2
+    Path("hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}, other: {}}}\n")
+    done = typed("-l", "localhost", "facts", "--output", "json")
+    assert list(json.loads(done.stdout)["hosts"]) == ["localhost"] and "this machine" not in done.stderr
+
+
+def test_the_example_of_the_source_tree_counts_once_it_is_edited(typed: Typed) -> None:
+    for name in ("ansible.cfg", "inventory/hosts.yml"):
+        Path(name).parent.mkdir(exist_ok=True)
+        shutil.copy(Path(__file__).parents[2] / name, name)
+    done = typed("facts", "--output", "json")
+    assert list(json.loads(done.stdout)["hosts"]) == ["localhost"], done.stderr
+    hosts = Path("inventory/hosts.yml")
+    hosts.write_text(hosts.read_text().replace("        node01:\n", "        mine: {ansible_connection: local}\n"))
+    done = typed("-l", "mine", "facts", "--output", "json")
+    assert list(json.loads(done.stdout)["hosts"]) == ["mine"], done.stderr
+
+
+def test_without_sh_that_is_said(typed: Typed) -> None:
+    Path("train.py").touch()
+    for words in (("health",), ("facts",), ("launch", "train.py")):
+        done = typed(*words, PATH="")
+        assert done.returncode == 3 and "sh is not on PATH" in done.stdout + done.stderr
+        assert "SSH" not in done.stdout + done.stderr
+
+
+def test_a_look_needs_no_state(typed: Typed, tmp_path: Path) -> None:
+    if subprocess.run([*_PLAIN, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this kernel gives this login no user namespace")
+    (tmp_path / "home").chmod(0o500)
+    (tmp_path / "tmp").mkdir()
+    for command in ("health", "facts"):
+        done = typed(command, "--output", "json", become=_PLAIN, TMPDIR=str(tmp_path / "tmp"))
+        assert "localhost" in json.loads(done.stdout)["hosts"], done.stderr
+        assert done.stderr.count("warning: ") == 1 and str(tmp_path / "home") in done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("status", [0, 6])
+def test_a_driver_without_a_device_is_told_once(typed: Typed, tmp_path: Path, status: int) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\necho No devices were found\nexit {status}\n")
+    smi.chmod(0o755)
+    done = typed("health", "--output", "json", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    findings = [one for one in json.loads(done.stdout)["findings"] if "nvidia-smi" in one["actual"]]
+    assert [(one["check"], one["status"], one["actual"]) for one in findings] == [
+        ("gpus", "warning", "nvidia-smi finds no device")
+    ]
+
+
 def test_it_is_what_ansible_would_read_and_anything_that_ansible_reads_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +184,12 @@ def test_an_inventory_of_it(typed: Typed, name: str) -> None:
     assert done.returncode == 0, done.stderr
     done = typed("-i", "fleet/hosts.yml", "exec", "--output", "json", "--", "true")
     assert [row["host"] for row in json.loads(done.stdout)["results"]] == [name]
+
+
+def test_under_several_names_it_is_one_host(typed: Typed) -> None:
+    assert typed("init", "fleet", "--from", "::1,127.0.0.1").returncode == 0
+    done = typed("-i", "fleet/hosts.yml", "exec", "--output", "json", "--", "true")
+    assert len(json.loads(done.stdout)["results"]) == 1
 
 
 def test_a_script_without_root_and_without_provisioning(typed: Typed) -> None:
@@ -208,6 +271,10 @@ def test_which_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert environment() == str(tmp_path / "conda")
 
 
+_SAYS_WHY = "NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver"
+_UNTOLD = "GPUs unknown: nvidia-smi could not be asked"
+
+
 @pytest.mark.parametrize(
     ("models", "smi", "vendor", "expected"),
     [
@@ -215,12 +282,23 @@ def test_which_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (["NVIDIA H100 80GB HBM3", "NVIDIA A10"], None, "", "1 x H100 80GB HBM3 + 1 x A10, driver 580.95.05,"),
         (
             [],
-            "index, …\n0, NVIDIA A10, GPU-1, 0:1, 1 MiB, 570.1, 9\n1, NVIDIA A10, GPU-2, 0:2, 1 MiB, 570.1, 9\n",
+            "echo 'index, …\n0, NVIDIA A10, GPU-1, 0:1, 1 MiB, 570.1, 9\n1, NVIDIA A10, GPU-2, 0:2, 1 MiB, 570.1, 9'",
             "",
             "2 x A10, driver 580.95.05,",
         ),
         ([], None, "0x10de", "no driver: nvidia-smi is not installed, 1 NVIDIA GPU on PCI;"),
         ([], None, "0x1234", "no GPU: nvidia-smi is not installed, no NVIDIA device on PCI;"),
+        ([], "echo No devices were found; exit 6", "", "no GPU: nvidia-smi lists none, no NVIDIA device on PCI;"),
+        ([], f"echo '{_SAYS_WHY}. Make sure'; exit 9", "", f"{_UNTOLD} (exit status 9: {_SAYS_WHY}), no NVIDIA"),
+        ([], f"echo '{_SAYS_WHY}.'; exit 9", "0x1002", _UNTOLD),
+        ([], "echo garbage", "0x10de", f"{_UNTOLD} (exit status 0: garbage), 1 NVIDIA GPU on PCI;"),
+        ([], "exit 0", "", f"{_UNTOLD} (exit status 0: without a word), no NVIDIA device on PCI;"),
+        (
+            [],
+            "exec /bin/sleep 60",
+            "",
+            "GPUs unknown: nvidia-smi did not answer within 0.2 s, no NVIDIA device on PCI;",
+        ),
         ([], None, "0x1002", "no NVIDIA GPU: 1 x AMD GPU on PCI; network, memory, storage,"),
         ([], None, "0x8086", "no NVIDIA GPU: 1 x Intel GPU on PCI; network, memory, storage,"),
         ([], None, "Jetson", "no NVIDIA GPU: NVIDIA Jetson AGX Orin Developer Kit; network, memory, storage,"),
@@ -242,6 +320,9 @@ def test_the_line_of_a_machine(
     monkeypatch.setattr(machine, "_TREE_MODEL", tmp_path / "model")
     monkeypatch.setattr(machine, "_PROC_NVIDIA", proc)
     monkeypatch.setattr(machine, "PCI", pci)
-    monkeypatch.setattr(machine, "smi", lambda *_: smi)
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(machine, "_FIRST_LINE_S", 0.2 if smi and "sleep" in smi else 30)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if smi:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{smi}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
     assert machine.describe().startswith(expected)

@@ -1,12 +1,16 @@
 """How hosts are reached is taken over, and no secret is."""
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
 
 from nodectl.common.access import Access
+from nodectl.doctor.hosts import _sudo
 from nodectl.doctor.propose import connection_variables, secrets
+from nodectl.model.host import Host
 from nodectl.transport.inventory import read_inventory
 from nodectl.transport.inventory.read import vaulted
 
@@ -46,3 +50,9 @@ def test_what_is_rendered_is_written_and_no_secret_is(sources: tuple[Path, Path]
         "ansible_ssh_common_args": "-o ProxyJump=gate",
     }
     assert set(secrets(host, vaulted(host))) == {"ansible_password", "ansible_become_password", "ansible_user"}
+
+
+def test_the_login_of_this_machine_is_known() -> None:
+    host = Host(name="localhost", address="localhost", connection="local")
+    remedies = [finding.remedy for finding in _sudo(host, None, password_given=False) if "--user" in finding.remedy]
+    assert remedies and all(f"--user {pwd.getpwuid(os.geteuid()).pw_name}" in remedy for remedy in remedies)

@@ -25,7 +25,7 @@ _DISPLAYS = ("3D controller", "VGA compatible controller", "Display controller",
 GPUS = Check(
     "gpus",
     looks_at="nvidia-smi",
-    fires="not as many as the hardware profile names, or one is lost; warning: some, and it names none",
+    fires="not as many as the hardware profile names, or one is lost; warning: some, and it names none, or none at all",
     remedy="run `nvidia-smi -L` there; `dmesg` there says why one is gone",
 )
 
@@ -38,7 +38,10 @@ def count(host: Subject) -> Iterator[Finding]:
         remedy = "name the hardware profile that fits (nodectl_hardware): `nodectl init --from` proposes it"
         yield host.finding(GPUS, Status.WARNING, expected="no GPU", actual=str(gpus.count), remedy=remedy)
     if wanted is None and isinstance(gpus, Gpus):
-        yield from _not_taken(host, gpus)
+        missing = list(_not_taken(host, gpus))
+        yield from missing
+        if not (missing or gpus.count or gpus.lost or _others(host)):
+            yield host.finding(GPUS, Status.WARNING, actual="nvidia-smi finds no device")
     if wanted is None and (others := _others(host)) and not (isinstance(gpus, Gpus) and gpus.count):
         yield host.finding(GPUS, Status.SKIPPED, actual=f"no NVIDIA GPU, {others}: {WORKS_BESIDE}")
     if not wanted:

@@ -6,7 +6,7 @@ import re
 import resource
 import shutil
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 CPU = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
@@ -21,6 +21,8 @@ MOST_BYTES = 4096 * MIB
 CACHE_BYTES = 32 * MIB
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SMI_S = 60.0
+# of the first line, which is not to be waited for
+_FIRST_LINE_S = 5.0
 
 
 class Scope(NamedTuple):
@@ -176,6 +178,7 @@ _NVIDIA, _DISPLAY_CLASS = "0x10de", "0x03"
 _GPU_CLASSES = (_DISPLAY_CLASS, "0x1200")
 _TREE_MODEL = Path("/proc/device-tree/model")
 # one that recordings have: index, name, …, driver_version, vbios_version
+_WORDS = 120
 _QUERY = ("--query-gpu=index,name,uuid,pci.bus_id,memory.total,driver_version,vbios_version", "--format=csv")
 
 
@@ -188,10 +191,9 @@ def describe() -> str:
 def _gpus() -> str:
     names = [_field(text(path), "Model") for path in sorted((_PROC_NVIDIA / "gpus").glob("*/information"))]
     version = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", text(_PROC_NVIDIA / "version"))
-    driver = version[0] if version else ""
+    driver, asked, is_told = version[0] if version else "", "", True
     if not names:
-        rows = [line.split(", ") for line in (smi(*_QUERY) or "").splitlines()[1:]]
-        rows = [row for row in rows if len(row) == _QUERY[0].count(",") + 1]
+        rows, asked, is_told = _asked()
         names, driver = [row[1] for row in rows], driver or (rows[0][5] if rows else "")
     if names:
         short = [re.sub(r"NVIDIA (GeForce )?", "", name) for name in names]
@@ -199,12 +201,36 @@ def _gpus() -> str:
         return "%s, %s" % (" + ".join(counts), "driver %s" % driver if driver else "no driver loaded")
     devices = [path for path in PCI.glob("*/vendor") if text(path) == _NVIDIA]
     count = sum(text(path.with_name("class")).startswith(_DISPLAY_CLASS) for path in devices)
-    asked = "nvidia-smi lists none" if shutil.which("nvidia-smi") else "nvidia-smi is not installed"
     on_bus = "%d NVIDIA GPU%s on PCI" % (count, "s" * (count > 1)) if count else "no NVIDIA device on PCI"
     others = _others()
-    if others and not count:
+    if others and not count and is_told:
         return "no NVIDIA GPU: %s; network, memory, storage, tuning and launch over gloo work all the same" % others
-    return "%s: %s, %s" % ("no driver" if count else "no GPU", asked, on_bus)
+    return "%s: %s, %s" % (("no driver" if count else "no GPU") if is_told else "GPUs unknown", asked, on_bus)
+
+
+def _asked() -> Tuple[List[List[str]], str, bool]:
+    """Return nvidia-smi's rows, else why there is none, and whether that tells that it has no GPU."""
+    import subprocess
+
+    if not shutil.which("nvidia-smi"):
+        return [], "nvidia-smi is not installed", True
+    try:
+        process = subprocess.Popen(
+            ["nvidia-smi", *_QUERY], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        return [], "nvidia-smi cannot be started (%s)" % error.strerror, False
+    try:
+        said = process.communicate(timeout=_FIRST_LINE_S)[0].decode(errors="replace").strip()
+    except subprocess.TimeoutExpired:
+        process.kill()  # what hangs in the driver does not even end so, and is not waited for
+        return [], "nvidia-smi did not answer within %g s" % _FIRST_LINE_S, False
+    rows = [line.split(", ") for line in said.splitlines()]
+    rows = [row for row in rows if len(row) == _QUERY[0].count(",") + 1 and row[0].isdigit()]
+    if rows or "No devices were found" in said or (said.startswith("index,") and process.returncode == 0):
+        return rows, "nvidia-smi lists none", True
+    words = said.split("\n")[0].split(". ")[0][:_WORDS] or "without a word"
+    return rows, "nvidia-smi could not be asked (exit status %d: %s)" % (process.returncode, words), False
 
 
 def _others() -> str:

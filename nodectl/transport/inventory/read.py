@@ -29,7 +29,13 @@ from nodectl.common.resources import collections_dir
 from nodectl.common.spelling import meant
 from nodectl.errors import InventoryError
 from nodectl.model.host import Host
-from nodectl.transport.inventory.here import environment, inventories_beside, inventory_of_here, lists_here
+from nodectl.transport.inventory.here import (
+    environment,
+    inventories_beside,
+    inventory_of_here,
+    is_example,
+    lists_here,
+)
 from nodectl.transport.ssh_options import options_of
 
 # where several names say the same, Ansible lets the last one win
@@ -227,9 +233,14 @@ def _who_names_it() -> str:
 
 
 def _means_here(sources: Sequence[str], who: str) -> bool:
-    """Return whether this machine is meant: by its name, or since no inventory is named and Ansible's own is absent."""
+    """Return whether this machine is meant: by its name, or since nobody names an inventory of hosts of theirs.
+
+    Then Ansible's own is absent, or an ansible.cfg names the example of the source tree.
+    """
     if who == _DEFAULT:
         return not any(Path(source).exists() for source in sources)
+    if Path(who).is_absolute():
+        return all(map(is_example, sources))
     return len(sources) == 1 and lists_here(sources[0]) and not Path(sources[0]).exists()
 
 
