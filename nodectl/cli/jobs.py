@@ -23,6 +23,7 @@ from nodectl.common.paths import state_dir
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import NodectlError, UsageError
+from nodectl.jobs.black_box import explained, recall
 from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
 from nodectl.jobs.hang import look_at
 from nodectl.jobs.listing import Listing, read_jobs
@@ -42,6 +43,8 @@ from nodectl.report.jobs import (
     jobs_table,
     look_document,
     look_text,
+    taking_document,
+    takings_text,
     trace_document,
     trace_text,
     watch_document,
@@ -52,6 +55,7 @@ from nodectl.report.metrics import jobs_metrics
 
 LIMIT_MIB = 1024
 _WAITS_S = 20.0
+_LOOK_EVERY_S = 30.0  # at a job that stands still
 _HOME = "\x1b[H\x1b[J"
 
 
@@ -60,19 +64,23 @@ def watch_job(
 ) -> int | None:
     """Return None once the job has ended on all hosts; with `once` 1 if it stands still, else 0; 130 after Ctrl-C."""
     watch = Watch(app.transport, hosts, job_id, app.forks, pattern)
+    looked_s, verdict = -_LOOK_EVERY_S, ""
     try:
         pulses = watch.look()
         while True:
             stalled = stalls(pulses, quiet_s=quiet_s, waits_s=_WAITS_S)
+            if stalled and not once and time.monotonic() - looked_s > _LOOK_EVERY_S:
+                verdict, looked_s = look_at(app.transport, hosts, job_id, app.forks).verdict, time.monotonic()
             if not once:
-                _print(app, job_id, pulses, stalled)
+                _print(app, job_id, pulses, [*stalled, *([verdict] if stalled else [])])
             if not any(pulse.alive or pulse.problem for pulse in pulses):
                 return None
             time.sleep(interval_s)
             pulses = watch.look()
             if once:
                 stalled = stalls(pulses, quiet_s=quiet_s, waits_s=interval_s)
-                _print(app, job_id, pulses, stalled)
+                verdicts = [look_at(app.transport, hosts, job_id, app.forks).verdict] if stalled else []
+                _print(app, job_id, pulses, [*stalled, *verdicts])
                 return 1 if stalled else 0
     except KeyboardInterrupt:
         return 130
@@ -146,11 +154,21 @@ def why(app: App, job: str) -> None:
     if selected.state is JobState.RUNNING and selected.slurm is None:
         _show_look(app, selected)
         raise click.exceptions.Exit(_status(listing, selected))
-    _show(app, [selected], why_text(selected))
+    selected = _show_why(app, selected)
     # where a traceback tells, the end of the log is what came after it
     if (cause := selected.first_failure) is not None and not cause.traceback and not app.json:
         _show_output(app, selected, cause.host)
     raise click.exceptions.Exit(_status(listing, selected))
+
+
+def _show_why(app: App, job: Job) -> Job:
+    """Show why a job ended, with what its black box holds; return it with what that explains."""
+    takings = () if job.slurm is not None else recall(app.transport, _members(app, job), job.id, app.forks)
+    job = explained(job, takings)
+    document = {**job_document(job), "black_box": [taking_document(taking) for taking in takings]}
+    kept = "" if job.state is JobState.FINISHED else takings_text(takings)
+    app.show("jobs", {"jobs": [document]}, "\n\n".join(filter(None, (why_text(job), kept))))
+    return job
 
 
 def _show_output(app: App, job: Job, name: str) -> None:

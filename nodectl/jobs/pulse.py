@@ -13,6 +13,7 @@ from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import PulseRow
 from nodectl.model.host import Host
 from nodectl.model.job import Gpus, Pulse
+from nodectl.payload.jobs.standing import gpus_wait
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 20.0
@@ -85,7 +86,7 @@ def _gpus(rows: Sequence[Mapping[str, float | None]]) -> Gpus | None:
     powers = [power for row in rows if (power := row["power_w"]) is not None]
     limits = [limit for row in rows if (limit := row["limit_w"]) is not None]
     use = sum(uses) / len(uses) if uses else None
-    return Gpus(len(rows), use, sum(powers) if powers else None, sum(limits) if limits else None)
+    return Gpus(len(rows), use, sum(powers) if powers else None, sum(limits) if limits else None, gpus_wait(rows))
 
 
 def compared(before: Pulse | None, now: Pulse) -> Pulse:

@@ -252,6 +252,30 @@ class ExamineRow(TypedDict):
     xids: list[Line]
 
 
+class MachineRow(TypedDict, total=False):
+    """What the black box knows of a whole machine: texts of the kernel and of nvidia-smi, and lists of lines."""
+
+    memory: Text
+    pressure: dict[Word, Text]
+    top: list[Line]
+    blocked: list[Line]
+    mounts: list[Line]
+    memory_kills: Whole | None
+    errors: dict[Word, Whole]
+    smi: Text
+    nvlink: Text
+
+
+class TakingRow(ExamineRow):
+    """A row of `black_box`."""
+
+    at: Time
+    attempt: Rank
+    kind: Literal["suspicion", "end"]
+    why: Line
+    host: MachineRow
+
+
 _Us: TypeAlias = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 

@@ -160,25 +160,25 @@ class Look:
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
-# a GPU that waits in a collective counts as used, and draws little
-_BUSY_PERCENT, _IDLE_SHARE = 90.0, 0.3
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """A look that the hosts kept by themselves: when (seconds since 1970), of which kind (suspicion, end), and why."""
+
+    at: float
+    kind: str
+    why: str
+    look: Look
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """The GPUs of a host together; the power of those that tell it."""
+    """The GPUs of a host together; the power of those that tell it; `wait`: all are in use, and draw little."""
 
     count: int
     use_percent: float | None
     power_w: float | None
     limit_w: float | None
-
-    @property
-    def wait(self) -> bool:
-        """All are in use, and draw little: they hardly compute."""
-        if self.use_percent is None or not self.power_w or not self.limit_w:
-            return False
-        return self.use_percent >= _BUSY_PERCENT and self.power_w < _IDLE_SHARE * self.limit_w
+    wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

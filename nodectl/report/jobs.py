@@ -24,6 +24,7 @@ from nodectl.model.job import (
     RankFigures,
     RankNow,
     SlowRank,
+    Taking,
     TraceReport,
 )
 from nodectl.report.findings import grouped
@@ -387,6 +388,24 @@ _MOST_RANKS = 16
 def look_document(look: Look) -> dict[str, object]:
     """Return `ranks`, `verdict`, `missing` (numbers of ranks), `evidence`, `problems` by host."""
     return {**asdict(look), "ranks": [asdict(rank) for rank in look.ranks]}
+
+
+def taking_document(taking: Taking) -> dict[str, object]:
+    """Return `at` (seconds since 1970), `kind`, `why`, and the look as of `look_document`."""
+    return {"at": taking.at, "kind": taking.kind, "why": taking.why, "look": look_document(taking.look)}
+
+
+def takings_text(takings: Sequence[Taking]) -> str:
+    """Return what the hosts kept by themselves before the job ended, each with its moment; "" for none."""
+    kinds = {"suspicion": "it was taken for hung", "end": "it began to end"}
+    parts = [
+        f"black box, {_clock(taking.at)}: {kinds.get(taking.kind, taking.kind)}"
+        + (f": {taking.why}" if taking.why else "")
+        + f"\n{look_text(taking.look)}"
+        for taking in takings
+        if taking.kind == "suspicion" or len(takings) == 1
+    ]
+    return "\n\n".join(parts)
 
 
 def look_text(look: Look) -> str:

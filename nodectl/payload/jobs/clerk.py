@@ -21,9 +21,7 @@ Work = Callable[[], Optional[News]]
 class Clerk:
     """Does work in the order of the requests; of states waiting to be written, only the newest is."""
 
-    def __init__(
-        self, write: Callable[[State], None], wake: Callable[[], None], tend: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, write: Callable[[State], None], wake: Callable[[], None], tend: Work = lambda: None) -> None:
         """Take the functions to call: `tend` is called every EVERY_S, and at the end."""
         self._write, self._wake, self._tend = write, wake, tend
         self._work: queue.SimpleQueue[Optional[Work]] = queue.SimpleQueue()

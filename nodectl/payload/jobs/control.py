@@ -65,6 +65,7 @@ def main(argv: List[str]) -> int:
         "survey": survey,
         "pulse": pulse,
         "examine": examine_job,
+        "black_box": black_box_of,
         "traces": traces_of,
     }
     os.umask(0o077)
@@ -360,6 +361,14 @@ def examine_job(job_id: str) -> List[Row]:
     if not job.exists:
         raise JobFolderError(f"no job {job_id} on this host")
     return [examine(job)]
+
+
+def black_box_of(job_id: str) -> List[Row]:
+    """Return what the black box of the job keeps here, a row a taking, oldest first."""
+    from . import black_box  # of use to this command alone
+
+    job = JobFolder(job_id)
+    return black_box.read(job) if job.exists else []
 
 
 def traces_of(job_id: str) -> List[Row]:

@@ -42,7 +42,8 @@ class Beat(NamedTuple):
 
     `over`: the job has ended, and why no other attempt follows; `fit`: why this host cannot take part in the next
     attempt (empty: it can, None: not known yet); `newest_ns`: the time of its newest checkpoint; `missing`: hosts that
-    it does not hear; `active`: hosts that it hears and that may have ranks; `sent`: the sender's steady time.
+    it does not hear; `active`: hosts that it hears and that may have ranks; `sent`: the sender's steady time;
+    `suspicions`: how often it took the attempt for hung.
     """
 
     rank: int
@@ -56,6 +57,7 @@ class Beat(NamedTuple):
     missing: Tuple[int, ...] = ()
     active: Tuple[int, ...] = ()
     sent: float = 0.0
+    suspicions: int = 0
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
@@ -131,6 +133,10 @@ class Peers:
         """Yield the newest beats of the hosts that are in this attempt."""
         attempt = self._attempt
         return (beat for beat in self.beats.values() if attempt is None or beat.attempt == attempt)
+
+    def suspicions(self) -> int:
+        """Return how often the other hosts took this attempt for hung, all together."""
+        return sum(beat.suspicions for beat in self._here())
 
     @property
     def failures(self) -> Dict[int, Dict[str, Any]]:

@@ -9,7 +9,8 @@ import re
 import shutil
 import socket
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common import machine
 from ..common.patterns import lazily
@@ -96,46 +97,76 @@ _WINDOW_S = 2.0
 _TOOL_S = 10.0
 _RAS_S = 5.0
 _RAS_BYTES = 256 * 1024
+_TOOLS_AT_ONCE = 8
 _RAS = ("localhost", 28028)
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def examine(job: JobFolder) -> Dict[str, Any]:
     """Return `ranks` (as of `living`, with `moved`, `cpu`, `output_age_s`), `network`, `gpus`, `ras` and more."""
+    report: Dict[str, Any] = {}
+    for part in looks(job):
+        report.update(part)
+    return report
+
+
+def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
+    """Yield the parts of the report of `examine` as they come: the ranks, what tools tell, the ranks 2 s later.
+
+    A tool is waited for `tool_s`.
+    """
     plan, state = job.plan(), job.state()
     ranks, environments = find_ranks(job, state)
+    output = Output(job.at("output.log"))
     before = _measures(ranks, plan)
     first = look(job.path, ranks)
-    gpus, ras = pulse.gpus(), _ask_ras(environments)
-    time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
-    output = Output(job.at("output.log"))
-    second = with_asides(look(job.path, ranks), ranks, job.at("ranks"), output)
-    after = _measures(ranks, plan)
+    yield _report(job, ranks, with_asides(first, ranks, job.at("ranks"), output), first)
+    with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
+        gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
+        rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job)}
+        yield {**rest, "gpus": gpus.result(), "ras": ras.result()}
+        time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
+        second = with_asides(look(job.path, ranks), ranks, job.at("ranks"), output)
+        after = _measures(ranks, plan)
+        venv = venv_of(plan, plan["hosts"][plan["rank"]])
+        spied = pool.map(lambda rank, row: row["stack"] or _py_spy(rank, venv, tool_s), ranks, second)
+        second = [{**row, "stack": stack} for row, stack in zip(second, spied)]  # noqa: B905 - Python 3.8
     seconds = after[0] - before[0]
-    rows = []
-    for rank, one, other in zip(ranks, first, second):  # noqa: B905 - strict is newer than some hosts' Python
-        stack = other["stack"] or _py_spy(rank, venv_of(plan, plan["hosts"][plan["rank"]]))
-        row = {**other, "stack": stack, "moved": bool(one["stack"]) and one["stack"] != other["stack"]}
-        ticks = after[1].get(rank.pid, 0) - before[1].get(rank.pid, 0)
-        row["cpu"] = round(ticks / _TICKS_PER_S / seconds, 2)
-        row["output_age_s"] = _output_age_s(job, rank.local_rank)
-        row["store"] = listeners.connected(rank.pid) if standing.meets(row) else []
-        rows.append(row)
-    ports = {int(place.rpartition(":")[2]) for row in rows for place in row["store"]}
-    return {
-        "ranks": rows,
-        "listeners": [listeners.words_of(port) for port in sorted(ports & set(listeners.ports_here()))],
-        "network": {
-            f"{kind} {way}": round((after[2][kind][way] - count) / seconds)
-            for kind, counts in before[2].items()
-            for way, count in counts.items()
-            if kind in after[2]
-        },
-        "gpus": gpus,
-        "ras": ras,
-        "flight": flight.read_dumps(job.path),
-        "xids": [line.text for line in kernel.log_since(_since_s(job))[0] if line.kind == "xid"],
+    report = _report(job, ranks, second, first)
+    for rank, row in zip(ranks, report["ranks"]):  # noqa: B905 - Python 3.8
+        row["cpu"] = round((after[1].get(rank.pid, 0) - before[1].get(rank.pid, 0)) / _TICKS_PER_S / seconds, 2)
+    report["network"] = {
+        f"{kind} {way}": round((after[2][kind][way] - count) / seconds)
+        for kind, counts in before[2].items()
+        for way, count in counts.items()
+        if kind in after[2]
     }
+    yield report
+
+
+def _report(
+    job: JobFolder, ranks: Sequence[Rank], rows: Sequence[Dict[str, Any]], first: Sequence[Dict[str, Any]]
+) -> Dict[str, Any]:
+    """Return `ranks`, and `listeners` at the store for which they ask; `rows` and `first` are looks at them."""
+    told = [
+        {
+            **row,
+            "moved": bool(one["stack"]) and one["stack"] != row["stack"],
+            "cpu": 0.0,
+            "output_age_s": _output_age_s(job, rank.local_rank),
+            "store": listeners.connected(rank.pid) if standing.meets(row) else [],
+        }
+        for rank, row, one in zip(ranks, rows, first)  # noqa: B905 - strict is newer than some hosts' Python
+    ]
+    ports = {int(place.rpartition(":")[2]) for row in told for place in row["store"]}
+    return {
+        "ranks": told,
+        "listeners": [listeners.words_of(port) for port in sorted(ports & set(listeners.ports_here()))],
+    }
+
+
+def _xids(job: JobFolder) -> List[str]:
+    return [line.text for line in kernel.log_since(_since_s(job))[0] if line.kind == "xid"]
 
 
 def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[Dict[str, str]]]:
@@ -189,11 +220,7 @@ def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
     return round(max(0.0, time.time() - max(times)), 1) if times else None
 
 
-def _tool(argv: List[str]) -> str:
-    return machine.printed(argv, _TOOL_S, any_status=True) or ""
-
-
-def _py_spy(rank: Rank, venv: str) -> List[str]:
+def _py_spy(rank: Rank, venv: str, tool_s: float) -> List[str]:
     """Return the main thread's stack by py-spy, for a rank that does not write it; [] without py-spy or the right."""
     tool = shutil.which(
         "py-spy", path=os.pathsep.join(filter(None, (venv and os.path.join(venv, "bin"), os.environ.get("PATH"))))
@@ -201,14 +228,15 @@ def _py_spy(rank: Rank, venv: str) -> List[str]:
     if tool is None:
         return []
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        threads = json.loads(_tool([tool, "dump", "--json", "--pid", str(rank.pid)]))
+        argv = [tool, "dump", "--json", "--pid", str(rank.pid)]
+        threads = json.loads(machine.printed(argv, tool_s, any_status=True) or "")
         main = next((thread for thread in threads if thread.get("thread_name") == "MainThread"), threads[0])
         frames = main["frames"][:FRAMES]
         return [f"{frame['filename']}:{frame['line']} {frame['name']}" for frame in frames]
     return []
 
 
-def _ask_ras(environments: Sequence[Dict[str, str]]) -> str:
+def _ask_ras(environments: Sequence[Dict[str, str]], most_s: float) -> str:
     """Return the text of NCCL's RAS on this host; "" if nothing listens."""
     address = _RAS
     for env in environments:
@@ -217,7 +245,7 @@ def _ask_ras(environments: Sequence[Dict[str, str]]) -> str:
             address = (host.strip("[]") or "localhost", int(port))
     answer = b""
     try:
-        with socket.create_connection(address, timeout=_RAS_S) as line:
+        with socket.create_connection(address, timeout=most_s) as line:
             line.sendall(b"verbose status\n")
             while len(answer) < _RAS_BYTES:
                 block = line.recv(65536)

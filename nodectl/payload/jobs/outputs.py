@@ -153,6 +153,11 @@ class Keeper:
         if self._can_drop and sum(taken.values()) > self._limit_bytes:
             self._make_room(taken)
 
+    @property
+    def size(self) -> int:
+        """The bytes that had come at the last look."""
+        return sum(self._sizes.values())
+
     def _note(self, changed: Dict[str, int]) -> None:
         lines = ""
         for name in changed:

@@ -15,7 +15,7 @@ from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
 _LINES = 400
-_MOST_FILES = 32
+_MOST_FILES, _FEW_FILES = 32, 4
 _GPU_S = 5.0
 _GPU_FIELDS = ("index", "utilization.gpu", "power.draw", "power.limit", "memory.used", "memory.total")
 _RDMA_WORD_BYTES = 4  # what port_xmit_data counts in
@@ -50,6 +50,13 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
         "gpus": gpus(),
         "time_s": time.monotonic(),
     }
+
+
+def step(job: JobFolder) -> Optional[int]:
+    """Return the newest step that its output tells; None where it tells none."""
+    files = _newest_first([job.at(name) for name in outputs.shown_files(job)])
+    number: Optional[int] = _progress_of([path for _, path in files[:_FEW_FILES]], "")["step"]
+    return number
 
 
 def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
@@ -148,10 +155,10 @@ def _sum(counted: List[List[int]]) -> Optional[Dict[str, int]]:
     return {"in_bytes": sum(pair[0] for pair in counted), "out_bytes": sum(pair[1] for pair in counted)}
 
 
-def gpus() -> List[Dict[str, Optional[float]]]:
+def gpus(most_s: float = _GPU_S) -> List[Dict[str, Optional[float]]]:
     """Return a row a GPU; none where there is no nvidia-smi, or it does not answer."""
     query = f"--query-gpu={','.join(_GPU_FIELDS)}"
-    return gpu_rows(machine.smi(query, "--format=csv,noheader,nounits", timeout_s=_GPU_S) or "")
+    return gpu_rows(machine.smi(query, "--format=csv,noheader,nounits", timeout_s=most_s) or "")
 
 
 def gpu_rows(text: str) -> List[Dict[str, Optional[float]]]:

@@ -1,8 +1,8 @@
-"""Tells from a living rank's state and stack whether it is in a collective or elsewhere."""
+"""Tells whether a living rank waits in a collective: by its state and stack, or by the power of GPUs."""
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, Mapping, Optional
+from typing import AbstractSet, Any, Mapping, Optional, Sequence
 
 from ..common.patterns import lazily
 
@@ -72,3 +72,17 @@ def absence(rank: Mapping[str, Any], category: str, who: str) -> str:
 def left_early(who: str) -> str:
     """Return the sentence about a rank that ended well while ranks `who` still needed it."""
     return f"it ended with exit status 0 while {who} waited for it in a collective"
+
+
+# a GPU that waits in a collective counts as used, and draws little
+_BUSY_PERCENT, _IDLE_SHARE = 90.0, 0.3
+
+
+def gpus_wait(rows: Sequence[Mapping[str, Optional[float]]]) -> bool:
+    """Tell whether GPUs (rows as of `pulse.gpu_rows`) are all in use and together draw little: they hardly compute."""
+    uses, powers, limits = (
+        [value for row in rows if (value := row[name]) is not None] for name in ("use_percent", "power_w", "limit_w")
+    )
+    if not uses or not sum(powers) or not sum(limits):
+        return False
+    return sum(uses) / len(uses) >= _BUSY_PERCENT and sum(powers) < _IDLE_SHARE * sum(limits)

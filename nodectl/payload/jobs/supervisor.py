@@ -6,18 +6,19 @@ import contextlib
 import os
 import selectors
 import signal
+import sys
 import time
 from functools import partial
 from typing import Any, Dict, List, Optional, Set, Union
 
+from . import black_box, launcher, node_end, shared_memory, steady
 from . import heartbeat as hb
-from . import launcher, node_end, shared_memory, steady
 from .attempts import Member, Over, placed
 from .checkpoint_copy import Courier
 from .clerk import Clerk, News
 from .contain import KILL_ROUND_S, Containment, Killing
 from .evidence import Output, host_at_start
-from .failures import bounded, brief, first_of_attempt
+from .failures import bounded, brief, first, first_of_attempt
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
@@ -25,6 +26,7 @@ from .outputs import LIMIT_MIB, Keeper
 from .postmortem import Postmortem
 from .process import send
 from .ranks import RankWatch
+from .rhythm import Monitor
 
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that arrive within this time are handled together
@@ -35,6 +37,7 @@ _PARTING_S = 0.6  # how long heartbeats go on after all have ended, so that the 
 _WHO_S = 3.0  # time for reading from the disk who asked this process to end
 _LEAVE_S = 15.0  # how long a host that shuts down waits for the others' ranks to end
 _LEFT_S = 2.0  # time for reading from the disk what the job has left behind
+_TAKINGS_S = 30.0  # between two takings of the black box
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last heartbeats
 
 
@@ -77,12 +80,16 @@ class Supervisor:
         self._segments: Optional[Set[shared_memory.Segment]] = None
         self._asked_segments_s = 0.0
         self._left: Optional[Dict[str, Any]] = None
+        self._suspicions = self._taken = 0
+        self._taken_s: Optional[float] = None
+        self._doubt = ""
 
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
         lease_s = float(self.plan["lease_s"])
         if self.member.attempt.number == 1:
             self.job.reserve()
+            black_box.reserve(self.job)
             self.member.open()
         output = Output(self.job.at("output.log"), self._log_begin)
         at_start = host_at_start(self.job.path, launcher.rank_logs(self.job, self.plan), output)
@@ -93,7 +100,9 @@ class Supervisor:
         self._open_selectors()
         expected = int(self.plan["nproc_per_node"])
         self.watch = RankWatch(self.job.id, self.containment.started, self.urgent, expected)
-        self.clerk = Clerk(self.job.write_state, self.member.wake, self._keeper().tend)
+        self.keeper = Keeper(self.job, int(self.plan.get("log_limit_mib", LIMIT_MIB)))
+        self.monitor = Monitor(self.job, time.monotonic())
+        self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
         self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.clerk.ask)
         self.job.write_state(self._state())
 
@@ -124,6 +133,34 @@ class Supervisor:
         self.guard.dismiss()
         self._close()
         self.containment.remove()
+
+    def _tend(self) -> Optional[News]:
+        """Keep the account of the output, and tell where it stands still; runs on the clerk's thread."""
+        self.keeper.tend()
+        if self.state != hb.RUNNING:
+            return None
+        doubt = self.monitor.look(self.keeper.size, time.monotonic())
+        return partial(self._suspect, doubt) if doubt else None
+
+    def _suspect(self, doubt: str) -> None:
+        self._suspicions += 1
+        self._doubt = doubt
+        self._next_beat_s = 0.0
+
+    def _take_suspicion(self, now_s: float) -> None:
+        """Have the black box taken where this host, or one that it hears, takes the job for hung."""
+        told = self._suspicions + self.peers.suspicions()
+        if told > self._taken and (self._taken_s is None or now_s - self._taken_s > _TAKINGS_S):
+            self._taken = told
+            self._take(now_s, black_box.SUSPICION, self._doubt or "another host tells that the job stands still")
+            self._doubt = ""
+
+    def _take(self, now_s: float, kind: str, why: str) -> None:
+        self._taken_s = now_s
+        try:
+            self.containment.spared.add(black_box.start(self.job, self.member.attempt.number, kind, why))
+        except OSError as error:  # as where no process can be made
+            sys.stderr.write(f"the black box could not be taken: {error}\n")
 
     def _announce(self) -> None:
         """Write the line that announces an attempt into the ranks' output; runs on the clerk's thread."""
@@ -329,6 +366,7 @@ class Supervisor:
     def _decide_running(self, now_s: float) -> None:
         if self._told_to_end(now_s):
             return
+        self._take_suspicion(now_s)
         self._note_time(now_s)
         if not self.member.is_in_touch(now_s):
             self.postmortem.fail(
@@ -376,6 +414,8 @@ class Supervisor:
         return self._killed
 
     def _end(self, now_s: float, end_state: str, *, settle_s: float) -> None:
+        if end_state == hb.FAILED and self.state == hb.RUNNING:
+            self._take(now_s, black_box.END, str((first(self.postmortem.failures) or {}).get("message", "")))
         self._end_state = end_state
         self.state = hb.STOPPING if end_state == hb.STOPPED else hb.ENDING
         self._next_beat_s = now_s
@@ -492,8 +532,9 @@ class Supervisor:
         first_failure = None if cause is None else brief(cause)
         active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(
-            self.rank, 0, self.state, first_failure, attempt, over, self._fit, self._newest_ns, missing, active, sent
-        )
+            self.rank, 0, self.state, first_failure, attempt, over, self._fit, self._newest_ns, missing, active, sent,
+            self._suspicions,
+        )  # fmt: skip
 
     def _may_leave(self, now_s: float) -> bool:
         if self.over is None:
@@ -551,9 +592,6 @@ class Supervisor:
             "log_begin": self._log_begin,
             "cause": first_of_attempt(causes),
         }
-
-    def _keeper(self) -> Keeper:
-        return Keeper(self.job, int(self.plan.get("log_limit_mib", LIMIT_MIB)))
 
 
 def _size(path: str) -> int:

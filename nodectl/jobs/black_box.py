@@ -1,0 +1,100 @@
+"""Reads what the black boxes of an ended job's hosts hold, and judges it as a look at the running job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodectl.errors import ParseError
+from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
+from nodectl.jobs.hang import judge
+from nodectl.jobs.nodes import ask
+from nodectl.jobs.rows import TakingRow
+from nodectl.model.host import Host
+from nodectl.model.job import Failure, Job, Look, Taking
+from nodectl.transport.base import Transport
+
+_TIMEOUT_S = 30.0
+_MOST_LINES = 4
+# hosts take at the word of one of them; what is further apart is of another moment
+_TOGETHER_S = 45.0
+_NO_BRAKES = frozenset(("idle", "gpu_idle", "applications_clocks_setting"))
+# who was missed tells more than what these classes say
+_UNEXPLAINED = frozenset(
+    ("collective_timeout", "communication", "rendezvous", "time_limit", "host_lost", "link", "supervisor", "launcher")
+)
+
+
+def recall(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> tuple[Taking, ...]:
+    """Return what the hosts' black boxes hold of the newest attempt, oldest first: a suspicion, and the end."""
+    answers = ask(transport, hosts, lambda _: ["black_box", job_id], forks=forks, timeout_s=_TIMEOUT_S, kind=TakingRow)
+    rows = [(host, row) for host, rows in answers.lines.items() for row in rows]
+    newest = max((row["attempt"] for _, row in rows), default=0)
+    of_kinds = (_newest([item for item in rows if item[1]["attempt"] == newest and item[1]["kind"] == kind])
+                for kind in ("suspicion", "end"))  # fmt: skip
+    return tuple(_taking(reports, answers.problems) for reports in of_kinds if reports)
+
+
+def _newest(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
+    """Return the newest of each host, of those that were taken together with the newest of all."""
+    last = max((row["at"] for _, row in rows), default=0.0)
+    return {host: row for host, row in sorted(rows, key=lambda item: item[1]["at"]) if last - row["at"] <= _TOGETHER_S}
+
+
+def _taking(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) -> Taking:
+    look = judge(reports, problems)
+    evidence = [f"{host}: {line}" for host, report in reports.items() for line in _machine_lines(report["host"])]
+    first = min(reports.values(), key=lambda row: row["at"])
+    why = next((row["why"] for row in reports.values() if not row["why"].startswith("another host")), first["why"])
+    return Taking(first["at"], first["kind"], why, replace(look, evidence=(*look.evidence, *evidence)))
+
+
+def _machine_lines(machine: Mapping[str, Any]) -> list[str]:
+    """Return what is remarkable of a machine: what hangs, pressure, slowed GPUs, errors of ports."""
+    lines = [f"{place} does not answer (a network file system)" for place in machine.get("mounts", ())]
+    lines += [f"a process waits in the kernel: {line}" for line in machine.get("blocked", ())[:_MOST_LINES]]
+    errors = sorted(machine.get("errors", {}).items(), key=lambda item: -item[1])[:_MOST_LINES]
+    lines += [f"{path} rose by {count}" for path, count in errors]
+    lines += [f"memory pressure: {line}" for line in _full_lines(machine.get("pressure", {}).get("memory", ""))]
+    return [*lines, *_gpu_lines(machine.get("smi", ""))]
+
+
+def _full_lines(pressure: str) -> list[str]:
+    """Return the line on the time in which all processes waited for memory, where there was some in 10 s."""
+    return [line for line in pressure.splitlines() if line.startswith("full ") and " avg10=0.00" not in f" {line}"]
+
+
+def _gpu_lines(text: str) -> list[str]:
+    if not text:
+        return []
+    try:
+        report = parse_nvidia_smi_q(text)
+    except ParseError as error:
+        return [f"nvidia-smi -q cannot be read: {error.message}"]
+    slowed = [(place, set(gpu.clock_event_reasons or ()) - _NO_BRAKES) for place, gpu in enumerate(report.gpus)]
+    return [f"GPU {place} was slowed down: {', '.join(sorted(reasons))}" for place, reasons in slowed if reasons]
+
+
+def explained(job: Job, takings: Sequence[Taking]) -> Job:
+    """Return the job; a failure that tells only that somebody was missed names who, by the newest taking that knows."""
+    cause = job.first_failure
+    named = next((taking for taking in reversed(takings) if taking.look.missing), None)
+    if cause is None or named is None or cause.category not in _UNEXPLAINED:
+        return job
+    line = f"black box, {clock(named.at)}, {named.why}: {named.look.verdict}"
+    return replace(job, first_failure=_of_rank(replace(cause, evidence=(*cause.evidence, line)), named.look))
+
+
+def _of_rank(cause: Failure, look: Look) -> Failure:
+    """Return the failure, of the one rank for which the others waited if it names none."""
+    ranks = [rank for rank in look.ranks if rank.rank in look.missing]
+    if cause.rank is not None or len(ranks) != 1:
+        return cause
+    return replace(cause, host=ranks[0].host, rank=ranks[0].rank, message=f"{cause.message}; {look.verdict}")
+
+
+def clock(seconds: float) -> str:
+    """Return the time of day of a moment, by this machine's zone."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))

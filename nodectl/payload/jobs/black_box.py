@@ -1,0 +1,236 @@
+"""Keeps what a job did before anybody looked: taken by the supervisor where the job may hang, and before its end.
+
+A taking is a file of JSON lines in `black_box/` of the job's folder, a line as soon as its part is known, on the disk
+before the next is asked for: who is killed in the middle leaves what he had. A full disk is written to in a reserve.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ..common import machine
+from ..common.bounds import fitted
+from ..common.patterns import lazily
+from . import kernel, living
+from .folder import JobFolder, payload_folder, write_atomic
+from .process import all_pids, read_cmdline, read_stat
+
+FOLDER, _RESERVE = "black_box", "reserve"
+SUSPICION, END = "suspicion", "end"
+_MOST_S, _TOOL_S = 5, 3.0
+_MOST_BYTES = 4 << 20  # of a taking
+_RESERVE_BYTES = 512 << 10
+_TEXT_BYTES = 256 << 10
+_KEPT = 3
+_TOP = 10
+_MOUNT_S = 1.0
+_REMOTE = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "ceph", "gpfs", "glusterfs", "fuse.sshfs", "9p")
+)
+_PRESSURE = "/proc/pressure"
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_COUNTERS = ("/sys/class/net/*/statistics/*", "/sys/class/infiniband/*/ports/*/*counters/*")
+_ERRORS = lazily(r"err|discard|drop|down|recover|retry|retrans|timeout|sequence")
+Row = Dict[str, Any]
+
+
+def reserve(job: JobFolder) -> None:
+    """Hold space for a taking on a disk that becomes full; OSError where it is full already."""
+    os.makedirs(job.at(FOLDER), mode=0o700, exist_ok=True)
+    write_atomic(job.at(FOLDER, _RESERVE), b" " * _RESERVE_BYTES)
+
+
+def start(job: JobFolder, attempt: int, kind: str, why: str) -> int:
+    """Start a taking as a process of its own, which a disk or a tool that hangs may hold; return its pid."""
+    run = os.path.join(payload_folder(), "run.py")
+    argv = [sys.executable, "-S", run, "jobs.black_box", job.id, str(attempt), kind, why]
+    null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1)]
+    return os.posix_spawn(sys.executable, argv, os.environ, file_actions=null, setsigdef=[signal.SIGTERM])
+
+
+def main(argv: List[str]) -> int:
+    """Take: `JOB ATTEMPT KIND WHY`."""
+    signal.alarm(_MOST_S)
+    os.umask(0o077)
+    job_id, attempt, kind, why = argv
+    take(JobFolder(job_id), int(attempt), kind, why)
+    return 0
+
+
+def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
+    """Write the parts of a taking; at the end of an attempt without a second look, before which its ranks are gone."""
+    os.makedirs(job.at(FOLDER), mode=0o700, exist_ok=True)
+    page = _Page(job, {"at": time.time(), "attempt": attempt, "kind": kind, "why": why})
+    page.write({"host": {}})
+    parts = living.looks(job, _TOOL_S)
+    page.write(next(parts))
+    before = _port_errors()
+    page.write({"host": _host()})
+    for part in parts:
+        page.write(part)
+    rose = {path: count - before.get(path, count) for path, count in _port_errors().items()}
+    page.write({"host": {"errors": {path: count for path, count in rose.items() if count}, **_tools()}})
+    _thin_out(job)
+
+
+class _Page:
+    """The file of one taking, with `head` in each line."""
+
+    def __init__(self, job: JobFolder, head: Row) -> None:
+        self._path = job.at(FOLDER, f"{time.time_ns()}.jsonl")
+        self._head = head
+        self._left = _MOST_BYTES
+        self._reserve = job.at(FOLDER, _RESERVE)
+        self._held: Optional[int] = None
+
+    def write(self, part: Row) -> None:
+        """Append a line, on the disk when this returns; texts are cut to what is left of the size."""
+        most = self._left if self._held is None else _RESERVE_BYTES - self._held
+        data = fitted(lambda cut: {**self._head, **cut(part)}, most - 2) + b"\n"
+        if len(data) >= most:
+            return
+        self._left -= len(data)
+        if self._held is None and not _append(self._path, data):
+            self._held = 0
+            data = b"\n" + data  # what lies there of another taking may end within a line
+        if self._held is not None:
+            self._held += _overwrite(self._reserve, self._held, data)
+
+
+def _append(path: str, data: bytes) -> bool:
+    """Append on the disk; return False, and leave the file as it was, where the disk is full."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    size = os.fstat(handle).st_size
+    try:
+        while data:
+            data = data[os.write(handle, data) :]
+        os.fsync(handle)
+    except OSError as error:
+        os.ftruncate(handle, size)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _overwrite(path: str, offset: int, data: bytes) -> int:
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return len(data)
+
+
+def _thin_out(job: JobFolder) -> None:
+    """Remove all but the newest takings."""
+    for name in sorted(name for name in os.listdir(job.at(FOLDER)) if name.endswith(".jsonl"))[:-_KEPT]:
+        with contextlib.suppress(OSError):
+            os.unlink(job.at(FOLDER, name))
+
+
+def read(job: JobFolder) -> List[Row]:
+    """Return the takings, oldest first: `at`, `attempt`, `kind`, `why`, `host`, and the report as of `examine`."""
+    takings: Dict[Tuple[float, str], Row] = {}
+    for line in _lines(job):
+        taking = takings.setdefault((float(line["at"]), str(line["kind"])), _EMPTY)
+        ranks = {row["rank"]: row for row in taking["ranks"]}
+        ranks.update({row["rank"]: row for row in line.pop("ranks", ()) if row["stack"] or row["rank"] not in ranks})
+        host = {**taking["host"], **line.pop("host", {})}
+        takings[float(line["at"]), str(line["kind"])] = {**taking, **line, "host": host, "ranks": list(ranks.values())}
+    return [takings[key] for key in sorted(takings)]
+
+
+_EMPTY: Row = {"ranks": [], "listeners": [], "network": {}, "gpus": [], "ras": "", "flight": {}, "xids": [], "host": {}}
+
+
+def _lines(job: JobFolder) -> Iterator[Row]:
+    """Yield the lines of all takings; those that are damaged are left out."""
+    try:
+        names = sorted(os.listdir(job.at(FOLDER)))
+    except OSError:
+        return
+    for name in names:
+        try:
+            with open(job.at(FOLDER, name), "rb") as file:
+                data = file.read(_MOST_BYTES)
+        except OSError:
+            continue
+        for text in data.splitlines():
+            with contextlib.suppress(ValueError):
+                line = json.loads(text)
+                if isinstance(line, dict) and {"at", "attempt", "kind", "why"} <= set(line):
+                    yield line
+
+
+def _host() -> Row:
+    """Return what the kernel tells of the whole machine: memory, pressure, processes, network file systems."""
+    rows = list(_processes())
+    return {
+        "memory": _text("/proc/meminfo"),
+        "pressure": {name: _text(os.path.join(_PRESSURE, name)) for name in ("cpu", "memory", "io")},
+        "top": [row for _, row in sorted(rows, reverse=True)[:_TOP]],
+        "blocked": [row for _, row in rows if row.startswith("D ")][:_TOP],
+        "mounts": _hanging_mounts(),
+        "memory_kills": kernel.host_kills(),
+    }
+
+
+def _tools() -> Row:
+    """Return the words of nvidia-smi; empty where there is none, or it hangs."""
+    pages = {"smi": ("-q",), "nvlink": ("nvlink", "-e")}
+    return {key: (machine.smi(*words, timeout_s=_TOOL_S) or "")[:_TEXT_BYTES] for key, words in pages.items()}
+
+
+def _processes() -> Iterator[Tuple[float, str]]:
+    """Yield the CPU seconds of each process, and a line: state, pid, where it waits in the kernel, command."""
+    for pid in all_pids():
+        stat = read_stat(pid)
+        if stat is not None:
+            waits = _text(f"/proc/{pid}/wchan") if stat.state == "D" else ""
+            command = " ".join(read_cmdline(pid)[:1])[-80:]
+            yield stat.cpu_ticks / _TICKS_PER_S, f"{stat.state} {pid} {waits or '-'} {command}"
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_TEXT_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _hanging_mounts() -> List[str]:
+    """Return the network file systems that do not answer within a second, each asked by a process of its own."""
+    fields = [line.split() for line in _text("/proc/mounts").splitlines()]
+    places = [words[1] for words in fields if len(words) > 2 and words[2] in _REMOTE]
+    asked = [(place, _ask_mount(place)) for place in places]
+    until_s = time.monotonic() + _MOUNT_S
+    while any(process.poll() is None for _, process in asked) and time.monotonic() < until_s:
+        time.sleep(0.01)
+    for _, process in asked:
+        process.kill()
+    return [place for place, process in asked if process.poll() is None]
+
+
+def _ask_mount(place: str) -> subprocess.Popen[bytes]:
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(["stat", "-f", "--", place], stdin=quiet, stdout=quiet, stderr=quiet)
+
+
+def _port_errors() -> Dict[str, int]:
+    """Return the error counters of all network and RDMA ports, by file."""
+    paths = [path for pattern in _COUNTERS for path in glob.glob(pattern) if _ERRORS.search(os.path.basename(path))]
+    texts = {path: _text(path).strip() for path in paths}
+    return {path: int(text) for path, text in texts.items() if text.isdigit()}

@@ -1,0 +1,133 @@
+"""The black box on a node: when a pause is too long, what a taking leaves on a full disk, and after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodectl.payload.jobs.rhythm import Rhythm
+from tests.payload.fleet import Fleet, answer
+
+# steps, then nothing any more
+_HANG = """
+import os, signal, time
+def load():
+    time.sleep(1000)
+for step in range(1, 5):
+    os.write(1, b"step %d/100 loss 0.5\\n" % step)
+    time.sleep(2.2)
+os.write(1, b"hangs\\n")
+load()
+"""
+
+
+def suspected(pauses: list[float], rest_s: float) -> str:
+    """What a rhythm says `rest_s` after marks that came with these pauses."""
+    now_s = 0.0
+    rhythm = Rhythm(now_s)
+    for mark, pause_s in enumerate([0.0, *pauses]):
+        now_s += pause_s
+        rhythm.note(mark, now_s)
+    return rhythm.suspicion(now_s + rest_s)
+
+
+@pytest.mark.parametrize(
+    ("pauses", "quiet_s", "hung_s"),
+    [
+        ([0.5, 0.5, 0.5], 19, 21),
+        ([2, 30, 2], 119, 121),
+        ([10, 200, 10], 299, 301),
+        ([10, 400, 10], 599, 601),
+        ([], 59, 61),
+    ],
+)
+def test_a_pause_is_too_long_by_what_went_before(pauses: list[float], quiet_s: float, hung_s: float) -> None:
+    assert suspected(pauses, quiet_s) == ""
+    assert suspected(pauses, hung_s).startswith(f"for {hung_s} s")
+
+
+def test_it_is_said_once_and_a_false_alarm_makes_the_next_take_longer() -> None:
+    rhythm = Rhythm(0.0)
+    for second in range(10):
+        rhythm.note(second, float(second))
+    assert (bool(rhythm.suspicion(30)), rhythm.suspicion(31)) == (True, "")
+    rhythm.note(10, 32.0)
+    assert rhythm.suspicion(32 + 45) == ""
+    assert rhythm.suspicion(32 + 200) != ""
+
+
+def takings(fleet: Fleet, rank: int, job_id: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = answer(fleet.ctl(rank, "black_box", job_id))
+    return rows
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(tmp_path, 2)
+    yield made
+    made.close()
+
+
+def test_a_hanging_job_is_taken_by_itself_on_all_hosts_and_survives_its_end(fleet: Fleet) -> None:
+    job_id = fleet.launch(_HANG, start=None)
+    fleet.wait(lambda: all(takings(fleet, rank, job_id) for rank in range(2)), 90)
+    fleet.wait(lambda: all("network" in row and row["network"] for row in takings(fleet, 0, job_id)), 30)
+    for rank in range(2):
+        fleet.ctl(rank, "stop", job_id)
+    for rank in range(2):
+        (row,) = takings(fleet, rank, job_id)
+        assert (row["kind"], row["attempt"], abs(time.time() - float(str(row["at"]))) < 120) == ("suspicion", 1, True)
+        assert [item["rank"] for item in row["ranks"]] == [2 * rank, 2 * rank + 1]  # type: ignore[attr-defined]
+        assert "MemTotal" in str(row["host"])
+    said = [str(row["why"]) for rank in range(2) for row in takings(fleet, rank, job_id)]
+    assert any("no step after 4 for 2" in why for why in said), said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+def test_a_taking_on_a_full_disk_goes_into_the_reserve(fleet: Fleet) -> None:
+    place = fleet.root / "host0"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(place)], check=True)
+    try:
+        job_id = fleet.launch("import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n")
+        fleet.wait_up(job_id, "up", 2)
+        with (place / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(b"x" * 65536)
+        done = fleet.ctl(0, job_id, "1", "suspicion", "a test", program="jobs.black_box")
+        assert done.returncode == 0, done.stderr
+        (row,) = takings(fleet, 0, job_id)
+        assert (row["why"], [item["rank"] for item in row["ranks"]]) == ("a test", [0, 1])  # type: ignore[attr-defined]
+        folder = fleet.state(0) / "jobs" / job_id / "black_box"
+        assert [path for path in folder.glob("*.jsonl") if path.stat().st_size] == []
+        fleet.close()
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_who_kills_the_taking_in_the_middle_leaves_what_it_had(fleet: Fleet) -> None:
+    job_id = fleet.launch("import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n")
+    fleet.wait_up(job_id, "up", 2)
+    env = {**os.environ, "XDG_STATE_HOME": str(fleet.root / "host0")}
+    argv = [fleet.python, "-S", str(fleet.run), "jobs.black_box", job_id, "1", "suspicion", "a test"]
+    taking = subprocess.Popen(argv, env=env)
+    folder = fleet.state(0) / "jobs" / job_id / "black_box"
+    fleet.wait(lambda: any(b'"ranks"' in path.read_bytes() for path in folder.glob("*.jsonl")), 30)
+    taking.send_signal(signal.SIGKILL)
+    taking.wait()
+    (path,) = folder.glob("*.jsonl")
+    with path.open("ab") as file:
+        file.write(b'{"at": 1, "attempt"')  # a line that a killed writer left
+    (row,) = takings(fleet, 0, job_id)
+    assert [item["rank"] for item in row["ranks"]] == [0, 1]  # type: ignore[attr-defined]
+    assert "network" not in json.loads(path.read_bytes().splitlines()[-2]), "the taking was whole before the kill"
+    shutil.rmtree(folder)
+    assert takings(fleet, 0, job_id) == []
