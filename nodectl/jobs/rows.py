@@ -253,7 +253,7 @@ class ExamineRow(TypedDict):
 
 
 class MachineRow(TypedDict, total=False):
-    """What the black box knows of a whole machine: texts of the kernel and of nvidia-smi, and lists of lines."""
+    """A whole machine in the black box: texts of the kernel and of nvidia-smi, and lists of lines."""
 
     memory: Text
     pressure: dict[Word, Text]
