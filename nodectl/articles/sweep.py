@@ -41,6 +41,7 @@ from nodectl.model.status import Status
 from nodectl.probes.base import Note, ProbeResult, Run
 from nodectl.probes.budget import BudgetError, share_s
 from nodectl.probes.endpoints import Endpoint, find_endpoints
+from nodectl.probes.rounds import more
 from nodectl.recordings.collect import collect
 from nodectl.report.table import aligned, broken
 from nodectl.transport.base import Transport
@@ -110,7 +111,7 @@ def run_sweep(
 ) -> Sweep:
     """All rates in turn within each measurement, which gets its share of the time until `options.ends_at`."""
     if len(hosts) < 2:
-        raise UsageError("the network sweep needs two hosts or more, and one is selected", "widen --limit")
+        raise UsageError("the network sweep needs two hosts or more, and one is selected", more(hosts))
     table.check(len(hosts))
     links = sorted(links, key=lambda link: link.rate_bits or 0)
     # none where the links are what they are

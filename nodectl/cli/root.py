@@ -47,6 +47,10 @@ def commands() -> dict[str, str]:
     return helps
 
 
+class _ReaderGoneError(Exception):
+    pass
+
+
 class LazyGroup(click.Group):
     """A group that imports a command when it is called, and not before."""
 
@@ -82,6 +86,13 @@ class LazyGroup(click.Group):
             if hint := meant(args[0], commands()) or _undeclared(args[0]):
                 raise click.UsageError(f"No such command {args[0]!r}. {hint}".rstrip(), ctx) from error
             raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Invoke as click does, which would end with 1 where the reader of our output has gone."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGoneError from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the commands before the options."""
@@ -160,7 +171,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         deaf_from_now_on()
         click.echo("nodectl: interrupted", err=True)
         status = 130
-    except BrokenPipeError:  # the reader of our output has gone: nothing is left to tell it
+    except _ReaderGoneError:  # the reader of our output has gone: nothing is left to tell it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
     except NodectlError as error:

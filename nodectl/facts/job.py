@@ -66,7 +66,8 @@ class JobVenv:
 
     `numa_binding`: its torchrun knows that option; `nsys` is where Nsight Systems is on the host, empty where it is
     not. Both are only looked for where they are asked for. `cuda` is what torch is built for, `none` where it is built
-    without.
+    without. `dead` is the Python that its torchrun names and that is not
+    there, as in an environment that was moved.
     """
 
     python: str
@@ -76,6 +77,7 @@ class JobVenv:
     numa_binding: bool = False
     nsys: str = ""
     cuda: str = ""
+    dead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,21 @@ T = TypeVar("T")
 Rounds = list[list[tuple[T, T]]]
 
 
-def require_two(hosts: Sequence[Host], probe: str, remedy: str = "widen --limit") -> None:
-    """Raise UsageError where there is no pair of hosts."""
+class TooFewError(UsageError):
+    """A probe needs more hosts or ranks than are selected."""
+
+
+def more(hosts: Sequence[Host]) -> str:
+    """Return how more hosts are selected: beside this machine --limit has none."""
+    is_here = any(host.connection == "local" for host in hosts)
+    return "name other machines, too: nodectl init DIR --from A,B" if is_here else "widen --limit"
+
+
+def require_two(hosts: Sequence[Host], probe: str, otherwise: str = "") -> None:
+    """Raise TooFewError where there is no pair of hosts; `otherwise` is what else may be done."""
     if len(hosts) < 2:
-        raise UsageError(f"the {probe} probe measures between hosts, and only one is selected", remedy)
+        remedy = more(hosts) + otherwise
+        raise TooFewError(f"the {probe} probe measures between hosts, and only one is selected", remedy)
 
 
 def planned_rounds(

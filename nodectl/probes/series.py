@@ -17,6 +17,7 @@ from nodectl.probes.budget import BudgetError, share_s
 from nodectl.probes.floors import judged
 from nodectl.probes.lost import Watched, said_once
 from nodectl.probes.registry import AnyProbe, declarations
+from nodectl.probes.rounds import TooFewError
 from nodectl.transport.base import Transport
 
 
@@ -54,13 +55,15 @@ def run_probes(
     All is held against the hosts' hardware profiles, those of `profile_dirs` before nodectl's own.
 
     A probe that does not fit (BudgetError) or cannot be run so (UsageError) is refused while nothing is measured;
-    later it is an unknown finding, and what was measured is kept. The `optional` ones were not asked for by name:
+    later it is an unknown finding, and what was measured is kept; so is one of several for which the hosts are too few
+    (TooFewError), if another can be run. The `optional` ones were not asked for by name:
     what cannot be run so is left out. With `costs`, one for each, shares are in proportion to what the probes take, and
     one that needs more than its share waits for what the others leave.
 
     A host that is lost has one finding, and is not asked again. Ctrl-C raises RunInterrupt with what was measured.
     """
     result, left_out = ProbeResult(), None
+    too_few = ProbeResult()
     watched = transport if isinstance(transport, Watched) else Watched(transport)
     reported: tuple[str, ...] = ()
     turns, waited = deque(enumerate(wanted)), set[str]()
@@ -93,18 +96,26 @@ def run_probes(
             elif probe.name in optional and not (isinstance(error, BudgetError) and not costs):
                 note(f"left out: {error.message}")
                 left_out = error
+            elif isinstance(error, TooFewError) and len(wanted) > 1:
+                left_out = error
+                too_few += _refused(probe.name, error)
             elif not result.measurements:
                 raise
             else:
-                subject = "budget" if isinstance(error, BudgetError) else ""
-                finding = Finding("", probe.name, Status.UNKNOWN, subject, actual=error.message, remedy=error.remedy)
-                result += ProbeResult(findings=(finding,))
+                result += _refused(probe.name, error)
     if left_out and result == ProbeResult():
         raise left_out
+    result += too_few
     try:
         return judged(watched, hosts, result, profile_dirs, wanted[0][1].forks)
     except KeyboardInterrupt as error:
         raise RunInterrupt(result + _interrupted(wanted[-1][0].name, _UNJUDGED)) from error
+
+
+def _refused(probe: str, error: UsageError) -> ProbeResult:
+    subject = "budget" if isinstance(error, BudgetError) else ""
+    finding = Finding("", probe, Status.UNKNOWN, subject, actual=error.message, remedy=error.remedy)
+    return ProbeResult(findings=(finding,))
 
 
 def _broken_off(probe: str, watched: Watched) -> ProbeResult:

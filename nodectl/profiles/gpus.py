@@ -212,7 +212,7 @@ def models_source() -> str:
 
 def is_composed(name: str) -> bool:
     """Return whether `name` reads as GPUs and their count, as `4 x rtx4090`; a profile may be called so, and wins."""
-    return bool(re.match(r"[0-9]{1,3}\s*[x\u00d7]\s*\S", name))
+    return bool(re.match(r"[0-9]{1,3}\s*(?:[x\u00d7]|$)", name))
 
 
 def composed(text: str) -> Hardware:

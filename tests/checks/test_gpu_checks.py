@@ -26,6 +26,15 @@ TABLE = {"gpus": Gpus(8, tuple(gpu(index) for index in range(8)))}
 NONE = Unread("absent", "nvidia-smi is not installed")
 
 
+def test_of_a_profile_that_counts_fewer_nothing_is_gone() -> None:
+    (more,), (fewer,) = (
+        [one for one in found(gpu_count, Case("gpus", "failed", count(number), dgx())) if one.check == "gpus"]
+        for number in (9, 7)
+    )
+    assert "nodectl_hardware" in more.remedy and "dmesg" not in more.remedy
+    assert "nodectl_hardware" not in fewer.remedy and "dmesg" in fewer.remedy
+
+
 def refused(field: str, said: str = "Unknown Error") -> dict[str, object]:
     return eight(refused={field: said})
 

@@ -204,11 +204,19 @@ def test_a_script_without_root_and_without_provisioning(typed: Typed) -> None:
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["train.py"]
 
 
+def test_a_job_goes_on_where_nobody_reads_what_it_prints(typed: Typed) -> None:
+    cut = ("bash", "-c", 'set -o pipefail; "$@" | true', "bash")
+    done = typed("launch", "--engine", "command", "--", "sh", "-c", "echo one; sleep 1; echo two", become=cut)
+    assert done.returncode == 141 and "jobs attach" in done.stderr, done.stderr
+    assert "two" in typed("jobs", "attach", "last").stdout
+
+
 def test_an_environment_without_torch_is_told_before_the_start(typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "bare" / "bin").mkdir(parents=True)
     Path("train.py").write_text(_TRAIN)
     done = typed("launch", "train.py", VIRTUAL_ENV=str(tmp_path / "bare"), ANSIBLE_HOME=str(tmp_path))
     assert done.returncode == 1 and f"{tmp_path / 'bare'} with torch" in done.stderr and "--venv" in done.stderr
+    assert "activate" in done.stderr
 
 
 def test_a_trial_measures_what_one_host_can_answer(typed: Typed) -> None:

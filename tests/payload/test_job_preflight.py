@@ -17,7 +17,7 @@ from nodectl.payload.common.frames import texts
 from tests.payload.fleet import Fleet
 
 # of an environment, where neither an engine nor a binding is asked for
-UNASKED = {"engine": "", "numa_binding": False, "nsys": ""}
+UNASKED = {"engine": "", "numa_binding": False, "nsys": "", "dead": ""}
 PAYLOAD = (str(payload_dir() / "run.py"), "jobs.preflight.answer")
 
 
@@ -89,6 +89,23 @@ def test_it_reads_versions_without_importing(tmp_path: Path) -> None:
     (packages / "torch" / "version.py").write_text("cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n")
     assert look(tmp_path, venv=str(tmp_path / "venv"))["job_venv"]["cuda"] == "13.0"
     assert len(answer["launcher"]["sha256"]) == 64 and not answer["launcher"]["executable"]
+
+
+@pytest.mark.parametrize(
+    ("head", "dead"),
+    [
+        ("#!/absent/bin/python\n", "/absent/bin/python"),
+        ("#!/bin/sh\n'''exec' \"/absent place/python\" \"$0\" \"$@\"\n' '''\n", "/absent place/python"),
+        ("#!/bin/sh\n'''exec' /absent/python \"$0\" \"$@\"\n' '''\n", "/absent/python"),
+        ("#!/bin/sh\n'''exec' \"$(dirname -- \"$0\")\"/'python' \"$0\"\n' '''\n", ""),
+        ("#!/usr/bin/env python\n", ""),
+        (f"#!{sys.executable}\n", ""),
+    ],
+)
+def test_it_sees_that_an_environment_was_moved(tmp_path: Path, head: str, dead: str) -> None:
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "torchrun").write_text(f"{head}import torch\n")
+    assert look(tmp_path, venv=str(tmp_path / "venv"))["job_venv"]["dead"] == dead
 
 
 @pytest.mark.parametrize(

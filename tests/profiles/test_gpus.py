@@ -62,6 +62,9 @@ def test_a_short_form_is_shown_as_a_profile_is(nodectl: Cli) -> None:
     assert (shown["kind"], shown["values"]["gpus"]["value"]) == ("hardware", 4)
     assert "predicted" in shown["values"]["floors[0]"]["source"]
     nodectl("profile", "validate", "--hardware", "4 x rtx4090", "--stack", "cu128")
+    for cut in ("4", "4x", "4 x "):
+        done = nodectl("profile", "validate", "--hardware", cut, "--stack", "cu128", check=False)
+        assert done.returncode == 2 and "4 x rtx4090" in done.stderr
     assert nodectl("profile", "show", "4 x rtx9999", check=False).returncode == 2
 
 

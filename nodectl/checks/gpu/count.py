@@ -12,7 +12,7 @@ from nodectl.facts.board import Pcie, PcieLink
 from nodectl.facts.gpus import Gpu, Gpus
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
-from nodectl.profiles.gpus import WORKS_BESIDE, apart, is_same
+from nodectl.profiles.gpus import WORKS_BESIDE, apart, is_same, short_form
 from nodectl.profiles.schema import GpuGroup
 
 ORDER = 40
@@ -70,7 +70,11 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
     # where all should be alike, another model is the check gpu_model's
     status = failed_unless(gpus.count == wanted and not gpus.lost and not (missing and len(groups) > 1))
     action = "reboot" if gpus.count < wanted else "none"
-    return host.finding(GPUS, status, expected=expected, actual=actual, action=action)
+    remedy = GPUS.remedy
+    if gpus.count > wanted and not (gpus.lost or missing):
+        form = short_form([gpu.name or "" for gpu in gpus.devices]) or "auto"
+        remedy = f"none is gone, the hardware profile counts fewer: set nodectl_hardware to what is there, {form}"
+    return host.finding(GPUS, status, expected=expected, actual=actual, action=action, remedy=remedy)
 
 
 def _missing(groups: Sequence[GpuGroup], gpus: Gpus) -> list[str]:

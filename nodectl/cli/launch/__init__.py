@@ -339,6 +339,9 @@ def _follow(app: App, hosts: Sequence[Host], job_id: str, *, traced: bool) -> in
     gone: dict[str, str] = {}
     try:
         gone = follow_output(app, hosts, job_id)
+    except BrokenPipeError:
+        note(f"nobody reads the output any more; the job goes on: nodectl jobs attach {job_id}")
+        raise
     except KeyboardInterrupt:
         note(f"stopping {job_id} on all hosts in {_CHANCE_S:g} s; Ctrl-C again leaves it running")
         try:

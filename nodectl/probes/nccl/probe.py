@@ -38,7 +38,7 @@ from nodectl.probes.nccl.models import COLLECTIVES, fit_lines, fits
 from nodectl.probes.nccl.run import ENGINES, SCOPES, USUAL, NcclOptions, Run
 from nodectl.probes.nominal import least_effect
 from nodectl.probes.options import Sizes
-from nodectl.probes.rounds import planned_rounds, switch_names
+from nodectl.probes.rounds import TooFewError, more, planned_rounds, switch_names
 from nodectl.probes.schedule import Pace, at_once, by_machine, together, turns
 from nodectl.profiles.gpus import floors_of
 from nodectl.profiles.host import WITHOUT_REFERENCE, hardware_name, hardware_of
@@ -207,8 +207,8 @@ def _too_few(hosts: Sequence[Host], fleet: Fleet, options: NcclOptions) -> Probe
     if len(ready) >= needed and ranks >= 2:
         return None
     if len(hosts) == len(ready):
-        remedy = "widen --limit, or measure each host by itself with --scope node"
-        raise UsageError("the nccl probe needs two ranks, and one host with one is selected", remedy)
+        remedy = f"{more(hosts)}, or measure each host by itself with --scope node"
+        raise TooFewError("the nccl probe needs two ranks, and one host with one is selected", remedy)
     names = ", ".join(host.name for host in ready) or "no host"
     actual = f"not measured: only {names} is ready"
     return ProbeResult(findings=tuple(host_finding(NAME, host.name, Status.UNKNOWN, actual) for host in ready))

@@ -353,7 +353,7 @@ def run_rdma(transport: Transport, hosts: Sequence[Host], options: RdmaOptions, 
     """Gb/s and microseconds of each pair, rail and direction; what fails says which of the known reasons it is."""
     operations = measurable(operations_of(options), options.memory)
     if not options.by_itself:
-        require_two(hosts, NAME, "widen --limit, or measure each host by itself with --scope node")
+        require_two(hosts, NAME, ", or measure each host by itself with --scope node")
     endpoints, findings = find_endpoints(transport, hosts, NAME, options)
     programs = [PROGRAMS[operation] for operation in operations]
     sites, silent = find_sites(transport, endpoints, programs, options)
