@@ -155,6 +155,7 @@ class Plan:
     nodes: int = 0
     least_nodes: int = 0
     restarts: int = 0
+    restart_on: tuple[str, ...] = ()
     no_restart: str = ""
     gpus_per_node: int = 0
     start: Start = Start()
@@ -324,6 +325,7 @@ class LaunchRequest:
     nodes: NodeCount | None = None
     left_out: tuple[str, ...] = ()
     restarts: int | None = None
+    restart_on: tuple[str, ...] = ()
     start: Start = Start()
     stayed: tuple[tuple[str, str], ...] = ()
     time_limit_s: float = 0.0
@@ -387,6 +389,7 @@ def make_plan(
         nodes=nodes.most,
         least_nodes=nodes.least,
         restarts=restarts,
+        restart_on=request.restart_on,
         no_restart=_no_restart(request) if not restarts else "",
         gpus_per_node=min(gpus, default=0),
         start=_start(request.start, surroundings),

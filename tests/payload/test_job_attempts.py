@@ -146,6 +146,38 @@ def test_used_up_restarts_end_the_job_and_it_is_said() -> None:
     assert views.ask(100.0) == Over(hb.FAILED, "not restarted: all 2 restarts are used")
 
 
+def cause(category: str, message: str) -> dict[str, Any]:
+    return {"kind": "exception", "class": category, "message": message, "rank": 1, "exit_status": 1, "time": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "follows", "rules"),
+    [
+        (cause("script_error", "ValueError: step 7"), cause("script_error", "ValueError: step 9"), "twice in the", {}),
+        (cause("script_error", "KeyError: 'a'"), cause("disk_full", "no space"), "nothing says", {}),
+        (cause("not_a_number", "loss is nan"), cause("not_a_number", "loss is nan"), "twice in the", {}),
+        (cause("host_lost", "gone"), cause("script_error", "KeyError: 'a'"), "", {}),
+        (cause("xid", "Xid 79"), cause("xid", "Xid 79"), "", {}),
+        (KILLED, KILLED, "", {}),
+        (cause("crash", "SIGSEGV"), cause("crash", "SIGSEGV"), "", {}),
+        (cause("script_error", "KeyError"), cause("script_error", "KeyError"), "", {"restart_on": ("script_error",)}),
+        (cause("import_error", "no x"), cause("import_error", "no x"), "", {"restart_on": ("all",)}),
+        (cause("time_limit", "over"), cause("time_limit", "over"), "its time is over", {}),
+    ],
+)
+def test_a_failure_that_does_not_pass_is_not_tried_a_third_time(
+    first: dict[str, Any], second: dict[str, Any], follows: str, rules: dict[str, Any]
+) -> None:
+    views = Views(beat(0), {1: beat(1, failure=first), 2: beat(2, hb.SPARE)}, rules=RULES._replace(restarts=5, **rules))
+    views.after(3.0)
+    again = Attempt(2, (0, 1))
+    views.me = beat(0, attempt=again)
+    views.others = {1: beat(1, attempt=again, failure=second), 2: beat(2, hb.SPARE, again)}
+    views.ask(200.0)
+    end = views.ask(205.0)
+    assert isinstance(end, Over) == bool(follows) and (not isinstance(end, Over) or follows in end.why), end
+
+
 @pytest.mark.parametrize(
     ("kind", "message", "status", "why"),
     [
@@ -195,6 +227,14 @@ def test_a_killed_rank_is_followed_by_a_second_attempt_on_the_same_hosts(fleet: 
         announced = "nodectl: attempt 2 on host0,host1,host2; the last one failed: host1, rank 3: killed by signal 9"
         assert announced in fleet.output(rank, job_id)
     assert processes_of(job_id) == []
+
+
+def test_an_exception_that_comes_again_ends_the_job_at_its_second_attempt(fleet: Fleet) -> None:
+    job_id = fleet.launch("import os\nraise ValueError('shard', os.getpid())", restarts=5)
+    fleet.wait_settled(job_id)
+    state = fleet.report(0, job_id)["state"]
+    assert (state["state"], state["attempt"], len(state["attempts"])) == ("failed", 2, 1)
+    assert "it failed twice in the same way" in state["no_restart"], state["no_restart"]
 
 
 def test_the_lost_host_is_the_one_that_most_others_lost_not_who_was_missed_first() -> None:

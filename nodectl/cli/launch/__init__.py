@@ -162,6 +162,7 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
         checkpoint=asked.code.checkpoint,
         nodes=count_nodes(len(hosts), asked.hosts.nodes, asked.hosts.spares),
         restarts=asked.hosts.restarts,
+        restart_on=asked.hosts.restart_on,
         start=way.start,
         stayed=() if way.code is None else way.code.stayed,
         time_limit_s=limits.time_limit or 0.0,

@@ -26,6 +26,7 @@ from nodectl.jobs.plan import (
     Warn,
     read_warning,
 )
+from nodectl.jobs.remedies import CLASSES
 from nodectl.payload.jobs.container import ENGINES
 
 PREFLIGHT, QUICK = "preflight", "quick"
@@ -182,6 +183,13 @@ class Hosts:
         type=click.IntRange(0, 1000),
         metavar="N",
     )
+    restart_on: tuple[str, ...] = option(
+        "--restart-on",
+        "Start anew after failures of this class (docs: Why a job ended) or `all`, also where that seems in vain; may "
+        "be repeated.",
+        type=OneOf(["all", *sorted(CLASSES)]),
+        metavar="CLASS",
+    )
     spares: int | None = option(
         "--spares", "Number of hosts that wait to take a failed host's place.", type=click.IntRange(0), metavar="K"
     )
@@ -244,8 +252,8 @@ class Launch:
         hosts, of_preflight = self.hosts, "they belong to preflight, which Slurm's jobs do not have"
         refusals = (
             (
-                hosts.restarts or hosts.spares,
-                "--restarts and --spares need hosts over SSH; Slurm requeues jobs by itself",
+                hosts.restarts or hosts.spares or hosts.restart_on,
+                "--restarts, --restart-on and --spares need hosts over SSH; Slurm requeues jobs by itself",
             ),
             (hosts.needs or hosts.skips, f"--need and --skip need hosts over SSH: {of_preflight}"),
             (self.limits.warning, "--signal needs hosts over SSH: Slurm's signal would reach the ranks' launcher, too"),

@@ -36,6 +36,19 @@ _MISTAKES = {
     "checkpoint_mismatch": "a restart does not mend a checkpoint of another model",
     "time_limit": "its time is over",
 }
+# classes of causes that may be gone at the next attempt; of the others a second one in a row ends the job
+_PASSING = frozenset(
+    (
+        *("host_lost", "link", "rebooted", "supervisor", "left", "communication", "rendezvous", "network_interface"),
+        *("name_resolution", "port_in_use", "download_failed", "killed_from_outside", "launcher_killed"),
+        *("helper_killed", "stopped", "interrupted", "xid", "hardware_io", "checkpoint", "signal", "terminated"),
+    )
+)
+# of these another host may be the remedy, where one stands by
+_PERHAPS_THE_HOST = frozenset(("crash", "gpu_error", "gpu_missing", "collective_timeout", "data_damaged", "exit"))
+_ALL, _SECOND = "all", 2
+_NUMBERS = lazily(r"0x[0-9a-f]+|\d+")
+_SIGNATURE_CHARS = 300
 _MISTAKE = lazily(r"(?:\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
 
 
@@ -50,7 +63,8 @@ class Over(NamedTuple):
 class Rules(NamedTuple):
     """The plan's rules: an attempt takes `least` to `most` hosts, and waits `rejoin_s` for hosts that are missing.
 
-    `why_none` says why no other attempt follows where the operator may have expected one.
+    `why_none` says why no other attempt follows where the operator may have expected one. `restart_on` are classes of
+    causes after which one follows in any case, or `all`.
     """
 
     members: int
@@ -61,6 +75,7 @@ class Rules(NamedTuple):
     grace_s: float
     rejoin_s: float = _REJOIN_S
     why_none: str = ""
+    restart_on: Tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Dict[str, Any]) -> Rules:
@@ -70,7 +85,8 @@ class Rules(NamedTuple):
         least = int(plan.get("least_nodes") or most)
         restarts, more_s = int(plan.get("restarts", 0)), float(plan.get("rejoin_s") or _REJOIN_S)
         lease_s, grace_s = float(plan["lease_s"]), float(plan["grace_s"])
-        return cls(members, least, most, restarts, lease_s, grace_s, more_s, str(plan.get("no_restart", "")))
+        why_none, restart_on = str(plan.get("no_restart", "")), tuple(plan.get("restart_on") or ())
+        return cls(members, least, most, restarts, lease_s, grace_s, more_s, why_none, restart_on)
 
     @property
     def first(self) -> Tuple[int, ...]:
@@ -119,6 +135,7 @@ class Succession:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._culprits: Dict[int, int] = {}  # by attempt: on which host the cause lay
+        self._causes: Dict[int, Optional[Dict[str, Any]]] = {}
         self._quiet: Optional[Tuple[Tuple[int, FrozenSet[int]], float]] = None
         self._rested: Tuple[int, float] = (0, 0.0)
         self._alone_since_s: Optional[float] = None
@@ -200,12 +217,39 @@ class Succession:
     def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
         """Return the job's end if another attempt cannot mend the cause or no restart is left; else None."""
         culprit, cause = _cause(beats, lost, attempt)
-        self._culprits[attempt.number] = culprit
-        if why := unmendable(cause):
+        self._culprits[attempt.number], self._causes[attempt.number] = culprit, cause
+        if why := "" if self._is_asked_for(cause) else unmendable(cause) or self._in_vain(beats, attempt):
             return Over(hb.FAILED, f"not restarted: {why}")
         if attempt.number > self.rules.restarts:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
         return None
+
+    def _is_asked_for(self, cause: Optional[Dict[str, Any]]) -> bool:
+        """Tell whether the operator wants another attempt after this cause; the time limit is beyond that."""
+        asked = self.rules.restart_on
+        return cause is not None and _category(cause) != "time_limit" and (_ALL in asked or _category(cause) in asked)
+
+    def _in_vain(self, beats: Dict[int, Beat], attempt: Attempt) -> str:
+        """Return why the last two attempts show that a third would fail as well; "" where it might succeed."""
+        cause, before = self._causes[attempt.number], self._causes.get(attempt.number - 1)
+        if cause is None or before is None or {_category(cause), _category(before)} & _PASSING:
+            return ""
+        same = _signature(cause) == _signature(before)
+        spare = any(word.state == hb.SPARE for word in beats.values())
+        another = (
+            spare
+            and _category(cause) in _PERHAPS_THE_HOST
+            and self._is_suspect(self._culprits[attempt.number], attempt.number)
+        )
+        if another and attempt.number == 2:
+            return ""
+        told = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS]
+        twice = (
+            "it failed twice in the same way"
+            if same
+            else "two attempts failed, and nothing says that a third would not"
+        )
+        return f"{twice} ({_category(cause)}: {told}); --restart-on {_category(cause)} tries on"
 
     def _too_few(self, beats: List[Beat], usable: int, now_s: float) -> Optional[Over]:
         if now_s - self._rested[1] <= self.rules.rejoin_s:
@@ -230,6 +274,15 @@ class Succession:
     def _is_suspect(self, member: int, number: int) -> bool:
         """Tell whether the last two attempts both failed because of this host."""
         return self._culprits.get(number) == self._culprits.get(number - 1) == member
+
+
+def _category(cause: Dict[str, Any]) -> str:
+    return str(cause.get("class") or cause["kind"])
+
+
+def _signature(cause: Dict[str, Any]) -> Tuple[str, str]:
+    """Return what two failures of one origin share: the class, and the message without numbers."""
+    return _category(cause), _NUMBERS.sub("#", str(cause["message"])[:_SIGNATURE_CHARS])
 
 
 def _in_state(word: Optional[Beat], attempt: Attempt, state: str) -> bool:
