@@ -138,23 +138,24 @@ class App:
         elif text:
             result(text)
 
+    def only_looks(self) -> None:
+        """Let the command go on where no state can be kept, and say so."""
+        from nodectl.common.paths import without_state
+
+        if lost := without_state():
+            note(f"warning: {lost}")
+
     @cached_property
     def inventory(self) -> Inventory | Here:
         """The inventory, read once."""
         from nodectl.transport.inventory import read_inventory
-        from nodectl.transport.inventory.here import inventory_of_here, lists_here
 
-        inventory = read_inventory(self.inventory_sources, self.access)
-        named = "" if self.inventory_sources else "; no inventory given"
-        # it was found, not given: a name of this machine that it does not have means this machine all the same
-        if named and not inventory.is_here and self.limit and lists_here(self.limit):
-            limits = {name.strip() for name in self.limit.split(",")}
-            if not limits & {*inventory.names(), *inventory.groups()}:
-                named = f"; it is not in {', '.join(inventory.sources)}"
-                inventory = read_inventory([inventory_of_here()], self.access)
+        inventory = read_inventory(self.inventory_sources, self.access, self.limit)
         if inventory.is_here:
             from nodectl.payload.common.machine import describe
 
+            named = "" if self.inventory_sources else "; no inventory given"
+            named = f"; it is not in {', '.join(inventory.passed_over)}" if inventory.passed_over else named
             note(f"this machine: {describe()}{named}")
         return inventory
 

@@ -7,7 +7,6 @@ import click
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
 from nodectl.common.few import clipped
-from nodectl.common.paths import without_state
 from nodectl.facts.catalogue import commands_for, read_facts, words_of
 from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
@@ -25,8 +24,7 @@ def facts(app: App) -> None:
     One round trip a host, nothing written there.  A value that a host does not give is null; a subject without values
     says `absent` (no such tool or device) or `unknown` (it could not be read), with the reason.
     """
-    if lost := without_state():
-        note(f"warning: {lost}")
+    app.only_looks()
     source = app.source
     facts: dict[str, dict[str, object]] = {}
     unreachable: dict[str, str] = {}

@@ -25,7 +25,6 @@ from nodectl.cli.options import (
 )
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
-from nodectl.common.paths import without_state
 from nodectl.errors import InventoryError
 from nodectl.facts.base import is_denied
 from nodectl.health.fleet import Health
@@ -79,8 +78,7 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
     if asked.listed:
         _list(app)
         return
-    if lost := without_state():
-        note(f"warning: {lost}")
+    app.only_looks()
     if asked.resume and not asked.drain:
         raise click.UsageError("--resume goes with --drain")
     node = _slurm_node(app) if asked.drain else ""

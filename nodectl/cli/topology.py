@@ -68,6 +68,7 @@ def topology(app: App, asked: _Options) -> None:
     3 if anything could not be told or reached, else 0.
     """
     with_fabric = asked.with_fabric or asked.fabric_from is not None
+    app.only_looks()
     wanted = _hosts_for(app, asked.fabric_from)
     looked = _look(app, wanted, asked.fabric_from, with_fabric=with_fabric, asked=asked.hosts, needed=asked.propose_env)
     limits = Limits(asked.max_hops or MAX_HOPS, asked.max_oversubscription or MAX_OVERSUBSCRIPTION)

@@ -81,6 +81,11 @@ def test_an_inventory_wins_and_one_that_is_not_there_is_an_error(typed: Typed) -
         assert list(json.loads(done.stdout)["hosts"]) == ["other"] and "this machine" not in done.stderr
 
 
+def _doctored(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = json.loads(done.stdout)["findings"]
+    return rows
+
+
 def test_a_name_of_it_means_it_where_the_inventory_that_was_found_has_it_not(typed: Typed) -> None:
     Path("hosts.yml").write_text("all: {hosts: {other: {ansible_connection: local}}}\n")
     Path("ansible.cfg").write_text("[defaults]\ninventory = hosts.yml\n")
@@ -88,6 +93,8 @@ def test_a_name_of_it_means_it_where_the_inventory_that_was_found_has_it_not(typ
         done = typed("-l", name, "facts", "--output", "json")
         assert list(json.loads(done.stdout)["hosts"]) == ["localhost"], done.stderr
         assert "hosts.yml" in done.stderr
+    (row,) = (row for row in _doctored(typed("-l", "::1", "doctor", "--output", "json")) if row["check"] == "inventory")
+    assert "this machine" in row["actual"]
     assert typed("-i", "hosts.yml", "-l", "localhost", "facts").returncode == 2
     Path("hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}, other: {}}}\n")
     done = typed("-l", "localhost", "facts", "--output", "json")
@@ -119,9 +126,9 @@ def test_a_look_needs_no_state(typed: Typed, tmp_path: Path) -> None:
         pytest.skip("this kernel gives this login no user namespace")
     (tmp_path / "home").chmod(0o500)
     (tmp_path / "tmp").mkdir()
-    for command in ("health", "facts"):
+    for command in ("health", "facts", "topology"):
         done = typed(command, "--output", "json", become=_PLAIN, TMPDIR=str(tmp_path / "tmp"))
-        assert "localhost" in json.loads(done.stdout)["hosts"], done.stderr
+        assert "localhost" in json.dumps(json.loads(done.stdout)), done.stderr
         assert done.stderr.count("warning: ") == 1 and str(tmp_path / "home") in done.stderr
     assert list((tmp_path / "tmp").iterdir()) == []
 
@@ -208,7 +215,7 @@ def test_a_job_goes_on_where_nobody_reads_what_it_prints(typed: Typed) -> None:
     cut = ("bash", "-c", 'set -o pipefail; "$@" | true', "bash")
     done = typed("launch", "--engine", "command", "--", "sh", "-c", "echo one; sleep 1; echo two", become=cut)
     assert done.returncode == 141 and "jobs attach" in done.stderr, done.stderr
-    assert "two" in typed("jobs", "attach", "last").stdout
+    assert "two" in typed("jobs", "logs", "-f", "last").stdout
 
 
 def test_an_environment_without_torch_is_told_before_the_start(typed: Typed, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class Here:
     """This machine as an inventory that is made without Ansible, whose start takes longer than a look at a machine."""
 
     is_here = True
+    passed_over: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.sources = (inventory_of_here(),)
@@ -43,13 +44,23 @@ class Here:
         return ("all", "ungrouped")
 
 
-def read_inventory(sources: Sequence[str], access: Access | None = None) -> Inventory | Here:
-    """Read the hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read."""
+def read_inventory(sources: Sequence[str], access: Access | None = None, limit: str | None = None) -> Inventory | Here:
+    """Read the hosts of `sources`, by default of what ansible.cfg or ANSIBLE_INVENTORY say; see Inventory.read.
+
+    Of an inventory that was found, not given: a `limit` of names of this machine that it does not have is this machine.
+    """
     if only_here(sources, access):
         return Here()
     with _ansible():
         from nodectl.transport.inventory.read import Inventory
-    return Inventory.read(sources, access)
+    found = Inventory.read(sources, access)
+    if sources or found.is_here or not limit or not lists_here(limit):
+        return found
+    if {name.strip() for name in limit.split(",")} & {*found.names(), *found.groups()}:
+        return found
+    own = Inventory.read([inventory_of_here()], access)
+    own.passed_over = found.sources
+    return own
 
 
 def read_settings() -> Settings:

@@ -65,6 +65,8 @@ class Inventory:
 
     def __init__(self, manager: Any, loader: Any, sources: tuple[str, ...], access: Access) -> None:
         self.sources = sources
+        # those that were found, where this machine is meant and not in them
+        self.passed_over: tuple[str, ...] = ()
         self._access = access
         self._manager = manager
         self._loader = loader
