@@ -14,7 +14,7 @@ _LISTENS = "0A"
 _LOOKED_AT = ("root", "tmp", "var/tmp", "run", "home", "opt", "srv", "etc", "var/log")
 # docs/jobs.md, 'What lies on a node'
 _OF_A_JOB = (
-    r"plan\.json|rank|secret|code(/.*)?|output\.(log|index|dropped)|ranks(/.*)?|notes(/.*)?|state\.json"
+    r"plan\.json|rank|secret|code(/.*)?|output\.(log|index|dropped)|ranks(/.*)?|notes(/.*)?|black_box(/.*)?|state\.json"
     r"|supervisor\.log|state\.reserve2?|stopped_by"
 )
 _NAMED = re.compile(

