@@ -23,7 +23,7 @@ from nodectl.common.paths import state_dir
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import NodectlError, UsageError
-from nodectl.jobs.black_box import explained, recall
+from nodectl.jobs.black_box import explained, recall, telling
 from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
 from nodectl.jobs.hang import look_at
 from nodectl.jobs.listing import Listing, read_jobs
@@ -166,8 +166,8 @@ def _show_why(app: App, job: Job) -> Job:
     takings = () if job.slurm is not None else recall(app.transport, _members(app, job), job.id, app.forks)
     job = explained(job, takings)
     document = {**job_document(job), "black_box": [taking_document(taking) for taking in takings]}
-    kept = "" if job.state is JobState.FINISHED else takings_text(takings)
-    app.show("jobs", {"jobs": [document]}, "\n\n".join(filter(None, (why_text(job), kept))))
+    texts = (why_text(job), takings_text(telling(job, takings)))
+    app.show("jobs", {"jobs": [document]}, "\n\n".join(filter(None, texts)))
     return job
 
 

@@ -13,10 +13,11 @@ from nodectl.jobs.hang import judge
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import TakingRow
 from nodectl.model.host import Host
-from nodectl.model.job import Failure, Job, Look, Taking
+from nodectl.model.job import Failure, Job, JobState, Look, Taking
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 30.0
+_BLAMES_NOBODY = frozenset(("collective_timeout", "rendezvous", "time_limit"))
 _MOST_LINES = 4
 # hosts take at the word of one of them; what is further apart is of another moment
 _TOGETHER_S = 45.0
@@ -34,7 +35,15 @@ def recall(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int)
     newest = max((row["attempt"] for _, row in rows), default=0)
     of_kinds = (_newest([item for item in rows if item[1]["attempt"] == newest and item[1]["kind"] == kind])
                 for kind in ("suspicion", "end"))  # fmt: skip
-    return tuple(_taking(reports, answers.problems) for reports in of_kinds if reports)
+    return _current([_taking(reports, answers.problems) for reports in of_kinds if reports])
+
+
+def _current(takings: Sequence[Taking]) -> tuple[Taking, ...]:
+    """Leave out a suspicion after which the job wrote again before its end: it was of another pause."""
+    end = next((taking for taking in takings if taking.kind == "end"), None)
+    ages = [rank.output_age_s for rank in end.look.ranks if rank.output_age_s is not None] if end is not None else []
+    wrote = end.at - min(ages) if end is not None and ages else 0.0
+    return tuple(taking for taking in takings if taking.kind == "end" or wrote <= taking.at + _TOGETHER_S)
 
 
 def _newest(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
@@ -78,13 +87,27 @@ def _gpu_lines(text: str) -> list[str]:
 
 
 def explained(job: Job, takings: Sequence[Taking]) -> Job:
-    """Return the job; a failure that tells only that somebody was missed names who, by the newest taking that knows."""
+    """Return the job; a failure that tells only that somebody was missed names who, by the newest taking that knows.
+
+    As an attempt fails its ranks leave their collectives one after another: only at a time limit does that moment tell.
+    """
     cause = job.first_failure
-    named = next((taking for taking in reversed(takings) if taking.look.missing), None)
+    kinds = ("suspicion", "end") if cause is not None and cause.category == "time_limit" else ("suspicion",)
+    named = next((taking for taking in reversed(takings) if taking.look.missing and taking.kind in kinds), None)
     if cause is None or named is None or cause.category not in _UNEXPLAINED:
         return job
     line = f"black box, {clock(named.at)}, {named.why}: {named.look.verdict}"
-    return replace(job, first_failure=_of_rank(replace(cause, evidence=(*cause.evidence, line)), named.look))
+    cause = replace(cause, evidence=(*cause.evidence, line))
+    return replace(job, first_failure=_of_rank(cause, named.look) if cause.category in _BLAMES_NOBODY else cause)
+
+
+def telling(job: Job, takings: Sequence[Taking]) -> tuple[Taking, ...]:
+    """Return the takings that people read: of a job that stood still, or one whose cause says only that it broke."""
+    cause = job.first_failure
+    if job.state is JobState.FINISHED:
+        return ()
+    suspicions = tuple(taking for taking in takings if taking.kind == "suspicion")
+    return suspicions or (tuple(takings) if cause is not None and cause.category in _UNEXPLAINED else ())
 
 
 def _of_rank(cause: Failure, look: Look) -> Failure:

@@ -403,7 +403,6 @@ def takings_text(takings: Sequence[Taking]) -> str:
         + (f": {taking.why}" if taking.why else "")
         + f"\n{look_text(taking.look)}"
         for taking in takings
-        if taking.kind == "suspicion" or len(takings) == 1
     ]
     return "\n\n".join(parts)
 

@@ -1,0 +1,79 @@
+"""What is made of takings of the black box: one of each kind, and whom a cause that names nobody blames by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodectl.jobs.black_box import _current, _newest, _taking, explained, telling
+from nodectl.model.job import Failure, Job, JobState
+
+_TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:3252 all_reduce"
+
+
+def row(rank: int, stack: list[str], at: float = 100.0, why: str = "no step after 7 for 21 s", **more: Any) -> Any:
+    ranks = [{"rank": rank, "state": "S", "stack": stack, "moved": False, "cpu": 0.0, "output_age_s": 21.0}]
+    report = {"ranks": ranks, "network": {}, "gpus": [], "ras": "", "flight": {}, "xids": [], "host": {}}
+    return {**report, "at": at, "attempt": 1, "kind": "suspicion", "why": why, **more}
+
+
+HUNG = {
+    "node01": row(0, [_TORCH, "train.py:9 work"]),
+    "node02": row(1, ["train.py:5 load"], why="another host tells it"),
+}
+
+
+def job(category: str, rank: int | None = None, state: JobState = JobState.FAILED) -> Job:
+    cause = Failure("node01", rank, "exit", "it is over", category=category) if category else None
+    return Job("j", state, ("node01", "node02"), "train.py", (), 1, (), first_failure=cause)
+
+
+@pytest.mark.parametrize(
+    ("cause", "blamed"),
+    [
+        (job("time_limit"), ("node02", 1)),
+        (job("communication", rank=0), ("node01", 0)),
+        (job("host_lost"), ("node01", None)),
+        (job("script_error"), ("node01", None)),
+    ],
+)
+def test_a_cause_that_names_nobody_blames_the_rank_that_was_missed(cause: Job, blamed: tuple[str, int | None]) -> None:
+    taking = _taking(HUNG, {})
+    assert (taking.why, taking.look.missing) == ("no step after 7 for 21 s", (1,))
+    found = explained(cause, [taking]).first_failure
+    assert found is not None
+    assert (found.host, found.rank) == blamed
+    assert any("train.py:5 load" in line for line in found.evidence) == (found.category != "script_error")
+
+
+def test_a_pause_that_ended_is_not_told_of_a_later_failure() -> None:
+    late = {"node01": row(0, ["train.py:9 work"], kind="end", at=5000.0)}
+    assert [taking.kind for taking in _current([_taking(HUNG, {}), _taking(late, {})])] == ["end"]
+    soon = {"node01": row(0, ["train.py:9 work"], kind="end", at=110.0)}
+    assert [taking.kind for taking in _current([_taking(HUNG, {}), _taking(soon, {})])] == ["suspicion", "end"]
+
+
+def test_people_read_of_a_stand_still_and_of_a_cause_that_explains_nothing() -> None:
+    hung, end = _taking(HUNG, {}), _taking({"node01": row(0, ["train.py:9 work"], kind="end")}, {})
+    assert telling(job("script_error"), [end]) == ()
+    assert telling(job("host_lost"), [end]) == (end,)
+    assert telling(job("", state=JobState.STOPPED), [hung, end]) == (hung,)
+    assert telling(job("", state=JobState.FINISHED), [hung]) == ()
+
+
+def test_a_host_counts_with_its_newest_taking_of_the_same_moment() -> None:
+    rows = [("node01", row(0, [], at=100.0)), ("node01", row(0, [], at=400.0)), ("node02", row(1, [], at=101.0))]
+    assert {host: item["at"] for host, item in _newest(rows).items()} == {"node01": 400.0}
+
+
+def test_a_machine_that_hangs_or_slows_down_is_evidence() -> None:
+    host = {
+        "mounts": ["/data"],
+        "blocked": ["D 7 nfs_wait cat"],
+        "errors": {"/sys/class/net/eth0/statistics/rx_errors": 5},
+        "pressure": {"memory": "some avg10=9.00 avg60=0.00\nfull avg10=4.00 avg60=0.00 total=1\n"},
+    }
+    evidence = _taking({"node01": row(0, ["train.py:9 work"], host=host)}, {}).look.evidence
+    for words in ("/data does not answer", "nfs_wait", "rx_errors rose by 5", "memory pressure: full avg10=4.00"):
+        assert any(line.startswith("node01: ") and words in line for line in evidence), (words, evidence)
