@@ -46,7 +46,7 @@ _LIST = "nvidia-smi-list"
 # nvidia-smi's exit statuses: a GPU is out of reach, an InfoROM is corrupted
 _LOST, _CORRUPTED = 15, 14
 _SAID, _UNREAD = (_LOST, _CORRUPTED), (NOT_INSTALLED, DEADLINE)
-_ATTACHED = re.compile(r"^Attached GPUs +: (\d{1,4})$|<attached_gpus>(\d{1,4})<", re.MULTILINE)
+_ATTACHED = re.compile(r"^Attached v?GPUs +: (\d{1,4})$|<attached_gpus>(\d{1,4})<", re.MULTILINE)
 _HEADER_CHARS = 4096
 
 

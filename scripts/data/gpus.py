@@ -4,7 +4,7 @@
 
 README.md is that of NVIDIA/open-gpu-kernel-modules, whose table names products from Turing on as the driver does;
 pci.ids names those before (Maxwell, Pascal, Volta), by the words of the list. Of an id that several products have, told
-apart by their subsystem, all are named.
+apart by their subsystem, all are named. What neither list has is named here, as older drivers' lists and outputs do.
 """
 
 from __future__ import annotations
@@ -25,8 +25,20 @@ _CAPABILITIES = {
     "2d": "12.0", "2f": "12.0", "2e": "12.1",
 }  # fmt: skip
 _ROW = re.compile(r"^\| (.+?) +\| ([0-9A-F]{4})(?: [0-9A-F]{4} [0-9A-F]{4})? +\|$", re.MULTILINE)
-_LISTED = re.compile(r"^\t([0-9a-f]{4})  G[KMPV]\d+(?:GL)? \[((?:GeForce G|Tesla|TITAN|Quadro).*)\]$", re.MULTILINE)
-_NO_CARD = re.compile(r"DRIVE|Matrox|DGX Display|Engineering|Embedded|^P10\d|CMP|FAKE|Tesla GV100")
+_LISTED = re.compile(
+    r"^\t([0-9a-f]{4})  G[KMPV]\d+(?:GL)? \[((?:GeForce G|Tesla|TITAN|Quadro|P10\d-).*)\]$", re.MULTILINE
+)
+_NO_CARD = re.compile(r"DRIVE|Matrox|DGX Display|Engineering|Embedded|FAKE|Tesla GV100")
+_ALSO = (
+    ("0x1db1", "Tesla V100-SXM2-16GB-LS"),
+    ("0x1db5", "Tesla V100-SXM2-32GB-LS"),
+    ("0x1db8", "Tesla V100-SXM3-32GB-H"),
+    ("0x1eb4", "NVIDIA T4G"),
+    ("0x20b3", "NVIDIA PG506-242"),
+    ("0x20b3", "NVIDIA PG506-243"),
+    ("0x20b6", "NVIDIA PG506-230"),
+    ("0x20c2", "NVIDIA CMP 170HX"),
+)
 
 
 def of_readme(text: str) -> Iterator[tuple[str, str]]:
@@ -68,7 +80,7 @@ def document(rows: Iterable[tuple[str, str]]) -> list[dict[str, object]]:
 def main() -> None:
     """Write the file's products; its head (source, read_on, valid_until) is kept, to be mended by hand."""
     readme, listed = (Path(argument).read_text(encoding="utf-8") for argument in sys.argv[1:])
-    write_rows("gpus/products.yml", document([*of_readme(readme), *of_list(listed)]), "products")
+    write_rows("gpus/products.yml", document([*of_readme(readme), *of_list(listed), *_ALSO]), "products")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from nodectl.model.recording import Recording
-from nodectl.profiles.gpus import products_of
+from nodectl.profiles.gpus import model_of, products_of
 from nodectl.recordings.folder import bundled, read_host
 
 _TABLE = Path(__file__).with_name("boxes.yml")
@@ -79,12 +79,18 @@ class Box:
 @cache
 def boxes() -> tuple[Box, ...]:
     """Return the boxes of the table."""
-    document = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))
-    cards = {name: Card(name, *rest) for name, rest in document["cards"].items()}
-    return tuple(_box(row, cards) for row in document["boxes"])
+    return tuple(map(box_of, _document()["boxes"]))
 
 
-def _box(row: dict[str, Any], known: dict[str, Card]) -> Box:
+@cache
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))
+    return document
+
+
+def box_of(row: dict[str, Any]) -> Box:
+    """Return the box of a row of the table."""
+    known = {name: Card(name, *rest) for name, rest in _document()["cards"].items()}
     cards = tuple(known[name] for name, number in row["gpus"].items() for _ in range(number))
     words = str(row.get("links", "SYS")).split()
     size = len(cards)
@@ -131,7 +137,8 @@ def _report(base: Recording, box: Box) -> str:
     text = base.entries["nvidia-smi-q"].stdout
     head, _, rest = text.partition("\nGPU 0000")
     block = "GPU 0000" + rest.split("\nGPU 0000")[0]
-    head = re.sub(r"(Attached GPUs\s+:) \d+", rf"\1 {len(box.cards)}", head)
+    word = "vGPUs" if any(re.search(r"-\d+[QC]$", card.name) for card in box.cards) else "GPUs"
+    head = re.sub(r"Attached GPUs(\s+:) \d+", rf"Attached {word}\1 {len(box.cards)}", head)
     return (
         head + "".join(f"\n{_block(block, slot, card)}" for slot, card in zip(box.slots, box.cards, strict=True)) + "\n"
     )
@@ -198,15 +205,19 @@ def _nvlink(box: Box, what: str) -> str:
     lines = []
     for number, (slot, card, row) in enumerate(zip(box.slots, box.cards, box.links, strict=True)):
         counts = [int(word[2:]) for word in row if word.startswith("NV")]
-        links = (counts[0] if box.switched else sum(counts)) if counts else 0
-        if not links:
-            continue
+        links = (max(counts) if box.switched else sum(counts)) if counts else 0
+        model = model_of(card.name)
+        built = model.nvlink[1] if model and model.nvlink else links
         lines.append(f"GPU {number}: {card.name} (UUID: {_uuid(slot, card)})")
-        for link in range(links):
+        if not links:
+            idle = "NVML: Unable to retrieve NVLink information as all links are inActive"
+            lines.append(idle if built else "Device does not have or support Nvlink")
+        for link in range(built if links else 0):
             if what == "errors":
                 lines += [f"\t Link {link}: {kind} Errors: 0" for kind in ("Replay", "Recovery", "CRC")]
             else:
-                lines.append(f"\t Link {link}: {_LINK_GB_S.get(card.architecture, '50')} GB/s")
+                rate = f"{_LINK_GB_S.get(card.architecture, '50')} GB/s" if link < links else "<inactive>"
+                lines.append(f"\t Link {link}: {rate}")
     return "".join(f"{line}\n" for line in lines)
 
 

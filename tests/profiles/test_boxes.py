@@ -20,16 +20,22 @@ from nodectl.model.status import Status
 from nodectl.profiles.gpus import apart, composed, floors_of, is_same, model_of, products_of, short_form
 from tests.facts.parsers.tool_outputs import SAMPLES
 from tests.facts.recorded import fact
-from tests.profiles.boxes import Box, Card, boxes, recording
+from tests.profiles.boxes import Box, Card, box_of, boxes, recording
 
 # one card each, of which the catalogue has no figures: the sources, and what the note on it says
 APART = [
     (Card("GRID P4-1Q", "1bb3", 1024), "a vGPU of the P4", "influxdata/telegraf tesla_p4.xml"),
+    (Card("GRID V100D-8C", "1db6", 8192), "a vGPU of the V100", "535.216.01: counts `Attached vGPUs`"),
     (Card("Orin (nvgpu)", "0000"), "Jetson", "anduril/jetpack-nixos#371"),
     (Card("NVIDIA GeForce GTX 970", "13c2"), "older than Pascal", "DualCoder/vgpu_unlock#16"),
     (Card("Quadro M2200", "1436"), "older than Pascal", "NVIDIA/nvidia-docker#925"),
     (Card("Tesla M40", "17fd"), "older than Pascal", "oobabooga/textgen#1948"),
 ]
+# of a DGX-1, without the links of GPU 2 to 6 and GPU 3 to 7
+_MESH = (
+    "NV1 NV1 NV2 NV2 SYS SYS SYS   NV2 NV1 SYS NV2 SYS SYS   NV2 SYS SYS SYS SYS   SYS SYS SYS SYS"
+    "   NV1 NV1 NV2   NV2 NV1   NV2"
+)
 each_box = pytest.mark.parametrize("box", boxes(), ids=str)
 
 
@@ -96,7 +102,7 @@ def test_a_healthy_box_is_recognised_and_raises_no_alarm(box: Box) -> None:
         assert any(is_same(card.name, one.name) for one in product)
         lanes = [int(word[2:]) for word in row if word.startswith("NV")]
         links = max(lanes) if box.switched else sum(lanes)
-        assert not lanes or (model and model.nvlink and links == model.nvlink[1])
+        assert not lanes or (model and model.nvlink and (links == model.nvlink[1] or "SXM2" in card.name))
 
 
 @pytest.mark.parametrize(("card", "said", "source"), APART, ids=[card.name for card, *_ in APART])
@@ -105,6 +111,24 @@ def test_a_card_without_figures_is_named_and_raises_no_alarm(card: Card, said: s
     assert alarms(box, "auto") == [] and list(floors_of(card.name)) == []
     (note,) = [each for each in judged(recording(box), "auto") if each.check == "gpu_model"]
     assert (note.status, note.subject) == (Status.SKIPPED, card.name) and said in note.actual
+
+
+@pytest.mark.parametrize(
+    ("gpus", "links", "count", "active"),
+    [
+        ({"NVIDIA RTX A6000": 2}, "NV3", Status.WARNING, []),  # NVIDIA/nccl#557: a bridge that touches three of four
+        ({"Tesla V100-SXM2-32GB": 8}, _MESH, Status.FAILED, ["GPU 2", "GPU 3", "GPU 6", "GPU 7"]),
+        ({"NVIDIA B200": 3}, "NV18 NODE NODE", Status.OK, ["GPU 2"]),  # vllm-project/vllm#16336
+        ({"NVIDIA L40S": 1, "NVIDIA GeForce RTX 3090": 2, "NVIDIA GeForce RTX 2080 Ti": 2},
+         "PHB PHB PHB PHB   NV4 PHB PHB   PHB PHB   NV2", Status.OK, []),
+    ],
+)  # fmt: skip
+def test_too_few_links_are_those_of_a_kind(gpus: dict[str, int], links: str, count: Status, active: list[str]) -> None:
+    found = judged(recording(box_of({"gpus": gpus, "links": links, "source": "", "switched": "18" in links})), "auto")
+    assert [each.status for each in found if each.check == "nvlink_count"] == [count]
+    faults = [each for each in found if each.check == "nvlink_active" and each.status is Status.FAILED]
+    assert [each.subject for each in faults] == active
+    assert all(each.status is Status.OK for each in found if each.check == "nvlink_speed")
 
 
 @pytest.mark.parametrize(

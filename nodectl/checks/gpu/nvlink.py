@@ -23,6 +23,8 @@ ORDER = 100
 _RESET = (
     "reset all GPUs of the node together (fabric manager stopped), or reboot; if it comes back, look at the baseboard"
 )
+# one bridge carries these, where it carries most: A100 and H100 take one to three of them
+_BRIDGE_LINKS = 4
 # nvidia-smi counts what the link mended and what it could not alike
 _COUNTERS = ("replay_errors", "recovery_errors", "crc_errors")
 
@@ -58,15 +60,15 @@ NVLINK_ACTIVE = Check(
 NVLINK_COUNT = Check(
     "nvlink_count",
     looks_at="nvidia-smi nvlink -s",
-    fires="fewer active links than the other GPUs, or than a module of its kind has; only a warning with `auto`",
-    expected="as many on each, and on a module all",
+    fires="fewer active links than the other GPUs of its kind; warning with `auto`, if all have fewer than the module",
+    expected="as many on each, and on a module all, but of an SXM2 module those that its carrier or VM joins",
     remedy=_RESET,
 )
 NVLINK_SPEED = Check(
     "nvlink_speed",
     looks_at="nvidia-smi nvlink -s",
-    fires="a link slower than the others",
-    expected="one rate",
+    fires="a link slower than the others of its kind of GPU",
+    expected="one rate a kind of GPU",
     remedy=_RESET,
 )
 NVLINK_ERRORS = Check(
@@ -91,7 +93,7 @@ def links(host: Subject) -> Iterator[Finding]:
     if cut and wanted:
         remedy = "run `nvidia-smi nvlink -s` there once more"
         yield host.finding(NVLINK_ACTIVE, Status.UNKNOWN, actual=cut, remedy=remedy)
-    yield from (_without_links(host, gpu) for gpu in nvlink.gpus if gpu.links is None)
+    yield from (_without_links(host, gpu, nvlink.gpus) for gpu in nvlink.gpus if gpu.links is None)
     gpus = [gpu for gpu in nvlink.gpus if gpu.links]
     if not gpus and not wanted:
         return
@@ -110,7 +112,7 @@ def _whole(host: Subject, nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str
     A link that is down is listed, too: one that is not listed was not looked at.
     """
     *others, last = nvlink.gpus or (None,)
-    most = max((len(gpu.links or ()) for gpu in others if gpu), default=0)
+    most = max((len(gpu.links or ()) for gpu in others if gpu and last and gpu.name == last.name), default=0)
     if last and last.links and len(last.links) < most:
         actual = f"the report ends in GPU {last.index}, with {len(last.links)} of {most} links"
         return replace(nvlink, gpus=nvlink.gpus[:-1]), actual
@@ -120,31 +122,57 @@ def _whole(host: Subject, nvlink: NvidiaSmiNvlink) -> tuple[NvidiaSmiNvlink, str
     return nvlink, ""
 
 
-def _without_links(host: Subject, gpu: NvLinkGpu) -> Finding:
+def _without_links(host: Subject, gpu: NvLinkGpu, gpus: Sequence[NvLinkGpu]) -> Finding:
     remedy = "run `nvidia-smi nvlink -s` there"
     actual = gpu.message or "nothing is told of its links"
     status = Status.SKIPPED if "MIG" in actual else Status.UNKNOWN
     # one text stands for all links of a GPU that uses none of them
     if "inactive" in actual.lower():
-        status = Status.FAILED if _is_linked(host) else Status.SKIPPED
+        joined = [other for other in gpus if other.name == gpu.name and _active(other)]
+        is_fault = _is_linked(host) or (joined and not _is_bridged(gpu) and not _by_carrier(joined))
+        status = Status.FAILED if is_fault else Status.SKIPPED
     return host.finding(
         NVLINK_ACTIVE, status, f"GPU {gpu.index}", expected="active links", actual=actual, remedy=remedy
     )
 
 
 def _inactive(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
-    """Yield the inactive links: with NVSwitch all must be active, with bridges as many as on most GPUs."""
-    most = Counter(_active(gpu) for gpu in gpus).most_common(1)
+    """Yield the inactive links: with NVSwitch all must be active, else as many as on the others of the kind."""
+    few = _few(host, gpus)
     for gpu in gpus:
         off = [link.link for link in gpu.links or () if link.active is False]
         untold = [link.link for link in gpu.links or () if link.active is None]
         if untold:
             yield _finding(host, NVLINK_ACTIVE, gpu, Status.UNKNOWN, f"no state of links {_names(untold)}")
-        if not off or _link(host) == "pcie":
-            continue
-        if _is_whole(host) or _active(gpu) < most[0][0]:
-            actual = f"inactive: {_names(off)}"
-            yield _finding(host, NVLINK_ACTIVE, gpu, Status.FAILED, actual, "reset GPU")
+        if off and _link(host) != "pcie" and (_is_whole(host) or gpu in few):
+            yield _finding(host, NVLINK_ACTIVE, gpu, Status.FAILED, f"inactive: {_names(off)}", "reset GPU")
+
+
+def _few(host: Subject, gpus: Sequence[NvLinkGpu]) -> list[NvLinkGpu]:
+    """Return the GPUs with fewer active links than the others of their kind, where no bridge or carrier decides it."""
+    few = []
+    for kind in dict.fromkeys(gpu.name for gpu in gpus):
+        alike = [gpu for gpu in gpus if gpu.name == kind and gpu.links is not None]
+        most = max(map(_active, alike), default=0)
+        if _is_linked(host):
+            few += [gpu for gpu in alike if _active(gpu) < most or not most]
+        elif not _by_carrier(alike):
+            few += [gpu for gpu in alike if _active(gpu) < most and (_active(gpu) or not _is_bridged(gpu))]
+    return few
+
+
+def _is_bridged(gpu: NvLinkGpu) -> bool:
+    """Tell whether the GPU has NVLink only with a bridge, which may join some of several."""
+    model = model_of(gpu.name or "")
+    return bool(model and model.bridge)
+
+
+def _by_carrier(gpus: Sequence[NvLinkGpu]) -> bool:
+    """Tell whether the carrier board of SXM2 modules, or a VM that has some of them, joins few of their links.
+
+    No NVSwitch stands between them: of two or four of eight modules each has another number, and none has all six.
+    """
+    return all("SXM2" in (gpu.name or "") for gpu in gpus) and 0 < max(map(_active, gpus), default=0) < _built(gpus)
 
 
 def _active(gpu: NvLinkGpu) -> int:
@@ -162,25 +190,28 @@ def _counted(host: Subject, nvlink: NvidiaSmiNvlink) -> Iterator[Finding]:
         yield host.finding(NVLINK_COUNT, status, actual=actual, remedy=remedy)
         return
     most = max(counts.values())
-    few = [index for index, count in counts.items() if count < most or (count == 0 and _is_linked(host))]
+    few = [gpu.index for gpu in _few(host, nvlink.gpus)]
     actual = f"{most} each" if not few else ", ".join(f"GPU {i}: {counts[i]}" for i in few) + f"; the others {most}"
+    if by_carrier := _by_carrier(nvlink.gpus):
+        actual = f"{', '.join(str(count) for count in counts.values())} of {_built(nvlink.gpus)}"
     status, built = failed_unless(not few), _built(nvlink.gpus)
-    if not few and 0 < most < built:
+    if not few and 0 < most < built and not (by_carrier and not _is_linked(host)):
         status, actual = Status.FAILED if host.gpus else Status.WARNING, f"{most} of {built} each"
     yield host.finding(NVLINK_COUNT, status, actual=actual)
 
 
 def _built(gpus: Sequence[NvLinkGpu]) -> int:
-    """Return the links of the kind of module that the GPUs are; 0 for several kinds, and where a bridge decides."""
-    models = [model_of(gpu.name or "") for gpu in gpus]
-    links = {model.nvlink[1] if model and model.nvlink and not model.bridge else 0 for model in models}
-    return links.pop() if len(links) == 1 else 0
+    """Return the links of the kind that the GPUs are; 0 for several kinds, and where several bridges go on a card."""
+    models = [model_of((gpu.name or "").removesuffix("-LS")) for gpu in gpus]
+    sizes = {model.nvlink[1] if model and model.nvlink else 0: bool(model and model.bridge) for model in models}
+    ((links, bridged),) = sizes.items() if len(sizes) == 1 else ((0, False),)
+    return 0 if bridged and links > _BRIDGE_LINKS else links
 
 
 def _slow(host: Subject, gpus: list[NvLinkGpu]) -> Iterator[Finding]:
-    rates = Counter(link.speed_gb_s for gpu in gpus for link in gpu.links or () if link.active and link.speed_gb_s)
-    best = max(rates, default=0)
+    rates = [(gpu.name, link.speed_gb_s) for gpu in gpus for link in gpu.links or () if link.active and link.speed_gb_s]
     for gpu in gpus:
+        best = max((rate for name, rate in rates if name == gpu.name), default=0)
         if any(link.active and link.speed_gb_s is None for link in gpu.links or ()):
             yield _finding(host, NVLINK_SPEED, gpu, Status.UNKNOWN, "the rate of an active link is not told")
         slow = [link for link in gpu.links or () if link.active and link.speed_gb_s and link.speed_gb_s < best]

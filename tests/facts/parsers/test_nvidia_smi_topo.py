@@ -124,6 +124,8 @@ def test_p2p_that_is_refused(text: str, told: str) -> None:
 
 
 def test_an_affinity_that_is_not_given_is_none() -> None:
-    found = parse_nvidia_smi_topo("\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t\t\t\tN/A\n")
+    text = "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t\t\t\tN/A\n"
+    found = parse_nvidia_smi_topo(text)
+    assert parse_nvidia_smi_topo(text.expandtabs()) == found
     assert (found.cpu_affinity, found.numa_affinity) == ({"GPU0": None}, {"GPU0": None})
     assert found.unavailable == {"gpu_numa_id.GPU0": "N/A"}

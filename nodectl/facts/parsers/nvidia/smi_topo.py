@@ -161,6 +161,9 @@ def _read_row(tool: str, matrix: _Matrix, line: Line, prefix: str, word: re.Patt
             raise unreadable(tool, line, f"{cell!r} under {column} is none of the legend's words")
         else:
             row[column] = cell
+    if "\t" not in text and behind and all(map(refused, behind)):
+        # blank cells, as of a VM without affinities, are lost with the tabs
+        behind = [""] * (len(matrix.labels) - len(behind)) + behind
     matrix.behind[name] = behind
     if _GPU.fullmatch(name):
         _require_affinities(tool, matrix, line, behind)

@@ -48,7 +48,7 @@ class Log:
 
 _GPU = re.compile(r"GPU +([0-9a-fA-F]{4,8}(?::\S*)?)\s*")
 _HEADER = {"timestamp", "driver_version", "cuda_version", "kmd_version", "cuda_umd_version", "attached_gpus"}
-_HEADER_LINE = re.compile(r"(?:GPU [0-9a-fA-F]{4,8}:|Driver Version +:|Attached GPUs +:|=+NVSMI LOG=)")
+_HEADER_LINE = re.compile(r"(?:GPU [0-9a-fA-F]{4,8}:|Driver Version +:|Attached v?GPUs +:|=+NVSMI LOG=)")
 # a last line that is one of these is no cut line
 _SECTIONS = {
     *("mig_mode", "mig_device", "device_attributes", "shared", "driver_model", "platform_info", "inforom_version"),
