@@ -199,6 +199,10 @@ class PcieLink:
     max_read_bytes: int | None = None
 
 
+# as lspci calls GPUs with and without an output
+_DISPLAYS = ("3D controller", "VGA compatible controller", "Display controller", "Processing accelerators")
+
+
 @dataclass(frozen=True, slots=True)
 class Pcie:
     """PCI Express: access control and trained links as root sees them, and the tree from sysfs.
@@ -221,6 +225,16 @@ class Pcie:
             bridges.append(at)
             at = self.parents.get(at)
         return tuple(bridges)
+
+    def gpus_of(self, maker: str) -> list[PcieLink]:
+        """Return the GPUs of a maker, as lspci spells it, with those that do not answer any more."""
+        return [link for link in (*self.links, *self.gone) if maker in link.name and link.kind in _DISPLAYS]
+
+    @property
+    def other_gpus(self) -> str:
+        """Return the GPUs of other makers than NVIDIA, as `2 x AMD GPU on PCI`; empty without any."""
+        counts = {name: len(self.gpus_of(maker)) for name, maker in (("AMD", "[AMD/ATI]"), ("Intel", "Intel"))}
+        return " + ".join(f"{count} x {name} GPU on PCI" for name, count in counts.items() if count)
 
 
 def _read_pcie(recording: Recording) -> Pcie:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nodectl.errors import ProfileError
+from nodectl.facts.board import Pcie
 from nodectl.facts.catalogue import commands_for, facts_named, read_facts
 from nodectl.facts.look import Lab
 from nodectl.facts.rdma import ports_in
@@ -16,6 +17,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.model.topology import FabricGraph, NodeTopology
+from nodectl.profiles.gpus import WORKS_BESIDE
 from nodectl.profiles.host import hardware_of
 from nodectl.recordings.source import Source
 from nodectl.topology.fabric.sources import LLDP, bare, recorded_graph
@@ -66,7 +68,7 @@ def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looke
             nodes[host.name] = node
             findings[host.name] = [*_unseen(host, node), *node.bottlenecks]
         else:
-            findings[host.name] = [_unread(host, node, profile_dirs)]
+            findings[host.name] = [_unread(host, node, facts_of[host.name].get("pcie"), profile_dirs)]
     order = [host.name for host in source.hosts]
     return Looked(
         nodes={name: nodes[name] for name in order if name in nodes},
@@ -94,10 +96,12 @@ _NO_TOOL = (
 )
 
 
-def _unread(host: Host, node: Unread, profile_dirs: Sequence[Path]) -> Finding:
-    """Return the finding on a host without a picture: skipped where its hardware profile says that it has no GPUs."""
+def _unread(host: Host, node: Unread, pcie: object, profile_dirs: Sequence[Path]) -> Finding:
+    """Return the finding on a host without a picture: skipped where it has no GPUs of NVIDIA, as its profile says."""
     if node.kind == "absent" and _without_gpus(host, profile_dirs):
         return _finding(host, "topology", Status.SKIPPED, "no GPUs, as its hardware profile says")
+    if node.kind == "absent" and isinstance(pcie, Pcie) and pcie.other_gpus and not pcie.gpus_of("NVIDIA"):
+        return _finding(host, "topology", Status.SKIPPED, f"no NVIDIA GPU, {pcie.other_gpus}: {WORKS_BESIDE}")
     remedy = _NO_TOOL if node.kind == "absent" else ""
     return _finding(host, "topology", Status.UNKNOWN, node.reason, remedy)
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from nodectl.model.host import Host
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.profiles.gpus import apart, composed, floors_of, is_same, model_of, products_of, short_form
+from nodectl.topology.look import look
 from tests.facts.parsers.tool_outputs import SAMPLES
 from tests.facts.recorded import fact
 from tests.profiles.boxes import Box, Card, box_of, boxes, recording
@@ -154,7 +157,12 @@ def test_another_makers_cards_are_named_with_what_works_beside_them() -> None:
     lspci, nvidia = entries["lspci-acs"], re.compile(r"VGA compatible controller: NVIDIA Corporation")
     text = nvidia.sub("Display controller: Advanced Micro Devices, Inc. [AMD/ATI]", lspci.stdout)
     entries["lspci-acs"] = replace(lspci, stdout=text)
-    findings = judged(replace(worn, entries=entries), "auto")
+    worn = replace(worn, entries=entries)
+    host = Host("n1", "n1")
+    source: Any = SimpleNamespace(hosts=(host,), recordings=lambda _commands: iter([(host, worn)]))
+    (seen,) = look(source, (), fabric=False).findings
+    assert seen.status is Status.SKIPPED and "1 x AMD GPU on PCI" in seen.actual
+    findings = judged(worn, "auto")
     (gpus,) = [each for each in findings if each.check == "gpus"]
     assert gpus.status is Status.SKIPPED and "1 x AMD GPU on PCI" in gpus.actual and "gloo" in gpus.actual
 

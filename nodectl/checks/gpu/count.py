@@ -18,8 +18,6 @@ from nodectl.profiles.schema import GpuGroup
 ORDER = 40
 
 _MIB_PER_GIB = 1024
-# as lspci calls GPUs with and without an output
-_DISPLAYS = ("3D controller", "VGA compatible controller", "Display controller", "Processing accelerators")
 
 
 GPUS = Check(
@@ -113,16 +111,14 @@ def _on_bus(host: Subject) -> int:
     return len(_links(host))
 
 
-def _links(host: Subject, maker: str = "NVIDIA") -> list[PcieLink]:
+def _links(host: Subject) -> list[PcieLink]:
     pcie = host.fact("pcie", Pcie)
-    links = (*pcie.links, *pcie.gone) if pcie else ()
-    return [link for link in links if maker in link.name and link.kind in _DISPLAYS]
+    return pcie.gpus_of("NVIDIA") if pcie else []
 
 
 def _others(host: Subject) -> str:
-    """Return other makers' GPUs, as `2 x AMD GPU on PCI`; empty without any."""
-    counts = ((name, len(_links(host, maker))) for name, maker in (("AMD", "[AMD/ATI]"), ("Intel", "Intel")))
-    return " + ".join(f"{count} x {name} GPU on PCI" for name, count in counts if count)
+    pcie = host.fact("pcie", Pcie)
+    return pcie.other_gpus if pcie else ""
 
 
 GPU_REPORT = Check("gpu_report", looks_at="nvidia-smi -q", fires="unknown: not read, or cut", expected="nvidia-smi -q")
