@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from nodectl.payload.jobs import black_box
+from nodectl.payload.jobs.folder import JobFolder
 from nodectl.payload.jobs.rhythm import Rhythm
 from tests.payload.fleet import Fleet, answer
 
@@ -102,7 +104,7 @@ def test_a_taking_on_a_full_disk_goes_into_the_reserve(fleet: Fleet) -> None:
         with (place / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             while True:
                 file.write(b"x" * 65536)
-        done = fleet.ctl(0, job_id, "1", "suspicion", "a test", program="jobs.black_box")
+        done = fleet.ctl(0, job_id, "1", "suspicion", stdin=b"a test", program="jobs.black_box")
         assert done.returncode == 0, done.stderr
         (row,) = takings(fleet, 0, job_id)
         assert (row["why"], [item["rank"] for item in row["ranks"]]) == ("a test", [0, 1])  # type: ignore[attr-defined]
@@ -113,12 +115,22 @@ def test_a_taking_on_a_full_disk_goes_into_the_reserve(fleet: Fleet) -> None:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+def test_why_stands_in_no_command_line_whatever_an_exception_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    said = "ValueError: key=s3cret\0\udcff " + "x" * 100_000
+    pid = black_box.start(JobFolder("20260101-000000-0001"), 1, "end", said)
+    assert b"s3cret" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    os.waitpid(pid, 0)
+
+
 def test_who_kills_the_taking_in_the_middle_leaves_what_it_had(fleet: Fleet) -> None:
     job_id = fleet.launch("import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n")
     fleet.wait_up(job_id, "up", 2)
     env = {**os.environ, "XDG_STATE_HOME": str(fleet.root / "host0")}
-    argv = [fleet.python, "-S", str(fleet.run), "jobs.black_box", job_id, "1", "suspicion", "a test"]
-    taking = subprocess.Popen(argv, env=env)
+    argv = [fleet.python, "-S", str(fleet.run), "jobs.black_box", job_id, "1", "suspicion"]
+    taking = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL)
     folder = fleet.state(0) / "jobs" / job_id / "black_box"
     fleet.wait(lambda: any(b'"ranks"' in path.read_bytes() for path in folder.glob("*.jsonl")), 30)
     taking.send_signal(signal.SIGKILL)

@@ -27,6 +27,7 @@ from .process import all_pids, read_cmdline, read_stat
 FOLDER, _RESERVE = "black_box", "reserve"
 SUSPICION, END = "suspicion", "end"
 _MOST_S, _TOOL_S = 5, 3.0
+_WHY_CHARS = 1000
 _MOST_BYTES = 4 << 20  # of a taking
 _RESERVE_BYTES = 512 << 10
 _TEXT_BYTES = 256 << 10
@@ -50,24 +51,33 @@ def reserve(job: JobFolder) -> None:
 
 
 def start(job: JobFolder, attempt: int, kind: str, why: str) -> int:
-    """Start a taking as a process of its own, which a disk or a tool that hangs may hold; return its pid."""
+    """Start a taking as a process of its own, which a disk or a tool that hangs may hold; return its pid.
+
+    `why` may quote a script's exception, and so stands in no command line.
+    """
     run = os.path.join(payload_folder(), "run.py")
-    argv = [sys.executable, "-S", run, "jobs.black_box", job.id, str(attempt), kind, why]
-    null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1)]
-    return os.posix_spawn(sys.executable, argv, os.environ, file_actions=null, setsigdef=[signal.SIGTERM])
+    argv = [sys.executable, "-S", run, "jobs.black_box", job.id, str(attempt), kind]
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, why[:_WHY_CHARS].encode(errors="backslashreplace"))
+        actions = [(os.POSIX_SPAWN_DUP2, reader, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+        return os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsigdef=[signal.SIGTERM])
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def main(argv: List[str]) -> int:
-    """Take: `JOB ATTEMPT KIND WHY`."""
+    """Take: `JOB ATTEMPT KIND`, and why on stdin."""
     signal.alarm(_MOST_S)
     os.umask(0o077)
-    job_id, attempt, kind, why = argv
-    take(JobFolder(job_id), int(attempt), kind, why)
+    job_id, attempt, kind = argv
+    take(JobFolder(job_id), int(attempt), kind, sys.stdin.buffer.read().decode(errors="replace"))
     return 0
 
 
 def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
-    """Write the parts of a taking; at the end of an attempt without a second look, before which its ranks are gone."""
+    """Write the parts of a taking, the ranks' stacks first: at the end of an attempt they live for a second more."""
     os.makedirs(job.at(FOLDER), mode=0o700, exist_ok=True)
     page = _Page(job, {"at": time.time(), "attempt": attempt, "kind": kind, "why": why})
     page.write({"host": {}})
