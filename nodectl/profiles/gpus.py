@@ -175,7 +175,9 @@ def _product(word: str) -> Product:
         if len({_figures(row) for row in known or found}) == 1:
             return (known or found)[0]
         if found:
-            names = ", ".join(_bare(row.name).lower().replace(" ", "-") for row in known or found)
+            short = [_bare(row.name).lower().replace(" ", "-") for row in known or found]
+            # of the same short name, as Quadro T1000 and NVIDIA T1000, the whole ones
+            names = ", ".join(short if len({*short}) > 1 else (repr(row.name) for row in known or found))
             raise ProfileError(f"hardware: {word!r} may be several GPUs", f"say which: {names}")
     if why := apart(word.strip()):
         raise ProfileError(f"hardware: {word!r} is {why}", "`nodectl_hardware: auto` takes it as it is")

@@ -28,7 +28,7 @@ _ROW = re.compile(r"^\| (.+?) +\| ([0-9A-F]{4})(?: [0-9A-F]{4} [0-9A-F]{4})? +\|
 _LISTED = re.compile(
     r"^\t([0-9a-f]{4})  G[KMPV]\d+(?:GL)? \[((?:GeForce G|Tesla|TITAN|Quadro|P10\d-).*)\]$", re.MULTILINE
 )
-_NO_CARD = re.compile(r"DRIVE|Matrox|DGX Display|Engineering|Embedded|FAKE|Tesla GV100")
+_NO_CARD = re.compile(r"DRIVE|Matrox|Engineering|Embedded|FAKE|Tesla GV100")
 _ALSO = (
     ("0x1db1", "Tesla V100-SXM2-16GB-LS"),
     ("0x1db5", "Tesla V100-SXM2-32GB-LS"),
@@ -37,6 +37,8 @@ _ALSO = (
     ("0x20b3", "NVIDIA PG506-242"),
     ("0x20b3", "NVIDIA PG506-243"),
     ("0x20b6", "NVIDIA PG506-230"),
+    ("0x20b8", "NVIDIA A100X"),
+    ("0x20b9", "NVIDIA A30X"),
     ("0x20c2", "NVIDIA CMP 170HX"),
 )
 
