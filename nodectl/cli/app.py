@@ -175,8 +175,14 @@ class App:
             return LiveSource(self.hosts, self.transport, self.forks)
         from nodectl.recordings.folder import open_recording
 
+        fleet = open_recording(self.replay)
         named = self.inventory.hosts(self.limit) if self.inventory_sources else None
-        return replay_source(open_recording(self.replay), self.limit, named)
+        if named is None and self.access.given_vars:
+            from nodectl.transport.inventory import read_inventory
+
+            # the recording's names as an inventory, whose variables Ansible reads
+            named = read_inventory((f"{','.join(fleet.hosts)},",), self.access).hosts(self.limit)
+        return replay_source(fleet, self.limit, named)
 
     @property
     def fleet(self) -> str:

@@ -123,7 +123,8 @@ def _show_runs(app: App, run: ProvisionRun) -> None:
         for record in records:
             rows.setdefault(_row(record), []).append(host)
     if not rows:
-        note("no host holds a record: nodectl changed nothing there")
+        if held:
+            note(f"{fold(held)}: no record is held, nodectl changed nothing there")
         return
     ordered = sorted(rows.items(), key=lambda item: (item[0][0] != "start", item[0][0]))
     lines = [(*row, fold(hosts)) for row, hosts in ordered]

@@ -65,6 +65,8 @@ def read_profile(kind: str, name: str, extra_dirs: Sequence[Path] = ()) -> tuple
         _refuse_other_suffix(kind, name, extra_dirs)
         hint = f"{meant(name, profiles)}set nodectl_{kind} to one of: {', '.join(profiles)}" if profiles else ""
         raise ProfileError(f"there is no {kind} profile {name!r}", hint)
+    if (kind, name) == ("hardware", "auto") and not profiles[name].is_relative_to(profiles_dir()):
+        raise ProfileError(f"{profiles[name]}: auto means what the host has itself", "call your profile otherwise")
     return read_document(profiles[name]), profiles[name]
 
 

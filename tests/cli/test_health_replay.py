@@ -212,3 +212,11 @@ def test_floors_are_learned_from_an_acceptance(nodectl: Cli, fleet: Path, tmp_pa
         path.write_text(json.dumps({**asdict(known), **schema}))
         later = nodectl(*learn, check=False)
         assert later.returncode == 2 and "schema" in later.stderr
+
+
+def test_a_variable_of_the_command_line_goes_before_the_recording_s(nodectl: Cli, fleet: Path) -> None:
+    done = nodectl(
+        "--replay", str(fleet), "-e", '{"nodectl_hardware": "4 x nosuch"}', "--output", "json", "health", check=False
+    )
+    found = bad(json.loads(done.stdout))
+    assert {(host, "profiles", "unknown") for host in HOSTS} <= found and done.returncode != 0

@@ -53,12 +53,23 @@ def test_the_linter_finds_such_a_name_where_jobs_are_made(tmp_path: Path) -> Non
     assert status == 1 and 'attribute "pidfd_open"' in told
 
 
-def test_the_linter_finds_a_file_of_the_kernel() -> None:
+def test_the_linter_finds_what_only_linux_has(tmp_path: Path) -> None:
+    planted = (
+        *('Path(f"/proc/{pid}/stat")', 'Path("/proc")', 'open("/sys/class/net")', '{"LC_ALL": "C.UTF-8"}'),
+        *("os.pidfd_open(1)", 'getattr(os, "pidfd_open")(1)', "os.fork()"),
+    )
+    line = re.search(r"^\t! (git grep .*OF_LINUX.*)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
     pattern = re.search(r"^OF_LINUX := (.*)$", (_ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert pattern
-    planted = ('Path(f"/proc/{pid}/stat")', 'open("/sys/class/net")', '{"LC_ALL": "C.UTF-8"}')
-    assert all(re.search(pattern[1], line) for line in planted)
-    assert not re.search(pattern[1], 'Command("meminfo", ("cat", "/proc/meminfo"))'), "nodes have it"
+    assert line and pattern
+    # a new file, of which git knows nothing yet
+    (tmp_path / "nodectl" / "jobs").mkdir(parents=True)
+    at_nodes = 'Command("meminfo", ("cat", "/proc/meminfo"))'
+    (tmp_path / "nodectl" / "jobs" / "new.py").write_text("\n".join((*planted, at_nodes)))
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    argv = shlex.split(line[1].replace("$(OF_LINUX)", pattern[1]))
+    argv = [word for word in argv if not word.startswith("plugins/")]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert [row.split(":", 2)[2] for row in done.stdout.splitlines()] == list(planted)
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -145,3 +145,10 @@ def test_profiles_that_cannot_work_together_are_a_finding_not_a_slip(tmp_path: P
     with pytest.raises(IncompatibleError) as caught:
         resolve("gpus", "cpu", "stock", extra_dirs=folders)
     assert "8 GPUs" in caught.value.message and caught.value.exit_status == 1
+
+
+def test_no_profile_of_the_fleet_s_own_is_called_auto(tmp_path: Path) -> None:
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "auto.yml").write_text("description: eight of ours\ngpus: 8\n")
+    with pytest.raises(ProfileError, match="auto"):
+        resolve("auto", "none", "stock", extra_dirs=(tmp_path,))
