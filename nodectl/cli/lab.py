@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -17,13 +20,15 @@ from nodectl.cli.terminal import emit_json, note, result
 from nodectl.errors import LabError
 from nodectl.lab import spec
 from nodectl.lab.base import share_folder
+from nodectl.lab.composed import fleet_of
 from nodectl.lab.down import down
-from nodectl.lab.dress import wardrobe_for
+from nodectl.lab.dress import Wardrobe, wardrobe_for
 from nodectl.lab.faults import FAULTS, break_host, heal_hosts, kinds_document, kinds_table
 from nodectl.lab.reshape import described, set_rate
 from nodectl.lab.state import HostRecord, LabFolder, LabState, locked
 from nodectl.lab.up import up
-from nodectl.recordings.folder import open_recording
+from nodectl.profiles.gpus import is_composed
+from nodectl.recordings.folder import bundled, open_recording
 
 _KEPT_VARIABLES = ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PYTHONPATH", "PYTHONSAFEPATH")
 
@@ -52,10 +57,18 @@ class _Options:
     disk: str | None = option("--disk", "Size of each host's file system: 4G, or none.  [default: 8G to 64 hosts]")
     dress: str | None = option(
         "--as",
-        "Let the hosts answer as a recording does: a folder, or a bundled one.",
+        "Let the hosts answer as a recording does: a folder, a bundled one, or GPUs: '4 x rtx4090'.",
         metavar="RECORDING",
         shell_complete=completing.one_of(completing.recordings, files=True),
     )
+
+
+def _wardrobe(asked: str, names: Sequence[str]) -> Wardrobe:
+    """Return what the hosts wear: a recording, or where none is called so the GPUs of a short form."""
+    if not is_composed(asked) or Path(asked).is_dir() or asked in bundled():
+        return wardrobe_for(open_recording(asked), names)
+    with tempfile.TemporaryDirectory() as folder:
+        return wardrobe_for(fleet_of(asked, Path(folder)), names)
 
 
 @lab.command("up")
@@ -72,7 +85,7 @@ def up_(asked: _Options, name: str, yes: bool) -> None:
     )
     wardrobe = None
     if asked.dress:
-        wardrobe = wardrobe_for(open_recording(asked.dress), wanted.names())
+        wardrobe = _wardrobe(asked.dress, wanted.names())
         wanted = replace(wanted, recorded=wardrobe.name)
     share_folder()  # made by the operator, so that it is the operator's
     folder = _as_root(name, yes)

@@ -25,7 +25,7 @@ from nodectl.facts.settings import SessionLimits, Sysctl
 from nodectl.facts.storage import Drive, Drives, Mount, Mounts
 from nodectl.facts.versions import ContainerToolkit, Libraries, Library, Userland, Versions
 from nodectl.model.facts import Unread
-from nodectl.profiles.resolve import Resolved
+from nodectl.profiles.resolve import Resolved, resolve
 from tests.checks.table import dgx
 from tests.checks.test_cut_reports import recorded
 
@@ -204,7 +204,6 @@ def test_what_a_host_brings() -> None:
     parts = {key: each for key, each in values.items() if set(each) != {""}}
     model = "NVIDIA A100"
     both = {
-        ("fleet_gpu_model", "", ""): model,
         ("fleet_vbios", "", model): "92.00",
         ("fleet_gpu_settings", "ecc", model): "on",
         ("fleet_gpu_size", "", model): "81920 MiB",
@@ -225,6 +224,16 @@ def test_what_a_host_brings() -> None:
     }
     elsewhere = {"fleet_cudnn", "fleet_read_request", "fleet_ib_spare_ports"}
     assert {key[0] for key in values} | elsewhere == set(fields())
+
+
+def test_a_box_of_several_kinds_of_gpus_is_no_fault_where_its_profile_names_them_or_nothing() -> None:
+    mixed: Any = {"gpus": Gpus(2, (GPU, replace(GPU, index=1, uuid="GPU-1", name="NVIDIA A30")))}
+    key = ("fleet_gpu_model", "", "")
+    assert brought(mixed)[key] == {"": "NVIDIA A100 + NVIDIA A30"}
+    assert brought(mixed, resolve("1 x a100-sxm4-80gb + 1 x a30", "cu128", "stock"))[key] == {
+        "": "NVIDIA A100 + NVIDIA A30"
+    }
+    assert brought(mixed, dgx())[key] == {"GPU 0": "NVIDIA A100", "GPU 1": "NVIDIA A30"}
 
 
 def test_what_a_profile_fixes_is_not_compared_and_is_no_absence() -> None:

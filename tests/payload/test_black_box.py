@@ -101,6 +101,8 @@ def test_a_taking_on_a_full_disk_goes_into_the_reserve(fleet: Fleet) -> None:
     try:
         job_id = fleet.launch("import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n")
         fleet.wait_up(job_id, "up", 2)
+        folder = fleet.state(0) / "jobs" / job_id / "black_box"
+        fleet.wait((folder / "reserve").exists)
         with (place / "fill").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             while True:
                 file.write(b"x" * 65536)
@@ -108,7 +110,6 @@ def test_a_taking_on_a_full_disk_goes_into_the_reserve(fleet: Fleet) -> None:
         assert done.returncode == 0, done.stderr
         (row,) = takings(fleet, 0, job_id)
         assert (row["why"], [item["rank"] for item in row["ranks"]]) == ("a test", [0, 1])  # type: ignore[attr-defined]
-        folder = fleet.state(0) / "jobs" / job_id / "black_box"
         assert [path for path in folder.glob("*.jsonl") if path.stat().st_size] == []
         fleet.close()
     finally:

@@ -15,6 +15,7 @@ from nodectl.errors import ProfileError
 from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.facts.gpus import Gpus
 from nodectl.health.host import REPLAYED, judge_answer, order_of
+from nodectl.lab.composed import Box, Card, recording
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.recording import Recording
@@ -23,7 +24,7 @@ from nodectl.profiles.gpus import apart, composed, floors_of, is_same, model_of,
 from nodectl.topology.look import look
 from tests.facts.parsers.tool_outputs import SAMPLES
 from tests.facts.recorded import fact
-from tests.profiles.boxes import Box, Card, box_of, boxes, recording
+from tests.profiles.boxes import box_of, boxes
 
 # one card each, of which the catalogue has no figures: the sources, and what the note on it says
 APART = [

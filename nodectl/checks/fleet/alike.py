@@ -71,14 +71,21 @@ def gpu_alike(
     GPUs of one model are compared, within a host and over all hosts.
     """
     read = attrgetter(value) if isinstance(value, str) else value
-    # another name is what is found
-    is_kind = value == "name"
 
     def values(_: Subject, gpus: Gpus) -> Values:
-        readings = {("", "" if is_kind else gpu.name or "", gpu.label): read(gpu) for gpu in gpus.devices}
+        readings = {("", gpu.name or "", gpu.label): read(gpu) for gpu in gpus.devices}
         return {key: f"{_text(reading)} {unit}".strip() for key, reading in readings.items() if reading is not None}
 
     return alike(name, looks_at, remedy, "gpus", values, parts="GPU", **how)
+
+
+def _models(host: Subject, gpus: Gpus) -> Values:
+    """Return each GPU's name; where the profile names no count or several kinds, those of the host as one value."""
+    names = {gpu.label: gpu.name for gpu in gpus.devices if gpu.name}
+    groups = host.wanted.hardware.groups if host.wanted else ()
+    if names and (host.gpus is None or len(groups) > 1):
+        return " + ".join(sorted(set(names.values())))
+    return {("", "", label): name for label, name in names.items()}
 
 
 def _text(value: object) -> str:
@@ -388,7 +395,8 @@ FIELDS: tuple[Field, ...] = (
     alike("gpus", "how many GPUs, where no profile says it", _MISSING_GPU, "gpus",
           lambda host, it: counted(it.count, "GPU") if host.gpus is None and not it.disputed else FIXED,
           status=Status.FAILED, follows=_GPU_CAUSES),
-    gpu_alike("gpu_model", "each GPU's name", _SAME_GPUS, "name", status=Status.FAILED),
+    alike("gpu_model", "each GPU's name; a host's where its kinds are not named", _SAME_GPUS, "gpus", _models,
+          parts="GPU", status=Status.FAILED),
     gpu_alike("gpu_size", "each GPU's memory", _CARD, "memory_total_mib", "MiB"),
     gpu_alike("gpu_bar1", "each GPU's BAR1, through which peers and adapters reach its memory", _BAR1,
               "bar1_total_mib", "MiB"),

@@ -45,9 +45,11 @@ Row = Dict[str, Any]
 
 
 def reserve(job: JobFolder) -> None:
-    """Hold space for a taking on a disk that becomes full; OSError where it is full already."""
-    os.makedirs(job.at(FOLDER), mode=0o700, exist_ok=True)
-    write_atomic(job.at(FOLDER, _RESERVE), b" " * _RESERVE_BYTES)
+    """Hold space for a taking on a disk that becomes full, once; where it is full already there is none."""
+    if not os.path.exists(job.at(FOLDER, _RESERVE)):
+        with contextlib.suppress(OSError):
+            os.makedirs(job.at(FOLDER), mode=0o700, exist_ok=True)
+            write_atomic(job.at(FOLDER, _RESERVE), b" " * _RESERVE_BYTES)
 
 
 def start(job: JobFolder, attempt: int, kind: str, why: str) -> int:

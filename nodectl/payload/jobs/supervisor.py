@@ -89,7 +89,6 @@ class Supervisor:
         lease_s = float(self.plan["lease_s"])
         if self.member.attempt.number == 1:
             self.job.reserve()
-            black_box.reserve(self.job)
             self.member.open()
         output = Output(self.job.at("output.log"), self._log_begin)
         at_start = host_at_start(self.job.path, launcher.rank_logs(self.job, self.plan), output)
@@ -123,6 +122,7 @@ class Supervisor:
         self.courier.start()
         self._keep_courier()
         self.clerk.start()
+        self.clerk.ask(partial(black_box.reserve, self.job))
         if self.member.history and not self._rested:
             self.clerk.ask(self._announce)
         while not self._may_leave(time.monotonic()):

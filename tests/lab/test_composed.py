@@ -1,0 +1,35 @@
+"""Hosts that are dressed in GPUs of the catalogue, which nobody recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodectl.errors import ProfileError
+from nodectl.facts.catalogue import read_facts
+from nodectl.facts.gpus import Gpus
+from nodectl.lab.composed import fleet_of
+from nodectl.lab.dress import wardrobe_for
+from nodectl.recordings.folder import read_host
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("4 x rtx4090", ["NVIDIA GeForce RTX 4090"] * 4),
+        ("2 x a5000 + 1 x rtx3090", ["NVIDIA RTX A5000"] * 2 + ["NVIDIA GeForce RTX 3090"]),
+    ],
+)
+def test_a_short_form_dresses_a_host_and_says_that_it_is_composed(tmp_path: Path, text: str, names: list[str]) -> None:
+    fleet = fleet_of(text, tmp_path)
+    wardrobe = wardrobe_for(fleet, ("node01", "node02"))
+    assert "composed" in wardrobe.name and wardrobe.profiles["node02"]["hardware"] == text
+    facts = read_facts(read_host(fleet.hosts["node01"], "node01", fleet.name))
+    gpus = facts["gpus"]
+    assert isinstance(gpus, Gpus) and [gpu.name for gpu in gpus.devices] == names
+
+
+def test_what_no_catalogue_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="no GPU is called"):
+        fleet_of("4 x nosuch", tmp_path)
