@@ -35,15 +35,17 @@ def recall(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int)
     newest = max((row["attempt"] for _, row in rows), default=0)
     of_kinds = (_newest([item for item in rows if item[1]["attempt"] == newest and item[1]["kind"] == kind])
                 for kind in ("suspicion", "end"))  # fmt: skip
-    return _current([_taking(reports, answers.problems) for reports in of_kinds if reports])
+    return tuple(
+        _taking(reports, {**answers.problems, **_lacking(reports, hosts, answers.problems)})
+        for reports in of_kinds
+        if reports
+    )
 
 
-def _current(takings: Sequence[Taking]) -> tuple[Taking, ...]:
-    """Leave out a suspicion after which the job wrote again before its end: it was of another pause."""
-    end = next((taking for taking in takings if taking.kind == "end"), None)
-    ages = [rank.output_age_s for rank in end.look.ranks if rank.output_age_s is not None] if end is not None else []
-    wrote = end.at - min(ages) if end is not None and ages else 0.0
-    return tuple(taking for taking in takings if taking.kind == "end" or wrote <= taking.at + _TOGETHER_S)
+def _lacking(reports: Mapping[str, object], hosts: Sequence[Host], problems: Mapping[str, str]) -> Mapping[str, str]:
+    """Return, by name, that a host that answered holds nothing of the taking: its ranks are not known."""
+    names = [host.name for host in hosts if host.name not in reports and host.name not in problems]
+    return dict.fromkeys(names, "its black box holds nothing of that moment: its ranks are not known")
 
 
 def _newest(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[str, Any]]:
@@ -56,7 +58,8 @@ def _taking(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str
     look = judge(reports, problems)
     evidence = [f"{host}: {line}" for host, report in reports.items() for line in _machine_lines(report["host"])]
     first = min(reports.values(), key=lambda row: row["at"])
-    why = next((row["why"] for row in reports.values() if not row["why"].startswith("another host")), first["why"])
+    reasons = [row["why"] for row in reports.values() if row["why"] and not row["why"].startswith("another host")]
+    why = next(iter(reasons), first["why"])
     return Taking(first["at"], first["kind"], why, replace(look, evidence=(*look.evidence, *evidence)))
 
 
@@ -96,7 +99,8 @@ def explained(job: Job, takings: Sequence[Taking]) -> Job:
     named = next((taking for taking in reversed(takings) if taking.look.missing and taking.kind in kinds), None)
     if cause is None or named is None or cause.category not in _UNEXPLAINED:
         return job
-    line = f"black box, {clock(named.at)}, {named.why}: {named.look.verdict}"
+    when = ", ".join(filter(None, (clock(named.at), named.why)))
+    line = f"black box, {when}: {named.look.verdict}"
     cause = replace(cause, evidence=(*cause.evidence, line))
     return replace(job, first_failure=_of_rank(cause, named.look) if cause.category in _BLAMES_NOBODY else cause)
 

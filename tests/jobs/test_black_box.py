@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.jobs.black_box import _current, _newest, _taking, explained, telling
+from nodectl.jobs.black_box import _newest, _taking, explained, telling
 from nodectl.model.job import Failure, Job, JobState
 
 _TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:3252 all_reduce"
@@ -45,13 +45,6 @@ def test_a_cause_that_names_nobody_blames_the_rank_that_was_missed(cause: Job, b
     assert found is not None
     assert (found.host, found.rank) == blamed
     assert any("train.py:5 load" in line for line in found.evidence) == (found.category != "script_error")
-
-
-def test_a_pause_that_ended_is_not_told_of_a_later_failure() -> None:
-    late = {"node01": row(0, ["train.py:9 work"], kind="end", at=5000.0)}
-    assert [taking.kind for taking in _current([_taking(HUNG, {}), _taking(late, {})])] == ["end"]
-    soon = {"node01": row(0, ["train.py:9 work"], kind="end", at=110.0)}
-    assert [taking.kind for taking in _current([_taking(HUNG, {}), _taking(soon, {})])] == ["suspicion", "end"]
 
 
 def test_people_read_of_a_stand_still_and_of_a_cause_that_explains_nothing() -> None:

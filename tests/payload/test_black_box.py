@@ -62,8 +62,54 @@ def test_it_is_said_once_and_a_false_alarm_makes_the_next_take_longer() -> None:
         rhythm.note(second, float(second))
     assert (bool(rhythm.suspicion(30)), rhythm.suspicion(31)) == (True, "")
     rhythm.note(10, 32.0)
+    assert rhythm.passed == 0
     assert rhythm.suspicion(32 + 45) == ""
     assert rhythm.suspicion(32 + 200) != ""
+
+
+def test_a_job_that_goes_on_has_passed_and_what_a_dying_one_writes_is_no_progress() -> None:
+    rhythm = Rhythm(0.0)
+    for second in range(10):
+        rhythm.note(second, float(second))
+    assert rhythm.suspicion(40)
+    rhythm.note(10, 41.0)
+    assert rhythm.passed == 0
+    for mark in (11, 12, 13):
+        rhythm.note(mark, 30.0 + mark)
+    assert rhythm.passed == 1
+
+
+# only the first host's ranks write
+_ONE_WRITES = """
+import os, time
+for step in range(1, 1000):
+    if int(os.environ["RANK"]) < 2:
+        os.write(1, b"step %d/1000 loss 0.5\\n" % step)
+    time.sleep(1)
+"""
+
+
+@pytest.mark.slow
+def test_hosts_that_never_write_do_not_take_a_job_for_hung_that_another_says_goes_on(fleet: Fleet) -> None:
+    job_id = fleet.launch(_ONE_WRITES)
+    time.sleep(80)  # they know no rhythm, and wait for 60 s
+    assert [takings(fleet, rank, job_id) for rank in range(2)] == [[], []]
+
+
+def test_links_and_pipes_are_not_read_and_nothing_is_written_through_a_link(fleet: Fleet) -> None:
+    job_id = fleet.launch("import os, time\nos.write(1, b'up\\n')\ntime.sleep(1000)\n")
+    fleet.wait_up(job_id, "up", 2)
+    folder = fleet.state(0) / "jobs" / job_id / "black_box"
+    fleet.wait((folder / "reserve").exists)
+    os.mkfifo(folder / "1.suspicion.jsonl")
+    (folder / "2.end.jsonl").symlink_to("/etc/passwd")
+    assert takings(fleet, 0, job_id) == []
+    victim = fleet.root / "victim"
+    victim.mkdir()
+    shutil.rmtree(folder)
+    folder.symlink_to(victim)
+    assert fleet.ctl(0, job_id, "1", "suspicion", stdin=b"", program="jobs.black_box").returncode != 0
+    assert list(victim.iterdir()) == []
 
 
 def takings(fleet: Fleet, rank: int, job_id: str) -> list[dict[str, object]]:

@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -81,6 +82,8 @@ def main(argv: List[str]) -> int:
 def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
     """Write the parts of a taking, the ranks' stacks first: at the end of an attempt they live for a second more."""
     os.makedirs(job.at(FOLDER), mode=0o700, exist_ok=True)
+    if os.path.islink(job.at(FOLDER)):
+        raise OSError(f"{job.at(FOLDER)} is a link")
     page = _Page(job, {"at": time.time(), "attempt": attempt, "kind": kind, "why": why})
     page.write({"host": {}})
     parts = living.looks(job, _TOOL_S)
@@ -98,7 +101,7 @@ class _Page:
     """The file of one taking, with `head` in each line."""
 
     def __init__(self, job: JobFolder, head: Row) -> None:
-        self._path = job.at(FOLDER, f"{time.time_ns()}.jsonl")
+        self._path = job.at(FOLDER, f"{time.time_ns()}.{head['kind']}.jsonl")
         self._head = head
         self._left = _MOST_BYTES
         self._reserve = job.at(FOLDER, _RESERVE)
@@ -152,6 +155,14 @@ def _thin_out(job: JobFolder) -> None:
             os.unlink(job.at(FOLDER, name))
 
 
+def forget(job: JobFolder) -> None:
+    """Remove the suspicions: the job went on."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(job.at(FOLDER)):
+            if name.endswith(f".{SUSPICION}.jsonl") and not os.path.islink(job.at(FOLDER)):
+                os.unlink(job.at(FOLDER, name))
+
+
 def read(job: JobFolder) -> List[Row]:
     """Return the takings, oldest first: `at`, `attempt`, `kind`, `why`, `host`, and the report as of `examine`."""
     takings: Dict[Tuple[float, str], Row] = {}
@@ -174,16 +185,22 @@ def _lines(job: JobFolder) -> Iterator[Row]:
     except OSError:
         return
     for name in names:
-        try:
-            with open(job.at(FOLDER, name), "rb") as file:
-                data = file.read(_MOST_BYTES)
-        except OSError:
-            continue
+        data = _file_bytes(job.at(FOLDER, name))
         for text in data.splitlines():
             with contextlib.suppress(ValueError):
                 line = json.loads(text)
                 if isinstance(line, dict) and {"at", "attempt", "kind", "why"} <= set(line):
                     yield line
+
+
+def _file_bytes(path: str) -> bytes:
+    """Return what a plain file holds; nothing for a link, a pipe, or what cannot be read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            return file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except OSError:
+        return b""
 
 
 def _host() -> Row:
@@ -208,11 +225,11 @@ def _tools() -> Row:
 def _processes() -> Iterator[Tuple[float, str]]:
     """Yield the CPU seconds of each process, and a line: state, pid, where it waits in the kernel, command."""
     for pid in all_pids():
-        stat = read_stat(pid)
-        if stat is not None:
-            waits = _text(f"/proc/{pid}/wchan") if stat.state == "D" else ""
+        told = read_stat(pid)
+        if told is not None:
+            waits = _text(f"/proc/{pid}/wchan") if told.state == "D" else ""
             command = " ".join(read_cmdline(pid)[:1])[-80:]
-            yield stat.cpu_ticks / _TICKS_PER_S, f"{stat.state} {pid} {waits or '-'} {command}"
+            yield told.cpu_ticks / _TICKS_PER_S, f"{told.state} {pid} {waits or '-'} {command}"
 
 
 def _text(path: str) -> str:

@@ -43,7 +43,8 @@ class Beat(NamedTuple):
     `over`: the job has ended, and why no other attempt follows; `fit`: why this host cannot take part in the next
     attempt (empty: it can, None: not known yet); `newest_ns`: the time of its newest checkpoint; `missing`: hosts that
     it does not hear; `active`: hosts that it hears and that may have ranks; `sent`: the sender's steady time;
-    `suspicions`: how often it took the attempt for hung.
+    `suspicions`: how often it took the attempt for hung, `passed`: how often the attempt went on after that; `stood_s`:
+    for how long its output has told nothing new.
     """
 
     rank: int
@@ -58,6 +59,8 @@ class Beat(NamedTuple):
     active: Tuple[int, ...] = ()
     sent: float = 0.0
     suspicions: int = 0
+    passed: int = 0
+    stood_s: float = 0.0
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
@@ -134,9 +137,11 @@ class Peers:
         attempt = self._attempt
         return (beat for beat in self.beats.values() if attempt is None or beat.attempt == attempt)
 
-    def suspicions(self) -> int:
-        """Return how often the other hosts took this attempt for hung, all together."""
-        return sum(beat.suspicions for beat in self._here())
+    def doubts(self) -> Tuple[int, int, float]:
+        """Return the sums of the other hosts' `suspicions` and `passed`, and the least of their `stood_s`."""
+        beats = list(self._here())
+        least_s = min((beat.stood_s for beat in beats), default=float("inf"))
+        return sum(beat.suspicions for beat in beats), sum(beat.passed for beat in beats), least_s
 
     @property
     def failures(self) -> Dict[int, Dict[str, Any]]:

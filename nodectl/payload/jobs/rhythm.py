@@ -8,7 +8,7 @@ from typing import Deque, Optional
 from . import pulse, standing
 from .folder import JobFolder
 
-_LEAST_S = 20.0
+LEAST_S = 20.0
 _TIMES = 4.0  # so many times the longest pause so far
 _UNKNOWN_S = 60.0  # before a rhythm is known
 _LONGEST_S = 300.0  # shorter than the time-outs of torch's watchdogs
@@ -18,6 +18,7 @@ _KEPT = 64
 _GPU_EVERY_S = 60.0
 _GPU_LOOKS = 2
 _LONGEST_REST_S = 60.0
+_GOES_ON = 2  # changes after the first: what a dying job still writes is no progress
 
 
 class Rhythm:
@@ -29,6 +30,8 @@ class Rhythm:
         self._pauses: Deque[float] = collections.deque(maxlen=_KEPT)
         self._patience = 1.0
         self._suspected = False
+        self._owed = 0
+        self.passed = 0
 
     def note(self, mark: Optional[int], now_s: float) -> None:
         """Note the mark at this moment; a change after a suspicion makes the next one take twice as long."""
@@ -37,7 +40,10 @@ class Rhythm:
         if self._mark is not None:
             self._pauses.append(now_s - self._changed_s)
         if self._suspected:
-            self._patience = min(8.0, 2 * self._patience)
+            self._patience, self._owed = min(8.0, 2 * self._patience), _GOES_ON
+        elif self._owed:
+            self._owed -= 1
+            self.passed += self._owed == 0
         self._mark, self._changed_s, self._suspected = mark, now_s, False
 
     def suspicion(self, now_s: float) -> str:
@@ -49,13 +55,17 @@ class Rhythm:
         before = f"; the longest pause before was {max(self._pauses):.0f} s" if self._known else ""
         return f"for {paused_s:.0f} s{before}"
 
+    def stood_s(self, now_s: float) -> float:
+        """Return the seconds since the last change."""
+        return now_s - self._changed_s
+
     @property
     def _known(self) -> bool:
         return len(self._pauses) >= _KNOWN
 
     def _allowed_s(self) -> float:
         longest = max(self._pauses, default=0.0)
-        usual = max(_LEAST_S, _TIMES * longest) if self._known else _UNKNOWN_S
+        usual = max(LEAST_S, _TIMES * longest) if self._known else _UNKNOWN_S
         return self._patience * min(usual, max(_LONGEST_S, _SLOW_TIMES * longest))
 
 
@@ -70,6 +80,15 @@ class Monitor:
         self._read_s, self._rest_s = now_s, 0.0
         self._next_gpus_s = now_s + _GPU_EVERY_S
         self._waiting = 0
+
+    @property
+    def passed(self) -> int:
+        """How often the job went on after a suspicion."""
+        return self._steps.passed + (self._bytes.passed if self._step is None else 0)
+
+    def stood_s(self, now_s: float) -> float:
+        """Return for how long no step, or where none is told no output, has come."""
+        return (self._bytes if self._step is None else self._steps).stood_s(now_s)
 
     def look(self, size: int, now_s: float) -> str:
         """Return why the job may hang, once, or ""; `size` is that of its output in bytes."""

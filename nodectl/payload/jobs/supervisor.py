@@ -26,7 +26,7 @@ from .outputs import LIMIT_MIB, Keeper
 from .postmortem import Postmortem
 from .process import send
 from .ranks import RankWatch
-from .rhythm import Monitor
+from .rhythm import LEAST_S, Monitor
 
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that arrive within this time are handled together
@@ -80,7 +80,7 @@ class Supervisor:
         self._segments: Optional[Set[shared_memory.Segment]] = None
         self._asked_segments_s = 0.0
         self._left: Optional[Dict[str, Any]] = None
-        self._suspicions = self._taken = 0
+        self._suspicions = self._taken = self._passed = 0
         self._taken_s: Optional[float] = None
         self._doubt = ""
 
@@ -147,13 +147,19 @@ class Supervisor:
         self._doubt = doubt
         self._next_beat_s = 0.0
 
-    def _take_suspicion(self, now_s: float) -> None:
-        """Have the black box taken where this host, or one that it hears, takes the job for hung."""
-        told = self._suspicions + self.peers.suspicions()
-        if told > self._taken and (self._taken_s is None or now_s - self._taken_s > _TAKINGS_S):
-            self._taken = told
+    def _follow_doubts(self, now_s: float) -> None:
+        """Have the black box taken where a host suspects a hang and no other tells progress; forget what passed."""
+        told, passed, stood_s = self.peers.doubts()
+        told, passed = told + self._suspicions, passed + self.monitor.passed
+        if passed > self._passed:
+            self._passed = passed
+            self.clerk.ask(partial(black_box.forget, self.job))
+        if told <= self._taken or (self._taken_s is not None and now_s - self._taken_s <= _TAKINGS_S):
+            return
+        self._taken = told
+        if min(stood_s, self.monitor.stood_s(now_s)) >= LEAST_S:
             self._take(now_s, black_box.SUSPICION, self._doubt or "another host tells that the job stands still")
-            self._doubt = ""
+        self._doubt = ""
 
     def _take(self, now_s: float, kind: str, why: str) -> None:
         self._taken_s = now_s
@@ -366,7 +372,7 @@ class Supervisor:
     def _decide_running(self, now_s: float) -> None:
         if self._told_to_end(now_s):
             return
-        self._take_suspicion(now_s)
+        self._follow_doubts(now_s)
         self._note_time(now_s)
         if not self.member.is_in_touch(now_s):
             self.postmortem.fail(
@@ -533,7 +539,7 @@ class Supervisor:
         active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(
             self.rank, 0, self.state, first_failure, attempt, over, self._fit, self._newest_ns, missing, active, sent,
-            self._suspicions,
+            self._suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1),
         )  # fmt: skip
 
     def _may_leave(self, now_s: float) -> bool:
