@@ -24,6 +24,7 @@ from ..common.patterns import lazily
 from . import kernel, living
 from .folder import JobFolder, payload_folder, write_atomic
 from .process import all_pids, read_cmdline, read_stat
+from .rhythm import LEAST_S
 
 FOLDER, _RESERVE = "black_box", "reserve"
 SUSPICION, END = "suspicion", "end"
@@ -42,7 +43,39 @@ _PRESSURE = "/proc/pressure"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _COUNTERS = ("/sys/class/net/*/statistics/*", "/sys/class/infiniband/*/ports/*/*counters/*")
 _ERRORS = lazily(r"err|discard|drop|down|recover|retry|retrans|timeout|sequence")
+_APART_S = 30.0  # between two takings
 Row = Dict[str, Any]
+
+
+class Doubts:
+    """A host's suspicions that an attempt hangs, and which of all hosts' were followed by a taking or have passed."""
+
+    def __init__(self) -> None:
+        self.suspicions = self._followed = self._passed = 0
+        self.taken_s: Optional[float] = None
+        self._why = ""
+
+    def suspect(self, why: str) -> None:
+        """Note a suspicion of this host."""
+        self.suspicions += 1
+        self._why = why
+
+    def has_passed(self, passed: int) -> bool:
+        """Tell whether the attempt went on since the last call; `passed` is how often it did so on all hosts."""
+        before, self._passed = self._passed, max(passed, self._passed)
+        return self._passed > before
+
+    def why(self, elsewhere: int, stood_s: float, now_s: float) -> str:
+        """Return why a taking is due, or ""; `elsewhere` counts the other hosts' suspicions.
+
+        No host has told progress for `stood_s`.
+        """
+        told = elsewhere + self.suspicions
+        if told <= self._followed or (self.taken_s is not None and now_s - self.taken_s <= _APART_S):
+            return ""
+        self._followed = told
+        why, self._why = self._why or "another host tells that the job stands still", ""
+        return why if stood_s >= LEAST_S else ""
 
 
 def reserve(job: JobFolder) -> None:

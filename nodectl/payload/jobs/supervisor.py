@@ -26,7 +26,7 @@ from .outputs import LIMIT_MIB, Keeper
 from .postmortem import Postmortem
 from .process import send
 from .ranks import RankWatch
-from .rhythm import LEAST_S, Monitor
+from .rhythm import Monitor
 
 _TICK_S = 0.2
 _GATHER_S = 0.05  # heartbeats that arrive within this time are handled together
@@ -37,7 +37,6 @@ _PARTING_S = 0.6  # how long heartbeats go on after all have ended, so that the 
 _WHO_S = 3.0  # time for reading from the disk who asked this process to end
 _LEAVE_S = 15.0  # how long a host that shuts down waits for the others' ranks to end
 _LEFT_S = 2.0  # time for reading from the disk what the job has left behind
-_TAKINGS_S = 30.0  # between two takings of the black box
 _STOPPED_S = 2.0  # how long a stopped supervisor waits for the others' last heartbeats
 
 
@@ -80,9 +79,7 @@ class Supervisor:
         self._segments: Optional[Set[shared_memory.Segment]] = None
         self._asked_segments_s = 0.0
         self._left: Optional[Dict[str, Any]] = None
-        self._suspicions = self._taken = self._passed = 0
-        self._taken_s: Optional[float] = None
-        self._doubt = ""
+        self._doubts = black_box.Doubts()
 
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
@@ -143,26 +140,20 @@ class Supervisor:
         return partial(self._suspect, doubt) if doubt else None
 
     def _suspect(self, doubt: str) -> None:
-        self._suspicions += 1
-        self._doubt = doubt
+        self._doubts.suspect(doubt)
         self._next_beat_s = 0.0
 
     def _follow_doubts(self, now_s: float) -> None:
         """Have the black box taken where a host suspects a hang and no other tells progress; forget what passed."""
         told, passed, stood_s = self.peers.doubts()
-        told, passed = told + self._suspicions, passed + self.monitor.passed
-        if passed > self._passed:
-            self._passed = passed
+        if self._doubts.has_passed(passed + self.monitor.passed):
             self.clerk.ask(partial(black_box.forget, self.job))
-        if told <= self._taken or (self._taken_s is not None and now_s - self._taken_s <= _TAKINGS_S):
-            return
-        self._taken = told
-        if min(stood_s, self.monitor.stood_s(now_s)) >= LEAST_S:
-            self._take(now_s, black_box.SUSPICION, self._doubt or "another host tells that the job stands still")
-        self._doubt = ""
+        why = self._doubts.why(told, min(stood_s, self.monitor.stood_s(now_s)), now_s)
+        if why:
+            self._take(now_s, black_box.SUSPICION, why)
 
     def _take(self, now_s: float, kind: str, why: str) -> None:
-        self._taken_s = now_s
+        self._doubts.taken_s = now_s
         try:
             self.containment.spared.add(black_box.start(self.job, self.member.attempt.number, kind, why))
         except OSError as error:  # as where no process can be made
@@ -539,7 +530,7 @@ class Supervisor:
         active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(
             self.rank, 0, self.state, first_failure, attempt, over, self._fit, self._newest_ns, missing, active, sent,
-            self._suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1),
+            self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1),
         )  # fmt: skip
 
     def _may_leave(self, now_s: float) -> bool:
