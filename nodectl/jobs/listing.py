@@ -16,7 +16,7 @@ from nodectl.jobs.cause import HostWords, failure, failure_place, failures_of
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
-from nodectl.model.job import Failure, Job, JobPart, JobState, PastAttempt
+from nodectl.model.job import Failure, Job, JobPart, JobState, Loss, PastAttempt
 from nodectl.payload.jobs.failures import FOLLOWED, SUPERVISOR_DIED
 from nodectl.transport.base import Transport
 
@@ -177,12 +177,8 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         stopped_by=next((who for report in reports if (who := report.document.get("stopped_by"))), ""),
         no_restart=next((why for report in newest.values() if (why := report.document["state"].get("no_restart"))), ""),
         skipped=tuple(map(str, plan.get("skipped") or ())),
-        remarks=tuple(
-            f"host {member.name}, rank {item['rank']}: {item['text']}"
-            for member in hosts
-            for item in member.state.get("remarks") or ()
-        )
-        + dissent,
+        remarks=dissent,
+        losses=tuple(Loss(member.name, **item) for member in hosts for item in member.state.get("losses") or ()),
     )
 
 
@@ -236,7 +232,7 @@ def _of_own_ranks(host: HostWords, roster: Sequence[int], ranks: int) -> tuple[H
         return place >= len(roster) or roster[place] == host.rank
 
     state = dict(host.state)
-    for key in ("failures", "ends", "living", "remarks"):
+    for key in ("failures", "ends", "living", "losses"):
         state[key] = [item for item in host.state.get(key) or () if is_own(item["rank"])]
     state["flight"] = {rank: dump for rank, dump in (host.state.get("flight") or {}).items() if is_own(int(rank))}
     others = [failure(host.name, item) for item in host.state.get("failures") or () if not is_own(item["rank"])]

@@ -12,7 +12,7 @@ from nodectl.errors import UsageError
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import PulseRow
 from nodectl.model.host import Host
-from nodectl.model.job import Gpus, Pulse
+from nodectl.model.job import Gpus, Loss, Pulse
 from nodectl.payload.jobs.standing import gpus_wait
 from nodectl.transport.base import Transport
 
@@ -76,6 +76,7 @@ def read_pulse(host: str, row: Mapping[str, Any]) -> Pulse:
         gpus=_gpus(row["gpus"]),
         network=row["rdma"] or row["network"],
         time_s=row["time_s"],
+        losses=tuple(Loss(host, **item) for item in row["losses"]),
     )
 
 

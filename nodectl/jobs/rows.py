@@ -93,11 +93,30 @@ class LivingRow(TypedDict):
     aside: NotRequired[Line]
 
 
-class RemarkRow(TypedDict):
-    """A sentence about a rank that ended well."""
+_Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
-    rank: Rank
+
+class BackRow(TypedDict):
+    """The place in the output at which a loss came back."""
+
+    step: Whole | None
+    line: Whole | None
+
+
+class LossRow(TypedDict):
+    """An event of a loss in the output: it was no number (nan), or jumped (spike)."""
+
+    kind: Literal["nan", "spike"]
+    name: Word
+    rank: Rank | None
+    value: Word
+    step: Whole | None
+    line: Whole | None
     text: Line
+    at: Time
+    usual: _Finite | None
+    peak: _Finite | None
+    back: BackRow | None
 
 
 class DumpRow(TypedDict):
@@ -134,7 +153,7 @@ class StateRow(TypedDict):
     failures: NotRequired[list[FailureRow]]
     ends: NotRequired[list[EndRow]]
     living: NotRequired[list[LivingRow]]
-    remarks: NotRequired[list[RemarkRow]]
+    losses: NotRequired[list[LossRow]]
     xids: NotRequired[list[Line]]
     flight: NotRequired[dict[RankKey, DumpRow]]
     heard: NotRequired[dict[RankKey, FailureRow]]
@@ -229,6 +248,7 @@ class PulseRow(TypedDict):
     network: BytesRow | None
     rdma: BytesRow | None
     time_s: Number
+    losses: list[LossRow]
 
 
 class RankRow(LivingRow):

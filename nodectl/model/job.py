@@ -48,6 +48,28 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """An event of a loss by a rank's output: `kind` is nan (it was no number) or spike (it jumped upwards).
+
+    `value` is what stood there, `usual` the median before, `peak` the largest since. `step` and `line` are where it
+    began, `back` where it came back; None where the output does not tell. `at` is seconds since 1970.
+    """
+
+    host: str
+    rank: int | None
+    kind: str
+    name: str
+    value: str
+    step: int | None
+    line: int | None
+    text: str
+    at: float
+    usual: float | None = None
+    peak: float | None = None
+    back: Mapping[str, int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobPart:
     """One host's share of a job; `state` also lost (its supervisor died), unreachable, absent or received.
 
@@ -95,7 +117,7 @@ class Job:
 
     `slurm` is set where Slurm runs it; until it gives the job its nodes, `hosts` are those that were asked for.
     `nodes` are those of its hosts that take part in the newest attempt, in the order of their node ranks. `skipped` is
-    what preflight had found and its operator let pass. `remarks` are sentences about ranks that ended well.
+    what preflight had found and its operator let pass. `remarks` are sentences about it.
     """
 
     id: str
@@ -121,6 +143,7 @@ class Job:
     stopped_by: str = ""
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
 
     @property
     def unreachable(self) -> tuple[str, ...]:
@@ -201,6 +224,7 @@ class Pulse:
     time_s: float = 0.0
     waits_s: float = 0.0
     problem: str = ""
+    losses: tuple[Loss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from nodectl.model.job import (
     Job,
     JobState,
     Look,
+    Loss,
     PastAttempt,
     Pulse,
     RankFigures,
@@ -62,7 +63,8 @@ def job_document(job: Job) -> dict[str, object]:
         "no_restart": job.no_restart,
         "stopped_by": job.stopped_by,
         "skipped": list(job.skipped),
-        "remarks": list(job.remarks),
+        "remarks": [*loss_lines(job.losses), *job.remarks],
+        "losses": [asdict(loss) for loss in job.losses],
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
@@ -181,9 +183,38 @@ def _conclusion(job: Job) -> str:
 
 
 def _remark_lines(job: Job) -> list[str]:
-    more = len(job.remarks) - _MOST_REMARKS
-    lines = [f"warning: {line}" for line in job.remarks[:_MOST_REMARKS]]
-    return [*lines, *([f"warning: … and {counted(more, 'rank')} more"] if more > 0 else [])]
+    remarks = [*loss_lines(job.losses), *job.remarks]
+    more = len(remarks) - _MOST_REMARKS
+    lines = [f"warning: {line}" for line in remarks[:_MOST_REMARKS]]
+    return [*lines, *([f"warning: … and {more} more in JSON"] if more > 0 else [])]
+
+
+def loss_lines(losses: Sequence[Loss]) -> list[str]:
+    """Return a line for each loss that was no number or jumped, those first; ranks that tell the same share it."""
+    groups: dict[tuple[str, str, int | None, int | None], list[Loss]] = defaultdict(list)
+    for loss in losses:
+        groups[loss.kind, loss.name, loss.step, loss.line if loss.step is None else None].append(loss)
+    return [_loss_line(alike) for _, alike in sorted(groups.items(), key=lambda item: (item[0][0], item[1][0].at))]
+
+
+def _loss_line(alike: Sequence[Loss]) -> str:
+    """Return `loss is nan from step 7 on, 14:03:22: rank 0-3 on node01, line 12: step 7 loss nan (log text only)`."""
+    first = alike[0]
+    at, back = _place(first.step, first.line), first.back and _place(first.back["step"], first.back["line"])
+    if first.kind == "nan":
+        what = f"was {first.value} at {at}, a number again at {back}" if back else f"is {first.value} from {at} on"
+    else:
+        peak = f", at most {first.peak:.4g}" if first.peak is not None and f"{first.peak:.4g}" != first.value else ""
+        usual = "" if first.usual is None else f" from about {first.usual:.4g}"
+        what = f"jumped{usual} to {first.value}{peak} at {at} and " + (f"came back at {back}" if back else "stays high")
+    ranks = fold(str(loss.rank) for loss in alike if loss.rank is not None).strip("[]")
+    where = (f"rank {ranks} on " if ranks else "") + fold(dict.fromkeys(loss.host for loss in alike))
+    line = "" if first.line is None else f", line {first.line}"
+    return f"{first.name} {what}, {_clock(first.at)}: {where}{line}: {first.text} (log text only)"
+
+
+def _place(step: int | None, line: int | None) -> str:
+    return f"step {step}" if step is not None else "an unknown step" if line is None else f"line {line}"
 
 
 def _hosts(job: Job) -> str:
@@ -440,7 +471,9 @@ def watch_text(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str], widt
     """Progress in the first line, then the hosts, then what stands still; no line wider than `width`."""
     hosts = _watch_hosts([_HEAD, *(_row(pulse) for pulse in pulses)], width)
     problems = [f"{pulse.host}: {pulse.problem}" for pulse in pulses if pulse.problem]
-    lines = [_progress(job_id, pulses), *hosts, *problems, *(f"STALL: {line}" for line in stalls)]
+    told = loss_lines([loss for pulse in pulses for loss in pulse.losses])
+    losses = [f"LOSS: {line}" for line in told[:_MOST_REMARKS]]
+    lines = [_progress(job_id, pulses), *hosts, *problems, *losses, *(f"STALL: {line}" for line in stalls)]
     return "\n".join(lines if width is None else (part for line in lines for part in broken(line, width)))
 
 

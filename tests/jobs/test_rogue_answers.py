@@ -41,7 +41,11 @@ def told(place: int, names: Sequence[str] = ("a", "b", "c"), job_id: str = JOB, 
         "failures": [failure("communication", first, "it waited", **{"class": "collective_timeout"})],
         "ends": [{"rank": first, "code": 1, "time": 1e9 + 9, "stopped": False}],
         "living": [{"rank": second, "state": "S", "stack": ["/c/data.py:33 load"], "aside": ""}],
-        "remarks": [{"rank": second, "text": "loss nan"}], "xids": [],
+        "losses": [
+            {"kind": "spike", "name": "loss", "rank": second, "value": "9", "step": 7, "line": 9, "text": "loss 9",
+             "at": 1e9, "usual": 2.0, "peak": 9.5, "back": {"step": 8, "line": None}},
+        ],
+        "xids": [],
         "flight": {str(first): {"groups": GROUPS}}, "lost": [], "checkpoint": None, "ended_at": 1e9 + 10,
         "exit_status": 1, "heard": {}, "attempt": 2, "roster": [0, 1, 2], "no_restart": "none was wanted",
         "attempts": [

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 
 from ..common.patterns import lazily
 from . import kernel, listeners, notes, outputs, steady
-from .classify import LOG_ONLY, Evidence, Verdict, judge, launcher_words, signal_name, torchrun_exit
+from .classify import Evidence, Verdict, judge, launcher_words, signal_name, torchrun_exit
 from .failures import Failure, row
 from .flight import summary
 from .folder import no_space
@@ -184,17 +184,6 @@ def log_of(logs: str, output: Output, local_rank: int) -> Dict[str, Any]:
     if marked:
         return {"log": "\n".join(marked)[-_TAIL_BYTES:], "shared": False}
     return {"log": text[-_TAIL_BYTES:], "shared": True}
-
-
-def last_loss(logs: str, output: Output, local_rank: int) -> str:
-    """Return a sentence if the last loss that a rank printed is nan or infinite; else ""."""
-    from . import pulse  # needed only when a rank ends
-
-    own_logs = [path for path in outputs.own_files(logs, local_rank) if not path.endswith("stderr.log")]
-    log = log_of(logs, output, local_rank)
-    texts = [*(tail(Output(path)) for path in own_logs), *([] if log["shared"] else [log["log"]])]
-    loss = next(filter(None, map(pulse.diverged, texts)), "")
-    return f"the last loss that it told is {loss} ({LOG_ONLY})" if loss else ""
 
 
 def tail(output: Output, size_bytes: int = _TAIL_BYTES) -> str:

@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from . import flight, kernel, listeners, living, standing, steady
-from .classify import LauncherWords, launcher_words, signal_name, signal_of_launcher
+from .classify import LOG_ONLY, LauncherWords, launcher_words, signal_name, signal_of_launcher
 from .clerk import News, Work
-from .evidence import HostAtStart, Output, describe, last_loss, tail, unseen
+from .evidence import HostAtStart, Output, describe, tail, unseen
 from .failures import FOLLOWED, first, row
 from .folder import JobFolder, no_space
+from .losses import Losses
 from .ranks import Death, Rank, RankWatch
 
 _READ_S = 4.0  # how long a log may take to be read before the end is reported without it
@@ -26,7 +27,7 @@ _UNREAD = "its output could not be read"
 class Postmortem:
     """Collects the failures of one attempt on this host: the supervisor reports what it sees, the clerk reads files.
 
-    `failures`, `ends`, `living`, `remarks`, `xids` and `flight` go into the job's state; `now_s` is monotonic.
+    `failures`, `ends`, `living`, `xids` and `flight` go into the job's state; `now_s` is monotonic.
     """
 
     def __init__(
@@ -36,14 +37,14 @@ class Postmortem:
         at_start: HostAtStart,
         output: Output,
         watch: RankWatch,
+        losses: Losses,
         ask: Callable[[Work], None],
     ) -> None:
         self._job, self._plan, self._at_start, self._output = job, plan, at_start, output
-        self._watch, self._ask = watch, ask
+        self._watch, self._losses, self._ask = watch, losses, ask
         self.failures: List[Dict[str, Any]] = []
         self.ends: List[Dict[str, Any]] = []
         self.living: List[Dict[str, Any]] = []
-        self.remarks: List[Dict[str, Any]] = []
         self.xids: List[str] = []
         self.flight: Dict[str, Any] = {}
         self._deaths: List[Dict[str, Any]] = []
@@ -171,20 +172,20 @@ class Postmortem:
         """Read a rank's notes and logs and the kernel's evidence of its end; runs on the clerk's thread."""
         others = bool(self._deaths)
         failure = describe(death, self._at_start, after_another=others, stopped_at=self._stopped_at)
-        loss = last_loss(self._at_start.logs, self._output, death.local_rank)
+        self._losses.look()
+        loss = self._losses.last_bad(death.local_rank)
         if failure and loss:
-            failure["evidence"] = [*failure["evidence"], loss]
+            failure["evidence"] = [*failure["evidence"], f"the last loss that it told is {loss} ({LOG_ONLY})"]
         if failure and failure["kind"] == "exit" and no_space(self._job.path):
             failure["message"] += f"; {no_space(self._job.path)}"
         self._deaths += [failure] if failure else []
         number = 0
         if failure and not death.after_stop and _is_terminated(failure):
             number = signal_of_launcher(tail(self._output, _LAST_WORDS_BYTES))
-        return lambda: self._take_description(death.rank, failure, number, loss)
+        return lambda: self._take_description(death.rank, failure, number)
 
-    def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int, remark: str) -> None:
+    def _take_description(self, rank: int, failure: Dict[str, Any], launchers_signal: int) -> None:
         self._undescribed.pop(rank, None)
-        self.remarks += [{"rank": rank, "text": remark}] if remark and not failure else []
         if failure:
             self._excuse(failure)
             self._excuse_leaving(failure)

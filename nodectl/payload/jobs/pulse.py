@@ -43,6 +43,7 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
         "state": state["state"],
         "attempt": state.get("attempt", 1),
         "alive": job.supervisor_alive(),
+        "losses": state.get("losses") or [],
         "output_age_s": max(0.0, time.time() - files[0][0]) if files else None,
         **_progress_of([path for _, path in files], pattern),
         "network": network_bytes(plan["hosts"][plan["rank"]].get("interface", "")),
@@ -97,16 +98,6 @@ def _told(match: re.Match[str], line: str) -> Dict[str, Any]:
         loss_match = _LOSS.search(line)
         loss = loss_match.group("loss") if loss_match else None
     return {"step": _number(groups.get("step")), "total": _number(groups.get("total")), "loss": loss}
-
-
-def diverged(text: str) -> str:
-    """Return the last loss in a rank's output, with its line, if it is nan or infinite; else ""."""
-    for line in reversed(re.split(r"[\r\n]+", text)[-_LINES:]):
-        loss_match = _LOSS.search(line)
-        if loss_match:
-            loss = loss_match.group("loss")
-            return f"{loss}: {line.strip()[:200]}" if loss.lower().lstrip("+-") in ("nan", "inf") else ""
-    return ""
 
 
 def _number(text: Optional[str]) -> Optional[int]:

@@ -22,6 +22,7 @@ from .failures import bounded, brief, first, first_of_attempt
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
+from .losses import Losses
 from .outputs import LIMIT_MIB, Keeper
 from .postmortem import Postmortem
 from .process import send
@@ -99,7 +100,8 @@ class Supervisor:
         self.keeper = Keeper(self.job, int(self.plan.get("log_limit_mib", LIMIT_MIB)))
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
-        self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.clerk.ask)
+        self.losses = Losses(self.job, int(self.plan["rank"] or 0) * expected)
+        self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.losses, self.clerk.ask)
         self.job.write_state(self._state())
 
     def _open_selectors(self) -> None:
@@ -134,6 +136,7 @@ class Supervisor:
     def _tend(self) -> Optional[News]:
         """Keep the account of the output, and tell where it stands still; runs on the clerk's thread."""
         self.keeper.tend()
+        self.losses.look()
         if self.state != hb.RUNNING:
             return None
         doubt = self.monitor.look(self.keeper.size, time.monotonic())
@@ -562,7 +565,7 @@ class Supervisor:
             "failures": bounded(self.postmortem.failures),
             "ends": list(self.postmortem.ends),
             "living": list(self.postmortem.living),
-            "remarks": list(self.postmortem.remarks),
+            "losses": self.losses.events,
             "xids": list(self.postmortem.xids),
             "flight": dict(self.postmortem.flight),
             "lost": list(self.lost),
