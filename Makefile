@@ -25,9 +25,9 @@ OF_LINUX := (Path|open|scandir|listdir|glob)[(]f?"/(proc|sys|dev/shm)|"C[.]UTF-8
 
 LINTERS := lint-mypy lint-ansible lint-rest
 
-.PHONY: $(LINTERS) collect build-site wheels help demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
+.PHONY: gpu-day $(LINTERS) collect build-site wheels help demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean
 help:
-	@sed -n '1,2p' Makefile; echo "targets: demo dist docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
+	@sed -n '1,2p' Makefile; echo "targets: demo dist gpu-day docs site picture test test-all test-pages test-booted sanity fuzz faults chaos lint setup clean distclean"
 
 setup:
 	@scripts/setup.sh $(if $(YES),--yes)
@@ -103,6 +103,10 @@ test-all: setup
 test-pages: setup
 	@$(MAKE) --no-print-directory wheels
 	.venv/bin/pytest --basetemp=.state/pytest-tmp tests/pages
+
+# a folder to carry to a machine with GPUs and no network, where `bash gpu_day.sh` says all that can be told there
+gpu-day: setup
+	scripts/gpu_day.sh fill .state/gpu-day
 
 # what is published, into dist/: wheel, sdist, the collection, a list of what is in it, digests (CONTRIBUTING.md)
 dist: setup

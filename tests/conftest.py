@@ -44,6 +44,7 @@ _LONGEST = (
     "test_extending.py",
     "recordings/test_collect.py",
     "release/test_release.py",
+    "release/test_gpu_day.py",
     "collection/test_collection.py",
     "jobs/test_jobs_lab.py",
     "jobs/test_preflight_run.py",
