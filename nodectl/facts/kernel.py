@@ -150,20 +150,20 @@ MODULES_FACT = text_fact(
 
 
 # raw: only so does a line say whether the kernel wrote it, or a program
-_DMESG = Command("dmesg", ("dmesg", "-r"), deadline_s=20, hardware=True, root=True, newest=True)
+DMESG = Command("dmesg", ("dmesg", "-r"), deadline_s=20, hardware=True, root=True, newest=True)
 # programs write with another facility than the kernel's 0
 _OF_KERNEL = re.compile(r"^<[0-7]>|\A(?!(?s:.*)^<\d)(?s:.*?)^\S", re.MULTILINE)
 
 
 def _read_kernel_events(recording: Recording) -> Dmesg:
-    done = recording.entries.get(_DMESG.key)
+    done = recording.entries.get(DMESG.key)
     # a recording holds as much as it may: what it has tells of a lost GPU all the same
     is_part = done is not None and (
         (done.cut and done.exit_status is None and not is_flood(done))
         or (done.exit_status == 0 and ends_within_line(done.stdout))
     )
     text = (
-        whole_lines(done.stdout) if done is not None and is_part and done.stdout else output_of_root(recording, _DMESG)
+        whole_lines(done.stdout) if done is not None and is_part and done.stdout else output_of_root(recording, DMESG)
     )
     if not _OF_KERNEL.search(text):  # nothing was looked at: that is not a log without errors
         raise ParseError(
@@ -179,7 +179,7 @@ def _kernel_events_words(log: Dmesg) -> str:
 
 KERNEL_EVENTS_FACT = Fact(
     "kernel_events",
-    (_DMESG,),
+    (DMESG,),
     _read_kernel_events,
     _kernel_events_words,
     row=710,

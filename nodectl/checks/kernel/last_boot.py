@@ -1,0 +1,105 @@
+"""Whether the boot before this one ended with a shutdown; where it did not, by what, and what ran there then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from nodectl.checks.check import Check, Subject, Threshold, judges_fact
+from nodectl.common.few import few
+from nodectl.facts.board import BmcEvent, BmcLog
+from nodectl.facts.last_boot import LastBoot
+from nodectl.model.finding import Finding
+from nodectl.model.status import Status
+
+ORDER = 181
+
+_DAY_S, _HOUR_S = 86400.0, 3600.0
+# a controller's clock may be in another time zone, and a little off
+_CLOCK_S, _ZONES_H = 600.0, 14
+_PERSISTENT = "keep the journal over boots: `Storage=persistent` in journald.conf, then `journalctl --flush`"
+_SUPPLY = (
+    "a power supply that gave up, its cables or the mains: see the check psu_power, load it by `nodectl probe power`; "
+    "a reset button or a hypervisor leaves no other trace"
+)
+_REMEDIES = {
+    "panic": "read the crash record, and `journalctl -k -b -1`; a part or module that it names comes first",
+    "watchdog": "the system hung and was reset: `journalctl -b -1`; look at the last messages of kernel and GPUs",
+    "thermal": "cool it: fans, filters, the air in front of it; `ipmitool sdr type Temperature`",
+    "hardware": "`ras-mc-ctl --errors` and `ipmitool sel list` name the part; if it comes back, replace it",
+    "power": "look at the power supplies, their cables and the mains (`ipmitool sel list`)",
+    "stopped": _SUPPLY,
+}
+_BMC_WAYS = {
+    "watchdog": re.compile(r"Watchdog.*(?:Hard reset|Power (?:down|cycle|off)|Timer expired)", re.IGNORECASE),
+    "thermal": re.compile(r"Thermal Trip|Temperature.*Non-recoverable", re.IGNORECASE),
+    "power": re.compile(r"Power (?:Supply|Unit).*(?:lost|Failure|off)|AC lost", re.IGNORECASE),
+}
+UNCLEAN_BOOT_DAYS_LIMIT = Threshold("unclean_boot_days", 7, "what is older was seen before")
+UNCLEAN_BOOT = Check(
+    "unclean_boot",
+    looks_at="the journal's end of the last boot, wtmp, crash records, the firmware's reason, the BMC's log",
+    fires="warning: it ended without a shutdown within the threshold's days",
+    expected="a shutdown or reboot in good order",
+    thresholds=(UNCLEAN_BOOT_DAYS_LIMIT,),
+)
+
+
+@judges_fact(
+    LastBoot, UNCLEAN_BOOT, reads=("last_boot", "bmc_log"), unread="how the last boot ended", borrowed="kernel"
+)
+def unclean_boot(host: Subject, boot: LastBoot) -> Iterator[Finding]:
+    """Say what ended the last boot, by the strongest evidence; a supply only where nothing else was written."""
+    days = host.threshold(UNCLEAN_BOOT_DAYS_LIMIT)
+    if boot.way == "unknown":
+        why = "this login may not read the journal" if boot.journal == "denied" else "the journal is not kept"
+        remedy = "see `nodectl sudoers`" if boot.journal == "denied" else _PERSISTENT
+        yield host.finding(UNCLEAN_BOOT, Status.UNKNOWN, actual=f"not told: {why}", remedy=remedy)
+        return
+    way, evidence = boot.way, boot.evidence
+    if way == "stopped":
+        way, evidence = _by_bmc(host, boot) or (way, evidence)
+    is_recent = host.time - (boot.ended_at or boot.booted_at) <= days * _DAY_S
+    status = Status.WARNING if way in _REMEDIES and is_recent else Status.OK
+    actual = ended(boot, way, evidence)
+    yield host.finding(UNCLEAN_BOOT, status, actual=actual, remedy=remedy_of(boot, way), evidence=evidence)
+
+
+def ended(boot: LastBoot, way: str, evidence: str) -> str:
+    """Return in words how it ended, when, and what ran then."""
+    if way in ("clean", "first"):
+        return {"clean": "ended in good order", "first": "no earlier boot on record"}[way]
+    at = f" at {datetime.fromtimestamp(boot.ended_at, UTC):%Y-%m-%d %H:%M:%S} UTC" if boot.ended_at else ""
+    ran = f"; then ran: {few(boot.jobs)}" if boot.jobs else ""
+    reason = f"; {boot.reason}" if boot.reason and boot.reason != evidence else ""
+    what = f"power supply? {evidence}" if way == "stopped" and not boot.reason else f"{way}: {evidence}"
+    return f"ended without a shutdown{at}: {what}{reason}{ran}"
+
+
+def remedy_of(boot: LastBoot, way: str) -> str:
+    """Return what to do about this end; where the journal was not to be read, first how it can be."""
+    remedy = _REMEDIES.get(way, "")
+    return f"{_PERSISTENT}; {remedy}" if boot.journal == "volatile" else remedy
+
+
+def _by_bmc(host: Subject, boot: LastBoot) -> tuple[str, str] | None:
+    log = host.fact("bmc_log", BmcLog)
+    near = [event for event in log.events if _is_near(event, boot)] if log else []
+    for event in reversed(near):
+        text = f"{event.sensor}: {event.event}"
+        for way, pattern in _BMC_WAYS.items():
+            if event.asserted and pattern.search(text):
+                return way, f"BMC, {event.date} {event.time}: {text}"
+    return None
+
+
+def _is_near(event: BmcEvent, boot: LastBoot) -> bool:
+    """Return whether the event is of the time between the last line and the new boot, in any whole-hour time zone."""
+    form = "%m/%d/%Y %H:%M:%S" if len(event.date) == 10 else "%m/%d/%y %H:%M:%S"
+    try:
+        at = datetime.strptime(f"{event.date} {event.time.split()[0]}", form).replace(tzinfo=UTC).timestamp()
+    except (ValueError, IndexError):
+        return False
+    begin, end = (boot.ended_at or boot.booted_at) - _CLOCK_S, boot.booted_at + _CLOCK_S
+    return any(begin <= at + hours * _HOUR_S <= end for hours in range(-_ZONES_H, _ZONES_H + 1))

@@ -1,0 +1,143 @@
+"""How the boot before this one ended: what the journal, wtmp, crash records and the firmware tell of it."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from nodectl.facts.base import Fact, matches, output
+from nodectl.facts.kernel import DMESG
+from nodectl.model.recording import Command, Recording
+
+_JOURNAL = ("journalctl", "-b", "-1", "-n", "200", "-o", "short-unix", "--no-pager")
+_PSTORE = ("ls", "-l", "--full-time", "/sys/fs/pstore")
+_TELLS = " || ".join(
+    f"/{pattern}/"
+    for pattern in (
+        " kernel: .*([Kk]ernel panic|Oops|BUG:|[Mm]achine [Cc]heck|Hardware Error|critical temperature)",
+        " kernel: .*(soft lockup|hard LOCKUP|watchdog: .*did not stop)",
+        r"systemd-shutdow|systemd-logind.*: (System is|The system will)|systemd-journald.*Journal stopped",
+        r"systemd\[1\]: (Shutting down|Rebooting|Powering off)",
+        r"systemd\[1\]: Reached target .*([Rr]eboot|[Ss]hutdown|[Pp]ower.?[Oo]ff|[Hh]alt|[Kk]exec)",
+    )
+)
+# of the journal only what tells of an end is shown: the rest of it is nobody's business
+_SHOW = f"""\
+if systemd-detect-virt -cq 2>/dev/null || [ -e /run/.containerenv ] || [ -e /.dockerenv ]; then exit 3; fi
+as_root() {{ if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi 2>/dev/null; }}
+printf 'booted %s\\n' "$(awk '/^btime/ {{ print $2 }}' /proc/stat)"
+if [ -d /var/log/journal ]; then echo 'journal kept'; else echo 'journal volatile'; fi
+if command -v journalctl >/dev/null 2>&1; then
+  text=$(as_root {" ".join(_JOURNAL)}) || {{
+    case " $(id -nG) " in
+      *' root '* | *' adm '* | *' systemd-journal '* | *' wheel '*) text=$({" ".join(_JOURNAL)} 2>/dev/null) ;;
+      *) echo 'journal denied' ;;
+    esac
+  }}
+  printf '%s\\n' "$text" | awk '
+    $1 !~ /^[0-9]+\\.[0-9]+$/ {{ next }}
+    {{ at = $1 }}
+    {_TELLS} {{ $1 = $2 = ""; sub(/^ +/, ""); print "line " at " " $0 }}
+    END {{ if (at) print "end " at }}'
+fi
+if command -v last >/dev/null 2>&1; then
+  last -x -n 4 reboot shutdown 2>/dev/null | awk '$1 == "reboot" || $1 == "shutdown" {{ print "wtmp " $1 }}'
+fi
+find /var/lib/systemd/pstore /var/crash -mindepth 1 -maxdepth 1 -type d -printf 'dump %T@ %p\\n' 2>/dev/null
+as_root {" ".join(_PSTORE)} | while read -r _ _ _ _ _ day time zone name; do
+  [ -z "$name" ] || printf 'dump %s /sys/fs/pstore/%s\\n' "$(date -d "$day $time $zone" +%s)" "$name"
+done
+boot=$(cat /proc/sys/kernel/random/boot_id)
+for state in "${{XDG_STATE_HOME:-$HOME/.local/state}}"/nodectl/jobs/*/state.json; do
+  if grep -qs '"final": false' "$state" && ! grep -qs "$boot" "$state"; then
+    folder=${{state%/*}}
+    printf 'job %s %s\\n' "$(stat -c %Y "$state")" "${{folder##*/}}"
+  fi
+done
+exit 0
+"""
+_COMMAND = Command("last-boot", ("sh", "-c", _SHOW), deadline_s=20, hardware=True, sudo=(_JOURNAL, _PSTORE))
+_LINE = re.compile(r"(booted|journal|line|end|wtmp|dump|job) ?(.*)")
+_PANIC = re.compile(r"kernel: .*(?:[Kk]ernel panic|\bOops\b|\bBUG: (?!soft lockup))")
+_HOT = re.compile(r"critical temperature|thermal (?:pin|limit)|THERMTRIP", re.IGNORECASE)
+_CHECKED = re.compile(r"[Mm]achine [Cc]heck|Hardware Error|sync flood|uncorrected error|BERT: Error records")
+_LOCKED = re.compile(r"soft lockup|hard LOCKUP|watchdog timer expired|watchdog: .*did not stop")
+_ORDERLY = re.compile(
+    r"systemd-shutdow|System is (?:rebooting|powering|halting)|The system will (?:reboot|power|halt)"
+    r"|Shutting down|Rebooting|Powering off|Reached target|Journal stopped"
+)
+# what the kernel of this boot says of the end of the last: AMD's register, and the firmware's record of errors
+_REASON = re.compile(r"Previous system reset reason \[0x[0-9a-f]+\]: .*|BERT: Error records from previous boot")
+# a panic is written while the machine goes down, a record of the firmware's is put away when it is up again
+_BEFORE_S, _AFTER_S = 120.0, 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class LastBoot:
+    """How the last boot ended, by what tells of it; `way` is `first` where no earlier boot is on record.
+
+    Ways: clean, panic, watchdog, thermal, hardware, stopped, first, unknown. Times in seconds since 1970; `ended_at` is
+    that of the journal's last line. `journal` is kept, volatile or denied. `reason` is what the kernel of this boot
+    says of the reset. `jobs` ran then, of this login's.
+    """
+
+    way: str
+    evidence: str
+    reason: str
+    journal: str
+    booted_at: float
+    ended_at: float | None = None
+    jobs: tuple[str, ...] = ()
+
+
+def _read(recording: Recording) -> LastBoot:
+    said: dict[str, list[str]] = {}
+    text = output(recording, _COMMAND.key, "a container has no boot of its own")
+    for match in matches(_LINE, text, _COMMAND.key):
+        said.setdefault(match[1], []).append(match[2])
+    booted_at = float(said["booted"][0])
+    ended_at = float(said["end"][-1]) if "end" in said else None
+    dmesg = recording.entries.get(DMESG.key)
+    reason = _REASON.search(dmesg.stdout) if dmesg else None
+    since = (ended_at or booted_at) - _BEFORE_S
+    dumps = [path for at, path in _timed(said.get("dump", ())) if since <= at <= booted_at + _AFTER_S]
+    way, evidence = _way(said, dumps, reason[0] if reason else "")
+    journal = "denied" if "denied" in said.get("journal", ()) else said["journal"][0]
+    jobs = tuple(name for at, name in _timed(said.get("job", ())) if at <= booted_at)
+    return LastBoot(way, evidence, reason[0] if reason else "", journal, booted_at, ended_at, jobs)
+
+
+def _timed(rows: Iterable[str]) -> Iterator[tuple[float, str]]:
+    for row in rows:
+        at, _, name = row.partition(" ")
+        yield float(at), name
+
+
+def _way(said: Mapping[str, Sequence[str]], dumps: Sequence[str], reason: str) -> tuple[str, str]:
+    """Return how it ended, and the line that says so."""
+    lines = [text for _, text in _timed(said.get("line", ()))]
+    orderly = said.get("wtmp", ())[:2] == ["reboot", "shutdown"] or any(map(_ORDERLY.search, lines))
+
+    def last(pattern: re.Pattern[str]) -> str:
+        return next((line for line in (reason, *reversed(lines)) if pattern.search(line)), "")
+
+    if dumps or last(_PANIC):
+        return "panic", dumps[-1] if dumps else last(_PANIC)
+    if last(_HOT):
+        return "thermal", last(_HOT)
+    if orderly:
+        return "clean", next(filter(_ORDERLY.search, lines), "wtmp has its shutdown")
+    for way, pattern in (("watchdog", _LOCKED), ("hardware", _CHECKED)):
+        if last(pattern):
+            return way, last(pattern)
+    if "end" in said:
+        return "stopped", "the journal simply stops"
+    if said.get("wtmp", ())[:2] == ["reboot", "reboot"]:
+        return "stopped", "wtmp has no shutdown before this boot"
+    return ("first", "no earlier boot is on record") if said["journal"] == ["kept"] else ("unknown", "")
+
+
+def _words(boot: LastBoot) -> str:
+    return {"first": "none on record", "unknown": "not told"}.get(boot.way, boot.way)
+
+
+LAST_BOOT_FACT = Fact("last_boot", (_COMMAND, DMESG), _read, _words, row=312, quiet=True)
