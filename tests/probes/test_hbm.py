@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodectl.probes.device.hbm import PROBE as HBM
-from tests.probes.device_answers import devices, measured_hosts, probe, told
+from tests.probes.device_answers import devices, look, measured_hosts, probe, told
 
 
 def copied(gpu: int, rate: float, wrong: int = 0, cache: int = 60 << 20) -> dict[str, Any]:
@@ -30,3 +30,10 @@ def test_the_slow_gpu_and_the_corrupting_one_are_named(monkeypatch: pytest.Monke
     result, asked = probe(monkeypatch, HBM, says, gpus=2)
     assert told(result) == [("node02", "failed", "GPU 1, copy"), ("node02", "failed", "GPU 0")]
     assert measured_hosts(asked).count("node02") == 2
+
+
+def test_a_lab_host_in_recorded_gpus_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    dressed = {name: look(gpus=0, recorded=True) for name in ("node01", "node02", "node03", "node04")}
+    result, asked = probe(monkeypatch, HBM, lambda host, number: [], dressed)
+    assert result.measurements == () and not measured_hosts(asked)
+    assert {(finding.status, "recorded" in str(finding.actual)) for finding in result.findings} == {("skipped", True)}

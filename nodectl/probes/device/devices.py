@@ -134,6 +134,9 @@ def called(gpu: int | None) -> str:
 def _node(host: Host, answer: Event, kind: Kind) -> Node | Finding:
     """Return the host as one that can be measured, or why not: skipped only where it is certain to have no such GPU."""
     gpus = answer["gpus"]
+    if answer.get("recorded") and not kind.on_cpu:
+        actual = "the GPUs of this lab host are recorded, and compute nothing"
+        return host_finding(kind.name, host.name, Status.SKIPPED, actual)
     if not gpus and (said_to_have := _by_profile(host)):
         actual = f"no GPU is seen here, and the hardware profile speaks of {said_to_have}"
         return host_finding(kind.name, host.name, Status.UNKNOWN, actual, "look for the GPUs with `nodectl health`")

@@ -22,6 +22,9 @@ from .hardware import Watch
 
 Say = Callable[..., None]
 
+# a lab's host that answers for hardware of a recording
+_DRESSED = Path("/var/lib/nodectl-lab/recorded/name")
+
 
 def wait_for_others() -> None:
     """In a member: ready; returns when all the others are, ends the process where nobody is there to say so."""
@@ -172,6 +175,7 @@ def look(options: argparse.Namespace) -> None:
     say(
         event="ready",
         gpus=gpus,
+        recorded=_DRESSED.exists(),
         torch=libraries.installed(Path(options.venv), "torch") or None if options.venv else None,
         machine=machine.boot_id(),
         topology=machine.smi("topo", "-m") if gpus else None,
