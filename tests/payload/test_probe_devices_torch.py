@@ -294,3 +294,15 @@ def test_all_at_once_with_a_fake_of_torch_cuda(name: str) -> None:
     if name == "sdc":
         one, other = ({name: set(found) for name, found in each["digests"].items()} for each in told)
         assert one == other and all(len(found) == 1 for found in one.values())
+
+
+@pytest.mark.slow
+def test_power_loads_one_more_each_step_then_all_on_and_off() -> None:
+    events = run("power", fake_gpus=3)
+    steps = [(each["cards"], each["pulsed"]) for each in of(events, "stepped")]
+    assert steps == [(1, False), (2, False), (3, False), (3, True)] and not of(events, "lost")
+    # each is told before it begins: a host may not live to tell its end
+    kinds = [each["event"] for each in events if each["event"] in ("step", "stepped")]
+    assert kinds == ["step", "stepped"] * 4
+    assert [each["gpu"] for each in of(events, "loaded")] == [0, 0, 1, 0, 1, 2, 0, 1, 2]
+    assert all(each["seen"]["samples"] == 0 for each in of(events, "loaded"))
