@@ -16,6 +16,7 @@ import click
 from nodectl import __version__
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, keep_in_ledger, nothing_left, recognise
+from nodectl.cli.evidence import take
 from nodectl.cli.measuring import hold, look_at, note_not_kept, refuse_taken
 from nodectl.cli.options import (
     EXISTING_FILE,
@@ -47,6 +48,7 @@ from nodectl.ledger.accept.steps import Level, make_plan
 from nodectl.ledger.accept.store import DOCUMENT, refuse_strange, refuse_untried
 from nodectl.ledger.history.database import HistoryError, iso
 from nodectl.model.acceptance import Acceptance, NodeVerdict, Seen, StepState
+from nodectl.model.finding import Finding
 from nodectl.model.status import Status, exit_status
 from nodectl.probes.lost import Watched
 from nodectl.probes.options import duration
@@ -255,6 +257,7 @@ def _conclude(
         replace_file(folder / NAME, text)
         replace_file(folder / _REPORT, _report(acceptance))
         _record_rejected(app, acceptance, folder)
+        take(app, LiveSource(app.hosts, app.transport, app.forks), app.hosts, _rejecting(acceptance))
         if sign is not None:
             replace_file(folder / NAME, signed(text, sign))
         if out is not None:
@@ -289,6 +292,12 @@ def _keep_measurements(app: App, acceptance: Acceptance) -> None:
             history.add([taken.measurement for taken in acceptance.taken])
     except HistoryError as error:
         note_not_kept(error)
+
+
+def _rejecting(acceptance: Acceptance) -> list[Finding]:
+    """Return the findings that rejected a host."""
+    rejected = [row for row in acceptance.hosts if row.verdict is NodeVerdict.REJECTED]
+    return [reason.finding for row in rejected for reason in row.reasons if reason.finding.host == row.host]
 
 
 def _record_rejected(app: App, acceptance: Acceptance, folder: Path) -> None:

@@ -8,7 +8,8 @@ import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.measuring import alone
+from nodectl.cli.evidence import take
+from nodectl.cli.measuring import alone, look_at
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.rights import require_root
@@ -19,6 +20,7 @@ from nodectl.model.host import Host
 from nodectl.provision.events import findings_of
 from nodectl.provision.outlook import described, lab_requirements, selected_roles
 from nodectl.provision.wheels import ensure_lab_share
+from nodectl.recordings.source import LiveSource
 from nodectl.report.findings import finding_document
 
 
@@ -54,6 +56,8 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
         ask(hosts, f"provision {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?", lines, yes=yes)
     _fill_lab_share(hosts, roles)
     with alone(app, "provision", force=force, check=check):
+        if not check:
+            _keep_evidence(app, [one for one in hosts if asked.allow_reboot or one.is_true("nodectl_allow_reboot")])
         run = run_playbook(
             app,
             "site",
@@ -70,6 +74,13 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
     else:
         show_table(run)
     raise SystemExit(run.exit_status)
+
+
+def _keep_evidence(app: App, hosts: Sequence[Host]) -> None:
+    """Keep the raw outputs of those that may be rebooted, and have a fault whose traces that ends."""
+    if hosts:
+        source = LiveSource(tuple(hosts), app.transport, app.forks)
+        take(app, source, hosts, look_at(app, app.transport)(hosts))
 
 
 def _fill_lab_share(hosts: Sequence[Host], roles: Sequence[str]) -> None:

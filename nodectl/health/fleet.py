@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from nodectl.checks.fleet.compare import compare
-from nodectl.checks.judge import REBOOTS_LIMIT, after_causes, known_faults, not_judged, with_history
+from nodectl.checks.judge import REBOOTS_LIMIT, after_causes, all_traces_first, known_faults, not_judged, with_history
 from nodectl.common.process import processors
 from nodectl.health.history import HostState, StateFile
 from nodectl.health.host import LIVE, REPLAYED, HostHealth, Order, judge_answer, order_of
@@ -87,6 +87,7 @@ def look(
             reboots = order.policy.thresholds.get(REBOOTS_LIMIT.name, REBOOTS_LIMIT.value)
             judged = with_history(judged, faults, reboots)
             states[name] = HostState(reading, faults)
+        judged = all_traces_first(judged)
         accepts = order.policy.accept
         findings.extend([order.policy.applied(finding, day) for finding in judged] if accepts else judged)
     profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}

@@ -1,10 +1,14 @@
 """A judgement on one host: what was expected, what is, and what to do."""
 
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
 from nodectl.model.status import Status
+
+# the command that keeps what an action would end; a remedy that begins with it is of such a finding
+BUNDLE = "nodectl ledger bundle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,20 @@ class Finding:
     kind: str = ""
     hosts: tuple[str, ...] = ()
 
+    @property
+    def ends_traces(self) -> bool:
+        """Return whether its action ends the traces of a fault that a vendor asks for."""
+        return BUNDLE in self.remedy
+
     def __reduce__(self) -> tuple[object, ...]:
         """For pickle, which would look up the fields of each: of a large fleet a hundred thousand cross processes."""
         return Finding, _values(self)
+
+
+def traces_first(finding: Finding) -> Finding:
+    """Return the finding of a fault with a remedy that begins with keeping its traces."""
+    keep = f"`{BUNDLE} {shlex.quote(finding.host)}`, which a vendor asks for"
+    return replace(finding, remedy=f"{keep}; then {finding.remedy}" if finding.remedy else keep)
 
 
 _values: Callable[[Finding], tuple[object, ...]] = attrgetter(*(field.name for field in fields(Finding)))

@@ -237,7 +237,10 @@ _VALUE = r"""("(?:[^"\\\n]|\\.){0,4000}"|'[^'\n]{0,4000}'|[^\s,;&"'<>]+)"""
 _GIVEN_AWAY = (
     re.compile(rf"(?i){_PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{_VALUE}"),
     re.compile(rf"(?i)(?<![A-Za-z]){_OWNED}[\"']?\s{{0,60}}[:=]\s{{0,4}}{_VALUE}"),
-    re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}(?:{_PRIVATE}|{_OWNED})[ =]{_VALUE}"),
+    re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}(?:{_PRIVATE}|{_OWNED})[ =\x1f]{_VALUE}"),
+    # of a key in hexadecimal, and of a dump of a file, each group is a number as any
+    re.compile(r"(?i)\bkey\S{0,20}[:= ]\s{0,4}((?:[0-9a-f]{2,8}[ ]){3,400}[0-9a-f]{2,8})"),
+    re.compile(r"(?m)(?:^|\x1f)[0-9a-f]{6,8}:? {1,3}((?:[0-9a-f]{2,4} {1,2}){7,32}[^\n]{0,100})"),
     re.compile(r"\b(?:Reason|Comment|Extra|Features)=([^\n]{0,4000}?)(?=[ \t]\w{1,60}=|[ \t]{0,200}$)", re.MULTILINE),
     re.compile(r"(?i)\bhost ?name (?:set )?to:? <?([^\s>]+)"),
     re.compile(r"(?i)\b(?:for|from|by|of) (?:user|host|client|server) ([^\s:;,]+)"),

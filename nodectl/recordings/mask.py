@@ -40,6 +40,7 @@ class Pseudonyms:
             "pairs": self._pairs,
             "guid": self._guid,
             "hex": self._hex,
+            "key": self._name,
             "ipv4": self._ipv4,
             "ipv6": self._ipv6,
             "serial": self._serial,
@@ -204,15 +205,22 @@ def _styled(original: str, address: ipaddress.IPv6Address) -> str:
 # Recordings without what identifies machines and people, and copies that are other machines of the same kind.
 
 _ADDRESSES = {"ipv4", "ipv6"}
+_BETWEEN = "\x1f"
+# a word of what stays; the letters before a GPU's UUID are a word of their own
+_KEPT = re.compile(r"(?<![A-Za-z0-9])(?!GPU-)[A-Za-z0-9]+(?:[-._/:]+[A-Za-z0-9]+)*")
 
 
 class Masker:
-    """Pseudonyms for all hosts of a recording together."""
+    """Pseudonyms for all hosts of a recording together.
 
-    def __init__(self, hosts: Sequence[str], users: Iterable[str] = ()) -> None:
+    `kept` are serial numbers, UUIDs and models that stay: what a vendor is asked to replace is known by them.
+    """
+
+    def __init__(self, hosts: Sequence[str], users: Iterable[str] = (), kept: Iterable[str] = ()) -> None:
         width = max(2, len(str(len(hosts))))
         self._hosts = {host: f"host{number:0{width}d}" for number, host in enumerate(hosts, 1)}
-        self._words: dict[str, str] = {}
+        self._kept = {word.lower() for value in kept for word in _KEPT.findall(value)}
+        self._words: dict[str, str] = {word: word for value in kept for word in _KEPT.findall(value)}
         for host in hosts:
             self._add_host(host, self._hosts[host])
         self._users = 0
@@ -228,13 +236,17 @@ class Masker:
         """Return what a host is called in the masked recording."""
         return self._hosts[host]
 
-    def masked(self, recording: Recording) -> Recording:
-        """Return the recording with pseudonyms everywhere: outputs, complaints and arguments alike."""
+    def learn(self, recording: Recording) -> None:
+        """Learn the identities and names of the recording: what is masked from now on is without them, too."""
         texts = [text for entry in recording.entries.values() for text in (entry.stdout, entry.stderr)]
         self._discover(recording.host, texts)
         self._finder = Words(self._words)
         for text in texts:
             self._allowed.learn(text)
+
+    def masked(self, recording: Recording) -> Recording:
+        """Return the recording with pseudonyms everywhere: outputs, complaints and arguments alike."""
+        self.learn(recording)
         # both only grow
         if self._done_with != (len(self._words), self._allowed.size):
             self._done, self._done_with = {}, (len(self._words), self._allowed.size)
@@ -242,7 +254,8 @@ class Masker:
             self._key(key): replace(
                 entry,
                 key=self._key(key),
-                argv=tuple(self._text(word) for word in entry.argv),
+                # as one text: of a word that follows `--password`, only the word before tells
+                argv=tuple(self._text(_BETWEEN.join(entry.argv)).split(_BETWEEN)) if entry.argv else (),
                 stdout=self._text(entry.stdout),
                 stderr=self._text(entry.stderr),
             )
@@ -299,7 +312,9 @@ class Masker:
         return "".join(masked)
 
     def _pseudonym(self, kind: str, value: str) -> str:
-        return self._words[value] if kind == "word" else self._pseudonyms.of(kind, value)
+        if kind == "word":
+            return self._words[value]
+        return value if value.lower() in self._kept else self._pseudonyms.of(kind, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +366,9 @@ def _parts(text: str, finder: Words) -> Iterator[Part]:
 _SHAPES = re.compile(
     r"""
     (?P<uuid>  (?<![0-9A-Za-z]) [0-9A-Fa-f]{8} (?:-[0-9A-Fa-f]{4}){3} -[0-9A-Fa-f]{12} (?![0-9A-Za-z]) )
+  | (?P<key>   (?<![0-9A-Za-z]) [0-9A-Fa-f]{2} (?P<k>[:-])
+               (?! (?:[0-9A-Fa-f]{2}(?P=k)){18} [0-9A-Fa-f]{2} (?!(?P=k)[0-9A-Fa-f]) )
+               [0-9A-Fa-f]{2} (?:(?P=k)[0-9A-Fa-f]{2}){7,} )
   | (?P<pairs> (?<![0-9A-Za-z]) [0-9A-Fa-f]{2} (?P<s>[:-]) [0-9A-Fa-f]{2} (?:(?P=s)[0-9A-Fa-f]{2}){4,18}
                (?! [0-9A-Za-z] | (?P=s)[0-9A-Fa-f] ) )
   | (?P<ipv6>  (?<![0-9A-Za-z:.]) (?: (?:[0-9A-Fa-f]{1,4}:){7} [0-9A-Fa-f]{1,4}
@@ -366,6 +384,7 @@ _SHAPES = re.compile(
     """,
     re.VERBOSE,
 )
+_GROUPS = {"s": "pairs", "k": "key"}
 _SIZES = {6, 8, 20}
 # four numbers after such a word are a version, unless they are an address of a private network
 _VERSION = re.compile(r"(?:(?i:version|pkg)|[vV])[\s:=\"'(]*\Z")
@@ -396,7 +415,7 @@ def shapes(text: str) -> Iterator[Part]:
     """(kind, value) in their order; kind is empty for what stands between."""
     position = 0
     for match in _SHAPES.finditer(text):
-        kind, value = match.lastgroup if match.lastgroup != "s" else "pairs", match.group()
+        kind, value = _GROUPS.get(match.lastgroup or "", match.lastgroup), match.group()
         if kind is None or not _is(kind, value, text, match.start()):
             continue
         yield "", text[position : match.start()]

@@ -1,0 +1,70 @@
+"""Shared by commands that look at a host with a fault: its raw outputs are kept before a reset ends its traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from nodectl.cli.app import App
+from nodectl.cli.terminal import note
+from nodectl.errors import NodectlError
+from nodectl.model.finding import Finding
+from nodectl.model.recording import Recording
+
+if TYPE_CHECKING:
+    from nodectl.model.host import Host
+    from nodectl.model.recording import Command
+    from nodectl.model.result import CommandResult
+    from nodectl.recordings.source import Source
+
+
+def commands_of(app: App, host: Host) -> tuple[Command, ...]:
+    """Return all that a vendor may ask for: what `nodectl record` asks, and NVIDIA's own report."""
+    from nodectl.facts.catalogue import commands_for, facts_for
+    from nodectl.health.host import LIVE
+    from nodectl.health.site import commands_on
+    from nodectl.ledger.bundle.evidence import COMMANDS
+    from nodectl.recordings.save import sysctl_keys
+
+    facts = facts_for(sysctl_keys(app.profile_dirs), occasions=LIVE)
+    return (*commands_for(host, facts), *commands_on(host, app.site_checks), *COMMANDS)
+
+
+def judged(app: App, host: Host, answer: Recording | CommandResult) -> tuple[Finding, ...]:
+    """Return what health finds in the answer; nothing where the host's variables cannot be used, which is told."""
+    from nodectl.checks.judge import all_traces_first
+    from nodectl.health.host import LIVE, REPLAYED, judge_answer, order_of
+
+    occasions = LIVE if app.replay is None else REPLAYED
+    try:
+        order = order_of(host, {}, app.profile_dirs, occasions=occasions, site=app.site_checks)
+    except NodectlError as error:
+        note(f"{host.name}: not judged: {error}")
+        return ()
+    return tuple(all_traces_first(judge_answer(order, answer).findings))
+
+
+def keep(app: App, recording: Recording, findings: Iterable[Finding]) -> None:
+    """Keep the outputs where a finding's action would end its traces; where that fails it is told, and no error."""
+    from nodectl.ledger.bundle import evidence
+
+    try:
+        place = evidence.keep(app.fleet, recording, findings)
+    except (OSError, NodectlError) as error:
+        note(f"warning: {recording.host}: its evidence is not kept: {error}")
+        return
+    if place is not None:
+        note(f"{recording.host}: evidence is kept before a reset: {place}")
+
+
+def take(app: App, source: Source, hosts: Sequence[Host], findings: Sequence[Finding]) -> None:
+    """Ask the hosts which have such a finding, and keep what they say."""
+    from nodectl.transport.fanout import fan_out
+
+    wanted = {finding.host for finding in findings if finding.ends_traces}
+    named = [host for host in hosts if host.name in wanted]
+    for host, answer in fan_out(named, lambda host: source.one(host, commands_of(app, host)), app.forks):
+        if isinstance(answer, Recording):
+            keep(app, answer, [finding for finding in findings if finding.host == host.name])
+        else:
+            note(f"warning: {host.name}: its evidence is not kept: {answer.error}")

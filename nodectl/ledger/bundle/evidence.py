@@ -1,0 +1,165 @@
+"""Raw outputs of a host with a fault, kept before a reset or reboot ends its traces: once for each finding.
+
+Where it is installed, NVIDIA's own report is among them: its documents on RMA and on Xids want it taken right after the
+fault and before a power cycle. It runs with `--safe-mode`, which leaves out what may hang, and for a minute;
+`--extra-system-data`, which NVIDIA names beside it, has the kernel trace all processors (nvidia-bug-report.sh of driver
+580) and is left to the operator. It runs as root only, and in a folder of the login: no line of sudoers for it is safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nodectl.common.documents import new_id
+from nodectl.common.few import clipped
+from nodectl.common.files import folder_name, read_json, replace_file
+from nodectl.common.paths import state_dir
+from nodectl.errors import NodectlError
+from nodectl.facts.base import script
+from nodectl.model.finding import Finding
+from nodectl.model.recording import Command, Recording
+from nodectl.recordings.folder import read_host
+from nodectl.recordings.save import prepare, write_host
+
+BUG_REPORT = "nvidia-bug-report"
+_BEGINS = "Start of NVIDIA bug report log file"
+_SCHEMA, _ABOUT = "nodectl.evidence/1", "evidence.json"
+_DRAFT = ".draft-"
+_KEPT = 4
+_LONGEST_NAME = 200
+_REPORT_S = 60
+_SHOWN = 300
+_REPORT = f"""\
+command -v nvidia-bug-report.sh >/dev/null 2>&1 || exit 127
+folder=$(mktemp -d /dev/shm/nodectl.XXXXXX 2>/dev/null || mktemp -d) && cd "$folder" || exit
+trap 'rm -rf -- "$folder"' EXIT
+as=
+[ "$(id -u)" -eq 0 ] || as='sudo -n'
+timeout -k 5 {_REPORT_S} $as nvidia-bug-report.sh --safe-mode --output-file report.log >said 2>&1
+status=$?
+if [ -s report.log.gz ]; then gzip -dc report.log.gz; elif [ -s report.log ]; then cat report.log; else cat said; fi
+exit "$status"
+"""
+# of the node's last jobs that ended with an Xid
+_BLACK_BOXES = """\
+cd "${XDG_STATE_HOME:-$HOME/.local/state}/nodectl/jobs" 2>/dev/null || exit 3
+for file in $(ls -t -- */black_box/*.end.jsonl 2>/dev/null | head -n 20); do
+  ! grep -qE '"xids": ?\\[[^]]' -- "$file" || printf '%s\\n' "$file"
+done | head -n 3 | while read -r file; do cat -- "$file"; done
+"""
+# beside the commands of the facts, of which NVIDIA's report repeats the most
+COMMANDS = (
+    Command(BUG_REPORT, script(BUG_REPORT, _REPORT).argv, deadline_s=_REPORT_S + 15),
+    Command("dcgmi-version", ("dcgmi", "-v"), hardware=True),
+    script("black-boxes", _BLACK_BOXES),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A host's raw outputs at a time, and why they were taken: what the findings said."""
+
+    time: float
+    reasons: tuple[str, ...]
+    recording: Recording
+
+
+def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path | None:
+    """Keep the recording for the findings that a reset would end; None where there is none, or all were kept before.
+
+    OSError where the state folder takes no more: then nothing of it stays there.
+    """
+    wanted = [finding for finding in findings if finding.ends_traces]
+    marks = {_mark(finding, recording) for finding in wanted}
+    place = _place(fleet, recording.host)
+    if marks <= {mark for path in _folders(place) for mark in _about(path).get("marks", ())}:
+        return None
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = new_id(datetime.now(UTC))
+    draft = place / f"{_DRAFT}{name}"
+    about = {
+        "schema": _SCHEMA,
+        "host": recording.host,
+        "time": recording.time or time.time(),
+        "reasons": [told(finding) for finding in wanted],
+        "marks": sorted(marks),
+    }
+    try:
+        host = _name(recording.host)
+        prepare(draft, {host: {}})
+        write_host(draft, replace(recording, host=host))
+        replace_file(draft / _ABOUT, json.dumps(about, indent=1) + "\n", sync=True)
+        draft.rename(place / name)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    _thin_out(place)
+    return place / name
+
+
+def kept(fleet: str, host: str) -> tuple[Evidence, ...]:
+    """Return what was kept of the host, the newest first; what cannot be read is passed over."""
+    return tuple(found for path in reversed(_folders(_place(fleet, host))) if (found := _read(path, host)) is not None)
+
+
+def has_report(recording: Recording) -> bool:
+    """Return whether NVIDIA's own report is in it, be it cut at its deadline."""
+    entry = recording.entries.get(BUG_REPORT)
+    return entry is not None and _BEGINS in entry.stdout[:4096]
+
+
+def told(finding: Finding) -> str:
+    """Return a finding on one line."""
+    name = " ".join(filter(None, (finding.check, finding.subject)))
+    return " ".join(f"{name}: {clipped(finding.actual, _SHOWN)} (action: {finding.action})".split())
+
+
+def _place(fleet: str, host: str) -> Path:
+    """Return the host's folder: fleets may share names, and a name may be longer than a folder's."""
+    return state_dir() / "evidence" / hashlib.sha256(f"{fleet}\0{host}".encode(errors="surrogatepass")).hexdigest()[:24]
+
+
+def _name(host: str) -> str:
+    return host if len(folder_name(host)) <= _LONGEST_NAME else "host"
+
+
+def _mark(finding: Finding, recording: Recording) -> str:
+    """Return what tells a finding from others: of a later time, or of another boot, it is another one."""
+    boot = recording.entries.get("boot")
+    words = (finding.check, finding.subject, finding.actual, (boot.stdout.split() or [""])[0] if boot else "")
+    return hashlib.sha256("\0".join(words).encode(errors="surrogatepass")).hexdigest()[:24]
+
+
+def _folders(place: Path) -> list[Path]:
+    """Return the folders, the oldest first."""
+    return sorted(path for path in place.glob("*") if not path.name.startswith(_DRAFT))
+
+
+def _about(path: Path) -> dict[str, list[str]]:
+    try:
+        about = read_json(path / _ABOUT, "")
+    except NodectlError:
+        return {}
+    return about if isinstance(about, dict) and about.get("schema") == _SCHEMA else {}
+
+
+def _read(path: Path, host: str) -> Evidence | None:
+    about = _about(path)
+    try:
+        recording = read_host(path / folder_name(_name(host)), host, path.name)
+        return Evidence(float(str(about["time"])), tuple(map(str, about["reasons"])), replace(recording, recorded=None))
+    except (NodectlError, KeyError, ValueError, TypeError):
+        return None
+
+
+def _thin_out(place: Path) -> None:
+    folders: Sequence[Path] = _folders(place)
+    for path in folders[: len(folders) - _KEPT]:
+        shutil.rmtree(path, ignore_errors=True)

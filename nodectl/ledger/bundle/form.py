@@ -1,0 +1,415 @@
+"""The text for a vendor's form: what NVIDIA asks for before it takes a GPU back, of what nodectl knows.
+
+After NVIDIA's own words: "RMA Process" (docs.nvidia.com/deploy/rma-process, R525: nvidia-bug-report right after the
+fault, field diagnosis, that causes in the system are ruled out); "GPU Debug Guidelines"
+(docs.nvidia.com/deploy/gpu-debug-guidelines: what was observed, when, how, on how many, how often, what has changed);
+DCGM's "General Problem Reporting" (nvidia-bug-report.log.gz and `dcgmi -v`); "XID Errors" (the log's lines).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from nodectl import __version__
+from nodectl.common.counting import counted
+from nodectl.common.few import few
+from nodectl.facts.base import Fact
+from nodectl.facts.catalogue import facts_named, read_facts
+from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth, FabricManager
+from nodectl.facts.gpus import Gpu, Gpus
+from nodectl.facts.parsers.linux.dmesg import Dmesg, KernelEvent
+from nodectl.facts.parsers.nvidia.smi_nvlink import NvidiaSmiNvlink
+from nodectl.facts.versions import Versions
+from nodectl.ledger.bundle.evidence import Evidence, has_report, told
+from nodectl.ledger.events import Event, EventKind
+from nodectl.ledger.parts import SUBJECTS, concerned, parts_of
+from nodectl.model.acceptance import Part, PartKind
+from nodectl.model.finding import Finding
+from nodectl.model.recording import Recording
+from nodectl.model.status import Status
+
+_READ = (*("versions", "host_serial", "gpus", "nvlink", "kernel_events", "dcgm_diag", "dcgm_health", "fabric_manager"),)
+_NOT_TOLD = "not told"
+_WORST = (Status.FAILED, Status.WARNING, Status.UNKNOWN)
+_SHOWN = 200
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a host said at a time: `taken` in seconds since 1970, and its facts."""
+
+    taken: float | None
+    facts: Mapping[str, object]
+    recording: Recording
+
+    @classmethod
+    def of(cls, recording: Recording) -> Look:
+        """Read the facts that the form has."""
+        return cls(recording.time, read_facts(recording, _facts()), recording)
+
+    def said(self, key: str, pattern: str) -> str:
+        """Return what an output says, also where a line beside it lets nobody read all of it as a fact."""
+        entry = self.recording.entries.get(key)
+        found = re.search(pattern, entry.stdout, re.MULTILINE) if entry else None
+        return found[1].strip()[:_SHOWN] if found else ""
+
+    @property
+    def boot(self) -> str:
+        """The boot's id."""
+        return self.said("boot", r"\A([0-9a-f-]{36})$")
+
+    @property
+    def booted(self) -> float | None:
+        """When it was booted, in seconds since 1970."""
+        uptime_s = self.said("boot", r"^(\d+\.\d+) \d")
+        return self.taken - float(uptime_s) if self.taken and uptime_s else None
+
+    def get(self, subject: str, kind: type[_T]) -> _T | None:
+        """Return a fact, None where it was not told."""
+        value = self.facts.get(subject)
+        return value if isinstance(value, kind) else None
+
+
+def _facts() -> tuple[Fact[Any], ...]:
+    return facts_named(*dict.fromkeys((*_READ, *SUBJECTS)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A host, the part that is asked about, and all that is known of both.
+
+    `now` is what the host says, None where it is silent, with the reason in `silent`. `life` is the ledger's journal,
+    `known` are parts that it saw in the host, `first_seen` when health saw its faults for the first time.
+    """
+
+    host: str
+    part: Part | None = None
+    now: Recording | None = None
+    silent: str = ""
+    findings: tuple[Finding, ...] = ()
+    before: tuple[Evidence, ...] = ()
+    life: tuple[Event, ...] = ()
+    known: tuple[Part, ...] = ()
+    faults: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @cached_property
+    def looks(self) -> tuple[Look, ...]:
+        """What the host said, the newest first."""
+        recordings = [*([self.now] if self.now else []), *(evidence.recording for evidence in self.before)]
+        return tuple(Look.of(recording) for recording in recordings)
+
+    def said(self, key: str, pattern: str) -> str:
+        """Return what an output of the newest look that has it says."""
+        return next(filter(None, (look.said(key, pattern) for look in self.looks)), "")
+
+    @property
+    def model(self) -> str:
+        """The maker's name for the machine."""
+        words = (self.said("firmware", rf"^{name}\s+(\S.*)$") for name in ("sys_vendor", "product_name"))
+        return " ".join(filter(None, words)) or self._of_host("model")
+
+    @property
+    def serial(self) -> str:
+        """The machine's serial number."""
+        said = self.said("host-serial", r"^serial number: (?=\D*\d)(\S{4,64})$")
+        return self.newest("host_serial", str) or said or self._of_host("serial")
+
+    def _of_host(self, name: str) -> str:
+        hosts = (part for part in self.parts if part.kind is PartKind.HOST)
+        return next((str(getattr(part, name)) for part in hosts if getattr(part, name)), _NOT_TOLD)
+
+    def newest(self, subject: str, kind: type[_T]) -> _T | None:
+        """Return a fact of the newest look that tells it."""
+        return next((value for look in self.looks if (value := look.get(subject, kind)) is not None), None)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Parts of the host by any look, or by the ledger; each once, as it was seen last."""
+        seen = [part for look in self.looks for part in parts_of(self.host, look.facts)]
+        own = [self.part] if self.part else []
+        return tuple({(part.kind, part.id): part for part in reversed([*seen, *own, *self.known])}.values())[::-1]
+
+    @cached_property
+    def told(self) -> tuple[Finding, ...]:
+        """What is wrong with it: what a reset would end goes first; of a silent host what was found last."""
+        wrong = [one for one in self.findings if one.status in _WORST]
+        if self.now is None:
+            kept = [seen.finding for event in reversed(self.life) for each in event.parts for seen in each.findings]
+            wrong = list(dict.fromkeys([*wrong, *kept]))
+        return tuple(sorted(wrong, key=lambda one: (not one.ends_traces, one.status.rank)))
+
+    @cached_property
+    def suspects(self) -> tuple[Part, ...]:
+        """Return the part asked about; else the GPUs that the findings name, else all of them."""
+        if self.part is not None and self.part.kind is not PartKind.HOST:
+            return (self.part,)
+        gpus = tuple(part for part in self.parts if part.kind is PartKind.GPU)
+        for wrong in ([one for one in self.told if one.ends_traces], self.told):
+            named = {part.id for one in wrong for part in concerned(one, self.host, gpus)}
+            if named:
+                return tuple(part for part in gpus if part.id in named)
+        return gpus
+
+    def gpu(self, part: Part) -> tuple[Gpu, Look] | None:
+        """Return what nvidia-smi said last of a GPU, and when."""
+        for look in self.looks:
+            gpus = look.get("gpus", Gpus)
+            found = next((gpu for gpu in gpus.devices if gpu.uuid == part.id), None) if gpus else None
+            if found is not None:
+                return found, look
+        return None
+
+    @cached_property
+    def errors(self) -> tuple[Error, ...]:
+        """Xids and SXids of all looks, each once."""
+        events = [(look, event) for look in self.looks for event in _driver_events(look)]
+        groups: dict[tuple[str, str, int], dict[str, KernelEvent]] = {}
+        for look, event in reversed(events):
+            key = (event.kind, event.pci or "?", event.code or 0)
+            groups.setdefault(key, {})[f"{_moment(look, event)} {event.text}"] = event
+        return tuple(Error(*key, tuple(seen), tuple(seen.values())) for key, seen in groups.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """An Xid or SXid of one device: how often and when, in the log's order; `moments` begin with the time."""
+
+    kind: str
+    pci: str
+    code: int
+    moments: tuple[str, ...]
+    events: tuple[KernelEvent, ...]
+
+    @property
+    def line(self) -> str:
+        """Return it on one line, with its last text."""
+        name = {"xid": "Xid", "sxid": "SXid"}.get(self.kind, "GPU lost")
+        first, last = (self.moments[at].partition(" ")[0] for at in (0, -1))
+        when = f"at {first}" if first == last else f"first {first}, last {last}"
+        code = f" {self.code}" if self.code else ""
+        return (
+            f"{name}{code} on {self.pci}: {counted(len(self.events), 'time')}, {when}: {self.events[-1].text[:_SHOWN]}"
+        )
+
+
+def _driver_events(look: Look) -> list[KernelEvent]:
+    log = look.get("kernel_events", Dmesg)
+    return [event for event in (log.events if log else ()) if event.kind in ("xid", "sxid", "gpu_lost")]
+
+
+def _moment(look: Look, event: KernelEvent) -> str:
+    """Return an event's time as UTC where boot and look tell it, else as the log has it."""
+    try:
+        since = float(str(event.time))
+    except ValueError:
+        return (event.time or "?").replace(" ", "_")
+    return _utc(look.booted + since) if look.booted else f"{since:.0f}s-after-boot"
+
+
+def _utc(seconds: float | None) -> str:
+    return _NOT_TOLD if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def form(case: Case, made: float) -> str:
+    """Return the text for the form; times are UTC. What nobody told is said so, and left to who sends it."""
+    blocks = [
+        _head(case, made),
+        ["FAULT", *_fault(case)],
+        ["SYSTEM", *_system(case)],
+        *([f"GPU {number} OF {len(case.suspects)}", *_part(case, part)] for number, part in _numbered(case.suspects)),
+        ["XID AND SXID ERRORS", *(_rows("none in the logs that were kept", (error.line for error in case.errors)))],
+        ["DIAGNOSIS", *_diagnosis(case)],
+        ["WHAT WAS TRIED", *_tried(case)],
+        ["FINDINGS", *_rows("nothing is wrong now", (f"{one.status} {told(one)}" for one in case.told[:50]))],
+        ["FOR YOU TO FILL IN", *_OPEN],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+_OPEN = (
+    "Contact, contract, shipping address:",
+    "What ran when it was observed:",
+    "What has changed lately (hardware, firmware, driver, application):",
+    "Whether the fault stayed with the slot or went with the GPU when it was swapped, cables and seat looked at:",
+)
+
+
+def _numbered(parts: Sequence[Part]) -> Iterable[tuple[int, Part]]:
+    return enumerate(parts, 1)
+
+
+def _rows(nothing: str, lines: Iterable[str]) -> list[str]:
+    return list(lines) or [nothing]
+
+
+def _row(name: str, value: object) -> str:
+    return f"{name}: {_NOT_TOLD if value in (None, '') else value}"
+
+
+def _head(case: Case, made: float) -> list[str]:
+    seen = _utc(case.looks[0].taken) if case.looks else _NOT_TOLD
+    silent = f"The host did not answer ({case.silent}): this is what was kept of it." if case.now is None else ""
+    return [
+        f"GPU fault report, by nodectl {__version__}, {_utc(made)}",
+        *filter(None, [silent]),
+        f"State as of: {seen}",
+    ]
+
+
+def _fault(case: Case) -> Iterator[str]:
+    """Yield when it was first seen, and one paragraph."""
+    first, boots = _first_seen(case), _boots(case)
+    yield _row("First seen", _utc(first))
+    yield _row("Last seen", _utc(case.looks[0].taken) if case.looks else None)
+    yield _row("Observed by", "nodectl: driver and kernel log, NVML, DCGM")
+    main = next((one for one in case.told if one.status is not Status.UNKNOWN), None)
+    what = f"{told(main)}." if main else "No check fails; the part is named by who made this report."
+    parts = few([" ".join(filter(None, (part.place, part.model, part.id))) for part in case.suspects], 3)
+    xids = few([f"{error.kind} {error.code} ({len(error.events)})" for error in case.errors], 5)
+    often = f" Seen in {boots} boots." if boots > 1 else ""
+    yield (
+        f"Description: {parts or 'a GPU that tells no identity'} in {case.model}, serial number {case.serial}:"
+        f" {what}{f' The kernel log has {xids}.' if xids else ''}{often}"
+    )
+
+
+def _first_seen(case: Case) -> float | None:
+    wrong = {f"{one.check}|{one.subject}" for one in case.told}
+    times = [when for fault, boots in case.faults.items() if fault in wrong for when in boots.values()]
+    times += [evidence.time for evidence in case.before]
+    times += [event.time for event in case.life if any(kept.findings for kept in event.parts)]
+    looked = [look.taken for look in case.looks if look.taken is not None]
+    return min([*times, *(looked if any(one.status is not Status.UNKNOWN for one in case.told) else [])], default=None)
+
+
+def _boots(case: Case) -> int:
+    wrong = {f"{one.check}|{one.subject}" for one in case.told if one.ends_traces}
+    return max((len(boots) for fault, boots in case.faults.items() if fault in wrong), default=0)
+
+
+def _system(case: Case) -> Iterator[str]:
+    versions, gpus = case.newest("versions", Versions), case.newest("gpus", Gpus)
+    manager = case.newest("fabric_manager", FabricManager)
+    bios = (case.said("firmware", rf"^{name}\s+(\S.*)$") for name in ("bios_version", "bios_date"))
+    yield _row("System model", case.model)
+    yield _row("System serial number", case.serial)
+    yield _row("BIOS", ", ".join(filter(None, bios)))
+    yield _row("OS", case.said("os-release", r'^PRETTY_NAME="?([^"\n]+)'))
+    yield _row("Kernel", case.said("uname", r"^Linux (\S+ \S+)"))
+    flavour = f" ({versions.driver_flavour})" if versions and versions.driver_flavour else ""
+    yield _row("Driver", _either(versions, "driver", gpus, "driver_version") + flavour)
+    yield _row("CUDA of the driver", _either(versions, "driver_cuda", gpus, "cuda_version"))
+    yield _row("CUDA toolkit", versions and versions.cuda)
+    yield _row("Fabric manager", manager and f"{manager.version}, {manager.unit_state or 'state not told'}")
+    yield _row("DCGM", case.said("dcgmi-version", r"^(.*\d\.\d.*)$"))
+    yield _row("GPUs that the driver shows", gpus and gpus.count)
+
+
+def _either(first: object, name: str, second: object, other: str) -> str:
+    """Return what one of two facts, which may be missing, says."""
+    return getattr(first, name, None) or getattr(second, other, None) or _NOT_TOLD
+
+
+def _part(case: Case, part: Part) -> Iterator[str]:
+    """Yield what the form asks of a GPU; of one that is lost, what was told before."""
+    found = case.gpu(part)
+    gpu, look = found or (Gpu(), None)
+    yield _row("GPU name", gpu.name or part.model)
+    yield _row("Place", part.place)
+    yield _row("PCI bus id", gpu.bus_id or part.place.partition(" at ")[2])
+    yield _row("UUID", part.id)
+    yield _row("Serial number", gpu.serial or part.serial)
+    yield _row("GPU part number", gpu.part_number)
+    yield _row("Board part number", gpu.board_part_number)
+    yield _row("VBIOS", gpu.vbios_version)
+    yield _row("InfoROM", gpu.inforom_version)
+    yield _row("State as of", _utc(look.taken) if look else "never: the driver no longer shows it")
+    if look is not None:
+        if case.now is not None and look.recording is not case.now:
+            yield "Now: the driver no longer shows it"
+        yield from _memory(gpu)
+        yield _row("NVLink", _nvlink(look, part))
+
+
+def _memory(gpu: Gpu) -> Iterator[str]:
+    for span in ("volatile", "aggregate"):
+        counts = [getattr(gpu, f"ecc_{span}_{kind}") for kind in ("correctable", "uncorrectable")]
+        words = ", ".join(
+            f"{name} {_told(count)}" for name, count in zip(("correctable", "uncorrectable"), counts, strict=True)
+        )
+        yield _row(f"ECC errors, {span}", words)
+    yield _row(
+        "Remapped rows",
+        f"correctable {_told(gpu.remapped_correctable)}, uncorrectable {_told(gpu.remapped_uncorrectable)}, pending"
+        f" {_yes(gpu.remap_pending)}, failure {_yes(gpu.remap_failure)}",
+    )
+    yield _row(
+        "Retired pages",
+        f"single bit {_told(gpu.retired_pages_single_bit)}, double bit {_told(gpu.retired_pages_double_bit)}, pending"
+        f" {_yes(gpu.retired_pages_pending)}",
+    )
+    yield _row("Recovery action of the driver", gpu.recovery_action)
+
+
+def _told(value: object) -> object:
+    return _NOT_TOLD if value is None else value
+
+
+def _yes(flag: bool | None) -> str:
+    return _NOT_TOLD if flag is None else "yes" if flag else "no"
+
+
+def _nvlink(look: Look, part: Part) -> str:
+    links = look.get("nvlink", NvidiaSmiNvlink)
+    own = next((gpu for gpu in links.gpus if gpu.uuid == part.id), None) if links else None
+    if own is None or own.links is None:
+        return ""
+    active = sum(1 for link in own.links if link.active)
+    errors = {f"link {link.link} {name}": count for link in own.links for name, count in link.errors.items() if count}
+    said = few([f"{name}: {count}" for name, count in errors.items()], 8) or "no errors counted"
+    return f"{active} of {counted(len(own.links), 'link')} active; {said}"
+
+
+def _diagnosis(case: Case) -> Iterator[str]:
+    diag, health = case.newest("dcgm_diag", DcgmDiag), case.newest("dcgm_health", DcgmHealth)
+    ends = ", ".join(f"{name} {code or 'passed'}" for name, code in diag.results.items()) if diag else ""
+    yield _row("dcgmi diag, last results", ends)
+    yield _row("DCGM health", health and "; ".join((health.overall, *health.complaints)))
+    seen = [(event, seen) for event in case.life for kept in event.parts for seen in kept.findings]
+    for event, one in seen:
+        if one.step == "diag" or one.finding.check == "dcgm":
+            yield f"dcgmi diag on {_utc(event.time)}: {told(one.finding)}"
+    ended = [look for look in case.looks if has_report(look.recording)]
+    missing = "not there, or it needs root: the raw outputs have what it would show"
+    yield _row("nvidia-bug-report.sh --safe-mode", few([_utc(look.taken) for look in ended], 5) or missing)
+
+
+def _tried(case: Case) -> Iterator[str]:
+    """Yield reboots (other boots in what was kept), moves of the part, cordons and returns, in order."""
+    rows: list[tuple[float, str]] = []
+    for before, after in pairwise([look for look in reversed(case.looks) if look.boot]):
+        if before.boot != after.boot:
+            rows.append((after.taken or 0.0, f"rebooted, at about {_utc(after.booted)}"))
+    place = ""
+    for event in case.life:
+        where = f"{event.host} {event.parts[0].part.place}".strip() if event.parts and case.part else ""
+        if event.kind is EventKind.SEEN and where and where != place:
+            rows.append((event.time, f"{'moved: ' if place else ''}seen in {where}"))
+            place = where
+        if event.kind is not EventKind.SEEN:
+            rows.append((event.time, f"{event.kind}: {event.reason}"))
+        if event.verdict is not None:
+            failed = f"; failed: {', '.join(event.failed)}" if event.failed else ""
+            rows.append((event.time, f"acceptance: {event.verdict}{failed}"))
+    rows += [(evidence.time, f"evidence kept before: {'; '.join(evidence.reasons)}") for evidence in case.before]
+    boots_seen = _boots(case)
+    if boots_seen > 1:
+        yield f"The fault came back after {counted(boots_seen - 1, 'reboot')}"
+    yield from _rows("nothing that nodectl knows of", (f"{_utc(when)}: {text}" for when, text in sorted(rows)))
