@@ -38,7 +38,7 @@ Masked: names, addresses, logins, secrets and all words that are not known. The 
 
 @dataclass(frozen=True, slots=True)
 class Papers:
-    """What goes beside the case: texts by file name; names of hosts and logins that the texts may have."""
+    """Hold what goes beside the case: texts by file name; names of hosts and logins that the texts may have."""
 
     texts: Mapping[str, str]
     hosts: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a host said at a time: `taken` in seconds since 1970, and its facts."""
+    """Hold what a host said at a time: `taken` in seconds since 1970, and its facts."""
 
     taken: float | None
     facts: Mapping[str, object]
@@ -67,7 +67,7 @@ class Look:
 
     @property
     def booted(self) -> float | None:
-        """When it was booted, in seconds since 1970."""
+        """The time of its boot, in seconds since 1970."""
         uptime_s = self.said("boot", r"^(\d+\.\d+) \d")
         return self.taken - float(uptime_s) if self.taken and uptime_s else None
 
@@ -101,7 +101,7 @@ class Case:
 
     @cached_property
     def looks(self) -> tuple[Look, ...]:
-        """What the host said, the newest first."""
+        """Looks at the host, the newest first."""
         recordings = [*([self.now] if self.now else []), *(evidence.recording for evidence in self.before)]
         return tuple(Look.of(recording) for recording in recordings)
 
@@ -138,7 +138,7 @@ class Case:
 
     @cached_property
     def told(self) -> tuple[Finding, ...]:
-        """What is wrong with it: what a reset would end goes first; of a silent host what was found last."""
+        """Findings of what is wrong: what a reset would end goes first; of a silent host what was found last."""
         wrong = [one for one in self.findings if one.status in _WORST]
         if self.now is None:
             kept = [seen.finding for event in reversed(self.life) for each in event.parts for seen in each.findings]
