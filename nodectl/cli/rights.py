@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shlex
 import shutil
@@ -11,6 +10,7 @@ import sys
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
+from nodectl.common.process import login
 from nodectl.errors import UsageError
 from nodectl.facts.base import variable
 from nodectl.model.host import Host
@@ -31,7 +31,7 @@ def require_root(app: App) -> None:
     why, remedy = ("there is no sudo", as_root)
     if sudo:
         why, remedy = "sudo wants a password", f"{shlex.join([words[0], '-K', *words[1:]])}; or {as_root}"
-    raise UsageError(f"this needs root on {host.name}, which {_login()} is not, and {why}: nothing was changed", remedy)
+    raise UsageError(f"this needs root on {host.name}, which {login()} is not, and {why}: nothing was changed", remedy)
 
 
 def tell_unseen(app: App) -> None:
@@ -42,7 +42,7 @@ def tell_unseen(app: App) -> None:
 
     if not _answers(["sh", "-c", f"{LOOKS}exit 7"], 7):
         note(
-            f"{host.name}: {_login()} is not root: what only root sees there is left out or unknown; "
+            f"{host.name}: {login()} is not root: what only root sees there is left out or unknown; "
             "as root nothing is, and `nodectl sudoers` prints what lets this login look"
         )
 
@@ -67,10 +67,3 @@ def _answers(argv: list[str], status: int = 0) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == status
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.geteuid()}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
-
 import click
 
 from nodectl.cli.options import OneOf, text_option
 from nodectl.cli.terminal import result
+from nodectl.common.process import login
 from nodectl.provision.sudoers import sudoers as drop_in
 
 
@@ -23,4 +22,4 @@ from nodectl.provision.sudoers import sudoers as drop_in
 @text_option
 def sudoers(user: str | None, provision: str) -> None:
     """Print a drop-in for /etc/sudoers.d: exactly the commands that nodectl runs by `sudo -n` on a node."""
-    result(drop_in(user or getpass.getuser(), provision).rstrip("\n"))
+    result(drop_in(user or login(), provision).rstrip("\n"))

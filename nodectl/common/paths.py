@@ -23,8 +23,12 @@ _looked_at: set[Path] = set()
 
 
 def folders() -> tuple[Path, Path]:
-    """Both, whether or not they are there, or can be."""
-    return _OWN.user_state_path, _OWN.user_cache_path
+    """Both, whether or not they are there, or can be; UsageError where a number without a login has no HOME."""
+    try:
+        return _OWN.user_state_path, _OWN.user_cache_path
+    except RuntimeError as error:  # as platformdirs says it
+        lacking = f"HOME is not set, and user id {os.geteuid()} has no login on this machine"
+        raise UsageError(lacking, "export HOME=DIR, a folder of yours") from error
 
 
 def state_dir() -> Path:
@@ -32,7 +36,7 @@ def state_dir() -> Path:
 
     UsageError where another login could have it hold what it likes.
     """
-    path = _OWN.user_state_path
+    path, _ = folders()
     if path not in _looked_at:
         refuse_open(path, "nodectl believes what its state folder holds; or set XDG_STATE_HOME to a folder of yours")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,7 +55,7 @@ def without_state() -> str:
             return ""
     except OSError as error:
         reason = error.strerror or str(error)
-    text = f"{_OWN.user_state_path}: {reason}: nothing is kept of this look"
+    text = f"{folders()[0]}: {reason}: nothing is kept of this look"
     os.environ["XDG_STATE_HOME"] = passing = tempfile.mkdtemp(prefix="nodectl-")
     atexit.register(shutil.rmtree, passing, ignore_errors=True)
     return text
@@ -59,7 +63,7 @@ def without_state() -> str:
 
 def cache_dir() -> Path:
     """Return the cache folder (XDG_CACHE_HOME): wheels for the lab, nothing that cannot be made again."""
-    path = _OWN.user_cache_path
+    _, path = folders()
     path.mkdir(parents=True, exist_ok=True)
     return path
 

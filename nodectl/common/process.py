@@ -21,12 +21,16 @@ from typing import Any
 
 
 def operator() -> str:
-    """Return `login@machine`; below sudo the login that called it, and a number where a user id has no name."""
+    """Return `login@machine`; below sudo the login that called it."""
+    return f"{os.environ.get('SUDO_USER') or login()}@{socket.gethostname()}"
+
+
+def login() -> str:
+    """Return the name of who types, or the number of a user id that has none (`docker run --user 1234`)."""
     try:
-        login = os.environ.get("SUDO_USER") or getpass.getuser()
+        return getpass.getuser()
     except (KeyError, OSError):
-        login = str(os.getuid())
-    return f"{login}@{socket.gethostname()}"
+        return str(os.getuid())
 
 
 @cache

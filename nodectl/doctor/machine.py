@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import platform
 import shlex
@@ -22,7 +21,7 @@ from nodectl import __version__
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.common.paths import folders, state_dir
-from nodectl.common.process import UTF_8, encoding, is_utf_8
+from nodectl.common.process import UTF_8, encoding, is_utf_8, login
 from nodectl.common.resources import COLLECTION, collections_dir, share_dir
 from nodectl.common.units import format_size_rounded
 from nodectl.errors import NodectlError
@@ -206,7 +205,7 @@ def _folder(name: str, folder: Path, variable: str) -> Finding:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     refused = _refused(folder, there)
     if refused:
-        owner = f"sudo chown -R {getpass.getuser()} {there}"
+        owner = f"sudo chown -R {login()} {there}"
         remedy = f"{owner}; or another folder: export {variable}=DIR"
         return here("folders", Status.FAILED, f"{there}: {refused}", expected="writable", remedy=remedy, subject=name)
     free = shutil.disk_usage(there).free

@@ -7,7 +7,6 @@ read, ends the connection before anything is proved to the host.
 from __future__ import annotations
 
 import base64
-import getpass
 import os
 import pwd
 import re
@@ -20,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodectl.common.process import login
 from nodectl.errors import InventoryError, UnreachableError
 from nodectl.model.host import Host
 from nodectl.transport.ssh_options import CHECKING, CLIENTS_OWN, OBEYED, SshOptions, options_of, refuse_loose
@@ -238,7 +238,7 @@ def _settings(address: str, options: SshOptions) -> dict[str, list[str]]:
     keys = list(options.identity_files) or [f"~/.ssh/{name}" for name in _DEFAULT_KEYS]
     return {
         "hostname": [address],
-        "user": [options.user or getpass.getuser()],
+        "user": [options.user or login()],
         "port": [str(options.port or _SSH_PORT)],
         "identityfile": keys,
         "userknownhostsfile": [_quoted(options.known_hosts_files or _USER_KNOWN_HOSTS)],

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from nodectl.common import process
+from nodectl.common.paths import folders
+from nodectl.errors import UsageError
 from nodectl.provision.host_keys import socket_folder
 
 # what `ioreg -rd1 -c IOPlatformExpertDevice` prints of a Mac, but for its other lines
@@ -57,3 +59,14 @@ def test_a_long_folder_for_temporary_files_holds_no_sockets(tmp_path: Path, monk
     folder.rmdir()
     # beside it: a slash, Ansible's ten letters, and the ending that ssh puts on while it makes the socket
     assert len(str(folder)) + 1 + 10 + 17 < 104
+
+
+def test_a_number_without_a_login_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "LOGNAME", "USER", "LNAME", "USERNAME", "SUDO_USER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    assert process.operator().split("@")[0] == process.login() == "12345"
+    with pytest.raises(UsageError, match="user id 12345 has no login"):
+        folders()
