@@ -20,6 +20,7 @@ from nodectl.common.counting import counted
 from nodectl.common.files import local_path
 from nodectl.common.nodeset import fold
 from nodectl.common.paths import state_dir
+from nodectl.common.secret_words import without_secrets
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import NodectlError, UsageError
@@ -180,7 +181,12 @@ def _show_output(app: App, job: Job, name: str) -> None:
     if job.slurm is not None:
         follow_slurm(app, job, [name], tail=_TAIL_LINES, once=True)
     else:
-        follow_output(app, hosts, job.id, start=Start(_TAIL_LINES), once=True)
+        events = follow(app.transport, hosts, job.id, start=Start(_TAIL_LINES), once=True)
+        _print_events(app, map(_masked, events), len(name))
+
+
+def _masked(event: Event) -> Event:
+    return replace(event, text=without_secrets(event.text)) if isinstance(event, Line) else event
 
 
 def _show_look(app: App, job: Job) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodectl.common.counting import counted
+from nodectl.common.secret_words import without_secrets
 from nodectl.jobs import calls
 from nodectl.jobs.calls import Call, Calls, numbers
 from nodectl.jobs.remedies import remedy_of
@@ -109,8 +110,11 @@ def failure_place(item: Failure) -> tuple[float, float]:
     return level, happened_s(item.kind, item.exit_status, item.time)
 
 
-def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure]) -> list[Failure]:
-    """Return all failures, the likeliest cause first, with its evidence; `others` were not reported by a rank's own."""
+def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure], job_id: str = "last") -> list[Failure]:
+    """Return all failures, the likeliest cause first, with its evidence; `others` were not reported by a rank's own.
+
+    A time limit is over on all hosts at once, and told once.
+    """
     clocks = compare({host.rank: host.state.get("ways", {}) for host in hosts})
     placed = [
         Placed(replace(failure(host.name, item), time=clocks.correct(host.rank, float(item["time"]))), host.rank)
@@ -124,22 +128,23 @@ def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure]) -> list[F
     if not placed:
         return []
     first = _explained(placed, hosts, clocks)
-    first = replace(first, remedy=remedy_of(first))
-    return [first, *(item.failure for item in placed if item is not placed[0])]
+    first = replace(first, remedy=remedy_of(first, job_id))
+    rest = (item.failure for item in placed if item is not placed[0])
+    return [first, *(item for item in rest if (item.kind, first.kind) != ("time_limit", "time_limit"))]
 
 
 def failure(host: str, item: Mapping[str, Any]) -> Failure:
-    """Read a failure as a host wrote it; older ones know less."""
+    """Read a failure as a host wrote it, without secrets that an exception quotes; older ones know less."""
     return Failure(
         host,
         item["rank"],
         item["kind"],
-        item["message"],
+        without_secrets(item["message"]),
         item["exit_status"],
         item["time"],
         category=item.get("class", item["kind"]),
-        evidence=tuple(item.get("evidence", ())),
-        traceback=item.get("traceback", ""),
+        evidence=tuple(map(without_secrets, item.get("evidence", ()))),
+        traceback=without_secrets(item.get("traceback", "")),
     )
 
 
@@ -220,7 +225,9 @@ def _left_and_aborted(cause: Failure, others: Iterable[Failure]) -> Failure:
 
 def _is_alike(one: Failure, other: Failure) -> bool:
     same = (one.kind, one.category, _line(one.message)) == (other.kind, other.category, _line(other.message))
-    return same and one.rank is not None and one.kind in ("exception", "exit", "signal")
+    return one.kind == other.kind == "time_limit" or (
+        same and one.rank is not None and one.kind in ("exception", "exit", "signal")
+    )
 
 
 def _rivals(first: Placed, placed: Sequence[Placed], clocks: Clocks) -> list[str]:

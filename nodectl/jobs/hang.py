@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodectl.common.counting import counted
+from nodectl.common.secret_words import without_secrets
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.nccl.ncclras import parse_ncclras
@@ -16,11 +17,11 @@ from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import ExamineRow
 from nodectl.model.host import Host
 from nodectl.model.job import Look, RankNow
-from nodectl.payload.jobs.standing import COLLECTIVES, doing, in_collective
+from nodectl.payload.jobs.standing import COLLECTIVES, UNKNOWN, doing, in_collective
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 45.0
-_MOST_NAMED = 12
+_MOST_NAMED, _MOST_PLACES = 12, 4
 
 
 def look_at(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int) -> Look:
@@ -34,7 +35,8 @@ def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str])
     ranks = sorted(
         (_rank(host, row) for host, report in reports.items() for row in report["ranks"]), key=lambda rank: rank.rank
     )
-    missing = [rank for rank in ranks if not rank.waits and (rank.stack or "stopped" in rank.doing)]
+    missing = [rank for rank in ranks if not rank.waits and not rank.doing.startswith(UNKNOWN)]
+    missing = _likeliest_first(missing or [rank for rank in ranks if not rank.waits])
     calls, lines = _flight({host: report.get("flight", {}) for host, report in reports.items()})
     verdict, named = _by_calls(calls) or _verdict(ranks, missing, calls)
     unanswered = _stores(reports)
@@ -47,7 +49,7 @@ def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str])
         *_counters(reports),
         *(f"{host}: {line}" for host, report in reports.items() for line in report["xids"]),
     ]
-    return Look(tuple(ranks), verdict, tuple(named), tuple(evidence), problems)
+    return Look(tuple(ranks), verdict, tuple(named), tuple(map(without_secrets, evidence)), problems)
 
 
 def _rank(host: str, row: Mapping[str, Any]) -> RankNow:
@@ -59,7 +61,7 @@ def _rank(host: str, row: Mapping[str, Any]) -> RankNow:
         host,
         int(row["rank"]),
         bool(stack) and in_collective(row),
-        doing(row),
+        without_secrets(doing(row)),
         call.rpartition(" ")[2],
         bool(row["moved"]),
         float(row["cpu"]),
@@ -91,7 +93,7 @@ def _verdict(ranks: Sequence[RankNow], missing: Sequence[RankNow], calls: Calls)
     waiting = [rank for rank in ranks if rank.waits]
     if not ranks:
         return "no rank was found", ()
-    if all(not rank.stack and not missing for rank in ranks):
+    if all(not rank.stack and rank.doing.startswith(UNKNOWN) for rank in ranks):
         return "what the ranks do is not known: their Python writes no stacks, and there is no py-spy", ()
     if waiting and missing:
         return _for_the_missing(waiting, missing), tuple(rank.rank for rank in missing)
@@ -105,16 +107,35 @@ def _verdict(ranks: Sequence[RankNow], missing: Sequence[RankNow], calls: Calls)
     return "no rank waits in a collective", ()
 
 
+def _likeliest_first(missing: Sequence[RankNow]) -> list[RankNow]:
+    """Sort ranks that are in no collective: who stands before who moves, what few do before what many do."""
+    alike = Counter(rank.doing for rank in missing)
+    return sorted(missing, key=lambda rank: (rank.moved, alike[rank.doing], rank.rank))
+
+
 def _for_the_missing(waiting: Sequence[RankNow], missing: Sequence[RankNow]) -> str:
-    first = missing[0]
-    others = f" (and {counted(len(missing) - 1, 'other rank')})" if len(missing) > 1 else ""
     moves = "; it moved between two looks, so it may come yet" if any(rank.moved for rank in missing) else ""
     wait = "waits" if len(waiting) == 1 else "wait"
     called = ", ".join(sorted({rank.call for rank in waiting}))
-    for_whom = f"for rank {first.rank}{others}: {first.doing}{moves}"
+    for_whom = f"for {_by_place(missing)}{moves}"
     if len({(rank.call, rank.doing) for rank in waiting}) == 1:
         return f"{names(waiting)} {wait} in {called} {for_whom}"
     return f"{names(waiting)} {wait} in {called} at different places, perhaps {for_whom}; {_GROUPS}"
+
+
+def _by_place(ranks: Sequence[RankNow]) -> str:
+    """Return `rank 3: it is at …; rank 1, 2 are in barrier (it is at …)`, of the first places."""
+    groups: dict[tuple[str, str], list[RankNow]] = {}
+    for rank in ranks:
+        groups.setdefault((rank.call if rank.waits else "", rank.doing.strip()), []).append(rank)
+    more = len(groups) - _MOST_PLACES
+    parts = [
+        f"{names(alike)} {'is' if len(alike) == 1 else 'are'} in {call} ({words})"
+        if call
+        else f"{names(alike)}: {words}"
+        for (call, words), alike in list(groups.items())[:_MOST_PLACES]
+    ]
+    return "; ".join([*parts, *([f"and {counted(more, 'other place')}"] if more > 0 else [])])
 
 
 # a stack shows no arguments, so the process group is not known
@@ -127,11 +148,10 @@ def _all_waiting(ranks: Sequence[RankNow], waiting: Sequence[RankNow]) -> tuple[
     if any(rank.moved for rank in ranks):
         return "all ranks are in collectives, and move", ()
     if len(places) > 1:
-        usual = places.most_common(1)[0][0]
-        odd = [rank for rank in waiting if (rank.call, rank.doing) != usual]
-        verb = "is" if len(odd) == 1 else "are"
-        text = f"{names(odd)} {verb} in {odd[0].call} ({odd[0].doing}), the others in {usual[0]} ({usual[1].strip()})"
-        return f"{text}: perhaps they never meet; {_GROUPS}", tuple(rank.rank for rank in odd)
+        (usual, most), (_, second), *_ = places.most_common(2)
+        odd = [rank for rank in waiting if most == second or (rank.call, rank.doing) != usual]
+        others = "" if most == second else f", the others in {usual[0]} ({usual[1].strip()})"
+        return f"{_by_place(odd)}{others}: perhaps they never meet; {_GROUPS}", tuple(rank.rank for rank in odd)
     call = waiting[0].call
     why = _POINT_TO_POINT.get(call, "the network between them, a GPU, or different sizes, perhaps")
     return f"all ranks are in {call} and none moves: {why}", ()

@@ -148,7 +148,7 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
     accounts = [HostWords(names[rank], rank, report.document["state"]) for rank, report in sorted(newest.items())]
     heard = [_of_own_ranks(member, roster, int(plan["nproc_per_node"])) for member in accounts]
     hosts = [member for member, _ in heard]
-    failures = failures_of(hosts, _seen_from_elsewhere(newest, names, parts, roster))
+    failures = failures_of(hosts, _seen_from_elsewhere(newest, names, parts, roster), str(plan["id"]))
     failures += [failure for _, others in heard for failure in others]
     first = failures[0] if failures else None
     state = _state([parts[rank] for rank in roster], first, float(plan["created_at"]))

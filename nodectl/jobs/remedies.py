@@ -126,10 +126,10 @@ CLASSES: dict[str, tuple[str, str]] = {
     "script_error": ("the script raised an exception", "correct the script; the traceback names the line"),
     "exit": (
         "the script ended itself with this status",
-        "look at what it wrote before that: `nodectl jobs logs --host {host} last`",
+        "look at what it wrote before that: `nodectl jobs logs --host {host} {job}`",
     ),
     "checkpoint": ("checkpoints could not be copied or fetched", ""),
-    "launcher": ("the launcher could not do its work", "look at its output: `nodectl jobs logs --host {host} last`"),
+    "launcher": ("the launcher could not do its work", "look at its output: `nodectl jobs logs --host {host} {job}`"),
     "time_limit": ("the job's time limit was over", "launch again with a longer --time-limit, from its checkpoint"),
     "rebooted": ("the node was rebooted while the job ran there", "see why: `nodectl health -l {host}`"),
     "supervisor": ("nodectl's own process on the host ended", "ask who kills processes on {host}"),
@@ -250,10 +250,10 @@ ADVICE = (
 )
 
 
-def remedy_of(failure: Failure) -> str:
-    """Return what to do; empty where there is nothing to say."""
+def remedy_of(failure: Failure, job_id: str = "last") -> str:
+    """Return what to do about a failure of this job; empty where there is nothing to say."""
     text = "\n".join((failure.message, *failure.evidence))
-    of_class = CLASSES.get(failure.category, ("", ""))[1].format(host=failure.host)
+    of_class = CLASSES.get(failure.category, ("", ""))[1].format(host=failure.host, job=job_id)
     if failure.category == "xid" and (xid := _XID.search(text)):
         xid_meaning = meaning(int(xid[1]))
         return f"Xid {xid[1]}, {xid_meaning.title}: {xid_meaning.remedy}"

@@ -84,13 +84,29 @@ class EndRow(TypedDict):
     stopped: NotRequired[bool]
 
 
+_State: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=1)]
+
+
+class HelperRow(TypedDict):
+    """A living child of a rank."""
+
+    pid: Rank
+    state: _State
+    command: Word
+    call: Word
+    stack: list[Line]
+
+
 class LivingRow(TypedDict):
-    """The place of a living rank."""
+    """The place of a living rank; `by`: what told its stack."""
 
     rank: Rank
-    state: Annotated[str, StringConstraints(min_length=1, max_length=1)]
+    state: _State
     stack: list[Line]
     aside: NotRequired[Line]
+    by: NotRequired[Word]
+    call: NotRequired[Word]
+    helpers: NotRequired[list[HelperRow]]
 
 
 _Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]

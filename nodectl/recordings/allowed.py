@@ -15,6 +15,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from nodectl.common.resources import payload_dir
+from nodectl.common.secret_words import PRIVATE, VALUE
 
 # words, joined to names, versions and paths by dashes, dots and the like
 CHUNK = re.compile(r"\w+(?:[-.+~]\w+)*")
@@ -223,21 +224,16 @@ _VERSION = re.compile(r"[vV]?\d[\w.]*[-.+~_].+")
 _PARTS = re.compile(r"[^\W_]+")
 _MODEL = re.compile(r"[A-Za-z0-9]{1,20}(?:[-+][A-Za-z0-9]{1,20}){0,4}")
 
-_PRIVATE = (
-    r"(?:pass(?:w(?:or)?d|phrase)?|pwd|pw|secret|token|credentials?|cookie|(?:api|access|private|secret|auth|license)[_-]?key"
-    r"|auth(?:orization|entication)?|psk|pin)"
-)
 _OWNED = (
     r"(?:user(?:_?name|_?id)?|(?:a|e|fs|ou|s)?[ug]id|login|owner|account|e?mail|contact|author|operator|domain|realm|workgroup|tenant|customer"
     r"|organi[sz]ation|company|project|site|rack|location|asset(?:[ _]?tag)?|serial(?:[ _]?(?:number|no))?"
     r"|(?:node)?host[ _]?name|host|nodehostname|node_?addr|nodename|server|peer|proxy|upstream|gateway|addr_?host)"
 )
-_VALUE = r"""("(?:[^"\\\n]|\\.){0,4000}"|'[^'\n]{0,4000}'|[^\s,;&"'<>]+)"""
 # the value behind each of these goes, whatever it is
 _GIVEN_AWAY = (
-    re.compile(rf"(?i){_PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{_VALUE}"),
-    re.compile(rf"(?i)(?<![A-Za-z]){_OWNED}[\"']?\s{{0,60}}[:=]\s{{0,4}}{_VALUE}"),
-    re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}(?:{_PRIVATE}|{_OWNED})[ =\x1f]{_VALUE}"),
+    re.compile(rf"(?i){PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{VALUE}"),
+    re.compile(rf"(?i)(?<![A-Za-z]){_OWNED}[\"']?\s{{0,60}}[:=]\s{{0,4}}{VALUE}"),
+    re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}(?:{PRIVATE}|{_OWNED})[ =\x1f]{VALUE}"),
     # of a key in hexadecimal, and of a dump of a file, each group is a number as any
     re.compile(r"(?i)\bkey\S{0,20}[:= ]\s{0,4}((?:[0-9a-f]{2,8}[ ]){3,400}[0-9a-f]{2,8})"),
     re.compile(r"(?m)(?:^|\x1f)[0-9a-f]{6,8}:? {1,3}((?:[0-9a-f]{2,4} {1,2}){7,32}[^\n]{0,100})"),
@@ -263,7 +259,7 @@ _GIVEN_AWAY = (
 )
 _SHORT_FOLDER = re.compile(r"(?<=/)([a-z][a-z0-9]?)(?![\w.-])")
 # `option=value`: where the option is none that nodectl knows, its value is none that is known either
-_OPTION = re.compile(rf"(?<![\w./-])([A-Za-z_][\w.-]{{0,80}})={_VALUE}")
+_OPTION = re.compile(rf"(?<![\w./-])([A-Za-z_][\w.-]{{0,80}})={VALUE}")
 # a maker's name for what it sells: from its driver, its firmware or the PCI database, and set by no site
 _MAKERS = re.compile(
     r"^[ \t]*Product (?:Name|Brand|Architecture)[ \t]*:(.*)$|^Model name:(.*)$|^GPU \d+: (.*?) \(UUID"

@@ -97,7 +97,7 @@ def jobs_table(jobs: Sequence[Job]) -> str:
     rows = [("JOB", "STATE", "OWNER", "STARTED", "TIME", "HOSTS", "SCRIPT", "WHY")]
     for job in jobs:
         first, started = job.first_failure, _clock(job.created_at)
-        why = f"{_where(first)}: {_cut(_first_line(first.message))}" if first else _slurm(job)
+        why = f"{_where(first)}{_cut(_first_line(first.message))}" if first else _slurm(job)
         rows.append((job.id, job.state.value, job.operator, started, _duration(job), _hosts(job), job.script, why))
     return aligned(rows)
 
@@ -132,7 +132,7 @@ def job_text(job: Job) -> str:
 def _past_line(past: PastAttempt) -> str:
     """Return `attempt 1 on node[01-04] ended 03:12:44: host node02, rank 5: killed by signal 9 (SIGKILL)`."""
     ended = f" ended {_clock(past.ended_at)}" if past.ended_at else ""
-    why = f": {_where(past.cause)}: {_cut(_first_line(past.cause.message))}" if past.cause else ""
+    why = f": {_where(past.cause)}{_cut(_first_line(past.cause.message))}" if past.cause else ""
     return f"attempt {past.number} on {fold(past.hosts)}{ended}{why}"
 
 
@@ -258,7 +258,7 @@ def _consequences(job: Job) -> list[str]:
 def cause_lines(cause: Failure) -> list[str]:
     """`job failed: host H, rank R: …` with all lines of its message, class, evidence, traceback and remedy."""
     head, *more = cause.message.splitlines() or [""]
-    lines = [f"job failed: {_where(cause)}: {head}", *(f"    {line}" for line in more)]
+    lines = [f"job failed: {_where(cause)}{head}", *(f"    {line}" for line in more)]
     if cause.category:
         lines.append(f"  class: {cause.category}")
     lines += [f"  evidence: {line}" for line in cause.evidence[:_MOST_EVIDENCE]]
@@ -280,14 +280,16 @@ def _first_line(text: str) -> str:
 
 
 def _where(failure: Failure) -> str:
-    """Return the host and the rank that a failure blames; of one that blames nobody, the host that told it first."""
+    """Return the host and the rank that a failure blames; of one that blames nobody, the host that told it first.
+
+    The time of a job is over on all hosts.
+    """
     if failure.rank is None and failure.category in ("collective_timeout", "collective_mismatch"):
-        return f"no rank is known to be at fault, first told by host {failure.host}"
-    return (
-        ("" if failure.host == "slurm" else "host ")
-        + failure.host
-        + ("" if failure.rank is None else f", rank {failure.rank}")
-    )
+        return f"no rank is known to be at fault, first told by host {failure.host}: "
+    if failure.rank is None and failure.kind == "time_limit":
+        return ""
+    host = ("" if failure.host == "slurm" else "host ") + failure.host
+    return host + ("" if failure.rank is None else f", rank {failure.rank}") + ": "
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[str]:

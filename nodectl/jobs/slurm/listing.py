@@ -91,7 +91,7 @@ def _failures(row: Mapping[str, Any], hosts: Sequence[str], word: str) -> list[F
         if (end := row["ends"].get(host))
     ]
     lost = [_lost(row, hosts)] if word == "NODE_FAIL" else []
-    failures = failures_of(hosts_told, lost)
+    failures = failures_of(hosts_told, lost, row["id"])
     if word in _BY_SLURM:
         return _ended_by_slurm(word, failures)
     return failures or [_last_words(row, word)]

@@ -10,11 +10,12 @@ import shutil
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..common import machine
 from ..common.patterns import lazily
-from . import flight, kernel, listeners, notes, outputs, pulse, standing
+from . import flight, kernel, listeners, notes, outputs, pulse, standing, waiting
 from .classify import aside
 from .contain import Containment
 from .evidence import Output, log_of
@@ -23,16 +24,38 @@ from .process import below, read_environ, read_stat, send
 from .ranks import Rank
 
 _ANSWER_S = 0.5
+_HELPER_S = 0.1
+_SPY_S = 0.8
 _POLL_S = 0.01
 FRAMES = 16
 _FRAME = lazily(r'^  File "(.*)", line (\d+) in (.*)$')
 _THREAD = lazily(r"^(?:Current thread|Thread) 0x", re.M)
 
 
-def look(job: str, ranks: Sequence[Rank]) -> List[Dict[str, Any]]:
-    """Return a row a rank: `rank`, `state` (a letter of /proc), its main thread's `stack`, newest first (or empty)."""
-    asked = {rank.rank: _ask(job, rank) for rank in ranks}
-    until_s = time.monotonic() + _ANSWER_S
+def look(job: str, ranks: Sequence[Rank], venv: str = "", *, closely: bool = False) -> List[Dict[str, Any]]:
+    """Return a row a rank: `rank`, `state` (a letter of /proc), its main thread's `stack`, newest first (or empty).
+
+    `by` tells how it was had: py-spy, which a rank does not notice, else a signal that its faulthandler answers.
+    `closely`: with its system `call`, and its `helpers` (children).
+    """
+    children = {rank.rank: waiting.helpers(rank.pid) if closely else [] for rank in ranks}
+    spied = _spied([*(rank.pid for rank in ranks), *(row["pid"] for rows in children.values() for row in rows)], venv)
+    answers = _answers(job, {rank.rank: rank.pid for rank in ranks if rank.pid not in spied})
+    rows = []
+    for rank in ranks:
+        stack = spied.get(rank.pid) or answers.get(rank.rank, [])
+        by = "py-spy" if rank.pid in spied else "signal" if stack else ""
+        row = {"rank": rank.rank, "state": _state(rank), "stack": stack, "by": by}
+        if closely:
+            row.update(call=waiting.call(rank.pid), helpers=_with_stacks(job, rank.rank, children[rank.rank], spied))
+        rows.append(row)
+    return rows
+
+
+def _answers(job: str, pids: Dict[int, int], most_s: float = _ANSWER_S) -> Dict[int, List[str]]:
+    """Have processes write their stacks, given by rank; return those that came in time."""
+    asked = {number: _ask(job, number, pid) for number, pid in pids.items()}
+    until_s = time.monotonic() + most_s
     answers: Dict[int, List[str]] = {}
     while time.monotonic() < until_s and len(answers) < sum(size >= 0 for size in asked.values()):
         time.sleep(_POLL_S)
@@ -40,7 +63,16 @@ def look(job: str, ranks: Sequence[Rank]) -> List[Dict[str, Any]]:
             text = _written_since(job, number, size) if size >= 0 and number not in answers else ""
             if text:
                 answers[number] = main_stack(text)
-    return [{"rank": rank.rank, "state": _state(rank), "stack": answers.get(rank.rank, [])} for rank in ranks]
+    return answers
+
+
+def _with_stacks(
+    job: str, rank: int, helpers: List[Dict[str, Any]], spied: Dict[int, List[str]]
+) -> List[Dict[str, Any]]:
+    """Add the stacks of helpers: forks of a rank write into its file, and so are asked one by one."""
+    for row in helpers:
+        row["stack"] = spied.get(row["pid"]) or _answers(job, {rank: row["pid"]}, _HELPER_S).get(rank, [])
+    return helpers
 
 
 def with_asides(
@@ -52,22 +84,29 @@ def with_asides(
     return [{**row, "aside": asides.get(row["rank"], "")} for row in rows]
 
 
-def _ask(job: str, rank: Rank) -> int:
-    """Ask a rank to write its stacks; return the size of their file before that, -1 if the rank cannot write."""
-    watch = notes.watch_of(job, rank.rank)
-    place = os.path.join(job, "notes", f"{rank.rank}.stacks")
+def _ask(job: str, rank: int, pid: int) -> int:
+    """Ask a rank, or a fork of it, to write its stacks; return their file's size before that, -1 if it cannot write."""
+    watch = notes.watch_of(job, rank)
+    place = os.path.join(job, "notes", f"{rank}.stacks")
     if not watch:
         return -1
-    for pid in (rank.pid, *sorted(below(rank.pid, set()))):
-        # the program may have closed the handle and reused its number for another file
+    for process in (pid, *sorted(below(pid, set()))):
+        # the program may have closed the handle and reused its number for another file, or dropped the signal
         try:
-            if os.path.samefile(f"/proc/{pid}/fd/{watch['handle']}", place):
+            if os.path.samefile(f"/proc/{process}/fd/{watch['handle']}", place) and _catches(process, watch["signal"]):
                 size = os.path.getsize(place)
-                send(pid, watch["signal"])
+                send(process, watch["signal"])
                 return size
         except OSError:
             continue
     return -1
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Tell whether a process handles a signal, which would end it else."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
 
 
 def _state(rank: Rank) -> str:
@@ -118,19 +157,16 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
     plan, state = job.plan(), job.state()
     ranks, environments = find_ranks(job, state)
     output = Output(job.at("output.log"))
-    before = _measures(ranks, plan)
-    first = look(job.path, ranks)
+    before, venv = _measures(ranks, plan), venv_of(plan, plan["hosts"][plan["rank"]])
+    first = look(job.path, ranks, venv, closely=True)
     yield _report(job, ranks, with_asides(first, ranks, job.at("ranks"), output), first)
     with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
         gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
         rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job)}
         yield {**rest, "gpus": gpus.result(), "ras": ras.result()}
         time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
-        second = with_asides(look(job.path, ranks), ranks, job.at("ranks"), output)
+        second = with_asides(look(job.path, ranks, venv, closely=True), ranks, job.at("ranks"), output)
         after = _measures(ranks, plan)
-        venv = venv_of(plan, plan["hosts"][plan["rank"]])
-        spied = pool.map(lambda rank, row: row["stack"] or _py_spy(rank, venv, tool_s), ranks, second)
-        second = [{**row, "stack": stack} for row, stack in zip(second, spied)]  # noqa: B905 - Python 3.8
     seconds = after[0] - before[0]
     report = _report(job, ranks, second, first)
     for rank, row in zip(ranks, report["ranks"]):  # noqa: B905 - Python 3.8
@@ -220,19 +256,27 @@ def _output_age_s(job: JobFolder, local_rank: int) -> Optional[float]:
     return round(max(0.0, time.time() - max(times)), 1) if times else None
 
 
-def _py_spy(rank: Rank, venv: str, tool_s: float) -> List[str]:
-    """Return the main thread's stack by py-spy, for a rank that does not write it; [] without py-spy or the right."""
+def _spied(pids: Sequence[int], venv: str) -> Dict[int, List[str]]:
+    """Return the main threads' stacks that py-spy tells in time; {} without py-spy, or the right to read processes."""
     tool = shutil.which(
         "py-spy", path=os.pathsep.join(filter(None, (venv and os.path.join(venv, "bin"), os.environ.get("PATH"))))
     )
     if tool is None:
-        return []
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        argv = [tool, "dump", "--json", "--pid", str(rank.pid)]
-        threads = json.loads(machine.printed(argv, tool_s, any_status=True) or "")
+        return {}
+    until_s = time.monotonic() + _SPY_S
+    with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
+        stacks = dict(zip(pids, pool.map(partial(_py_spy, tool, until_s), pids)))  # noqa: B905 - Python 3.8
+    return {pid: stack for pid, stack in stacks.items() if stack}
+
+
+def _py_spy(tool: str, until_s: float, pid: int) -> List[str]:
+    """Return the main thread's stack by py-spy, without a stop of the process: a stop ends calls by EINTR, too."""
+    with contextlib.suppress(ValueError, TypeError, KeyError, IndexError):
+        argv = [tool, "dump", "--nonblocking", "--json", "--pid", str(pid)]
+        threads = json.loads(machine.printed(argv, max(0.0, until_s - time.monotonic()), True) or "")
         main = next((thread for thread in threads if thread.get("thread_name") == "MainThread"), threads[0])
-        frames = main["frames"][:FRAMES]
-        return [f"{frame['filename']}:{frame['line']} {frame['name']}" for frame in frames]
+        # a function's name with its class, where faulthandler has the name alone
+        return [f"{row['filename']}:{row['line']} {row['name'].rpartition('.')[2]}" for row in main["frames"][:FRAMES]]
     return []
 
 

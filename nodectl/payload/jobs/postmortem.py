@@ -11,7 +11,7 @@ from .classify import LOG_ONLY, LauncherWords, launcher_words, signal_name, sign
 from .clerk import News, Work
 from .evidence import HostAtStart, Output, describe, tail, unseen
 from .failures import FOLLOWED, first, row
-from .folder import JobFolder, no_space
+from .folder import JobFolder, no_space, venv_of
 from .losses import Losses
 from .ranks import Death, Rank, RankWatch
 
@@ -146,7 +146,8 @@ class Postmortem:
 
     def _read_living(self, ranks: List[Rank]) -> News:
         """Read what the living ranks do; runs on the clerk's thread."""
-        rows = living.with_asides(living.look(self._job.path, ranks), ranks, self._at_start.logs, self._output)
+        venv = venv_of(self._plan, self._plan["hosts"][self._plan["rank"]])
+        rows = living.with_asides(living.look(self._job.path, ranks, venv), ranks, self._at_start.logs, self._output)
         return lambda: setattr(self, "living", rows)
 
     def _blame_signal(self, number: int, within_s: float) -> None:

@@ -48,19 +48,73 @@ def stayed_away(rank: Mapping[str, Any], broke: AbstractSet[Optional[int]]) -> b
 
 
 def doing(rank: Mapping[str, Any]) -> str:
-    """Return a phrase on what a living rank does: stopped, `it is at train.py:33 load`, or its state."""
-    if rank["state"] in "tT":
-        return "it is stopped (SIGSTOP, or a debugger)"
+    """Return a phrase on what a living rank does: `it is at train.py:33 load, in read() of /data/x`, or its state.
+
+    Of one that is in no collective, also whether it computes, and for which of its children it may wait.
+    """
     aside = f"; {rank['aside']}" if rank.get("aside") else ""
-    return _place(rank) + aside
+    return _place(rank) + ("" if rank["stack"] and in_collective(rank) else _call(rank) + _helper(rank)) + aside
+
+
+UNKNOWN = "what it does is not known"
+_COMPUTES = 0.5  # of a core
+
+
+def _call(rank: Mapping[str, Any]) -> str:
+    if rank.get("cpu", 0.0) >= _COMPUTES:
+        return f", and computes (CPU {rank['cpu']:.2f})"
+    return f", in {rank['call']}" if rank.get("call") and rank["state"] not in "tT" else ""
+
+
+_OF_CHILDREN = lazily(
+    r"[/\\]torch[/\\]utils[/\\]data|[/\\]multiprocessing[/\\]|[/\\]subprocess\.py|concurrent[/\\]futures"
+)
+
+
+def _helper(rank: Mapping[str, Any]) -> str:
+    """Return a phrase on the child for which a rank seems to wait: the first that is suspected; "" for none."""
+    helpers = sorted(rank.get("helpers", ()), key=_idleness)
+    library = next((place for place, frame in enumerate(rank["stack"]) if not _LIBRARY.search(frame)), 0)
+    asks = any(_OF_CHILDREN.search(frame) for frame in rank["stack"][:library])
+    if not helpers or not (asks or rank.get("call", "").startswith("wait")):
+        return ""
+    first, what = helpers[0], "data-loader worker" if _of_loader(rank) else "child process"
+    if _idleness(first) == _IDLE:
+        return f"; it waits for a {what}, of which {len(helpers)} live, and none is known to do anything"
+    return f"; it waits for its {what} {first['pid']} ({first['command']}): {doing(first)}"
+
+
+def _of_loader(rank: Mapping[str, Any]) -> bool:
+    return any("utils/data" in frame.replace("\\", "/") for frame in rank["stack"])
+
+
+_IDLE = 4
+_QUEUE = lazily(
+    r"\(\) of (?:pipe|socket|anon_inode):|^(?:futex|p?poll|p?select6?|epoll_\w+)\(\)$|^$|_poll|poll_|pipe_|futex_"
+)
+
+
+def _idleness(helper: Mapping[str, Any]) -> int:
+    """Return the place of a child among those that are suspected: stopped, blocked, dead, busy, waiting for work."""
+    if helper["state"] in "tTDZX":
+        return "tTDZX".index(helper["state"]) // 2
+    frames = " ".join(helper["stack"]).replace("\\", "/")
+    if "utils/data/_utils/worker.py" in frames:
+        return _IDLE - ("utils/data/_utils/fetch.py" in frames)
+    is_busy = helper["state"] == "R" or not _LIBRARY.search(next(iter(helper["stack"]), "site-packages"))
+    return _IDLE - (is_busy or not _QUEUE.search(helper["call"]))
 
 
 def _place(rank: Mapping[str, Any]) -> str:
     program_frame = next((frame for frame in rank["stack"] if not _LIBRARY.search(frame)), None)
     place = program_frame or (rank["stack"][0] if rank["stack"] else "")
+    if rank["state"] in "tT":
+        return "it is stopped (SIGSTOP, or a debugger)" + (f", called at {place}" if place else "")
     if rank["state"] == "D":
         return "it waits in the kernel, for a disk or a device (state D)" + (f", called at {place}" if place else "")
-    return f"it is at {place}" if place else "what it does is not known"
+    if rank["state"] in "ZX":
+        return "it has ended"
+    return f"it is at {place}" if place else UNKNOWN
 
 
 def absence(rank: Mapping[str, Any], category: str, who: str) -> str:
