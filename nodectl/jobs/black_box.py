@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodectl.common.secret_words import without_secrets
 from nodectl.errors import ParseError
+from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
 from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
-from nodectl.jobs.hang import judge
+from nodectl.jobs.hang import clock, judge
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import TakingRow
 from nodectl.model.host import Host
@@ -18,7 +19,10 @@ from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 30.0
 _BLAMES_NOBODY = frozenset(("collective_timeout", "rendezvous", "time_limit"))
-_MOST_LINES = 4
+_MOST_LINES, _MOST_BUSY = 4, 2
+_FULL, _MUTE = "is full", "does not answer (a network file system)"
+# on the host of a rank that is missed, these belong to the cause
+_STANDS = (_FULL, _MUTE)
 # hosts take at the word of one of them; what is further apart is of another moment
 _TOGETHER_S = 45.0
 _NO_BRAKES = frozenset(("idle", "gpu_idle", "applications_clocks_setting"))
@@ -35,11 +39,7 @@ def recall(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int)
     newest = max((row["attempt"] for _, row in rows), default=0)
     of_kinds = (_newest([item for item in rows if item[1]["attempt"] == newest and item[1]["kind"] == kind])
                 for kind in ("suspicion", "end"))  # fmt: skip
-    return tuple(
-        _taking(reports, {**answers.problems, **_lacking(reports, hosts, answers.problems)})
-        for reports in of_kinds
-        if reports
-    )
+    return tuple(_taking(reports, answers.problems, hosts) for reports in of_kinds if reports)
 
 
 def _lacking(reports: Mapping[str, object], hosts: Sequence[Host], problems: Mapping[str, str]) -> Mapping[str, str]:
@@ -54,23 +54,54 @@ def _newest(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Mapping[
     return {host: row for host, row in sorted(rows, key=lambda item: item[1]["at"]) if last - row["at"] <= _TOGETHER_S}
 
 
-def _taking(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) -> Taking:
-    look = judge(reports, problems)
-    evidence = [f"{host}: {line}" for host, report in reports.items() for line in _machine_lines(report["host"])]
+def _taking(
+    reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str], hosts: Sequence[Host] = ()
+) -> Taking:
+    lacking = _lacking(reports, hosts, problems)
+    look = judge(reports, {**problems, **lacking}, empty=bool(lacking))
+    evidence = [f"{host}{line}" for host, report in reports.items() for line in _machine_lines(report)]
     first = min(reports.values(), key=lambda row: row["at"])
     reasons = [row["why"] for row in reports.values() if row["why"] and not row["why"].startswith("another host")]
-    why = next(iter(reasons), first["why"])
+    why = without_secrets(next(iter(reasons), first["why"]))
     return Taking(first["at"], first["kind"], why, replace(look, evidence=(*look.evidence, *evidence)))
 
 
-def _machine_lines(machine: Mapping[str, Any]) -> list[str]:
-    """Return what is remarkable of a machine: what hangs, pressure, slowed GPUs, errors of ports."""
-    lines = [f"{place} does not answer (a network file system)" for place in machine.get("mounts", ())]
-    lines += [f"a process waits in the kernel: {line}" for line in machine.get("blocked", ())[:_MOST_LINES]]
+def _machine_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return what is remarkable of a machine, each with its moment: what hangs or is full, pressure, GPUs, links."""
+    machine, times = report["host"], report.get("times", {})
     errors = sorted(machine.get("errors", {}).items(), key=lambda item: -item[1])[:_MOST_LINES]
-    lines += [f"{path} rose by {count}" for path, count in errors]
-    lines += [f"memory pressure: {line}" for line in _full_lines(machine.get("pressure", {}).get("memory", ""))]
-    return [*lines, *_gpu_lines(machine.get("smi", ""))]
+    lines = {
+        "mounts": [f"{place} {_MUTE}" for place in machine.get("mounts", ())],
+        "full": [f"{place} {_FULL}" for place in machine.get("full", ())],
+        "blocked": [f"a process waits in the kernel: {line}" for line in machine.get("blocked", ())[:_MOST_LINES]],
+        "top": [f"among the busiest: {line}" for line in machine.get("top", ())[:_MOST_BUSY]],
+        "errors": [f"{path} rose by {count}" for path, count in errors],
+        "pressure": [f"memory pressure: {line}" for line in _full_lines(machine.get("pressure", {}).get("memory", ""))],
+        "smi": _gpu_lines(machine.get("smi", "")),
+        "nvlink": _link_lines(machine.get("nvlink_before", ""), machine.get("nvlink", "")),
+    }
+    return [f", {clock(times.get(key, report['at']))}: {line}" for key, texts in lines.items() for line in texts]
+
+
+def _link_lines(before: str, after: str) -> list[str]:
+    """Return the error counters of NVLinks that rose between two answers of `nvidia-smi nvlink -e`."""
+    if not before or not after:
+        return []
+    try:
+        reports = [parse_nvidia_smi_nvlink(text) for text in (before, after)]
+    except ParseError as error:
+        return [f"nvidia-smi nvlink -e cannot be read: {error.message}"]
+    old, new = (
+        {
+            f"GPU {gpu.index}, NVLink {link.link}: {name}": count
+            for gpu in report.gpus
+            for link in gpu.links or ()
+            for name, count in link.errors.items()
+        }
+        for report in reports
+    )
+    rose = [f"{key} was {old[key]}, now {count}" for key, count in new.items() if count != old.get(key, count)]
+    return rose[:_MOST_LINES]
 
 
 def _full_lines(pressure: str) -> list[str]:
@@ -101,7 +132,9 @@ def explained(job: Job, takings: Sequence[Taking]) -> Job:
         return job
     when = ", ".join(filter(None, (clock(named.at), named.why)))
     line = f"black box, {when}: {named.look.verdict}"
-    cause = replace(cause, evidence=(*cause.evidence, line))
+    hosts = tuple(f"{rank.host}," for rank in named.look.ranks if rank.rank in named.look.missing)
+    full = [text for text in named.look.evidence if text.startswith(hosts) and text.endswith(_STANDS)]
+    cause = replace(cause, evidence=(*cause.evidence, line, *full))
     return replace(job, first_failure=_of_rank(cause, named.look) if cause.category in _BLAMES_NOBODY else cause)
 
 
@@ -120,8 +153,3 @@ def _of_rank(cause: Failure, look: Look) -> Failure:
     if cause.rank is not None or len(ranks) != 1:
         return cause
     return replace(cause, host=ranks[0].host, rank=ranks[0].rank, message=f"{cause.message}; {look.verdict}")
-
-
-def clock(seconds: float) -> str:
-    """Return the time of day of a moment, by this machine's zone."""
-    return time.strftime("%H:%M:%S", time.localtime(seconds))

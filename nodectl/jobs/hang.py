@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,8 +31,8 @@ def look_at(transport: Transport, hosts: Sequence[Host], job_id: str, forks: int
     return judge({host: rows[0] for host, rows in answers.lines.items() if rows}, answers.problems)
 
 
-def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str]) -> Look:
-    """Judge the hosts' reports, given by host's name."""
+def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str], *, empty: bool = False) -> Look:
+    """Judge the hosts' reports, given by host's name; `empty`: others answered, and had nothing to report."""
     ranks = sorted(
         (_rank(host, row) for host, report in reports.items() for row in report["ranks"]), key=lambda rank: rank.rank
     )
@@ -39,6 +40,10 @@ def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str])
     missing = _likeliest_first(missing or [rank for rank in ranks if not rank.waits])
     calls, lines = _flight({host: report.get("flight", {}) for host, report in reports.items()})
     verdict, named = _by_calls(calls) or _verdict(ranks, missing, calls)
+    ended = sorted({rank for report in reports.values() for rank in report.get("ended", ())})
+    if missing and len(missing) == len(ranks) and (ended or empty):
+        others = f"rank {numbers(ended, _MOST_NAMED)} ended before" if ended else "no other rank lived"
+        verdict, named = f"{_by_place(missing)}; {others}", tuple(rank.rank for rank in missing)
     unanswered = _stores(reports)
     if unanswered and not missing and not named:
         verdict = f"{verdict}; {unanswered}"
@@ -48,6 +53,8 @@ def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str])
         *_ras(reports),
         *_counters(reports),
         *(f"{host}: {line}" for host, report in reports.items() for line in report["xids"]),
+        *(f"{host}: {line}" for host, report in reports.items() for line in report.get("groups", ())),
+        *(line for host, report in reports.items() for line in _spied(host, report)),
     ]
     return Look(tuple(ranks), verdict, tuple(named), tuple(map(without_secrets, evidence)), problems)
 
@@ -234,6 +241,22 @@ def _counters(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if rates or gpus:
             lines.append(f"{host}: {', '.join([*rates, *gpus])}")
     return lines
+
+
+def _spied(host: str, report: Mapping[str, Any]) -> list[str]:
+    """Return what told the stacks of a host's ranks."""
+    ways: dict[str, list[int]] = {}
+    for row in report["ranks"]:
+        if row.get("by"):
+            ways.setdefault(row["by"], []).append(int(row["rank"]))
+    told = "; ".join(f"rank {numbers(ranks, _MOST_NAMED)} by {way}" for way, ranks in ways.items())
+    moment = f", {clock(report['times']['ranks'])}" if "ranks" in report.get("times", {}) else ""
+    return [f"{host}{moment}: stacks of {told}"] if told else []
+
+
+def clock(seconds: float) -> str:
+    """Return the time of day of a moment, by this machine's zone."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def _plain(value: float | None) -> str:

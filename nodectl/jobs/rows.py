@@ -286,6 +286,8 @@ class ExamineRow(TypedDict):
     ras: Text
     flight: NotRequired[dict[RankKey, DumpRow]]
     xids: list[Line]
+    groups: NotRequired[list[Line]]
+    ended: NotRequired[list[Rank]]
 
 
 class MachineRow(TypedDict, total=False):
@@ -300,6 +302,8 @@ class MachineRow(TypedDict, total=False):
     errors: dict[Word, Whole]
     smi: Text
     nvlink: Text
+    nvlink_before: Text
+    full: list[Line]
 
 
 class TakingRow(ExamineRow):
@@ -310,6 +314,7 @@ class TakingRow(ExamineRow):
     kind: Literal["suspicion", "end"]
     why: Line
     host: MachineRow
+    times: NotRequired[dict[Word, Time]]
 
 
 _Us: TypeAlias = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]

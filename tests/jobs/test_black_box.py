@@ -69,4 +69,4 @@ def test_a_machine_that_hangs_or_slows_down_is_evidence() -> None:
     }
     evidence = _taking({"node01": row(0, ["train.py:9 work"], host=host)}, {}).look.evidence
     for words in ("/data does not answer", "nfs_wait", "rx_errors rose by 5", "memory pressure: full avg10=4.00"):
-        assert any(line.startswith("node01: ") and words in line for line in evidence), (words, evidence)
+        assert any(line.startswith("node01, ") and words in line for line in evidence), (words, evidence)

@@ -16,12 +16,13 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..common import machine
 from ..common.bounds import fitted
 from ..common.patterns import lazily
-from . import kernel, living
+from . import kernel, living, notes
 from .folder import JobFolder, payload_folder, write_atomic
 from .process import all_pids, read_cmdline, read_stat
 from .rhythm import LEAST_S
@@ -36,6 +37,7 @@ _TEXT_BYTES = 256 << 10
 _KEPT = 3
 _TOP = 10
 _MOUNT_S = 1.0
+_NVLINK = ("nvlink", "-e")
 _REMOTE = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "ceph", "gpfs", "glusterfs", "fuse.sshfs", "9p")
 )
@@ -119,14 +121,18 @@ def take(job: JobFolder, attempt: int, kind: str, why: str) -> None:
         raise OSError(f"{job.at(FOLDER)} is a link")
     page = _Page(job, {"at": time.time(), "attempt": attempt, "kind": kind, "why": why})
     page.write({"host": {}})
-    parts = living.looks(job, _TOOL_S)
-    page.write(next(parts))
-    before = _port_errors()
-    page.write({"host": _host()})
-    for part in parts:
-        page.write(part)
-    rose = {path: count - before.get(path, count) for path, count in _port_errors().items()}
-    page.write({"host": {"errors": {path: count for path, count in rose.items() if count}, **_tools()}})
+    with ThreadPoolExecutor(1) as pool:
+        links = pool.submit(machine.smi, *_NVLINK, timeout_s=_TOOL_S)
+        parts = living.looks(job, _TOOL_S)
+        page.write(next(parts))
+        errors, used = _port_errors(), {pid: ticks for pid, ticks, _ in _processes()}
+        page.write({"host": {**_host(), "full": _full_disks(job)}})
+        for part in parts:
+            page.write(part)
+        rose = {path: count - errors.get(path, count) for path, count in _port_errors().items()}
+        more = {"errors": {path: count for path, count in rose.items() if count}, "top": _busiest(used)}
+        page.write({"host": {**more, "nvlink_before": (links.result() or "")[:_TEXT_BYTES]}})
+    page.write({"host": _tools()})
     _thin_out(job)
 
 
@@ -143,7 +149,8 @@ class _Page:
     def write(self, part: Row) -> None:
         """Append a line, on the disk when this returns; texts are cut to what is left of the size."""
         most = self._left if self._held is None else _RESERVE_BYTES - self._held
-        data = fitted(lambda cut: {**self._head, **cut(part)}, most - 2) + b"\n"
+        head = {**self._head, "now": time.time()}
+        data = fitted(lambda cut: {**head, **cut(part)}, most - 2) + b"\n"
         if len(data) >= most:
             return
         self._left -= len(data)
@@ -197,18 +204,34 @@ def forget(job: JobFolder) -> None:
 
 
 def read(job: JobFolder) -> List[Row]:
-    """Return the takings, oldest first: `at`, `attempt`, `kind`, `why`, `host`, and the report as of `examine`."""
+    """Return the takings, oldest first: `at`, `attempt`, `kind`, `why`, `host`, and the report as of `examine`.
+
+    `times` has the moment at which each part was read.
+    """
     takings: Dict[Tuple[float, str], Row] = {}
     for line in _lines(job):
         taking = takings.setdefault((float(line["at"]), str(line["kind"])), _EMPTY)
+        now = line.pop("now", line["at"])
         ranks = {row["rank"]: row for row in taking["ranks"]}
-        ranks.update({row["rank"]: row for row in line.pop("ranks", ()) if row["stack"] or row["rank"] not in ranks})
-        host = {**taking["host"], **line.pop("host", {})}
-        takings[float(line["at"]), str(line["kind"])] = {**taking, **line, "host": host, "ranks": list(ranks.values())}
+        ranks.update({row["rank"]: row for row in line.get("ranks", ()) if row["stack"] or row["rank"] not in ranks})
+        host = {**taking["host"], **line.get("host", {})}
+        times = {**taking["times"], **dict.fromkeys((*line, *line.get("host", ())), now)}
+        merged = {**taking, **line, "host": host, "ranks": list(ranks.values()), "times": times}
+        takings[float(line["at"]), str(line["kind"])] = merged
     return [takings[key] for key in sorted(takings)]
 
 
-_EMPTY: Row = {"ranks": [], "listeners": [], "network": {}, "gpus": [], "ras": "", "flight": {}, "xids": [], "host": {}}
+_EMPTY: Row = {
+    "ranks": [],
+    "listeners": [],
+    "network": {},
+    "gpus": [],
+    "ras": "",
+    "flight": {},
+    "xids": [],
+    "host": {},
+    "times": {},
+}
 
 
 def _lines(job: JobFolder) -> Iterator[Row]:
@@ -237,32 +260,42 @@ def _file_bytes(path: str) -> bytes:
 
 
 def _host() -> Row:
-    """Return what the kernel tells of the whole machine: memory, pressure, processes, network file systems."""
-    rows = list(_processes())
+    """Return what the kernel tells of the whole machine: memory, pressure, blocked processes, network file systems."""
     return {
         "memory": _text("/proc/meminfo"),
         "pressure": {name: _text(os.path.join(_PRESSURE, name)) for name in ("cpu", "memory", "io")},
-        "top": [row for _, row in sorted(rows, reverse=True)[:_TOP]],
-        "blocked": [row for _, row in rows if row.startswith("D ")][:_TOP],
+        "blocked": [line for _, _, line in _processes() if line.startswith("D ")][:_TOP],
         "mounts": _hanging_mounts(),
         "memory_kills": kernel.host_kills(),
     }
 
 
+def _full_disks(job: JobFolder) -> List[str]:
+    """Return where no space is left, of the job's folder, the usual temporary folders and the disks."""
+    disks = [words[1] for words in _mounts() if words[0].startswith("/dev/")]
+    return list(dict.fromkeys(notes.full_disks(job.path, *disks)))[:_TOP]
+
+
 def _tools() -> Row:
     """Return the words of nvidia-smi; empty where there is none, or it hangs."""
-    pages = {"smi": ("-q",), "nvlink": ("nvlink", "-e")}
+    pages = {"smi": ("-q",), "nvlink": _NVLINK}
     return {key: (machine.smi(*words, timeout_s=_TOOL_S) or "")[:_TEXT_BYTES] for key, words in pages.items()}
 
 
-def _processes() -> Iterator[Tuple[float, str]]:
-    """Yield the CPU seconds of each process, and a line: state, pid, where it waits in the kernel, command."""
+def _processes() -> Iterator[Tuple[int, int, str]]:
+    """Yield each process, its CPU time in ticks, and a line: state, pid, where it waits in the kernel, command."""
     for pid in all_pids():
         told = read_stat(pid)
         if told is not None:
             waits = _text(f"/proc/{pid}/wchan") if told.state == "D" else ""
             command = " ".join(read_cmdline(pid)[:1])[-80:]
-            yield told.cpu_ticks / _TICKS_PER_S, f"{told.state} {pid} {waits or '-'} {command}"
+            yield pid, told.cpu_ticks, f"{told.state} {pid} {waits or '-'} {command}"
+
+
+def _busiest(used: Dict[int, int]) -> List[str]:
+    """Return the processes that used most CPU time since `used`, with its seconds."""
+    rows = sorted(((ticks - used.get(pid, ticks), line) for pid, ticks, line in _processes()), reverse=True)
+    return [f"{line}: {ticks / _TICKS_PER_S:.1f} s of CPU" for ticks, line in rows[:_TOP] if ticks]
 
 
 def _text(path: str) -> str:
@@ -275,8 +308,7 @@ def _text(path: str) -> str:
 
 def _hanging_mounts() -> List[str]:
     """Return the network file systems that do not answer within a second, each asked by a process of its own."""
-    fields = [line.split() for line in _text("/proc/mounts").splitlines()]
-    places = [words[1] for words in fields if len(words) > 2 and words[2] in _REMOTE]
+    places = [words[1] for words in _mounts() if words[2] in _REMOTE]
     asked = [(place, _ask_mount(place)) for place in places]
     until_s = time.monotonic() + _MOUNT_S
     while any(process.poll() is None for _, process in asked) and time.monotonic() < until_s:
@@ -284,6 +316,12 @@ def _hanging_mounts() -> List[str]:
     for _, process in asked:
         process.kill()
     return [place for place, process in asked if process.poll() is None]
+
+
+def _mounts() -> List[List[str]]:
+    """Return device, place and kind of each mount."""
+    fields = [line.split() for line in _text("/proc/mounts").splitlines()]
+    return [words[:3] for words in fields if len(words) > 2]
 
 
 def _ask_mount(place: str) -> subprocess.Popen[bytes]:

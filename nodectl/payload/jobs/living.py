@@ -162,7 +162,8 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
     yield _report(job, ranks, with_asides(first, ranks, job.at("ranks"), output), first)
     with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
         gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
-        rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job)}
+        rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job), "groups": _groups(ranks)}
+        rest["ended"] = [end["rank"] for end in state.get("ends", ())]
         yield {**rest, "gpus": gpus.result(), "ras": ras.result()}
         time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
         second = with_asides(look(job.path, ranks, venv, closely=True), ranks, job.at("ranks"), output)
@@ -203,6 +204,14 @@ def _report(
 
 def _xids(job: JobFolder) -> List[str]:
     return [line.text for line in kernel.log_since(_since_s(job))[0] if line.kind == "xid"]
+
+
+def _groups(ranks: Sequence[Rank]) -> List[str]:
+    """Return what the ranks' control groups count: memory kills and refused forks, with their limits."""
+    paths = {path for rank in ranks for path in kernel.counters(kernel.groups(rank.pid))}
+    rows = sorted((path, count, kernel.limit_of(path)) for path, count in kernel.counts(sorted(paths)).items() if count)
+    kinds = {True: "refused forks", False: "memory kills"}
+    return [f"{path} counts {count} {kinds[kernel.is_of_pids(path)]}; {limit}" for path, count, limit in rows]
 
 
 def find_ranks(job: JobFolder, state: Dict[str, Any]) -> Tuple[List[Rank], List[Dict[str, str]]]:

@@ -85,9 +85,9 @@ def raised_at(note: Dict[str, Any]) -> float:
     return steady.of_monotonic(float(note["monotonic_s"]))
 
 
-def full_disks(job: str) -> List[str]:
-    """Return which of the job's folder and the usual temporary folders have no free space now."""
-    return [place for place in (job, "/dev/shm", "/tmp", "/") if _is_full(place)]  # noqa: S108
+def full_disks(job: str, *more: str) -> List[str]:
+    """Return which of the job's folder, the usual temporary folders and `more` have no free space now."""
+    return [place for place in (job, "/dev/shm", "/tmp", "/", *more) if _is_full(place)]  # noqa: S108
 
 
 def _is_full(place: str) -> bool:
