@@ -127,7 +127,9 @@ def explained(job: Job, takings: Sequence[Taking]) -> Job:
     """
     cause = job.first_failure
     kinds = ("suspicion", "end") if cause is not None and cause.category == "time_limit" else ("suspicion",)
-    named = next((taking for taking in reversed(takings) if taking.look.missing and taking.kind in kinds), None)
+    naming = [taking for taking in takings if taking.look.missing and taking.kind in kinds]
+    # a suspicion has two looks at the ranks, an end often one
+    named = next((taking for taking in naming if taking.look.missing == naming[-1].look.missing), None)
     if cause is None or named is None or cause.category not in _UNEXPLAINED:
         return job
     when = ", ".join(filter(None, (clock(named.at), named.why)))

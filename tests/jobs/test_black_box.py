@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nodectl.jobs.black_box import _newest, _taking, explained, telling
+from nodectl.jobs.hang import clock
 from nodectl.model.job import Failure, Job, JobState
 
 _TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:3252 all_reduce"
@@ -70,3 +71,24 @@ def test_a_machine_that_hangs_or_slows_down_is_evidence() -> None:
     evidence = _taking({"node01": row(0, ["train.py:9 work"], host=host)}, {}).look.evidence
     for words in ("/data does not answer", "nfs_wait", "rx_errors rose by 5", "memory pressure: full avg10=4.00"):
         assert any(line.startswith("node01, ") and words in line for line in evidence), (words, evidence)
+
+
+_LINKS = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n\t Link 0: Replay Errors: 0\n\t Link 0: CRC Errors: {}\n"
+
+
+def test_what_is_full_or_rises_is_told_with_its_moment_and_a_full_disk_belongs_to_the_cause() -> None:
+    host = {"full": ["/data"], "top": ["R 7 - python: 2.0 s of CPU"]}
+    host |= {"nvlink_before": _LINKS.format(1), "nvlink": _LINKS.format(3)}
+    missed = row(
+        1, ["train.py:5 load"], host=host, times={"full": 102.0, "nvlink": 104.0}, groups=["memory.events counts 1"]
+    )
+    taking = _taking({**HUNG, "node02": missed}, {})
+    evidence = taking.look.evidence
+    assert f"node02, {clock(102.0)}: /data is full" in evidence
+    assert f"node02, {clock(104.0)}: GPU 0, NVLink 0: CRC Errors was 1, now 3" in evidence
+    assert "node02: memory.events counts 1" in evidence
+    cause = explained(job("time_limit"), [taking]).first_failure
+    assert cause is not None and any(line.endswith("/data is full") for line in cause.evidence)
+    innocent = explained(job("time_limit"), [_taking({**HUNG, "node01": {**HUNG["node01"], "host": host}}, {})])
+    assert innocent.first_failure is not None
+    assert not any(line.endswith("is full") for line in innocent.first_failure.evidence)

@@ -445,3 +445,22 @@ def test_an_exception_that_ended_a_thread_is_none_that_the_rank_handled(script: 
             (line,) = [line for line in verdict.evidence if "its log holds" in line]
             assert line.startswith(f"its log holds {whose}") and line.endswith(": OSError: no shard (log text only)")
             assert "handled" not in line
+
+
+def test_a_time_limit_is_told_once_and_secrets_of_an_exception_are_starred() -> None:
+    over = [
+        failure("time_limit", 100.0 + place, None, message="its time limit of 9 s is over"), "rank": None} for place in (0.0, 0.01)
+    ]
+    (only,) = failures_of([host(place, item) for place, item in enumerate(over)], [])
+    assert not any("may have been first" in line for line in only.evidence)
+    raised = failure(
+        "exception", 100.0, 0, "OSError: https://me:s3cr3t@h/x?token=abcd1234", traceback='key = "hf_' + 12 * "a"
+    )
+    (shown,) = failures_of([host(0, {**raised, "evidence": ["password: hunter22"]})], [])
+    assert not any(word in str(shown) for word in ("s3cr3t", "abcd1234", "hf_a", "hunter22")), shown
+    assert "https://***@h/x?token=***" in shown.message
+
+
+def test_where_a_remedy_names_the_job_it_names_this_one() -> None:
+    (first,) = failures_of([host(0, failure("exit", 1.0, 0))], [], "20260101-000000-0001")
+    assert first.remedy.endswith("--host gpu01 20260101-000000-0001`")

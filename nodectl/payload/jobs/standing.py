@@ -63,6 +63,8 @@ _COMPUTES = 0.5  # of a core
 def _call(rank: Mapping[str, Any]) -> str:
     if rank.get("cpu", 0.0) >= _COMPUTES:
         return f", and computes (CPU {rank['cpu']:.2f})"
+    if rank["state"] == "R":
+        return ", and computes"
     return f", in {rank['call']}" if rank.get("call") and rank["state"] not in "tT" else ""
 
 
@@ -81,7 +83,8 @@ def _helper(rank: Mapping[str, Any]) -> str:
     first, what = helpers[0], "data-loader worker" if _of_loader(rank) else "child process"
     if _idleness(first) == _IDLE:
         return f"; it waits for a {what}, of which {len(helpers)} live, and none is known to do anything"
-    return f"; it waits for its {what} {first['pid']} ({first['command']}): {doing(first)}"
+    does = doing(first).replace(f"{UNKNOWN}, in ", "it is in ")
+    return f"; it waits for its {what} {first['pid']} ({first['command']}): {does}"
 
 
 def _of_loader(rank: Mapping[str, Any]) -> bool:

@@ -65,7 +65,7 @@ def _object(pid: int, name: str, args: List[int]) -> str:
                 memory.seek(args[1])
                 return f" of {os.fsdecode(memory.read(_PATH_BYTES).partition(bytes(1))[0])}"
         child = args[name == "waitid"] & 0xFFFFFFFF
-        if kind == _OF_PROCESS and 0 < child < 1 << 31:
+        if kind == _OF_PROCESS and 0 < child < 1 << 31 and command(child):  # a container has numbers of its own
             return f" of process {child} ({command(child)})"
     return ""
 
