@@ -448,10 +448,8 @@ def test_an_exception_that_ended_a_thread_is_none_that_the_rank_handled(script: 
 
 
 def test_a_time_limit_is_told_once_and_secrets_of_an_exception_are_starred() -> None:
-    over = [
-        failure("time_limit", 100.0 + place, None, message="its time limit of 9 s is over"), "rank": None} for place in (0.0, 0.01)
-    ]
-    (only,) = failures_of([host(place, item) for place, item in enumerate(over)], [])
+    over = {**failure("time_limit", 100.0, 0, message="its time limit of 9 s is over"), "rank": None}
+    (only,) = failures_of([host(0, over), host(1, {**over, "time": 100.01})], [])
     assert not any("may have been first" in line for line in only.evidence)
     raised = failure(
         "exception", 100.0, 0, "OSError: https://me:s3cr3t@h/x?token=abcd1234", traceback='key = "hf_' + 12 * "a"
