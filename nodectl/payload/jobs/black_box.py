@@ -22,9 +22,9 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from ..common import machine
 from ..common.bounds import fitted
 from ..common.patterns import lazily
-from . import kernel, living, notes
+from . import kernel, living, notes, waiting
 from .folder import JobFolder, payload_folder, write_atomic
-from .process import all_pids, read_cmdline, read_stat
+from .process import all_pids, read_stat
 from .rhythm import LEAST_S
 
 FOLDER, _RESERVE = "black_box", "reserve"
@@ -283,13 +283,12 @@ def _tools() -> Row:
 
 
 def _processes() -> Iterator[Tuple[int, int, str]]:
-    """Yield each process, its CPU time in ticks, and a line: state, pid, where it waits in the kernel, command."""
+    """Yield each process, its CPU time in ticks, and a line: state, pid, the call in which it is blocked, program."""
     for pid in all_pids():
         told = read_stat(pid)
         if told is not None:
-            waits = _text(f"/proc/{pid}/wchan") if told.state == "D" else ""
-            command = " ".join(read_cmdline(pid)[:1])[-80:]
-            yield pid, told.cpu_ticks, f"{told.state} {pid} {waits or '-'} {command}"
+            waits = waiting.call(pid) if told.state == "D" else ""
+            yield pid, told.cpu_ticks, f"{told.state} {pid} {waits or '-'} {waiting.command(pid).partition(' ')[0]}"
 
 
 def _busiest(used: Dict[int, int]) -> List[str]:
