@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -178,7 +178,12 @@ def run_plan(transport: Transport, hosts: Sequence[Host], options: WorkloadOptio
         raise UsageError(f"nothing can be run: {reasons}", "take other devices")
     note(f"{options.program}: {counted(len(settings), 'setting')} on {counted(len(ready), 'host')}, {device}")
     outcomes = run_all(transport, ready, settings, device, options, note)
-    measurements = tuple(_measurement(attempts, hosts) for attempts in outcomes if attempts[-1].summary is not None)
+    measurements = tuple(
+        measurement
+        for attempts in outcomes
+        if attempts[-1].summary is not None
+        for measurement in _measurements(attempts, hosts)
+    )
     wrong = tuple(finding for attempts in outcomes for outcome in attempts for finding in outcome.findings)
     return Runs(tuple(map(tuple, outcomes)), ProbeResult(measurements, wrong), device, on_one_machine(ready))
 
@@ -191,17 +196,35 @@ def rate_of(summary: Mapping[str, Any]) -> tuple[float, str]:
     return 0.0, "samples/s"
 
 
-def _measurement(outcomes: Sequence[Outcome], hosts: Sequence[Host]) -> Measurement:
-    """Return what the repetitions of one setting came to, for the history."""
+def energy_of(summary: Mapping[str, Any]) -> tuple[float, str]:
+    """Return the joules of all GPUs for a token where the program counts them, else for a sample; 0 where not told."""
+    unit = rate_of(summary)[1].removesuffix("s/s")
+    value = summary.get(f"joule_per_{unit}")
+    return (float(value) if isinstance(value, int | float) else 0.0), f"J/{unit}"
+
+
+def _measurements(outcomes: Sequence[Outcome], hosts: Sequence[Host]) -> Iterator[Measurement]:
+    """Yield what the repetitions of one setting came to, for the history: the rate, and the energy where it is told."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
-    values = [rate_of(summary)[0] for summary in summaries]
+    for figure in (rate_of, energy_of):
+        values = [figure(summary)[0] for summary in summaries]
+        if figure is rate_of or all(values):
+            yield _measurement(outcomes, hosts, summaries, values, figure(summaries[0])[1])
+
+
+def _measurement(
+    outcomes: Sequence[Outcome],
+    hosts: Sequence[Host],
+    summaries: Sequence[Mapping[str, Any]],
+    values: Sequence[float],
+    unit: str,
+) -> Measurement:
     value, setting = median(values), outcomes[0].setting
     names = ("workload", "preset", "data", "params", "parallel", "precision", "batch_per_rank", "accumulation",
              "world_size", "device", "device_name", "backend")  # fmt: skip
     conditions = {name: summaries[0].get(name) for name in names}
-    run_conditions = {"arguments": " ".join(setting.arguments), "devices": setting.devices, "values": values}
+    run_conditions = {"arguments": " ".join(setting.arguments), "devices": setting.devices, "values": list(values)}
     taking = tuple(host.name for host in hosts[: len(setting.ranks)])
-    unit = rate_of(summaries[0])[1]
     return Measurement(NAME, taking, value, unit, "", None, spread(values, value), {**conditions, **run_conditions})
 
 
@@ -223,7 +246,10 @@ PROBE = Probe(
     run=run_workload,
     options=WorkloadOptions,
     results=MeasurementKind(
-        units=(Unit("samples/s"), Unit("tokens/s")),
+        units=(
+            *(Unit("samples/s"), Unit("tokens/s")),
+            *(Unit("J/sample", lower_is_better=True), Unit("J/token", lower_is_better=True)),
+        ),
         identity=(
             *("workload", "preset", "devices", *CHOSEN),
             "device_name",

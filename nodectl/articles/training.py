@@ -146,6 +146,7 @@ def _results(
     windows = list(zip(ranks[0]["steps"], slowest_s, strict=True))
     samples = shape.batch * len(ranks)
     measured = [_measurement(windows[turn::settings], names, samples, conditions) for turn in range(settings)]
+    measured += _energy([event["joules"] for event in ranks], windows, settings, names, samples, conditions)
     return ProbeResult(tuple(measured), (*_unequal(trained), *_not_learnt(names, ranks)))
 
 
@@ -162,6 +163,25 @@ def _measurement(
         "step_ms": median(1e3 * seconds / steps for steps, seconds in windows),
     }
     return Measurement(NAME, names, value, "samples/s", "", None, spread(values, value), {**figures, **conditions})
+
+
+def _energy(
+    told: Sequence[Sequence[float | None]],
+    windows: Sequence[tuple[int, float]],
+    settings: int,
+    names: tuple[str, ...],
+    samples: int,
+    conditions: dict[str, object],
+) -> list[Measurement]:
+    """Return the joules of all ranks' GPUs for a sample, by setting; [] unless each rank tells those of each window."""
+    spent = [sum(joules for joules in ranks if joules) for ranks in zip(*told, strict=True) if all(ranks)]
+    if len(spent) < len(windows):
+        return []
+    each = [joules / samples / steps for joules, (steps, _) in zip(spent, windows, strict=True)]
+    return [
+        Measurement(NAME, names, median(values), "J/sample", "", None, spread(values, median(values)), conditions)
+        for values in (each[turn::settings] for turn in range(settings))
+    ]
 
 
 def _unequal(trained: Sequence[tuple[Event, str]]) -> list[Finding]:
@@ -206,7 +226,7 @@ PROBE = Probe(
     run=run_training,
     options=TrainingOptions,
     results=MeasurementKind(
-        units=(Unit("samples/s"),),
+        units=(Unit("samples/s"), Unit("J/sample", lower_is_better=True)),
         identity=(
             *("backend", "ranks", "interfaces", "threads", "device", "batch_size", "gradient_bytes"),
             *("precision", "rate"),

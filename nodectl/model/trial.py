@@ -94,3 +94,8 @@ class Trial:
     search: tuple[Ranked, ...] = ()
     findings: tuple[Finding, ...] = ()
     conditions: tuple[Mapping[str, object], ...] = ()
+
+    @property
+    def judge_by(self) -> str:
+        """Return what decides: `speed`, or `joule`."""
+        return str(self.options.get("judge_by", "speed"))

@@ -121,6 +121,11 @@ def _inside(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, Verdict | No
         mean = verdict if verdict.is_mean else mean
 
 
+def _energy(unit: str) -> str:
+    """Return the unit of energy, beside which the same thing has a speed; else empty."""
+    return unit if unit.startswith("J/") else ""
+
+
 def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
     is_told = None not in (verdict.gain_percent, verdict.interval_percent, verdict.noise_percent)
     low, high = verdict.interval_percent or (0.0, 0.0)
@@ -128,7 +133,7 @@ def _row(verdict: Verdict, names: Names) -> tuple[str, ...]:
     return (
         verdict.profile,
         verdict.probe,
-        names.short(verdict.probe, verdict.subject),
+        ", ".join(filter(None, [names.short(verdict.probe, verdict.subject), _energy(verdict.unit)])),
         "-" if verdict.size_bytes is None else format_size(verdict.size_bytes),
         f"{verdict.verdict}{_MARK if verdict.is_regression else ''}",
         f"{verdict.gain_percent:+.1f} %" if is_told else "-",

@@ -14,7 +14,7 @@ from nodectl.model.trial import Ranked, Side
 from nodectl.probes.schedule import Pace
 from nodectl.trials.series import Taken, Turn, schedule, series_of
 from nodectl.trials.turns import Turns
-from nodectl.trials.verdict import MIN_PAIRS, lower_is_better
+from nodectl.trials.verdict import MIN_PAIRS, SPEED, decides, lower_is_better
 
 # of the candidates that one rung leaves, and so much more each is measured in the next
 KEEP_ONE_IN = 3
@@ -213,6 +213,7 @@ class Course:
     keep: Callable[[], None]
     taken: dict[int, list[Taken]]
     varied: Collection[str] = ()
+    judge_by: str = SPEED
 
     def interleave(self, pairs: int, has_time: Callable[[float], bool]) -> Ending:
         """Take A B B A for each candidate in turn, until each has its pairs or the time is over.
@@ -303,7 +304,7 @@ class Course:
             pair = self._pair(number)
             if all(taken.measurements for taken in pair if not taken.turn.candidate):
                 break
-        return _objective(pair, self.varied)
+        return _objective(pair, self.varied, self.judge_by)
 
     def _pair(self, number: int) -> list[Taken]:
         """Both turns of a pair, beginning with what is on the hosts."""
@@ -320,15 +321,15 @@ class Course:
 
 
 def ranking(
-    candidates: Sequence[Side], taken: Mapping[int, Sequence[Taken]], varied: Collection[str]
+    candidates: Sequence[Side], taken: Mapping[int, Sequence[Taken]], varied: Collection[str], judge_by: str = SPEED
 ) -> tuple[Ranked, ...]:
     """Return what a search has seen of each candidate so far, the best first."""
-    rows = [_ranked(candidates[number - 1].label, taken[number], varied) for number in sorted(taken)]
+    rows = [_ranked(candidates[number - 1].label, taken[number], varied, judge_by) for number in sorted(taken)]
     return tuple(sorted(rows, key=lambda row: (row.failed, -row.pairs, -(row.gain_percent or -math.inf))))
 
 
-def _ranked(label: str, taken: Sequence[Taken], varied: Collection[str]) -> Ranked:
-    gains = [_objective(taken[start : start + 2], varied) for start in range(0, len(taken) - 1, 2)]
+def _ranked(label: str, taken: Sequence[Taken], varied: Collection[str], judge_by: str) -> Ranked:
+    gains = [_objective(taken[start : start + 2], varied, judge_by) for start in range(0, len(taken) - 1, 2)]
     measured = [gain for gain in gains if gain is not None]
     percent = 100 * math.expm1(median(measured)) if measured else None
     # its own failure puts it out, the baseline's does not
@@ -336,10 +337,12 @@ def _ranked(label: str, taken: Sequence[Taken], varied: Collection[str]) -> Rank
     return Ranked(label, len(measured), percent, failed=broken)
 
 
-def _objective(pair: Sequence[Taken], varied: Collection[str]) -> float | None:
+def _objective(pair: Sequence[Taken], varied: Collection[str], judge_by: str) -> float | None:
     """Return the mean of the probes' mean gains, as a logarithm; None where anything could not be measured."""
     gains: dict[str, list[float]] = {}
     for series in series_of("", "", pair, varied):
+        if not decides(series.unit, judge_by):
+            continue
         sign = -1 if lower_is_better(series) else 1
         if len(series.complete) != 1:
             return None

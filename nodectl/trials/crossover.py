@@ -12,7 +12,7 @@ from nodectl.errors import UsageError
 from nodectl.model.trial import Series
 from nodectl.model.verdict import Crossover, Outcome, Summary, Verdict
 from nodectl.trials.families import judge_all
-from nodectl.trials.verdict import MIN_PAIRS, RESAMPLES, logarithms, summarise
+from nodectl.trials.verdict import MIN_PAIRS, RESAMPLES, SPEED, logarithms, summarise
 
 _TAIL = 0.025
 
@@ -81,11 +81,13 @@ def _bytes(size_log2: float) -> int:
     return round(2**size_log2)
 
 
-def judged(series: Sequence[Series]) -> tuple[tuple[Verdict, ...], tuple[Summary, ...], tuple[Crossover, ...]]:
+def judged(
+    series: Sequence[Series], judge_by: str = SPEED
+) -> tuple[tuple[Verdict, ...], tuple[Summary, ...], tuple[Crossover, ...]]:
     """Verdicts in the order of the series, and summaries in that in which profiles are first seen."""
     verdicts = judge_all(series)
     profiles = dict.fromkeys(verdict.profile for verdict in verdicts)
     summaries = tuple(
-        summarise(name, [verdict for verdict in verdicts if verdict.profile == name]) for name in profiles
+        summarise(name, [verdict for verdict in verdicts if verdict.profile == name], judge_by) for name in profiles
     )
     return verdicts, summaries, crossovers(series)

@@ -40,7 +40,7 @@ class Ledger:
     def close(self, reason: str) -> Trial:
         """Judge the whole of it, put it on disk and return it; complete where no reason says why it ended early."""
         trial = self._trial(complete=not reason, reason=reason)
-        verdicts, summaries, crossings = judged(trial.series)
+        verdicts, summaries, crossings = judged(trial.series, trial.judge_by)
         trial = replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
         self._save(trial)
         return replace(trial, findings=tuple(self.findings))
@@ -61,7 +61,7 @@ class Ledger:
             complete=complete,
             reason=reason,
             series=self._series(),
-            search=ranking(self.head.candidates, self.taken, self.varied) if self.search else (),
+            search=ranking(self.head.candidates, self.taken, self.varied, self.head.judge_by) if self.search else (),
             findings=tuple(self.findings),
             conditions=self._conditions(),
         )

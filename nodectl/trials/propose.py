@@ -20,7 +20,7 @@ from nodectl.model.verdict import Outcome, Verdict
 from nodectl.profiles.overrides import OVERRIDES
 from nodectl.trials.felt import Setting, as_overrides, named, tried, unfelt_in
 from nodectl.trials.settings import TUNING, merged_overrides
-from nodectl.trials.verdict import summarise
+from nodectl.trials.verdict import SPEED, summarise
 
 MARK = "# Proposed by `nodectl tune propose`"
 SCHEMA = "nodectl.evidence/1"
@@ -44,6 +44,7 @@ class Proposal:
     over: str | None = None
     run_with: Mapping[str, str] = field(default_factory=dict)
     unmeasured: tuple[Setting, ...] = ()
+    judge_by: str = SPEED
 
 
 def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False) -> Path:
@@ -65,7 +66,7 @@ def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False
 
 def refuse_unproven(proposal: Proposal, *, regressions_allowed: bool = False) -> None:
     """Raise NodectlError unless something is better, all was measured, and nothing is worse (or that is allowed)."""
-    summary = summarise(proposal.profile, proposal.verdicts)
+    summary = summarise(proposal.profile, proposal.verdicts, proposal.judge_by)
     if summary.undecided or not proposal.verdicts:
         reason = summary.undecided[0].reason if summary.undecided else "nothing was measured"
         raise NodectlError(f"{proposal.profile} has no verdict: {reason}", "try it again, over more pairs")
@@ -86,7 +87,7 @@ def evidence_path(path: Path) -> Path:
 
 def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
     """Return what the proposal stands on, as plain data: verdicts, and the series that they were read from."""
-    summary = summarise(proposal.profile, proposal.verdicts)
+    summary = summarise(proposal.profile, proposal.verdicts, proposal.judge_by)
     return {
         "schema": SCHEMA,
         "nodectl": __version__,
@@ -98,6 +99,7 @@ def evidence(proposal: Proposal, *, allowed: bool = False) -> dict[str, object]:
         "run_with": dict(proposal.run_with),
         "unmeasured": as_overrides(dict.fromkeys(proposal.unmeasured)),
         "hosts": list(proposal.hosts),
+        "judge_by": proposal.judge_by,
         "verdict": summary.verdict,
         "regressions_allowed": allowed and bool(summary.regressions),
         "trials": [asdict(verdict) for verdict in proposal.verdicts],
@@ -214,6 +216,7 @@ def proposal_of(trial: Trial, profile: str | None, group: str = "", folders: Seq
         over=None if by_profile else side.profile,
         run_with=side.run_with,
         unmeasured=tuple(unmeasured),
+        judge_by=trial.judge_by,
     )
 
 

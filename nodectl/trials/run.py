@@ -20,6 +20,7 @@ from nodectl.trials.ledger import Ledger, now
 from nodectl.trials.measuring import Measuring, refuse_too_short
 from nodectl.trials.sides import OWN
 from nodectl.trials.turns import TrialEndError, Turns
+from nodectl.trials.verdict import JOULE, decides
 
 if TYPE_CHECKING:
     from nodectl.trials.arming import Armed
@@ -82,6 +83,14 @@ class TrialRun:
         self._turn_s = self.clock() - started
         self._ledger.findings += self.measuring.dropped
         self._ledger.head = replace(self.head, probes=self.measuring.names, started=now())
+        deciding = {row.unit for row in warm.measurements if decides(row.unit, self.head.judge_by)}
+        if warm.measurements and not deciding:
+            raise UsageError(
+                f"nothing that is measured here tells {self.head.judge_by}",
+                "measure a training on GPUs of Volta or newer, with torch 2.3 or newer, which tell their energy"
+                if self.head.judge_by == JOULE
+                else "give --probes that measure a rate or a time",
+            )
         self._note_unfelt({measurement.conditions.get("backend") for measurement in warm.measurements})
         candidates = len(self.head.candidates)
         turns = 2 * self.head.pairs * candidates
@@ -129,7 +138,7 @@ class TrialRun:
             clock=self.clock,
         )
         head, ledger = self.head, self._ledger
-        course = Course(turns, head.baseline, head.candidates, ledger.keep, ledger.taken, ledger.varied)
+        course = Course(turns, head.baseline, head.candidates, ledger.keep, ledger.taken, ledger.varied, head.judge_by)
         try:
             ending = self._search(course) if self.search else course.interleave(head.pairs, self._has_time)
         except TrialEndError as end:

@@ -204,11 +204,21 @@ def percent(series: Series, gain: float) -> float:
     return -100 * math.expm1(-gain) if lower_is_better(series) else 100 * math.expm1(gain)
 
 
-def summarise(profile: str, verdicts: Sequence[Verdict]) -> Summary:
+SPEED, JOULE = "speed", "joule"
+
+
+def decides(unit: str, judge_by: str) -> bool:
+    """Return whether what is measured in this unit decides: by joule energy alone, by speed neither it nor watts."""
+    is_energy = unit.startswith("J/")
+    return is_energy if judge_by == JOULE else not is_energy and unit != "W"
+
+
+def summarise(profile: str, verdicts: Sequence[Verdict], judge_by: str = SPEED) -> Summary:
     """Worse where anything is worse; unknown where anything could not be told; better where anything is.
 
-    A path that could not be judged makes nothing unknown where the fleet's mean was.
+    Of those that decide. A path that could not be judged makes nothing unknown where the fleet's mean was.
     """
+    verdicts = [verdict for verdict in verdicts if decides(verdict.unit, judge_by)]
     regressions = tuple(verdict for verdict in verdicts if verdict.is_regression)
     wins = tuple(verdict for verdict in verdicts if verdict.verdict is Outcome.BETTER)
     judged_means = {verdict.kind for verdict in verdicts if verdict.is_mean and verdict.verdict is not Outcome.UNKNOWN}

@@ -416,6 +416,7 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
     figures = clock.figures()
     samples_per_s = figures["samples_per_s"]
     units = workload.units_per_sample(settings)
+    joules = usage.joule_per_sample(clock)
     flops = workload.flops_per_sample(settings, strategy.bare)
     again = workload.repeated_flops_per_sample(settings, strategy.bare) if settings.recompute == "full" else 0.0
     hardware = None if again is None or samples_per_s is None else samples_per_s * (flops + again)
@@ -432,6 +433,8 @@ def summary(training: Training, clock: Clock, usage: Usage, begun_at: int) -> di
         "resumed_from_step": begun_at,
         **figures,
         f"{workload.unit}_per_s": None if samples_per_s is None else round(samples_per_s * units, 1),
+        "joule_per_sample": joules,
+        f"joule_per_{workload.unit.rstrip('s')}": None if joules is None else joules / units,
         **usage.figures(None if samples_per_s is None else samples_per_s * flops, figures["timed_steps"]),
         "hardware_flops_per_s": hardware,
         "world_size": group.world_size,

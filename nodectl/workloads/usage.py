@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import statistics
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ _INFINIBAND = Path("/sys/class/infiniband")
 # its port counters count words of four bytes
 _WORD_BYTES = 4
 _PATIENCE_S = 10.0
+_PAUSE_S = 0.05
 # dense, with fp32 accumulation, TFLOP/s: half precision, tf32, fp32; data sheets of NVIDIA, the first name that fits;
 # the first is that of nodectl/data/gpus/models.yml, which does not come to nodes
 _PEAKS = (
@@ -50,8 +53,34 @@ _PEAKS = (
 )
 
 
+class Energy:
+    """A GPU's counter of the energy that it has drawn since its driver came up, by NVML (Volta and newer)."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._counter: Any = None
+        # torch has it since 2.3
+        uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None) if device.type == "cuda" else None
+        if uuid is None:
+            return
+        try:
+            nvml, handle = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p()
+            if nvml.nvmlInit_v2() == nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode(), ctypes.byref(handle)) == 0:
+                self._counter = partial(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+        except (OSError, AttributeError):  # no driver, or one that is older than the counter
+            return
+
+    def joules(self) -> float | None:
+        """Return its reading; None where the GPU does not tell."""
+        millijoules = ctypes.c_ulonglong()
+        told = self._counter is not None and self._counter(ctypes.byref(millijoules)) == 0
+        return millijoules.value / 1e3 if told else None
+
+
 class Clock:
-    """Durations of the steps of this run, how many samples all ranks had in each, and how long it waited for them."""
+    """Durations of the steps of this run, how many samples all ranks had in each, and how long it waited for them.
+
+    `joules` is what this rank's GPU drew in the steps after the warm-up; None where it does not tell.
+    """
 
     def __init__(self, device: torch.device, steps: int) -> None:
         self.device = device
@@ -59,7 +88,10 @@ class Clock:
         self.durations_s: list[float] = []
         self.waits_s: list[float] = []
         self.samples: list[int] = []
-        self._began_s = 0.0
+        self.joules: float | None = None
+        self._energy = Energy(device)
+        self._read_j: float | None = None
+        self._began_s = self._ended_s = 0.0
 
     @property
     def is_warm(self) -> bool:
@@ -68,15 +100,22 @@ class Clock:
 
     def start(self) -> None:
         """Take the time at which a step begins: before its samples are asked for."""
+        # the counter moves some times a second: steps without a pause are read as one
+        if self.is_warm and (self._read_j is None or time.perf_counter() - self._ended_s > _PAUSE_S):
+            self._read_j = self._energy.joules()
         self._began_s = time.perf_counter()
 
     def stop(self, samples: int, wait_s: float) -> None:
         """Note the end of a step; a GPU is waited for, else only its queue would be timed."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        self.durations_s.append(time.perf_counter() - self._began_s)
+        self._ended_s = time.perf_counter()
+        self.durations_s.append(self._ended_s - self._began_s)
         self.waits_s.append(wait_s)
         self.samples.append(samples)
+        if self._read_j is not None and (now := self._energy.joules()) is not None:
+            self.joules = (self.joules or 0.0) + now - self._read_j
+            self._read_j = now
 
     def median_step_ms(self, last: int = 0) -> float | None:
         """Median over this run, or its `last` steps, without warm-up; None where only warm-up was run."""
@@ -204,6 +243,12 @@ class Usage:
             self._sent_bytes = sent_bytes() - self._began_bytes
         if self._use is not None:
             self._share = self._use.stop()
+
+    def joule_per_sample(self, clock: Clock) -> float | None:
+        """Return what the GPUs of all ranks drew for a sample; None unless each tells. Every rank must call it."""
+        told, joules = self._sum(float(clock.joules is not None)), self._sum(clock.joules or 0.0)
+        samples = sum(clock.samples[clock.warmup :])
+        return joules / samples if samples and round(told) == self._group.world_size else None
 
     def figures(self, flops_per_s: float | None, steps: int) -> dict[str, Any]:
         """For the summary; every rank must call it. `flops_per_s` is of all ranks together, over so many steps.

@@ -32,6 +32,7 @@ def option(args: Sequence[str], name: str) -> str:
 def trained(rank: int, **own: Any) -> dict[str, Any]:
     told = {"event": "trained", "rank": rank, "steps": [10, 10, 10], "seconds": [2.0, 1.0, 4.0], "first_loss": 1.5}
     more = {"last_loss": 0.5, "finite": True, "weights": "a-b", "parameters": 1000, "precision": "fp32"}
+    more["joules"] = [None] * 3
     return {**told, **more, **own}
 
 
@@ -187,3 +188,12 @@ def test_two_real_ranks_learn_and_agree(monkeypatch: pytest.MonkeyPatch, tmp_pat
     # nothing but the payload is left on a host
     assert {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*.py")} == {("nodectl", "payload")}
     assert not list(tmp_path.rglob("transformer.py"))
+
+
+def test_joules_a_sample_are_those_of_all_ranks_and_only_where_each_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    joules: dict[int, dict[str, Any]] = {rank: {"joules": [100.0, 200.0, 300.0]} for rank in range(4)}
+    _, energy = train(fleet_of(monkeypatch, joules)).measurements
+    samples = shape_for("cpu").batch * len(HOSTS) * 10
+    assert (energy.unit, energy.value) == ("J/sample", 4 * 200.0 / samples)
+    silent = {**joules, 2: {"joules": [100.0, None, 300.0]}}
+    assert len(train(fleet_of(monkeypatch, silent)).measurements) == 1

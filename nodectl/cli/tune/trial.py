@@ -77,6 +77,7 @@ from nodectl.trials.sides import (
 )
 from nodectl.trials.space import flag_words, read_space
 from nodectl.trials.store import prune
+from nodectl.trials.verdict import JOULE, SPEED
 
 # candidates of a space that are drawn at most: a budget never has room for more
 _DRAWN = 500
@@ -167,6 +168,12 @@ class _Options:
     workload: str | None = option(
         "--workload", "Train this program, too; a space may name its options.", type=OneOf(WORKLOADS)
     )
+    judge_by: str = option(
+        "--judge-by",
+        "What decides: speed, or joules a token (a sample); the other one is only shown.",
+        type=OneOf([SPEED, JOULE]),
+        default=SPEED,
+    )
     loss_steps: int = option(
         "--loss-steps",
         "Reject options whose held-out loss after this number of steps is over 1 % worse; 0: none.",
@@ -247,6 +254,7 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
     if budget is not None:
         refuse_too_short(budget, least_turn_s(_certain(probes, training), given), 1 if search else len(candidates))
     head = _head(app, against, candidates, asked.pairs, probes, given, learning)
+    head = replace(head, options={**head.options, "judge_by": asked.judge_by})
     return _Plan(head, probes, given, training, learning, search, None if budget is None else started + budget)
 
 

@@ -44,8 +44,8 @@ class Run:
     """The training of one rank, step by step."""
 
     def __init__(self, options: argparse.Namespace, group: Any, torch: Any) -> None:
-        names = ("options", "program", "feed", "transformer")
-        command_line, program, feed, transformer = (importlib.import_module(name) for name in names)
+        names = ("options", "program", "feed", "transformer", "usage")
+        command_line, program, feed, transformer, usage = (importlib.import_module(name) for name in names)
         self.options, self.group, self.torch = options, group, torch
         shape = ["--%s=%s" % (name, getattr(options, name.replace("-", "_"))) for name in SHAPE]
         # one batch, every step the same samples: its loss must fall, however few the steps are
@@ -56,6 +56,7 @@ class Run:
         self.training = program.Training(workload, asked, group)
         _, self.parts = next(feed.Feed(self.training.data, asked, group.device).steps(self.training.plan()))
         self.finite = torch.ones((), dtype=torch.bool, device=group.device)
+        self.energy = usage.Energy(group.device)
 
     def step(self) -> Any:
         """One step; the loss of this rank before it."""
@@ -108,20 +109,24 @@ def measure(run: Run, options: argparse.Namespace) -> None:
     for _ in range(WARMUP_STEPS - 2):
         run.step()
     once = run.slowest(run.window(1)[0])
-    windows = []
+    windows, joules = [], []
     for number in range(options.windows):
         if options.turns:
             if run.group.first:  # the others wait for it at the barrier
                 gang.wait_for_turn(number)
             once = run.slowest(run.window(1)[0])
         steps = max(1, round(options.seconds / max(once, 1e-9)))
+        before = run.energy.joules()
         took, loss = run.window(steps)
         windows.append((steps, round(took, 9)))
+        after = run.energy.joules()
+        joules.append(None if before is None or after is None else after - before)
     say(
         event="trained",
         rank=run.group.rank,
         steps=[steps for steps, _ in windows],
         seconds=[took for _, took in windows],
+        joules=joules,
         first_loss=finite(first),
         last_loss=finite(run.group.mean(loss)),
         finite=bool(run.finite.item()),
