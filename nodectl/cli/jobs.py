@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import NodectlError, UsageError
 from nodectl.jobs.black_box import explained, recall, telling
+from nodectl.jobs.collectives import judge as judge_collectives
 from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
 from nodectl.jobs.hang import look_at
 from nodectl.jobs.listing import Listing, read_jobs
@@ -37,6 +39,7 @@ from nodectl.jobs.slurm.login import Login, need_login
 from nodectl.jobs.traces import gather, judge, read_traces
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse, RankTrace, TraceReport
+from nodectl.model.measurement import Measurement
 from nodectl.report.jobs import (
     conclusion,
     job_document,
@@ -65,6 +68,7 @@ def watch_job(
 ) -> int | None:
     """Return None once the job has ended on all hosts; with `once` 1 if it stands still, else 0; 130 after Ctrl-C."""
     watch = Watch(app.transport, hosts, job_id, app.forks, pattern)
+    measured = cache(lambda: _measured(app))
     looked_s, verdict = -_LOOK_EVERY_S, ""
     try:
         pulses = watch.look()
@@ -73,7 +77,7 @@ def watch_job(
             if stalled and not once and time.monotonic() - looked_s > _LOOK_EVERY_S:
                 verdict, looked_s = look_at(app.transport, hosts, job_id, app.forks).verdict, time.monotonic()
             if not once:
-                _print(app, job_id, pulses, [*stalled, *([verdict] if stalled else [])])
+                _print(app, job_id, pulses, [*stalled, *([verdict] if stalled else [])], measured)
             if not any(pulse.alive or pulse.problem for pulse in pulses):
                 return None
             time.sleep(interval_s)
@@ -81,18 +85,37 @@ def watch_job(
             if once:
                 stalled = stalls(pulses, quiet_s=quiet_s, waits_s=interval_s)
                 verdicts = [look_at(app.transport, hosts, job_id, app.forks).verdict] if stalled else []
-                _print(app, job_id, pulses, [*stalled, *verdicts])
+                _print(app, job_id, pulses, [*stalled, *verdicts], measured)
                 return 1 if stalled else 0
     except KeyboardInterrupt:
         return 130
 
 
-def _print(app: App, job_id: str, pulses: Sequence[Pulse], stalled: Sequence[str]) -> None:
+def _measured(app: App) -> Sequence[Measurement]:
+    """Return what the nccl probe measured of the fleet until now, for comparison; nothing where no history is kept."""
+    try:
+        with app.history() as history:
+            return [past.measurement for past in history.past(["nccl"])]
+    except NodectlError as error:
+        note(f"the job's collectives are not compared with the fleet's own: {error}")
+        return []
+
+
+def _print(
+    app: App,
+    job_id: str,
+    pulses: Sequence[Pulse],
+    stalled: Sequence[str],
+    measured: Callable[[], Sequence[Measurement]],
+) -> None:
     live = sys.stdout.isatty() and not app.json
     if live:
         click.echo(_HOME, nl=False)
     width = terminal_width() if live else None
-    app.show("watch", watch_document(job_id, pulses, stalled), watch_text(job_id, pulses, stalled, width))
+    collectives = [one for pulse in pulses for one in pulse.collectives]
+    groups = judge_collectives(collectives, measured()) if collectives else ()
+    text = watch_text(job_id, pulses, stalled, groups, width)
+    app.show("watch", watch_document(job_id, pulses, stalled, groups), text)
     if not live and not app.json:
         result("")
 
@@ -539,6 +562,10 @@ def read_listing(app: App, *job_ids: str, gone: Mapping[str, str] | None = None)
             listing = with_slurm_jobs(listing, login)
         _note_problems({**listing.problems, **listing.unreachable})
     note_jobs(app.fleet, [job.id for job in listing.jobs])
+    if any(job.collectives for job in listing.jobs):
+        measured = _measured(app)
+        jobs = (replace(job, groups=judge_collectives(job.collectives, measured)) for job in listing.jobs)
+        listing = replace(listing, jobs=tuple(jobs))
     return replace(listing, started=frozenset(started_jobs(app.fleet)))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from nodectl.common.nodeset import fold
 from nodectl.errors import UnreachableError, UsageError
 from nodectl.jobs.cause import HostWords, failure, failure_place, failures_of
+from nodectl.jobs.collectives import read_collectives
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import JobRow
 from nodectl.model.host import Host
@@ -179,6 +180,11 @@ def merge(reports: Sequence[Report], unreachable: Mapping[str, str]) -> Job:
         skipped=tuple(map(str, plan.get("skipped") or ())),
         remarks=dissent,
         losses=tuple(Loss(member.name, **item) for member in hosts for item in member.state.get("losses") or ()),
+        collectives=tuple(
+            one
+            for rank, report in sorted(newest.items())
+            for one in read_collectives(names[rank], report.document.get("collectives") or ())
+        ),
     )
 
 

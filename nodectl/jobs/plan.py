@@ -8,7 +8,7 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from nodectl.common import node_paths
@@ -24,6 +24,7 @@ CODE_LIMIT_MIB = 64
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 HOST, GPU, NONE = NIC_BINDINGS = ("host", "gpu", "none")
 LOG_LIMIT_MIB = 1024
+PROFILER_PLUGIN = "NCCL_PROFILER_PLUGIN"
 TRACERS = TORCH, NSYS = ("torch", "nsys")
 TRACE_SKIP, TRACE_STEPS = 10, 5
 _TRACE_S = 120.0
@@ -108,6 +109,7 @@ class Start:
     numa_binding: str = ""
     container: Container | None = None
     trace: Tracing | None = None
+    inspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,11 @@ class Warn:
 
     signal: int
     before_s: float
+
+
+def own_settings(names: Iterable[str]) -> list[str]:
+    """Return the operator's own variables for NCCL Inspector, which --inspect does not set."""
+    return sorted(name for name in names if name == PROFILER_PLUGIN or name.startswith("NCCL_INSPECTOR_"))
 
 
 def read_warning(text: str) -> Warn:

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodectl.common.nodeset import fold
 from nodectl.errors import UsageError
+from nodectl.jobs.collectives import read_collectives
 from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import PulseRow
 from nodectl.model.host import Host
@@ -77,6 +78,7 @@ def read_pulse(host: str, row: Mapping[str, Any]) -> Pulse:
         network=row["rdma"] or row["network"],
         time_s=row["time_s"],
         losses=tuple(Loss(host, **item) for item in row["losses"]),
+        collectives=read_collectives(host, row["collectives"]),
     )
 
 

@@ -161,6 +161,26 @@ class LeftRow(TypedDict, total=False):
     more_shared_memory: Rank
 
 
+class CollectiveRow(TypedDict):
+    """The collectives of one kind and size that NCCL Inspector recorded in a rank."""
+
+    rank: Rank | None
+    comm: Word
+    place: Rank
+    ranks: Rank
+    nodes: Rank
+    kind: Word
+    power: Annotated[int, Field(ge=0, le=64)]
+    size_bytes: Whole
+    count: Whole
+    time_us: Whole
+    busbw_gbs: Annotated[float, Field(gt=0, le=1e6)]
+    at: Time
+
+
+_Collectives: TypeAlias = Annotated[list[CollectiveRow], Field(max_length=64)]
+
+
 class StateRow(TypedDict):
     """A host's state of a job."""
 
@@ -213,6 +233,7 @@ class _JobRow(TypedDict):
     processes: Rank
     state: StateRow
     stopped_by: NotRequired[Word]
+    collectives: NotRequired[_Collectives]
 
 
 def _of_its_plan(row: Any) -> Any:
@@ -265,6 +286,7 @@ class PulseRow(TypedDict):
     rdma: BytesRow | None
     time_s: Number
     losses: list[LossRow]
+    collectives: _Collectives
 
 
 class RankRow(LivingRow):

@@ -70,6 +70,53 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Collective:
+    """The collectives of one kind and size of a rank, as NCCL Inspector recorded them; `busbw_gbs` is a median.
+
+    `comm` is the communicator, `place` the rank in it of its `ranks`; `rank` is the program's, None where it is not
+    told. `power` is the size's power of two.
+    """
+
+    host: str
+    rank: int | None
+    comm: str
+    place: int
+    ranks: int
+    nodes: int
+    kind: str
+    power: int
+    size_bytes: int
+    count: int
+    time_us: int
+    busbw_gbs: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveGroup:
+    """The collectives of one kind, size and number of ranks over all hosts; bandwidths are in GB/s of 1e9 bytes.
+
+    `busbw_gbs` is that of the ranks which come last and wait for nobody; `measured_gbs` and `floor_gbs` are what the
+    nccl probe measured of the like, and what the profile asks for. `apart` are sentences on who differs.
+    """
+
+    kind: str
+    size_bytes: int
+    ranks: int
+    nodes: int
+    groups: int
+    count: int
+    time_us: int
+    busbw_gbs: float
+    least_gbs: float
+    most_gbs: float
+    at: float
+    measured_gbs: float | None = None
+    floor_gbs: float | None = None
+    apart: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JobPart:
     """One host's share of a job; `state` also lost (its supervisor died), unreachable, absent or received.
 
@@ -144,6 +191,8 @@ class Job:
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
+    collectives: tuple[Collective, ...] = ()
+    groups: tuple[CollectiveGroup, ...] = ()
 
     @property
     def unreachable(self) -> tuple[str, ...]:
@@ -225,6 +274,7 @@ class Pulse:
     waits_s: float = 0.0
     problem: str = ""
     losses: tuple[Loss, ...] = ()
+    collectives: tuple[Collective, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from typing import Any
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.common.units import digits
+from nodectl.common.units import digits, format_size_rounded
 from nodectl.model.finding import Finding
 from nodectl.model.job import (
+    CollectiveGroup,
     Failure,
     Job,
     JobState,
@@ -65,6 +66,7 @@ def job_document(job: Job) -> dict[str, object]:
         "skipped": list(job.skipped),
         "remarks": [*loss_lines(job.losses), *job.remarks],
         "losses": [asdict(loss) for loss in job.losses],
+        "collectives": [asdict(group) for group in job.groups],
         "host_states": {part.host: part.state for part in job.parts},
         "processes": {part.host: part.processes for part in job.parts},
         "outputs": {part.host: list(part.outputs) for part in job.parts if part.outputs},
@@ -126,6 +128,7 @@ def job_text(job: Job) -> str:
         lines.append(
             f"{state:<9} {fold(part.host for part in parts)}" + (f": {parts[0].problem}" if parts[0].problem else "")
         )
+    lines += collective_lines(job.groups)
     return "\n".join([*lines, *left_lines(job), *_remark_lines(job), *_failure_lines(job)])
 
 
@@ -469,19 +472,56 @@ _MISSING = "-"
 _HEAD = ("HOST", "STATE", "STEP", "LOSS", "OUTPUT", "GPU", "POWER", "IN", "OUT")
 
 
-def watch_text(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str], width: int | None = None) -> str:
+def watch_text(
+    job_id: str,
+    pulses: Sequence[Pulse],
+    stalls: Sequence[str],
+    collectives: Sequence[CollectiveGroup] = (),
+    width: int | None = None,
+) -> str:
     """Progress in the first line, then the hosts, then what stands still; no line wider than `width`."""
     hosts = _watch_hosts([_HEAD, *(_row(pulse) for pulse in pulses)], width)
     problems = [f"{pulse.host}: {pulse.problem}" for pulse in pulses if pulse.problem]
     told = loss_lines([loss for pulse in pulses for loss in pulse.losses])
     losses = [f"LOSS: {line}" for line in told[:_MOST_REMARKS]]
-    lines = [_progress(job_id, pulses), *hosts, *problems, *losses, *(f"STALL: {line}" for line in stalls)]
+    told = [*collective_lines(collectives), *problems, *losses]
+    lines = [_progress(job_id, pulses), *hosts, *told, *(f"STALL: {line}" for line in stalls)]
     return "\n".join(lines if width is None else (part for line in lines for part in broken(line, width)))
 
 
-def watch_document(job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str]) -> dict[str, object]:
+def watch_document(
+    job_id: str, pulses: Sequence[Pulse], stalls: Sequence[str], collectives: Sequence[CollectiveGroup] = ()
+) -> dict[str, object]:
     """For `--output json`."""
-    return {"job": job_id, "hosts": [asdict(pulse) for pulse in pulses], "stalls": list(stalls)}
+    hosts, groups = [asdict(pulse) for pulse in pulses], [asdict(group) for group in collectives]
+    return {"job": job_id, "hosts": hosts, "stalls": list(stalls), "collectives": groups}
+
+
+_MOST_COLLECTIVES = 6
+COLLECTIVES = ("COLLECTIVE", "SIZE", "RANKS", "COUNT", "BUS BANDWIDTH", "BY RANK", "MEASURED", "FLOOR")
+
+
+def collective_lines(groups: Sequence[CollectiveGroup]) -> list[str]:
+    """Return the table of those that take the most time, in GB/s, and who is apart; nothing where none were told."""
+    if not groups:
+        return []
+    shown = groups[:_MOST_COLLECTIVES]
+    head = f"in the job, from NCCL Inspector, {_clock(max(group.at for group in groups))}, in GB/s:"
+    table = aligned([COLLECTIVES, *map(collective_row, shown)]).splitlines()
+    apart = [
+        f"{group.kind} of {format_size_rounded(group.size_bytes)}: {line}" for group in shown for line in group.apart
+    ]
+    more = len(groups) - len(shown)
+    return [head, *table, *([f"and {more} more in JSON"] if more > 0 else []), *apart]
+
+
+def collective_row(group: CollectiveGroup) -> tuple[str, ...]:
+    """Return the cells of a group: bandwidth of the rank that comes last, of all ranks, of the probe, the floor."""
+    ranks = f"{group.groups}x {group.ranks}" if group.groups > 1 else str(group.ranks)
+    spread = f"{digits(group.least_gbs)}-{digits(group.most_gbs)}"
+    beside = (_MISSING if value is None else digits(value) for value in (group.measured_gbs, group.floor_gbs))
+    size = format_size_rounded(group.size_bytes)
+    return (group.kind, size, ranks, str(group.count), digits(group.busbw_gbs), spread, *beside)
 
 
 def _watch_hosts(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from nodectl.model.acceptance import Acceptance, NodeVerdict
@@ -91,6 +92,14 @@ METRICS: Mapping[str, Metric] = {
         Metric("nodectl_job_duration_seconds", "How long the job runs, or ran.", ("job_id",)),
         Metric("nodectl_job_start_timestamp_seconds", "When the job was started.", ("job_id",)),
         Metric("nodectl_job_hosts", "Hosts of the job.", ("job_id",)),
+        Metric(
+            "nodectl_job_losses", "Losses of the job that were no number (nan) or jumped (spike).", ("job_id", "kind")
+        ),
+        Metric(
+            "nodectl_job_collective_bandwidth_bytes_per_second",
+            "Median bus bandwidth of a rank's collectives, from NCCL Inspector in the job.",
+            ("job_id", "host", "rank", "collective", "size_bytes", "ranks"),
+        ),
         Metric("nodectl_job_unreachable_hosts", "Hosts of the job that could not be asked.", ("job_id",)),
         Metric("nodectl_jobs_last_run_timestamp_seconds", "When the jobs were listed."),
     )
@@ -247,10 +256,23 @@ def jobs_metrics(jobs: Sequence[Job], *, time_s: float) -> str:
         "job_duration_seconds": ((job.id, duration_s(job)) for job in recent),
         "job_start_timestamp_seconds": ((job.id, round(job.created_at, 3)) for job in recent),
         "job_hosts": ((job.id, len(job.hosts)) for job in recent),
+        "job_losses": (
+            (job.id, kind, sum(loss.kind == kind for loss in job.losses)) for job in recent for kind in ("nan", "spike")
+        ),
+        "job_collective_bandwidth_bytes_per_second": (row for job in recent for row in _bandwidths(job)),
         "job_unreachable_hosts": ((job.id, len(job.unreachable)) for job in recent),
         "jobs_last_run_timestamp_seconds": [(round(time_s, 3),)],
     }
     return "".join(family(f"nodectl_{name}", samples) for name, samples in rows.items())
+
+
+def _bandwidths(job: Job) -> list[Row]:
+    """Return by host, rank, collective and size (a power of two) the median over its communicators."""
+    values: dict[Labels, list[float]] = defaultdict(list)
+    for one in job.collectives:
+        rank = None if one.rank is None else str(one.rank)
+        values[job.id, one.host, rank, one.kind, str(1 << max(0, one.power - 1)), str(one.ranks)].append(one.busbw_gbs)
+    return _sorted({labels: median(all_of) * 1e9 for labels, all_of in values.items()})
 
 
 def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:

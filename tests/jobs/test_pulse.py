@@ -41,7 +41,7 @@ def row(**more: Any) -> dict[str, Any]:
     given = {
         "state": "running", "attempt": 1, "alive": True, "step": 10, "total": 100, "loss": "0.5", "output_age_s": 1.0,
         "network": {"in_bytes": 1000, "out_bytes": 2000}, "rdma": None, "gpus": [], "time_s": 50.0,
-        "losses": [],
+        "losses": [], "collectives": [],
     }  # fmt: skip
     return {**given, **more}
 

@@ -5,6 +5,7 @@ In the order in which an operator would mend things.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nodectl.checks.check import Check, Threshold, failed_unless, judges
@@ -231,6 +232,37 @@ def nsight_systems(host: Candidate) -> Iterator[Finding]:
         yield host.finding(
             NSYS, failed_unless(bool(there)), expected="nsys", actual=there or "not installed", remedy=remedy
         )
+
+
+INSPECTOR = Check(
+    "launch_inspector",
+    looks_at="NCCL and its Inspector's plug-in, with --inspect",
+    fires="NCCL is older than 2.28, or the plug-in is not there",
+)
+_INSPECTED, _PLUGIN = 28, "libnccl-profiler-inspector.so"
+_BUILD = (
+    "no package of NVIDIA holds it: build it from NCCL's source of that version (make -C plugins/profiler/inspector, of"
+    " 2.28 to 2.29.3 ext-profiler/inspector), copy it to /usr/local/lib of {host}, or name its place by"
+    " NCCL_PROFILER_PLUGIN and --env"
+)
+
+
+@judges(INSPECTOR, reads=("job_venv",))
+def nccl_inspector(host: Candidate) -> Iterator[Finding]:
+    """Judge whether NCCL would load the plug-in; one that it does not find it leaves out without a word."""
+    if host.needs.inspect is None:
+        return
+    there = host.known("job_venv", JobVenv)
+    old = re.match(r"2\.(\d+)", there.nccl)
+    if old and int(old[1]) < _INSPECTED:
+        remedy = f"update nvidia-nccl in {host.needs.venv} on {host.host}, or launch without --inspect"
+        yield host.finding(
+            INSPECTOR, Status.FAILED, expected=f"NCCL 2.{_INSPECTED}", actual=f"NCCL {there.nccl}", remedy=remedy
+        )
+        return
+    actual = there.inspector or f"{host.needs.inspect or _PLUGIN} is not there"
+    remedy, status = _BUILD.format(host=host.host), failed_unless(bool(there.inspector))
+    yield host.finding(INSPECTOR, status, expected=_PLUGIN, actual=actual, remedy=remedy)
 
 
 NEEDED_PATHS = Check(

@@ -32,6 +32,7 @@ from nodectl.jobs.package import collect_variables, describe_parcels, pack
 from nodectl.jobs.plan import (
     GPU,
     NSYS,
+    PROFILER_PLUGIN,
     LaunchRequest,
     Plan,
     PlanHost,
@@ -43,6 +44,7 @@ from nodectl.jobs.plan import (
     fewer,
     make_plan,
     new_job_id,
+    own_settings,
     venv_of,
 )
 from nodectl.jobs.preflight import parted, passing, run_preflight, skipped_checks, skipped_lines
@@ -103,11 +105,14 @@ def _work(asked: Launch) -> _Work:
         container=around.container,
         container_engine=around.container_engine,
         trace=asked.trace.tracing(),
+        inspect=asked.trace.inspect,
     )
     way = find_way(program, [path for path, _ in needs])
     skipping = skipped_checks(asked.hosts.skips)
     _show_code(way, code.args, dry_run=asked.dry_run)
     env = collect_variables(around.names, around.env_file, os.environ)
+    for name in own_settings(env) if asked.trace.inspect else ():
+        note(f"{name} is yours, and --inspect leaves it as it is")
     check_lease(asked.limits.lease)
     return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface))
 
@@ -260,6 +265,7 @@ def _job_needs(hosts: Sequence[Host], request: LaunchRequest, work: _Work, venv:
         paths=work.paths,
         engine=way.start.engine,
         numa_binding=way.start.numa_binding,
+        inspect=work.env.get(PROFILER_PLUGIN, "") if way.start.inspect else None,
         nsys=way.start.trace is not None and way.start.trace.tool == NSYS,
     )
 

@@ -158,6 +158,10 @@ class Trace:
         metavar="N",
     )
 
+    inspect: bool = option(
+        "--inspect", "Have NCCL Inspector record the ranks' collectives, for `jobs watch`, `show` and the report."
+    )
+
     def tracing(self) -> Tracing | None:
         """Return what is asked for; UsageError for a window of no trace."""
         if self.tracer is None:
@@ -259,6 +263,7 @@ class Launch:
             (self.limits.warning, "--signal needs hosts over SSH: Slurm's signal would reach the ranks' launcher, too"),
             (self.around.nic_binding == GPU, "--nic-binding gpu needs hosts over SSH"),
             (self.trace.tracer, "--trace needs hosts over SSH"),
+            (self.trace.inspect, "--inspect needs hosts over SSH"),
         )
         for is_asked, refusal in refusals:
             if is_asked:

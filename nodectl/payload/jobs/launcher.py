@@ -26,6 +26,8 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     if start.get("trace"):
         env["NODECTL_TRACE"] = json.dumps(start["trace"])
         env.update(_nsys() if start["trace"]["tool"] == "nsys" else {})
+    if start.get("inspect"):
+        env.update(_inspector(env, venv_of(plan, plan["hosts"][plan["rank"]]), job))
     env.update(nic_variables(plan["hosts"][plan["rank"]], env))
     if checkpoint_folder:
         env["NODECTL_CHECKPOINT_DIR"] = checkpoint_folder
@@ -44,6 +46,15 @@ def _nsys() -> Dict[str, str]:
     from . import nsys  # of use to few jobs
 
     return nsys.environment()
+
+
+def _inspector(env: Mapping[str, str], venv: str, job: JobFolder) -> Dict[str, str]:
+    from . import inspector  # of use to few jobs
+
+    ours = inspector.variables(env, venv, job)
+    if is_in_files(env, inspector.PLUGIN):
+        ours.pop(inspector.PLUGIN, None)
+    return ours
 
 
 def _in_container(
@@ -132,14 +143,14 @@ def nic_variables(host: Mapping[str, Any], env: Mapping[str, str]) -> Dict[str, 
         return {}
     if host.get("gpu_hcas"):
         return {"NODECTL_GPU_HCAS": json.dumps(host["gpu_hcas"])}
-    if not host.get("ib_hca") or _is_in_files(env):
+    if not host.get("ib_hca") or is_in_files(env, _HCA):
         return {}
     return {_HCA: host["ib_hca"]}
 
 
-def _is_in_files(env: Mapping[str, str]) -> bool:
-    """Tell whether NCCL's own files name NICs: a variable would go before them."""
-    return any(_names_it(path) for path in _nccl_files(env))
+def is_in_files(env: Mapping[str, str], name: str) -> bool:
+    """Tell whether NCCL's own files set a variable, before which the environment's would go."""
+    return any(_names_it(path, name) for path in _nccl_files(env))
 
 
 def _nccl_files(env: Mapping[str, str]) -> List[str]:
@@ -148,9 +159,9 @@ def _nccl_files(env: Mapping[str, str]) -> List[str]:
     return [conf_file if conf_file is not None else os.path.join(home, ".nccl.conf"), "/etc/nccl.conf"]
 
 
-def _names_it(path: str) -> bool:
+def _names_it(path: str, name: str) -> bool:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return any(line.startswith(f"{_HCA}=") for line in file.read(_MOST_BYTES).split("\n"))
+            return any(line.startswith(f"{name}=") for line in file.read(_MOST_BYTES).split("\n"))
     except OSError:
         return False

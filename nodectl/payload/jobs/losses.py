@@ -8,7 +8,7 @@ import os
 import re
 import time
 from statistics import median
-from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from . import outputs
 from .folder import JobFolder
@@ -27,7 +27,6 @@ _FLAT = 0.01  # a deviation is no smaller than this share of the median
 _FIRST = 3  # so many that are no number before the first number are a mean over nothing
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
-_ENDS = re.compile(rb"\r\n|\r|\n")
 # `loss: 2.31`, `'loss': 2.31`, `train_loss=nan.0`, `lm loss: 1.2E+00`, `loss is tensor(nan, …)`, `trainLoss 2.3`
 _LOSS = re.compile(
     r"(?:(?<![A-Za-z])(?:loss|Loss|LOSS)|(?<=[a-z])Loss)(?:_(?!scal|weight|f|coef|ratio|mask|thr|type)[A-Za-z]{1,12})?\b"
@@ -153,55 +152,23 @@ class _Series:
         return None
 
 
-class _File:
-    """A file with output: how far it was read, and the line that has begun there."""
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        self.line: Optional[int] = 0
-        self.rest = b""
-
-    def read(self, path: str, most: int) -> Iterator[Tuple[Optional[int], bytes]]:
-        """Yield new lines with their numbers, which are not known any more where output was left out."""
-        try:
-            with open(path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size - self.offset > most:
-                    self.offset, self.line, self.rest = size - most, None, b""
-                file.seek(self.offset)
-                data = file.read(most)
-        except OSError:
-            return
-        self.offset += len(data)
-        begin = 0
-        text = self.rest + data
-        for end in _ENDS.finditer(text):
-            if self.line is not None:
-                yield self.line + 1, text[begin : end.start()]
-                self.line += end.group() != b"\r"
-            else:
-                yield None, text[begin : end.start()]
-            begin = end.end()
-        self.rest = text[begin:][-_LONGEST_LINE:]
-
-
 class Losses:
     """The losses of an attempt's ranks on this host; `events` may be read by another thread."""
 
     def __init__(self, job: JobFolder, first_rank: int) -> None:
         self._job, self._first_rank = job, first_rank
-        self._files: Dict[str, _File] = {}
+        self._files: Dict[str, outputs.Tail] = {}
         self._series: Dict[Tuple[Optional[int], str], _Series] = {}
         self._all: List[Event] = []
         self.events: List[Event] = []
         for name in outputs.shown_files(job):  # of attempts before
-            self._files[name] = _File(_size(job.at(name)))
+            self._files[name] = outputs.Tail(_size(job.at(name)), _LONGEST_LINE)
 
     def look(self) -> None:
         """Read what has come since the last time."""
         names = outputs.shown_files(self._job)
         for name in names:
-            file = self._files.setdefault(name, _File(0))
+            file = self._files.setdefault(name, outputs.Tail(0, _LONGEST_LINE))
             rank = outputs.local_rank(name)
             for number, line in file.read(self._job.at(name), max(4096, _LOOK_BYTES // len(names))):
                 if b"oss" in line or b"OSS" in line:

@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..common import machine
-from . import outputs
+from . import inspector, outputs
 from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
@@ -44,6 +44,7 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
         "attempt": state.get("attempt", 1),
         "alive": job.supervisor_alive(),
         "losses": state.get("losses") or [],
+        "collectives": inspector.summary(job),
         "output_age_s": max(0.0, time.time() - files[0][0]) if files else None,
         **_progress_of([path for _, path in files], pattern),
         "network": network_bytes(plan["hosts"][plan["rank"]].get("interface", "")),

@@ -22,6 +22,7 @@ from .failures import bounded, brief, first, first_of_attempt
 from .folder import JobFolder
 from .guard import Guard
 from .heartbeat import Attempt
+from .inspector import Inspector
 from .losses import Losses
 from .outputs import LIMIT_MIB, Keeper
 from .postmortem import Postmortem
@@ -100,6 +101,7 @@ class Supervisor:
         self.keeper = Keeper(self.job, int(self.plan.get("log_limit_mib", LIMIT_MIB)))
         self.monitor = Monitor(self.job, time.monotonic())
         self.clerk = Clerk(self.job.write_state, self.member.wake, self._tend)
+        self.inspector = Inspector(self.job, self.plan) if self.plan.get("start", {}).get("inspect") else None
         self.losses = Losses(self.job, int(self.plan["rank"] or 0) * expected)
         self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.losses, self.clerk.ask)
         self.job.write_state(self._state())
@@ -137,6 +139,8 @@ class Supervisor:
         """Keep the account of the output, and tell where it stands still; runs on the clerk's thread."""
         self.keeper.tend()
         self.losses.look()
+        if self.inspector is not None:
+            self.inspector.look(last=self._rested)
         if self.state != hb.RUNNING:
             return None
         doubt = self.monitor.look(self.keeper.size, time.monotonic())
