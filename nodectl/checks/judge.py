@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -151,24 +150,9 @@ def _escalated(finding: Finding, boots: int, reboots: float) -> Finding:
     return replace(finding, status=Status.FAILED, action="replace", remedy=remedy, evidence=evidence)
 
 
-# a driver that was installed and waits for its reboot is no fault
-_ENDS_TRACES = (*_CURABLE, "replace")
-_OF_DRIVER = ("xid", "sxid")
-_SAID = re.compile(r"\b(?:reset|reboot|replace|reseat)|nvidia-smi -r\b")
-
-
 def all_traces_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings; where the action ends the traces of a fault, the remedy begins with keeping them."""
-    return [_traces_first(finding) for finding in findings]
-
-
-def _traces_first(finding: Finding) -> Finding:
-    check = checks().get(finding.check)
-    is_fault = check is not None and not check.roles and finding.status in _WRONG
-    said = (finding.action == "drain" or finding.check in _OF_DRIVER) and _SAID.search(finding.remedy)
-    if not is_fault or finding.ends_traces or not (said or finding.action in _ENDS_TRACES):
-        return finding
-    return traces_first(finding)
+    """Return the findings as of `traces_first`; what a role mends (a driver that waits for a reboot) is no fault."""
+    return [traces_first(one) if (check := checks().get(one.check)) and not check.roles else one for one in findings]
 
 
 def _is_curable(finding: Finding) -> bool:

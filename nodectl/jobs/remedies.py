@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nodectl.checks.gpu.xid import meaning
 from nodectl.common.private import NO_PROJECT
+from nodectl.model.finding import Finding, traces_first
 from nodectl.model.job import Failure
 
 _XID = re.compile(r"\bXid \([^)]*\): (\d+)")
@@ -256,7 +257,9 @@ def remedy_of(failure: Failure, job_id: str = "last") -> str:
     of_class = CLASSES.get(failure.category, ("", ""))[1].format(host=failure.host, job=job_id)
     if failure.category == "xid" and (xid := _XID.search(text)):
         xid_meaning = meaning(int(xid[1]))
-        return f"Xid {xid[1]}, {xid_meaning.title}: {xid_meaning.remedy}"
+        host, status, action = failure.host, xid_meaning.severity, xid_meaning.action
+        told = traces_first(Finding(host, "xid", status, action=action, remedy=xid_meaning.remedy))
+        return f"Xid {xid[1]}, {xid_meaning.title}: {told.remedy}"
     for advice in ADVICE:
         if match := advice.find(failure, text):
             return advice.remedy.format("", *match.groups(), host=failure.host, of_class=of_class)

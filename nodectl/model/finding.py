@@ -1,5 +1,6 @@
 """A judgement on one host: what was expected, what is, and what to do."""
 
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -9,6 +10,8 @@ from nodectl.model.status import Status
 
 # the command that keeps what an action would end; a remedy that begins with it is of such a finding
 BUNDLE = "nodectl ledger bundle"
+_ENDS_TRACES, _OF_DRIVER = ("reset GPU", "reboot", "replace"), ("xid", "sxid")
+_SAID = re.compile(r"\b(?:reset|reboot|replace|reseat)|nvidia-smi -r\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,11 @@ class Finding:
 
 
 def traces_first(finding: Finding) -> Finding:
-    """Return the finding of a fault with a remedy that begins with keeping its traces."""
+    """Return it; where what is to be done ends the traces of a fault, the remedy begins with keeping them."""
+    said = (finding.action == "drain" or finding.check in _OF_DRIVER) and _SAID.search(finding.remedy)
+    wrong = finding.status in (Status.FAILED, Status.WARNING) and not finding.ends_traces
+    if not wrong or not (said or finding.action in _ENDS_TRACES):
+        return finding
     keep = f"`{BUNDLE} {shlex.quote(finding.host)}`, which a vendor asks for"
     return replace(finding, remedy=f"{keep}; then {finding.remedy}" if finding.remedy else keep)
 

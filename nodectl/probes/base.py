@@ -12,7 +12,7 @@ from typing import Generic, TypeVar, cast
 
 from nodectl.common.spelling import misspelt
 from nodectl.errors import DeclarationError, UsageError
-from nodectl.model.finding import Finding
+from nodectl.model.finding import Finding, traces_first
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement, MeasurementKind, Unit
 from nodectl.model.status import Status
@@ -249,7 +249,8 @@ def host_finding(
     evidence: str = "",
 ) -> Finding:
     """Return a finding that blames one host."""
-    return Finding(host, probe, status, subject, action, expected, actual, remedy, evidence, "host", (host,))
+    finding = Finding(host, probe, status, subject, action, expected, actual, remedy, evidence, "host", (host,))
+    return traces_first(finding)
 
 
 def path_finding(probe: str, sender: str, receiver: str, actual: str, remedy: str = "") -> Finding:

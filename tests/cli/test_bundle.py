@@ -3,17 +3,31 @@
 import gzip
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodectl.common.files import folder_name
+from nodectl.common.paths import state_dir
 from nodectl.common.resources import recordings_dir
+from nodectl.ledger.bundle import evidence
 from nodectl.ledger.bundle.archive import TOP
+from nodectl.ledger.history.database import FILE
+from nodectl.ledger.store import Ledger
+from nodectl.model.finding import Finding, traces_first
+from nodectl.model.recording import Recording
+from nodectl.model.status import Status
+from nodectl.recordings.folder import read_host
+from tests.ledger.kept import parts
 
 Asked = Callable[..., Any]
 DEAD = "0000:4e:00"
@@ -132,9 +146,6 @@ PLAIN = re.sub("[«»]", "", LINES)
 
 @pytest.fixture
 def asked(nodectl: Asked, tmp_path: Path) -> Asked:
-    inventory = tmp_path / "hosts.ini"
-    # nobody listens there
-    inventory.write_text("[all]\nnode01 ansible_host=127.0.0.1 ansible_port=1\n")
     env = {"XDG_STATE_HOME": str(tmp_path / "state")}
     return lambda *args, **more: nodectl(*args, **{"env": env, "check": False, **more})
 
@@ -225,3 +236,157 @@ def test_the_form_has_what_a_vendor_asks_for(asked: Asked, dead: Path, tmp_path:
     assert "1 time, at 2026-10-12T07:59:20Z" in rows[f"Xid 79 on {DEAD}"]
     assert "memtest passed" in rows["dcgmi diag, last results"]
     assert UUID in rows["Description"] and "fallen off the bus" in rows["Description"]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The fleet of `-i`, of which nobody answers; its state is that of `asked`."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text(
+        "[all]\nnode01 ansible_host=127.0.0.1 ansible_port=1\nnode02 ansible_host=127.0.0.1 ansible_port=1\n"
+    )
+    return str(inventory)
+
+
+def look(dead: Path, edit: Callable[[str, str], str] = lambda _, text: text) -> Recording:
+    recording = read_host(dead / "node01", "node01", "dead")
+    entries = {key: replace(entry, stdout=edit(key, entry.stdout)) for key, entry in recording.entries.items()}
+    return replace(recording, entries=entries, recorded=None)
+
+
+LOST = Finding("node01", "xid", Status.FAILED, f"Xid 79 {DEAD}", "reboot", actual="fallen", remedy="reboot the node")
+
+
+def test_a_dead_host_has_what_was_kept_of_it(asked: Asked, dead: Path, fleet: str, tmp_path: Path) -> None:
+    assert evidence.keep(fleet, look(dead), [traces_first(LOST)]) is not None
+    done = asked("-i", fleet, "--output", "json", "ledger", "bundle", "node01", "--into", str(tmp_path / "b.tgz"))
+    assert done.returncode == 3
+    told = json.loads(done.stdout)
+    assert (told["schema"], told["answered"], told["before"]) == ("nodectl.ledger-bundle/1", False, 1)
+    files = files_of(tmp_path / "b.tgz")
+    assert f"{TOP}/before/1/host01/nvidia-smi-q.out" in files and not any("/now/" in name for name in files)
+    form = form_of(files)
+    assert "The host did not answer" in form and SERIAL in form and "Xid 79" in form
+    assert (tmp_path / "b.tgz").stat().st_mode & 0o777 == 0o600
+
+
+def test_of_a_host_of_which_nothing_is_known_nothing_is_written(asked: Asked, fleet: str, tmp_path: Path) -> None:
+    done = asked("-i", fleet, "ledger", "bundle", "node02", "--into", str(tmp_path / "b.tgz"))
+    assert done.returncode == 2 and "nothing was kept of it" in done.stderr and not (tmp_path / "b.tgz").exists()
+
+
+def test_a_part_that_moved_is_asked_for_where_it_is(asked: Asked, fleet: str, tmp_path: Path) -> None:
+    first, second = parts("dgx-a100", "node01"), parts("dgx-a100", "node02")
+    moved = first[2]
+    with Ledger(state_dir() / FILE, fleet) as kept:
+        kept.saw("node01", first, 1000.0)
+        kept.saw("node02", [*second[:2], replace(moved, host="node02", place=second[2].place), *second[3:]], 2000.0)
+    for word in (moved.id, moved.id[:14], moved.serial):
+        done = asked("-i", fleet, "--output", "json", "ledger", "bundle", word, "--into", str(tmp_path / "b.tgz"))
+        assert done.returncode == 3 and json.loads(done.stdout)["host"] == "node02", done.stderr
+    files = files_of(tmp_path / "b.tgz")
+    form = form_of(files)
+    assert "moved: seen in" in form and moved.id in form and moved.serial in form and moved.model in form
+    assert not [other.id for other in second if other.kind == "nic" and other.id in "".join(files.values())]
+
+
+def test_what_was_kept_is_before_and_a_reboot_between_is_told(
+    asked: Asked, dead: Path, fleet: str, tmp_path: Path
+) -> None:
+    boot = "11111111-2222-3333-4444-555555555555"
+    earlier = look(dead, lambda key, text: boot + text[36:] if key == "boot" else text)
+    assert evidence.keep(fleet, replace(earlier, time=(earlier.time or 0) - 5000), [traces_first(LOST)])
+    asked("-i", fleet, "--replay", str(dead), "ledger", "bundle", UUID, "--into", str(tmp_path / "b.tgz"), check=True)
+    files = files_of(tmp_path / "b.tgz")
+    assert {name.split("/")[1] for name in files} >= {"now", "before"}
+    assert "rebooted, at about" in form_of(files) and "Xid 79" in form_of(files)
+
+
+def test_evidence_is_kept_once_for_a_finding_and_four_times_at_most(dead: Path, fleet: str) -> None:
+    first, lost = look(dead), traces_first(LOST)
+    assert evidence.keep(fleet, first, [replace(LOST, action="none", remedy="wait")]) is None
+    assert evidence.keep(fleet, first, [lost]) is not None and evidence.keep(fleet, first, [lost]) is None
+    places = [evidence.keep(fleet, first, [replace(lost, actual=f"{number} times")]) for number in range(6)]
+    assert all(places) and len(evidence.kept(fleet, "node01")) == 4
+    newest = evidence.kept(fleet, "node01")[0]
+    assert "5 times" in newest.reasons[0] and newest.recording.entries["boot"].stdout == first.entries["boot"].stdout
+    assert places[-1] is not None and {path.stat().st_mode & 0o077 for path in places[-1].rglob("*")} == {0}
+    assert evidence.kept(fleet, "node02") == () == evidence.kept("another", "node01")
+
+
+def test_a_full_disk_leaves_no_half(asked: Asked, dead: Path, fleet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(evidence, "write_host", full)
+    with pytest.raises(OSError, match="No space"):
+        evidence.keep(fleet, look(dead), [traces_first(LOST)])
+    assert [
+        path for path in (state_dir() / "evidence").rglob("*") if path.name != path.parent.name and path.is_file()
+    ] == []
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "/proc/b.tgz", "missing/b.tgz", "/"])
+def test_where_nothing_can_be_written_it_is_said(asked: Asked, dead: Path, tmp_path: Path, place: str) -> None:
+    into = place if place.startswith("/") else str(tmp_path / place)
+    done = asked("--replay", str(dead), "ledger", "bundle", "node01", "--into", into)
+    assert done.returncode == 2 and "--into" in done.stderr and "Traceback" not in done.stderr
+    assert not list(tmp_path.rglob("*.tgz"))
+
+
+def test_a_dash_is_standard_output(asked: Asked, dead: Path, nodectl: Asked, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "nodectl", "--replay", str(dead), "ledger", "bundle", "node01", "--into", "-"]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    done = subprocess.run(argv, capture_output=True, check=True, env=env, cwd=tmp_path)
+    assert UUID in form_of(files_of(done.stdout)) and not list(tmp_path.glob("-"))
+
+
+@pytest.mark.parametrize("name", ["../../etc", "-", "all", "x" * 5000, ""])
+def test_a_name_that_nobody_has_is_refused(asked: Asked, dead: Path, name: str) -> None:
+    done = asked("--replay", str(dead), "ledger", "bundle", "--", name)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and not list(Path.cwd().glob("nodectl-bundle*"))
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "-rf", "a b\n\x1b[31m"])
+def test_a_host_of_any_name_is_in_the_archive_under_none(asked: Asked, dead: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "odd" / folder_name(name)
+    shutil.copytree(dead / "node01", folder)
+    done = asked("--replay", str(folder.parent), "ledger", "bundle", "--into", str(tmp_path / "b.tgz"), "--", name)
+    assert done.returncode == 0, done.stderr
+    files = files_of(tmp_path / "b.tgz")
+    assert {name.split("/")[2] for name in files if "/now/" in name} == {"host01", "recording.yml"}
+    assert not [text for text in files.values() if name in text and len(name) > 3]
+
+
+def test_outputs_of_any_size_are_cut(asked: Asked, dead: Path, tmp_path: Path) -> None:
+    log = dead / "node01" / "dmesg.out"
+    line = "<6>[ 1000.5] usb 1-2: something token=S3cretAtTheCut77 repeats\n"
+    log.write_text(log.read_text() + line * 80_000 + XID)
+    (dead / "node01" / "units.out").write_text("z" * 5_000_000)
+    done = asked("--replay", str(dead), "ledger", "bundle", "node01", "--into", str(tmp_path / "b.tgz"), timeout=300)
+    assert done.returncode == 0, done.stderr
+    files = files_of(tmp_path / "b.tgz")
+    cut = files[f"{TOP}/now/host01/dmesg.out"]
+    assert len(cut) < 2_200_000 and "are left out here" in cut and "fallen off the bus" in cut
+    assert sum(map(len, files.values())) < 5_000_000 and not [1 for text in files.values() if "S3cretAtTheCut" in text]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NVIDIA's report is for root")
+def test_the_report_of_nvidia_is_taken_masked_and_its_folder_removed(asked: Asked, tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "nvidia-bug-report.sh"
+    tool.parent.mkdir()
+    said = (
+        "Start of NVIDIA bug report log file\\nWANDB_API_KEY=3f1c9a7be2d845610c7e99aa\\nGPU has fallen off the bus\\n"
+    )
+    asks = '[ "$*" = "--safe-mode --output-file report.log" ] || exit 1'
+    tool.write_text(f'#!/bin/sh\n{asks}\nprintf "{said}" | gzip > report.log.gz\n')
+    tool.chmod(0o755)
+    before = set(Path("/dev/shm").glob("nodectl.*"))
+    env = {"XDG_STATE_HOME": str(tmp_path / "state"), "PATH": f"{tool.parent}:{os.environ['PATH']}"}
+    done = asked("-i", "localhost", "ledger", "bundle", "localhost", "--into", str(tmp_path / "b.tgz"), env=env)
+    assert done.returncode == 0, done.stderr
+    files = files_of(tmp_path / "b.tgz")
+    report = files[f"{TOP}/now/host01/nvidia-bug-report.log.gz"]
+    assert "fallen off the bus" in report and "3f1c9a7be2d8" not in report
+    assert set(Path("/dev/shm").glob("nodectl.*")) <= before

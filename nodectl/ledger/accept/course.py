@@ -22,7 +22,7 @@ from nodectl.ledger.accept.judge import COUNTS, leaving, verdicts
 from nodectl.ledger.accept.means import Means, look
 from nodectl.ledger.accept.steps import AFTER, BURN, DIAG, HEALTH, Level, Scope, StepKind, make_plan, step_kind
 from nodectl.model.acceptance import Acceptance, Seen, Step, StepState, Taken
-from nodectl.model.finding import Finding, traces_first
+from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Measurement
 from nodectl.model.result import CommandResult, Outcome
@@ -187,7 +187,7 @@ def _of_test(host: str, test: DiagTest) -> list[Finding]:
     wrong = {gpu: word for gpu, word in test.gpus.items() if word in _STATUSES}
     if not wrong and test.status in _STATUSES:
         wrong = {"": test.status}
-    found = [
+    return [
         host_finding(
             _NAME,
             host,
@@ -200,7 +200,6 @@ def _of_test(host: str, test: DiagTest) -> list[Finding]:
         )
         for gpu, word in sorted(wrong.items())
     ]
-    return [traces_first(one) if one.status is Status.FAILED else one for one in found]
 
 
 # a machine that slept longer than this in a step has missed what the hosts said

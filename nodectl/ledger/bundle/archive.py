@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,10 @@ def members(case: Case, papers: Papers, made: float) -> dict[str, bytes]:
     """Return the files of the archive by name, masked, in order. OSError where there is no room to make them."""
     others = [name for name in dict.fromkeys(papers.hosts) if name != case.host]
     masker = Masker([case.host, *others], papers.users, set(_identities(case)))
+    # a name that is no word, which no mask would find
+    odd = "" if re.fullmatch(r"[\w.-]+", case.host) else case.host
     texts = {"form.txt": form(case, made) + _ABOUT, **papers.texts}
+    texts = {name: text.replace(odd, "host01") if odd else text for name, text in texts.items()}
     paper = Recording(case.host, {name: _entry(name, _cut(text, _TEXT_CHARS)) for name, text in texts.items()})
     fitted = _fitted([look.recording for look in case.looks])
     for recording in (*fitted, paper):

@@ -12,12 +12,10 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-from nodectl.common.documents import new_id
 from nodectl.common.few import clipped
 from nodectl.common.files import folder_name, read_json, replace_file
 from nodectl.common.paths import state_dir
@@ -82,7 +80,7 @@ def keep(fleet: str, recording: Recording, findings: Iterable[Finding]) -> Path 
     if marks <= {mark for path in _folders(place) for mark in _about(path).get("marks", ())}:
         return None
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = new_id(datetime.now(UTC))
+    name = str(time.time_ns())
     draft = place / f"{_DRAFT}{name}"
     about = {
         "schema": _SCHEMA,
@@ -160,6 +158,5 @@ def _read(path: Path, host: str) -> Evidence | None:
 
 
 def _thin_out(place: Path) -> None:
-    folders: Sequence[Path] = _folders(place)
-    for path in folders[: len(folders) - _KEPT]:
+    for path in _folders(place)[:-_KEPT]:
         shutil.rmtree(path, ignore_errors=True)
