@@ -25,7 +25,7 @@ from nodectl.common.secret_words import without_secrets
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import NodectlError, UsageError
-from nodectl.jobs.black_box import explained, recall, telling
+from nodectl.jobs.black_box import explained, of_its_end, recall, telling
 from nodectl.jobs.collectives import judge as judge_collectives
 from nodectl.jobs.follow import Back, Dropped, Event, Line, Noise, Start, follow
 from nodectl.jobs.hang import look_at
@@ -188,7 +188,7 @@ def why(app: App, job: str) -> None:
 def _show_why(app: App, job: Job) -> Job:
     """Show why a job ended, with what its black box holds; return it with what that explains."""
     takings = () if job.slurm is not None else recall(app.transport, _members(app, job), job.id, app.forks)
-    job = explained(job, takings)
+    job = of_its_end(app.transport, app.hosts, explained(job, takings))
     document = {**job_document(job), "black_box": [taking_document(taking) for taking in takings]}
     texts = (why_text(job), takings_text(telling(job, takings)))
     app.show("jobs", {"jobs": [document]}, "\n\n".join(filter(None, texts)))

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodectl.checks.check import Subject
+from nodectl.checks.kernel.last_boot import unclean_boot
 from nodectl.common.secret_words import without_secrets
 from nodectl.errors import ParseError
+from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
 from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.jobs.hang import clock, judge
@@ -15,6 +18,9 @@ from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import TakingRow
 from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState, Look, Taking
+from nodectl.model.recording import Recording
+from nodectl.model.status import Status
+from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 30.0
@@ -138,6 +144,23 @@ def explained(job: Job, takings: Sequence[Taking]) -> Job:
     full = [text for text in named.look.evidence if text.startswith(hosts) and text.endswith(_STANDS)]
     cause = replace(cause, evidence=(*cause.evidence, line, *full))
     return replace(job, first_failure=_of_rank(cause, named.look) if cause.category in _BLAMES_NOBODY else cause)
+
+
+def of_its_end(transport: Transport, hosts: Sequence[Host], job: Job) -> Job:
+    """Return the job; one that a node's end broke off with how that boot ended, as `nodectl health` judges it."""
+    cause = job.first_failure
+    host = next((host for host in hosts if cause is not None and cause.host == host.name), None)
+    if cause is None or host is None or cause.kind != "rebooted":
+        return job
+    facts = facts_named("last_boot", "bmc_log")
+    answer = collect(transport, host, [command for fact in facts for command in fact.commands_on(host)])
+    if not isinstance(answer, Recording):
+        return job
+    subject = Subject(host.name, read_facts(answer, facts), None, time=answer.time or 0.0)
+    told = [finding for finding in unclean_boot(subject) if finding.status is not Status.UNKNOWN]
+    lines = tuple(f"the last boot there {finding.actual}" for finding in told)
+    remedy = next((finding.remedy for finding in told if finding.remedy), cause.remedy)
+    return replace(job, first_failure=replace(cause, evidence=(*cause.evidence, *lines), remedy=remedy))
 
 
 def telling(job: Job, takings: Sequence[Taking]) -> tuple[Taking, ...]:

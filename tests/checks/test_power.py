@@ -92,6 +92,7 @@ BOOT = [
     Case("unclean_boot", "warning", {"last_boot": boot("stopped")}),
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "volatile")}),
     Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "denied")}),
+    Case("unclean_boot", "unknown", {"last_boot": boot("unknown", "slow")}),
     Case("unclean_boot", "unknown", {"last_boot": UNREAD}),
 ]
 
@@ -191,6 +192,7 @@ BY_SOFTWARE = f"{RESET}[0x00080800]: software wrote 0x6 to reset control registe
         ("booted 1000000\njournal volatile\nwtmp reboot\nwtmp reboot\n", "", "stopped"),
         ("booted 1000000\njournal volatile\nwtmp reboot\n", "", "unknown"),
         ("booted 1000000\njournal kept\njournal denied\n", "", "unknown"),
+        ("booted 1000000\njournal kept\njournal slow\n", "", "unknown"),
     ],
 )
 def test_how_a_boot_ended(text: str, dmesg: str, way: str) -> None:

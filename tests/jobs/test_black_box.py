@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodectl.jobs.black_box import _newest, _taking, explained, telling
+from nodectl.jobs import black_box
+from nodectl.jobs.black_box import _newest, _taking, explained, of_its_end, telling
 from nodectl.jobs.hang import clock
+from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState
+from nodectl.model.recording import Recording
+from tests.facts.recorded import recording
 
 _TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:3252 all_reduce"
 
@@ -92,3 +97,34 @@ def test_what_is_full_or_rises_is_told_with_its_moment_and_a_full_disk_belongs_t
     innocent = explained(job("time_limit"), [_taking({**HUNG, "node01": {**HUNG["node01"], "host": host}}, {})])
     assert innocent.first_failure is not None
     assert not any(line.endswith("is full") for line in innocent.first_failure.evidence)
+
+
+STOPS = "booted 1000000\njournal kept\nend 999900.5\nwtmp reboot\nwtmp reboot\njob 999890 j\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "remedy"),
+    [
+        (STOPS, ("without a shutdown", "the journal simply stops", "power supply"), "psu_power"),
+        (STOPS + "dump 999990 /var/crash/1\n", ("panic", "/var/crash/1"), "crash record"),
+        ("booted 1000000\njournal kept\nend 999900.5\nwtmp reboot\nwtmp shutdown\n", ("in good order",), "health"),
+        ("booted 1000000\njournal volatile\n", (), "health"),
+        (3, (), "health"),
+    ],
+)
+def test_a_job_that_a_reboot_broke_off_says_how_the_node_ended(
+    monkeypatch: pytest.MonkeyPatch, said: str | int, words: tuple[str, ...], remedy: str
+) -> None:
+    def answer(*_: object) -> Recording:
+        return replace(recording(last_boot=said, bmc_log=127, dmesg="<6>[    0.0] Linux\n"), time=1_000_500.0)
+
+    monkeypatch.setattr(black_box, "collect", answer)
+    cause = Failure("node01", None, "rebooted", "it was rebooted", remedy="see `nodectl health -l node01`")
+    broken = replace(job(""), first_failure=cause)
+    found = of_its_end(None, [Host("node01", "node01")], broken).first_failure  # type: ignore[arg-type]
+    assert found is not None and remedy in found.remedy
+    assert len(found.evidence) == bool(words) and all(word in found.evidence[0] for word in words)
+
+
+def test_who_did_not_end_by_a_reboot_is_not_asked() -> None:
+    assert of_its_end(None, [Host("node01", "node01")], job("script_error")) == job("script_error")  # type: ignore[arg-type]

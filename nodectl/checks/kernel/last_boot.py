@@ -31,6 +31,10 @@ _REMEDIES = {
     "power": "look at the power supplies, their cables and the mains (`ipmitool sel list`)",
     "stopped": _SUPPLY,
 }
+_UNTOLD = {
+    "denied": ("this login may not read the journal", "see `nodectl sudoers`"),
+    "slow": ("the journal does not answer in time", "shrink it: `journalctl --vacuum-size=1G`"),
+}
 _BMC_WAYS = {
     "watchdog": re.compile(r"Watchdog.*(?:Hard reset|Power (?:down|cycle|off)|Timer expired)", re.IGNORECASE),
     "thermal": re.compile(r"Thermal Trip|Temperature.*Non-recoverable", re.IGNORECASE),
@@ -53,8 +57,7 @@ def unclean_boot(host: Subject, boot: LastBoot) -> Iterator[Finding]:
     """Say what ended the last boot, by the strongest evidence; a supply only where nothing else was written."""
     days = host.threshold(UNCLEAN_BOOT_DAYS_LIMIT)
     if boot.way == "unknown":
-        why = "this login may not read the journal" if boot.journal == "denied" else "the journal is not kept"
-        remedy = "see `nodectl sudoers`" if boot.journal == "denied" else _PERSISTENT
+        why, remedy = _UNTOLD.get(boot.journal, ("the journal is not kept", _PERSISTENT))
         yield host.finding(UNCLEAN_BOOT, Status.UNKNOWN, actual=f"not told: {why}", remedy=remedy)
         return
     way, evidence = boot.way, boot.evidence
