@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def watch_job(
 ) -> int | None:
     """Return None once the job has ended on all hosts; with `once` 1 if it stands still, else 0; 130 after Ctrl-C."""
     watch = Watch(app.transport, hosts, job_id, app.forks, pattern)
-    measured = cache(lambda: _measured(app))
+    show = partial(_print, app, job_id, cache(lambda: _measured(app)))
     looked_s, verdict = -_LOOK_EVERY_S, ""
     try:
         pulses = watch.look()
@@ -77,7 +77,7 @@ def watch_job(
             if stalled and not once and time.monotonic() - looked_s > _LOOK_EVERY_S:
                 verdict, looked_s = look_at(app.transport, hosts, job_id, app.forks).verdict, time.monotonic()
             if not once:
-                _print(app, job_id, pulses, [*stalled, *([verdict] if stalled else [])], measured)
+                show(pulses, [*stalled, *([verdict] if stalled else [])])
             if not any(pulse.alive or pulse.problem for pulse in pulses):
                 return None
             time.sleep(interval_s)
@@ -85,7 +85,7 @@ def watch_job(
             if once:
                 stalled = stalls(pulses, quiet_s=quiet_s, waits_s=interval_s)
                 verdicts = [look_at(app.transport, hosts, job_id, app.forks).verdict] if stalled else []
-                _print(app, job_id, pulses, [*stalled, *verdicts], measured)
+                show(pulses, [*stalled, *verdicts])
                 return 1 if stalled else 0
     except KeyboardInterrupt:
         return 130
@@ -104,9 +104,9 @@ def _measured(app: App) -> Sequence[Measurement]:
 def _print(
     app: App,
     job_id: str,
+    measured: Callable[[], Sequence[Measurement]],
     pulses: Sequence[Pulse],
     stalled: Sequence[str],
-    measured: Callable[[], Sequence[Measurement]],
 ) -> None:
     live = sys.stdout.isatty() and not app.json
     if live:

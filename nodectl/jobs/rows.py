@@ -166,7 +166,6 @@ class CollectiveRow(TypedDict):
 
     rank: Rank | None
     comm: Word
-    place: Rank
     ranks: Rank
     nodes: Rank
     kind: Word

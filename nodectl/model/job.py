@@ -73,14 +73,13 @@ class Loss:
 class Collective:
     """The collectives of one kind and size of a rank, as NCCL Inspector recorded them; `busbw_gbs` is a median.
 
-    `comm` is the communicator, `place` the rank in it of its `ranks`; `rank` is the program's, None where it is not
-    told. `power` is the size's power of two.
+    `comm` is the communicator of so many `ranks`; `rank` is the program's, None where it is not told. `power` is the
+    size's power of two.
     """
 
     host: str
     rank: int | None
     comm: str
-    place: int
     ranks: int
     nodes: int
     kind: str

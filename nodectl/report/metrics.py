@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from nodectl.model.acceptance import Acceptance, NodeVerdict
@@ -98,7 +97,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "nodectl_job_collective_bandwidth_bytes_per_second",
             "Median bus bandwidth of a rank's collectives, from NCCL Inspector in the job.",
-            ("job_id", "host", "rank", "collective", "size_bytes", "ranks"),
+            ("job_id", "host", "rank", "communicator", "ranks", "collective", "size_bytes"),
         ),
         Metric("nodectl_job_unreachable_hosts", "Hosts of the job that could not be asked.", ("job_id",)),
         Metric("nodectl_jobs_last_run_timestamp_seconds", "When the jobs were listed."),
@@ -259,20 +258,16 @@ def jobs_metrics(jobs: Sequence[Job], *, time_s: float) -> str:
         "job_losses": (
             (job.id, kind, sum(loss.kind == kind for loss in job.losses)) for job in recent for kind in ("nan", "spike")
         ),
-        "job_collective_bandwidth_bytes_per_second": (row for job in recent for row in _bandwidths(job)),
+        "job_collective_bandwidth_bytes_per_second": (
+            (job.id, one.host, rank, one.comm, str(one.ranks), one.kind, str(1 << one.power >> 1), one.busbw_gbs * 1e9)
+            for job in recent
+            for one in job.collectives
+            for rank in (None if one.rank is None else str(one.rank),)
+        ),
         "job_unreachable_hosts": ((job.id, len(job.unreachable)) for job in recent),
         "jobs_last_run_timestamp_seconds": [(round(time_s, 3),)],
     }
     return "".join(family(f"nodectl_{name}", samples) for name, samples in rows.items())
-
-
-def _bandwidths(job: Job) -> list[Row]:
-    """Return by host, rank, collective and size (a power of two) the median over its communicators."""
-    values: dict[Labels, list[float]] = defaultdict(list)
-    for one in job.collectives:
-        rank = None if one.rank is None else str(one.rank)
-        values[job.id, one.host, rank, one.kind, str(1 << max(0, one.power - 1)), str(one.ranks)].append(one.busbw_gbs)
-    return _sorted({labels: median(all_of) * 1e9 for labels, all_of in values.items()})
 
 
 def _whole(measurements: Iterable[Measurement]) -> list[Measurement]:

@@ -11,13 +11,13 @@ from nodectl.model.measurement import Measurement
 from nodectl.report.jobs import collective_lines, watch_document, watch_text
 from nodectl.report.metrics import jobs_metrics
 
-ONE = Collective("node01", 0, "0xa", 0, 4, 2, "AllReduce", 27, 64 << 20, 100, 70_000, 150.0, 1e9)
+ONE = Collective("node01", 0, "0xa", 4, 2, "AllReduce", 27, 64 << 20, 100, 70_000, 150.0, 1e9)
 
 
 def world(*values: float, **more: Any) -> list[Collective]:
     """A communicator with a rank for each value, two a host."""
     return [
-        replace(ONE, host=f"node{1 + at // 2:02}", rank=at, place=at, ranks=len(values), busbw_gbs=value, **more)
+        replace(ONE, host=f"node{1 + at // 2:02}", rank=at, ranks=len(values), busbw_gbs=value, **more)
         for at, value in enumerate(values)
     ]
 
@@ -50,7 +50,7 @@ def test_ranks_alike_and_too_few_looks_accuse_nobody() -> None:
 
 def test_the_group_of_ranks_that_is_slow_is_named() -> None:
     groups = [
-        replace(ONE, host=host, rank=2 * at + place, place=place, comm=host, ranks=2, nodes=1, busbw_gbs=value)
+        replace(ONE, host=host, rank=2 * at + place, comm=host, ranks=2, nodes=1, busbw_gbs=value)
         for at, (host, value) in enumerate((("node01", 300.0), ("node02", 120.0), ("node03", 290.0), ("node04", 305.0)))
         for place in (0, 1)
     ]

@@ -17,8 +17,18 @@ FORMS = [
     ("step 12/100 loss 0.5", [("loss", "0.5", 12)]),
     ("loss: 2.31", [("loss", "2.31", None)]),
     ("[1] epoch 1 step 120/1000 loss nan step 4.2 ms", [("loss", "nan", 120)]),
-    ("{'loss': 2.3, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 0.01}", [("loss", "2.3", None)]),
-    ("{'loss': 'nan', 'grad_norm': 'nan', 'learning_rate': '0', 'epoch': '1'}", [("loss", "nan", None)]),
+    (
+        "{'loss': 2.3, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 0.01}",
+        [("loss", "2.3", None), ("grad_norm", "nan", None)],
+    ),
+    (
+        "  0%| | 2/13000 [00:28<54:33:11, 15.1s/it]{'loss': 'nan', 'grad_norm': 'nan', 'learning_rate': '0'}",
+        [("loss", "nan", 2), ("grad_norm", "nan", 2)],
+    ),
+    (
+        "step 1656 - loss        nan - moving ave loss        nan",
+        [("loss", "nan", 1656), ("moving ave loss", "nan", 1656)],
+    ),
     ("{'eval_loss': 2.2, 'eval_runtime': 3.0}", [("eval_loss", "2.2", None)]),
     (
         "Epoch 3:  12%|#4 | 12/100 [00:01<00:10, 8.6it/s, v_num=0, train_loss=nan.0, val_loss=2.300]",
@@ -30,7 +40,7 @@ FORMS = [
             " iteration       10/     100 | consumed samples:   1280 | learning rate: 1.5E-04 | lm loss: 1.034567E+01 |"
             " loss scale: 65536.0 | grad norm: 2.1 | skipped iterations:   0 | number of nan iterations:   0 |"
         ),
-        [("lm loss", "1.034567E+01", 10)],
+        [("lm loss", "1.034567E+01", 10), ("grad norm", "2.1", 10)],
     ),
     ("steps: 10 loss: 2.3456 iter time (s): 0.5 samples/sec: 3.1", [("loss", "2.3456", 10)]),
     ("Train: 0 [  50/1251 (  4%)]  Loss:  6.93 (6.94)  Time: 0.3s", [("Loss", "6.93", None)]),
@@ -100,6 +110,13 @@ def test_the_first_loss_that_is_no_number_has_its_step_and_line(job: JobFolder, 
     assert event["text"] == "step 41 loss nan"
 
 
+def test_a_norm_that_is_no_number_counts_where_it_stays(job: JobFolder) -> None:
+    lines = [f"{{'loss': 0.5, 'grad_norm': {norm}, 'epoch': 0.1}}" for norm in (2, "inf", "nan", "nan", "nan", 3)]
+    assert told_by(job, lines) == []
+    (event,) = told_by(job, ["{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.2}"] * 5)
+    assert (event["kind"], event["name"], event["line"], event["value"]) == ("nan", "grad_norm", 1, "nan")
+
+
 def test_a_number_after_it_is_told_as_well(job: JobFolder) -> None:
     (event,) = told_by(job, steps([*curve(40), "inf", "inf", 2.2, 2.1]))
     assert (event["kind"], event["step"], event["back"]) == ("nan", 41, {"step": 43, "line": 43})
@@ -147,6 +164,7 @@ GOOD = {
     "a_mean_over_nothing_first": steps(["nan", *curve(50)]),
     "converged_with_heavy_tails": steps([0.001 * math.exp(2 * random.Random(at).gauss(0, 1)) for at in range(60)]),
     "gan": _gan(2000),
+    "heavy_tails": steps([math.exp(random.Random(at).gauss(0, 1)) for at in range(5000)]),
     "exponential": steps([random.Random(at).expovariate(1) for at in range(2000)]),
     "uniform": steps([random.Random(at).random() for at in range(2000)]),
 }  # fmt: skip

@@ -44,7 +44,7 @@ ACCEPTANCE = Acceptance(
 )  # fmt: skip
 CAUSE = Failure("gpu02", 5, "exception", "CUDA out of memory", 1, category="gpu_memory")
 
-COLLECTIVES = (Collective("gpu01", None, "0xa", 0, 4, 2, "AllReduce", 27, 64 << 20, 100, 70_000, 150.0, NOW),)
+COLLECTIVES = (Collective("gpu01", None, "0xa", 4, 2, "AllReduce", 27, 64 << 20, 100, 70_000, 150.0, NOW),)
 
 
 def job(name: str, state: JobState, began_s: float, ended_s: float | None, cause: Failure | None = None) -> Job:

@@ -9,190 +9,130 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import glob
 import json
 import os
 import re
-import shutil
 import time
 from statistics import median
-from typing import Any, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import outputs
 from .folder import JobFolder
 
-PLUGIN, FOLDER = "NCCL_PROFILER_PLUGIN", "NCCL_INSPECTOR_DUMP_DIR"
-FILE = "libnccl-profiler-inspector.so"
-_SUMMARY = "inspect.json"
+PLUGIN = "NCCL_PROFILER_PLUGIN"
+_FILE, _FOLDER, _SUMMARY = "libnccl-profiler-inspector.so", "inspect", "inspect.json"
 _PLACES = ("/usr/local/lib", "/usr/local/lib64", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/nccl*/lib")
-_EVERY_US, _RING = 1_000_000, 64  # so many collectives a second, communicator and rank are written at most
-_LOOK_BYTES, _LEAST_BYTES = 128 * 1024, 8 * 1024
-_LONGEST_LINE = 32 * 1024
+_SETTINGS = {
+    "NCCL_INSPECTOR_ENABLE": "1",
+    "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "1000000",
+    # so many a second and communicator are written at most
+    "NCCL_INSPECTOR_DUMP_COLL_RING_SIZE": "64",
+    "NCCL_INSPECTOR_DUMP_P2P_RING_SIZE": "64",
+}
+_LOOK_BYTES, _LEAST_BYTES, _LONGEST_LINE = 128 << 10, 8 << 10, 32 << 10
 _KEPT_BYTES, _LIMIT_BYTES = 1 << 20, 8 << 20  # of a rank's file
-_MOST_FILES, _MOST_SERIES, _MOST_ROWS = 64, 1000, 64
-_KEPT = 64
+_MOST_FILES, _MOST_SERIES, _MOST_ROWS, _KEPT = 64, 1000, 64, 64
+_MOST, _MOST_RANKS = 1 << 50, 10**6  # bytes, and microseconds together
 _WRITE_S = 5.0
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_MOST = 1 << 53
+_KEY = ("rank", "comm", "ranks", "nodes", "kind", "power")
+Key = Tuple[Optional[int], str, int, int, str, int]
+Row = Dict[str, Any]
 
 
 def find(named: str, venv: str) -> str:
     """Return the plug-in's path, the one named first; a bare name is the loader's to find; "" where it is nowhere."""
     if named:
         return named if "/" not in named or os.path.isfile(named) else ""
-    import glob
-
-    folders = (
-        [*glob.glob(os.path.join(glob.escape(venv), "lib/python3*/site-packages/nvidia/nccl/lib"))] if venv else []
-    )
-    folders += [folder for place in _PLACES for folder in sorted(glob.glob(place))]
-    return next((path for folder in folders if os.path.isfile(path := os.path.join(folder, FILE))), "")
+    places = [os.path.join(glob.escape(venv), "lib/python3*/site-packages/nvidia/nccl/lib")] if venv else []
+    paths = (path for place in (*places, *_PLACES) for path in sorted(glob.glob(os.path.join(place, _FILE))))
+    return next(paths, "")
 
 
 def variables(env: Mapping[str, str], venv: str, job: JobFolder) -> Dict[str, str]:
     """Return what the ranks' environment lacks; what it has is the operator's, and stays."""
-    ours = {
-        PLUGIN: find("", venv),
-        "NCCL_INSPECTOR_ENABLE": "1",
-        "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": str(_EVERY_US),
-        "NCCL_INSPECTOR_DUMP_COLL_RING_SIZE": str(_RING),
-        "NCCL_INSPECTOR_DUMP_P2P_RING_SIZE": str(_RING),
-        FOLDER: job.at("inspect"),
-    }
+    ours = {PLUGIN: find("", venv), "NCCL_INSPECTOR_DUMP_DIR": job.at(_FOLDER), **_SETTINGS}
     return {name: value for name, value in ours.items() if name not in env}
 
 
-class _Key(NamedTuple):
-    """Hold what is summed up together: a communicator's collectives of a kind and size (a power of two), by rank."""
-
-    rank: Optional[int]
-    comm: str
-    place: int
-    ranks: int
-    nodes: int
-    kind: str
-    power: int
-
-
-class _Record(NamedTuple):
-    key: _Key
-    size_bytes: int
-    time_us: int
-    busbw_gbs: float
-
-
-def read_line(line: bytes, rank: Optional[int], world: int) -> Optional[_Record]:
-    """Return what a line records; None for one that is damaged, or of another form."""
+def read_line(line: bytes, rank: Optional[int], world: int) -> Optional[Tuple[Key, int, int, float]]:
+    """Return whose and which collective a line tells, its bytes, microseconds and GB/s; None for any other line."""
     try:
         document = json.loads(line.strip(b"\0"))
-        header, perf, prefix = document["header"], document.get("coll_perf"), "coll"
-        if perf is None:
-            perf, prefix = document["p2p_perf"], "p2p"
-        comm, kind = header["id"], perf[prefix]
-        place, ranks, nodes = (_whole(header[name]) for name in ("rank", "n_ranks", "nnodes"))
-        size, time_us = (_whole(perf[f"{prefix}_{name}"]) for name in ("msg_size_bytes", "exec_time_us"))
-        busbw = float(perf[f"{prefix}_busbw_gbs"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        header, what = document["header"], "coll" if "coll_perf" in document else "p2p"
+        perf, comm = document[f"{what}_perf"], header["id"]
+        kind, busbw = perf[what], float(perf[f"{what}_busbw_gbs"])
+        numbers = [header["rank"], header["n_ranks"], header["nnodes"]]
+        numbers += [perf[f"{what}_msg_size_bytes"], perf[f"{what}_exec_time_us"]]
+        words = _WORD.fullmatch(comm) and _WORD.fullmatch(kind)
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if not (_WORD.fullmatch(comm) and _WORD.fullmatch(kind) and 0 < busbw < 1e6 and size > 0):  # nan is in no range
+    is_whole = all(type(one) is int and 0 <= one < _MOST for one in numbers)
+    if not (words and 0 < busbw < 1e6 and is_whole and numbers[3] and max(numbers[:3]) < _MOST_RANKS):
         return None
-    if rank is None and ranks == world:
-        rank = place
-    return _Record(_Key(rank, comm, place, ranks, nodes, kind, size.bit_length()), size, time_us, busbw)
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int or not 0 <= value < _MOST:
-        raise ValueError(f"{value!r} is no count")
-    return value
-
-
-class _Series:
-    def __init__(self) -> None:
-        self.count, self.time_us = 0, 0
-        self.sizes: Deque[int] = collections.deque(maxlen=_KEPT)
-        self.busbw: Deque[float] = collections.deque(maxlen=_KEPT)
-        self.at = 0.0
-
-    def note(self, record: _Record) -> None:
-        self.count += 1
-        self.time_us += record.time_us
-        self.sizes.append(record.size_bytes)
-        self.busbw.append(record.busbw_gbs)
-        self.at = time.time()
+    place, ranks, nodes, size, time_us = numbers
+    rank = place if rank is None and ranks == world else rank
+    return (rank, comm, ranks, nodes, kind, size.bit_length()), size, time_us, busbw
 
 
 class Inspector:
     """Reads what the ranks of an attempt write, keeps its summary in a file, and the files below their limit."""
 
     def __init__(self, job: JobFolder, plan: Mapping[str, Any]) -> None:
-        self._job, self._folder = job, job.at("inspect")
+        self._folder, self._summary = os.path.realpath(job.at(_FOLDER)), job.at(_SUMMARY)
         self._world = int(plan["nproc_per_node"]) * len(plan["hosts"])
         self._tails: Dict[str, outputs.Tail] = {}
-        self._series: Dict[_Key, _Series] = {}
-        self._written_s = 0.0
-        self._is_new = False
-        for path in (self._folder, job.at(_SUMMARY)):  # of attempts before
-            shutil.rmtree(path, ignore_errors=True)
+        self._rows: Dict[Key, Row] = {}
+        self._written_s, self._is_new = 0.0, False
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        for path in (*self._files(), self._summary):  # of attempts before
             with contextlib.suppress(OSError):
                 os.unlink(path)
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+
+    def _files(self) -> List[str]:
+        """Return the ranks' files: in_rank/sitecustomize.py gives each Python a folder of its own."""
+        paths = [path for form in ("*.log", "*/*.log") for path in glob.glob(os.path.join(self._folder, form))]
+        return sorted(path for path in paths if os.path.isfile(path) and os.path.realpath(path) == path)
 
     def look(self, *, last: bool = False) -> None:
         """Read what has come since the last time, of each file a part at most; `last` has the summary written now."""
-        files = sorted(_files(self._folder))
-        for path, rank in files[:_MOST_FILES]:
+        files = self._files()
+        for path in files[:_MOST_FILES]:
+            place = os.path.basename(os.path.dirname(path))
+            rank = int(place) if re.fullmatch(r"[0-9]{1,7}", place) else None
             tail = self._tails.setdefault(path, outputs.Tail(0, _LONGEST_LINE))
             for _, line in tail.read(path, max(_LEAST_BYTES, _LOOK_BYTES // len(files))):
-                record = read_line(line, rank, self._world)
-                if record is not None and (record.key in self._series or len(self._series) < _MOST_SERIES):
-                    self._series.setdefault(record.key, _Series()).note(record)
-                    self._is_new = True
-        for path, _ in files:
+                self._note(line, rank)
+        for path in files:
             _cut(path, self._tails[path].offset if path in self._tails else 0)
         if self._is_new and (last or time.monotonic() - self._written_s > _WRITE_S):
             self._write()
 
+    def _note(self, line: bytes, rank: Optional[int]) -> None:
+        told = read_line(line, rank, self._world)
+        if told is None or (told[0] not in self._rows and len(self._rows) >= _MOST_SERIES):
+            return
+        key, size, time_us, busbw = told
+        row = self._rows.setdefault(key, {"count": 0, "time_us": 0, "recent": collections.deque(maxlen=_KEPT)})
+        row["count"], row["time_us"], row["at"] = row["count"] + 1, min(_MOST, row["time_us"] + time_us), time.time()
+        row["recent"].append((size, busbw))
+        self._is_new = True
+
     def _write(self) -> None:
         """Write the rows of those that take the most time; a disk that is full keeps the last ones."""
         self._written_s, self._is_new = time.monotonic(), False
-        most = sorted(self._series.items(), key=lambda item: -item[1].time_us)[:_MOST_ROWS]
-        path = self._job.at(_SUMMARY)
+        most = sorted(self._rows.items(), key=lambda item: -item[1]["time_us"])[:_MOST_ROWS]
         with contextlib.suppress(OSError):
-            with open(f"{path}.new", "w", encoding="ascii") as file:
-                json.dump([_row(key, series) for key, series in most], file)
-            os.replace(f"{path}.new", path)
+            with open(f"{self._summary}.new", "w", encoding="ascii") as file:
+                json.dump([_told(key, row) for key, row in most], file)
+            os.replace(f"{self._summary}.new", self._summary)
 
 
-def _row(key: _Key, series: _Series) -> Dict[str, Any]:
-    return {
-        **key._asdict(),
-        "size_bytes": int(median(series.sizes)),
-        "count": series.count,
-        "time_us": series.time_us,
-        "busbw_gbs": round(median(series.busbw), 3),
-        "at": series.at,
-    }
-
-
-def _files(folder: str) -> Iterator[Tuple[str, Optional[int]]]:
-    """Yield the files and their ranks: in_rank/sitecustomize.py gives each Python its own folder."""
-    for entry in _entries(folder):
-        if re.fullmatch(r"\d{1,7}", entry.name) and entry.is_dir(follow_symlinks=False):
-            yield from ((file.path, int(entry.name)) for file in _entries(entry.path) if _is_log(file))
-        elif _is_log(entry):
-            yield entry.path, None
-
-
-def _entries(folder: str) -> List[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
-def _is_log(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".log") and entry.is_file(follow_symlinks=False)
+def _told(key: Key, row: Row) -> Row:
+    sizes, busbws = zip(*row["recent"])  # noqa: B905 - Python 3.8
+    more = {"size_bytes": int(median(sizes)), "busbw_gbs": round(median(busbws), 3)}
+    return {**dict(zip(_KEY, key)), **{name: row[name] for name in ("count", "time_us", "at")}, **more}  # noqa: B905
 
 
 def _cut(path: str, read_bytes: int) -> None:
@@ -202,11 +142,11 @@ def _cut(path: str, read_bytes: int) -> None:
             return
         try:
             outputs.punch(path, (read_bytes - _KEPT_BYTES) // 4096 * 4096)
-        except (OSError, ValueError):
+        except OSError:
             os.truncate(path, 0)
 
 
-def summary(job: JobFolder) -> List[Dict[str, Any]]:
+def summary(job: JobFolder) -> List[Row]:
     """Return the rows of this host; none where the job is not inspected, or nothing was written yet."""
     try:
         with open(job.at(_SUMMARY), "rb") as file:

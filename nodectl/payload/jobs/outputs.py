@@ -231,6 +231,12 @@ class Keeper:
             sys.stderr.write(f"the output is not kept below its limit: its file system takes no holes ({error})\n")
 
 
+def size(path: str) -> int:
+    """Return how long a file is; 0 where there is none."""
+    state = _stat(path)
+    return 0 if state is None else state.st_size
+
+
 def _stat(path: str) -> Optional[os.stat_result]:
     try:
         return os.stat(path)

@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..common import machine
-from . import inspector, outputs
+from . import inspector, losses, outputs
 from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
@@ -26,10 +26,6 @@ _STEPS = (
         re.IGNORECASE,
     ),
     re.compile(r"\|\s*(?P<step>\d+)/(?P<total>\d+) \["),
-)
-_LOSS = re.compile(
-    r"(?:\b|_)loss\b['\"]?(?:\s+is\b)?[\s:=]*(?:tensor\(\[?)?(?P<loss>[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf))",
-    re.IGNORECASE,
 )
 
 
@@ -96,8 +92,7 @@ def _told(match: re.Match[str], line: str) -> Dict[str, Any]:
     groups = match.groupdict()
     loss = groups.get("loss")
     if "loss" not in groups:
-        loss_match = _LOSS.search(line)
-        loss = loss_match.group("loss") if loss_match else None
+        loss = next((value for name, value, _ in losses.read_line(line) if "norm" not in name), None)
     return {"step": _number(groups.get("step")), "total": _number(groups.get("total")), "loss": loss}
 
 

@@ -24,7 +24,7 @@ from .guard import Guard
 from .heartbeat import Attempt
 from .inspector import Inspector
 from .losses import Losses
-from .outputs import LIMIT_MIB, Keeper
+from .outputs import LIMIT_MIB, Keeper, size
 from .postmortem import Postmortem
 from .process import send
 from .ranks import RankWatch
@@ -59,7 +59,7 @@ class Supervisor:
         self.following: Optional[Attempt] = None
         self.ended_at: Optional[float] = None
         self.begun_at = time.time()
-        self._log_begin = _size(job.at("output.log"))
+        self._log_begin = size(job.at("output.log"))
         self._rested = self.state == hb.SPARE
         self._fit: Optional[str] = None
         self._newest_ns = -1
@@ -596,10 +596,3 @@ class Supervisor:
             "log_begin": self._log_begin,
             "cause": first_of_attempt(causes),
         }
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
