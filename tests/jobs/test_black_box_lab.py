@@ -130,8 +130,9 @@ def _kill_supervisor(lab: Lab, job_id: str) -> None:
     folder = f"{_STATE}/{job_id}"
     find = f"grep -l ranks.: {folder}/black_box/*.suspicion.jsonl"
     pid = f'python3 -c \'import json; print(json.load(open("{folder}/state.json"))["pid"])\''
-    kill = f"until {find} >/dev/null 2>&1; do sleep 0.05; done; kill -KILL $({pid})"
-    lab.lab.ssh(lab.hosts[1], f"timeout 50 sh -c {_quoted(kill)}")
+    kill = f"until {find} >/dev/null 2>&1; do sleep 0.05; done; kill -KILL $({pid}) && echo done"
+    there = f"timeout 50 sh -c {_quoted(kill)}"
+    lab.wait(lambda: "done" in lab.lab.ssh(lab.hosts[1], there), "no black box was taken")
 
 
 def _quoted(text: str) -> str:

@@ -43,6 +43,7 @@ _REMOTE = frozenset(
 )
 _PRESSURE = "/proc/pressure"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_BUSY_TICKS = _TICKS_PER_S  # in the few seconds of a taking
 _COUNTERS = ("/sys/class/net/*/statistics/*", "/sys/class/infiniband/*/ports/*/*counters/*")
 _ERRORS = lazily(r"err|discard|drop|down|recover|retry|retrans|timeout|sequence")
 _APART_S = 30.0  # between two takings
@@ -294,7 +295,7 @@ def _processes() -> Iterator[Tuple[int, int, str]]:
 def _busiest(used: Dict[int, int]) -> List[str]:
     """Return the processes that used most CPU time since `used`, with its seconds."""
     rows = sorted(((ticks - used.get(pid, ticks), line) for pid, ticks, line in _processes()), reverse=True)
-    return [f"{line}: {ticks / _TICKS_PER_S:.1f} s of CPU" for ticks, line in rows[:_TOP] if ticks]
+    return [f"{line}: {ticks / _TICKS_PER_S:.1f} s of CPU" for ticks, line in rows[:_TOP] if ticks >= _BUSY_TICKS]
 
 
 def _text(path: str) -> str:
