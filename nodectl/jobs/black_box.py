@@ -8,10 +8,10 @@ from typing import Any
 
 from nodectl.checks.check import Subject
 from nodectl.checks.kernel.last_boot import unclean_boot
+from nodectl.common.printable import one_line
 from nodectl.common.secret_words import without_secrets
 from nodectl.errors import ParseError
 from nodectl.facts.catalogue import facts_named, read_facts
-from nodectl.facts.parsers.nvidia.smi_nvlink import parse_nvidia_smi_nvlink
 from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
 from nodectl.jobs.hang import clock, judge
 from nodectl.jobs.nodes import ask
@@ -90,24 +90,12 @@ def _machine_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _link_lines(before: str, after: str) -> list[str]:
-    """Return the error counters of NVLinks that rose between two answers of `nvidia-smi nvlink -e`."""
-    if not before or not after:
-        return []
-    try:
-        reports = [parse_nvidia_smi_nvlink(text) for text in (before, after)]
-    except ParseError as error:
-        return [f"nvidia-smi nvlink -e cannot be read: {error.message}"]
-    old, new = (
-        {
-            f"GPU {gpu.index}, NVLink {link.link}: {name}": count
-            for gpu in report.gpus
-            for link in gpu.links or ()
-            for name, count in link.errors.items()
-        }
-        for report in reports
-    )
-    rose = [f"{key} was {old[key]}, now {count}" for key, count in new.items() if count != old.get(key, count)]
-    return rose[:_MOST_LINES]
+    """Return the lines of `nvidia-smi nvlink -e` that changed between two answers: errors of links rose."""
+    lines, gpu = [], ""
+    for old, new in zip(map(one_line, before.splitlines()), map(one_line, after.splitlines()), strict=False):
+        gpu = new.partition(":")[0] if new.startswith("GPU") else gpu
+        lines += [f"{gpu}, NV{new.strip()}; it was {old.rpartition(':')[2].strip()}"] if old != new else []
+    return lines[:_MOST_LINES]
 
 
 def _full_lines(pressure: str) -> list[str]:

@@ -111,10 +111,7 @@ def failure_place(item: Failure) -> tuple[float, float]:
 
 
 def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure], job_id: str = "last") -> list[Failure]:
-    """Return all failures, the likeliest cause first, with its evidence; `others` were not reported by a rank's own.
-
-    A time limit is over on all hosts at once, and told once.
-    """
+    """Return all failures, the likeliest cause first, with its evidence; `others` were not reported by a rank's own."""
     clocks = compare({host.rank: host.state.get("ways", {}) for host in hosts})
     placed = [
         Placed(replace(failure(host.name, item), time=clocks.correct(host.rank, float(item["time"]))), host.rank)
@@ -129,6 +126,7 @@ def failures_of(hosts: Sequence[HostWords], others: Iterable[Failure], job_id: s
         return []
     first = _explained(placed, hosts, clocks)
     first = replace(first, remedy=remedy_of(first, job_id))
+    # a time limit is over on all hosts at once
     rest = (item.failure for item in placed if item is not placed[0])
     return [first, *(item for item in rest if (item.kind, first.kind) != ("time_limit", "time_limit"))]
 

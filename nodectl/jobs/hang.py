@@ -37,7 +37,9 @@ def judge(reports: Mapping[str, Mapping[str, Any]], problems: Mapping[str, str],
         (_rank(host, row) for host, report in reports.items() for row in report["ranks"]), key=lambda rank: rank.rank
     )
     missing = [rank for rank in ranks if not rank.waits and not rank.doing.startswith(UNKNOWN)]
-    missing = _likeliest_first(missing or [rank for rank in ranks if not rank.waits])
+    missing = missing or [rank for rank in ranks if not rank.waits]
+    alike = Counter(rank.doing for rank in missing)
+    missing.sort(key=lambda rank: (rank.moved, alike[rank.doing], rank.rank))  # the odd one first
     calls, lines = _flight({host: report.get("flight", {}) for host, report in reports.items()})
     verdict, named = _by_calls(calls) or _verdict(ranks, missing, calls)
     ended = sorted({rank for report in reports.values() for rank in report.get("ended", ())})
@@ -112,12 +114,6 @@ def _verdict(ranks: Sequence[RankNow], missing: Sequence[RankNow], calls: Calls)
     if waiting:
         return _all_waiting(ranks, waiting)
     return "no rank waits in a collective", ()
-
-
-def _likeliest_first(missing: Sequence[RankNow]) -> list[RankNow]:
-    """Sort ranks that are in no collective: who stands before who moves, what few do before what many do."""
-    alike = Counter(rank.doing for rank in missing)
-    return sorted(missing, key=lambda rank: (rank.moved, alike[rank.doing], rank.rank))
 
 
 def _for_the_missing(waiting: Sequence[RankNow], missing: Sequence[RankNow]) -> str:

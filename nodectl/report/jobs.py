@@ -283,10 +283,7 @@ def _first_line(text: str) -> str:
 
 
 def _where(failure: Failure) -> str:
-    """Return the host and the rank that a failure blames; of one that blames nobody, the host that told it first.
-
-    The time of a job is over on all hosts.
-    """
+    """Return the host and the rank that a failure blames; of one that blames nobody, the host that told it first."""
     if failure.rank is None and failure.category in ("collective_timeout", "collective_mismatch"):
         return f"no rank is known to be at fault, first told by host {failure.host}: "
     if failure.rank is None and failure.kind == "time_limit":

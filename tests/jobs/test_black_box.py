@@ -90,7 +90,7 @@ def test_what_is_full_or_rises_is_told_with_its_moment_and_a_full_disk_belongs_t
     taking = _taking({**HUNG, "node02": missed}, {})
     evidence = taking.look.evidence
     assert f"node02, {clock(102.0)}: /data is full" in evidence
-    assert f"node02, {clock(104.0)}: GPU 0, NVLink 0: CRC Errors was 1, now 3" in evidence
+    assert f"node02, {clock(104.0)}: GPU 0, NVLink 0: CRC Errors: 3; it was 1" in evidence
     assert "node02: memory.events counts 1" in evidence
     cause = explained(job("time_limit"), [taking]).first_failure
     assert cause is not None and any(line.endswith("/data is full") for line in cause.evidence)

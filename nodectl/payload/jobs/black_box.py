@@ -320,8 +320,7 @@ def _hanging_mounts() -> List[str]:
 
 def _mounts() -> List[List[str]]:
     """Return device, place and kind of each mount."""
-    fields = [line.split() for line in _text("/proc/mounts").splitlines()]
-    return [words[:3] for words in fields if len(words) > 2]
+    return [line.split()[:3] for line in _text("/proc/mounts").splitlines()]
 
 
 def _ask_mount(place: str) -> subprocess.Popen[bytes]:

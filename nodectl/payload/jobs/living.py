@@ -46,8 +46,11 @@ def look(job: str, ranks: Sequence[Rank], venv: str = "", *, closely: bool = Fal
         stack = spied.get(rank.pid) or answers.get(rank.rank, [])
         by = "py-spy" if rank.pid in spied else "signal" if stack else ""
         row = {"rank": rank.rank, "state": _state(rank), "stack": stack, "by": by}
+        for child in children[rank.rank]:  # a fork of the rank writes into its file: they are asked one by one
+            told = spied.get(child["pid"]) or _answers(job, {rank.rank: child["pid"]}, _HELPER_S).get(rank.rank)
+            child["stack"] = told or []
         if closely:
-            row.update(call=waiting.call(rank.pid), helpers=_with_stacks(job, rank.rank, children[rank.rank], spied))
+            row.update(call=waiting.call(rank.pid), helpers=children[rank.rank])
         rows.append(row)
     return rows
 
@@ -64,15 +67,6 @@ def _answers(job: str, pids: Dict[int, int], most_s: float = _ANSWER_S) -> Dict[
             if text:
                 answers[number] = main_stack(text)
     return answers
-
-
-def _with_stacks(
-    job: str, rank: int, helpers: List[Dict[str, Any]], spied: Dict[int, List[str]]
-) -> List[Dict[str, Any]]:
-    """Add the stacks of helpers: forks of a rank write into its file, and so are asked one by one."""
-    for row in helpers:
-        row["stack"] = spied.get(row["pid"]) or _answers(job, {rank: row["pid"]}, _HELPER_S).get(rank, [])
-    return helpers
 
 
 def with_asides(

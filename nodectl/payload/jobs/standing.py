@@ -48,10 +48,7 @@ def stayed_away(rank: Mapping[str, Any], broke: AbstractSet[Optional[int]]) -> b
 
 
 def doing(rank: Mapping[str, Any]) -> str:
-    """Return a phrase on what a living rank does: `it is at train.py:33 load, in read() of /data/x`, or its state.
-
-    Of one that is in no collective, also whether it computes, and for which of its children it may wait.
-    """
+    """Return a phrase on what a living rank does, and waits for: `it is at train.py:33 load, in read() of /data/x`."""
     aside = f"; {rank['aside']}" if rank.get("aside") else ""
     return _place(rank) + ("" if rank["stack"] and in_collective(rank) else _call(rank) + _helper(rank)) + aside
 
@@ -61,9 +58,7 @@ _COMPUTES = 0.5  # of a core
 
 
 def _call(rank: Mapping[str, Any]) -> str:
-    if rank.get("cpu", 0.0) >= _COMPUTES:
-        return f", and computes (CPU {rank['cpu']:.2f})"
-    if rank["state"] == "R":
+    if rank["state"] == "R" or rank.get("cpu", 0.0) >= _COMPUTES:
         return ", and computes"
     return f", in {rank['call']}" if rank.get("call") and rank["state"] not in "tT" else ""
 
@@ -80,15 +75,12 @@ def _helper(rank: Mapping[str, Any]) -> str:
     asks = any(_OF_CHILDREN.search(frame) for frame in rank["stack"][:library])
     if not helpers or not (asks or rank.get("call", "").startswith("wait")):
         return ""
-    first, what = helpers[0], "data-loader worker" if _of_loader(rank) else "child process"
+    of_loader = "utils/data" in " ".join(rank["stack"]).replace("\\", "/")
+    first, what = helpers[0], "data-loader worker" if of_loader else "child process"
     if _idleness(first) == _IDLE:
         return f"; it waits for a {what}, of which {len(helpers)} live, and none is known to do anything"
     does = doing(first).replace(f"{UNKNOWN}, in ", "it is in ")
     return f"; it waits for its {what} {first['pid']} ({first['command']}): {does}"
-
-
-def _of_loader(rank: Mapping[str, Any]) -> bool:
-    return any("utils/data" in frame.replace("\\", "/") for frame in rank["stack"])
 
 
 _IDLE = 4
