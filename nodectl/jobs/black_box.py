@@ -92,9 +92,10 @@ def _machine_lines(report: Mapping[str, Any]) -> list[str]:
 def _link_lines(before: str, after: str) -> list[str]:
     """Return the lines of `nvidia-smi nvlink -e` that changed between two answers: errors of links rose."""
     lines, gpu = [], ""
-    for old, new in zip(map(one_line, before.splitlines()), map(one_line, after.splitlines()), strict=False):
+    answers = ([one_line(line.strip()) for line in text.splitlines()] for text in (before, after))
+    for old, new in zip(*answers, strict=False):
         gpu = new.partition(":")[0] if new.startswith("GPU") else gpu
-        lines += [f"{gpu}, NV{new.strip()}; it was {old.rpartition(':')[2].strip()}"] if old != new else []
+        lines += [f"{gpu}, NV{new}; it was {old.rpartition(':')[2].strip()}"] if old != new else []
     return lines[:_MOST_LINES]
 
 
