@@ -32,6 +32,7 @@ from nodectl.cli.options import (
     takes,
 )
 from nodectl.cli.rights import tell_unseen
+from nodectl.cli.telling import tell_acceptance
 from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
 from nodectl.common.counting import counted
 from nodectl.common.documents import new_id
@@ -266,6 +267,7 @@ def _conclude(
     finally:
         put(_rendered(acceptance, form, folder).rstrip("\n"), write)
         note(f"certificate and evidence: {out or folder}")
+        tell_acceptance(app, acceptance)
     if status := exit_status(host.verdict.status for host in acceptance.hosts):
         raise SystemExit(status)
 

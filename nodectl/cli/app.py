@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nodectl.ledger.history.store import History
     from nodectl.ledger.store import Ledger
     from nodectl.model.host import Host
+    from nodectl.notify.settings import Receiver
     from nodectl.recordings.source import Source
     from nodectl.transport.base import Transport
     from nodectl.transport.inventory import Here
@@ -239,6 +240,19 @@ class App:
 
         return find_login(self.transport, self.inventory.hosts(None), self.hosts, submits=submits)
 
+    def receivers(self) -> tuple[Receiver, ...]:
+        """Return who is to be told, by `[[notify]]` of nodectl.toml; UsageError where that is wrong."""
+        if "notify" not in self.settings:
+            return ()
+        from nodectl.notify.settings import read_receivers
+
+        return read_receivers(self.settings["notify"], _settings_path(self.inventory_sources))
+
+    @property
+    def settings_folder(self) -> Path:
+        """The folder of nodectl.toml."""
+        return _settings_path(self.inventory_sources).parent
+
     def close(self) -> None:
         """Close the transport, where one was opened."""
         if "transport" in self.__dict__:
@@ -270,14 +284,18 @@ def _has_terminal() -> bool:
 def _read_settings(inventory: tuple[str, ...]) -> dict[str, Any]:
     if not inventory and "ANSIBLE_INVENTORY" not in os.environ and not os.access(".", os.X_OK):
         return {}  # a folder of another login, as `su` leaves one in
-    source = Path(inventory[0]) if inventory else Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/hosts.yml"))
-    path = (source if source.is_dir() else source.parent) / "nodectl.toml"
+    path = _settings_path(inventory)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path}: {error}") from error
+
+
+def _settings_path(inventory: tuple[str, ...]) -> Path:
+    source = Path(inventory[0]) if inventory else Path(os.environ.get("ANSIBLE_INVENTORY", "inventory/hosts.yml"))
+    return (source if source.is_dir() else source.parent) / "nodectl.toml"
 
 
 def _spelt_out(limit: str | None) -> str | None:

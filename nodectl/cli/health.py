@@ -23,6 +23,7 @@ from nodectl.cli.options import (
     profile_option,
     takes,
 )
+from nodectl.cli.telling import tell_health
 from nodectl.cli.terminal import as_json, note, put, result, terminal_width
 from nodectl.common.nodeset import fold
 from nodectl.errors import InventoryError
@@ -95,12 +96,14 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         note(f"warning: {text}")
     _show(health, shape, asked.write, everything=asked.everything, strict=asked.strict)
     _tell_slurm(node, health, resume=asked.resume)
+    tell_health(app, health.findings)
     left = None if asked.rounds is None else asked.rounds - 1
     while asked.watch is not None and left != 0:
         time.sleep(asked.watch)
         before, health = health, health_of(app, app.source, names)
         _again(before, health, shape, asked.write, strict=asked.strict)
         _tell_slurm(node, health, resume=asked.resume)
+        tell_health(app, health.findings)
         left = None if left is None else left - 1
     raise SystemExit(_exit_status(health, asked.unknown, strict=asked.strict))
 

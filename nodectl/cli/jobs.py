@@ -21,7 +21,6 @@ from nodectl.common.counting import counted
 from nodectl.common.files import local_path
 from nodectl.common.nodeset import fold
 from nodectl.common.paths import state_dir
-from nodectl.common.secret_words import without_secrets
 from nodectl.common.spelling import meant
 from nodectl.common.units import MIB
 from nodectl.errors import NodectlError, UsageError
@@ -40,6 +39,7 @@ from nodectl.jobs.traces import gather, judge, read_traces
 from nodectl.model.host import Host
 from nodectl.model.job import Job, JobState, Pulse, RankTrace, TraceReport
 from nodectl.model.measurement import Measurement
+from nodectl.payload.common.secret_words import without_secrets
 from nodectl.report.jobs import (
     conclusion,
     job_document,

@@ -9,7 +9,6 @@ from typing import Any
 from nodectl.checks.check import Subject
 from nodectl.checks.kernel.last_boot import unclean_boot
 from nodectl.common.printable import one_line
-from nodectl.common.secret_words import without_secrets
 from nodectl.errors import ParseError
 from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.facts.parsers.nvidia.smi_q.report import parse_nvidia_smi_q
@@ -20,6 +19,7 @@ from nodectl.model.host import Host
 from nodectl.model.job import Failure, Job, JobState, Look, Taking
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
+from nodectl.payload.common.secret_words import without_secrets
 from nodectl.recordings.collect import collect
 from nodectl.transport.base import Transport
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nodectl.common.counting import counted
-from nodectl.common.secret_words import without_secrets
 from nodectl.jobs import calls
 from nodectl.jobs.calls import Call, Calls, numbers
 from nodectl.jobs.remedies import remedy_of
 from nodectl.model.job import Failure
+from nodectl.payload.common.secret_words import without_secrets
 from nodectl.payload.jobs.failures import FOLLOWED, KINDS, happened_s, severity
 from nodectl.payload.jobs.standing import NO_GROUPS, WAITED, absence, doing, left_early, meets, stayed_away
 

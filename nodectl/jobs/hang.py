@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodectl.common.counting import counted
-from nodectl.common.secret_words import without_secrets
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.nccl.ncclras import parse_ncclras
@@ -18,6 +17,7 @@ from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import ExamineRow
 from nodectl.model.host import Host
 from nodectl.model.job import Look, RankNow
+from nodectl.payload.common.secret_words import without_secrets
 from nodectl.payload.jobs.standing import COLLECTIVES, UNKNOWN, doing, in_collective
 from nodectl.transport.base import Transport
 

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from nodectl.common.resources import payload_dir
-from nodectl.common.secret_words import PRIVATE, VALUE
+from nodectl.payload.common.secret_words import PRIVATE, VALUE
 
 # words, joined to names, versions and paths by dashes, dots and the like
 CHUNK = re.compile(r"\w+(?:[-.+~]\w+)*")

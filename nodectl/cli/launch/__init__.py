@@ -18,6 +18,7 @@ from nodectl.cli.jobs import at_the_end, conclude, follow_output, stop_job
 from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import takes
+from nodectl.cli.telling import files_for_job
 from nodectl.cli.terminal import TO_LEAVE, DeclinedError, note, terminal_width
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
@@ -72,6 +73,7 @@ class _Work:
     env: Mapping[str, str]
     skipping: tuple[str, ...]
     interface: str | None
+    told: Mapping[str, bytes]
 
 
 @click.command(cls=LaunchCommand)
@@ -87,7 +89,7 @@ def launch(app: App, asked: Launch) -> None:
     """
     asked.refuse_contradictions()
     app.inventory  # noqa: B018 - says first which machine is meant
-    work = _work(asked)
+    work = _work(app, asked)
     if asked.hosts.via == "slurm":
         from nodectl.cli.launch.slurm import launch_via_slurm
 
@@ -95,7 +97,7 @@ def launch(app: App, asked: Launch) -> None:
     raise click.exceptions.Exit(_launch_over_ssh(app, asked, work))
 
 
-def _work(asked: Launch) -> _Work:
+def _work(app: App, asked: Launch) -> _Work:
     """Return what is to run, and show what of it is copied; UsageError where this machine has it not."""
     code, around, needs = asked.code, asked.around, needed(asked.hosts.needs)
     program = Asked(
@@ -114,7 +116,8 @@ def _work(asked: Launch) -> _Work:
     for name in own_settings(env) if asked.trace.inspect else ():
         note(f"{name} is yours, and --inspect leaves it as it is")
     check_lease(asked.limits.lease)
-    return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface))
+    told = files_for_job(app, by_slurm=asked.hosts.via == "slurm")
+    return _Work(way, (*way.paths, *needs), env, skipping, check_interface(asked.hosts.interface), told)
 
 
 def _launch_over_ssh(app: App, asked: Launch, work: _Work) -> int:
@@ -207,7 +210,7 @@ def _start(app: App, hosts: Sequence[Host], plan: Plan, work: _Work, surrounding
     where = counted(len(hosts), "host")
     if plan.no_restart:
         note(f"after a failure the job is {plan.no_restart}")
-    packages, sent = pack(plan, work.way.code, surroundings.kept_code)
+    packages, sent = pack(plan, work.way.code, surroundings.kept_code, work.told)
     if any(surroundings.kept_code.values()):
         note(describe_parcels(sent))
     note(f"job {plan.id}: starting on {where}")

@@ -54,7 +54,7 @@ class Doubts:
     """A host's suspicions that an attempt hangs, and which of all hosts' were followed by a taking or have passed."""
 
     def __init__(self) -> None:
-        self.suspicions = self._followed = self._passed = 0
+        self.suspicions = self.followed = self._passed = 0
         self.taken_s: Optional[float] = None
         self._why = ""
 
@@ -74,9 +74,9 @@ class Doubts:
         No host has told progress for `stood_s`.
         """
         told = elsewhere + self.suspicions
-        if told <= self._followed or (self.taken_s is not None and now_s - self.taken_s <= _APART_S):
+        if told <= self.followed or (self.taken_s is not None and now_s - self.taken_s <= _APART_S):
             return ""
-        self._followed = told
+        self.followed = told
         why, self._why = self._why or "another host tells that the job stands still", ""
         return why if stood_s >= LEAST_S else ""
 

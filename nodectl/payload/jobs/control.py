@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import exit_status, send
-from . import checkpoints, code_store, shared_memory
+from . import checkpoints, code_store, shared_memory, telling
 from .contain import KILL_ROUND_S, Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import (
@@ -67,6 +67,8 @@ def main(argv: List[str]) -> int:
         "examine": examine_job,
         "black_box": black_box_of,
         "traces": traces_of,
+        "untold": untold,
+        "notify_test": notify_test,
     }
     os.umask(0o077)
     return exit_status(lambda: send(commands[argv[0]](*argv[1:]) or []), JobFolderError)
@@ -325,6 +327,8 @@ def _clean(job: JobFolder) -> Row:
     row = describe(job) if job.exists else describe_partial(job)
     removed = not row["alive"] and row["processes"] == 0 and row["state"]["state"] != "unreadable"
     problem = row["problem"]
+    if removed and (waiting := [message for message in _untold(job) if message["waits"]]):
+        removed, problem = False, f"{len(waiting)} messages of it are not delivered yet: nodectl notify pending"
     if removed:
         state = row["state"]
         Containment.recorded(job.id, state.get("containment", {})).remove(_ended_at(state))
@@ -373,6 +377,26 @@ def black_box_of(job_id: str) -> List[Row]:
 
     job = JobFolder(job_id)
     return black_box.read(job) if job.exists else []
+
+
+def untold(*job_ids: str) -> List[Row]:
+    """Return a row a message about these jobs (default: all) that waits or was given up; senders that died go on."""
+    return [{**message, "job": job_id} for job_id in job_ids or known_jobs() for message in _untold(JobFolder(job_id))]
+
+
+def _untold(job: JobFolder) -> List[Row]:
+    messages = telling.queue_of(job).pending()
+    for name in {message["receiver"] for message in messages if message["waits"]}:
+        telling.queue_of(job).start(name)
+    return messages
+
+
+def notify_test(host: str) -> List[Row]:
+    """Send the event on stdin to the receivers there, once each; return a row a receiver."""
+    from ..notify.deliver import try_each  # of use to this command alone
+
+    asked = json.load(sys.stdin)
+    return try_each(asked["receivers"], {**asked["event"], "host": host})
 
 
 def traces_of(job_id: str) -> List[Row]:

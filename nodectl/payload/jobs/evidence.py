@@ -20,6 +20,7 @@ from .ranks import Death
 
 _TAIL_BYTES = 16 * 1024
 _TRACEBACK_CHARS = 6000
+_LINE = lazily(r'File "([^"\n]+)", line (\d+)')
 _SUMMARY_BYTES = 256 * 1024
 
 
@@ -78,9 +79,17 @@ def _failure(verdict: Verdict, rank: int, code: Optional[int], note: Optional[Di
     status = None if code is None else (code if code >= 0 else 128 - code)
     failure = row(verdict.kind, verdict.message, time, rank=rank, exit_status=status, evidence=list(verdict.evidence))
     failure.update({"class": verdict.category, "traceback": verdict.traceback[-_TRACEBACK_CHARS:]})
+    failure["line"] = line_of(verdict.traceback)
     if note and note.get("flight"):
         failure["flight"] = summary(note.get("flight"))
     return failure
+
+
+def line_of(traceback: str) -> str:
+    """Return `train.py line 41`: the innermost line of a traceback that lies in a job's code, else of all."""
+    lines = _LINE.findall(traceback)
+    own = [line for line in lines if "/code/" in line[0]] or lines
+    return f"{os.path.basename(own[-1][0])} line {own[-1][1]}" if own else ""
 
 
 def _evidence(

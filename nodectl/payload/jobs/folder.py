@@ -23,6 +23,7 @@ _TOLD = ("failures", "living", "losses", "xids", "flight", "heard", "attempts", 
 _RESERVES = ("state.reserve", "state.reserve2")
 _PARTIAL, _UNDONE = ".partial", ".undone"
 RECEIVER = "receiver"
+_SECRETS = (("secret",), ("notify", "receivers.json"))
 _PLAN_KEYS = ("id", "created_at", "operator", "script", "args", "hosts", "nproc_per_node", "lease_s", "checkpoint")
 _FULL_BYTES = 64 * 1024
 
@@ -293,9 +294,9 @@ class JobFolder:
 
         An interrupted removal leaves a folder that is listed and cleaned like a broken upload.
         """
-        for path in (self.partial, self.path):
+        for path in (os.path.join(folder, *names) for folder in (self.partial, self.path) for names in _SECRETS):
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(path, "secret"))
+                os.unlink(path)
         shutil.rmtree(self.partial, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rename(self.path, self.partial)

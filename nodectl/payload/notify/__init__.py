@@ -1,0 +1,1 @@
+"""What is told to people: a queue of messages on a disk, and the program that delivers them."""
