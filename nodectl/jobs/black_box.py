@@ -25,6 +25,7 @@ from nodectl.transport.base import Transport
 
 _TIMEOUT_S = 30.0
 _BLAMES_NOBODY = frozenset(("collective_timeout", "rendezvous", "time_limit"))
+_CUTS_OFF = frozenset(("host_lost", "supervisor", "launcher"))
 _MOST_LINES, _MOST_BUSY = 4, 2
 _FULL, _MUTE = "is full", "does not answer (a network file system)"
 # on the host of a rank that is missed, these belong to the cause
@@ -132,7 +133,11 @@ def explained(job: Job, takings: Sequence[Taking]) -> Job:
     hosts = tuple(f"{rank.host}," for rank in named.look.ranks if rank.rank in named.look.missing)
     full = [text for text in named.look.evidence if text.startswith(hosts) and text.endswith(_STANDS)]
     cause = replace(cause, evidence=(*cause.evidence, line, *full))
-    return replace(job, first_failure=_of_rank(cause, named.look) if cause.category in _BLAMES_NOBODY else cause)
+    if cause.category in _BLAMES_NOBODY:
+        return replace(job, first_failure=_of_rank(cause, named.look))
+    if cause.category in _CUTS_OFF:
+        cause = replace(cause, message=f"{cause.message}; the job had stood still: {named.look.verdict}")
+    return replace(job, first_failure=cause)
 
 
 def of_its_end(transport: Transport, hosts: Sequence[Host], job: Job) -> Job:

@@ -51,6 +51,7 @@ def test_a_cause_that_names_nobody_blames_the_rank_that_was_missed(cause: Job, b
     assert found is not None
     assert (found.host, found.rank) == blamed
     assert any("train.py:5 load" in line for line in found.evidence) == (found.category != "script_error")
+    assert ("train.py:5 load" in found.message) == (found.category in ("time_limit", "host_lost"))
 
 
 def test_people_read_of_a_stand_still_and_of_a_cause_that_explains_nothing() -> None:

@@ -219,7 +219,7 @@ _SUPERVISOR = [
         after=case.after,
         blamed=None,
         act=_kill_supervisor,
-        evidence=case.words,
+        words=case.words,
     )
     for case in HANGS
     if case.name in ("opens_a_pipe", "waits_for_a_child")

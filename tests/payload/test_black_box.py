@@ -156,6 +156,7 @@ def test_a_taking_on_a_full_disk_goes_into_the_reserve(fleet: Fleet) -> None:
         assert done.returncode == 0, done.stderr
         (row,) = takings(fleet, 0, job_id)
         assert (row["why"], [item["rank"] for item in row["ranks"]]) == ("a test", [0, 1])  # type: ignore[attr-defined]
+        assert str(folder.parent) in row["host"]["full"]  # type: ignore[index]
         assert [path for path in folder.glob("*.jsonl") if path.stat().st_size] == []
         fleet.close()
     finally:

@@ -24,7 +24,7 @@ from .process import below, read_environ, read_stat, send
 from .ranks import Rank
 
 _ANSWER_S = 0.5
-_HELPER_S = 0.1
+_HELPERS_S = 0.6
 _SPY_S = 0.8
 _POLL_S = 0.01
 FRAMES = 16
@@ -41,14 +41,15 @@ def look(job: str, ranks: Sequence[Rank], venv: str = "", *, closely: bool = Fal
     children = {rank.rank: waiting.helpers(rank.pid) if closely else [] for rank in ranks}
     spied = _spied([*(rank.pid for rank in ranks), *(row["pid"] for rows in children.values() for row in rows)], venv)
     answers = _answers(job, {rank.rank: rank.pid for rank in ranks if rank.pid not in spied})
-    rows = []
+    rows, until_s = [], time.monotonic() + _HELPERS_S
     for rank in ranks:
         stack = spied.get(rank.pid) or answers.get(rank.rank, [])
         by = "py-spy" if rank.pid in spied else "signal" if stack else ""
         row = {"rank": rank.rank, "state": _state(rank), "stack": stack, "by": by}
         for child in children[rank.rank]:  # a fork of the rank writes into its file: they are asked one by one
-            told = spied.get(child["pid"]) or _answers(job, {rank.rank: child["pid"]}, _HELPER_S).get(rank.rank)
-            child["stack"] = told or []
+            left_s = until_s - time.monotonic() if child["state"] in "RS" and child["pid"] not in spied else 0.0
+            answer = _answers(job, {rank.rank: child["pid"]}, left_s) if left_s > 0 else {}
+            child["stack"] = spied.get(child["pid"]) or answer.get(rank.rank, [])
         if closely:
             row.update(call=waiting.call(rank.pid), helpers=children[rank.rank])
         rows.append(row)
