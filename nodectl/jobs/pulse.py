@@ -78,7 +78,8 @@ def read_pulse(host: str, row: Mapping[str, Any]) -> Pulse:
         network=row["rdma"] or row["network"],
         time_s=row["time_s"],
         losses=tuple(Loss(host, **item) for item in row["losses"]),
-        collectives=read_collectives(host, row["collectives"]),
+        collectives=read_collectives(host, row["collectives"] or ()),
+        inspected=row["collectives"] is not None,
     )
 
 

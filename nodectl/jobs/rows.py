@@ -232,7 +232,7 @@ class _JobRow(TypedDict):
     processes: Rank
     state: StateRow
     stopped_by: NotRequired[Word]
-    collectives: NotRequired[_Collectives]
+    collectives: NotRequired[_Collectives | None]
 
 
 def _of_its_plan(row: Any) -> Any:
@@ -297,7 +297,7 @@ class PulseRow(TypedDict):
     rdma: BytesRow | None
     time_s: Number
     losses: list[LossRow]
-    collectives: _Collectives
+    collectives: _Collectives | None
 
 
 class RankRow(LivingRow):

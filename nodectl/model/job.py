@@ -274,6 +274,7 @@ class Pulse:
     problem: str = ""
     losses: tuple[Loss, ...] = ()
     collectives: tuple[Collective, ...] = ()
+    inspected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

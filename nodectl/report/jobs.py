@@ -481,7 +481,8 @@ def watch_text(
     problems = [f"{pulse.host}: {pulse.problem}" for pulse in pulses if pulse.problem]
     told = loss_lines([loss for pulse in pulses for loss in pulse.losses])
     losses = [f"LOSS: {line}" for line in told[:_MOST_REMARKS]]
-    told = [*collective_lines(collectives), *problems, *losses]
+    empty = [_UNRECORDED] if not collectives and any(pulse.inspected for pulse in pulses) else []
+    told = [*collective_lines(collectives), *empty, *problems, *losses]
     lines = [_progress(job_id, pulses), *hosts, *told, *(f"STALL: {line}" for line in stalls)]
     return "\n".join(lines if width is None else (part for line in lines for part in broken(line, width)))
 
@@ -495,6 +496,9 @@ def watch_document(
 
 
 _MOST_COLLECTIVES = 6
+_UNRECORDED = (
+    "in the job, from NCCL Inspector: nothing yet; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,PROFILE says why"
+)
 COLLECTIVES = ("COLLECTIVE", "SIZE", "RANKS", "COUNT", "BUS BANDWIDTH", "BY RANK", "MEASURED", "FLOOR")
 
 

@@ -91,6 +91,8 @@ def test_watch_and_metrics_tell_them() -> None:
     pulse = Pulse("node01", "running", collectives=tuple(told))
     assert row in watch_text("j", [pulse], [], groups) and collective_lines([]) == []
     assert watch_document("j", [pulse], [], groups)["collectives"]
+    assert "nothing yet" in watch_text("j", [Pulse("node01", "running", inspected=True)], [])
+    assert "Inspector" not in watch_text("j", [Pulse("node01", "running")], [])
     job = Job("j", JobState.RUNNING, ("node01", "node02"), "t.py", (), 2, (), collectives=tuple(told))
     (sample,) = [text for text in jobs_metrics([job], time_s=1e9).splitlines() if 'rank="3"' in text]
     assert sample.startswith("nodectl_job_collective_bandwidth_bytes_per_second{") and sample.endswith(

@@ -22,7 +22,7 @@ PLUGIN = "/usr/local/lib/libnccl-profiler-inspector.so"
 _WRITES = f"""
 exec({Path(inspected.__file__).read_text()!r})
 name, wanted = os.environ["NCCL_INSPECTOR_DUMP_DIR"], ("NCCL_PROFILER_PLUGIN", "NCCL_INSPECTOR_ENABLE")
-print({{key: os.environ[key] for key in wanted}}, flush=True)
+print({{key: os.environ[key] for key in wanted}}, name, flush=True)
 with open(f"{{name}}/{{os.uname().nodename}}-pid{{os.getpid()}}.log", "w") as file:
     for step in range(1, 1000):
         dist.all_reduce(one)
@@ -44,6 +44,11 @@ def document(lab: Lab, *words: str) -> dict[str, Any]:  # noqa: F811
     return found
 
 
+def groups(found: dict[str, Any]) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = found["jobs"][0]["collectives"]
+    return told
+
+
 def test_a_job_s_collectives_are_told_while_it_runs_and_after_it(lab: Lab) -> None:  # noqa: F811
     case = Case("inspected", "", after=_WRITES, options=("--inspect",))
     script = lab.folder / "train.py"
@@ -55,14 +60,19 @@ def test_a_job_s_collectives_are_told_while_it_runs_and_after_it(lab: Lab) -> No
     assert "plugins/profiler/inspector" in refused.stderr
     for host in lab.hosts:
         lab.lab.ssh(host, f"touch {PLUGIN}")
+    sizes = ("--collectives", "all_reduce", "--sizes", "64MiB", "--scope", "all")
+    measured = lab.run("-e", "pytorch_venv=/opt/nodectl-deaths/venv", "probe", "nccl", *sizes)
+    assert measured.returncode in (0, 1), measured.stdout + measured.stderr
     try:
         job_id = lab.begin(case)
         lab.wait(lambda: bool(document(lab, "jobs", "list")["jobs"][-1]["collectives"]), "nothing was told", 90)
         text = lab.run("jobs", "watch", "--once", "--interval", "6", job_id).stdout
         assert "from NCCL Inspector" in text, text
+        assert groups(document(lab, "jobs", "show", job_id))[0]["measured_gbs"] > 0, text
         assert f"AllReduce of 64 MiB: rank 2 on {lab.hosts[2]}: last to come" in text, text
         assert 'rank="2"' in lab.run("jobs", "list", "--output", "prometheus").stdout
-        assert PLUGIN in lab.run("jobs", "logs", job_id).stdout
+        said = lab.run("jobs", "logs", job_id).stdout
+        assert PLUGIN in said and all(f"/jobs/{job_id}/inspect/{rank}" in said for rank in range(3)), said
         page = lab.folder / "report.html"
         lab.run("report", "--out", str(page))
         assert "from NCCL Inspector" in page.read_text()
@@ -72,5 +82,5 @@ def test_a_job_s_collectives_are_told_while_it_runs_and_after_it(lab: Lab) -> No
     finally:
         for host in lab.hosts:
             lab.lab.ssh(host, f"rm -f {PLUGIN}")
-    (group,) = job["collectives"]
+    (group,) = groups({"jobs": [job]})
     assert (job["state"], group["ranks"], group["busbw_gbs"], group["least_gbs"]) == ("finished", 3, 150.0, 40.0), job

@@ -35,7 +35,7 @@ def write(job: JobFolder, text: str | bytes, place: str = "3", name: str = "gpu0
 
 def looked(reader: Inspector, job: JobFolder) -> list[dict[str, Any]]:
     reader.look(last=True)
-    return summary(job)
+    return summary(job) or []
 
 
 def test_a_rank_s_collectives_are_told_by_kind_and_size_with_their_medians(job: JobFolder) -> None:
@@ -121,11 +121,11 @@ def test_files_stay_below_their_limit_and_reading_goes_on(
             file.flush()
             reader.look(last=True)
             assert path.stat().st_blocks * 512 <= 13 << 20
-        before = summary(job)[0]["count"]
+        before = looked(reader, job)[0]["count"]
         file.write(line().encode() * 10)
         file.flush()
         reader.look(last=True)
-    assert summary(job)[0]["count"] == before + 10
+    assert looked(reader, job)[0]["count"] == before + 10
 
 
 def test_a_full_disk_and_many_files_do_no_harm(job: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +140,14 @@ def test_a_full_disk_and_many_files_do_no_harm(job: JobFolder, monkeypatch: pyte
     write(job, line(busbw=1), name="gpu01-pid00.log")
     monkeypatch.setattr(os, "replace", full)
     reader.look(last=True)
-    assert len(summary(job)) == 64
+    assert len(summary(job) or []) == 64
     Path(job.at("inspect.json")).write_text("{]")
     assert summary(job) == []
+
+
+def test_a_job_that_is_not_inspected_is_another_thing_than_one_without_collectives(job: JobFolder) -> None:
+    assert summary(job) is None
+    assert looked(Inspector(job, PLAN), job) == []
 
 
 def test_another_attempt_begins_anew(job: JobFolder) -> None:

@@ -245,7 +245,7 @@ def describe(job: JobFolder, state: Optional[Row] = None) -> Row:
     held = containment.group or containment.outer or "repaired" in state
     row["problem"] = row["problem"] or state.get("repaired", "")
     row["stopped_by"] = job.stopped_by()
-    if os.path.exists(job.at("inspect.json")):
+    if os.path.isdir(job.at("inspect")):
         from .inspector import summary  # of use to few jobs
 
         row["collectives"] = summary(job)

@@ -146,8 +146,10 @@ def _cut(path: str, read_bytes: int) -> None:
             os.truncate(path, 0)
 
 
-def summary(job: JobFolder) -> List[Row]:
-    """Return the rows of this host; none where the job is not inspected, or nothing was written yet."""
+def summary(job: JobFolder) -> Optional[List[Row]]:
+    """Return the rows of this host, none where nothing was written yet; None where the job is not inspected."""
+    if not os.path.isdir(job.at(_FOLDER)):
+        return None
     try:
         with open(job.at(_SUMMARY), "rb") as file:
             rows = json.loads(file.read(1 << 20))
