@@ -32,31 +32,38 @@ _FRAME = lazily(r'^  File "(.*)", line (\d+) in (.*)$')
 _THREAD = lazily(r"^(?:Current thread|Thread) 0x", re.M)
 
 
-def look(job: str, ranks: Sequence[Rank], venv: str = "", *, closely: bool = False) -> List[Dict[str, Any]]:
+def look(job: str, ranks: Sequence[Rank], venv: str = "") -> List[Dict[str, Any]]:
     """Return a row a rank: `rank`, `state` (a letter of /proc), its main thread's `stack`, newest first (or empty).
 
     `by` tells how it was had: py-spy, which a rank does not notice, else a signal that its faulthandler answers.
-    `closely`: with its system `call`, and its `helpers` (children).
     """
-    children = {rank.rank: waiting.helpers(rank.pid) if closely else [] for rank in ranks}
-    spied = _spied([*(rank.pid for rank in ranks), *(row["pid"] for rows in children.values() for row in rows)], venv)
-    answers = _answers(job, {rank.rank: rank.pid for rank in ranks if rank.pid not in spied})
-    rows, until_s = [], time.monotonic() + _HELPERS_S
+    spied = _spied([rank.pid for rank in ranks], venv)
+    answers = _answers(job, {rank.rank: rank.pid for rank in ranks if rank.pid not in spied}, _ANSWER_S)
+    rows = []
     for rank in ranks:
         stack = spied.get(rank.pid) or answers.get(rank.rank, [])
         by = "py-spy" if rank.pid in spied else "signal" if stack else ""
-        row = {"rank": rank.rank, "state": _state(rank), "stack": stack, "by": by}
-        for child in children[rank.rank]:  # a fork of the rank writes into its file: they are asked one by one
-            left_s = until_s - time.monotonic() if child["state"] in "RS" and child["pid"] not in spied else 0.0
-            answer = _answers(job, {rank.rank: child["pid"]}, left_s) if left_s > 0 else {}
-            child["stack"] = spied.get(child["pid"]) or answer.get(rank.rank, [])
-        if closely:
-            row.update(call=waiting.call(rank.pid), helpers=children[rank.rank])
-        rows.append(row)
+        rows.append({"rank": rank.rank, "state": _state(rank), "stack": stack, "by": by})
     return rows
 
 
-def _answers(job: str, pids: Dict[int, int], most_s: float = _ANSWER_S) -> Dict[int, List[str]]:
+def with_children(
+    job: str, rows: Sequence[Dict[str, Any]], ranks: Sequence[Rank], venv: str = ""
+) -> List[Dict[str, Any]]:
+    """Add to each row of `look` the system `call` in which the rank waits, and its `helpers`, with their stacks."""
+    children = [waiting.helpers(rank.pid) for rank in ranks]
+    spied = _spied([child["pid"] for helpers in children for child in helpers], venv)
+    until_s = time.monotonic() + _HELPERS_S
+    for rank, helpers in zip(ranks, children):  # noqa: B905 - Python 3.8
+        for child in helpers:  # a fork of the rank writes into its file: they are asked one by one
+            left_s = until_s - time.monotonic() if child["state"] in "RS" and child["pid"] not in spied else 0.0
+            answer = _answers(job, {rank.rank: child["pid"]}, left_s) if left_s > 0 else {}
+            child["stack"] = spied.get(child["pid"]) or answer.get(rank.rank, [])
+    added = ({"call": waiting.call(rank.pid), "helpers": helpers} for rank, helpers in zip(ranks, children))  # noqa: B905
+    return [{**row, **more} for row, more in zip(rows, added)]  # noqa: B905
+
+
+def _answers(job: str, pids: Dict[int, int], most_s: float) -> Dict[int, List[str]]:
     """Have processes write their stacks, given by rank; return those that came in time."""
     asked = {number: _ask(job, number, pid) for number, pid in pids.items()}
     until_s = time.monotonic() + most_s
@@ -145,7 +152,7 @@ def examine(job: JobFolder) -> Dict[str, Any]:
 
 
 def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
-    """Yield the parts of the report of `examine` as they come: the ranks, what tools tell, the ranks 2 s later.
+    """Yield the parts of the report of `examine` as they come: ranks, their children, tools, ranks 2 s later.
 
     A tool is waited for `tool_s`.
     """
@@ -153,15 +160,18 @@ def looks(job: JobFolder, tool_s: float = _TOOL_S) -> Iterator[Dict[str, Any]]:
     ranks, environments = find_ranks(job, state)
     output = Output(job.at("output.log"))
     before, venv = _measures(ranks, plan), venv_of(plan, plan["hosts"][plan["rank"]])
-    first = look(job.path, ranks, venv, closely=True)
-    yield _report(job, ranks, with_asides(first, ranks, job.at("ranks"), output), first)
+    first = look(job.path, ranks, venv)
+    told = with_asides(first, ranks, job.at("ranks"), output)
+    yield _report(job, ranks, told, first)
+    yield {"ranks": _report(job, ranks, with_children(job.path, told, ranks, venv), first)["ranks"]}
     with ThreadPoolExecutor(_TOOLS_AT_ONCE) as pool:
         gpus, ras = pool.submit(pulse.gpus, tool_s), pool.submit(_ask_ras, environments, min(_RAS_S, tool_s))
         rest = {"flight": flight.read_dumps(job.path), "xids": _xids(job), "groups": _groups(ranks)}
         rest["ended"] = [end["rank"] for end in state.get("ends", ())]
         yield {**rest, "gpus": gpus.result(), "ras": ras.result()}
         time.sleep(max(0.0, _WINDOW_S - (time.monotonic() - before[0])))
-        second = with_asides(look(job.path, ranks, venv, closely=True), ranks, job.at("ranks"), output)
+        second = with_children(job.path, look(job.path, ranks, venv), ranks, venv)
+        second = with_asides(second, ranks, job.at("ranks"), output)
         after = _measures(ranks, plan)
     seconds = after[0] - before[0]
     report = _report(job, ranks, second, first)
