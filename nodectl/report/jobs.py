@@ -499,7 +499,7 @@ _MOST_COLLECTIVES = 6
 _UNRECORDED = (
     "in the job, from NCCL Inspector: nothing yet; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,PROFILE says why"
 )
-COLLECTIVES = ("COLLECTIVE", "SIZE", "RANKS", "COUNT", "BUS BANDWIDTH", "BY RANK", "MEASURED", "FLOOR")
+COLLECTIVES = ("COLLECTIVE", "SIZE", "RANKS", "SAMPLES", "BUS BANDWIDTH", "BY RANK", "MEASURED", "FLOOR")
 
 
 def collective_lines(groups: Sequence[CollectiveGroup]) -> list[str]:

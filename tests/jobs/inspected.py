@@ -1,8 +1,25 @@
-"""Composed lines of NCCL Inspector, in the form of its source (NCCL 2.30.7, inspector_json.cc): no GPU wrote them."""
+"""Lines of NCCL Inspector: composed ones in the form of its source (inspector_json.cc), and some that it wrote itself.
+
+For those in `BUILT` its plug-in was built from NCCL's source of that version, and given events of collectives without a
+GPU: the form is real, the bandwidths are not.
+"""
 
 from __future__ import annotations
 
 COMM = "0x7f8c496ae9f661"
+_METADATA = (
+    '"metadata":{"inspector_output_format_version":"v4.0","git_rev":"standalone-build",'
+    '"rec_mechanism":"nccl_profiler_interface","dump_timestamp_us":1795857833651258,"hostname":"vm","pid":1377}'
+)
+_PERF = (
+    '"coll_perf":{"coll":"AllGather","coll_sn":1,"coll_msg_size_bytes":67108864,"coll_exec_time_us":700,'
+    '"coll_timing_source":"kernel_gpu","coll_algobw_gbs":383.479223,"coll_busbw_gbs":287.609417}'
+)
+BUILT = {
+    "2.28.3": f'{{"header":{{"id":"0x7f8c496ae9f662","rank":0,"n_ranks":4,"nnodes":2}},{_METADATA},{_PERF}}}\n',
+    "2.30.7": f'{{"header":{{"id":"0x7f8c496ae9f662","comm_name":"dp","rank":0,"n_ranks":4,"nnodes":2}},{_METADATA},'
+    f"{_PERF}}}\n",
+}
 
 
 def line(

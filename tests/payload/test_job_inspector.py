@@ -12,7 +12,7 @@ import pytest
 from nodectl.payload.jobs import outputs
 from nodectl.payload.jobs.folder import JobFolder
 from nodectl.payload.jobs.inspector import Inspector, find, summary, variables
-from tests.jobs.inspected import COMM, line
+from tests.jobs.inspected import BUILT, COMM, line
 
 PLAN = {"nproc_per_node": 2, "hosts": [{"name": "a"}, {"name": "b"}]}
 
@@ -59,6 +59,14 @@ def test_a_rank_s_collectives_are_told_by_kind_and_size_with_their_medians(job: 
         2100,
     )
     assert (rows["AllGather"]["busbw_gbs"], rows["Send"]["busbw_gbs"]) == (70.0, 20.0)
+
+
+@pytest.mark.parametrize("version", BUILT)
+def test_what_the_plug_in_writes_is_read(job: JobFolder, version: str) -> None:
+    reader = Inspector(job, PLAN)
+    write(job, BUILT[version] * 3)
+    (row,) = looked(reader, job)
+    assert (row["kind"], row["size_bytes"], row["count"], row["busbw_gbs"]) == ("AllGather", 64 << 20, 3, 287.609)
 
 
 def test_a_line_that_comes_in_pieces_is_read_once(job: JobFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import re
 import time
@@ -16,7 +17,7 @@ Event = Dict[str, Any]
 Told = Tuple[str, str, Optional[int]]  # a loss's name, its value as written, and the step where the line names one
 _LOOK_BYTES = 256 << 10  # of all files in a look; of what comes faster the newest is read
 _LONGEST_LINE, _TEXT_CHARS = 2000, 200
-_MOST_SERIES, _MOST_EVENTS = 200, 40
+_MOST_SERIES, _MOST_EVENTS, _MOST_NAMES = 200, 40, 20
 _KEPT, _KNOWN = 50, 10
 _DEVIATIONS, _LOG_DEVIATIONS, _RATIO = 8.0, 6.0, 0.5
 _RECORD, _ALONE = 2.0, 5.0  # times as far above the median as any other: with a second one after it, or by itself
@@ -48,7 +49,7 @@ def read_line(line: str) -> List[Told]:
     told: Dict[str, Told] = {}
     at = _STEP.search(line)
     step = int(at.group(1) or at.group(2)) if at else None
-    for match in _LOSS.finditer(line):
+    for match in itertools.islice(_LOSS.finditer(line), _MOST_NAMES):
         begin = match.start()
         before = _NAME.search(line, max(0, begin - 80), begin)
         name = (before.group() if before else "") + line[begin : match.start("value")]
