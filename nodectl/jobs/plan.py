@@ -163,6 +163,7 @@ class Plan:
     least_nodes: int = 0
     restarts: int = 0
     restart_on: tuple[str, ...] = ()
+    replace_stragglers: int = 0
     no_restart: str = ""
     gpus_per_node: int = 0
     start: Start = Start()
@@ -333,6 +334,7 @@ class LaunchRequest:
     left_out: tuple[str, ...] = ()
     restarts: int | None = None
     restart_on: tuple[str, ...] = ()
+    replace_stragglers: int = 0
     start: Start = Start()
     stayed: tuple[tuple[str, str], ...] = ()
     time_limit_s: float = 0.0
@@ -397,6 +399,7 @@ def make_plan(
         least_nodes=nodes.least,
         restarts=restarts,
         restart_on=request.restart_on,
+        replace_stragglers=request.replace_stragglers,
         no_restart=_no_restart(request) if not restarts else "",
         gpus_per_node=min(gpus, default=0),
         start=_start(request.start, surroundings),

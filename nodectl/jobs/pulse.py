@@ -14,6 +14,7 @@ from nodectl.jobs.nodes import ask
 from nodectl.jobs.rows import PulseRow
 from nodectl.model.host import Host
 from nodectl.model.job import Gpus, Loss, Pulse
+from nodectl.payload.jobs.pace import Paces
 from nodectl.payload.jobs.standing import gpus_wait
 from nodectl.transport.base import Transport
 
@@ -31,6 +32,8 @@ class Watch:
     forks: int
     pattern: str = ""
     _before: dict[str, Pulse] = field(default_factory=dict)
+    _paces: dict[int, Paces] = field(default_factory=dict)
+    _places: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def look(self) -> list[Pulse]:
         """Return the pulse of every host, in the order of `hosts`; a host without an answer has a `problem`."""
@@ -46,7 +49,21 @@ class Watch:
             now = compared(self._before.get(host.name), read_pulse(host.name, rows[0]))
             self._before[host.name] = now
             seen.append(now)
-        return seen
+            self._note_paces(now, rows[0].get("paces", ()))
+        return self._with_straggler(seen)
+
+    def _note_paces(self, pulse: Pulse, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._paces.setdefault(pulse.attempt, Paces()).note(rows)
+        gpus = 0 if pulse.gpus is None else pulse.gpus.count
+        for local_rank, row in enumerate(sorted(rows, key=lambda row: row["rank"])):
+            self._places[row["rank"]] = pulse.host, local_rank if local_rank < gpus else -1
+
+    def _with_straggler(self, pulses: list[Pulse]) -> list[Pulse]:
+        """Add a sentence to the pulse of the host whose rank slows down the others in the newest attempt."""
+        lag = self._paces[max(self._paces)].straggler() if self._paces else None
+        host, gpu = ("", -1) if lag is None else self._places[lag.rank]
+        told = "" if lag is None else f"{f', GPU {gpu}' if gpu >= 0 else ''}: {lag.text()}"
+        return [replace(pulse, straggler=told) if pulse.host == host else pulse for pulse in pulses]
 
 
 def check_pattern(pattern: str) -> str:

@@ -43,6 +43,10 @@ CLASSES: dict[str, tuple[str, str]] = {
         "ranks waited in a collective that did not end",
         "look at what the named rank did; where it does that for long on purpose, raise the process group's timeout",
     ),
+    "straggler": (
+        "a rank of the host was slower than the others, and a spare took its place",
+        "run `nodectl health -l {host}` and `nodectl probe gemm`; compare its GPUs' clocks and limits with the others'",
+    ),
     "stopped": ("a rank was stopped by a signal", "find who sent it SIGSTOP; `kill -CONT` lets it go on"),
     "collective_mismatch": (
         "ranks called different collectives, or with different sizes",

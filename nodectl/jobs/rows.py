@@ -282,6 +282,22 @@ class BytesRow(TypedDict):
     out_bytes: Number
 
 
+class BlockRow(TypedDict):
+    """A block of steps of a rank: until its step of the optimizer, so many, and by process group when it met others."""
+
+    step: Whole
+    steps: Whole
+    step_s: Time
+    groups: dict[Word, list[Time]]
+
+
+class PaceRow(TypedDict):
+    """The pace of a rank, the newest block last."""
+
+    rank: Rank
+    blocks: list[BlockRow]
+
+
 class PulseRow(TypedDict):
     """A row of `pulse`."""
 
@@ -295,6 +311,7 @@ class PulseRow(TypedDict):
     gpus: list[GpuRow]
     network: BytesRow | None
     rdma: BytesRow | None
+    paces: NotRequired[list[PaceRow]]
     time_s: Number
     losses: list[LossRow]
     collectives: _Collectives | None

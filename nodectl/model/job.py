@@ -272,6 +272,7 @@ class Pulse:
     time_s: float = 0.0
     waits_s: float = 0.0
     problem: str = ""
+    straggler: str = ""
     losses: tuple[Loss, ...] = ()
     collectives: tuple[Collective, ...] = ()
     inspected: bool = False

@@ -476,13 +476,14 @@ def watch_text(
     collectives: Sequence[CollectiveGroup] = (),
     width: int | None = None,
 ) -> str:
-    """Progress in the first line, then the hosts, then what stands still; no line wider than `width`."""
+    """Progress in the first line, then the hosts, who is slow, and what stands still; no line wider than `width`."""
     hosts = _watch_hosts([_HEAD, *(_row(pulse) for pulse in pulses)], width)
     problems = [f"{pulse.host}: {pulse.problem}" for pulse in pulses if pulse.problem]
     told = loss_lines([loss for pulse in pulses for loss in pulse.losses])
     losses = [f"LOSS: {line}" for line in told[:_MOST_REMARKS]]
     empty = [_UNRECORDED] if not collectives and any(pulse.inspected for pulse in pulses) else []
-    told = [*collective_lines(collectives), *empty, *problems, *losses]
+    slow = [f"STRAGGLER: {pulse.host}{pulse.straggler}" for pulse in pulses if pulse.straggler]
+    told = [*collective_lines(collectives), *empty, *problems, *losses, *slow]
     lines = [_progress(job_id, pulses), *hosts, *told, *(f"STALL: {line}" for line in stalls)]
     return "\n".join(lines if width is None else (part for line in lines for part in broken(line, width)))
 

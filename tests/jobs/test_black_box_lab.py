@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from tests.jobs.deaths import _EAT, LAUNCHER, VENV, Case, Lab, _limit_memory, _power_off, group_of
-from tests.jobs.test_deaths import prepared  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -310,7 +309,7 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def table(prepared: Any, nodectl: Any, tmp_path_factory: pytest.TempPathFactory) -> Table:  # noqa: F811
+def table(prepared: Any, nodectl: Any, tmp_path_factory: pytest.TempPathFactory) -> Table:
     return Table(Lab(prepared, nodectl, tmp_path_factory.mktemp("scripts")))
 
 

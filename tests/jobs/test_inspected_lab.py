@@ -13,7 +13,7 @@ import pytest
 
 from tests.jobs import inspected
 from tests.jobs.deaths import Case, Lab
-from tests.jobs.test_deaths import lab, prepared  # noqa: F401 - fixtures
+from tests.jobs.test_deaths import lab  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

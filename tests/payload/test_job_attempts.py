@@ -146,15 +146,23 @@ def test_used_up_restarts_end_the_job_and_it_is_said() -> None:
     assert views.ask(100.0) == Over(hb.FAILED, "not restarted: all 2 restarts are used")
 
 
-def cause(category: str, message: str) -> dict[str, Any]:
-    return {"kind": "exception", "class": category, "message": message, "rank": 1, "exit_status": 1, "time": 1.0}
+MMU_FAULT = "kernel log: NVRM: Xid (PCI:0000:10:1c): 31, pid=7, name=python, Ch 00000008"
+OFF_THE_BUS = "kernel log: NVRM: Xid (PCI:0000:10:1c): 79, pid=7, name=python, GPU has fallen off the bus."
+
+
+def cause(category: str, message: str, *evidence: str) -> dict[str, Any]:
+    told = {"class": category, "message": message, "evidence": evidence}
+    return {"kind": "exception", "rank": 1, "exit_status": 1, "time": 1.0, **told}
 
 
 @pytest.mark.parametrize(
     ("first", "second", "follows", "rules"),
     [
         (cause("script_error", "ValueError: step 7"), cause("script_error", "ValueError: step 9"), "twice in the", {}),
-        (cause("script_error", "KeyError: 'a'"), cause("disk_full", "no space"), "nothing says", {}),
+        (cause("script_error", "KeyError: 'a'"), cause("data_missing", "no x"), "nothing says", {}),
+        (cause("script_error", "KeyError: 'a'"), cause("disk_full", "no space"), "no room", {}),
+        (cause("port_in_use", "address in use"), cause("port_in_use", "address in use"), "", {}),
+        (cause("xid", "CUDA", MMU_FAULT), cause("xid", "CUDA", MMU_FAULT), "twice in the same way", {}),
         (cause("not_a_number", "loss is nan"), cause("not_a_number", "loss is nan"), "twice in the", {}),
         (cause("host_lost", "gone"), cause("script_error", "KeyError: 'a'"), "", {}),
         (cause("xid", "Xid 79"), cause("xid", "Xid 79"), "", {}),
@@ -176,6 +184,38 @@ def test_a_failure_that_does_not_pass_is_not_tried_a_third_time(
     views.ask(200.0)
     end = views.ask(205.0)
     assert isinstance(end, Over) == bool(follows) and (not isinstance(end, Over) or follows in end.why), end
+
+
+@pytest.mark.parametrize(("before", "step", "ends"), [(5, 7, True), (5, 500, False), (-1, 500, True), (5, -1, True)])
+def test_the_same_failure_at_a_later_step_is_not_the_same(before: int, step: int, ends: bool) -> None:
+    failure = cause("not_a_number", "loss is nan")
+    views = Views(beat(0, step=before), {1: beat(1, failure=failure)}, rules=RULES._replace(restarts=5))
+    views.after(20.0)
+    again = Attempt(2, (0, 1))
+    views.me, views.others = beat(0, attempt=again, step=step), {1: beat(1, attempt=again, failure=failure)}
+    views.ask(200.0)
+    end = views.ask(220.0)
+    assert isinstance(end, Over if ends else Attempt), end
+    assert not isinstance(end, Over) or (f"at step {step} again" in end.why) == (step >= 0)
+
+
+def test_a_host_is_asked_for_its_step_before_a_failure_is_called_the_same() -> None:
+    failure = cause("not_a_number", "loss is nan")
+    views = Views(beat(0, step=5), {1: beat(1, failure=failure)}, rules=RULES._replace(restarts=5))
+    views.after(20.0)
+    again = Attempt(2, (0, 1))
+    views.me, views.others = beat(0, attempt=again, fit=None), {1: beat(1, attempt=again, failure=failure)}
+    views.ask(200.0)
+    assert views.ask(205.0) is None
+    views.me = beat(0, attempt=again, step=90)
+    assert views.ask(220.0) == Attempt(3, (0, 1))
+
+
+@pytest.mark.parametrize(("line", "second"), [(OFF_THE_BUS, 2), (MMU_FAULT, 1)])
+def test_a_spare_takes_the_place_of_a_host_whose_gpu_is_at_fault_at_once(line: str, second: int) -> None:
+    failure = cause("xid", "CUDA error", line)
+    views = Views(beat(0), {1: beat(1, failure=failure), 2: beat(2, hb.SPARE)})
+    assert views.after(3.0) == Attempt(2, (0, second))
 
 
 @pytest.mark.parametrize(
@@ -230,11 +270,11 @@ def test_a_killed_rank_is_followed_by_a_second_attempt_on_the_same_hosts(fleet: 
 
 
 def test_an_exception_that_comes_again_ends_the_job_at_its_second_attempt(fleet: Fleet) -> None:
-    job_id = fleet.launch("import os\nraise ValueError('shard', os.getpid())", restarts=5)
+    job_id = fleet.launch("import os\nprint('step 7 loss 1.5')\nraise ValueError('shard', os.getpid())", restarts=5)
     fleet.wait_settled(job_id)
     state = fleet.report(0, job_id)["state"]
     assert (state["state"], state["attempt"], len(state["attempts"])) == ("failed", 2, 1)
-    assert "it failed twice in the same way" in state["no_restart"], state["no_restart"]
+    assert "it failed twice in the same way, at step 7 again" in state["no_restart"], state["no_restart"]
 
 
 def test_the_lost_host_is_the_one_that_most_others_lost_not_who_was_missed_first() -> None:

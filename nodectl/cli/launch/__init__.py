@@ -171,6 +171,7 @@ def _request(asked: Launch, work: _Work, hosts: Sequence[Host]) -> LaunchRequest
         nodes=count_nodes(len(hosts), asked.hosts.nodes, asked.hosts.spares),
         restarts=asked.hosts.restarts,
         restart_on=asked.hosts.restart_on,
+        replace_stragglers=asked.hosts.replace_stragglers or 0,
         start=way.start,
         stayed=() if way.code is None else way.code.stayed,
         time_limit_s=limits.time_limit or 0.0,

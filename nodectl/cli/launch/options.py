@@ -28,6 +28,7 @@ from nodectl.jobs.plan import (
 )
 from nodectl.jobs.remedies import CLASSES
 from nodectl.payload.jobs.container import ENGINES
+from nodectl.payload.jobs.pace import PERCENT as SLOWER_PERCENT
 
 PREFLIGHT, QUICK = "preflight", "quick"
 
@@ -197,6 +198,15 @@ class Hosts:
     spares: int | None = option(
         "--spares", "Number of hosts that wait to take a failed host's place.", type=click.IntRange(0), metavar="K"
     )
+    replace_stragglers: int | None = option(
+        "--replace-stragglers",
+        "Give the place of a host to a spare, by a restart from the next checkpoint, where a rank of it is slower than "
+        f"the others by this.  Without PERCENT: {SLOWER_PERCENT}.",
+        type=click.IntRange(5, 1000),
+        is_flag=False,
+        flag_value=SLOWER_PERCENT,
+        metavar="[PERCENT]",
+    )
     gate: str | None = option(
         "--gate",
         "Start without the hosts that fail preflight, as far as spares go; quick: nor those that some 20 s of health, "
@@ -247,6 +257,9 @@ class Launch:
         if around.nic_binding == GPU and (engine == COMMAND or "NCCL_IB_HCA" in around.names):
             why = "a command may be no Python" if engine == COMMAND else "--env NCCL_IB_HCA says it already"
             raise UsageError(f"--nic-binding gpu is set in each rank's Python: {why}", "leave it out")
+        if self.hosts.replace_stragglers and not (self.code.checkpoint and (self.hosts.spares or self.hosts.nodes)):
+            why = "a spare goes on from a checkpoint"
+            raise UsageError(f"--replace-stragglers needs --spares and --checkpoint: {why}", "say both")
         if self.hosts.via == "slurm":
             self._refuse_with_slurm()
         elif self.hosts.sbatch_options:
@@ -256,8 +269,8 @@ class Launch:
         hosts, of_preflight = self.hosts, "they belong to preflight, which Slurm's jobs do not have"
         refusals = (
             (
-                hosts.restarts or hosts.spares or hosts.restart_on,
-                "--restarts, --restart-on and --spares need hosts over SSH; Slurm requeues jobs by itself",
+                hosts.restarts or hosts.spares or hosts.restart_on or hosts.replace_stragglers,
+                "--restarts, --restart-on, --replace-stragglers, --spares need hosts over SSH; Slurm requeues itself",
             ),
             (hosts.needs or hosts.skips, f"--need and --skip need hosts over SSH: {of_preflight}"),
             (self.limits.warning, "--signal needs hosts over SSH: Slurm's signal would reach the ranks' launcher, too"),
@@ -274,11 +287,13 @@ class LaunchCommand(click.Command):
     """Says where `--` belongs, for options that were meant for the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; SCRIPT may follow a --gate that has no word of its own."""
+        """Parse as click does; SCRIPT may follow --gate and --replace-stragglers without a word."""
         end = args.index("--") if "--" in args else len(args)
         for place in range(end):
             if args[place] == "--gate" and args[place + 1 : place + 2] not in ([PREFLIGHT], [QUICK]):
                 args[place] = f"--gate={PREFLIGHT}"
+            if args[place] == "--replace-stragglers" and not "".join(args[place + 1 : place + 2]).isdecimal():
+                args[place] = f"--replace-stragglers={SLOWER_PERCENT}"
         script, early = self._between_script_and_dashes(ctx, args)
         try:
             left = super().parse_args(ctx, list(args))

@@ -21,6 +21,7 @@ from .failures import first_of_attempt
 from .folder import JobFolder, boot_id, payload_folder
 from .heartbeat import Attempt, Beat
 from .node_end import Leaving
+from .pace import STRAGGLER
 from .process import read_stat
 from .telling import Teller
 
@@ -35,19 +36,30 @@ _MISTAKES = {
     "bad_argument": "a restart does not mend wrong arguments",
     "version_mismatch": "a restart does not mend versions that do not fit together",
     "checkpoint_mismatch": "a restart does not mend a checkpoint of another model",
+    "disk_full": "a restart makes no room on a disk",
     "time_limit": "its time is over",
 }
 # classes of causes that may be gone at the next attempt; of the others a second one in a row ends the job
 _PASSING = frozenset(
     (
         *("host_lost", "link", "rebooted", "supervisor", "left", "communication", "rendezvous", "network_interface"),
-        *("name_resolution", "port_in_use", "download_failed", "killed_from_outside", "launcher_killed"),
-        *("helper_killed", "stopped", "interrupted", "xid", "hardware_io", "checkpoint", "signal", "terminated"),
+        *("name_resolution", "download_failed", "killed_from_outside", "launcher_killed", "stopped", "interrupted"),
+        *(STRAGGLER, "xid", "hardware_io", "checkpoint", "signal", "terminated"),
     )
 )
 # of these another host may be the remedy, where one stands by
-_PERHAPS_THE_HOST = frozenset(("crash", "gpu_error", "gpu_missing", "collective_timeout", "data_damaged", "exit"))
-_ALL, _SECOND = "all", 2
+_PERHAPS_THE_HOST = frozenset(
+    (
+        *("crash", "gpu_error", "gpu_missing", "collective_timeout", "data_damaged", "exit"),
+        *("helper_killed", "port_in_use"),
+    )
+)
+# an Xid by which the driver tells of a program's fault, and not of the GPU's
+_PROGRAMS_XID = lazily(r"\bXid \([^)]*\)[^:]*: (?:13|31|43|45)\b")
+_ALL = "all"
+_ITS_HOST = frozenset(("xid", STRAGGLER))  # a spare takes its place at once
+_NOTHING_SAYS = "and nothing says that a third would not"
+_SAME_PLACE_STEPS = 2  # so far apart ranks may be when one of them ends
 _NUMBERS = lazily(r"0x[0-9a-f]+|\d+")
 _SIGNATURE_CHARS = 300
 _MISTAKE = lazily(r"(?:\w+\.)*(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
@@ -137,6 +149,7 @@ class Succession:
         self.rules = rules
         self._culprits: Dict[int, int] = {}  # by attempt: on which host the cause lay
         self._causes: Dict[int, Optional[Dict[str, Any]]] = {}
+        self._steps: Dict[int, int] = {}
         self._quiet: Optional[Tuple[Tuple[int, FrozenSet[int]], float]] = None
         self._rested: Tuple[int, float] = (0, 0.0)
         self._alone_since_s: Optional[float] = None
@@ -187,11 +200,11 @@ class Succession:
             return None
         quiet_s = self._quiet_s(attempt.number, frozenset(present), now_s)
         lost = [member for member in attempt.roster if member not in present]
-        if (over := self._last(beats, lost, attempt)) is not None:
-            return over
         alike = [beats[member] for member in present if beats[member].attempt.number == attempt.number]
         # a host that has not joined this attempt yet may start ranks of it at any moment
         untested = (len(alike) < len(present) or any(word.fit is None for word in alike)) and quiet_s < _TEST_S
+        if (over := self._last(beats, lost, attempt, tested=not untested)) is not None:
+            return over
         if 2 * len(present) <= self.rules.members or untested or quiet_s < self._patience_s(len(present), attempt):
             return None
         roster = self._compose(beats, alike, attempt)
@@ -215,12 +228,21 @@ class Succession:
         fence_s = 0.0 if present == self.rules.members else self.rules.lease_s + self.rules.grace_s + _END_S
         return max(_back_off_s(attempt.number), fence_s)
 
-    def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt) -> Optional[Over]:
-        """Return the job's end if another attempt cannot mend the cause or no restart is left; else None."""
+    def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt, *, tested: bool) -> Optional[Over]:
+        """Return the job's end if another attempt cannot mend the cause or no restart is left; else None.
+
+        Only `tested` hosts have told at which step the attempt ended.
+        """
         culprit, cause = _cause(beats, lost, attempt)
         self._culprits[attempt.number], self._causes[attempt.number] = culprit, cause
-        if why := "" if self._is_asked_for(cause) else unmendable(cause) or self._in_vain(beats, attempt):
-            return Over(hb.FAILED, f"not restarted: {why}")
+        self._steps[attempt.number] = max(word.step for word in beats.values())
+        why = (
+            "" if self._is_asked_for(cause) else unmendable(cause) or (self._in_vain(beats, attempt) if tested else "")
+        )
+        if why and cause is not None:
+            told, category = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS], _category(cause)
+            evidence = "" if category == "time_limit" else f" ({category}: {told}); --restart-on {category} tries on"
+            return Over(hb.FAILED, f"not restarted: {why}{evidence}")
         if attempt.number > self.rules.restarts:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
         return None
@@ -233,7 +255,7 @@ class Succession:
     def _in_vain(self, beats: Dict[int, Beat], attempt: Attempt) -> str:
         """Return why the last two attempts show that a third would fail as well; "" where it might succeed."""
         cause, before = self._causes[attempt.number], self._causes.get(attempt.number - 1)
-        if cause is None or before is None or {_category(cause), _category(before)} & _PASSING:
+        if cause is None or before is None or _passes(cause) or _passes(before) or self._got_further(attempt.number):
             return ""
         same = _signature(cause) == _signature(before)
         spare = any(word.state == hb.SPARE for word in beats.values())
@@ -244,13 +266,14 @@ class Succession:
         )
         if another and attempt.number == 2:
             return ""
-        told = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS]
-        twice = (
-            "it failed twice in the same way"
-            if same
-            else "two attempts failed, and nothing says that a third would not"
-        )
-        return f"{twice} ({_category(cause)}: {told}); --restart-on {_category(cause)} tries on"
+        step = self._steps[attempt.number]
+        where = f", at step {step} again" if step >= 0 else ""
+        return f"it failed twice in the same way{where}" if same else f"two attempts failed, {_NOTHING_SAYS}"
+
+    def _got_further(self, number: int) -> bool:
+        """Tell whether an attempt told a later step than the one before: then something had passed."""
+        before = self._steps.get(number - 1, -1)
+        return before >= 0 and self._steps[number] > before + _SAME_PLACE_STEPS
 
     def _too_few(self, beats: List[Beat], usable: int, now_s: float) -> Optional[Over]:
         if now_s - self._rested[1] <= self.rules.rejoin_s:
@@ -273,12 +296,22 @@ class Succession:
         return (roster + spares)[: self.rules.most]
 
     def _is_suspect(self, member: int, number: int) -> bool:
-        """Tell whether the last two attempts both failed because of this host."""
-        return self._culprits.get(number) == self._culprits.get(number - 1) == member
+        """Tell whether the last two attempts failed because of this host, or the last one because of a GPU of it."""
+        if self._culprits.get(number) != member:
+            return False
+        cause = self._causes.get(number)
+        broken = cause is not None and _category(cause) in _ITS_HOST and _passes(cause)
+        return broken or self._culprits.get(number - 1) == member
 
 
 def _category(cause: Dict[str, Any]) -> str:
     return str(cause.get("class") or cause["kind"])
+
+
+def _passes(cause: Dict[str, Any]) -> bool:
+    """Tell whether a cause may be gone at the next attempt without a change of the program."""
+    told = any(_PROGRAMS_XID.search(str(line)) for line in cause.get("evidence", ()))
+    return _category(cause) in _PASSING and not told
 
 
 def _signature(cause: Dict[str, Any]) -> Tuple[str, str]:
@@ -326,7 +359,7 @@ def _back_off_s(failed: int) -> float:
     return min(_LONGEST_BACK_OFF_S, _BACK_OFF_S * 2.0 ** (min(failed, 10) - 1))
 
 
-_MOST_RECORDED = 100
+_MOST_RECORDED, _MOST_EXCHANGES = 100, 2
 
 
 class Member:
@@ -404,6 +437,14 @@ class Member:
         heard = (beat for rank, beat in self.peers.beats.items() if silent_s[rank] <= self.peers.lease_s)
         others = [beat.rank for beat in heard if not beat.fit]
         return self.teller.wanted and (all(self.rank < rank for rank in others) if fit else not others)
+
+    def may_exchange(self, now_s: float) -> bool:
+        """Tell whether a spare is heard that can take a slow host's place, and a restart for that is left."""
+        before = sum((record["cause"] or {}).get("class") == STRAGGLER for record in self.history)
+        missing = self.missing(now_s)
+        spares = [beat for beat in self.peers.here() if beat.state == hb.SPARE and not beat.fit]
+        is_left = before < _MOST_EXCHANGES and self.attempt.number <= self.succession.rules.restarts
+        return is_left and any(beat.rank not in missing for beat in spares)
 
     def decide(self, me: Beat, now_s: float) -> Union[Over, Attempt, None]:
         """Return what this host, on which nothing runs, does next: None (wait), the end, or another attempt."""

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import socket
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..common.bounds import fitted
 from ..common.sockets import family
@@ -44,7 +44,8 @@ class Beat(NamedTuple):
     attempt (empty: it can, None: not known yet); `newest_ns`: the time of its newest checkpoint; `missing`: hosts that
     it does not hear; `active`: hosts that it hears and that may have ranks; `sent`: the sender's steady time;
     `suspicions`: how often it took the attempt for hung, `passed`: how often the attempt went on after that; `stood_s`:
-    for how long its output has told nothing new.
+    for how long its output has told nothing new; `step`: the newest that its output tells as the attempt has ended, or
+    -1; `paces`: the newest block of each of its ranks, where stragglers are exchanged.
     """
 
     rank: int
@@ -61,6 +62,8 @@ class Beat(NamedTuple):
     suspicions: int = 0
     passed: int = 0
     stood_s: float = 0.0
+    step: int = -1
+    paces: Sequence[Mapping[str, Any]] = ()
 
 
 def encode(secret: bytes, job_id: str, beat: Beat) -> bytes:
@@ -110,7 +113,7 @@ class Peers:
         self._attempt = attempt
         self.lost = set()
         self._failures = {}
-        for beat in self._here():
+        for beat in self.here():
             self._note_failure(beat)
 
     def hear(self, beat: Beat, now_s: float) -> bool:
@@ -132,14 +135,14 @@ class Peers:
     def _takes_part(self, rank: int) -> bool:
         return self._attempt is None or rank in self._attempt.roster
 
-    def _here(self) -> Iterator[Beat]:
-        """Yield the newest beats of the hosts that are in this attempt."""
+    def here(self) -> List[Beat]:
+        """Return the newest beats of the other hosts that are in this attempt."""
         attempt = self._attempt
-        return (beat for beat in self.beats.values() if attempt is None or beat.attempt == attempt)
+        return [beat for beat in self.beats.values() if attempt is None or beat.attempt == attempt]
 
     def doubts(self) -> Tuple[int, int, float]:
         """Return the sums of the other hosts' `suspicions` and `passed`, and the least of their `stood_s`."""
-        beats = list(self._here())
+        beats = self.here()
         least_s = min((beat.stood_s for beat in beats), default=float("inf"))
         return sum(beat.suspicions for beat in beats), sum(beat.passed for beat in beats), least_s
 
@@ -150,13 +153,13 @@ class Peers:
 
     def unheard(self) -> List[int]:
         """Return the hosts of the attempt that have never been heard in it."""
-        here = {beat.rank for beat in self._here()}
+        here = {beat.rank for beat in self.here()}
         return [rank for rank in self.ranks if self._takes_part(rank) and rank not in here]
 
     def in_attempt(self, now_s: float) -> int:
         """Return how many other hosts, spares included, are in this attempt and were heard within the lease."""
         silent_s = self.silent_s(now_s)
-        return sum(1 for beat in self._here() if silent_s[beat.rank] <= self.lease_s)
+        return sum(1 for beat in self.here() if silent_s[beat.rank] <= self.lease_s)
 
     def in_touch(self, me: int, now_s: float) -> int:
         """Return how many other hosts are heard and hear `me`."""
@@ -211,7 +214,7 @@ class Peers:
 
     def any_here_in(self, *states: str) -> bool:
         """Tell whether a host of this attempt is in one of these states."""
-        return any(beat.state in states for beat in self._here())
+        return any(beat.state in states for beat in self.here())
 
     def later_attempt(self) -> Optional[Attempt]:
         """Return the newest attempt that another host has begun after this one; None if there is none."""

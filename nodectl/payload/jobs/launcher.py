@@ -22,6 +22,8 @@ def command(plan: Dict[str, Any], job: JobFolder, checkpoint_folder: str) -> Com
     env.update(job.environment if plan.get("restarts") else job.take_environment())
     env.update({MARKER: job.id, "NODECTL_JOB_DIR": job.path, "PYTHONUNBUFFERED": "1"})
     env["NODECTL_ATTEMPT"] = str(plan.get("attempt", 1))
+    if plan.get("replace_stragglers"):  # else NCCL's collectives tell no time to torch
+        env.setdefault("TORCH_NCCL_ENABLE_TIMING", "1")
     env["NODECTL_ONE_COPY"] = "1"  # the launch script's: `jobs logs` reads the ranks' own files
     if start.get("trace"):
         env["NODECTL_TRACE"] = json.dumps(start["trace"])

@@ -21,7 +21,7 @@ def hook_folder() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_rank")
 
 
-def _read(path: str) -> Dict[str, Any]:
+def read(path: str) -> Dict[str, Any]:
     """Return the document; {} where there is none, or one that is damaged or too long."""
     with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
         data = file.read(_MOST_BYTES + 1)
@@ -37,7 +37,7 @@ def _place(job: str, rank: int, ending: str) -> str:
 
 def watch_of(job: str, rank: int) -> Dict[str, int]:
     """`pid` (as the rank sees it), `signal` that has its stacks written, `handle` of their file; empty without."""
-    watch = _read(_place(job, rank, "json"))
+    watch = read(_place(job, rank, "json"))
     is_whole = all(isinstance(watch.get(name), int) for name in ("pid", "signal", "handle"))
     return {name: watch[name] for name in ("pid", "signal", "handle")} if is_whole else {}
 
@@ -52,7 +52,7 @@ def read_error(job: str, rank: int, since_s: float = 0.0) -> Optional[Dict[str, 
 
     One from before `since_s` is another attempt's.
     """
-    note = _read(_place(job, rank, "error.json")) or _said_beside(job, rank)
+    note = read(_place(job, rank, "error.json")) or _said_beside(job, rank)
     chain = note.get("chain")
     if not isinstance(chain, list) or not chain or not all(map(_is_link, chain)):
         return None

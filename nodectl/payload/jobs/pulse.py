@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..common import machine
-from . import inspector, losses, outputs
+from . import inspector, losses, outputs, pace
 from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
@@ -46,6 +46,7 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
         "network": network_bytes(plan["hosts"][plan["rank"]].get("interface", "")),
         "rdma": rdma_bytes(),
         "gpus": gpus(),
+        "paces": pace.read(job, state.get("attempt", 1)),
         "time_s": time.monotonic(),
     }
 

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Set, Union
 
-from . import black_box, launcher, node_end, shared_memory, steady
+from . import black_box, launcher, node_end, pace, pulse, shared_memory, steady
 from . import heartbeat as hb
 from .attempts import Member, Over, placed
 from .checkpoint_copy import Courier
@@ -63,7 +63,7 @@ class Supervisor:
         self._log_begin = size(job.at("output.log"))
         self._rested = self.state == hb.SPARE
         self._fit: Optional[str] = None
-        self._newest_ns = -1
+        self._newest_ns = self._step = -1
         self._asked_fit = False
         self._next_beat_s = 0.0
         self._born_s = self._stepped_s = time.monotonic()
@@ -84,6 +84,7 @@ class Supervisor:
         self._left: Optional[Dict[str, Any]] = None
         self._doubts = black_box.Doubts()
         self._stall = ""
+        self._exchange = pace.Exchange(float(self.plan.get("replace_stragglers") or 0), self._ranks())
 
     def open(self) -> None:
         """Take the port, the containment and the first state; OSError where that fails."""
@@ -108,6 +109,13 @@ class Supervisor:
         self.losses = Losses(self.job, int(self.plan["rank"] or 0) * expected)
         self.postmortem = Postmortem(self.job, self.plan, at_start, output, self.watch, self.losses, self.clerk.ask)
         self.job.write_state(self._state())
+
+    def _ranks(self) -> range:
+        """Return the numbers of this host's ranks."""
+        each = int(self.plan["nproc_per_node"])
+        return (
+            range(0) if self.plan["rank"] is None else range(self.plan["rank"] * each, (self.plan["rank"] + 1) * each)
+        )
 
     def _open_selectors(self) -> None:
         """Open `selector` for all events, and `urgent` for all but the heartbeats."""
@@ -150,8 +158,27 @@ class Supervisor:
         self._put(self.member.teller.tend)
         if self.state != hb.RUNNING:
             return None
+        if self._exchange.percent:
+            self.clerk.ask(self._read_paces)
         doubt = self.monitor.look(self.keeper.size, time.monotonic())
         return partial(self._suspect, doubt) if doubt else None
+
+    def _read_paces(self) -> News:
+        """Read how fast the ranks here are, and how new the checkpoint is; runs on the clerk's thread."""
+        rows, newest = pace.read(self.job, self.member.attempt.number), node_end.newest_ns(self.courier.folder)
+        return lambda: self._take_paces(rows, newest)
+
+    def _take_paces(self, rows: List[pace.Row], newest: int) -> None:
+        self._exchange.rows, self._newest_ns = rows, newest
+
+    def _give_way(self, now_s: float) -> None:
+        """End this host's part where a rank of it slows the others down and a spare can go on from a checkpoint."""
+        if not self._exchange.percent or not self.member.may_exchange(now_s):
+            return
+        others = self.peers.here()
+        rows = [row for beat in others for row in beat.paces]
+        if why := self._exchange.why(rows, max([self._newest_ns, *(beat.newest_ns for beat in others)])):
+            self.postmortem.fail("supervisor", f"{why}; --replace-stragglers", **{"class": pace.STRAGGLER})
 
     def _suspect(self, doubt: str) -> None:
         self._doubts.suspect(doubt)
@@ -416,6 +443,7 @@ class Supervisor:
         if self._told_to_end(now_s):
             return
         self._follow_doubts(now_s)
+        self._give_way(now_s)
         self._note_time(now_s)
         if not self.member.is_in_touch(now_s):
             self.postmortem.fail(
@@ -549,12 +577,13 @@ class Supervisor:
         return self.state == hb.RESTING or bool(self.peers.lost) or self.peers.any_here_in(hb.RESTING)
 
     def _test(self) -> News:
-        """Find out whether this host can take part again, and how new its checkpoint is; runs on the clerk's thread."""
-        reason, newest = node_end.unfit(self.plan), node_end.newest_ns(self.courier.folder)
-        return lambda: self._take_test(reason, newest)
+        """Find out whether this host can take part again, and what is its newest; runs on the clerk's thread."""
+        reason, newest, step = node_end.unfit(self.plan), node_end.newest_ns(self.courier.folder), pulse.step(self.job)
+        return lambda: self._take_test(reason, newest, -1 if step is None else step)
 
-    def _take_test(self, reason: str, newest: int) -> None:
-        self._fit, self._newest_ns = self.member.leaving.message if self.member.leaving else reason, newest
+    def _take_test(self, reason: str, newest: int, step: int) -> None:
+        self._fit = self.member.leaving.message if self.member.leaving else reason
+        self._newest_ns, self._step = newest, step
 
     def _note_lost(self, now_s: float) -> None:
         for rank in self.peers.newly_lost(now_s):
@@ -582,7 +611,8 @@ class Supervisor:
         active, sent = self.peers.active(now_s), steady.now()
         return hb.Beat(
             self.rank, 0, self.state, first_failure, attempt, over, self._fit, self._newest_ns, missing, active, sent,
-            self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1),
+            self._doubts.suspicions, self.monitor.passed, round(self.monitor.stood_s(now_s), 1), self._step,
+            tuple({**row, "blocks": row["blocks"][-1:]} for row in self._exchange.rows),
         )  # fmt: skip
 
     def _may_leave(self, now_s: float) -> bool:

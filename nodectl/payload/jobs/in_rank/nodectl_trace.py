@@ -16,7 +16,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, Optional
 
-_HOOKED = "torch.optim.optimizer"
+import nodectl_pace  # type: ignore[import-not-found]
+
 _FREE_BYTES = 2 << 30
 _MOST_BYTES = 2 << 30
 _KILLED = "the rank was killed, or ended itself, before its trace was written"
@@ -29,40 +30,13 @@ _recorder: Any = None
 
 
 def _after_step(optimizer: Any, *_: Any) -> None:
-    """Torch's hook. Where the step itself is compiled, Dynamo traces it, and must find nothing to do."""
-    is_compiling = getattr(getattr(_torch, "compiler", None), "is_compiling", None)  # of torch 2.3 and later
-    if is_compiling is None or not is_compiling():
+    if not nodectl_pace.is_compiling(_torch):
         _recorder.after_step(optimizer)
 
 
 def install(ask: Dict[str, Any]) -> None:
     """Count optimizer steps as soon as torch is imported; `ask` has tool, skip, steps and longest_s."""
-    recorder = _Recorder(ask)
-    sys.meta_path.insert(0, _AfterImport(recorder.attach))
-
-
-class _AfterImport:
-    """Finds the module as Python would, and calls back when it has run; then it is off the list of finders."""
-
-    def __init__(self, attach: Callable[[Any], None]) -> None:
-        self._attach = attach
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != _HOOKED:
-            return None
-        from importlib.machinery import PathFinder
-
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        spec = PathFinder.find_spec(name, path, target)
-        run = getattr(spec.loader, "exec_module", None) if spec is not None else None
-        if run is not None:
-
-            def exec_module(module: Any) -> None:
-                run(module)
-                self._attach(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
-        return spec
+    nodectl_pace.after_import(_Recorder(ask).attach)
 
 
 class _Recorder:

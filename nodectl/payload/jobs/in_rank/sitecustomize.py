@@ -396,15 +396,20 @@ def _trace() -> None:
     """Have the rank profiled, where the job is launched with --trace."""
     asked = os.environ.pop("NODECTL_TRACE", "")
     if asked:
-        import importlib.util
         import json
 
-        spec = importlib.util.spec_from_file_location("nodectl_trace", os.path.join(_FOLDER, "nodectl_trace.py"))
-        if spec is not None and spec.loader is not None:
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module  # where Dynamo looks a function's module up
-            spec.loader.exec_module(module)
-            module.install(json.loads(asked))
+        _load("nodectl_trace").install(json.loads(asked))
+
+
+def _load(name: str) -> Any:
+    """Return a module of this folder, which is on no path."""
+    import importlib.util
+
+    spec: Any = importlib.util.spec_from_file_location(name, os.path.join(_FOLDER, name + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where Dynamo looks a function's module up
+    spec.loader.exec_module(module)
+    return module
 
 
 def _install() -> None:
@@ -414,6 +419,7 @@ def _install() -> None:
             _bind_nic()
             _inspect()
             _Rank()
+            _load("nodectl_pace").install()
             _trace()
     except Exception:  # noqa: S110 - a rank without notes is still a rank
         pass
