@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 
-from tests.jobs.deaths import LAUNCHER, LEAVE_GROUPS, MAKE_VENV, MOUNT_GROUPS, VENV
+from tests.jobs.deaths import DMESG, LAUNCHER, LEAVE_GROUPS, MAKE_VENV, MOUNT_GROUPS, VENV, Lab, group_of
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,3 +30,17 @@ def prepared(lab4: Any) -> Iterator[Any]:
     subprocess.run(["ssh", "-F", lab4.ssh_config, lab4.hosts[1], MOUNT_GROUPS], check=False)
     yield lab4
     subprocess.run(["ssh", "-F", lab4.ssh_config, lab4.hosts[1], LEAVE_GROUPS], check=False)
+
+
+@pytest.fixture
+def lab(prepared: Any, nodectl: Any, tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(prepared, nodectl, tmp_path)
+    yield made
+    nodectl("lab", "heal", "--name", prepared.status["name"])
+    made.run("jobs", "stop", "last")
+    made.run("jobs", "clean")
+    prepared.ssh(made.hosts[1], f"rm -f /tmp/eat {DMESG}")
+    for controller in ("memory", "pids"):
+        group = group_of(controller)
+        if group.is_dir():
+            group.rmdir()

@@ -7,41 +7,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.jobs.deaths import (
     ANY,
     DEATHS,
-    DMESG,
     HANGS,
     MUTE,
     NOBODY,
     SHORT_S,
     Case,
     Lab,
-    group_of,
 )
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
-
-
-@pytest.fixture
-def lab(prepared: Any, nodectl: Any, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(prepared, nodectl, tmp_path)
-    yield made
-    nodectl("lab", "heal", "--name", prepared.status["name"])
-    made.run("jobs", "stop", "last")
-    made.run("jobs", "clean")
-    prepared.ssh(made.hosts[1], f"rm -f /tmp/eat {DMESG}")
-    for controller in ("memory", "pids"):
-        group = group_of(controller)
-        if group.is_dir():
-            group.rmdir()
 
 
 @pytest.mark.parametrize("case", [case for case in HANGS if case.timeout_s == SHORT_S], ids=lambda case: case.name)

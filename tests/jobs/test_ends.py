@@ -10,7 +10,6 @@ import pytest
 
 from tests.jobs import ends
 from tests.jobs.deaths import Case, Lab
-from tests.jobs.test_deaths import lab  # noqa: F401 - a fixture
 from tests.jobs.test_restarts_lab import TRAIN, last_loss, undisturbed
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]

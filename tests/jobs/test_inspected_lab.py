@@ -13,7 +13,6 @@ import pytest
 
 from tests.jobs import inspected
 from tests.jobs.deaths import Case, Lab
-from tests.jobs.test_deaths import lab  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -39,7 +38,7 @@ with open(f"{{name}}/{{os.uname().nodename}}-pid{{os.getpid()}}.log", "w") as fi
 """
 
 
-def document(lab: Lab, *words: str) -> dict[str, Any]:  # noqa: F811
+def document(lab: Lab, *words: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lab.run("--output", "json", *words).stdout)
     return found
 
@@ -49,7 +48,7 @@ def groups(found: dict[str, Any]) -> list[dict[str, Any]]:
     return told
 
 
-def test_a_job_s_collectives_are_told_while_it_runs_and_after_it(lab: Lab) -> None:  # noqa: F811
+def test_a_job_s_collectives_are_told_while_it_runs_and_after_it(lab: Lab) -> None:
     case = Case("inspected", "", after=_WRITES, options=("--inspect",))
     script = lab.folder / "train.py"
     script.write_text(case.text())
