@@ -30,6 +30,7 @@ SHARED_WITH_NODES = {
     "nodectl.payload.jobs.container",
     "nodectl.payload.jobs.job_id",
     "nodectl.payload.jobs.nsys",
+    "nodectl.payload.jobs.pace",
     "nodectl.payload.jobs.standing",
     "nodectl.payload.notify.deliver",
     "nodectl.payload.notify.queue",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.payload.jobs import notes, pace
+from nodectl.payload.jobs import notes, pace, pulse
 from nodectl.payload.jobs.pace import Exchange, Paces
 
 
@@ -98,7 +98,7 @@ def test_a_host_gives_way_with_the_first_checkpoint_after_its_rank_was_found_slo
 def test_what_a_script_has_written_there_is_no_pace(tmp_path: Path, text: str) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/0.pace.json").write_text(text)
-    assert pace.read(Folder(tmp_path), 1) == []  # type: ignore[arg-type]
+    assert pulse.paces(Folder(tmp_path), 1) == []  # type: ignore[arg-type]
 
 
 TORCH = {
@@ -155,8 +155,8 @@ def ran(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
 def test_a_rank_notes_when_it_called_gloos_collectives_and_how_long_nccls_took(tmp_path: Path) -> None:
     done = ran(tmp_path, SCRIPT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    (row,) = pace.read(Folder(tmp_path), 2)  # type: ignore[arg-type]
-    assert pace.read(Folder(tmp_path), 1) == []  # type: ignore[arg-type]
+    (row,) = pulse.paces(Folder(tmp_path), 2)  # type: ignore[arg-type]
+    assert pulse.paces(Folder(tmp_path), 1) == []  # type: ignore[arg-type]
     (block,) = row["blocks"]
     assert (row["rank"], block["step"], block["steps"], set(block["groups"])) == (3, 8, 7, {"0", "1"})
     first_s, last_s = block["groups"]["0"]

@@ -6,23 +6,14 @@ which the ranks note by blocks of steps (in_rank/nodectl_pace.py).
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
 from statistics import median
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
-
-from . import notes
-from .folder import JobFolder
 
 STRAGGLER = "straggler"  # the class of the failure by which its host gives way
 PERCENT = 20
 _BLOCKS, _LEAST_S = 3, 20.0  # so many blocks in a row, and so long, it must be slow
 _LEAST_WORK, _LEAST_EFFECT = 0.1, 0.05  # shares of a step: the least that counts as work, and as a delay
-_STALE_BLOCKS, _STALE_S = 3, 60.0
-_KEPT = 40
-_ENDING = ".pace.json"
-_NAME_CHARS = 60
+KEPT = 40
 Row = Mapping[str, Any]
 
 
@@ -50,30 +41,6 @@ class Lag(NamedTuple):
         )
 
 
-def read(job: JobFolder, attempt: int) -> List[Row]:
-    """Return `rank` and `blocks` of each rank here that notes its pace now."""
-    rows: List[Row] = []
-    for name in sorted(os.listdir(job.at("notes"))) if os.path.isdir(job.at("notes")) else ():
-        if not name.endswith(_ENDING) or not name[: -len(_ENDING)].isdigit():
-            continue
-        path = job.at("notes", name)
-        with contextlib.suppress(OSError, KeyError, TypeError, ValueError):  # a script may have written there
-            note = notes.read(path)
-            blocks = [_block(block) for block in note["blocks"][-_KEPT:]]
-            fresh_s = _STALE_S + _STALE_BLOCKS * blocks[-1]["steps"] * blocks[-1]["step_s"] if blocks else 0.0
-            if note["attempt"] == attempt and time.time() - os.path.getmtime(path) < fresh_s:
-                rows.append({"rank": int(name[: -len(_ENDING)]), "blocks": blocks})
-    return rows
-
-
-def _block(told: Row) -> Row:
-    groups = {
-        str(name)[:_NAME_CHARS]: [float(seconds) for seconds in pair][:2] for name, pair in told["groups"].items()
-    }
-    whole = {name: pair for name, pair in groups.items() if len(pair) == 2}
-    return {"step": int(told["step"]), "steps": int(told["steps"]), "step_s": float(told["step_s"]), "groups": whole}
-
-
 class Paces:
     """The blocks of all ranks of an attempt."""
 
@@ -85,7 +52,7 @@ class Paces:
         for row in rows:
             own = self._blocks.setdefault(row["rank"], {})
             own.update((block["step"], block) for block in row["blocks"])
-            for step in sorted(own)[:-_KEPT]:
+            for step in sorted(own)[:-KEPT]:
                 del own[step]
 
     def straggler(self, percent: float = PERCENT) -> Optional[Lag]:

@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..common import machine
-from . import inspector, losses, outputs, pace
+from . import inspector, losses, notes, outputs, pace
 from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
@@ -18,6 +18,9 @@ _LINES = 400
 _MOST_FILES, _FEW_FILES = 32, 4
 _GPU_S = 5.0
 _GPU_FIELDS = ("index", "utilization.gpu", "power.draw", "power.limit", "memory.used", "memory.total")
+_PACE = ".pace.json"
+_NAME_CHARS = 60
+_STALE_BLOCKS, _STALE_S = 3, 60.0
 _RDMA_WORD_BYTES = 4  # what port_xmit_data counts in
 # `step 12/100`, `iteration: 7`, `Step=3`; then a tqdm bar
 _STEPS = (
@@ -46,7 +49,7 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
         "network": network_bytes(plan["hosts"][plan["rank"]].get("interface", "")),
         "rdma": rdma_bytes(),
         "gpus": gpus(),
-        "paces": pace.read(job, state.get("attempt", 1)),
+        "paces": paces(job, state.get("attempt", 1)),
         "time_s": time.monotonic(),
     }
 
@@ -56,6 +59,30 @@ def step(job: JobFolder) -> Optional[int]:
     files = _newest_first([job.at(name) for name in outputs.shown_files(job)])
     number: Optional[int] = _progress_of([path for _, path in files[:_FEW_FILES]], "")["step"]
     return number
+
+
+def paces(job: JobFolder, attempt: int) -> List[pace.Row]:
+    """Return `rank` and `blocks` of each rank here that notes its pace now."""
+    rows: List[pace.Row] = []
+    for name in sorted(os.listdir(job.at("notes"))) if os.path.isdir(job.at("notes")) else ():
+        if not name.endswith(_PACE) or not name[: -len(_PACE)].isdigit():
+            continue
+        path = job.at("notes", name)
+        with contextlib.suppress(OSError, KeyError, TypeError, ValueError):  # a script may have written there
+            note = notes.read(path)
+            blocks = [_block(block) for block in note["blocks"][-pace.KEPT :]]
+            fresh_s = _STALE_S + _STALE_BLOCKS * blocks[-1]["steps"] * blocks[-1]["step_s"] if blocks else 0.0
+            if note["attempt"] == attempt and time.time() - os.path.getmtime(path) < fresh_s:
+                rows.append({"rank": int(name[: -len(_PACE)]), "blocks": blocks})
+    return rows
+
+
+def _block(told: pace.Row) -> pace.Row:
+    groups = {
+        str(name)[:_NAME_CHARS]: [float(seconds) for seconds in pair][:2] for name, pair in told["groups"].items()
+    }
+    whole = {name: pair for name, pair in groups.items() if len(pair) == 2}
+    return {"step": int(told["step"]), "steps": int(told["steps"]), "step_s": float(told["step_s"]), "groups": whole}
 
 
 def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:

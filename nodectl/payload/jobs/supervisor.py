@@ -165,7 +165,7 @@ class Supervisor:
 
     def _read_paces(self) -> News:
         """Read how fast the ranks here are, and how new the checkpoint is; runs on the clerk's thread."""
-        rows, newest = pace.read(self.job, self.member.attempt.number), node_end.newest_ns(self.courier.folder)
+        rows, newest = pulse.paces(self.job, self.member.attempt.number), node_end.newest_ns(self.courier.folder)
         return lambda: self._take_paces(rows, newest)
 
     def _take_paces(self, rows: List[pace.Row], newest: int) -> None:
