@@ -234,8 +234,16 @@ _GIVEN_AWAY = (
     re.compile(rf"(?i){PRIVATE}[\"']?\s{{0,40}}[:=]\s{{0,4}}(?:(?:Basic|Bearer)\s)?{VALUE}"),
     re.compile(rf"(?i)(?<![A-Za-z]){_OWNED}[\"']?\s{{0,60}}[:=]\s{{0,4}}{VALUE}"),
     re.compile(rf"(?i)(?<!\S)--?[\w-]{{0,40}}(?:{PRIVATE}|{_OWNED})[ =\x1f]{VALUE}"),
+    re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----([\s\S]{0,20000}?)(?:-----END|\Z)"),
+    re.compile(r"\barn:[\w-]{1,20}:[\w-]{0,40}:[\w-]{0,40}:(\d{12}:[^\s,;\"'<>]{0,400})"),
+    # behind a blank only what has a digit: `password is required` tells of none
+    re.compile(rf"(?i)(?<![a-z])(?:{PRIVATE}|community)\s{{1,4}}(?:is )?[\"']?((?=\S{{0,99}}\d)[^\s<\"']{{4,400}})"),
+    re.compile(rf"(?i)<(?:\w{{1,40}}[:_-])?{PRIVATE}>([^<\n]{{1,4000}})</"),
+    re.compile(r"(?i)\bidentified by [\"']?([^\s\"']+)"),
+    re.compile(r"(?<!\S)-p[ \x1f]?(\d{6,}\S*)"),
+    re.compile(rf"(?<![\w-])key={VALUE}"),
     # of a key in hexadecimal, and of a dump of a file, each group is a number as any
-    re.compile(r"(?i)\bkey\S{0,20}[:= ]\s{0,4}((?:[0-9a-f]{2,8}[ ]){3,400}[0-9a-f]{2,8})"),
+    re.compile(r"(?i)(?<!\S)((?=[0-9 ]*[a-f])(?:[0-9a-f]{4} ){5,400}[0-9a-f]{4})(?!\S)"),
     re.compile(r"(?m)(?:^|\x1f)[0-9a-f]{6,8}:? {1,3}((?:[0-9a-f]{2,4} {1,2}){7,32}[^\n]{0,100})"),
     re.compile(r"\b(?:Reason|Comment|Extra|Features)=([^\n]{0,4000}?)(?=[ \t]\w{1,60}=|[ \t]{0,200}$)", re.MULTILINE),
     re.compile(r"(?i)\bhost ?name (?:set )?to:? <?([^\s>]+)"),

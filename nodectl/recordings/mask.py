@@ -265,8 +265,8 @@ class Masker:
         return replace(recording, host=self.name_of(recording.host), entries=entries, recorded=name)
 
     def _key(self, key: str) -> str:
-        """Ours say what was asked; that of a site's own check has the name that the site gave it."""
-        return SITE + self._text(key.removeprefix(SITE)) if key.startswith(SITE) else key
+        """Ours say what was asked, in words that are known; those of a site, and of files, are any."""
+        return SITE + self._text(key.removeprefix(SITE)) if key.startswith(SITE) else self._text(key)
 
     def _discover(self, host: str, texts: Iterable[str]) -> None:
         for text in texts:

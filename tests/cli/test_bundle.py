@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from nodectl.cli.app import App
+from nodectl.cli.evidence import take
 from nodectl.common.files import folder_name
 from nodectl.common.paths import state_dir
 from nodectl.common.resources import recordings_dir
@@ -315,6 +317,17 @@ def test_evidence_is_kept_once_for_a_finding_and_four_times_at_most(dead: Path, 
     assert evidence.kept(fleet, "node02") == () == evidence.kept("another", "node01")
 
 
+def test_who_is_asked_for_evidence_keeps_it(dead: Path, fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    app = App.create(inventory=(fleet,), limit=None, replay=str(dead), output=None, forks=None)
+    source = app.source
+    take(app, source, source.hosts, [traces_first(LOST), replace(LOST, host="node02", remedy="wait", action="none")])
+    (found,) = evidence.kept(app.fleet, "node01")
+    assert "Xid 79" in found.reasons[0] and "fallen off" in found.recording.entries["dmesg"].stdout
+    assert "evidence is kept before a reset" in capsys.readouterr().err
+    take(app, source, source.hosts, [traces_first(replace(LOST, host="node02"))])
+    assert "node02: its evidence is not kept" in capsys.readouterr().err
+
+
 def test_a_full_disk_leaves_no_half(asked: Asked, dead: Path, fleet: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -390,3 +403,12 @@ def test_the_report_of_nvidia_is_taken_masked_and_its_folder_removed(asked: Aske
     report = files[f"{TOP}/now/host01/nvidia-bug-report.log.gz"]
     assert "fallen off the bus" in report and "3f1c9a7be2d8" not in report
     assert set(Path("/dev/shm").glob("nodectl.*")) <= before
+
+
+def test_a_gpu_that_nobody_saw_is_told_by_its_place(asked: Asked, dead: Path, tmp_path: Path) -> None:
+    host = dead / "node01"
+    for path in host.glob("nvidia-smi-*.out"):
+        path.write_text("Unable to determine the device handle for GPU0000:4E:00.0: Unknown Error\n")
+    asked("--replay", str(dead), "ledger", "bundle", "node01", "--into", str(tmp_path / "b.tgz"), check=True)
+    form = form_of(files_of(tmp_path / "b.tgz"))
+    assert "PCI bus id: 0000:4e:00.0\nUUID: unknown\nSerial number: unknown\n" in form and "GPU 1 OF 1\n" in form

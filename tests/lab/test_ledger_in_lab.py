@@ -3,13 +3,16 @@
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from nodectl.ledger.bundle.archive import TOP
+from tests.cli.test_bundle import files_of, form_of
 from tests.conftest import Cli
 from tests.lab.recorded_faults import say_faults
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("lab_machine")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("lab_machine")]
 _NAME = f"ledger-{os.getpid()}"
 
 
@@ -27,7 +30,7 @@ def inventory(nodectl: Cli) -> Iterator[str]:
         nodectl("lab", "down", "--name", _NAME)
 
 
-def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str) -> None:
+def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str, tmp_path: Path) -> None:
     fleet = ("-i", inventory)
     # no torch there: it cannot tell of them, and knows their parts
     nodectl(*fleet, "accept", "--level", "quick", check=False, timeout=200)
@@ -42,11 +45,26 @@ def test_from_a_lost_gpu_to_the_way_back(nodectl: Cli, inventory: str) -> None:
     assert [event["kind"] for event in life] == ["seen", "seen"]
     assert [found["check"] for found in life[1]["parts"][0]["findings"]] == ["gpu_lost"]
 
+    # the driver shows it no longer: the form has what it was known by
+    nodectl(*fleet, "ledger", "bundle", lost["id"], "--into", str(tmp_path / "lost.tgz"), timeout=200)
+    form = form_of(files_of(tmp_path / "lost.tgz"))
+    assert all(lost[name] in form for name in ("id", "serial", "model")) and "gpu_lost" in form
+
     plan = nodectl(*fleet, "accept", "--dry-run", check=False)
     assert plan.returncode == 0 and "left out: node02 is cordoned since" in plan.stderr
     looked = nodectl(*fleet, "health", check=False)
     assert "in the ledger: node02 is cordoned since" in looked.stderr
     say_faults(inventory, "node02", [])
+    # mended, and what the acceptance took before is still there
+    nodectl(*fleet, "ledger", "bundle", "node02", "--into", str(tmp_path / "mended.tgz"), timeout=200)
+    files = files_of(tmp_path / "mended.tgz")
+    before = [text for name, text in files.items() if "/before/" in name and name.endswith("nvidia-smi-q.err")]
+    assert (
+        before
+        and "4E:00.0" in before[-1]
+        and f"{TOP}/certificate.txt" in files
+        and "gpu_lost" in files[f"{TOP}/history.txt"]
+    )
     early = nodectl(*fleet, "ledger", "return", "node02", check=False)
     assert early.returncode == 1 and "no acceptance of it since" in early.stderr
     again = nodectl(*fleet, "-l", "node02", "accept", "--level", "quick", "--include-cordoned", timeout=200)

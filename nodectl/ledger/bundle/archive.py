@@ -29,6 +29,10 @@ TOP = "nodectl-bundle"
 _TEXT_CHARS = 2 << 20
 _ALL_CHARS = 12 << 20
 _LEAST_CHARS = 16 << 10
+_REPORT_CHARS = 8 << 20
+# what nvidia-debugdump encodes: no mask leaves anything of it to be read
+_ENCODED = re.compile(r"(?:^[A-Za-z0-9+/=]{60,}\n){3,}", re.MULTILINE)
+_LEFT_OUT = "nodectl: encoded lines are left out here\n"
 _ABOUT = """
 IN THIS ARCHIVE
 findings.json: what is wrong now; history.txt: of the part and its host; certificate.txt: its last acceptance
@@ -108,8 +112,10 @@ def _fitted(recordings: Sequence[Recording]) -> list[Recording]:
     for recording in recordings:
         entries = {}
         for key in sorted(recording.entries, key=lambda key: (key == BUG_REPORT, key)):
-            entry = recording.entries[key]
-            texts = [_cut(text, max(_LEAST_CHARS, min(_TEXT_CHARS, left))) for text in (entry.stdout, entry.stderr)]
+            entry, most = recording.entries[key], _TEXT_CHARS
+            if key == BUG_REPORT:
+                entry, most = replace(entry, stdout=_ENCODED.sub(_LEFT_OUT, entry.stdout)), _REPORT_CHARS
+            texts = [_cut(text, max(_LEAST_CHARS, min(most, left))) for text in (entry.stdout, entry.stderr)]
             left -= sum(map(len, texts))
             entries[key] = replace(entry, stdout=texts[0], stderr=texts[1])
         fitted.append(replace(recording, entries=entries))

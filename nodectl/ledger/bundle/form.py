@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nodectl import __version__
 from nodectl.common.counting import counted
 from nodectl.common.few import few
-from nodectl.facts.base import Fact
 from nodectl.facts.catalogue import facts_named, read_facts
 from nodectl.facts.gpu_services import DcgmDiag, DcgmHealth, FabricManager
 from nodectl.facts.gpus import Gpu, Gpus
@@ -34,25 +33,37 @@ from nodectl.model.finding import Finding
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 
-_READ = (*("versions", "host_serial", "gpus", "nvlink", "kernel_events", "dcgm_diag", "dcgm_health", "fabric_manager"),)
-_NOT_TOLD = "not told"
+_SUBJECTS = (
+    *("versions", "host_serial", "gpus", "nvlink", "kernel_events", "dcgm_diag", "dcgm_health", "fabric_manager"),
+    *SUBJECTS,
+)
+_NOT_TOLD = "unknown"
 _WORST = (Status.FAILED, Status.WARNING, Status.UNKNOWN)
 _SHOWN = 200
+_FALLEN = 79
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Look:
-    """Hold what a host said at a time: `taken` in seconds since 1970, and its facts."""
+    """Hold what a host said at a time."""
 
-    taken: float | None
-    facts: Mapping[str, object]
     recording: Recording
 
-    @classmethod
-    def of(cls, recording: Recording) -> Look:
-        """Read the facts that the form has."""
-        return cls(recording.time, read_facts(recording, _facts()), recording)
+    @property
+    def taken(self) -> float | None:
+        """The time of the look, in seconds since 1970."""
+        return self.recording.time
+
+    @cached_property
+    def facts(self) -> Mapping[str, object]:
+        """The facts that the form has."""
+        return read_facts(self.recording, facts_named(*dict.fromkeys(_SUBJECTS)))
+
+    def get(self, subject: str, kind: type[_T]) -> _T | None:
+        """Return a fact, None where it was not told."""
+        value = self.facts.get(subject)
+        return value if isinstance(value, kind) else None
 
     def said(self, key: str, pattern: str) -> str:
         """Return what an output says, also where a line beside it lets nobody read all of it as a fact."""
@@ -71,22 +82,13 @@ class Look:
         uptime_s = self.said("boot", r"^(\d+\.\d+) \d")
         return self.taken - float(uptime_s) if self.taken and uptime_s else None
 
-    def get(self, subject: str, kind: type[_T]) -> _T | None:
-        """Return a fact, None where it was not told."""
-        value = self.facts.get(subject)
-        return value if isinstance(value, kind) else None
-
-
-def _facts() -> tuple[Fact[Any], ...]:
-    return facts_named(*dict.fromkeys((*_READ, *SUBJECTS)))
-
 
 @dataclass(frozen=True)
 class Case:
     """A host, the part that is asked about, and all that is known of both.
 
     `now` is what the host says, None where it is silent, with the reason in `silent`. `life` is the ledger's journal,
-    `known` are parts that it saw in the host, `first_seen` when health saw its faults for the first time.
+    `known` are parts that it saw in the host, `faults` the boots in which health saw each fault.
     """
 
     host: str
@@ -103,7 +105,7 @@ class Case:
     def looks(self) -> tuple[Look, ...]:
         """Looks at the host, the newest first."""
         recordings = [*([self.now] if self.now else []), *(evidence.recording for evidence in self.before)]
-        return tuple(Look.of(recording) for recording in recordings)
+        return tuple(map(Look, recordings))
 
     def said(self, key: str, pattern: str) -> str:
         """Return what an output of the newest look that has it says."""
@@ -147,7 +149,7 @@ class Case:
 
     @cached_property
     def suspects(self) -> tuple[Part, ...]:
-        """Return the part asked about; else the GPUs that the findings name, else all of them."""
+        """Return the part asked about; else the GPUs that the findings name, else those that are lost, else all."""
         if self.part is not None and self.part.kind is not PartKind.HOST:
             return (self.part,)
         gpus = tuple(part for part in self.parts if part.kind is PartKind.GPU)
@@ -155,7 +157,17 @@ class Case:
             named = {part.id for one in wrong for part in concerned(one, self.host, gpus)}
             if named:
                 return tuple(part for part in gpus if part.id in named)
-        return gpus
+        return tuple(self._fallen(gpus)) or gpus
+
+    def _fallen(self, gpus: Iterable[Part]) -> Iterator[Part]:
+        """Yield the GPUs that are lost; one that nobody saw before by its place, and as lspci calls it."""
+        shown = self.newest("gpus", Gpus)
+        lost = [error.pci for error in self.errors if error.code == _FALLEN or error.kind == "gpu_lost"]
+        lost += [address.rpartition(".")[0] for address in (shown.lost if shown else ())]
+        for bus in dict.fromkeys(place.lower().partition(".")[0][-10:] for place in lost):
+            known = next((part for part in gpus if part.place.endswith(f"{bus}.0")), None)
+            model = self.said("lspci-acs", rf"(?i)^(?:0000:)?{re.escape(bus[5:])}\.0 [^\n]*?: (NVIDIA [^\n(]+)")
+            yield known or Part(PartKind.GPU, "", self.host, model, f"GPU at {bus}.0")
 
     def gpu(self, part: Part) -> tuple[Gpu, Look] | None:
         """Return what nvidia-smi said last of a GPU, and when."""
@@ -194,9 +206,8 @@ class Error:
         first, last = (self.moments[at].partition(" ")[0] for at in (0, -1))
         when = f"at {first}" if first == last else f"first {first}, last {last}"
         code = f" {self.code}" if self.code else ""
-        return (
-            f"{name}{code} on {self.pci}: {counted(len(self.events), 'time')}, {when}: {self.events[-1].text[:_SHOWN]}"
-        )
+        often = counted(len(self.events), "time")
+        return f"{name}{code} on {self.pci}: {often}, {when}: {self.events[-1].text[:_SHOWN]}"
 
 
 def _driver_events(look: Look) -> list[KernelEvent]:
@@ -223,7 +234,10 @@ def form(case: Case, made: float) -> str:
         _head(case, made),
         ["FAULT", *_fault(case)],
         ["SYSTEM", *_system(case)],
-        *([f"GPU {number} OF {len(case.suspects)}", *_part(case, part)] for number, part in _numbered(case.suspects)),
+        *(
+            [f"GPU {number} OF {len(case.suspects)}", *_part(case, part)]
+            for number, part in enumerate(case.suspects, 1)
+        ),
         ["XID AND SXID ERRORS", *(_rows("none in the logs that were kept", (error.line for error in case.errors)))],
         ["DIAGNOSIS", *_diagnosis(case)],
         ["WHAT WAS TRIED", *_tried(case)],
@@ -241,26 +255,25 @@ _OPEN = (
 )
 
 
-def _numbered(parts: Sequence[Part]) -> Iterable[tuple[int, Part]]:
-    return enumerate(parts, 1)
-
-
 def _rows(nothing: str, lines: Iterable[str]) -> list[str]:
     return list(lines) or [nothing]
 
 
 def _row(name: str, value: object) -> str:
-    return f"{name}: {_NOT_TOLD if value in (None, '') else value}"
+    return f"{name}: {_word(value)}"
 
 
-def _head(case: Case, made: float) -> list[str]:
-    seen = _utc(case.looks[0].taken) if case.looks else _NOT_TOLD
-    silent = f"The host did not answer ({case.silent}): this is what was kept of it." if case.now is None else ""
-    return [
-        f"GPU fault report, by nodectl {__version__}, {_utc(made)}",
-        *filter(None, [silent]),
-        f"State as of: {seen}",
-    ]
+def _word(value: object) -> object:
+    return _NOT_TOLD if value in (None, "") else {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+
+
+def _head(case: Case, made: float) -> Iterator[str]:
+    yield f"GPU fault report, by nodectl {__version__}, {_utc(made)}"
+    if case.now is None:
+        yield f"The host did not answer ({case.silent}): this is what was kept of it."
+    elif case.now.recorded:
+        yield f"From a recording: {case.now.recorded}"
+    yield _row("State as of", _utc(case.looks[0].taken) if case.looks else None)
 
 
 def _fault(case: Case) -> Iterator[str]:
@@ -270,7 +283,8 @@ def _fault(case: Case) -> Iterator[str]:
     yield _row("Last seen", _utc(case.looks[0].taken) if case.looks else None)
     yield _row("Observed by", "nodectl: driver and kernel log, NVML, DCGM")
     main = next((one for one in case.told if one.status is not Status.UNKNOWN), None)
-    what = f"{told(main)}." if main else "No check fails; the part is named by who made this report."
+    kept = "; ".join(case.before[0].reasons) if case.before else "no check fails; the sender names the part"
+    what = f"{told(main) if main else kept}."
     parts = few([" ".join(filter(None, (part.place, part.model, part.id))) for part in case.suspects], 3)
     xids = few([f"{error.kind} {error.code} ({len(error.events)})" for error in case.errors], 5)
     often = f" Seen in {boots} boots." if boots > 1 else ""
@@ -330,40 +344,34 @@ def _part(case: Case, part: Part) -> Iterator[str]:
     yield _row("Board part number", gpu.board_part_number)
     yield _row("VBIOS", gpu.vbios_version)
     yield _row("InfoROM", gpu.inforom_version)
-    yield _row("State as of", _utc(look.taken) if look else "never: the driver no longer shows it")
+    shown = "" if look and look.recording is case.now else "; the driver no longer shows it"
+    yield _row("State as of", f"{_utc(look.taken if look else None)}{shown if case.now else ''}")
     if look is not None:
-        if case.now is not None and look.recording is not case.now:
-            yield "Now: the driver no longer shows it"
-        yield from _memory(gpu)
+        for name, words in _STATE.items():
+            yield _row(name, ", ".join(f"{word} {_word(getattr(gpu, at))}".strip() for word, at in words.items()))
         yield _row("NVLink", _nvlink(look, part))
 
 
-def _memory(gpu: Gpu) -> Iterator[str]:
-    for span in ("volatile", "aggregate"):
-        counts = [getattr(gpu, f"ecc_{span}_{kind}") for kind in ("correctable", "uncorrectable")]
-        words = ", ".join(
-            f"{name} {_told(count)}" for name, count in zip(("correctable", "uncorrectable"), counts, strict=True)
-        )
-        yield _row(f"ECC errors, {span}", words)
-    yield _row(
-        "Remapped rows",
-        f"correctable {_told(gpu.remapped_correctable)}, uncorrectable {_told(gpu.remapped_uncorrectable)}, pending"
-        f" {_yes(gpu.remap_pending)}, failure {_yes(gpu.remap_failure)}",
-    )
-    yield _row(
-        "Retired pages",
-        f"single bit {_told(gpu.retired_pages_single_bit)}, double bit {_told(gpu.retired_pages_double_bit)}, pending"
-        f" {_yes(gpu.retired_pages_pending)}",
-    )
-    yield _row("Recovery action of the driver", gpu.recovery_action)
-
-
-def _told(value: object) -> object:
-    return _NOT_TOLD if value is None else value
-
-
-def _yes(flag: bool | None) -> str:
-    return _NOT_TOLD if flag is None else "yes" if flag else "no"
+# of nvidia-smi -q, the field of each word
+_STATE = {
+    "ECC errors, volatile": {"correctable": "ecc_volatile_correctable", "uncorrectable": "ecc_volatile_uncorrectable"},
+    "ECC errors, aggregate": {
+        "correctable": "ecc_aggregate_correctable",
+        "uncorrectable": "ecc_aggregate_uncorrectable",
+    },
+    "Remapped rows": {
+        "correctable": "remapped_correctable",
+        "uncorrectable": "remapped_uncorrectable",
+        "pending": "remap_pending",
+        "failure": "remap_failure",
+    },
+    "Retired pages": {
+        "single bit": "retired_pages_single_bit",
+        "double bit": "retired_pages_double_bit",
+        "pending": "retired_pages_pending",
+    },
+    "Recovery action of the driver": {"": "recovery_action"},
+}
 
 
 def _nvlink(look: Look, part: Part) -> str:

@@ -6,7 +6,9 @@ import re
 
 # what a secret is called, and its value: quoted, or a word
 PRIVATE = (
-    r"(?:pass(?:w(?:or)?d|phrase)?|pwd|pw|secret|token|credentials?|cookie|(?:api|access|private|secret|auth|license)[_-]?key"
+    r"(?:pass(?:w(?:or)?d|phrase|code)?|pwd|pw|secret|token|credentials?|cookie|signature|t?otp"
+    r"|(?:api|access|private|secret|auth|licen[cs]e|encryption|signing|master|account|shared|storage|session|pre-?shared"
+    r"|munge|jwt|ssh|rsa|deploy|wandb|hf|ngc|aws)[ _-]?key"
     r"|auth(?:orization|entication)?|psk|pin)"
 )
 VALUE = r"""("(?:[^"\\\n]|\\.){0,4000}"|'[^'\n]{0,4000}'|[^\s,;&"'<>]+)"""
