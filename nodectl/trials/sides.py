@@ -56,7 +56,11 @@ def refuse_impossible(side: Side, hosts: Sequence[Host], folders: Sequence[Path]
     """
     for host in hosts:
         try:
-            _resolved(side, host, folders, pins=host.variables.get(NCCL_ENV))
+            resolved = _resolved(side, host, folders, pins=host.variables.get(NCCL_ENV))
+            # as playbooks/tasks/resolve.yml has it
+            has_gpus = resolved.stack.cuda or (resolved.stack.torch is None and resolved.hardware.gpus)
+            if (side.overrides or {}).get("gpu") and not has_gpus:
+                raise ProfileError("settings of GPUs are set on hosts with a CUDA stack", "take `gpu` out of the space")
             tried = (side.overrides or {}).get("nccl", {})
             pinned = [name for name in _pinned(side, host, folders) if name in tried]
             if pinned:

@@ -49,6 +49,7 @@ def test_of_profiles(names: str, baseline: str | None, against: str, candidates:
     [
         (Side("nosuch", "nosuch"), "nosuch on a: there is no tuning profile 'nosuch'"),
         (Side("x", None, {"sysctl": {"tcp_rmem": 1}}), "x on a: "),
+        (Side("x", None, {"gpu": {"power_limit_w": 300}}), "a CUDA stack"),
         (Side("x", None, {"nccl": {"NCCL_ALGO": "Ring"}}), "allow_debug_variables"),
     ],
 )

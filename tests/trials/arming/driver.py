@@ -24,6 +24,7 @@ _RMEM = {"value": "4096 131072 212992", "never_lower": False}
 SETTINGS = {
     "article": Side("article", profile="article-20g"),
     "small": Side("small", profile="article-20g", overrides={"sysctl": {"net.ipv4.tcp_rmem": _RMEM}}),
+    "limit": Side("limit", overrides={"gpu": {"power_limit_w": 300}}),
     "stock": Side("stock", profile="stock"),
     "unknown": Side("unknown", profile="no-such-profile"),
 }
