@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 NODECTL = [sys.executable, "-m", "nodectl"]
+_SAMPLE_S = 0.1
 # a command that looks, ends so, too: something failed, or could not be told
 _LOOKED = (0, 1, 3)
 
@@ -28,6 +29,15 @@ class Cost:
 
     wall_s: float
     cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(Cost):
+    """And the most that the command and its children held at one time: memory (shared pages once), files, threads."""
+
+    memory_mb: float = 0.0
+    handles: int = 0
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,52 @@ def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
     if process.returncode != 0:
         raise SystemExit(f"{' '.join(command[:4])} … ended with {process.returncode}: nothing to compare")
     return Cost(wall_s, usage.ru_utime + usage.ru_stime)
+
+
+def watched(
+    command: Sequence[str], environment: Mapping[str, str], *, output: int | IO[bytes] | None = subprocess.DEVNULL
+) -> Watched:
+    """Return what a command that looks takes and holds; the benchmark ends where it fails."""
+    started, held = time.monotonic(), [(0.0, 0, 0)]
+    errors = subprocess.DEVNULL if output is not None else None
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd="/"
+    )
+    status, usage = None, None
+    while status is None:
+        sizes = [_held(pid) for pid in _family(process.pid)]
+        held.append((sum(size[0] for size in sizes), sum(size[1] for size in sizes), sum(size[2] for size in sizes)))
+        pid, code, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            status, usage = os.waitstatus_to_exitcode(code), used
+        else:
+            time.sleep(_SAMPLE_S)
+    wall_s = time.monotonic() - started
+    process.returncode = status
+    if usage is None or status not in _LOOKED:
+        raise SystemExit(f"{' '.join(command[-4:])} ended with {status}: nothing to compare")
+    memory_mb, handles, threads = (max(column) for column in zip(*held, strict=True))
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Watched(wall_s, cpu_s, max(memory_mb, usage.ru_maxrss / 1024), int(handles), int(threads))
+
+
+def _family(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return [pid]
+    return [pid, *(each for child in children for each in _family(int(child)))]
+
+
+def _held(pid: int) -> tuple[float, int, int]:
+    """Return a process's memory in MB, its open files and its threads; nothing of one that has ended."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        rows = (folder / "smaps_rollup").read_text().splitlines()
+        files, threads = (sum(1 for _ in (folder / kind).iterdir()) for kind in ("fd", "task"))
+    except OSError:
+        return 0.0, 0, 0
+    return next((int(row.split()[1]) / 1024 for row in rows if row.startswith("Pss:")), 0.0), files, threads
 
 
 def _asked(args: Sequence[str], environment: Mapping[str, str]) -> str:

@@ -56,15 +56,15 @@ def _nodectl(lab: Lab, forks: int) -> list[str]:
 
 
 def _clush(lab: Lab, forks: int) -> list[str]:
-    return [_program("clush"), "-f", str(forks), "-w", ",".join(lab.hosts), "-o", f"-F {lab.ssh_config}", "true"]
+    return [program("clush"), "-f", str(forks), "-w", ",".join(lab.hosts), "-o", f"-F {lab.ssh_config}", "true"]
 
 
 def _ansible_raw(lab: Lab, forks: int) -> list[str]:
-    return [_program("ansible"), "-i", lab.inventory, "all", "-f", str(forks), "-m", "raw", "-a", "true"]
+    return [program("ansible"), "-i", lab.inventory, "all", "-f", str(forks), "-m", "raw", "-a", "true"]
 
 
 def _ansible_ping(lab: Lab, forks: int) -> list[str]:
-    return [_program("ansible"), "-i", lab.inventory, "all", "-f", str(forks), "-m", "ping"]
+    return [program("ansible"), "-i", lab.inventory, "all", "-f", str(forks), "-m", "ping"]
 
 
 def _parallel_ssh(lab: Lab, forks: int) -> list[str]:
@@ -81,7 +81,8 @@ _RIVALS: dict[str, tuple[str, Callable[[Lab, int], list[str]]]] = {
 }
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Return where a program lies, first beside this Python."""
     beside = _BIN / name
     return str(beside) if beside.exists() else (shutil.which(name) or "")
 

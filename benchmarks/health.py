@@ -15,11 +15,10 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-from bench_lab import NODECTL, lab, own_folder
+from bench_lab import NODECTL, Watched, lab, own_folder, watched
 
 from nodectl.health.host import order_of
 from nodectl.model.host import Host
@@ -28,17 +27,7 @@ from nodectl.recordings.folder import bundled
 from nodectl.recordings.mask import Template
 
 _COLLECTORS = 1.2
-_SAMPLE_S = 0.1
 _RECORDING = "dgx-a100"
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost of one run."""
-
-    wall_s: float
-    cpu_s: float
-    memory_mb: float = 0.0
 
 
 def main() -> None:
@@ -67,11 +56,11 @@ def _live(options: argparse.Namespace, within: tuple[Path, dict[str, str]]) -> d
     with lab(options.hosts, *dress, within=within) as hosts:
         command = [*NODECTL, "-i", hosts.inventory, "--forks", str(options.hosts)]
         collector = _collector(json.loads(hosts.nodectl("--forks", str(options.hosts), "--output", "json", "health")))
-        costs: dict[str, list[Cost]] = {"exec": [], "health": [], "collectors": []}
+        costs: dict[str, list[Watched]] = {"exec": [], "health": [], "collectors": []}
         for number in range(-1, options.rounds):
             done = {
-                "exec": _run([*command, "exec", "--", "true"], environment),
-                "health": _run([*command, "health"], environment),
+                "exec": watched([*command, "exec", "--", "true"], environment),
+                "health": watched([*command, "health"], environment),
                 "collectors": _collected(collector, options.hosts),
             }
             if number < 0:
@@ -101,7 +90,7 @@ def _collector(health: Mapping[str, Mapping[str, Mapping[str, str]]]) -> bytes:
     return script(order_of(host, {}, ()).commands, new_nonce())
 
 
-def _collected(collector: bytes, number: int) -> Cost:
+def _collected(collector: bytes, number: int) -> Watched:
     """So many collectors at once, on this machine."""
     before, started = os.times(), time.monotonic()
     running = []
@@ -118,7 +107,7 @@ def _collected(collector: bytes, number: int) -> Cost:
         process.wait()
     after = os.times()
     cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return Cost(time.monotonic() - started, cpu_s)
+    return Watched(time.monotonic() - started, cpu_s)
 
 
 def _replay(number: int, folder: Path, environment: Mapping[str, str]) -> dict[str, object]:
@@ -132,52 +121,14 @@ def _replay(number: int, folder: Path, environment: Mapping[str, str]) -> dict[s
         own.mkdir()
         for name, text in template.filled(own.name).items():
             (own / name).write_text(text)
-    _run([*NODECTL, "--replay", _RECORDING, "health"], environment)
-    cost = _run([*NODECTL, "--replay", str(folder), "health"], environment, shown=True)
+    watched([*NODECTL, "--replay", _RECORDING, "health"], environment)
+    cost = watched([*NODECTL, "--replay", str(folder), "health"], environment, output=None)
     print(f"{number} recorded nodes  {cost.wall_s:.2f} s wall  {cost.cpu_s:.2f} s CPU  {cost.memory_mb:.0f} MB")
     return {
         f"replay_{number}_s": round(cost.wall_s, 2),
         f"replay_{number}_cpu_s": round(cost.cpu_s, 2),
         "replay_memory_mb": round(cost.memory_mb),
     }
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str], *, shown: bool = False) -> Cost:
-    """Wall time, CPU time with all children's, and the most memory that all of them held at one time."""
-    started, most = time.monotonic(), 0.0
-    output = None if shown else subprocess.DEVNULL
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/"
-    )
-    status, usage = None, None
-    while status is None:
-        most = max(most, sum(_held_mb(pid) for pid in _family(process.pid)))
-        pid, code, used = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            status, usage = os.waitstatus_to_exitcode(code), used
-        else:
-            time.sleep(_SAMPLE_S)
-    wall_s = time.monotonic() - started
-    process.returncode = status
-    if usage is None or status not in (0, 1, 3):
-        raise SystemExit(f"{' '.join(command[-4:])} ended with {status}: nothing to compare")
-    return Cost(wall_s, usage.ru_utime + usage.ru_stime, max(most, usage.ru_maxrss / 1024))
-
-
-def _family(pid: int) -> list[int]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return [pid]
-    return [pid, *(each for child in children for each in _family(int(child)))]
-
-
-def _held_mb(pid: int) -> float:
-    try:
-        rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(row.split()[1]) / 1024 for row in rows if row.startswith("Pss:")), 0.0)
 
 
 if __name__ == "__main__":

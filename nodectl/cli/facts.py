@@ -10,7 +10,7 @@ from nodectl.common.few import clipped
 from nodectl.facts.catalogue import commands_for, read_facts, words_of
 from nodectl.model.recording import Recording
 from nodectl.model.result import CommandResult
-from nodectl.report.hosts import as_document, facts_table
+from nodectl.report.hosts import facts_table
 
 # a host, and what stands before it, may print what it likes
 _LONGEST_REASON = 400
@@ -36,11 +36,8 @@ def facts(app: App) -> None:
         else:
             unreachable[host.name] = _reason(answer)
     answered = {host.name: facts[host.name] for host in source.hosts if host.name in facts}
-    hosts = {
-        host: {subject: as_document(value) for subject, value in values.items()} for host, values in answered.items()
-    }
-    document = {"hosts": hosts, "unreachable": unreachable, "recorded": source.recorded}
-    app.show("facts", document, facts_table(answered, words_of) if answered else "")
+    document = {"hosts": answered, "unreachable": unreachable, "recorded": source.recorded}
+    app.show("facts", document, facts_table(answered, words_of) if answered and not app.json else "")
     for name in sorted(recorded):
         note(f"recorded: {name}")
     for name, reason in unreachable.items():

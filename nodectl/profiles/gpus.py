@@ -104,6 +104,7 @@ def power() -> Power:
     return found
 
 
+@cache
 def gpu_kind(name: str) -> str:
     """Return a GPU's name without maker, memory and board, which differ within a kind."""
     return _BOARD.sub("", _bare(name.strip()))
@@ -142,12 +143,14 @@ def _models() -> dict[str, Model]:
     return {name: model for model in _published().models for name in model.names}
 
 
+@cache
 def model_of(name: str) -> Model | None:
     """Return the published figures of a GPU by the driver's name, an older driver's too; None where there are none."""
     product = _named(name)
     return _models().get(product.name) if product else None
 
 
+@cache
 def capability_of(model: str) -> str | None:
     """Return the compute capability of a GPU by its name; None where the catalogue has none of its kind."""
     return next((row.compute_capability for row in products() if row.kind == gpu_kind(model)), None)
@@ -168,6 +171,7 @@ def is_same(seen: str, named: str) -> bool:
     )
 
 
+@cache
 def apart(name: str) -> str:
     """Return why the GPU of this name is held to no figures: a vGPU, a Jetson's, one older than Pascal; else empty."""
     if board := _VGPU.fullmatch(name):

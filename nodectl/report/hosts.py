@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import replace
 
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.model.facts import Unread
 from nodectl.model.finding import Finding
 from nodectl.model.result import CommandResult, Outcome
 from nodectl.report.findings import findings_lines, numbers
 from nodectl.report.table import aligned
 
 Words = Callable[[str, object], str]
-
-
-def as_document(value: object) -> object:
-    """Return a subject for JSON; one without values says `absent` or `unknown` with the reason."""
-    if isinstance(value, Unread):
-        return {value.kind: value.reason}
-    if isinstance(value, dict):
-        return {name: as_document(item) for name, item in value.items()}
-    if isinstance(value, tuple):
-        return [as_document(item) for item in value]
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def facts_table(facts: Mapping[str, Mapping[str, object]], text_of: Words) -> str:

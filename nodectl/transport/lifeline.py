@@ -31,12 +31,12 @@ _WITH_INPUT = (
 
 # A login shell reads its start files before it runs the command, and a `read` in one of them takes a line of the input
 # that is the command's. So empty lines come first, then this one; what is left of them is skipped, and then the
-# command says that it starts.
+# command says that it starts, in a line so wide that a link of a few bytes a second does not carry it in time.
 _INPUT = "nodectl-input"
 FOR_START_FILES = b"\n" * 16
 BEFORE_INPUT = FOR_START_FILES + _INPUT.encode() + b"\n"
-STARTED = b"nodectl-started\n"
-_SAY_STARTED = f"echo {STARTED.decode().strip()}; "
+STARTED = b"%255s\n" % b"nodectl-started"
+_SAY_STARTED = 'printf "%255s\\n" nodectl-started; '
 _AT_INPUT = f'l=; until [ "$l" = {_INPUT} ]; do IFS= read -r l || exit 1; done; unset l; {_SAY_STARTED}'
 
 

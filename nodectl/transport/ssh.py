@@ -64,7 +64,7 @@ class Start:
         """Return the result of a command that did not start in time."""
         return output.lost(
             f"the login shell did not start the command within {START_S:g} s: one of its start files waits, "
-            "reads the input, or starts another shell",
+            "reads the input, or starts another shell; or the link carries next to nothing",
             "look at ~/.bashrc and /etc/profile.d there: what asks (`read`) or waits is for interactive shells only: "
             "`case $- in *i*) ;; *) return ;; esac` before it",
         )

@@ -183,7 +183,8 @@ def handshake(
     transport = paramiko.Transport(sock)
     transport.daemon = True
     left_s = _left(deadline)
-    transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = left_s
+    # start_client's own deadline comes first: after these a host that hangs is told as one that closed the connection
+    transport.banner_timeout = transport.handshake_timeout = left_s + 1
     try:
         target.rules.hold(transport, algorithms)
         transport.start_client(timeout=left_s)

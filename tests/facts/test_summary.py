@@ -1,9 +1,11 @@
 """Each subject in one line: what an operator reads first."""
 
+import json
 from typing import Any
 
 import pytest
 
+from nodectl.cli.terminal import as_json
 from nodectl.facts.catalogue import all_facts, read_facts, words_of
 from nodectl.facts.kernel import Boot
 from nodectl.facts.look import Lab
@@ -16,7 +18,7 @@ from nodectl.facts.storage import Mount, Mounts
 from nodectl.facts.versions import Versions
 from nodectl.model.facts import Unread
 from nodectl.model.recording import Recording
-from nodectl.report.hosts import as_document, facts_table
+from nodectl.report.hosts import facts_table
 from tests.checks.gpus import count, eight
 from tests.checks.test_nvlink import OFF, links, manager, matrix, peers
 
@@ -73,8 +75,8 @@ def test_hosts_that_agree_share_a_line_and_every_subject_is_a_document() -> None
         "ib_ports            n[1-2]  1 x ACTIVE 200 Gbit/s InfiniBand",
         "ib_ports            n3      none",
     ]
-    documents = {subject: as_document(value) for subject, value in same.items()}
-    assert set(documents) == {fact.subject for fact in all_facts()}
-    assert documents["ib_ports"][0]["rate_gbit_s"] == 200.0  # type: ignore[index]
-    assert documents["gpus"]["devices"][7]["uuid"] == "GPU-7"  # type: ignore[index]
+    documents = json.loads(as_json("facts", same))
+    assert set(documents) == {"schema", *(fact.subject for fact in all_facts())}
+    assert documents["ib_ports"][0]["rate_gbit_s"] == 200.0
+    assert documents["gpus"]["devices"][7]["uuid"] == "GPU-7"
     assert documents["numa"] == {"unknown": "numa is not in the recording"}

@@ -1,11 +1,14 @@
 """Facts as a table and as JSON."""
 
+import json
+
+from nodectl.cli.terminal import as_json
 from nodectl.facts.catalogue import words_of
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.network import Nic
 from nodectl.facts.processors import Cpu, Memory
 from nodectl.model.facts import Unread
-from nodectl.report.hosts import as_document, facts_table
+from nodectl.report.hosts import facts_table
 
 
 def test_hosts_that_agree_share_a_line_and_the_largest_group_comes_first() -> None:
@@ -32,8 +35,11 @@ def test_a_host_outside_a_lab_needs_no_line() -> None:
 
 def test_documents() -> None:
     nics = {"eth0": Nic("eth0", "up", 1500, None, ("192.0.2.1/24",))}
-    (eth0,) = as_document({"nics": nics})["nics"].values()  # type: ignore[index]
-    told = {name: value for name, value in eth0.items() if value not in (None, {}, ())}
-    assert told["addresses"] == ("192.0.2.1/24",) and (told["name"], told["state"], told["mtu"]) == ("eth0", "up", 1500)
+    document = json.loads(as_json("facts", {"nics": nics, "gpus": Unread("unknown", "it broke")}))
+    (eth0,) = document["nics"].values()
+    told = {name: value for name, value in eth0.items() if value not in (None, {}, [])}
+    assert told["addresses"] == ["192.0.2.1/24"] and (told["name"], told["state"], told["mtu"]) == ("eth0", "up", 1500)
     assert eth0["mac"] is None and eth0["speed_mbit"] is None and eth0["driver"] is None
-    assert as_document(Unread("unknown", "it broke")) == {"unknown": "it broke"}
+    assert document["gpus"] == {"unknown": "it broke"}
+    long = as_json("facts", {"hosts": [nics] * 9000})
+    assert "\n" not in long and json.loads(long)["hosts"][-1] == document["nics"]

@@ -1,0 +1,185 @@
+"""exec, health and facts of 10 to 1,000 simulated hosts (benchmarks/simulator.py), 2 % of them dead in three ways.
+
+Among each fleet's hosts stand one that is silent after its banner and one that sends a byte a second. Said are wall
+time, CPU time of nodectl and of the simulator, which share this machine's cores, and the most memory, open files and
+threads at one time. A wrong answer, or a bad host that is not told as one, ends the benchmark. clush runs `true` on 64
+good hosts, in turns with nodectl. The last line is one JSON object: `ratios` are nodectl's medians over clush's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench_lab import NODECTL, ROOT, Watched, own_folder, watched
+from fanout import program
+
+_GOOD = ("", "drip")
+_SILENT_S = 60
+_RIVAL_HOSTS = 64
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Simulated hosts that answer; `bad`: kind by host."""
+
+    inventory: str
+    ssh_config: str
+    hosts: Sequence[str]
+    bad: Mapping[str, str]
+    pid: int
+    environment: Mapping[str, str]
+
+    @property
+    def unreachable(self) -> set[str]:
+        """The hosts of which no command may say that it ran."""
+        return {host for host, kind in self.bad.items() if kind != "drip"}
+
+    def cpu_s(self) -> float:
+        """Return the simulator's CPU time so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Measure, and print the figures."""
+    options = _options()
+    curve: list[dict[str, object]] = []
+    with own_folder({"XDG_CACHE_HOME": "{folder}/cache"}) as (folder, environment):
+        ratios = {} if options.no_rival else _against_clush(folder / "rival", environment, options)
+        for hosts in options.hosts:
+            with simulated(folder / f"fleet{hosts}", environment, hosts, bad=bad_among(hosts)) as fleet:
+                for name, (arguments, wrong) in _COMMANDS.items():
+                    curve.append(_measured(fleet, name, arguments, wrong, options))
+    print(json.dumps({"name": "thousand", "ratios": ratios, "load": os.getloadavg()[0], "curve": curve}))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, nargs="+", default=[10, 64, 300, 1000])
+    parser.add_argument("--forks", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3, help="of the comparison with clush")
+    parser.add_argument("--no-rival", action="store_true", help="without clush")
+    return parser.parse_args()
+
+
+def bad_among(hosts: int) -> dict[str, int]:
+    """Return how many hosts of each bad kind a fleet of so many has."""
+    each = max(1, round(hosts * 0.02 / 3))
+    return {"dead": each, "refused": each, "denied": each, "stuck": 1, "drip": 1}
+
+
+@contextmanager
+def simulated(
+    folder: Path, environment: Mapping[str, str], hosts: int, *, bad: Mapping[str, int] = {}, delay_s: float = 1.0
+) -> Iterator[Fleet]:
+    """Yield simulated hosts that are up."""
+    folder.mkdir()
+    kinds = [word for kind, number in bad.items() for word in (f"--{kind}", str(number))]
+    program = str(ROOT / "benchmarks" / "simulator.py")
+    command = [sys.executable, program, "--hosts", str(hosts), "--folder", str(folder)]
+    process = subprocess.Popen(
+        [*command, "--delay", str(delay_s), *kinds], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        document = json.loads(process.stdout.readline() if process.stdout else b"")
+        yield Fleet(**document, pid=process.pid, environment=environment)
+    finally:
+        process.communicate(timeout=_SILENT_S)
+
+
+def _wrong_exec(fleet: Fleet, document: Mapping[str, Any]) -> list[str]:
+    """Return the hosts whose answer is not what it should be."""
+    outcomes = {result["host"]: (result["outcome"], result["stdout"]) for result in document["results"]}
+    ran = [host for host in fleet.hosts if not fleet.bad.get(host)]
+    wrong = [host for host in ran if outcomes[host] != ("ran", f"{host}\n")]
+    return wrong + [host for host in fleet.unreachable if outcomes[host][0] != "unreachable"]
+
+
+def _wrong_health(fleet: Fleet, document: Mapping[str, Any]) -> list[str]:
+    missed = {finding["host"] for finding in document["findings"] if finding["check"] == "reach"}
+    good = {host for host in fleet.hosts if not fleet.bad.get(host)}
+    return sorted(fleet.unreachable - missed | good & missed | set(fleet.hosts) - set(document["hosts"]))
+
+
+def _wrong_facts(fleet: Fleet, document: Mapping[str, Any]) -> list[str]:
+    missed = set(document["unreachable"])
+    good = {host for host in fleet.hosts if not fleet.bad.get(host)}
+    gpus = {host: len(facts["gpus"]) for host, facts in document["hosts"].items()}
+    serials = {host: str(facts["host_serial"]) for host, facts in document["hosts"].items()}
+    alike = [host for host in serials if list(serials.values()).count(serials[host]) > 1]
+    return sorted(fleet.unreachable - missed | good & missed | {host for host in good if not gpus.get(host)}) + alike
+
+
+# what is asked, and which hosts answered it wrongly
+_COMMANDS: dict[str, tuple[tuple[str, ...], Callable[[Fleet, Mapping[str, Any]], list[str]]]] = {
+    "exec": (("exec", "--", "hostname"), _wrong_exec),
+    "health": (("health",), _wrong_health),
+    "facts": (("facts",), _wrong_facts),
+}
+
+
+def _measured(
+    fleet: Fleet,
+    name: str,
+    arguments: Sequence[str],
+    wrong: Callable[[Fleet, Mapping[str, Any]], list[str]],
+    options: argparse.Namespace,
+) -> dict[str, object]:
+    command = [*NODECTL, "-i", fleet.inventory, "--forks", str(options.forks), "--output", "json", *arguments]
+    before = fleet.cpu_s()
+    with tempfile.TemporaryFile() as output:
+        cost = watched(command, fleet.environment, output=output)
+        simulator_s = fleet.cpu_s() - before
+        output.seek(0)
+        if bad := wrong(fleet, json.load(output)):
+            sys.exit(f"{name} of {len(fleet.hosts)} hosts: wrong of {', '.join(sorted(bad)[:8])}")
+    print(
+        f"{len(fleet.hosts):5} hosts  {name:<7} {cost.wall_s:6.2f} s wall  {cost.cpu_s:6.2f} s CPU  (simulator "
+        f"{simulator_s:6.2f})  {cost.memory_mb:5.0f} MB  {cost.handles:4} files  {cost.threads:4} threads",
+        flush=True,
+    )
+    figures = {key: round(value, 2) for key, value in asdict(cost).items()}
+    return {"hosts": len(fleet.hosts), "command": name, **figures, "simulator_cpu_s": round(simulator_s, 2)}
+
+
+def _against_clush(folder: Path, environment: Mapping[str, str], options: argparse.Namespace) -> dict[str, float]:
+    """Return nodectl's medians over clush's, of `true` on 64 hosts that all answer."""
+    costs: dict[str, list[Watched]] = {"nodectl": [], "clush": []}
+    with simulated(folder, environment, _RIVAL_HOSTS) as fleet:
+        forks, hosts = str(_RIVAL_HOSTS), ",".join(fleet.hosts)
+        commands = {
+            "nodectl": [*NODECTL, "-i", fleet.inventory, "--forks", forks, "exec", "--", "true"],
+            "clush": [program("clush"), "-f", forks, "-w", hosts, "-o", f"-F {fleet.ssh_config}", "true"],
+        }
+        for number in range(-1, options.rounds):
+            for name, command in commands.items():
+                before = fleet.cpu_s()
+                cost = watched(command, fleet.environment)
+                if number >= 0:  # a run before counts for nothing
+                    costs[name].append(cost)
+                    print(
+                        f"round {number + 1}  {name:<8} {cost.wall_s:6.2f} s wall  {cost.cpu_s:6.2f} s CPU  "
+                        f"(simulator {fleet.cpu_s() - before:.2f})",
+                        flush=True,
+                    )
+    medians = {
+        kind: {name: statistics.median(getattr(cost, kind) for cost in runs) for name, runs in costs.items()}
+        for kind in ("wall_s", "cpu_s")
+    }
+    ratios = {kind: values["nodectl"] / values["clush"] for kind, values in medians.items()}
+    return {"clush": round(ratios["wall_s"], 3), "clush_cpu": round(ratios["cpu_s"], 3)}
+
+
+if __name__ == "__main__":
+    main()
