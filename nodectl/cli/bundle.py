@@ -35,6 +35,7 @@ from nodectl.model.recording import Recording
 from nodectl.recordings.folder import open_recording, read_host
 from nodectl.recordings.source import ReplaySource, Source
 from nodectl.report.findings import finding_document
+from nodectl.transport.inventory.here import NAME, lists_here
 
 _REMEDY = "name a file in a folder that is there, and has room"
 
@@ -93,6 +94,8 @@ def _source(app: App) -> tuple[Source | None, str]:
 def _meant(app: App, kept: Ledger, source: Source | None, target: str) -> tuple[str, str, Part | None]:
     """Return fleet, host and part: a host by its name, else the part that begins so, where it was seen last."""
     names = {host.name for host in source.hosts} if source else set()
+    if names == {NAME} and target and lists_here(target):
+        target = NAME
     if target in names or target in kept.hosts():
         return app.fleet, target, None
     found = {(app.fleet, host, part) for host, part in _shown(source, target)} if app.replay else set()

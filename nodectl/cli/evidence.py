@@ -62,8 +62,12 @@ def take(app: App, source: Source, hosts: Sequence[Host], findings: Sequence[Fin
     from nodectl.transport.fanout import fan_out
 
     wanted = {finding.host for finding in findings if finding.ends_traces}
-    named = [host for host in hosts if host.name in wanted]
-    for host, answer in fan_out(named, lambda host: source.one(host, commands_of(app, host)), app.forks):
+    try:
+        named = [(host, commands_of(app, host)) for host in hosts if host.name in wanted]
+    except NodectlError as error:
+        note(f"warning: no evidence is kept: {error}")
+        return
+    for (host, _), answer in fan_out(named, lambda asked: source.one(*asked), app.forks):
         if isinstance(answer, Recording):
             keep(app, answer, [finding for finding in findings if finding.host == host.name])
         else:

@@ -105,6 +105,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("nodectl launch --dry-run train.py", "the plan, and nothing started"),
         ("nodectl launch --detach -m pkg.train -- --steps 8", "a module; prints the job's id"),
     ),
+    "ledger bundle": (("nodectl ledger bundle node03 --into node03.tar.gz", "before a reset, for the vendor's form"),),
     "ledger cordon": (("nodectl ledger cordon node03 --reason 'fan of GPU 2'", "no job and no probe goes there"),),
     "ledger list": (("nodectl ledger list --parts", "hosts, and each GPU and NIC"),),
     "ledger return": (("nodectl ledger return node03", "after an acceptance that it passed"),),

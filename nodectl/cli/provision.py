@@ -16,6 +16,7 @@ from nodectl.cli.rights import require_root
 from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
+from nodectl.errors import NodectlError
 from nodectl.model.host import Host
 from nodectl.provision.events import findings_of
 from nodectl.provision.outlook import described, lab_requirements, selected_roles
@@ -80,7 +81,10 @@ def _keep_evidence(app: App, hosts: Sequence[Host]) -> None:
     """Keep the raw outputs of those that may be rebooted, and have a fault whose traces that ends."""
     if hosts:
         source = LiveSource(tuple(hosts), app.transport, app.forks)
-        take(app, source, hosts, look_at(app, app.transport)(hosts))
+        try:
+            take(app, source, hosts, look_at(app, app.transport)(hosts))
+        except NodectlError as error:
+            note(f"warning: no evidence is kept before a reboot: {error}")
 
 
 def _fill_lab_share(hosts: Sequence[Host], roles: Sequence[str]) -> None:
