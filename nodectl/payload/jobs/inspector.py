@@ -25,12 +25,13 @@ _FILE, _FOLDER, _SUMMARY = "libnccl-profiler-inspector.so", "inspect", "inspect.
 _PLACES = ("/usr/local/lib", "/usr/local/lib64", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/nccl*/lib")
 _SETTINGS = {
     "NCCL_INSPECTOR_ENABLE": "1",
+    # whole seconds: 2.28 takes what is left of a second for nanoseconds, and would never rest
     "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "1000000",
-    # so many a second and communicator are written at most
-    "NCCL_INSPECTOR_DUMP_COLL_RING_SIZE": "64",
-    "NCCL_INSPECTOR_DUMP_P2P_RING_SIZE": "64",
+    # so many of a communicator are written each time: few, so that a look can read those of all communicators
+    "NCCL_INSPECTOR_DUMP_COLL_RING_SIZE": "8",
+    "NCCL_INSPECTOR_DUMP_P2P_RING_SIZE": "8",
 }
-_LOOK_BYTES, _LEAST_BYTES, _LONGEST_LINE = 128 << 10, 8 << 10, 32 << 10
+_LOOK_BYTES, _LEAST_BYTES, _LONGEST_LINE = 512 << 10, 8 << 10, 32 << 10
 _KEPT_BYTES, _LIMIT_BYTES = 1 << 20, 8 << 20  # of a rank's file
 _MOST_FILES, _MOST_SERIES, _MOST_ROWS, _KEPT = 64, 1000, 64, 64
 _MOST, _MOST_RANKS = 1 << 50, 10**6  # bytes, and microseconds together
