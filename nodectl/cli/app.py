@@ -248,11 +248,6 @@ class App:
 
         return read_receivers(self.settings["notify"], _settings_path(self.inventory_sources))
 
-    @property
-    def settings_folder(self) -> Path:
-        """The folder of nodectl.toml."""
-        return _settings_path(self.inventory_sources).parent
-
     def close(self) -> None:
         """Close the transport, where one was opened."""
         if "transport" in self.__dict__:

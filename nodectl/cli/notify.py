@@ -39,13 +39,13 @@ def test(app: App, from_hosts: bool, names: tuple[str, ...]) -> None:
     """Send each receiver a test, once, and say what came of it.  Ends with 1 where one did not take it."""
     receivers = [one for one in app.receivers() if not names or one.name in names]
     if not receivers or set(names) - {one.name for one in receivers}:
-        raise UsageError(f"nodectl.toml in {app.settings_folder} names no such receiver in [[notify]]", PAGE)
+        raise UsageError("nodectl.toml names no such receiver in [[notify]]", PAGE)
     event = compose_event(fleet_name(app.fleet), "test", f"test-{time.time_ns()}", "nodectl: a test", operator())
     here = [one for one in receivers if not one.on_node]
-    rows = try_each(documents(here, app.settings_folder, travel=True), event)
+    rows = try_each(documents(here, travel=True), event)
     answers = Answers({})
     if from_hosts:
-        told = documents(receivers, app.settings_folder, travel=True)
+        told = documents(receivers, travel=True)
         stdin = json.dumps({"receivers": told, "event": event}).encode()
         answers = ask(
             app.transport, app.hosts, lambda host: ["notify_test", host.name], forks=app.forks, timeout_s=_ASK_S,

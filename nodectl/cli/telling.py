@@ -32,7 +32,7 @@ def files_for_job(app: App, *, by_slurm: bool) -> dict[str, bytes]:
     from nodectl.notify.tell import fleet_name
 
     note(f"the hosts tell of the job: {', '.join(one.name for one in receivers)}")
-    told = {"fleet": fleet_name(app.fleet), "receivers": documents(receivers, app.settings_folder, travel=True)}
+    told = {"fleet": fleet_name(app.fleet), "receivers": documents(receivers, travel=True)}
     return {"notify/receivers.json": json.dumps(told).encode()}
 
 
@@ -40,7 +40,7 @@ def desk_of(app: App) -> Desk:
     """Return the fleet's messages on this machine."""
     from nodectl.notify.tell import Desk
 
-    return Desk(state_dir(), app.fleet, app.receivers(), app.settings_folder)
+    return Desk(state_dir(), app.fleet, app.receivers())
 
 
 def tell_health(app: App, findings: Sequence[Finding]) -> None:

@@ -17,7 +17,7 @@ from nodectl.payload.notify.deliver import read_secret
 PAGE = "see docs/notify.md"
 Event = Literal["job-end", "job-stall", "job-restart", "host-failed", "acceptance", "certificate"]
 EVENTS: tuple[Event, ...] = ("job-end", "job-stall", "job-restart", "host-failed", "acceptance", "certificate")
-_FILES = ("url_file", "token_file")
+_FILES = {"url_file", "token_file"}
 _Word = Annotated[str, Field(min_length=1, pattern=r"^[!-~]+$")]
 _Address = Annotated[str, Field(pattern=r"^[^\s,<>@\x00-\x1f]+@[^\s,<>@\x00-\x1f]+$")]
 # of each form: what it must have, and what it may have beside that
@@ -115,7 +115,10 @@ def read_receivers(given: object, path: Path) -> tuple[Receiver, ...]:
     for number, one in enumerate(given, start=1):
         named = f" ({one['name']})" if isinstance(one, dict) and isinstance(one.get("name"), str) else ""
         try:
-            receivers.append(Receiver.model_validate(one))
+            receiver = Receiver.model_validate(one)
+            files = {} if receiver.on_node else receiver.model_dump(include=_FILES, exclude_none=True)
+            places = {key: str((path.parent / Path(name).expanduser()).absolute()) for key, name in files.items()}
+            receivers.append(receiver.model_copy(update=places))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -129,21 +132,16 @@ def read_receivers(given: object, path: Path) -> tuple[Receiver, ...]:
     return tuple(receivers)
 
 
-def documents(receivers: Sequence[Receiver], folder: Path, *, travel: bool) -> list[dict[str, Any]]:
+def documents(receivers: Sequence[Receiver], *, travel: bool) -> list[dict[str, Any]]:
     """Return the receivers as senders read them, files by their paths; with `travel` what these files hold instead.
 
-    Relative paths begin at `folder`. UsageError for a file that cannot be read, that others may read, or that is none.
+    UsageError for a file that cannot be read, that others may read, or that holds no secret.
     """
     rows = []
     for one in receivers:
         row = one.model_dump(exclude_none=True, exclude={"on_node", "certificate_days"}, by_alias=True, mode="json")
-        for key in _FILES:
-            if key in row and not one.on_node:
-                path = folder / Path(row[key]).expanduser()
-                row[key] = str(path.absolute())
-                if travel:
-                    del row[key]
-                    row[key.removesuffix("_file")] = _read(one, key, path)
+        for key in _FILES & row.keys() if travel and not one.on_node else ():
+            row[key.removesuffix("_file")] = _read(one, key, Path(row.pop(key)))
         rows.append(row)
     return rows
 

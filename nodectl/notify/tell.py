@@ -32,12 +32,11 @@ _SHOWN = 3
 class Desk:
     """A fleet's messages on this machine: the queue in `state`, and in it what was told last."""
 
-    def __init__(self, state: Path, fleet: str, receivers: Sequence[Receiver], folder: Path) -> None:
-        """Take the operator's state folder, and the folder of nodectl.toml, where relative paths begin."""
+    def __init__(self, state: Path, fleet: str, receivers: Sequence[Receiver]) -> None:
         self.path = state / "notify" / hashlib.sha256(fleet.encode()).hexdigest()[:16]
         self.queue = Queue(str(self.path))
         self._receivers, self._fleet = receivers, fleet_name(fleet)
-        self._rows = documents(receivers, folder, travel=False)
+        self._rows = documents(receivers, travel=False)
 
     def tell_health(self, findings: Iterable[Finding]) -> None:
         """Tell which hosts turned failed since the last look, and which came back."""

@@ -16,8 +16,8 @@ SECRET = "s3cr3t-0123456789"  # noqa: S105 - planted
 HOOK = f"https://hooks.slack.com/services/{SECRET}"
 
 
-def read(text: str) -> tuple[Receiver, ...]:
-    return read_receivers(tomllib.loads(text).get("notify"), Path("nodectl.toml"))
+def read(text: str, folder: Path = Path()) -> tuple[Receiver, ...]:
+    return read_receivers(tomllib.loads(text).get("notify"), folder / "nodectl.toml")
 
 
 def one(**keys: Any) -> str:
@@ -69,12 +69,12 @@ def test_what_is_wrong_is_refused_with_its_place(text: str, word: str) -> None:
 
 def test_secrets_travel_by_what_their_files_hold(tmp_path: Path) -> None:
     path = secret_file(tmp_path, SECRET + "\n")
-    receivers = read(one(url="https://x", token_file="secret"))  # noqa: S106
-    (row,) = documents(receivers, tmp_path, travel=True)
+    receivers = read(one(url="https://x", token_file="secret"), tmp_path)  # noqa: S106
+    (row,) = documents(receivers, travel=True)
     assert row["token"] == SECRET and "token_file" not in row
-    (row,) = documents(receivers, tmp_path, travel=False)
+    (row,) = documents(receivers, travel=False)
     assert row["token_file"] == str(path) and "token" not in row
-    (row,) = documents(read(one(url="https://x", token_file="/there", on_node=True)), tmp_path, travel=True)  # noqa: S106
+    (row,) = documents(read(one(url="https://x", token_file="/there", on_node=True)), travel=True)  # noqa: S106
     assert row["token_file"] == "/there"  # noqa: S105
 
 
@@ -90,10 +90,10 @@ def test_secrets_travel_by_what_their_files_hold(tmp_path: Path) -> None:
 def test_a_secret_s_file_is_held_against_what_it_must_be(tmp_path: Path, text: str, mode: int, word: str) -> None:
     secret_file(tmp_path, text, mode)
     with pytest.raises(UsageError, match=word) as raised:
-        documents(read(one(url_file="secret", form="slack")), tmp_path, travel=True)
+        documents(read(one(url_file="secret", form="slack"), tmp_path), travel=True)
     assert SECRET not in raised.value.message + raised.value.remedy
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"receiver a: .*gone: No such file"):
-        documents(read(one(url_file="gone")), tmp_path, travel=True)
+        documents(read(one(url_file="gone"), tmp_path), travel=True)

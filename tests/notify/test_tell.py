@@ -17,7 +17,7 @@ DAY_S = 86400.0
 
 def desk(folder: Path, **keys: Any) -> Desk:
     given = [{"name": "a", "url": "http://127.0.0.1:9/", **keys}, {"name": "b", "argv": ["true"], "on": ["job-end"]}]
-    return Desk(folder, FLEET, read_receivers(given, folder / "nodectl.toml"), folder)
+    return Desk(folder, FLEET, read_receivers(given, folder / "nodectl.toml"))
 
 
 def finding(host: str, status: Status, check: str = "gpu_count") -> Finding:

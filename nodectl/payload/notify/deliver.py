@@ -127,7 +127,7 @@ def _with_secrets(receiver: Row) -> Row:
 
 def read_secret(path: str) -> str:
     """Return the one line of a file; ValueError where it holds none, or more."""
-    with open(path, encoding="ascii") as file:
+    with open(os.path.expanduser(path), encoding="ascii") as file:
         lines = file.read(_SECRET_BYTES).split()
     if len(lines) != 1 or not lines[0].isprintable():
         raise ValueError("it must hold one word: the secret")
