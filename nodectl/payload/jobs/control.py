@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..common.frames import exit_status, send
-from . import checkpoints, code_store, shared_memory, telling
+from . import checkpoints, code_store, shared_memory
 from .contain import KILL_ROUND_S, Containment
 from .failures import SUPERVISOR_DIED, row
 from .folder import (
@@ -385,6 +385,8 @@ def untold(*job_ids: str) -> List[Row]:
 
 
 def _untold(job: JobFolder) -> List[Row]:
+    from . import telling  # of use to two commands alone
+
     messages = telling.queue_of(job).pending()
     for name in {message["receiver"] for message in messages if message["waits"]}:
         telling.queue_of(job).start(name)
