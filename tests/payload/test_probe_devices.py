@@ -211,3 +211,21 @@ def test_the_12_volt_rails_are_those_that_are_called_so_and_can_be(host: Path, m
 def test_a_gpu_that_nvidia_smi_shows_no_more_is_lost(host: Path) -> None:
     smi(host, "echo '0, GPU-a, 0000:01:00.0, 4, 16, 2520, 450'")
     assert power.lost(1) == "" and "1 of 2" in power.lost(2)
+
+
+@pytest.mark.parametrize(
+    ("script", "watts"),
+    [
+        ("echo '0, 2500, 10501, 61, 300, 4, 16, 512.5, 0x4'", 512.5),
+        # a card that tells no moment, and a driver that knows no such column
+        ("echo '0, 2500, 10501, 61, 300, 4, 16, [N/A], 0x4'", 300.0),
+        ("case $* in *instant*) exit 6;; esac; echo '0, 2500, 10501, 61, 300, 4, 16, 0x4'", 300.0),
+    ],
+)
+def test_the_watch_takes_the_power_of_the_moment_where_it_is_told(host: Path, script: str, watts: float) -> None:
+    smi(host, script)
+    watch, began = hardware.Watch().start(), time.monotonic()
+    while not (seen := watch.between(0, began, time.monotonic()))["samples"] and time.monotonic() < began + 20:
+        time.sleep(0.02)
+    watch.stop()
+    assert (seen["power_w"], seen["throttled"]) == (watts, ["power cap"])

@@ -124,6 +124,8 @@ _COLUMNS = (
     *("index", "clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"),
     *("pcie.link.gen.current", "pcie.link.width.current"),
 )
+# from Ampere on `power.draw` is the average of a second; older drivers have that alone
+_INSTANT = "power.draw.instant"
 # drivers before 535 have the older name only
 _REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 _PAUSE_S = 0.05
@@ -170,23 +172,24 @@ class Watch:
         return summary([sample for sample in list(self._samples.get(gpu, [])) if began <= sample.at <= ended])
 
     def _run(self) -> None:
-        names = list(_REASONS)
-        while names and not self._ended.is_set():
+        ways = [[*_COLUMNS, *power, reasons] for reasons in _REASONS for power in ([_INSTANT], [])]
+        while ways and not self._ended.is_set():
             asked = time.monotonic()
-            query = "--query-gpu=" + ",".join([*_COLUMNS, names[0]])
-            rows = smi(query, "--format=csv,noheader,nounits")
+            rows = smi("--query-gpu=" + ",".join(ways[0]), "--format=csv,noheader,nounits")
             if rows is None:  # no such column, or no nvidia-smi at all
-                names.pop(0)
+                ways.pop(0)
                 continue
             at = (asked + time.monotonic()) / 2
             for line in rows.splitlines():
-                self._add(line, at)
+                self._add(ways[0], line, at)
             self._ended.wait(_PAUSE_S)
 
-    def _add(self, line: str, at: float) -> None:
+    def _add(self, names: Sequence[str], line: str, at: float) -> None:
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == len(_COLUMNS) + 1 and cells[0].isdigit():
-            values = {name: value_of(cells[at]) for at, name in enumerate(_COLUMNS)}
+        if len(cells) == len(names) and cells[0].isdigit():
+            values = dict(zip(names, map(value_of, cells)))  # noqa: B905 - Python 3.8
+            instant = values.get(_INSTANT)
+            values["power.draw"] = values["power.draw"] if instant is None else instant
             self._samples.setdefault(int(cells[0]), []).append(Sample(at, values, _mask(cells[-1])))
 
 
