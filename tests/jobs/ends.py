@@ -52,6 +52,7 @@ class End:
 
 
 _SURE, _TWICE, _GOES_ON = 1, 2, 2
+_AGAIN = f"in the same way, at step {AT_STEP} again"
 _BY_NAME = {case.name: case for case in deaths.DEATHS}
 
 
@@ -113,19 +114,19 @@ STOPS = [
     End("syntax_error", _SURE, "SyntaxError", script="def broken(:\n"),
     _as("disk_full", "a_full_disk", _SURE, "disk_full"),
     _as("bad_argument", "a_bad_argument", _SURE, "argument"),
-    _as("missing_file", "missing_data", _TWICE, "data_missing"),
-    End("shape_mismatch", _TWICE, "script_error", "torch.ones(3, 4) @ torch.ones(3, 4)"),
-    End("same_place_other_numbers", _TWICE, "in the same way", "raise ValueError(f'bad value {time.time()}')"),
-    _as("nan_at_the_same_step", "a_loss_that_is_no_number", _TWICE, "not_a_number"),
-    End("assertion", _TWICE, "script_error", "assert rank == 0, 'labels out of range'"),
+    _as("missing_file", "missing_data", _TWICE, _AGAIN),
+    End("shape_mismatch", _TWICE, _AGAIN, "torch.ones(3, 4) @ torch.ones(3, 4)"),
+    End("same_place_other_numbers", _TWICE, _AGAIN, "raise ValueError(f'bad value {time.time()}')"),
+    _as("nan_at_the_same_step", "a_loss_that_is_no_number", _TWICE, _AGAIN),
+    End("assertion", _TWICE, _AGAIN, "assert rank == 0, 'labels out of range'"),
     End("host_memory_same_batch", _TWICE, "host_out_of_memory", _SAME_BATCH),
-    _as("gpu_memory_recorded", "a_gpus_memory_recorded", _TWICE, "gpu_out_of_memory"),
-    End("permission_denied", _TWICE, "permission", _NO_RIGHT),
-    _as("loader_worker_killed", "a_loader_worker_killed", _TWICE, "helper_killed"),
-    _as("port_in_use", "a_port_that_is_taken", _TWICE, "port_in_use"),
-    End("missing_checkpoint", _TWICE, "data_missing", "torch.load('/data/step-7.pt')"),
-    _as("segfault_same_place", "a_crash_in_native_code", _TWICE, "crash"),
-    End("silent_exit_17", _TWICE, "exit status 17", "os._exit(17)"),
+    _as("gpu_memory_recorded", "a_gpus_memory_recorded", _TWICE, _AGAIN),
+    End("permission_denied", _TWICE, _AGAIN, _NO_RIGHT),
+    _as("loader_worker_killed", "a_loader_worker_killed", _TWICE, _AGAIN),
+    _as("port_in_use", "a_port_that_is_taken", _TWICE, _AGAIN),
+    End("missing_checkpoint", _TWICE, _AGAIN, "torch.load('/data/step-7.pt')"),
+    _as("segfault_same_place", "a_crash_in_native_code", _TWICE, _AGAIN),
+    End("silent_exit_17", _TWICE, _AGAIN, "os._exit(17)"),
     _as("exit_0_of_one_rank", "exit_0_inside_a_collective", _TWICE, "left_early"),
     End(
         "program_fault_xid_31_recorded",

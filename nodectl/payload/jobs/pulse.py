@@ -15,7 +15,7 @@ from .folder import JobFolder
 
 _TAIL_BYTES = 64 * 1024
 _LINES = 400
-_MOST_FILES, _FEW_FILES = 32, 4
+MOST_FILES, _FEW_FILES = 32, 4
 _GPU_S = 5.0
 _GPU_FIELDS = ("index", "utilization.gpu", "power.draw", "power.limit", "memory.used", "memory.total")
 _PACE = ".pace.json"
@@ -54,10 +54,10 @@ def pulse(job: JobFolder, pattern: str) -> Dict[str, Any]:
     }
 
 
-def step(job: JobFolder) -> Optional[int]:
-    """Return the newest step that its output tells; None where it tells none."""
+def step(job: JobFolder, most: int = _FEW_FILES) -> Optional[int]:
+    """Return the newest step that its output tells, by so many of the newest files; None where it tells none."""
     files = _newest_first([job.at(name) for name in outputs.shown_files(job)])
-    number: Optional[int] = _progress_of([path for _, path in files[:_FEW_FILES]], "")["step"]
+    number: Optional[int] = _progress_of([path for _, path in files[:most]], "")["step"]
     return number
 
 
@@ -98,7 +98,7 @@ def _newest_first(paths: List[str]) -> List[Tuple[float, str]]:
 def _progress_of(paths: List[str], pattern: str) -> Dict[str, Any]:
     """Return what the file tells that was written to last, of those that tell any."""
     row = progress("")
-    for path in paths[:_MOST_FILES]:
+    for path in paths[:MOST_FILES]:
         row = progress(_tail(path), pattern)
         if row["step"] is not None:
             break

@@ -578,7 +578,11 @@ class Supervisor:
 
     def _test(self) -> News:
         """Find out whether this host can take part again, and what is its newest; runs on the clerk's thread."""
-        reason, newest, step = node_end.unfit(self.plan), node_end.newest_ns(self.courier.folder), pulse.step(self.job)
+        reason, newest, step = (
+            node_end.unfit(self.plan),
+            node_end.newest_ns(self.courier.folder),
+            pulse.step(self.job, pulse.MOST_FILES),
+        )
         return lambda: self._take_test(reason, newest, -1 if step is None else step)
 
     def _take_test(self, reason: str, newest: int, step: int) -> None:

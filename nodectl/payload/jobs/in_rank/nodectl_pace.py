@@ -108,8 +108,8 @@ class _Pace:
                 self.done = True
 
     def note(self) -> None:
-        """Add the block that ends here, and make blocks longer while they come too often."""
-        began_s = time.monotonic()
+        """Add the block that ends here, and choose how long the next ones are."""
+        began_s = time.thread_time()
         marks, self.marks = self.marks, self.marks[-1:]
         entries = _entries()
         if not entries or len(marks) < 3:
@@ -128,7 +128,8 @@ class _Pace:
         with os.fdopen(handle, "w") as file:
             json.dump({"attempt": self.attempt, "blocks": self.blocks}, file)
         os.replace(temporary, self.place)
-        least_s = max(_LEAST_S, _COST * (time.monotonic() - began_s))
+        least_s = max(_LEAST_S, _COST * (time.thread_time() - began_s))
+        self.every = _FIRST_EVERY
         while self.every * block["step_s"] < least_s and self.every < _MOST_EVERY:
             self.every *= 2
 
