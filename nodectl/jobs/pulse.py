@@ -55,8 +55,8 @@ class Watch:
     def _note_paces(self, pulse: Pulse, rows: Sequence[Mapping[str, Any]]) -> None:
         self._paces.setdefault(pulse.attempt, Paces()).note(rows)
         gpus = 0 if pulse.gpus is None else pulse.gpus.count
-        for local_rank, row in enumerate(sorted(rows, key=lambda row: row["rank"])):
-            self._places[row["rank"]] = pulse.host, local_rank if local_rank < gpus else -1
+        for row in rows:
+            self._places[row["rank"]] = pulse.host, row["place"] if row["place"] < gpus else -1
 
     def _with_straggler(self, pulses: list[Pulse]) -> list[Pulse]:
         """Add a sentence to the pulse of the host whose rank slows down the others in the newest attempt."""

@@ -292,9 +292,10 @@ class BlockRow(TypedDict):
 
 
 class PaceRow(TypedDict):
-    """The pace of a rank, the newest block last."""
+    """The pace of a rank, the newest block last; `place` is its number on its host."""
 
     rank: Rank
+    place: Rank
     blocks: list[BlockRow]
 
 

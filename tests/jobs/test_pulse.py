@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodectl.errors import UsageError
-from nodectl.jobs.pulse import check_pattern, compared, read_pulse, stalls
+from nodectl.jobs.pulse import Watch, check_pattern, compared, read_pulse, stalls
 from nodectl.model.job import Gpus, Pulse
 from nodectl.payload.jobs.pulse import gpu_rows, progress
 from nodectl.report.jobs import watch_text
@@ -91,3 +91,18 @@ def test_the_picture_has_a_line_a_host_and_what_is_left() -> None:
         "node02: ssh: no route",
         "STALL: no output",
     ]
+
+
+def test_a_straggler_is_named_with_its_host_and_gpu() -> None:
+    def told(rank: int, first: float) -> dict[str, Any]:
+        groups = {"0": [first, first + 0.02]}
+        steps = [{"step": 32 * number, "steps": 32, "step_s": 0.4, "groups": groups} for number in range(1, 5)]
+        return {"rank": rank, "place": rank % 2, "blocks": steps}
+
+    watch = Watch(None, (), "job-1", 2)  # type: ignore[arg-type]
+    for host, firsts in (("a", (0.1, 0.1)), ("b", (0.1, 0.15))):
+        rows = [told(2 * (host == "b") + place, first) for place, first in enumerate(firsts)]
+        watch._note_paces(read_pulse(host, row(gpus=gpus(90, 300))), rows)
+    pulses = watch._with_straggler([Pulse("a", "running"), Pulse("b", "running")])
+    assert pulses[0].straggler == "" and pulses[1].straggler.startswith(", GPU 1: rank 3 is 42 % slower")
+    assert "STRAGGLER: b, GPU 1: rank 3 is 42 % slower" in watch_text("job-1", pulses, [])

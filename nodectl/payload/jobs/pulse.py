@@ -62,7 +62,7 @@ def step(job: JobFolder, most: int = _FEW_FILES) -> Optional[int]:
 
 
 def paces(job: JobFolder, attempt: int) -> List[pace.Row]:
-    """Return `rank` and `blocks` of each rank here that notes its pace now."""
+    """Return `rank`, `place` on this host, and `blocks` of each rank here that notes its pace now."""
     rows: List[pace.Row] = []
     for name in sorted(os.listdir(job.at("notes"))) if os.path.isdir(job.at("notes")) else ():
         if not name.endswith(_PACE) or not name[: -len(_PACE)].isdigit():
@@ -73,7 +73,7 @@ def paces(job: JobFolder, attempt: int) -> List[pace.Row]:
             blocks = [_block(block) for block in note["blocks"][-pace.KEPT :]]
             fresh_s = _STALE_S + _STALE_BLOCKS * blocks[-1]["steps"] * blocks[-1]["step_s"] if blocks else 0.0
             if note["attempt"] == attempt and time.time() - os.path.getmtime(path) < fresh_s:
-                rows.append({"rank": int(name[: -len(_PACE)]), "blocks": blocks})
+                rows.append({"rank": int(name[: -len(_PACE)]), "place": int(note["place"]), "blocks": blocks})
     return rows
 
 

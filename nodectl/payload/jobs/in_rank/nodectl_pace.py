@@ -79,7 +79,7 @@ class _Pace:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.place = os.path.join(os.environ["NODECTL_JOB_DIR"], "notes", os.environ["RANK"] + ".pace.json")
-        self.attempt = int(os.environ.get("NODECTL_ATTEMPT", "1"))
+        self.whose = {"attempt": int(os.environ.get("NODECTL_ATTEMPT", "1")), "place": int(os.environ["LOCAL_RANK"])}
         self.marks: List[int] = []
         self.blocks: List[Dict[str, Any]] = []
         self.count, self.every = 0, _FIRST_EVERY
@@ -126,7 +126,7 @@ class _Pace:
         temporary = "%s.%d" % (self.place, self.pid)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w") as file:
-            json.dump({"attempt": self.attempt, "blocks": self.blocks}, file)
+            json.dump({**self.whose, "blocks": self.blocks}, file)
         os.replace(temporary, self.place)
         least_s = max(_LEAST_S, _COST * (time.thread_time() - began_s))
         self.every = _FIRST_EVERY
