@@ -112,13 +112,6 @@ class LivingRow(TypedDict):
 _Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class BackRow(TypedDict):
-    """The place in the output at which a loss came back."""
-
-    step: Whole | None
-    line: Whole | None
-
-
 class LossRow(TypedDict):
     """An event of a loss in the output: it was no number (nan), or jumped (spike)."""
 
@@ -132,7 +125,7 @@ class LossRow(TypedDict):
     at: Time
     usual: _Finite | None
     peak: _Finite | None
-    back: BackRow | None
+    back: dict[Literal["step", "line"], Whole | None] | None
 
 
 class DumpRow(TypedDict):

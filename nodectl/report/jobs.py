@@ -203,7 +203,7 @@ def loss_lines(losses: Sequence[Loss]) -> list[str]:
 def _loss_line(alike: Sequence[Loss]) -> str:
     """Return `loss is nan from step 7 on, 14:03:22: rank 0-3 on node01, line 12: step 7 loss nan (log text only)`."""
     first = alike[0]
-    at, back = _place(first.step, first.line), first.back and _place(first.back["step"], first.back["line"])
+    at, back = _place(first.step, first.line), first.back and _place(first.back.get("step"), first.back.get("line"))
     if first.kind == "nan":
         what = f"was {first.value} at {at}, a number again at {back}" if back else f"is {first.value} from {at} on"
     else:

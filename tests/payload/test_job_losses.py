@@ -196,6 +196,11 @@ def test_every_rank_has_its_own_and_old_attempts_do_not_count(job: JobFolder) ->
     assert (losses.last_bad(0), losses.last_bad(1)) == ("", "loss nan")
 
 
+def test_a_line_is_told_without_its_secrets(job: JobFolder) -> None:
+    (event,) = told_by(job, ["step 3 loss nan, saved with password=hunter2secret"])
+    assert event["text"] == "step 3 loss nan, saved with password=***"
+
+
 def test_a_flood_and_damaged_output_cost_little(job: JobFolder) -> None:
     losses = Losses(job, 0)
     with Path(job.at("output.log")).open("wb") as file:

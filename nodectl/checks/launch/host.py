@@ -239,7 +239,7 @@ INSPECTOR = Check(
     looks_at="NCCL and its Inspector's plug-in, with --inspect",
     fires="NCCL is older than 2.28, or the plug-in is not there",
 )
-_INSPECTED, _PLUGIN = 28, "libnccl-profiler-inspector.so"
+_OLD_NCCL, _PLUGIN = r"2\.(1?\d|2[0-7])\b", "libnccl-profiler-inspector.so"
 _BUILD = (
     "no package of NVIDIA holds it: build it from NCCL's source of that version (make -C plugins/profiler/inspector, of"
     " 2.28 to 2.29.3 ext-profiler/inspector), copy it to /usr/local/lib of {host}, or name its place by"
@@ -253,16 +253,12 @@ def nccl_inspector(host: Candidate) -> Iterator[Finding]:
     if host.needs.inspect is None:
         return
     there = host.known("job_venv", JobVenv)
-    old = re.match(r"2\.(\d+)", there.nccl)
-    if old and int(old[1]) < _INSPECTED:
+    expected, actual = _PLUGIN, there.inspector or f"{host.needs.inspect or _PLUGIN} is not there"
+    status, remedy = failed_unless(bool(there.inspector)), _BUILD.format(host=host.host)
+    if re.match(_OLD_NCCL, there.nccl):
+        status, expected, actual = Status.FAILED, "NCCL 2.28", f"NCCL {there.nccl}"
         remedy = f"update nvidia-nccl in {host.needs.venv} on {host.host}, or launch without --inspect"
-        yield host.finding(
-            INSPECTOR, Status.FAILED, expected=f"NCCL 2.{_INSPECTED}", actual=f"NCCL {there.nccl}", remedy=remedy
-        )
-        return
-    actual = there.inspector or f"{host.needs.inspect or _PLUGIN} is not there"
-    remedy, status = _BUILD.format(host=host.host), failed_unless(bool(there.inspector))
-    yield host.finding(INSPECTOR, status, expected=_PLUGIN, actual=actual, remedy=remedy)
+    yield host.finding(INSPECTOR, status, expected=expected, actual=actual, remedy=remedy)
 
 
 NEEDED_PATHS = Check(

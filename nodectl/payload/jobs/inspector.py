@@ -25,7 +25,7 @@ _FILE, _FOLDER, _SUMMARY = "libnccl-profiler-inspector.so", "inspect", "inspect.
 _PLACES = ("/usr/local/lib", "/usr/local/lib64", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/nccl*/lib")
 _SETTINGS = {
     "NCCL_INSPECTOR_ENABLE": "1",
-    # whole seconds: 2.28 takes what is left of a second for nanoseconds, and would never rest
+    # whole seconds: before 2.29.7 the rest of a second is taken for nanoseconds, and it would never sleep
     "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "1000000",
     # so many of a communicator are written each time: few, so that a look can read those of all communicators
     "NCCL_INSPECTOR_DUMP_COLL_RING_SIZE": "8",

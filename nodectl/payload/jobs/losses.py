@@ -10,6 +10,7 @@ import time
 from statistics import median
 from typing import Any, Collection, Deque, Dict, List, Optional, Tuple
 
+from ..common.secret_words import without_secrets
 from . import outputs
 from .folder import JobFolder
 
@@ -184,13 +185,14 @@ class Losses:
             "line": number,
             "at": time.time(),
         }
-        empty = {"text": line.strip()[:_TEXT_CHARS], "usual": None, "peak": None, "back": None}
+        empty = {"usual": None, "peak": None, "back": None}
         for name, value, step in read_line(line):
             if (rank, name) not in self._series and len(self._series) >= _MOST_SERIES:
                 continue
             series = self._series.setdefault((rank, name), _Series(name))
             begun = series.note({"name": name, "value": value[:40], "step": step, **place, **empty})
             if begun is not None and len(self._begun) < _MOST_EVENTS:
+                begun["text"] = without_secrets(line.strip())[:_TEXT_CHARS]
                 self._begun.append(begun)
 
     def last_bad(self, local_rank: int) -> str:
