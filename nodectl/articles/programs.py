@@ -206,26 +206,18 @@ def energy_of(summary: Mapping[str, Any]) -> tuple[float, str]:
 def _measurements(outcomes: Sequence[Outcome], hosts: Sequence[Host]) -> Iterator[Measurement]:
     """Yield what the repetitions of one setting came to, for the history: the rate, and the energy where it is told."""
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    setting = outcomes[0].setting
+    names = ("workload", "preset", "data", "params", "parallel", "precision", "batch_per_rank", "accumulation",
+             "world_size", "device", "device_name", "backend")  # fmt: skip
+    given = {name: summaries[0].get(name) for name in names}
+    run_conditions = {"arguments": " ".join(setting.arguments), "devices": setting.devices}
+    taking = tuple(host.name for host in hosts[: len(setting.ranks)])
     for figure in (rate_of, energy_of):
         values = [figure(summary)[0] for summary in summaries]
         if figure is rate_of or all(values):
-            yield _measurement(outcomes, hosts, summaries, values, figure(summaries[0])[1])
-
-
-def _measurement(
-    outcomes: Sequence[Outcome],
-    hosts: Sequence[Host],
-    summaries: Sequence[Mapping[str, Any]],
-    values: Sequence[float],
-    unit: str,
-) -> Measurement:
-    value, setting = median(values), outcomes[0].setting
-    names = ("workload", "preset", "data", "params", "parallel", "precision", "batch_per_rank", "accumulation",
-             "world_size", "device", "device_name", "backend")  # fmt: skip
-    conditions = {name: summaries[0].get(name) for name in names}
-    run_conditions = {"arguments": " ".join(setting.arguments), "devices": setting.devices, "values": list(values)}
-    taking = tuple(host.name for host in hosts[: len(setting.ranks)])
-    return Measurement(NAME, taking, value, unit, "", None, spread(values, value), {**conditions, **run_conditions})
+            value, conditions = median(values), {**given, **run_conditions, "values": values}
+            unit = figure(summaries[0])[1]
+            yield Measurement(NAME, taking, value, unit, "", None, spread(values, value), conditions)
 
 
 def run_workload(transport: Transport, hosts: Sequence[Host], options: WorkloadOptions, note: Note) -> ProbeResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -118,8 +119,15 @@ def said(module: Any, check: str, facts: Mapping[str, object], **variables: obje
 
 def test_the_remedy_names_a_limit_that_fits_or_that_none_does() -> None:
     office = said(power, "psu_power", OFFICE, nodectl_psu_watt=1600)
-    assert "power_limit_w: 380" in office.remedy and 3 * 380 + 450 <= 1600 < 3 * 385 + 450
+    # by the spikes; the sum alone would allow 380
+    assert "power_limit_w: 370" in office.remedy
     assert "fewer GPUs" in said(power, "psu_power", OFFICE, nodectl_psu_watt=700).remedy
+
+
+def test_a_remedy_for_spikes_lowers_the_limit(watt: float = 1800) -> None:
+    box = said(power, "psu_power", OFFICE, nodectl_psu_watt=watt)
+    (limit,) = map(int, re.findall(r"power_limit_w: (\d+)", box.remedy))
+    assert limit < 450 and 3 * limit * figures().spike("NVIDIA GeForce RTX 4090") + 450 <= figures().bears * watt
 
 
 def test_one_of_redundant_supplies_does_not_count_and_says_so() -> None:

@@ -48,7 +48,7 @@ def test_the_cards_watts_are_added_up_step_by_step(monkeypatch: pytest.MonkeyPat
         (step(2, rails={"+12V": [11.3, 12.0]}), "warning", ("2 cards", "11.30 V")),
         (step(2, rails={"+12V": [10.7, 12.0]}), "failed", ("2 cards", "10.70 V")),
         (step(2, throttled=["power brake"], clock_min_mhz=300.0), "failed", ("2 cards", "power brake", "300")),
-        (step(2, clock_mhz=1500.0, throttled=[]), "warning", ("2 cards", "2500", "1500")),
+        ([*step(2, throttled=[]), *step(3, clock_mhz=1500.0, throttled=[])], "warning", ("3 cards", "2500", "1500")),
         (
             [*step(2), {"event": "lost", "cards": 2, "pulsed": False, "gpu": 1, "text": "CUDA error: unspecified"}],
             "failed",
@@ -70,8 +70,9 @@ def test_what_gives_way_is_told_once_with_its_step(
     assert "power_limit_w" in finding.remedy and finding.action == ("drain" if status == "failed" else "none")
 
 
-def test_a_clock_that_the_power_limit_holds_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not run(monkeypatch, *step(1), *step(2, clock_mhz=1500.0), gpus=2).findings
+def test_a_clock_that_the_power_limit_holds_or_a_pause_lets_down_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = step(2, pulsed=True, clock_mhz=300.0, throttled=[])
+    assert not run(monkeypatch, *step(1), *step(2, clock_mhz=1500.0), *paused, gpus=2).findings
 
 
 @pytest.mark.parametrize(

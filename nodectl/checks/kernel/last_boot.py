@@ -65,11 +65,12 @@ def unclean_boot(host: Subject, boot: LastBoot) -> Iterator[Finding]:
         way, evidence = _by_bmc(host, boot) or (way, evidence)
     is_recent = host.time - (boot.ended_at or boot.booted_at) <= days * _DAY_S
     status = Status.WARNING if way in _REMEDIES and is_recent else Status.OK
-    actual = ended(boot, way, evidence)
-    yield host.finding(UNCLEAN_BOOT, status, actual=actual, remedy=remedy_of(boot, way), evidence=evidence)
+    remedy = "; ".join(filter(None, [_PERSISTENT if boot.journal == "volatile" else "", _REMEDIES.get(way, "")]))
+    actual = _words(boot, way, evidence)
+    yield host.finding(UNCLEAN_BOOT, status, actual=actual, remedy=remedy, evidence=evidence)
 
 
-def ended(boot: LastBoot, way: str, evidence: str) -> str:
+def _words(boot: LastBoot, way: str, evidence: str) -> str:
     """Return in words how it ended, when, and what ran then."""
     if way in ("clean", "first"):
         return {"clean": "ended in good order", "first": "no earlier boot on record"}[way]
@@ -78,12 +79,6 @@ def ended(boot: LastBoot, way: str, evidence: str) -> str:
     reason = f"; {boot.reason}" if boot.reason and boot.reason != evidence else ""
     what = f"power supply? {evidence}" if way == "stopped" and not boot.reason else f"{way}: {evidence}"
     return f"ended without a shutdown{at}: {what}{reason}{ran}"
-
-
-def remedy_of(boot: LastBoot, way: str) -> str:
-    """Return what to do about this end; where the journal was not to be read, first how it can be."""
-    remedy = _REMEDIES.get(way, "")
-    return f"{_PERSISTENT}; {remedy}" if boot.journal == "volatile" else remedy
 
 
 def _by_bmc(host: Subject, boot: LastBoot) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from nodectl.checks.check import Check, Subject, judges
+from nodectl.checks.check import Check, Subject, judges, warning_unless
 from nodectl.checks.gpu.rules import gpus_of
 from nodectl.common.counting import counted
 from nodectl.facts.base import tally
@@ -29,7 +29,7 @@ PSU_POWER = Check(
     "psu_power",
     looks_at=f"`dmidecode -t 39` or the variable {VARIABLE}, nvidia-smi's power limits",
     fires="the GPUs' limits alone are more than the supplies give; warning: they are with processors and board, or "
-    "with one redundant supply gone; a spike may be, and the last boot ended without a shutdown",
+    "with one redundant supply gone; a spike is beyond what ATX 3 bears, after a boot that simply stopped the rating",
 )
 
 
@@ -71,7 +71,12 @@ def _judged(host: Subject, gpus: Sequence[Gpu], supplies: Sequence[PowerSupply])
     # one of several that stand in for each other may fail
     spare = max(ratings) if len(ratings) > 1 and all(supply.redundant for supply in supplies) else 0
     spike = sum((limit or 0) * figures.spike(gpu.name or "") for limit, gpu in zip(limits, gpus, strict=True)) + share
-    status, safe = _status(host, drawn, share, whole, spare, spike)
+    # after a boot that simply stopped a supply is not trusted with more than its rating
+    stopped = (boot := host.fact("last_boot", LastBoot)) is not None and boot.way == "stopped"
+    borne = whole if stopped else whole * figures.bears
+    fits = drawn + share <= whole - spare and spike <= max(borne, drawn + share)
+    status = Status.FAILED if drawn > whole else warning_unless(fits)
+    safe = min(whole - spare - share, (borne - share) * drawn / max(spike - share, 1.0))
     units = tally(Counter(f"{watt} W" for watt in ratings))
     counts = f"{len(ratings) - 1} of {units}: one may fail" if spare else units
     told = f", for a moment up to {spike:.0f} W" if spike > max(whole, drawn + share) else ""
@@ -80,22 +85,8 @@ def _judged(host: Subject, gpus: Sequence[Gpu], supplies: Sequence[PowerSupply])
         status,
         expected=f"at most {whole - spare} W ({counts})",
         actual=f"{counted(len(gpus), 'GPU')} up to {drawn:.0f} W, about {share:.0f} W for the rest{told}",
-        remedy=_remedy(gpus, safe, drawn + share),
+        remedy=_remedy(gpus, safe, max(drawn + share, spike * whole / borne)),
     )
-
-
-def _status(
-    host: Subject, drawn: float, share: float, whole: float, spare: float, spike: float
-) -> tuple[Status, float]:
-    """Return the judgement, and the watts that the GPUs may be given together."""
-    stopped = (boot := host.fact("last_boot", LastBoot)) is not None and boot.way == "stopped"
-    if drawn > whole:
-        return Status.FAILED, whole - spare - share
-    if drawn + share > whole - spare or spike > whole * power().bears:
-        return Status.WARNING, whole - spare - share
-    if stopped and spike > whole:
-        return Status.WARNING, (whole - share) * drawn / (spike - share)
-    return Status.OK, drawn
 
 
 def _remedy(gpus: Sequence[Gpu], safe: float, needed: float) -> str:

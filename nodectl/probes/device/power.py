@@ -104,7 +104,9 @@ def _findings(node: Node, events: Events) -> Iterator[Finding]:
             name, reasons, clock = called(gpu["gpu"]), gpu.get("throttled") or [], gpu.get("clock_mhz")
             for brake in (reason for reason in _BRAKES if reason in reasons):
                 found("brake", Status.FAILED, f"{_at(step)}: {brake} of {name}, down to {gpu.get('clock_min_mhz')} MHz")
-            if clock and clock < _CLOCK_PART * alone.setdefault(gpu["gpu"], clock) and not _TOLD & set(reasons):
+            if not clock or step["pulsed"] or _TOLD & set(reasons):
+                continue
+            if clock < _CLOCK_PART * alone.setdefault(gpu["gpu"], clock):
                 actual = f"{_at(step)}: the clock of {name} fell from {alone[gpu['gpu']]:.0f} to {clock:.0f} MHz"
                 found("clock", Status.WARNING, f"{actual}, and no reason is told")
         for rail, (low, _) in step["rails"].items():
