@@ -114,10 +114,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "metrics dashboard": (("nodectl metrics dashboard", "JSON for Grafana"),),
     "metrics list": (("nodectl metrics list", "every metric, and which command writes it"),),
     "notify pending": (("nodectl notify pending", "messages that wait, or were given up, and why"),),
-    "notify test": (
-        ("nodectl notify test", "all receivers of nodectl.toml"),
-        ("nodectl notify test --from-hosts -l node01 phone", "one, also from the host that tells of jobs"),
-    ),
+    "notify test": (("nodectl notify test --from-hosts -l node01 phone", "one, also from a host that tells of jobs"),),
     "parse": (
         ("nodectl parse nvidia-smi-q saved.txt", "the output of `nvidia-smi -q`, kept in a file"),
         ("nodectl parse nccl-tests -", "from standard input"),

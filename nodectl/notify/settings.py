@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,8 +22,7 @@ _Address = Annotated[str, Field(pattern=r"^[^\s,<>@\x00-\x1f]+@[^\s,<>@\x00-\x1f
 # of each form: what it must have, and what it may have beside that
 _ADDRESS = {"url", "url_file"}
 _NEEDS: dict[str, tuple[set[str], set[str]]] = {
-    "json": (set(), {*_ADDRESS, "token_file"}),
-    "ntfy": (set(), {*_ADDRESS, "token_file"}),
+    **dict.fromkeys(("json", "ntfy"), (set(), {*_ADDRESS, "token_file"})),
     "slack": ({"url_file"}, set()),
     "matrix": ({"room", "token_file"}, _ADDRESS),
     "mail": ({"to"}, {"from", "sendmail"}),
@@ -39,7 +37,7 @@ class Receiver(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, populate_by_name=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
-    form: Literal["json", "ntfy", "slack", "matrix", "mail", "command"]
+    form: Literal["json", "ntfy", "slack", "matrix", "mail", "command"] = "json"
     on: Annotated[tuple[Event, ...], Field(min_length=1)] = EVENTS
     url: _Word | None = None
     url_file: _Word | None = None
@@ -52,23 +50,12 @@ class Receiver(BaseModel):
     sendmail: _Word | None = None
     certificate_days: Annotated[int, Field(ge=8)] = 90
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_form(cls, given: Any) -> Any:
-        """Return it with the form that its fields tell where none is named."""
-        if not isinstance(given, dict) or "form" in given:
-            return given
-        return {
-            **given,
-            "form": next((form for key, form in (("argv", "command"), ("to", "mail")) if key in given), "json"),
-        }
-
     @model_validator(mode="after")
     def _whole(self) -> Self:
         given = {"from" if key == "sender" else key for key in self.model_fields_set} - _COMMON
         needs, may = _NEEDS[self.form]
         if lacking := sorted(needs - given):
-            raise ValueError(f"form {self.form} needs {', '.join(lacking)}{_IN_A_FILE if self.form == 'slack' else ''}")
+            raise ValueError(f"form {self.form} needs {', '.join(lacking)}")
         if strange := sorted(given - needs - may):
             raise ValueError(f"form {self.form} has no {', '.join(strange)}")
         if may >= _ADDRESS and len(given & _ADDRESS) != 1:
@@ -76,9 +63,6 @@ class Receiver(BaseModel):
         if self.url is not None:
             check_url(self.url, self.form, secret=self.token_file is not None)
         return self
-
-
-_IN_A_FILE = ": its address is a secret, and stands in a file of mode 0600"
 
 
 def check_url(url: str, form: str, *, secret: bool) -> None:
@@ -92,17 +76,10 @@ def check_url(url: str, form: str, *, secret: bool) -> None:
         raise ValueError("an address begins with https://HOST")
     if parts.username is not None or parts.password is not None:
         raise ValueError("a password in an address is seen by many: name a token_file")
-    if form == "ntfy" and not parts.path.strip("/"):
+    if form == "ntfy" and (not parts.path.strip("/") or parts.query):
         raise ValueError("an address of ntfy ends with the topic: https://ntfy.sh/TOPIC")
-    if secret and parts.scheme == "http" and not _is_loopback(host):
+    if secret and parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
         raise ValueError("a secret would travel unencrypted: use https")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def read_receivers(given: object, path: Path) -> tuple[Receiver, ...]:

@@ -31,9 +31,9 @@ def secret_file(folder: Path, text: str, mode: int = 0o600) -> Path:
     return path
 
 
-def test_forms_are_told_by_what_is_given() -> None:
-    forms = [read(one(**keys))[0].form for keys in ({"url": "https://x"}, {"argv": ["x"]}, {"to": ["a@b.example"]})]
-    assert forms == ["json", "command", "mail"]
+def test_the_form_is_json_and_all_is_told_where_nothing_else_is_said() -> None:
+    forms = [read(one(**keys))[0].form for keys in ({"url": "https://x"}, {"form": "mail", "to": ["a@b.example"]})]
+    assert forms == ["json", "mail"]
     assert read("") == ()
     assert len(read(one(url="https://x"))[0].on) == 6
 
@@ -50,9 +50,9 @@ def test_forms_are_told_by_what_is_given() -> None:
         (one(url="https://ntfy.sh/", form="ntfy"), "topic"),
         (one(url=HOOK, form="slack"), "url_file"),
         (one(url="https://x", form="matrix", token_file="t"), "room"),  # noqa: S106
-        (one(argv=[]), "argv"),
-        (one(argv=["x"], url="https://x"), "url"),
-        (one(to=["a@b.example\nBcc: c@d.example"]), "to.0"),
+        (one(form="command", argv=[]), "argv"),
+        (one(form="command", argv=["x"], url="https://x"), "url"),
+        (one(form="mail", to=["a@b.example\nBcc: c@d.example"]), "to.0"),
         (one(url="https://x", on=["job-edn"]), "on.0"),
         (one(url="https://x", tokenfile="t"), "tokenfile"),
         (one(url="https://x", name="../x"), "name"),

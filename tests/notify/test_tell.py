@@ -16,7 +16,10 @@ DAY_S = 86400.0
 
 
 def desk(folder: Path, **keys: Any) -> Desk:
-    given = [{"name": "a", "url": "http://127.0.0.1:9/", **keys}, {"name": "b", "argv": ["true"], "on": ["job-end"]}]
+    given = [
+        {"name": "a", "url": "http://127.0.0.1:9/", **keys},
+        {"name": "b", "form": "command", "argv": ["true"], "on": ["job-end"]},
+    ]
     return Desk(folder, FLEET, read_receivers(given, folder / "nodectl.toml"))
 
 

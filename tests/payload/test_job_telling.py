@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodectl.payload.jobs.evidence import line_of
-from tests.payload.fleet import Fleet
+from tests.payload.fleet import Fleet, answer, free_port
 from tests.payload.receiver import Receiver, receiver
 
 ALL = ["job-end", "job-stall", "job-restart"]
@@ -115,3 +117,46 @@ def test_the_line_of_a_traceback_is_the_users_own() -> None:
     assert line_of(text) == "train.py line 41"
     assert line_of('  File "/a/b.py", line 3, in f') == "b.py line 3" and line_of("") == ""
     assert json.dumps(line_of(text))
+
+
+def test_a_sender_that_was_killed_goes_on_when_somebody_looks_and_the_job_is_kept_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    fleet = Fleet(tmp_path, 1, receivers=({"name": "a", "form": "json", "url": url, "on": ALL},))
+    job_id = fleet.launch(UP)
+    fleet.wait_settled(job_id)
+    (sender,) = senders(job_id)
+    os.kill(sender, signal.SIGKILL)
+    (row,) = answer(fleet.ctl(0, "clean", job_id))
+    assert not row["removed"] and "not delivered" in row["problem"]
+    with receiver(port=port) as late:
+        (message,) = answer(fleet.ctl(0, "untold"))
+        assert (message["job"], message["receiver"], message["waits"]) == (job_id, "a", True)
+        fleet.wait(lambda: bool(late.accepted))
+        assert late.ids() == [f"{job_id}-job-end-1"]
+        fleet.wait(lambda: answer(fleet.ctl(0, "untold")) == [])
+    assert answer(fleet.ctl(0, "clean", job_id))[0]["removed"]
+    fleet.wait(lambda: not senders(job_id))
+
+
+@pytest.mark.slow
+def test_a_standstill_is_told_and_that_it_passed(fleet: Fleet, told: Receiver) -> None:
+    script = UP + "for step in range(1, 100):\n    print(f'step {step}/99 loss 1.0', flush=True)\n"
+    job_id = fleet.launch(script + "    time.sleep(45 if step == 60 else 0.2)\n")
+    fleet.wait_settled(job_id, timeout_s=200)
+    fleet.wait(lambda: len(told.accepted) >= 3)
+    assert [event for event, *_ in events(told)] == ["job-stall", "job-goes-on", "job-end"]
+    assert re.search(r"stands still for [2-4]\d s", told.accepted[0]["title"]), told.accepted[0]
+
+
+def senders(job_id: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[1-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_text().split("\0")
+            if "notify.send" in words and any(job_id in word for word in words):
+                found.append(int(path.parent.name))
+    return found

@@ -55,7 +55,7 @@ def put(queue: Queue, *numbers: int) -> None:
 
 def test_ntfy_is_told_in_json_at_its_root_and_by_an_id_of_the_message() -> None:
     sent = compose({"form": "ntfy", "url": "https://ntfy.sh/my-topic", "token": SECRET}, EVENT)
-    assert isinstance(sent, Request) and (sent.method, sent.url) == ("POST", "https://ntfy.sh/")
+    assert isinstance(sent, Request) and (sent.method, sent.url) == ("POST", "https://ntfy.sh")
     assert sent.headers["Authorization"] == f"Bearer {SECRET}"
     body = json.loads(sent.body)
     assert (body["topic"], body["sequence_id"]) == ("my-topic", EVENT["id"])

@@ -192,11 +192,11 @@ class Supervisor:
             if self._stall:
                 self._tell_people(now_s, "job-goes-on", self._stall, "goes on again")
                 self._stall = ""
-        why = self._doubts.why(told, min(stood_s, self.monitor.stood_s(now_s)), now_s)
-        if why:
+        stood_s = min(stood_s, self.monitor.stood_s(now_s))
+        if why := self._doubts.why(told, stood_s, now_s):
             self._take(now_s, black_box.SUSPICION, why)
             self._stall = f"{self.member.attempt.number}-{self._doubts.followed}"
-            self._tell_people(now_s, "job-stall", self._stall, "stands still", why)
+            self._tell_people(now_s, "job-stall", self._stall, f"stands still for {stood_s:.0f} s", why)
 
     def _take(self, now_s: float, kind: str, why: str) -> None:
         self._doubts.taken_s = now_s

@@ -11,15 +11,12 @@ import subprocess
 import urllib.error
 import urllib.request
 from http.client import HTTPException, responses
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, Union
-from urllib.parse import quote, urlsplit, urlunsplit
+from typing import Any, Dict, Iterator, List, NamedTuple, Union
+from urllib.parse import quote
 
 TRY_S = 30.0
-_ANSWER_BYTES = 4096
 _SECRET_BYTES = 8192
 _AGAIN = frozenset((408, 425, 429))
-_BAD = frozenset(("job-stall", "host-failed"))
-_NTFY_BYTES = 3500  # of a longer message ntfy makes an attachment
 _SENDMAIL_PLACES = "/usr/sbin:/usr/lib"
 Row = Dict[str, Any]
 
@@ -75,8 +72,9 @@ def compose(receiver: Row, event: Row) -> Union[Request, Command]:
     if receiver["form"] == "mail":
         return _mail(receiver, event)
     method, url, body = "POST", receiver["url"], event
-    if receiver["form"] == "ntfy":
-        url, body = _ntfy(url, event)
+    if receiver["form"] == "ntfy":  # as JSON it goes to the server's root; of several with one id the last is shown
+        url, _, topic = url.rstrip("/").rpartition("/")
+        body = {"topic": topic, "title": event["title"], "message": event["text"], "sequence_id": event["id"]}
     elif receiver["form"] == "slack":
         body = {"text": f"*{_escaped(event['title'])}*\n{_escaped(event['text'])}"}
     elif receiver["form"] == "matrix":  # its last part is the transaction, which the server takes once
@@ -87,16 +85,6 @@ def compose(receiver: Row, event: Row) -> Union[Request, Command]:
     if receiver.get("token"):
         headers["Authorization"] = f"Bearer {receiver['token']}"
     return Request(method, url, headers, json.dumps(body).encode())
-
-
-def _ntfy(url: str, event: Row) -> Tuple[str, Row]:
-    """Return ntfy's publishing as JSON, which goes to the server's root and names the topic in the body."""
-    parts = urlsplit(url)
-    before, _, topic = parts.path.rstrip("/").rpartition("/")
-    text = event["text"].encode()[:_NTFY_BYTES].decode(errors="ignore")
-    bad = event["event"] in _BAD or event.get("state") in ("failed", "rejected")
-    body = {"topic": topic, "title": event["title"], "message": text, "sequence_id": event["id"]}
-    return urlunsplit((parts.scheme, parts.netloc, before + "/", "", "")), {**body, "priority": 4 if bad else 3}
 
 
 def _escaped(text: str) -> str:
@@ -181,17 +169,9 @@ def _post(asked: Request) -> Outcome:
 def _refused(error: urllib.error.HTTPError) -> Outcome:
     if 300 <= error.code < 400:
         return Outcome(False, f"{error.code}: it is elsewhere; name the address where it is now", again=False)
-    why = f"{error.code} {responses.get(error.code, '')}".strip()
-    return Outcome(False, why, again=error.code >= 500 or error.code in _AGAIN, after_s=_after_s(error))
-
-
-def _after_s(error: urllib.error.HTTPError) -> float:
-    """Return how long the receiver asks to wait: its Retry-After, or Matrix's own word; 0 for none."""
-    with contextlib.suppress(ValueError):
-        return float(error.headers.get("Retry-After") or "")
-    with contextlib.suppress(OSError, HTTPException, ValueError, TypeError, AttributeError), _limited():
-        return float(json.loads(error.read(_ANSWER_BYTES)).get("retry_after_ms", 0)) / 1000
-    return 0.0
+    why, asked = f"{error.code} {responses.get(error.code, '')}".strip(), str(error.headers.get("Retry-After"))
+    after_s = float(asked) if asked.isdigit() else 0.0
+    return Outcome(False, why, again=error.code >= 500 or error.code in _AGAIN, after_s=after_s)
 
 
 def _reason(error: Exception) -> str:

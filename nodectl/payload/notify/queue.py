@@ -20,7 +20,7 @@ _MESSAGE, _REFUSED = ".json", ".refused"
 _KEPT = 20
 # which events a receiver gets by one word of its `on`
 _ALSO = {"job-goes-on": "job-stall", "host-recovered": "host-failed"}
-_TITLE_CHARS, _TEXT_CHARS = 200, 1500
+_TITLE_CHARS, _TEXT_CHARS = 200, 900  # of a message of 4096 bytes and more ntfy makes an attachment
 Row = Dict[str, Any]
 
 
