@@ -21,7 +21,7 @@ import pytest
 
 from tests.jobs.deaths import _EAT, LAUNCHER, VENV, Case, Lab, _limit_memory, _power_off, group_of
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 _LIMIT_S = 150
 _TOGETHER = 4
@@ -121,7 +121,8 @@ def _kill(lab: Lab, job_id: str) -> None:
 def _fill(lab: Lab, job_id: str) -> None:
     """Fill the disk of rank 1's host, which holds its job's folder and the black box's reserve."""
     lab.wait(lambda: "reserve" in lab.lab.ssh(lab.hosts[1], f"ls {_STATE}/{job_id}/black_box"), "no reserve")
-    lab.lab.ssh(lab.hosts[1], f"dd if=/dev/zero of={_STATE}/fill bs=64k; dd if=/dev/zero of={_STATE}/fill2 bs=1k")
+    fill = f"fallocate -l 1000m {_STATE}/fill; cat /dev/zero > {_STATE}/fill2; dd if=/dev/zero of={_STATE}/fill3 bs=1k"
+    lab.lab.ssh(lab.hosts[1], fill)
 
 
 def _kill_supervisor(lab: Lab, job_id: str) -> None:
@@ -224,7 +225,7 @@ _SUPERVISOR = [
     if case.name in ("opens_a_pipe", "waits_for_a_child")
 ]
 _SPIED = [
-    replace(case, name=f"{case.name}_seen_by_py_spy", evidence=("by py-spy",))
+    replace(case, name=f"{case.name}_seen_by_py_spy")
     for case in HANGS
     if case.name in ("a_data_loaders_worker_hangs", "is_stopped", "computes_for_ever")
 ]
@@ -259,16 +260,17 @@ class Table:
     def _run(self, group: list[Case]) -> None:
         lab, victim = self.lab, self.lab.hosts[1]
         if group == _FULL:
-            lab.lab.ssh(victim, f"mkdir -p {_STATE} && mount -t tmpfs -o size=40m none {_STATE}")
+            lab.lab.ssh(victim, f"mkdir -p {_STATE} && mount -t tmpfs -o size=1200m none {_STATE}")
         if group == _SPIED:
             assert _SPY is not None
             copy = ["scp", "-F", lab.lab.ssh_config, _SPY, f"{victim}:/usr/local/bin/py-spy"]
             subprocess.run(copy, check=True, capture_output=True)
         ids = {case.name: self._begin(case) for case in group}
-        for case in group:
-            if case.act is not None:
-                lab.wait_up(ids[case.name])
-                case.act(lab, ids[case.name])
+        acts = [(case.act, ids[case.name]) for case in group if case.act is not None]
+        for _, job_id in acts:
+            lab.wait_up(job_id)
+        for act, job_id in acts:
+            act(lab, job_id)
         for name, job_id in ids.items():
             if name == "a_host_gone":
                 time.sleep(30)
@@ -327,3 +329,4 @@ def test_rank_line_and_cause_are_known_after_the_end(table: Table, case: Case) -
         assert f"train.py:{place} " in said or f'train.py", line {place}' in said, text
     assert [words for words in case.words if words not in first["message"]] == [], text
     assert [words for words in case.evidence if words not in said] == [], text
+    assert ("stacks of rank 1 by py-spy" in text) == (case in _SPIED), text

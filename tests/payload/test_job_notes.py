@@ -298,3 +298,22 @@ def test_who_listens_on_a_port_is_told_of_a_failure_that_names_it() -> None:
     other = {"class": "script_error", "message": f"port: {port}"}
     listeners.explain(other)
     assert "evidence" not in other
+
+
+def test_stacks_have_room_on_a_disk_that_is_full(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting takes root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)], check=True)
+    try:
+        (tmp_path / "notes").mkdir()
+        kept = tmp_path / "notes" / "0.stacks"
+        with kept.open("ab", 0) as stacks:
+            stacks.write(b"first\n")
+            notes.hold_room(str(tmp_path))
+            with (tmp_path / "fill").open("wb", 0) as file, pytest.raises(OSError, match="No space"):
+                while True:
+                    file.write(b"x" * 4096)
+            assert stacks.write(b"y" * 100_000) == 100_000
+        assert kept.stat().st_size == 100_006
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)

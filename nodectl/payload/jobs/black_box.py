@@ -214,12 +214,17 @@ def read(job: JobFolder) -> List[Row]:
         taking = takings.setdefault((float(line["at"]), str(line["kind"])), _EMPTY)
         now = line.pop("now", line["at"])
         ranks = {row["rank"]: row for row in taking["ranks"]}
-        ranks.update({row["rank"]: row for row in line.get("ranks", ()) if row["stack"] or row["rank"] not in ranks})
+        ranks.update({row["rank"]: row for row in line.get("ranks", ()) if _tells_more(row, ranks.get(row["rank"]))})
         host = {**taking["host"], **line.get("host", {})}
         times = {**taking["times"], **dict.fromkeys((*line, *line.get("host", ())), now)}
         merged = {**taking, **line, "host": host, "ranks": list(ranks.values()), "times": times}
         takings[float(line["at"]), str(line["kind"])] = merged
     return [takings[key] for key in sorted(takings)]
+
+
+def _tells_more(row: Row, before: Optional[Row]) -> bool:
+    """Tell whether a later look at a rank replaces one: the rank may have ended, or not answered."""
+    return bool(row["stack"]) or before is None or (not before["stack"] and row["state"] not in "XZ")
 
 
 _EMPTY: Row = {

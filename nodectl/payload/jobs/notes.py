@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 from typing import Any, Dict, List, Optional
 
-from . import steady
+from . import steady, syscalls
 
 _MOST_BYTES = 8 << 20
 _FULL_BYTES = 64 * 1024
+_STACKS_BYTES = 256 * 1024
 _FATAL = "Fatal Python error: "
 # the marks that in_rank/sitecustomize.py writes into the file of stacks, which it has open from the start
 _ERROR, _LEFT = "nodectl: error ", "nodectl: left"
@@ -103,6 +105,17 @@ def crash(job: str, rank: int) -> str:
     text = "\n".join(line for line in stacks(job, rank).split("\n") if not line.startswith((_ERROR, _LEFT)))
     _, fatal, text = text.rpartition(_FATAL)
     return fatal + text.rstrip() if fatal else ""
+
+
+def hold_room(job: str) -> None:
+    """Hold room for the ranks' stacks on a disk that becomes full."""
+    for path in glob.glob(os.path.join(glob.escape(job), "notes", "*.stacks")):
+        with contextlib.suppress(OSError):
+            handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(handle, "wb"):
+                told = os.fstat(handle)
+                if told.st_blocks * 512 - told.st_size < _STACKS_BYTES // 2:
+                    syscalls.hold_room(handle, told.st_size, _STACKS_BYTES)
 
 
 def stacks(job: str, rank: int) -> str:

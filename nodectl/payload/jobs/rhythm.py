@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Deque, Optional
 
-from . import pulse, standing
+from . import notes, pulse, standing
 from .folder import JobFolder
 
 LEAST_S = 20.0
@@ -91,7 +91,8 @@ class Monitor:
         return (self._bytes if self._step is None else self._steps).stood_s(now_s)
 
     def look(self, size: int, now_s: float) -> str:
-        """Return why the job may hang, once, or ""; `size` is that of its output in bytes."""
+        """Return why the job may hang, once, or ""; `size` is that of its output in bytes. Room for stacks is held."""
+        notes.hold_room(self._job.path)
         if size != self._size and now_s >= self._read_s:
             self._size = size
             self._read_step(now_s)

@@ -64,6 +64,12 @@ def punch_hole(handle: int, end: int) -> None:
     _check(_LIBC.fallocate(handle, _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE, begin, size), "fallocate")
 
 
+def hold_room(handle: int, begin: int, size: int) -> None:
+    """Give a file room on the disk from `begin` on, without making it longer."""
+    arguments = (ctypes.c_int64(begin), ctypes.c_int64(size))
+    _check(_LIBC.fallocate(handle, _FALLOC_FL_KEEP_SIZE, *arguments), "fallocate")
+
+
 def mount_fresh_proc() -> None:
     """Take a mount namespace with a /proc of this pid namespace, and with what lay mounted below the old one."""
     unshare(CLONE_NEWNS)
