@@ -241,11 +241,8 @@ def _counters(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _spied(host: str, report: Mapping[str, Any]) -> list[str]:
     """Return what told the stacks of a host's ranks."""
-    ways: dict[str, list[int]] = {}
-    for row in report["ranks"]:
-        if row.get("by"):
-            ways.setdefault(row["by"], []).append(int(row["rank"]))
-    told = "; ".join(f"rank {numbers(ranks, _MOST_NAMED)} by {way}" for way, ranks in ways.items())
+    ways = {way: [row["rank"] for row in report["ranks"] if row.get("by") == way] for way in ("py-spy", "signal")}
+    told = "; ".join(f"rank {numbers(ranks, _MOST_NAMED)} by {way}" for way, ranks in ways.items() if ranks)
     moment = f", {clock(report['times']['ranks'])}" if "ranks" in report.get("times", {}) else ""
     return [f"{host}{moment}: stacks of {told}"] if told else []
 

@@ -228,15 +228,9 @@ def _tells_more(row: Row, before: Optional[Row]) -> bool:
 
 
 _EMPTY: Row = {
-    "ranks": [],
-    "listeners": [],
-    "network": {},
-    "gpus": [],
+    **{name: [] for name in ("ranks", "listeners", "gpus", "xids")},
+    **{name: {} for name in ("network", "flight", "host", "times")},
     "ras": "",
-    "flight": {},
-    "xids": [],
-    "host": {},
-    "times": {},
 }
 
 
