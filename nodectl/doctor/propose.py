@@ -191,8 +191,9 @@ _CONNECTION = (
     "ansible_python_interpreter",
     "ansible_become_method",
     "ansible_become_exe",
-    # not how it is reached, but what only the operator knows of the way there
+    # not how it is reached, but what only the operator knows of it and of the way there
     "nodectl_link_rate",
+    "nodectl_psu_watt",
 )
 _PASSWORDS = (
     "ansible_password",

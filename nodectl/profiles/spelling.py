@@ -25,6 +25,7 @@ INVENTORY_VARIABLES = frozenset(
         "nodectl_nccl_env",
         "nodectl_nics",
         "nodectl_overrides",
+        "nodectl_psu_watt",
         "nodectl_python_mirror",
         "nodectl_rail",
         "nodectl_recorded_look",
