@@ -68,7 +68,7 @@ _PLACE = r"(-?\d{1,3}\.\d{1,12}(?:[ ,;/]{1,3}-?\d{1,3}\.\d{1,12})?)"
 _DEGREES = r"-?\d{1,3}(?:[ .:°'\u2032]{1,2}\d{1,12}){1,4}[°'\"\u2032\u2033]?"
 _PERSONAL = (
     r"(?:pin|badge|phone|ext(?:ension)?|tel(?:efon|ephone)?|mobile?|fax|call|card|iban|account|born|birth(?:day|date)?|dob|ssn|passport"
-    r"|employee|staff|personal)"
+    r"|employee|staff|personal|contract|invoice|ticket|customer)"
 )
 _ENDS = r"(?:ip|s?addr(?:ess)?|d?addr|peer|host|gw|gateway|server|src|dst|from|to|via)"
 # of persons and places, in any text
@@ -239,6 +239,7 @@ _GIVEN_AWAY = (
     # behind a blank only what has a digit: `password is required` tells of none
     re.compile(rf"(?i)(?<![a-z])(?:{PRIVATE}|community)\s{{1,4}}(?:is )?[\"']?((?=\S{{0,99}}\d)[^\s<\"']{{4,400}})"),
     re.compile(rf"(?i)<(?:\w{{1,40}}[:_-])?{PRIVATE}>([^<\n]{{1,4000}})</"),
+    re.compile(r"(?i)\b(?:https?|wss?|s?ftps?|s3|gs)://([^\s\"'<>]+)"),
     re.compile(r"(?i)\bidentified by [\"']?([^\s\"']+)"),
     re.compile(r"(?<!\S)-p[ \x1f]?(\d{6,}\S*)"),
     re.compile(rf"(?<![\w-])key={VALUE}"),

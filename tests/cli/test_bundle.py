@@ -398,6 +398,10 @@ def test_the_report_of_nvidia_is_taken_masked_and_its_folder_removed(asked: Aske
     asks = '[ "$*" = "--safe-mode --output-file report.log" ] || exit 1'
     tool.write_text(f'#!/bin/sh\n{asks}\nprintf "{said}" | gzip > report.log.gz\n')
     tool.chmod(0o755)
+    boxes = tmp_path / "state" / "nodectl" / "jobs" / "j1" / "black_box"
+    boxes.mkdir(parents=True)
+    for name, xids in (("1.end", ["NVRM: Xid 79"]), ("2.end", []), ("3.suspicion", ["NVRM: Xid 79"])):
+        (boxes / f"{name}.jsonl").write_text(json.dumps({"attempt": name, "xids": xids}) + "\n")
     before = set(Path("/dev/shm").glob("nodectl.*"))
     env = {"XDG_STATE_HOME": str(tmp_path / "state"), "PATH": f"{tool.parent}:{os.environ['PATH']}"}
     done = asked("-i", "localhost", "ledger", "bundle", "localhost", "--into", str(tmp_path / "b.tgz"), env=env)
@@ -406,6 +410,8 @@ def test_the_report_of_nvidia_is_taken_masked_and_its_folder_removed(asked: Aske
     report = files[f"{TOP}/now/host01/nvidia-bug-report.log.gz"]
     assert "fallen off the bus" in report and "3f1c9a7be2d8" not in report
     assert set(Path("/dev/shm").glob("nodectl.*")) <= before
+    taken = files[f"{TOP}/now/host01/black-boxes.out"]
+    assert '"1.end"' in taken and "2.end" not in taken and "suspicion" not in taken
 
 
 def test_a_gpu_that_nobody_saw_is_told_by_its_place(asked: Asked, dead: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from nodectl.model.recording import Command, Recording
 from nodectl.recordings.folder import read_host
 from nodectl.recordings.save import prepare, write_host
 
-BUG_REPORT = "nvidia-bug-report"
+BUG_REPORT, _BOXES = "nvidia-bug-report", "black-boxes"
 _BEGINS = "Start of NVIDIA bug report log file"
 _SCHEMA, _ABOUT = "nodectl.evidence/1", "evidence.json"
 _DRAFT = ".draft-"
@@ -56,7 +56,7 @@ done | head -n 3 | while read -r file; do cat -- "$file"; done
 COMMANDS = (
     Command(BUG_REPORT, script(BUG_REPORT, _REPORT).argv, deadline_s=_REPORT_S + 15),
     Command("dcgmi-version", ("dcgmi", "-v"), hardware=True),
-    script("black-boxes", _BLACK_BOXES),
+    script(_BOXES, _BLACK_BOXES),
 )
 
 

@@ -41,6 +41,7 @@ _NOT_TOLD = "unknown"
 _WORST = (Status.FAILED, Status.WARNING, Status.UNKNOWN)
 _SHOWN = 200
 _FALLEN = 79
+_ERRORS = {"xid": "Xid", "sxid": "SXid", "gpu_lost": "GPU lost"}
 _T = TypeVar("_T")
 
 
@@ -162,7 +163,7 @@ class Case:
     def _fallen(self, gpus: Iterable[Part]) -> Iterator[Part]:
         """Yield the GPUs that are lost; one that nobody saw before by its place, and as lspci calls it."""
         shown = self.newest("gpus", Gpus)
-        lost = [error.pci for error in self.errors if error.code == _FALLEN or error.kind == "gpu_lost"]
+        lost = [pci for kind, pci, code in self.errors if code == _FALLEN or kind == "gpu_lost"]
         lost += [address.rpartition(".")[0] for address in (shown.lost if shown else ())]
         for bus in dict.fromkeys(place.lower().partition(".")[0][-10:] for place in lost):
             known = next((part for part in gpus if part.place.endswith(f"{bus}.0")), None)
@@ -179,40 +180,25 @@ class Case:
         return None
 
     @cached_property
-    def errors(self) -> tuple[Error, ...]:
-        """Xids and SXids of all looks, each once."""
-        events = [(look, event) for look in self.looks for event in _driver_events(look)]
-        groups: dict[tuple[str, str, int], dict[str, KernelEvent]] = {}
-        for look, event in reversed(events):
-            key = (event.kind, event.pci or "?", event.code or 0)
-            groups.setdefault(key, {})[f"{_moment(look, event)} {event.text}"] = event
-        return tuple(Error(*key, tuple(seen), tuple(seen.values())) for key, seen in groups.items())
+    def errors(self) -> dict[tuple[str, str, int], dict[str, str]]:
+        """Xids, SXids and lost GPUs of all looks by kind, device and number: the text of each by its time."""
+        found: dict[tuple[str, str, int], dict[str, str]] = {}
+        for look in reversed(self.looks):
+            log = look.get("kernel_events", Dmesg)
+            for event in log.events if log else ():
+                if event.kind in _ERRORS:
+                    texts = found.setdefault((event.kind, event.pci or "?", event.code or 0), {})
+                    texts.setdefault(f"{_moment(look, event)} {event.text}", event.text)
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class Error:
-    """An Xid or SXid of one device: how often and when, in the log's order; `moments` begin with the time."""
-
-    kind: str
-    pci: str
-    code: int
-    moments: tuple[str, ...]
-    events: tuple[KernelEvent, ...]
-
-    @property
-    def line(self) -> str:
-        """Return it on one line, with its last text."""
-        name = {"xid": "Xid", "sxid": "SXid"}.get(self.kind, "GPU lost")
-        first, last = (self.moments[at].partition(" ")[0] for at in (0, -1))
+def _error_lines(case: Case) -> Iterator[str]:
+    """Yield each error with how often and when it came, and its last text."""
+    for (kind, pci, code), texts in case.errors.items():
+        first, last = (list(texts)[at].partition(" ")[0] for at in (0, -1))
         when = f"at {first}" if first == last else f"first {first}, last {last}"
-        code = f" {self.code}" if self.code else ""
-        often = counted(len(self.events), "time")
-        return f"{name}{code} on {self.pci}: {often}, {when}: {self.events[-1].text[:_SHOWN]}"
-
-
-def _driver_events(look: Look) -> list[KernelEvent]:
-    log = look.get("kernel_events", Dmesg)
-    return [event for event in (log.events if log else ()) if event.kind in ("xid", "sxid", "gpu_lost")]
+        often, text = counted(len(texts), "time"), list(texts.values())[-1][:_SHOWN]
+        yield f"{_ERRORS[kind]}{f' {code}' if code else ''} on {pci}: {often}, {when}: {text}"
 
 
 def _moment(look: Look, event: KernelEvent) -> str:
@@ -238,7 +224,7 @@ def form(case: Case, made: float) -> str:
             [f"GPU {number} OF {len(case.suspects)}", *_part(case, part)]
             for number, part in enumerate(case.suspects, 1)
         ),
-        ["XID AND SXID ERRORS", *(_rows("none in the logs that were kept", (error.line for error in case.errors)))],
+        ["XID AND SXID ERRORS", *_rows("none in the logs that were kept", _error_lines(case))],
         ["DIAGNOSIS", *_diagnosis(case)],
         ["WHAT WAS TRIED", *_tried(case)],
         ["FINDINGS", *_rows("nothing is wrong now", (f"{one.status} {told(one)}" for one in case.told[:50]))],
@@ -286,7 +272,7 @@ def _fault(case: Case) -> Iterator[str]:
     kept = "; ".join(case.before[0].reasons) if case.before else "no check fails; the sender names the part"
     what = f"{told(main) if main else kept}."
     parts = few([" ".join(filter(None, (part.place, part.model, part.id))) for part in case.suspects], 3)
-    xids = few([f"{error.kind} {error.code} ({len(error.events)})" for error in case.errors], 5)
+    xids = few([f"{_ERRORS[kind]} {code or ''} ({len(texts)})" for (kind, _, code), texts in case.errors.items()], 5)
     often = f" Seen in {boots} boots." if boots > 1 else ""
     yield (
         f"Description: {parts or 'a GPU that tells no identity'} in {case.model}, serial number {case.serial}:"
@@ -318,17 +304,14 @@ def _system(case: Case) -> Iterator[str]:
     yield _row("OS", case.said("os-release", r'^PRETTY_NAME="?([^"\n]+)'))
     yield _row("Kernel", case.said("uname", r"^Linux (\S+ \S+)"))
     flavour = f" ({versions.driver_flavour})" if versions and versions.driver_flavour else ""
-    yield _row("Driver", _either(versions, "driver", gpus, "driver_version") + flavour)
-    yield _row("CUDA of the driver", _either(versions, "driver_cuda", gpus, "cuda_version"))
+    yield _row(
+        "Driver", f"{getattr(versions, 'driver', None) or getattr(gpus, 'driver_version', None) or _NOT_TOLD}{flavour}"
+    )
+    yield _row("CUDA of the driver", getattr(versions, "driver_cuda", None) or getattr(gpus, "cuda_version", None))
     yield _row("CUDA toolkit", versions and versions.cuda)
     yield _row("Fabric manager", manager and f"{manager.version}, {manager.unit_state or 'state not told'}")
     yield _row("DCGM", case.said("dcgmi-version", r"^(.*\d\.\d.*)$"))
     yield _row("GPUs that the driver shows", gpus and gpus.count)
-
-
-def _either(first: object, name: str, second: object, other: str) -> str:
-    """Return what one of two facts, which may be missing, says."""
-    return getattr(first, name, None) or getattr(second, other, None) or _NOT_TOLD
 
 
 def _part(case: Case, part: Part) -> Iterator[str]:
