@@ -128,6 +128,11 @@ def test_a_jump_is_told_with_its_height_and_its_end(job: JobFolder) -> None:
     assert event["usual"] == pytest.approx(2.0, abs=0.1) and event["back"] == {"step": 204, "line": 204}
 
 
+def test_a_loss_that_jumps_again_and_again_is_told_a_few_times(job: JobFolder) -> None:
+    values = [30.0 if at and at % 100 == 0 else value for at, value in enumerate(curve(3000))]
+    assert len(told_by(job, steps(values))) == 5
+
+
 def test_a_jump_that_stays_says_so(job: JobFolder) -> None:
     (event,) = told_by(job, steps([*curve(200), *[8.0 + at % 3 for at in range(120)]]))
     assert (event["kind"], event["step"], event["back"], event["peak"]) == ("spike", 201, None, 10.0)

@@ -18,7 +18,7 @@ Event = Dict[str, Any]
 Told = Tuple[str, str, Optional[int]]  # a loss's name, its value as written, and the step where the line names one
 _LOOK_BYTES = 256 << 10  # of all files in a look; of what comes faster the newest is read
 _LONGEST_LINE, _TEXT_CHARS = 2000, 200
-_MOST_SERIES, _MOST_EVENTS, _MOST_NAMES = 200, 40, 20
+_MOST_SERIES, _MOST_EVENTS, _MOST_OF_ONE, _MOST_NAMES = 200, 40, 5, 20
 _KEPT, _KNOWN = 50, 10
 _DEVIATIONS, _LOG_DEVIATIONS, _RATIO = 8.0, 6.0, 0.5
 _RECORD, _ALONE = 2.0, 5.0  # times as far above the median as any other: with a second one after it, or by itself
@@ -68,6 +68,7 @@ class _Series:
     """One loss of one rank; `note` returns an event as soon as it is sure that it has begun."""
 
     def __init__(self, name: str) -> None:
+        self.told = 0
         self._is_norm = "norm" in name
         self._values: Deque[float] = collections.deque(maxlen=_KEPT)
         self._told: Tuple[Optional[int], str] = (None, "")
@@ -191,7 +192,8 @@ class Losses:
                 continue
             series = self._series.setdefault((rank, name), _Series(name))
             begun = series.note({"name": name, "value": value[:40], "step": step, **place, **empty})
-            if begun is not None and len(self._begun) < _MOST_EVENTS:
+            if begun is not None and series.told < _MOST_OF_ONE and len(self._begun) < _MOST_EVENTS:
+                series.told += 1
                 begun["text"] = without_secrets(line.strip())[:_TEXT_CHARS]
                 self._begun.append(begun)
 
