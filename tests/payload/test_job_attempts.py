@@ -211,6 +211,14 @@ def test_a_host_is_asked_for_its_step_before_a_failure_is_called_the_same() -> N
     assert views.ask(220.0) == Attempt(3, (0, 1))
 
 
+@pytest.mark.parametrize(("fit", "follows"), [("host1: no space left", Attempt(2, (0, 2))), ("", None), (None, None)])
+def test_a_spare_takes_the_place_of_a_host_whose_own_disk_is_full(fit: str | None, follows: Attempt | None) -> None:
+    full = cause("disk_full", "No space left on device")
+    views = Views(beat(0), {1: beat(1, failure=full, fit=fit), 2: beat(2, hb.SPARE)})
+    end = views.after(3.0)
+    assert end == follows or (fit == "" and isinstance(end, Over) and "no room" in end.why), end
+
+
 @pytest.mark.parametrize(("line", "second"), [(OFF_THE_BUS, 2), (MMU_FAULT, 1)])
 def test_a_spare_takes_the_place_of_a_host_whose_gpu_is_at_fault_at_once(line: str, second: int) -> None:
     failure = cause("xid", "CUDA error", line)

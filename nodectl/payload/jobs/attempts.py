@@ -236,9 +236,9 @@ class Succession:
         culprit, cause = _cause(beats, lost, attempt)
         self._culprits[attempt.number], self._causes[attempt.number] = culprit, cause
         self._steps[attempt.number] = max(word.step for word in beats.values())
-        why = (
-            "" if self._is_asked_for(cause) else unmendable(cause) or (self._in_vain(beats, attempt) if tested else "")
-        )
+        elsewhere = culprit in beats and self._may_go_elsewhere(cause, beats, beats[culprit].fit, tested=tested)
+        mistake = "" if elsewhere else unmendable(cause)
+        why = "" if self._is_asked_for(cause) else mistake or (self._in_vain(beats, attempt) if tested else "")
         if why and cause is not None:
             told, category = str(cause["message"]).partition("\n")[0][:_SIGNATURE_CHARS], _category(cause)
             evidence = "" if category == "time_limit" else f" ({category}: {told}); --restart-on {category} tries on"
@@ -246,6 +246,13 @@ class Succession:
         if attempt.number > self.rules.restarts:
             return Over(hb.FAILED, f"not restarted: all {self.rules.restarts} restarts are used")
         return None
+
+    def _may_go_elsewhere(
+        self, cause: Optional[Dict[str, Any]], beats: Dict[int, Beat], fit: Optional[str], *, tested: bool
+    ) -> bool:
+        """Tell whether a spare may mend a full disk: that of its host's own state, so that it is not `fit`."""
+        full = cause is not None and _category(cause) == "disk_full"
+        return full and any(word.state == hb.SPARE for word in beats.values()) and (bool(fit) or not tested)
 
     def _is_asked_for(self, cause: Optional[Dict[str, Any]]) -> bool:
         """Tell whether the operator wants another attempt after this cause; the time limit is beyond that."""
