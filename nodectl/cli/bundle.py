@@ -24,7 +24,7 @@ from nodectl.health.history import StateFile
 from nodectl.ledger.accept import store
 from nodectl.ledger.accept.certificate import certificate
 from nodectl.ledger.bundle import evidence
-from nodectl.ledger.bundle.archive import Papers, members, packed
+from nodectl.ledger.bundle.archive import members, packed
 from nodectl.ledger.bundle.evidence import Evidence
 from nodectl.ledger.bundle.form import Case
 from nodectl.ledger.document import life_lines
@@ -46,14 +46,14 @@ def bundle_of(app: App, target: str, into: Path | None, earlier: Sequence[Path])
     with app.ledger() as kept:
         fleet, host, part = _meant(app, kept, source, target)
         case = _case(app, kept, source, (fleet, host, part), absent)
-        papers = _papers(app, kept, fleet, case, source)
+        papers, names, users = _papers(app, kept, fleet, case, source)
     case = replace(case, before=(*case.before, *(_earlier(path, host) for path in earlier)))
     if not case.looks and not case.life and not case.known:
         raise UsageError(f"{host}: {case.silent}, and nothing was kept of it", "see nodectl ledger list --parts")
     made = time.time()
     path = into or Path(f"nodectl-bundle-{new_id(datetime.now(UTC))}.tar.gz")
     with writing(path, "--into" if into else "", _REMEDY):
-        files = members(case, papers, made)
+        files = members(case, papers, names, users, made)
         if str(path) == "-":
             sys.stdout.buffer.write(packed(files, made))
         else:
@@ -68,13 +68,9 @@ def _tell(app: App, case: Case, path: Path, names: Sequence[str]) -> None:
         note("nothing of it was kept from earlier: what a reset has ended is not in the archive")
     if str(path) != "-":
         document = {
-            "file": str(path),
-            "host": case.host,
-            "part": case.part.id if case.part else None,
-            "answered": case.now is not None,
-            "before": len(case.before),
-            "members": list(names),
-        }
+            "file": str(path), "host": case.host, "part": case.part.id if case.part else None,
+            "answered": case.now is not None, "before": len(case.before), "members": list(names),
+        }  # fmt: skip
         app.show("ledger-bundle", document, f"{path}: {len(names)} files, masked; read form.txt before you send it")
     if case.now is None:
         raise SystemExit(3)
@@ -86,9 +82,8 @@ def _source(app: App) -> tuple[Source | None, str]:
         source = app.source
     except InventoryError as error:
         return None, error.message
-    return (
-        replace(source, whole=True) if isinstance(source, ReplaySource) else source
-    ), "the inventory has it no longer"
+    whole = replace(source, whole=True) if isinstance(source, ReplaySource) else source
+    return whole, "the inventory has it no longer"
 
 
 def _meant(app: App, kept: Ledger, source: Source | None, target: str) -> tuple[str, str, Part | None]:
@@ -100,9 +95,8 @@ def _meant(app: App, kept: Ledger, source: Source | None, target: str) -> tuple[
         return app.fleet, target, None
     found = {(app.fleet, host, part) for host, part in _shown(source, target)} if app.replay else set()
     if not found:
-        places = [
-            kept.place_of(key, app.fleet) or kept.place_of(key) for key in (kept.parts_like(target) if target else ())
-        ]
+        keys = kept.parts_like(target) if target else ()
+        places = [kept.place_of(key, app.fleet) or kept.place_of(key) for key in keys]
         found = {(place.fleet, place.host, place.kept.part) for place in places if place}
     found = found or {(app.fleet, host, part) for host, part in _shown(source, target)}
     if len(found) > 1:
@@ -144,27 +138,24 @@ def _case(app: App, kept: Ledger, source: Source | None, about: tuple[str, str, 
     return Case(name, part, now, silent, tuple(findings), before, life, known, faults)
 
 
-def _papers(app: App, kept: Ledger, fleet: str, case: Case, source: Source | None) -> Papers:
-    holds = kept.cordoned([case.host]) if fleet == app.fleet else {}
-    cordons = kept.open_cordons()
-    texts = {
-        "findings.json": json.dumps([finding_document(one) for one in case.findings], indent=1, ensure_ascii=False)
-    }
-    key = (case.part.kind, case.part.id) if case.part else None
+def _papers(
+    app: App, kept: Ledger, fleet: str, case: Case, source: Source | None
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return texts by file name, and names of hosts and logins that they may have."""
+    findings = [finding_document(one) for one in case.findings]
+    texts = {"findings.json": json.dumps(findings, indent=1, ensure_ascii=False)}
     if case.life:
-        place = kept.place_of(key) if key else None
-        texts["history.txt"] = "\n".join(life_lines(case.life, key, place, holds, cordons)) + "\n"
+        key = (case.part.kind, case.part.id) if case.part else None
+        holds = kept.cordoned([case.host]) if fleet == app.fleet else {}
+        lines = life_lines(case.life, key, kept.place_of(key) if key else None, holds, kept.open_cordons())
+        texts["history.txt"] = "\n".join(lines) + "\n"
     if text := _certificate(kept, fleet, case.host):
         texts["certificate.txt"] = text
     hosts = source.hosts if source else ()
-    logins = {operator().partition("@")[0], *(host.user for host in hosts if host.user)}
-    names = (
-        *kept.hosts(),
-        *(host.name for host in hosts),
-        *(host.address for host in hosts),
-        operator().partition("@")[2],
-    )
-    return Papers(texts, tuple(name for name in names if not name.replace(".", "").isdigit()), tuple(logins))
+    login, _, machine = operator().partition("@")
+    names = [*kept.hosts(), machine, *(name for host in hosts for name in (host.name, host.address))]
+    users = [login, *(host.user for host in hosts if host.user)]
+    return texts, [name for name in names if not name.replace(".", "").isdigit()], users
 
 
 def _certificate(kept: Ledger, fleet: str, host: str) -> str:
@@ -179,10 +170,8 @@ def _certificate(kept: Ledger, fleet: str, host: str) -> str:
     document = (store.folder_of(acceptance.id) / store.DOCUMENT).read_bytes()
     own = replace(acceptance, hosts=tuple(row for row in acceptance.hosts if row.host == host), asked="")
     text = certificate(own, document, acceptance.ended or acceptance.began)
-    return (
-        text[: text.rfind("\nsha256 ")]
-        + "\nThis is the host's part, masked: its own digest and signature are of the whole.\n"
-    )
+    own_text, _, _ = text.rpartition("\nsha256 ")
+    return f"{own_text}\nThis is the host's part, masked: its own digest and signature are of the whole.\n"
 
 
 def _earlier(path: Path, host: str) -> Evidence:
@@ -191,4 +180,4 @@ def _earlier(path: Path, host: str) -> Evidence:
     if host not in fleet.hosts:
         raise UsageError(f"--before {path}: it holds no host {host}", f"it has {', '.join(list(fleet.hosts)[:5])}")
     recording = replace(read_host(fleet.hosts[host], host, fleet.name), recorded=None)
-    return Evidence(recording.time or 0.0, ("an earlier recording",), recording)
+    return Evidence(recording.time or 0.0, (), recording)

@@ -232,7 +232,7 @@ def test_the_form_has_what_a_vendor_asks_for(asked: Asked, dead: Path, tmp_path:
         "ECC errors, volatile": "correctable 0, uncorrectable 0",
         "Remapped rows": "correctable 0, uncorrectable 0, pending no, failure no",
         "NVLink": "12 of 12 links active; no errors counted",
-        "First seen": "2026-10-12T08:00:03Z",
+        "First seen": "2026-10-12T07:59:20Z",
     }
     assert {name: rows.get(name) for name in wanted} == wanted
     assert "1 time, at 2026-10-12T07:59:20Z" in rows[f"Xid 79 on {DEAD}"]

@@ -12,7 +12,7 @@ import re
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nodectl.facts.gpus import Gpus
@@ -41,33 +41,27 @@ Masked: names, addresses, logins, secrets and all words that are not known. The 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Papers:
-    """Hold what goes beside the case: texts by file name; names of hosts and logins that the texts may have."""
+def members(
+    case: Case, papers: Mapping[str, str], names: Sequence[str], users: Sequence[str], made: float
+) -> dict[str, bytes]:
+    """Return the files of the archive by name, masked, in order. OSError where there is no room to make them.
 
-    texts: Mapping[str, str]
-    hosts: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-
-
-def members(case: Case, papers: Papers, made: float) -> dict[str, bytes]:
-    """Return the files of the archive by name, masked, in order. OSError where there is no room to make them."""
-    others = [name for name in dict.fromkeys(papers.hosts) if name != case.host]
-    masker = Masker([case.host, *others], papers.users, set(_identities(case)))
+    `papers` are texts by file name; `names` of hosts and `users` may stand in them.
+    """
+    others = [name for name in dict.fromkeys(names) if name != case.host]
+    masker = Masker([case.host, *others], users, set(_identities(case)))
     # a name that is no word, which no mask would find
     odd = "" if re.fullmatch(r"[\w.-]+", case.host) else case.host
-    texts = {"form.txt": form(case, made) + _ABOUT, **papers.texts}
-    texts = {name: text.replace(odd, "host01") if odd else text for name, text in texts.items()}
-    paper = Recording(case.host, {name: _entry(name, _cut(text, _TEXT_CHARS)) for name, text in texts.items()})
-    fitted = _fitted([look.recording for look in case.looks])
+    entries = {}
+    for name, text in {"form.txt": form(case, made) + _ABOUT, **papers}.items():
+        entries[name] = Entry(name, (), 0, _cut(text.replace(odd, "host01") if odd else text, _TEXT_CHARS), "", 0.0)
+    paper, fitted = Recording(case.host, entries), _fitted([look.recording for look in case.looks])
     for recording in (*fitted, paper):
         masker.learn(recording)
     files = {name: entry.stdout.encode(errors="replace") for name, entry in masker.masked(paper).entries.items()}
-    for place, recording in zip(_places(case), fitted, strict=True):
-        files |= {
-            f"{place}/{name}": data
-            for name, data in _folder(masker.masked(recording), packs=has_report(recording)).items()
-        }
+    for number, recording in enumerate(fitted, 0 if case.now else 1):
+        folder = _folder(masker.masked(recording), packs=has_report(recording))
+        files |= {f"{f'before/{number}' if number else 'now'}/{name}": data for name, data in folder.items()}
     return dict(sorted(files.items()))
 
 
@@ -82,10 +76,6 @@ def packed(files: Mapping[str, bytes], made: float) -> bytes:
     return gzip.compress(raw.getvalue(), mtime=0)
 
 
-def _entry(name: str, text: str) -> Entry:
-    return Entry(name, (), 0, text, "", 0.0)
-
-
 def _identities(case: Case) -> Iterator[str]:
     """Yield what the part and its system are known by, which the form asks for; a machine-id is none of a vendor's."""
     yield from (case.model, case.serial)
@@ -98,11 +88,6 @@ def _identities(case: Case) -> Iterator[str]:
         gpus = look.get("gpus", Gpus)
         for gpu in gpus.devices if gpus else ():
             yield from filter(None, (gpu.name, gpu.serial, gpu.part_number, gpu.board_part_number, gpu.vbios_version))
-
-
-def _places(case: Case) -> list[str]:
-    before = [f"before/{number}" for number in range(1, len(case.before) + 1)]
-    return [*(["now"] if case.now else []), *before]
 
 
 def _fitted(recordings: Sequence[Recording]) -> list[Recording]:

@@ -51,11 +51,6 @@ class Look:
 
     recording: Recording
 
-    @property
-    def taken(self) -> float | None:
-        """The time of the look, in seconds since 1970."""
-        return self.recording.time
-
     @cached_property
     def facts(self) -> Mapping[str, object]:
         """The facts that the form has."""
@@ -81,7 +76,7 @@ class Look:
     def booted(self) -> float | None:
         """The time of its boot, in seconds since 1970."""
         uptime_s = self.said("boot", r"^(\d+\.\d+) \d")
-        return self.taken - float(uptime_s) if self.taken and uptime_s else None
+        return self.recording.time - float(uptime_s) if self.recording.time and uptime_s else None
 
 
 @dataclass(frozen=True)
@@ -259,34 +254,39 @@ def _head(case: Case, made: float) -> Iterator[str]:
         yield f"The host did not answer ({case.silent}): this is what was kept of it."
     elif case.now.recorded:
         yield f"From a recording: {case.now.recorded}"
-    yield _row("State as of", _utc(case.looks[0].taken) if case.looks else None)
+    yield _row("State as of", _utc(case.looks[0].recording.time) if case.looks else None)
 
 
 def _fault(case: Case) -> Iterator[str]:
     """Yield when it was first seen, and one paragraph."""
-    first, boots = _first_seen(case), _boots(case)
-    yield _row("First seen", _utc(first))
-    yield _row("Last seen", _utc(case.looks[0].taken) if case.looks else None)
+    boots = _boots(case)
+    yield _row("First seen", _first_seen(case))
+    yield _row("Last seen", _utc(case.looks[0].recording.time) if case.looks else None)
     yield _row("Observed by", "nodectl: driver and kernel log, NVML, DCGM")
     main = next((one for one in case.told if one.status is not Status.UNKNOWN), None)
-    kept = "; ".join(case.before[0].reasons) if case.before else "no check fails; the sender names the part"
+    kept = next(
+        ("; ".join(one.reasons) for one in case.before if one.reasons), "no check fails; the sender names the part"
+    )
     what = f"{told(main) if main else kept}."
     parts = few([" ".join(filter(None, (part.place, part.model, part.id))) for part in case.suspects], 3)
     xids = few([f"{_ERRORS[kind]} {code or ''} ({len(texts)})" for (kind, _, code), texts in case.errors.items()], 5)
-    often = f" Seen in {boots} boots." if boots > 1 else ""
+    often = f" Seen in {boots} boots: it came back after a reboot." if boots > 1 else ""
     yield (
         f"Description: {parts or 'a GPU that tells no identity'} in {case.model}, serial number {case.serial}:"
         f" {what}{f' The kernel log has {xids}.' if xids else ''}{often}"
     )
 
 
-def _first_seen(case: Case) -> float | None:
-    wrong = {f"{one.check}|{one.subject}" for one in case.told}
-    times = [when for fault, boots in case.faults.items() if fault in wrong for when in boots.values()]
-    times += [evidence.time for evidence in case.before]
+def _first_seen(case: Case) -> str:
+    """Return the time of the first sign of what is wrong; texts of UTC sort by time."""
+    wrong = [one for one in case.told if one.status is not Status.UNKNOWN]
+    faults = {f"{one.check}|{one.subject}" for one in wrong}
+    times = [when for fault, boots in case.faults.items() if fault in faults for when in boots.values()]
+    times += [evidence.time for evidence in case.before if evidence.reasons]
     times += [event.time for event in case.life if any(kept.findings for kept in event.parts)]
-    looked = [look.taken for look in case.looks if look.taken is not None]
-    return min([*times, *(looked if any(one.status is not Status.UNKNOWN for one in case.told) else [])], default=None)
+    times += [look.recording.time for look in case.looks[:1] if wrong and look.recording.time]
+    logged = [next(iter(texts))[:20] for (_, pci, _), texts in case.errors.items() if any(pci in one for one in faults)]
+    return min([*map(_utc, times), *(moment for moment in logged if moment.endswith("Z"))], default=_NOT_TOLD)
 
 
 def _boots(case: Case) -> int:
@@ -328,7 +328,7 @@ def _part(case: Case, part: Part) -> Iterator[str]:
     yield _row("VBIOS", gpu.vbios_version)
     yield _row("InfoROM", gpu.inforom_version)
     shown = "" if look and look.recording is case.now else "; the driver no longer shows it"
-    yield _row("State as of", f"{_utc(look.taken if look else None)}{shown if case.now else ''}")
+    yield _row("State as of", f"{_utc(look.recording.time if look else None)}{shown if case.now else ''}")
     if look is not None:
         for name, words in _STATE.items():
             yield _row(name, ", ".join(f"{word} {_word(getattr(gpu, at))}".strip() for word, at in words.items()))
@@ -339,22 +339,18 @@ def _part(case: Case, part: Part) -> Iterator[str]:
 _STATE = {
     "ECC errors, volatile": {"correctable": "ecc_volatile_correctable", "uncorrectable": "ecc_volatile_uncorrectable"},
     "ECC errors, aggregate": {
-        "correctable": "ecc_aggregate_correctable",
-        "uncorrectable": "ecc_aggregate_uncorrectable",
+        "correctable": "ecc_aggregate_correctable", "uncorrectable": "ecc_aggregate_uncorrectable",
     },
     "Remapped rows": {
-        "correctable": "remapped_correctable",
-        "uncorrectable": "remapped_uncorrectable",
-        "pending": "remap_pending",
-        "failure": "remap_failure",
+        "correctable": "remapped_correctable", "uncorrectable": "remapped_uncorrectable",
+        "pending": "remap_pending", "failure": "remap_failure",
     },
     "Retired pages": {
-        "single bit": "retired_pages_single_bit",
-        "double bit": "retired_pages_double_bit",
+        "single bit": "retired_pages_single_bit", "double bit": "retired_pages_double_bit",
         "pending": "retired_pages_pending",
     },
     "Recovery action of the driver": {"": "recovery_action"},
-}
+}  # fmt: skip
 
 
 def _nvlink(look: Look, part: Part) -> str:
@@ -379,7 +375,7 @@ def _diagnosis(case: Case) -> Iterator[str]:
             yield f"dcgmi diag on {_utc(event.time)}: {told(one.finding)}"
     ended = [look for look in case.looks if has_report(look.recording)]
     missing = "not there, or it needs root: the raw outputs have what it would show"
-    yield _row("nvidia-bug-report.sh --safe-mode", few([_utc(look.taken) for look in ended], 5) or missing)
+    yield _row("nvidia-bug-report.sh --safe-mode", few([_utc(look.recording.time) for look in ended], 5) or missing)
 
 
 def _tried(case: Case) -> Iterator[str]:
@@ -387,7 +383,7 @@ def _tried(case: Case) -> Iterator[str]:
     rows: list[tuple[float, str]] = []
     for before, after in pairwise([look for look in reversed(case.looks) if look.boot]):
         if before.boot != after.boot:
-            rows.append((after.taken or 0.0, f"rebooted, at about {_utc(after.booted)}"))
+            rows.append((after.recording.time or 0.0, f"rebooted, at about {_utc(after.booted)}"))
     place = ""
     for event in case.life:
         where = f"{event.host} {event.parts[0].part.place}".strip() if event.parts and case.part else ""
@@ -399,8 +395,5 @@ def _tried(case: Case) -> Iterator[str]:
         if event.verdict is not None:
             failed = f"; failed: {', '.join(event.failed)}" if event.failed else ""
             rows.append((event.time, f"acceptance: {event.verdict}{failed}"))
-    rows += [(evidence.time, f"evidence kept before: {'; '.join(evidence.reasons)}") for evidence in case.before]
-    boots_seen = _boots(case)
-    if boots_seen > 1:
-        yield f"The fault came back after {counted(boots_seen - 1, 'reboot')}"
+    rows += [(kept.time, f"raw outputs kept: {'; '.join(kept.reasons) or 'a recording'}") for kept in case.before]
     yield from _rows("nothing that nodectl knows of", (f"{_utc(when)}: {text}" for when, text in sorted(rows)))
