@@ -14,6 +14,7 @@ from nodectl.probes.budget import marked
 from nodectl.probes.device.devices import GPUS, START_S, Kind, called, device_of, least_of, measured, planned, shown
 from nodectl.probes.each import Node
 from nodectl.probes.events import Event, Events
+from nodectl.probes.lost import GONE
 from nodectl.transport.base import Transport
 
 _NAME = "power"
@@ -135,6 +136,7 @@ def _gone(transport: Transport, node: Node, events: Events) -> Finding | None:
         Status.FAILED,
         f"{_at(steps[-1])} the host {how}: power supply",
         remedy,
+        subject=GONE,
         action="drain",
         expected="all cards at once",
     )
