@@ -210,6 +210,7 @@ def test_no_secret_of_a_hundred_leaves(asked: Asked, dead: Path, tmp_path: Path)
 
 
 def test_the_form_has_what_a_vendor_asks_for(asked: Asked, dead: Path, tmp_path: Path) -> None:
+    planted(dead)
     asked("--replay", str(dead), "ledger", "bundle", "node01", "--into", str(tmp_path / "b.tgz"), check=True)
     form = form_of(files_of(tmp_path / "b.tgz"))
     rows = dict(line.split(": ", 1) for line in form.splitlines() if ": " in line)
