@@ -18,6 +18,7 @@ Event = Literal["job-end", "job-stall", "job-restart", "host-failed", "acceptanc
 EVENTS: tuple[Event, ...] = ("job-end", "job-stall", "job-restart", "host-failed", "acceptance", "certificate")
 _FILES = {"url_file", "token_file"}
 _Word = Annotated[str, Field(min_length=1, pattern=r"^[!-~]+$")]
+_Path = Annotated[str, Field(min_length=1)]
 _Address = Annotated[str, Field(pattern=r"^[^\s,<>@\x00-\x1f]+@[^\s,<>@\x00-\x1f]+$")]
 # of each form: what it must have, and what it may have beside that
 _ADDRESS = {"url", "url_file"}
@@ -40,8 +41,8 @@ class Receiver(BaseModel):
     form: Literal["json", "ntfy", "slack", "matrix", "mail", "command"] = "json"
     on: Annotated[tuple[Event, ...], Field(min_length=1)] = EVENTS
     url: _Word | None = None
-    url_file: _Word | None = None
-    token_file: _Word | None = None
+    url_file: _Path | None = None
+    token_file: _Path | None = None
     on_node: bool = False
     room: _Word | None = None
     argv: Annotated[tuple[str, ...], Field(min_length=1)] | None = None

@@ -132,9 +132,9 @@ def test_a_sender_that_was_killed_goes_on_when_somebody_looks_and_the_job_is_kep
     os.kill(sender, signal.SIGKILL)
     (row,) = answer(fleet.ctl(0, "clean", job_id))
     assert not row["removed"] and "not delivered" in row["problem"]
+    (message,) = answer(fleet.ctl(0, "untold"))
+    assert (message["job"], message["receiver"], message["waits"]) == (job_id, "a", True)
     with receiver(port=port) as late:
-        (message,) = answer(fleet.ctl(0, "untold"))
-        assert (message["job"], message["receiver"], message["waits"]) == (job_id, "a", True)
         fleet.wait(lambda: bool(late.accepted))
         assert late.ids() == [f"{job_id}-job-end-1"]
         fleet.wait(lambda: answer(fleet.ctl(0, "untold")) == [])
