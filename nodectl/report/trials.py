@@ -62,9 +62,10 @@ def trial_text(trial: Trial, width: int = _COLUMNS, *, everything: bool = False)
     """Return a trial's text, its outcome last; with `everything` each path and host, not only the worst."""
     names = Names.of(trial.verdicts)
     state = "complete" if trial.complete else f"ended early: {trial.reason}"
+    judged_by = "" if trial.judge_by == "speed" else f", judged by {trial.judge_by}"
     no_winner = trial.search and trial.complete and not trial.verdicts
     parts = [
-        f"trial {trial.id}: {fold(sorted(trial.hosts))}, {counted(trial.pairs, 'pair')}, {state}",
+        f"trial {trial.id}: {fold(sorted(trial.hosts))}, {counted(trial.pairs, 'pair')}{judged_by}, {state}",
         *([search_table(trial.search, width)] if trial.search else []),
         *([verdicts_table(trial.verdicts, width, everything=everything)] if trial.verdicts else []),
         "\n".join(crossover_line(crossover, names) for crossover in trial.crossovers),

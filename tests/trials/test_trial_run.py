@@ -13,6 +13,7 @@ import pytest
 
 from nodectl.cli.app import App
 from nodectl.cli.tune.trial import _show_interrupted
+from nodectl.errors import UsageError
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 from nodectl.model.trial import Side, Trial
@@ -230,3 +231,10 @@ def test_a_host_that_is_lost_in_a_turn_is_not_asked_again(turn: int, said: str) 
     told = [finding for finding in found.findings if finding.subject == "lost"]
     assert [finding.host for finding in told] == ["b"]
     assert ("put back" in fleet.events) is (turn > 1)
+
+
+def test_joules_that_nothing_tells_decide_nothing_and_nothing_is_changed() -> None:
+    fleet = PaperFleet(SPEEDS)
+    with pytest.raises(UsageError, match="joule"):
+        run_of(fleet, replace(head(), options={"judge_by": "joule"})).run()
+    assert fleet.events == ["measure own"]
