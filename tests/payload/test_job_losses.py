@@ -122,6 +122,14 @@ def test_a_number_after_it_is_told_as_well(job: JobFolder) -> None:
     assert (event["kind"], event["step"], event["back"]) == ("nan", 41, {"step": 43, "line": 43})
 
 
+def test_the_output_of_a_real_trainer_is_read(job: JobFolder) -> None:
+    """Recorded of transformers 5.24's Trainer, whose weights were made nan before step 31: stdout beside its bar."""
+    good = "\r 50%|#####     | 30/60 [00:04<00:03,  8.08it/s]\r          \r{'loss': '4.857', 'grad_norm': '1.046'}"
+    bad = "\r 52%|#####     | 31/60 [00:04<00:03,  7.81it/s]\r          \r{'loss': '0', 'grad_norm': 'nan'}"
+    (event,) = told_by(job, [*[good] * 20, *[bad] * 9])
+    assert (event["kind"], event["name"], event["line"], event["back"]) == ("nan", "grad_norm", 21, None)
+
+
 def test_a_jump_is_told_with_its_height_and_its_end(job: JobFolder) -> None:
     (event,) = told_by(job, steps([*curve(200), 7.5, 9.1, 6.0, *curve(300)[200:]]))
     assert (event["kind"], event["step"], event["value"], event["peak"]) == ("spike", 201, "7.5000", 9.1)
