@@ -167,7 +167,9 @@ BMC_LOG_FACT = Fact(
 
 
 _SUPPLIES_COMMAND = Command("power-supplies", ("dmidecode", "-t", "39"), hardware=True, root=True)
-_SUPPLY = re.compile(r"^\s+(Name|Max Power Capacity|Status|Hot Replaceable|Power Unit Group): *(.*)$", re.MULTILINE)
+_SUPPLY = re.compile(
+    r"^\s+(Name|Max Power Capacity|Status|Plugged|Hot Replaceable|Power Unit Group): *(.*)$", re.MULTILINE
+)
 _WATT = re.compile(r"(\d+)(?:\.\d+)? W")
 # what makers leave there who set none: 0.075 W, 75 W
 _LEAST_SUPPLY_W = 100
@@ -185,7 +187,7 @@ class PowerSupply:
     @property
     def counts(self) -> bool:
         """Return whether it is there and well, as far as the firmware tells."""
-        return not re.search(r"not present|critical|unplugged", self.status, re.IGNORECASE)
+        return not re.search(r"not present|, critical|unplugged", self.status, re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +208,10 @@ def _supply(text: str) -> PowerSupply:
     said = dict(_SUPPLY.findall(text.partition("\n\n")[0]))
     match = _WATT.fullmatch(said.get("Max Power Capacity", ""))
     watt = int(match[1]) if match and int(match[1]) >= _LEAST_SUPPLY_W else None
-    redundant = said.get("Hot Replaceable") == "Yes" or said.get("Power Unit Group", "0") not in ("0", "None")
-    return PowerSupply(said.get("Name", "?"), watt, said.get("Status", ""), redundant)
+    status = said.get("Status", "") + (", unplugged" if said.get("Plugged") == "No" else "")
+    # where nothing is told of it: several supplies stand in for each other in nearly every server
+    redundant = said.get("Hot Replaceable", "Yes") == "Yes" or said.get("Power Unit Group", "0") not in ("0", "None")
+    return PowerSupply(said.get("Name", "?"), watt, status, redundant)
 
 
 def _supplies_words(found: PowerSupplies) -> str:

@@ -150,6 +150,22 @@ def test_a_rating_that_cannot_be_is_none(watt: str, rating: int | None) -> None:
     assert fact("power_supplies", power_supplies=text).supplies == (PowerSupply("PSU0", rating, "Present, OK", True),)
 
 
+@pytest.mark.parametrize(
+    ("status", "plugged", "counts"),
+    [
+        ("Present, OK", "Yes", True),
+        ("Present, Non-critical", "Yes", True),
+        ("Present, Critical", "Yes", False),
+        ("Not Present", "Yes", False),
+        ("Present, OK", "No", False),
+    ],
+)
+def test_which_supplies_count(status: str, plugged: str, counts: bool) -> None:
+    text = UNIT.format(group=1, watt="3000 W", status=status, hot="Yes").replace("Hot", f"Plugged: {plugged}\n\tHot")
+    (supply,) = fact("power_supplies", power_supplies=DMIDECODE + text).supplies
+    assert supply.counts == counts
+
+
 def test_supplies_of_machines_without_any_or_without_rights() -> None:
     assert fact("power_supplies", power_supplies=DMIDECODE).supplies == ()
     assert (
@@ -160,6 +176,9 @@ def test_supplies_of_machines_without_any_or_without_rights() -> None:
     )
     alone = DMIDECODE + UNIT.format(group="None", watt="800 W", status="Present, OK", hot="No")
     assert not fact("power_supplies", power_supplies=alone).supplies[0].redundant
+    # as a Supermicro with 500 W tells no more than this
+    short = "System Power Supply\n\tLocation: PSU1\n\tMax Power Capacity: 500 W\n\tStatus: Present, OK\n"
+    assert fact("power_supplies", power_supplies=DMIDECODE + short).supplies[0].redundant
     assert fact("power_supplies", power_supplies=127).kind == "absent"
     assert fact("power_supplies", power_supplies=(1, "", "sudo: a password is required\n")).kind == "unknown"
     assert fact("power_supplies", power_supplies="garbage\n").kind == "unknown"
