@@ -138,8 +138,4 @@ def _way(said: Mapping[str, Sequence[str]], dumps: Sequence[str], reason: str) -
     return ("first", "no earlier boot is on record") if said["journal"] == ["kept"] else ("unknown", "")
 
 
-def _words(boot: LastBoot) -> str:
-    return {"first": "none on record", "unknown": "not told"}.get(boot.way, boot.way)
-
-
-LAST_BOOT_FACT = Fact("last_boot", (_COMMAND, DMESG), _read, _words, row=312, quiet=True)
+LAST_BOOT_FACT = Fact("last_boot", (_COMMAND, DMESG), _read, lambda boot: boot.way, row=312, quiet=True)

@@ -17,7 +17,7 @@ ORDER = 181
 
 _DAY_S, _HOUR_S = 86400.0, 3600.0
 # a controller's clock may be in another time zone, and a little off
-_CLOCK_S, _ZONES_H = 600.0, 14
+_CLOCK_S, _ZONES_S = 600.0, 15 * _HOUR_S
 _PERSISTENT = "keep the journal over boots: `Storage=persistent` in journald.conf, then `journalctl --flush`"
 _SUPPLY = (
     "a power supply that gave up, its cables or the mains: see the check psu_power, load it by `nodectl probe power`; "
@@ -100,4 +100,4 @@ def _is_near(event: BmcEvent, boot: LastBoot) -> bool:
     except (ValueError, IndexError):
         return False
     begin, end = (boot.ended_at or boot.booted_at) - _CLOCK_S, boot.booted_at + _CLOCK_S
-    return any(begin <= at + hours * _HOUR_S <= end for hours in range(-_ZONES_H, _ZONES_H + 1))
+    return abs(at - boot.booted_at) <= _ZONES_S and (at - begin) % _HOUR_S <= end - begin

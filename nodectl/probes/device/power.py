@@ -94,11 +94,7 @@ def _findings(node: Node, events: Events) -> Iterator[Finding]:
     alone: dict[int, float] = {}
 
     def found(key: str, status: Status, actual: str) -> None:
-        action = "drain" if status is Status.FAILED else "none"
-        first.setdefault(
-            key,
-            host_finding(_NAME, node.host.name, status, actual, _REMEDY, action=action, expected="all cards at once"),
-        )
+        first.setdefault(key, _finding(node, status, actual))
 
     for step, gpus in _steps(events):
         for gpu in gpus:
@@ -120,6 +116,11 @@ def _findings(node: Node, events: Events) -> Iterator[Finding]:
     yield from first.values()
 
 
+def _finding(node: Node, status: Status, actual: str, remedy: str = _REMEDY, subject: str = "") -> Finding:
+    more = {"action": "drain" if status is Status.FAILED else "none", "expected": "all cards at once"}
+    return host_finding(_NAME, node.host.name, status, actual, remedy, subject=subject, **more)
+
+
 def _gone(transport: Transport, node: Node, events: Events) -> Finding | None:
     """Return the finding of a host that did not live to tell the end of a step; None where it did, or lives on."""
     steps = events.of("step")
@@ -130,16 +131,7 @@ def _gone(transport: Transport, node: Node, events: Events) -> Finding | None:
         return None
     how = "has restarted" if answer.ok else "went away"
     remedy = f"{_REMEDY}; when it is back, `nodectl health` says how it ended (unclean_boot)"
-    return host_finding(
-        _NAME,
-        node.host.name,
-        Status.FAILED,
-        f"{_at(steps[-1])} the host {how}: power supply",
-        remedy,
-        subject=GONE,
-        action="drain",
-        expected="all cards at once",
-    )
+    return _finding(node, Status.FAILED, f"{_at(steps[-1])} the host {how}: power supply", remedy, GONE)
 
 
 def _shown(given: Conditions) -> str:

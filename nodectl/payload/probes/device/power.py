@@ -77,6 +77,7 @@ class Load:
 
     def __init__(self, cuda: Cuda, gpu: int) -> None:
         self.cuda, self.gpu = cuda, gpu
+        cuda.torch.cuda.set_device(gpu)
         name = next((name for name in ("bf16", "fp16", "fp32") if not matmul.lacks(cuda, name, gpu)), "fp32")
         memory = cuda.free_bytes(gpu) // 2
         self._bench = matmul.Bench(cuda, name, gpu, memory)
@@ -124,7 +125,7 @@ def lost(known: int) -> str:
 def work(device: devices.Device) -> None:
     """Step by step: each is told before it begins, since a host may not live to tell its end."""
     cuda, options = Cuda(device.torch), device.options
-    loads = [_load(cuda, device, gpu) for gpu in range(cuda.count())]
+    loads = [Load(cuda, gpu) for gpu in range(cuda.count())]
     known, rails = len(hardware.cards()), Rails()
     try:
         for cards, pulsed in [*((cards, False) for cards in range(1, len(loads) + 1)), (len(loads), True)]:
@@ -142,11 +143,6 @@ def work(device: devices.Device) -> None:
                 return
     finally:
         rails.stop()
-
-
-def _load(cuda: Cuda, device: devices.Device, gpu: int) -> Load:
-    device.torch.cuda.set_device(gpu)
-    return Load(cuda, gpu)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
