@@ -3,8 +3,8 @@
 Each host has its own address, host key, names, serial numbers and delays, and answers what nodectl's lifeline wraps and
 what a plain client asks: the collector of health and facts, `true`, `hostname`, `echo`, and the commands that were
 recorded. The rest ends with 127 and says so: no program runs, so probes, jobs and Ansible's modules have nothing here.
-Delays are drawn with a fixed seed; none was measured. Bad hosts, last in the list: `dead` (no answer to a connection),
-`refused`, `denied` (takes no key), `stuck` (silent after the banner), `drip` (a byte of output a second).
+Delays and the places of bad hosts are drawn with a fixed seed; none was measured. Bad hosts: `dead` (no answer to a
+connection), `refused`, `denied` (takes no key), `stuck` (silent after the banner), `drip` (a byte of output a second).
 
 In FOLDER: inventory.ini, known_hosts, id_ed25519, ssh_config. Prints one line of JSON when all answer, and ends with
 its standard input.
@@ -160,12 +160,12 @@ class Fleet:
 
     @classmethod
     def of(cls, options: argparse.Namespace, kinds: Sequence[str]) -> Fleet:
-        """Return hosts node0001, …, the bad ones at the end."""
-        recorded, chance = Recorded.of(options.recording), random.Random(options.hosts)  # noqa: S311 - delays
+        """Return hosts node0001, …, bad ones among them."""
+        recorded, chance = Recorded.of(options.recording), random.Random(options.hosts)  # noqa: S311 - no secrets
         hosts = []
+        bad = dict(zip(chance.sample(range(1, options.hosts + 1), len(kinds)), kinds, strict=True))
         for number in range(1, options.hosts + 1):
-            place = number - 1 - options.hosts + len(kinds)
-            kind, delay_s = kinds[place] if place >= 0 else "", chance.lognormvariate(math.log(options.delay), _SPREAD)
+            kind, delay_s = bad.get(number, ""), chance.lognormvariate(math.log(options.delay), _SPREAD)
             address = f"127.1.{number >> 8}.{number & 255}"
             host_key = asyncssh.generate_private_key("ssh-ed25519")
             hosts.append(Simulated(f"node{number:04}", address, kind, recorded, delay_s, host_key))

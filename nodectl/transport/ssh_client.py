@@ -183,8 +183,7 @@ def handshake(
     transport = paramiko.Transport(sock)
     transport.daemon = True
     left_s = _left(deadline)
-    # start_client's own deadline comes first: after these a host that hangs is told as one that closed the connection
-    transport.banner_timeout = transport.handshake_timeout = left_s + 1
+    transport.banner_timeout = transport.handshake_timeout = left_s + 1  # start_client's own tells what it was
     try:
         target.rules.hold(transport, algorithms)
         transport.start_client(timeout=left_s)
