@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from nodectl.cli import provision
 from nodectl.cli.app import App
 from nodectl.cli.evidence import take
 from nodectl.common.files import folder_name
 from nodectl.common.paths import state_dir
 from nodectl.common.resources import recordings_dir
+from nodectl.errors import UsageError
 from nodectl.ledger.bundle import evidence
 from nodectl.ledger.bundle.archive import TOP
 from nodectl.ledger.history.database import FILE
@@ -29,6 +31,7 @@ from nodectl.model.finding import Finding, traces_first
 from nodectl.model.recording import Recording
 from nodectl.model.status import Status
 from nodectl.recordings.folder import read_host
+from nodectl.recordings.source import LiveSource
 from tests.ledger.kept import parts
 
 Asked = Callable[..., Any]
@@ -422,3 +425,21 @@ def test_a_gpu_that_nobody_saw_is_told_by_its_place(asked: Asked, dead: Path, tm
     asked("--replay", str(dead), "ledger", "bundle", "node01", "--into", str(tmp_path / "b.tgz"), check=True)
     form = form_of(files_of(tmp_path / "b.tgz"))
     assert "PCI bus id: 0000:4e:00.0\nUUID: unknown\nSerial number: unknown\n" in form and "GPU 1 OF 1\n" in form
+
+
+def test_before_a_reboot_provision_keeps_what_it_would_end(
+    dead: Path, fleet: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = App.create(inventory=(fleet,), limit=None, replay=None, output=None, forks=None)
+    hosts = app.inventory.hosts(None)
+    monkeypatch.setattr(provision, "look_at", lambda *_: lambda hosts: [traces_first(LOST)])
+    monkeypatch.setattr(LiveSource, "one", lambda *_: look(dead))
+    provision._keep_evidence(app, hosts)
+    assert len(evidence.kept(app.fleet, "node01")) == 1 and evidence.kept(app.fleet, "node02") == ()
+
+    def broken(*_: object) -> None:
+        raise UsageError("no profile", "name one")
+
+    monkeypatch.setattr(provision, "look_at", broken)
+    provision._keep_evidence(app, hosts)
+    assert "no evidence is kept before a reboot" in capsys.readouterr().err
