@@ -37,6 +37,7 @@ from nodectl.recordings.source import ReplaySource, Source
 from nodectl.report.findings import finding_document
 from nodectl.transport.inventory.here import NAME, lists_here
 
+_GPU = "GPU-"  # how a UUID begins, which people leave out
 _REMEDY = "name a file in a folder that is there, and has room"
 
 
@@ -95,7 +96,7 @@ def _meant(app: App, kept: Ledger, source: Source | None, target: str) -> tuple[
         return app.fleet, target, None
     found = {(app.fleet, host, part) for host, part in _shown(source, target)} if app.replay else set()
     if not found:
-        keys = kept.parts_like(target) if target else ()
+        keys = (kept.parts_like(target) or kept.parts_like(f"{_GPU}{target}")) if target else ()
         places = [kept.place_of(key, app.fleet) or kept.place_of(key) for key in keys]
         found = {(place.fleet, place.host, place.kept.part) for place in places if place}
     found = found or {(app.fleet, host, part) for host, part in _shown(source, target)}
@@ -115,7 +116,7 @@ def _shown(source: Source | None, target: str) -> Iterator[tuple[str, Part]]:
     for host, answer in source.recordings(lambda host: commands_for(host, facts_needed())):
         if isinstance(answer, Recording):
             for part in parts_of(host.name, read_facts(answer, facts_needed())):
-                if part.id.lower().startswith(target.lower()) or part.serial == target:
+                if part.id.lower().startswith((target.lower(), f"{_GPU}{target}".lower())) or part.serial == target:
                     yield host.name, part
 
 

@@ -289,7 +289,7 @@ def test_a_part_that_moved_is_asked_for_where_it_is(asked: Asked, fleet: str, tm
         kept.saw("node01", first, 1000.0)
         kept.cordon("node01", first, "fan; token=S3cretReason77 of acmecorp", "rita7@wks-77", when=1500.0)
         kept.saw("node02", [*second[:2], replace(moved, host="node02", place=second[2].place), *second[3:]], 2000.0)
-    for word in (moved.id[:14], moved.serial):
+    for word in (moved.id[4:].upper(), moved.serial):
         done = asked("-i", fleet, "--output", "json", "ledger", "bundle", word, "--into", str(tmp_path / "b.tgz"))
         assert done.returncode == 3 and json.loads(done.stdout)["host"] == "node02", done.stderr
     files = files_of(tmp_path / "b.tgz")
