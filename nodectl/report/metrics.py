@@ -62,6 +62,8 @@ METRICS: Mapping[str, Metric] = {
             (*_SERIES, "of"),
         ),
         Metric("nodectl_probe_wrong_results", "Results of the host that were not what they must be.", _SERIES),
+        Metric("nodectl_probe_power_watts", "Most power that the host's GPUs drew together.", _SERIES),
+        Metric("nodectl_probe_energy_joules", "Energy of one of what the label `per` says.", (*_SERIES, "per")),
         Metric("nodectl_probe_value", "The least in a unit that has no metric of its own.", (*_SERIES, "unit")),
         Metric(
             "nodectl_probe_floor_ratio",
@@ -181,6 +183,8 @@ BASES = {
     "IOPS": _Base(_RATE, 1, ("operations",)),
     **{f"{what}/s": _Base(_RATE, 1, (what,)) for what in ("files", "samples", "tokens")},
     "wrong results": _Base("nodectl_probe_wrong_results", 1),
+    "W": _Base("nodectl_probe_power_watts", 1),
+    **{f"J/{what}": _Base("nodectl_probe_energy_joules", 1, (what,)) for what in ("sample", "token")},
 }
 # of a job that ended longer ago only the count remains: its labels would stay for as long as it lies on the hosts
 _KEPT_S = 86400.0

@@ -29,6 +29,8 @@ MEASURED = (
     Measurement("nccl", ("gpu01", "gpu02"), 40.0, "GB/s", "", None, conditions={**ALL_REDUCE, "size_bytes": 1 << 30}),
     Measurement("storage", ("gpu01",), 5000.0, "IOPS", conditions={"pattern": "randread"}),
     Measurement("sdc", ("gpu02",), 3.0, "wrong results", conditions={"gpu": 0}),
+    Measurement("power", ("gpu02",), 900.0, "W"),
+    Measurement("training", ("gpu02",), 0.25, "J/token"),
     Measurement("ours", ("gpu02",), 7.0, "furlongs"),
 )
 PROBE_FINDINGS = (Finding("gpu01", "gemm", Status.FAILED, "GPU 1", kind="host", hosts=("gpu01",)),)
