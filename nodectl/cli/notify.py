@@ -19,7 +19,7 @@ from nodectl.jobs.rows import MessageRow
 from nodectl.model.status import Status, exit_status
 from nodectl.notify.settings import PAGE, documents
 from nodectl.notify.tell import fleet_name
-from nodectl.payload.notify.deliver import try_each
+from nodectl.payload.notify.deliver import TRY_S, try_each
 from nodectl.payload.notify.queue import compose_event
 from nodectl.report.table import aligned
 
@@ -48,8 +48,8 @@ def test(app: App, from_hosts: bool, names: tuple[str, ...]) -> None:
         told = documents(receivers, travel=True)
         stdin = json.dumps({"receivers": told, "event": event}).encode()
         answers = ask(
-            app.transport, app.hosts, lambda host: ["notify_test", host.name], forks=app.forks, timeout_s=_ASK_S,
-            stdin=stdin, kind=MessageRow,
+            app.transport, app.hosts, lambda host: ["notify_test", host.name], forks=app.forks,
+            timeout_s=_ASK_S + len(receivers) * TRY_S, stdin=stdin, kind=MessageRow,
         )  # fmt: skip
     _show(app, rows, answers, tried=True)
 

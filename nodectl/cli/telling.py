@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
@@ -34,6 +35,13 @@ def files_for_job(app: App, *, by_slurm: bool) -> dict[str, bytes]:
     note(f"the hosts tell of the job: {', '.join(one.name for one in receivers)}")
     told = {"fleet": fleet_name(app.fleet), "receivers": documents(receivers, travel=True)}
     return {"notify/receivers.json": json.dumps(told).encode()}
+
+
+def secret_files(app: App) -> list[Path]:
+    """Return the files that hold the receivers' secrets, which are no part of a job's code."""
+    return [
+        Path(path) for one in app.receivers() for path in (one.url_file, one.token_file) if path and not one.on_node
+    ]
 
 
 def desk_of(app: App) -> Desk:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -60,6 +60,7 @@ class _Rules(NamedTuple):
 _NEVER_SPEC = GitIgnoreSpec.from_lines(_NEVER)
 _OWN_RULES = _Rules("", _NEVER_SPEC, "nodectl's own rule for environments and caches")
 _OF_SECRETS = "nodectl's own rule for secrets and hidden files, which .nodectlignore takes back by its own name"
+_OF_GIVEN = "nodectl's own rule for files of --env-file and [[notify]]"
 _OF_LINKS = "nodectl's own rule for links out of a project, which .nodectlignore takes back by its own name"
 _OF_OTHERS = "nodectl's own rule for what is no file, or another login's file by a hard link"
 
@@ -87,6 +88,14 @@ class Code:
     alone: str = ""
     shown: tuple[str, ...] = ()
     doubtful: bool = False
+
+    def without(self, given: Iterable[Path]) -> Code:
+        """Return the code without these files: they hold secrets that nodectl itself was given."""
+        real = {path.resolve() for path in given}
+        gone = {place: _OF_GIVEN for path, place in self.files if path.resolve() in real}
+        files = tuple(pair for pair in self.files if pair[1] not in gone)
+        ignored, secrets = (*gone, *self.ignored), (*gone, *self.secrets)
+        return replace(self, files=files, stayed=(*gone.items(), *self.stayed), ignored=ignored, secrets=secrets)
 
     def left_out(self) -> list[str]:
         """Return a line for each place that stays here and is told, with the rule that says so."""

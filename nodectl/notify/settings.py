@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ Event = Literal["job-end", "job-stall", "job-restart", "host-failed", "acceptanc
 EVENTS: tuple[Event, ...] = ("job-end", "job-stall", "job-restart", "host-failed", "acceptance", "certificate")
 _FILES = {"url_file", "token_file"}
 _Word = Annotated[str, Field(min_length=1, pattern=r"^[!-~]+$")]
-_Path = Annotated[str, Field(min_length=1)]
+_Path = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]+$")]
 _Address = Annotated[str, Field(pattern=r"^[^\s,<>@\x00-\x1f]+@[^\s,<>@\x00-\x1f]+$")]
 # of each form: what it must have, and what it may have beside that
 _ADDRESS = {"url", "url_file"}
@@ -45,11 +46,11 @@ class Receiver(BaseModel):
     token_file: _Path | None = None
     on_node: bool = False
     room: _Word | None = None
-    argv: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    argv: Annotated[tuple[Annotated[str, Field(pattern=r"^[^\x00]*$")], ...], Field(min_length=1)] | None = None
     to: Annotated[tuple[_Address, ...], Field(min_length=1)] | None = None
     sender: _Address | None = Field(default=None, alias="from")
-    sendmail: _Word | None = None
-    certificate_days: Annotated[int, Field(ge=8)] = 90
+    sendmail: _Path | None = None
+    certificate_days: Annotated[int, Field(ge=8, le=36500)] = 90
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -95,7 +96,8 @@ def read_receivers(given: object, path: Path) -> tuple[Receiver, ...]:
         try:
             receiver = Receiver.model_validate(one)
             files = {} if receiver.on_node else receiver.model_dump(include=_FILES, exclude_none=True)
-            places = {key: str((path.parent / Path(name).expanduser()).absolute()) for key, name in files.items()}
+            homes = {key: os.path.expanduser(name) for key, name in files.items()}  # noqa: PTH111 - takes a `~nobody`
+            places = {key: str((path.parent / home).absolute()) for key, home in homes.items()}
             receivers.append(receiver.model_copy(update=places))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]

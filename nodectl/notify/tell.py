@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from nodectl.common.counting import counted
-from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.model.acceptance import Acceptance, NodeVerdict
 from nodectl.model.finding import Finding
@@ -103,7 +102,7 @@ class Desk:
             try:
                 yield told
             finally:
-                replace_file(kept, json.dumps(told), sync=True)
+                self.queue.write(str(kept), told)
 
 
 def turned(before: Mapping[str, str], findings: Iterable[Finding]) -> dict[str, tuple[str, list[str]]]:

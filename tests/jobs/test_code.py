@@ -133,3 +133,13 @@ def test_an_environment_of_any_name_stays_here_and_is_said(project: Path, mark: 
     assert ("env311/", "nodectl's own rule for environments and caches") in code.stayed
     write(project / ".nodectlignore", "!env311/\n")
     assert "env311/bin/python" in places(find_code(str(project / "scripts/train.py")))
+
+
+def test_files_whose_secrets_nodectl_was_given_stay_here(project: Path) -> None:
+    write(project / "train.py")
+    write(project / "deep" / "my hook", "one-word")
+    write(project / "data.txt")
+    (project / "link").symlink_to("deep/my hook")
+    code = find_code(str(project / "train.py")).without([project / "deep" / "my hook"])
+    assert {"train.py", "data.txt"} <= set(places(code)) and not {"deep/my hook", "link"} & set(places(code))
+    assert "deep/my hook" in code.describe() and "deep/my hook" in dict(code.stayed)

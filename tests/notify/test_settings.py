@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ def test_the_form_is_json_and_all_is_told_where_nothing_else_is_said() -> None:
         (one(url="https://x", tokenfile="t"), "tokenfile"),
         (one(url="https://x", name="../x"), "name"),
         (one(url="https://x") + one(url="https://y"), "twice"),
+        (one(form="command", argv=["x", "a\0"]), "argv.1"),
+        (one(url="https://x", certificate_days=10**400), "certificate_days"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_place(text: str, word: str) -> None:
@@ -97,3 +100,19 @@ def test_a_secret_s_file_is_held_against_what_it_must_be(tmp_path: Path, text: s
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"receiver a: .*gone: No such file"):
         documents(read(one(url_file="gone"), tmp_path), travel=True)
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_is_no_secret_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "secret", 0o600)
+    with pytest.raises(UsageError, match="one word"):
+        documents(read(one(url="https://x", token_file="secret"), tmp_path), travel=True)  # noqa: S106
+
+
+def test_the_home_of_nobody_is_a_place_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        documents(read(one(url="https://x", token_file="~no-such-login/t"), tmp_path), travel=True)  # noqa: S106
+
+
+def test_a_program_for_mail_may_have_blanks_in_its_path() -> None:
+    assert read(one(form="mail", to=["a@b.example"], sendmail="/opt/my mail/send"))[0].sendmail == "/opt/my mail/send"

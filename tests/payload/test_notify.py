@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from nodectl.payload.jobs.folder import write_atomic
 from nodectl.payload.notify import deliver as delivering
 from nodectl.payload.notify import queue as queueing
+from nodectl.payload.notify import send as sending
 from nodectl.payload.notify.deliver import Command, Request, compose, deliver
 from nodectl.payload.notify.queue import Queue
 from nodectl.payload.notify.send import pause_s
@@ -216,3 +218,45 @@ def test_pauses_grow_have_chance_in_them_and_obey_the_receiver() -> None:
     assert 0.5 <= pause_s(1, plain) <= 1.0 and 30 <= pause_s(50, plain) <= 60
     assert pause_s(1, asked) == 500.0
     assert len({pause_s(5, plain) for _ in range(10)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "least_s", "most_s"),
+    [("7", 7, 7), (formatdate(time.time() + 500, usegmt=True), 400, 600), ("\xb2", 0, 0), ("Wed, 1 Oct 99999", 0, 0)],
+)
+def test_a_receiver_asks_for_a_pause_by_seconds_or_by_a_date(asked: str, least_s: float, most_s: float) -> None:
+    with receiver(answers(503, Retry_After=asked)) as server:
+        outcome = deliver({"name": "a", "form": "json", "url": server.url}, EVENT)
+    assert outcome.again and least_s <= outcome.after_s <= most_s
+
+
+def test_what_cannot_be_sent_is_put_aside_and_the_next_goes_on(tmp_path: Path) -> None:
+    told: dict[str, Any] = {"name": "a", "form": "mail", "to": ["?!@[\\"], "sendmail": "true"}
+    queue = opened(tmp_path, told)
+    put(queue, 1)
+    wait(lambda: bool(queue.pending()) and not queue.waiting("a"))
+    assert queue.pending()[0]["why"]
+    queue.open({"fleet": "lab", "receivers": [{"on": ["job-end"], **told, "to": ["a@b.example"]}]})
+    put(queue, 2)
+    wait(lambda: [row["id"] for row in queue.pending()] == ["e1"] and not queue.waiting("a"))
+
+
+def test_messages_keep_their_order_when_the_clock_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = opened(tmp_path, {"name": "a", "url": "http://127.0.0.1:1"})
+    for number, at_ns in enumerate((10**18, 10**18 - 3600 * 10**9, 10**18 + 1)):
+        monkeypatch.setattr(time, "time_ns", lambda at_ns=at_ns: at_ns)
+        queue.put("job-end", f"e{number}", "title", "text")
+    assert [row["id"] for row in queue.pending()] == ["e0", "e1", "e2"]
+
+
+def test_a_clock_that_jumps_by_days_gives_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver(answers(503), answers(503)) as server:
+        queue = opened(tmp_path, {"name": "a", "url": server.url})
+        queue.put("job-end", "e1", "title", "text")
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + 5 * 86400)
+        monkeypatch.setattr(sending, "_FIRST_S", 0.01)
+        monkeypatch.setattr(os, "setsid", lambda: None)
+        monkeypatch.setattr(os, "umask", lambda _: 0)
+        assert sending.main([queue.path, "a"]) == 0
+        assert server.ids() == ["e1"] and queue.pending() == []

@@ -18,7 +18,7 @@ from nodectl.cli.jobs import at_the_end, conclude, follow_output, stop_job
 from nodectl.cli.launch.options import QUICK, Launch, LaunchCommand
 from nodectl.cli.measuring import hold, look_at
 from nodectl.cli.options import takes
-from nodectl.cli.telling import files_for_job
+from nodectl.cli.telling import files_for_job, secret_files
 from nodectl.cli.terminal import TO_LEAVE, DeclinedError, note, terminal_width
 from nodectl.common import node_paths
 from nodectl.common.counting import counted
@@ -111,6 +111,9 @@ def _work(app: App, asked: Launch) -> _Work:
     )
     way = find_way(program, [path for path, _ in needs])
     skipping = skipped_checks(asked.hosts.skips)
+    if way.code is not None:
+        secrets = [*secret_files(app), *([around.env_file] if around.env_file else [])]
+        way = replace(way, code=way.code.without(secrets))
     _show_code(way, code.args, dry_run=asked.dry_run)
     env = collect_variables(around.names, around.env_file, os.environ)
     for name in own_settings(env) if asked.trace.inspect else ():

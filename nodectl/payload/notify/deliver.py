@@ -7,9 +7,12 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
+import time
 import urllib.error
 import urllib.request
+from email.utils import mktime_tz, parsedate_tz
 from http.client import HTTPException, responses
 from typing import Any, Dict, Iterator, List, NamedTuple, Union
 from urllib.parse import quote
@@ -43,10 +46,14 @@ def try_each(receivers: List[Row], event: Row) -> List[Row]:
 def deliver(receiver: Row, event: Row) -> Outcome:
     """Try once, for at most TRY_S seconds."""
     try:
-        asked = compose(_with_secrets(receiver), event)
+        receiver = _with_secrets(receiver)
     except (OSError, ValueError) as error:
         return Outcome(False, f"{type(error).__name__}: its token or address cannot be read on this machine")
-    return _run(asked) if isinstance(asked, Command) else _post(asked)
+    try:
+        asked = compose(receiver, event)
+        return _run(asked) if isinstance(asked, Command) else _post(asked)
+    except Exception as error:  # whatever settings or an answer make of a library: the next message has its turn
+        return Outcome(False, f"it cannot be sent so ({type(error).__name__})", again=isinstance(error, OSError))
 
 
 class Request(NamedTuple):
@@ -115,7 +122,10 @@ def _with_secrets(receiver: Row) -> Row:
 
 def read_secret(path: str) -> str:
     """Return the one line of a file; ValueError where it holds none, or more."""
-    with open(os.path.expanduser(path), encoding="ascii") as file:
+    path = os.path.expanduser(path)
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe may never be written to
+        raise ValueError("it is no file")
+    with open(path, encoding="ascii") as file:
         lines = file.read(_SECRET_BYTES).split()
     if len(lines) != 1 or not lines[0].isprintable():
         raise ValueError("it must hold one word: the secret")
@@ -170,8 +180,14 @@ def _refused(error: urllib.error.HTTPError) -> Outcome:
     if 300 <= error.code < 400:
         return Outcome(False, f"{error.code}: it is elsewhere; name the address where it is now", again=False)
     why, asked = f"{error.code} {responses.get(error.code, '')}".strip(), str(error.headers.get("Retry-After"))
-    after_s = float(asked) if asked.isdigit() else 0.0
-    return Outcome(False, why, again=error.code >= 500 or error.code in _AGAIN, after_s=after_s)
+    return Outcome(False, why, again=error.code >= 500 or error.code in _AGAIN, after_s=_after_s(asked))
+
+
+def _after_s(asked: str) -> float:
+    """Return the seconds that a Retry-After asks for, as a number or a date; 0 where it is neither."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return float(asked) if (date := parsedate_tz(asked)) is None else mktime_tz(date) - time.time()
+    return 0.0
 
 
 def _reason(error: Exception) -> str:

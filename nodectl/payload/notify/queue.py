@@ -68,19 +68,21 @@ class Queue:
         subject = _ALSO.get(event, event)
         wanted = [one["name"] for one in settings["receivers"] if subject in one["on"] and only in ("", one["name"])]
         for name in wanted:
-            self._write(name, f"{time.time_ns():020d}-{event_id}{_MESSAGE}", message)
+            os.makedirs(self.at(TO, name), mode=0o700, exist_ok=True)
+            last = int(max(self.waiting(name), default="0").partition("-")[0])  # the clock may have been set back
+            self.write(self.at(TO, name, f"{max(time.time_ns(), last + 1):020d}-{event_id}{_MESSAGE}"), message)
         return wanted
 
-    def _write(self, name: str, file_name: str, message: Row) -> None:
-        os.makedirs(self.at(TO, name), mode=0o700, exist_ok=True)
-        data = json.dumps(message).encode()
+    def write(self, path: str, row: Row) -> None:
+        """Write a file of the queue; on a full disk into the space that was held for it."""
+        data = json.dumps(row).encode()
         try:
-            write_atomic(self.at(TO, name, file_name), data)
+            write_atomic(path, data)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not os.path.exists(self.at(SPARE)):
                 raise
             os.unlink(self.at(SPARE))
-            write_atomic(self.at(TO, name, file_name), data)
+            write_atomic(path, data)
 
     def waiting(self, name: str) -> List[str]:
         """Return the names of the receiver's messages, oldest first."""

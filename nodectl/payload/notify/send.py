@@ -17,7 +17,7 @@ from .deliver import Outcome, deliver
 from .queue import OVER, TO, Queue
 
 OLDEST_S = 24 * 3600.0
-MOST_TRIES = 3000
+LEAST_TRIES, MOST_TRIES = 20, 3000  # whatever the clock says, as after a day without power
 _FIRST_S, _LONGEST_S, _LONGEST_ASKED_S = 1.0, 60.0, 3600.0
 _SLICE_S = 1.0
 
@@ -64,7 +64,8 @@ def _settle(queue: Queue, name: str, file_name: str) -> None:
         if outcome.delivered:
             return queue.done(name, file_name)
         message.update({"tries": message["tries"] + 1, "why": outcome.why})
-        if not outcome.again or message["tries"] >= MOST_TRIES or time.time() - message["put"] > OLDEST_S:
+        is_old = time.time() - message["put"] > OLDEST_S and message["tries"] >= LEAST_TRIES
+        if not outcome.again or message["tries"] >= MOST_TRIES or is_old:
             return queue.give_up(name, file_name, message)
         queue.note_try(name, file_name, message)
         _wait(queue, pause_s(message["tries"], outcome))
