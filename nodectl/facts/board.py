@@ -171,8 +171,8 @@ _SUPPLY = re.compile(
     r"^\s+(Name|Max Power Capacity|Status|Plugged|Hot Replaceable|Power Unit Group): *(.*)$", re.MULTILINE
 )
 _WATT = re.compile(r"(\d+)(?:\.\d+)? W")
-# what makers leave there who set none: 0.075 W, 75 W
-_LEAST_SUPPLY_W = 100
+# what makers leave there who set none: 0.075 W, 75 W, 32767 W, 65535 W
+_SUPPLY_W = range(100, 10_001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _read_supplies(recording: Recording) -> PowerSupplies:
 def _supply(text: str) -> PowerSupply:
     said = dict(_SUPPLY.findall(text.partition("\n\n")[0]))
     match = _WATT.fullmatch(said.get("Max Power Capacity", ""))
-    watt = int(match[1]) if match and int(match[1]) >= _LEAST_SUPPLY_W else None
+    watt = int(match[1]) if match and int(match[1]) in _SUPPLY_W else None
     status = said.get("Status", "") + (", unplugged" if said.get("Plugged") == "No" else "")
     # where nothing is told of it: several supplies stand in for each other in nearly every server
     redundant = said.get("Hot Replaceable", "Yes") == "Yes" or said.get("Power Unit Group", "0") not in ("0", "None")

@@ -13,7 +13,7 @@ _PSTORE = ("ls", "-l", "--full-time", "/sys/fs/pstore")
 _TELLS = " || ".join(
     f"/{pattern}/"
     for pattern in (
-        " kernel: .*([Kk]ernel panic|Oops|BUG:|[Mm]achine [Cc]heck|Hardware Error|critical temperature)",
+        " kernel: .*([Kk]ernel panic|Oops|BUG:|[Mm]achine [Cc]heck|Hardware Error|[Cc]ritical temperature reached)",
         " kernel: .*(soft lockup|hard LOCKUP|watchdog: .*did not stop)",
         r"systemd-shutdow|systemd-logind.*: (System is|The system will)|systemd-journald.*Journal stopped",
         r"systemd\[1\]: (Shutting down|Rebooting|Powering off)",
@@ -42,7 +42,11 @@ if command -v journalctl >/dev/null 2>&1; then
     END {{ if (at) print "end " at }}'
 fi
 if command -v last >/dev/null 2>&1; then
-  last -x -n 4 reboot shutdown 2>/dev/null | awk '$1 == "reboot" || $1 == "shutdown" {{ print "wtmp " $1 }}'
+  # wtmpdb, which is `last` on Debian 13 and SUSE, has a shutdown below the boot that it ended
+  last -x -n 4 reboot shutdown 2>/dev/null | awk '
+    $1 == "reboot" || $1 == "shutdown" {{ row[++rows] = $1 }}
+    /wtmp\\.?db begins/ && row[3] == "shutdown" {{ row[3] = row[2]; row[2] = "shutdown" }}
+    END {{ for (at = 1; at <= rows; at++) print "wtmp " row[at] }}'
 fi
 find /var/lib/systemd/pstore /var/crash -mindepth 1 -maxdepth 1 -type d -printf 'dump %T@ %p\\n' 2>/dev/null
 as_root {" ".join(_PSTORE)} | while read -r _ _ _ _ _ day time zone name; do
@@ -60,7 +64,7 @@ exit 0
 _COMMAND = Command("last-boot", ("sh", "-c", _SHOW), deadline_s=20, hardware=True, sudo=(_JOURNAL, _PSTORE))
 _LINE = re.compile(r"(booted|journal|line|end|wtmp|dump|job) ?(.*)")
 _PANIC = re.compile(r"kernel: .*(?:[Kk]ernel panic|\bOops\b|\bBUG: (?!soft lockup))")
-_HOT = re.compile(r"critical temperature|thermal (?:pin|limit)|THERMTRIP", re.IGNORECASE)
+_HOT = re.compile(r"critical temperature reached|thermal (?:pin|limit)|THERMTRIP", re.IGNORECASE)
 _CHECKED = re.compile(r"[Mm]achine [Cc]heck|Hardware Error|sync flood|uncorrected error|BERT: Error records")
 _LOCKED = re.compile(r"soft lockup|hard LOCKUP|watchdog timer expired|watchdog: .*did not stop")
 _ORDERLY = re.compile(
@@ -71,6 +75,9 @@ _ORDERLY = re.compile(
 _REASON = re.compile(r"Previous system reset reason \[0x[0-9a-f]+\]: .*|BERT: Error records from previous boot")
 # a panic is written while the machine goes down, a record of the firmware's is put away when it is up again
 _BEFORE_S, _AFTER_S = 120.0, 900.0
+# what was long before the last line did not end the boot, nor did an error that was mended
+_NEAR_S = 3600.0
+_MENDED = re.compile(r"\b[Cc]orrected error|severity: (?:corrected|info)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +123,16 @@ def _timed(rows: Iterable[str]) -> Iterator[tuple[float, str]]:
 
 def _way(said: Mapping[str, Sequence[str]], dumps: Sequence[str], reason: str) -> tuple[str, str]:
     """Return how it ended, and the line that says so."""
-    lines = [text for _, text in _timed(said.get("line", ()))]
+    end = float(said["end"][-1]) if "end" in said else 0.0
+    rows = [(at, text) for at, text in _timed(said.get("line", ())) if text.startswith(("kernel: ", "systemd"))]
+    lines = [text for at, text in rows if at >= end - _NEAR_S and not _MENDED.search(text)]
     orderly = said.get("wtmp", ())[:2] == ["reboot", "shutdown"] or any(map(_ORDERLY.search, lines))
 
     def last(pattern: re.Pattern[str]) -> str:
         return next((line for line in (reason, *reversed(lines)) if pattern.search(line)), "")
 
-    if dumps or last(_PANIC):
+    # a machine may live on after an oops
+    if dumps or (last(_PANIC) and not (orderly and "Kernel panic" not in last(_PANIC))):
         return "panic", dumps[-1] if dumps else last(_PANIC)
     if last(_HOT):
         return "thermal", last(_HOT)

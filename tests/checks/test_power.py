@@ -143,7 +143,15 @@ def test_spikes_are_of_the_generation() -> None:
 
 @pytest.mark.parametrize(
     ("watt", "rating"),
-    [("3000 W", 3000), ("1100.000 W", 1100), ("Unknown", None), ("0.075 W", None), ("75 W", None), ("", None)],
+    [
+        ("3000 W", 3000),
+        ("1100.000 W", 1100),
+        ("Unknown", None),
+        ("0.075 W", None),
+        ("75 W", None),
+        ("65535 W", None),
+        ("", None),
+    ],
 )
 def test_a_rating_that_cannot_be_is_none(watt: str, rating: int | None) -> None:
     text = DMIDECODE + UNIT.format(group=1, watt=watt, status="Present, OK", hot="Yes")
@@ -215,6 +223,11 @@ BY_SOFTWARE = f"{RESET}[0x00080800]: software wrote 0x6 to reset control registe
             "thermal",
         ),
         (HEAD + "line 999900.5 kernel: mce: [Hardware Error]: Machine check events logged\n" + STOPS, "", "hardware"),
+        (HEAD + "line 990000.5 kernel: mce: [Hardware Error]: Machine check events logged\n" + STOPS, "", "stopped"),
+        (HEAD + "line 999900.5 kernel: {1}[Hardware Error]: event severity: corrected\n" + STOPS, "", "stopped"),
+        (HEAD + "line 999900.5 sshd[1]: kernel: Kernel panic\n" + STOPS, "", "stopped"),
+        (HEAD + "line 999900.5 kernel: Oops: 0000 [#1] SMP\n" + STOPS, "", "panic"),
+        (HEAD + "line 999880.5 kernel: Oops: 0000 [#1] SMP\nend 999900.1\nwtmp reboot\nwtmp shutdown\n", "", "clean"),
         (HEAD + "wtmp reboot\n", "", "first"),
         ("booted 1000000\njournal volatile\nwtmp reboot\nwtmp reboot\n", "", "stopped"),
         ("booted 1000000\njournal volatile\nwtmp reboot\n", "", "unknown"),

@@ -53,11 +53,15 @@ FORMS = [
     ("epoch 1 val: loss 0.7", [("val loss", "0.7", None)]),
     ("trainLoss=-2.3", [("trainLoss", "-2.3", None)]),
     ("loss 2.31.", [("loss", "2.31", None)]),
+    ("Epoch 1 | iter 8 step 2 | loss train: 2.3, val: n/a | iter time: 300 ms", [("loss train", "2.3", 8)]),
+    ("\t Train loss/train/total: nan", [("Train loss/train/total", "nan", None)]),
+    ("Steps:  10%|# | 100/1000 [00:10<01:00, 1.2it/s, lr=0.0001, step_loss=2.3]", [("step_loss", "2.3", 100)]),
 ]
 NO_LOSSES = [
     "loss: nanny", "saved loss=nan.png to /data/nan/x", "packet loss: 0%", "packet loss 100", "best_loss=inf",
     "val_loss improved from inf to 2.3", "loss_scale=65536", "loss scale: 65536.0", "lossless 5", "no gloss nandu",
     "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768", "loss: 50%", "loss: None",
+    "loss_time: 50.0", "loss_ms=500", "loss_std: nan", "loss/scale: 65536",
     "the loss function is 3", "WARNING:root:NaN or Inf found in input tensor.", "best validation loss: inf",
     "number of nan iterations:   7", "loss_weight: 3",
 ]  # fmt: skip
@@ -174,6 +178,7 @@ GOOD = {
     "rate_drops": steps([*curve(200), *[value - 1 for value in curve(400)[200:]]]),
     "warmup": steps([*[0.69 + 0.01 * (at % 3) for at in range(20)], *[0.69 + 0.01 * at for at in range(100)]]),
     "restart_from_a_checkpoint": [*steps(curve(200)), *steps(curve(400)[30:], first=30)],
+    "zeros_first_as_of_grpo": steps([*["0.0"] * 30, *[f"{at * 1e-4:.4f}" for at in range(1, 60)]]),
     "a_mean_over_nothing_first": steps(["nan", *curve(50)]),
     "converged_with_heavy_tails": steps([0.001 * math.exp(2 * random.Random(at).gauss(0, 1)) for at in range(60)]),
     "gan": _gan(2000),

@@ -29,14 +29,15 @@ _NORMS = 5  # a scaler of mixed precision skips steps whose gradient's norm is n
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 # `loss: 2.31`, `'loss': 2.31`, `train_loss=nan.0`, `lm loss: 1.2E+00`, `loss is tensor(nan, …)`, `'grad_norm': nan`
 _LOSS = re.compile(
-    r"(?:(?:(?<![A-Za-z])(?:loss|Loss|LOSS)|(?<=[a-z])Loss)(?:_(?!scal|weight|f|coef|ratio|mask|thr|type)[A-Za-z]{1,12})?"
+    r"(?:(?:(?<![A-Za-z])(?:loss|Loss|LOSS)|(?<=[a-z])Loss)"
+    r"(?:(?:[_/](?!scal|weight|f|coef|ratio|mask|thr|type|time|ms|sec|std|var)| (?=train:))[A-Za-z]{1,12}){0,2}"
     r"|(?<![A-Za-z])grad[_ ]norm)\b['\"]?\s{0,20}(?:is\b)?[\s:=|]{0,20}['\"]?(?:tensor\(\[?)?"
     r"(?P<value>(?i:[-+]?(?:(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:e[-+]?\d{1,5})?|nan(?:\.0)?|inf(?:inity)?)))"
     r"(?!\w|\s?%|\.\w)"
 )
 _NAME = re.compile(r"(?:(?<![\w./-])[A-Za-z][\w-]{0,30}\s){0,2}[\w/.-]{0,40}$")
 _STEP = re.compile(
-    r"(?i)(?:\b|_)(?:steps?|iterations?|iters?)\b['\"]?[\s:=#\[]{0,20}(\d{1,15})(?![.\d])|\|\s*(\d{1,15})/\d+ \["
+    r"(?i)(?:\b|_)(?:steps?|iterations?|iters?)\b['\"]?[\s:=#\[]{0,20}(\d{1,15})(?![.\d%])|\|\s*(\d{1,15})/\d+ \["
 )
 _RANK = re.compile(r"\[default(\d{1,5})\]:")
 _MOST_RANKS = 10**6
@@ -123,7 +124,9 @@ class _Series:
             return 0.0, 0.0
         usual = median(self._values)
         excess, record = value - usual, max(self._values) - usual
-        far = excess > _RATIO * abs(usual) and excess > _DEVIATIONS * max(_deviation(self._values), _FLAT * abs(usual))
+        scale = max(_deviation(self._values), _FLAT * abs(usual))
+        # of what was mostly 0, as the loss of GRPO begins, nothing tells how far is far
+        far = scale > 0 and excess > max(_RATIO * abs(usual), _DEVIATIONS * scale)
         if far and min(self._values) > 0:  # what varies by factors jumps by factors
             far = math.log(value / usual) > _LOG_DEVIATIONS * _deviation([math.log(one) for one in self._values])
         return usual, excess / max(record, 1e-9 * excess) if far else 0.0
