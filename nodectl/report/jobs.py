@@ -462,7 +462,7 @@ def _head(waits: bool, doing: str, ranks: list[RankNow]) -> str:
     ages = [rank.output_age_s for rank in ranks if rank.output_age_s is not None]
     silence = f"; last output {min(ages):.0f} s ago" if ages else ""
     moved = "; moved" if any(rank.moved for rank in ranks) else ""
-    return f"rank {numbers}{more} on {where}: {what}; CPU {max(rank.cpu for rank in ranks):.2f}{silence}{moved}"
+    return f"rank {numbers}{more} on {where}: {what}; CPU {max(0.0, *(rank.cpu for rank in ranks)):.2f}{silence}{moved}"
 
 
 _MISSING = "-"

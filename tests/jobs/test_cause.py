@@ -306,6 +306,10 @@ def test_each_rule_decides_its_example_and_has_a_remedy(rule: Rule) -> None:
         ([link("torch.AcceleratorError", "CUDA error: invalid device ordinal")], "gpu_missing"),
         ([link("OSError", "[Errno 22] Invalid argument", errno=22, frames=[READER, ["/c/t.py", 1, "x"]])],
          "script_error"),
+        ([link("ssl.SSLError", "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", errno=1)],
+         "download_failed"),
+        ([link("ConnectionResetError", "[Errno 104] Connection reset", errno=104, frames=[["/c/t.py", 1, "x"]])],
+         "download_failed"),
         ([link("Exception", "Current loss scale already at minimum - cannot decrease scale")], "not_a_number"),
     ],
 )  # fmt: skip

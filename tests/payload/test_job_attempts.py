@@ -155,6 +155,11 @@ def cause(category: str, message: str, *evidence: str) -> dict[str, Any]:
     return {"kind": "exception", "rank": 1, "exit_status": 1, "time": 1.0, **told}
 
 
+REFUSED = cause("download_failed", "HTTPError: 404 Client Error: Not Found for url: https://huggingface.co/x")
+BUSY = cause("download_failed", "HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/x")
+UNTRUSTED = "raised from ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"
+
+
 @pytest.mark.parametrize(
     ("first", "second", "follows", "rules"),
     [
@@ -163,6 +168,10 @@ def cause(category: str, message: str, *evidence: str) -> dict[str, Any]:
         (cause("script_error", "KeyError: 'a'"), cause("disk_full", "no space"), "no room", {}),
         (cause("port_in_use", "address in use"), cause("port_in_use", "address in use"), "", {}),
         (cause("xid", "CUDA", MMU_FAULT), cause("xid", "CUDA", MMU_FAULT), "twice in the same way", {}),
+        (REFUSED, REFUSED, "twice in the", {}),
+        (BUSY, BUSY, "", {}),
+        (cause("download_failed", "URLError", UNTRUSTED), cause("download_failed", "x", UNTRUSTED), "nothing says", {}),
+        (cause("hardware_io", "OSError: [Errno 5]"), cause("hardware_io", "OSError: [Errno 5]"), "", {}),
         (cause("not_a_number", "loss is nan"), cause("not_a_number", "loss is nan"), "twice in the", {}),
         (cause("host_lost", "gone"), cause("script_error", "KeyError: 'a'"), "", {}),
         (cause("xid", "Xid 79"), cause("xid", "Xid 79"), "", {}),

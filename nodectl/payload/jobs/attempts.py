@@ -51,11 +51,15 @@ _PASSING = frozenset(
 _PERHAPS_THE_HOST = frozenset(
     (
         *("crash", "gpu_error", "gpu_missing", "collective_timeout", "data_damaged", "exit"),
-        *("helper_killed", "port_in_use"),
+        *("helper_killed", "port_in_use", "hardware_io"),
     )
 )
-# an Xid by which the driver tells of a program's fault, and not of the GPU's
-_PROGRAMS_XID = lazily(r"\bXid \([^)]*\)[^:]*: (?:13|31|43|45)\b")
+# an Xid by which the driver tells of a program's fault, and not of the GPU's; what is refused, and will be again
+_STAYS = lazily(
+    r"\bXid \([^)]*\)[^:]*: (?:13|31|43|45)\b|"
+    r"\b4(?!08|09|2[59])\d\d Client Error|HTTP Error 4(?!08|09|2[59])\d\d|Client error '4(?!08|09|2[59])\d\d|"
+    r"CERTIFICATE_VERIFY_FAILED|Read-only file system"
+)
 _ALL = "all"
 _ITS_HOST = frozenset(("xid", STRAGGLER))  # a spare takes its place at once
 _NOTHING_SAYS = "and nothing says that a third would not"
@@ -317,8 +321,8 @@ def _category(cause: Dict[str, Any]) -> str:
 
 def _passes(cause: Dict[str, Any]) -> bool:
     """Tell whether a cause may be gone at the next attempt without a change of the program."""
-    told = any(_PROGRAMS_XID.search(str(line)) for line in cause.get("evidence", ()))
-    return _category(cause) in _PASSING and not told
+    stays = any(_STAYS.search(str(line)) for line in (cause["message"], *cause.get("evidence", ())))
+    return _category(cause) in _PASSING and not stays
 
 
 def _signature(cause: Dict[str, Any]) -> Tuple[str, str]:

@@ -328,7 +328,7 @@ def _clean(job: JobFolder) -> Row:
     removed = not row["alive"] and row["processes"] == 0 and row["state"]["state"] != "unreadable"
     problem = row["problem"]
     if removed and (waiting := [message for message in _untold(job) if message["waits"]]):
-        removed, problem = False, f"{len(waiting)} messages of it are not delivered yet: nodectl notify pending"
+        removed, problem = False, f"not delivered yet are {len(waiting)} of its messages: nodectl notify pending"
     if removed:
         state = row["state"]
         Containment.recorded(job.id, state.get("containment", {})).remove(_ended_at(state))

@@ -293,6 +293,7 @@ _ERRNO = {
     errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.ENOMEM: "host_out_of_memory",
     errno.ENOENT: "data_missing", errno.ENOTDIR: "data_missing", errno.EACCES: "permission", errno.EPERM: "permission",
     errno.EMFILE: "limits", errno.ENFILE: "limits", errno.EFBIG: "limits", errno.EADDRINUSE: "port_in_use",
+    **dict.fromkeys((errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH), "download_failed"),
     errno.EIO: "hardware_io", errno.ESTALE: "hardware_io", errno.EROFS: "hardware_io", errno.ENOTCONN: "hardware_io",
 }  # fmt: skip
 # torch's writers lose the system's word for what went wrong
@@ -352,7 +353,7 @@ def _own(link: Link, full: Sequence[str]) -> str:
         return _full_place(full) if full else "hardware_io"
     if _HELPER_GONE.fullmatch(name) and _talks_to_helper(link):
         return "helper_killed"
-    number = link.get("errno")
+    number = None if name.startswith("SSL") else link.get("errno")  # SSL counts its own: 1 is not EPERM
     by_number = _ERRNO.get(number, "") if isinstance(number, int) else ""
     if number == errno.ENOSPC:
         return _full_place(full, message)

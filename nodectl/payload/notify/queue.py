@@ -48,7 +48,7 @@ class Queue:
     def open(self, settings: Row) -> None:
         """Write the settings, and hold space for messages on a disk that becomes full."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
-        write_atomic(self.at(RECEIVERS), json.dumps(settings).encode())
+        self.write(self.at(RECEIVERS), settings)
         self.reserve()
 
     def reserve(self) -> None:
