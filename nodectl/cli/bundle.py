@@ -18,7 +18,7 @@ from nodectl.common.files import replace_file
 from nodectl.common.paths import state_dir
 from nodectl.common.process import operator
 from nodectl.common.spelling import meant
-from nodectl.errors import InventoryError, NodectlError, UsageError
+from nodectl.errors import InventoryError, NodectlError, UnreachableError, UsageError
 from nodectl.facts.catalogue import commands_for, read_facts
 from nodectl.health.history import StateFile
 from nodectl.ledger.accept import store
@@ -38,7 +38,7 @@ from nodectl.report.findings import finding_document
 from nodectl.transport.inventory.here import NAME, lists_here
 
 _GPU = "GPU-"  # how a UUID begins, which people leave out
-_REMEDY = "name a file in a folder that is there, and has room"
+_REMEDY = "name a file in a folder that is there, and has room; so must $TMPDIR or /tmp"
 
 
 def bundle_of(app: App, target: str, into: Path | None, earlier: Sequence[Path]) -> None:
@@ -50,7 +50,7 @@ def bundle_of(app: App, target: str, into: Path | None, earlier: Sequence[Path])
         papers, names, users = _papers(app, kept, fleet, case, source)
     case = replace(case, before=(*case.before, *(_earlier(path, host) for path in earlier)))
     if not case.looks and not case.life and not case.known:
-        raise UsageError(f"{host}: {case.silent}, and nothing was kept of it", "see nodectl ledger list --parts")
+        raise UnreachableError(f"{host}: {case.silent}, and nothing was kept of it", "see nodectl ledger list --parts")
     made = time.time()
     path = into or Path(f"nodectl-bundle-{new_id(datetime.now(UTC))}.tar.gz")
     with writing(path, "--into" if into else "", _REMEDY):

@@ -260,6 +260,9 @@ def test_what_ran_then_and_when_is_told_and_a_supply_only_with_its_reason() -> N
         ("Processor #0x30", "Thermal Trip", "thermal"),
         ("Power Supply #0x51", "Power Supply AC lost", "power"),
         ("Memory #0x87", "Correctable ECC", "power supply?"),
+        ("Memory #0x87", "Uncorrectable ECC", "hardware"),
+        ("Processor CPU1", "IERR", "hardware"),
+        ("Power Unit #0x01", "240VA power down", "power"),
     ],
 )
 def test_the_bmc_knows_better_in_whatever_time_zone_it_is(hours: int, sensor: str, event: str, way: str) -> None:

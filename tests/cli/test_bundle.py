@@ -279,7 +279,7 @@ def test_a_dead_host_has_what_was_kept_of_it(asked: Asked, dead: Path, fleet: st
 
 def test_of_a_host_of_which_nothing_is_known_nothing_is_written(asked: Asked, fleet: str, tmp_path: Path) -> None:
     done = asked("-i", fleet, "ledger", "bundle", "node02", "--into", str(tmp_path / "b.tgz"))
-    assert done.returncode == 2 and "nothing was kept of it" in done.stderr and not (tmp_path / "b.tgz").exists()
+    assert done.returncode == 3 and "nothing was kept of it" in done.stderr and not (tmp_path / "b.tgz").exists()
 
 
 def test_a_part_that_moved_is_asked_for_where_it_is(asked: Asked, fleet: str, tmp_path: Path) -> None:

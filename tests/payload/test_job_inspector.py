@@ -87,7 +87,7 @@ HOSTILE: list[str | bytes] = [
     "[" * 30_000 + "\n", "{}\n", "7\n", "null\n", b"\0\xff\xfe{\n", line(kind="x" * 99), line(kind="\x1b[31m"),
     line(comm="a\\nb"),
     line(busbw=float("nan")), line(busbw=float("inf")), line(busbw=-1), line(busbw=0), line(size=0), line(size=1 << 60),
-    line(rank=-1), line(rank=10**6), line(nodes=1 << 40), line(time_us=-5),
+    line(rank=-1), line(rank=10**6), line(nodes=1 << 40), line(time_us=-5), line().replace("150.000000", "9" * 400),
     line().replace('"header":{', '"header":[{'), line().replace(":4,", ':"4",'),
     line().replace("150.000000", '"nan"'), "x" * 200_000 + "\n", '{"header":{"id":7},"coll_perf":{"coll":7}}\n',
 ]  # fmt: skip

@@ -38,7 +38,8 @@ _UNTOLD = {
 _BMC_WAYS = {
     "watchdog": re.compile(r"Watchdog.*(?:Hard reset|Power (?:down|cycle|off)|Timer expired)", re.IGNORECASE),
     "thermal": re.compile(r"Thermal Trip|Temperature.*Non-recoverable", re.IGNORECASE),
-    "power": re.compile(r"Power (?:Supply|Unit).*(?:lost|Failure|off)|AC lost", re.IGNORECASE),
+    "power": re.compile(r"Power (?:Supply|Unit).*(?:lost|Failure|off|down)|AC lost", re.IGNORECASE),
+    "hardware": re.compile(r"\bIERR\b|Uncorrectable|Bus Fatal|PCI SERR", re.IGNORECASE),
 }
 UNCLEAN_BOOT_DAYS_LIMIT = Threshold("unclean_boot_days", 7, "what is older was seen before")
 UNCLEAN_BOOT = Check(

@@ -67,7 +67,7 @@ def read_line(line: bytes, rank: Optional[int], world: int) -> Optional[Tuple[Ke
         numbers = [header["rank"], header["n_ranks"], header["nnodes"]]
         numbers += [perf[f"{what}_msg_size_bytes"], perf[f"{what}_exec_time_us"]]
         words = _WORD.fullmatch(comm) and _WORD.fullmatch(kind)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     is_whole = all(type(one) is int and 0 <= one < _MOST for one in numbers)
     if not (words and 0 < busbw < 1e6 and is_whole and numbers[3] and max(numbers[:3]) < _MOST_RANKS):
@@ -154,6 +154,6 @@ def summary(job: JobFolder) -> Optional[List[Row]]:
     try:
         with open(job.at(_SUMMARY), "rb") as file:
             rows = json.loads(file.read(1 << 20))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return []
     return rows if isinstance(rows, list) else []
