@@ -157,6 +157,7 @@ def cause(category: str, message: str, *evidence: str) -> dict[str, Any]:
 
 REFUSED = cause("download_failed", "HTTPError: 404 Client Error: Not Found for url: https://huggingface.co/x")
 BUSY = cause("download_failed", "HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/x")
+UNKNOWN = cause("name_resolution", "socket.gaierror: [Errno -2] Name or service not known")
 UNTRUSTED = "raised from ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"
 
 
@@ -170,6 +171,7 @@ UNTRUSTED = "raised from ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_
         (cause("xid", "CUDA", MMU_FAULT), cause("xid", "CUDA", MMU_FAULT), "twice in the same way", {}),
         (REFUSED, REFUSED, "twice in the", {}),
         (BUSY, BUSY, "", {}),
+        (UNKNOWN, UNKNOWN, "twice in the", {}),
         (cause("download_failed", "URLError", UNTRUSTED), cause("download_failed", "x", UNTRUSTED), "nothing says", {}),
         (cause("hardware_io", "OSError: [Errno 5]"), cause("hardware_io", "OSError: [Errno 5]"), "", {}),
         (cause("not_a_number", "loss is nan"), cause("not_a_number", "loss is nan"), "twice in the", {}),

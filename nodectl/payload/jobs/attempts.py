@@ -58,7 +58,7 @@ _PERHAPS_THE_HOST = frozenset(
 _STAYS = lazily(
     r"\bXid \([^)]*\)[^:]*: (?:13|31|43|45)\b|"
     r"\b4(?!08|09|2[59])\d\d Client Error|HTTP Error 4(?!08|09|2[59])\d\d|Client error '4(?!08|09|2[59])\d\d|"
-    r"CERTIFICATE_VERIFY_FAILED|Read-only file system"
+    r"CERTIFICATE_VERIFY_FAILED|Name or service not known|Read-only file system"
 )
 _ALL = "all"
 _ITS_HOST = frozenset(("xid", STRAGGLER))  # a spare takes its place at once
