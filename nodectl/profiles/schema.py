@@ -360,7 +360,7 @@ class GpuSettings(Strict):
     # application clocks as `memory,graphics` in MHz, or `max`
     clocks: ValueSetting[Annotated[str, Field(pattern=r"^(max|[1-9][0-9]*,[1-9][0-9]*)$")]] | None = None
     # of each GPU
-    power_limit_w: ValueSetting[Annotated[int, Field(gt=0)]] | None = None
+    power_limit_w: ValueSetting[Annotated[int, Field(ge=10)]] | None = None
     # PCIe access control services of the bridges
     acs: ValueSetting[Literal["off"]] | None = None
 

@@ -271,8 +271,9 @@ def _fault(case: Case) -> Iterator[str]:
     parts = few([" ".join(filter(None, (part.place, part.model, part.id))) for part in case.suspects], 3)
     xids = few([f"{_ERRORS[kind]} {code or ''} ({len(texts)})" for (kind, _, code), texts in case.errors.items()], 5)
     often = f" Seen in {boots} boots: it came back after a reboot." if boots > 1 else ""
+    nameless = "a GPU that tells no identity" if case.errors else "no GPU is named; the machine itself"
     yield (
-        f"Description: {parts or 'a GPU that tells no identity'} in {case.model}, serial number {case.serial}:"
+        f"Description: {parts or nameless} in {case.model}, serial number {case.serial}:"
         f" {what}{f' The kernel log has {xids}.' if xids else ''}{often}"
     )
 
