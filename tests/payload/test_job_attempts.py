@@ -315,7 +315,8 @@ def test_a_rank_that_left_is_no_cause_beside_one_or_beside_a_lost_host() -> None
 
 
 def test_a_stop_in_the_back_off_ends_the_job_and_no_restart_follows(fleet: Fleet) -> None:
-    job_id = fleet.launch("raise ValueError('again')", restarts=5)
+    # each rest is twice as long as the one before: a busy machine sees one of them
+    job_id = fleet.launch("raise ValueError('again')", restarts=5, restart_on=["all"])
     fleet.wait(lambda: all(report["state"]["state"] == "resting" for report in fleet.reports(job_id)))
     for rank in range(3):
         assert fleet.ctl(rank, "stop", job_id).returncode == 0
