@@ -87,8 +87,7 @@ def look(
             reboots = order.policy.thresholds.get(REBOOTS_LIMIT.name, REBOOTS_LIMIT.value)
             judged = with_history(judged, faults, reboots)
             states[name] = HostState(reading, faults)
-        judged = all_traces_first(judged)
-        accepts = order.policy.accept
+        judged, accepts = all_traces_first(judged), order.policy.accept
         findings.extend([order.policy.applied(finding, day) for finding in judged] if accepts else judged)
     profiles = {name: dict(order.wanted.resolved.names) for name, order in orders.items() if order.wanted.resolved}
     recorded = {name: recording for name in orders if (recording := results[name].recorded)}
