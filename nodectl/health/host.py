@@ -125,6 +125,7 @@ def order_of(
     variables = {
         **set_variables,
         "nodectl_nics": _nics(host),
+        "nodectl_nvlink_domain": host.variables.get("nodectl_nvlink_domain"),
         "mounts": policy.mounts,
         VARIABLE: {"xid": dict(policy.xid)},
         ASKED: [command.key for command in own_commands],

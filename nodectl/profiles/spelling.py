@@ -24,6 +24,7 @@ INVENTORY_VARIABLES = frozenset(
         "nodectl_misfit",
         "nodectl_nccl_env",
         "nodectl_nics",
+        "nodectl_nvlink_domain",
         "nodectl_overrides",
         "nodectl_psu_watt",
         "nodectl_python_mirror",

@@ -26,6 +26,7 @@ from nodectl.facts.storage import Drive, Drives, Mount, Mounts
 from nodectl.facts.versions import ContainerToolkit, Libraries, Library, Userland, Versions
 from nodectl.model.facts import Unread
 from nodectl.profiles.resolve import Resolved, resolve
+from tests.checks.gpus import all_with
 from tests.checks.table import dgx
 from tests.checks.test_cut_reports import recorded
 
@@ -222,7 +223,7 @@ def test_what_a_host_brings() -> None:
         ("fleet_nic_firmware", "", "mlx5_core"): {"ens1": "16.3"},
         ("fleet_ib_firmware", "", "MT_1"): {"mlx5_0": "20.35"},
     }
-    elsewhere = {"fleet_cudnn", "fleet_read_request", "fleet_ib_spare_ports"}
+    elsewhere = {"fleet_nvlink_domain", "fleet_cudnn", "fleet_read_request", "fleet_ib_spare_ports"}
     assert {key[0] for key in values} | elsewhere == set(fields())
 
 
@@ -285,6 +286,43 @@ def test_gpus_of_all_hosts_are_siblings_and_the_odd_one_is_named() -> None:
     assert (odd.host, odd.subject) == ("n3", "all 8 GPUs")
     (odd,) = compare(gpu_members({"GPU 0": "1410 MHz", "GPU 1": "1155 MHz"}))
     assert odd.actual == "1410 MHz (GPU 0), 1155 MHz (GPU 1)" and odd.status.value == "warning"
+
+
+RACK, OTHER, NONE = "ed24dc78-1c5a-4e6b-9f55-0a1b2c3d4e5f", "6a130f54-faaa-4b8f-847f-be44ab70f917", "0" * 8 + "-0000"
+
+
+def trays(*clusters: str, name: str = "", clique: int = 32766) -> list[Member]:
+    """Hosts whose GPUs are in these clusters, as the inventory names their domain."""
+    members = []
+    for number, cluster in enumerate(clusters, 1):
+        facts = all_with(name="NVIDIA GB200", fabric_cluster_uuid=cluster, fabric_clique_id=clique)
+        host = Subject(f"{name}n{number}", facts, None, {"nodectl_nvlink_domain": name})
+        members.append(Member(host.host, "gb200-4", *values_of(host)))
+    return members
+
+
+@pytest.mark.parametrize(
+    ("members", "who"),
+    [
+        (trays(RACK, RACK, RACK, OTHER), {"n4": "failed"}),
+        (trays(RACK, RACK, RACK, NONE, NONE), {"n4": "failed", "n5": "failed"}),
+        # two racks, or two partitions of one, that nobody named
+        (trays(RACK, RACK, RACK, OTHER, OTHER), {}),
+        (trays(RACK, OTHER), {}),
+        # a cluster of zeros: the NVSwitches of each host are its own
+        (trays(NONE, NONE, NONE), {}),
+        (trays(NONE, NONE, RACK), {}),
+        (trays(RACK, RACK, RACK, OTHER, OTHER, name="r1"), {"r1n4": "failed", "r1n5": "failed"}),
+        ([*trays(RACK, RACK, name="r1"), *trays(OTHER, OTHER, OTHER, name="r2")], {}),
+        (trays(RACK, OTHER, name="r1"), {"r1n1": "warning", "r1n2": "warning"}),
+        (trays(NONE, RACK, NONE, name="r1"), {"r1n1": "failed", "r1n3": "failed"}),
+        (trays(NONE, NONE, name="r1"), {"r1n1": "failed", "r1n2": "failed"}),
+        ([*trays(RACK, RACK, name="r1"), replace(trays(RACK, name="r1", clique=7)[0], host="x")], {"x": "failed"}),
+    ],
+)
+def test_who_is_outside_its_nvlink_domain_is_named(members: list[Member], who: dict[str, str]) -> None:
+    found = [each for each in compare(members) if each.check == "fleet_nvlink_domain"]
+    assert {each.host: each.status.value for each in found} == who
 
 
 def test_a_number_is_odd_where_it_is_far_above_its_siblings() -> None:

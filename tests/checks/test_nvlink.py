@@ -23,6 +23,7 @@ TOPOLOGY = "detected number of NVSwitches don't match with any supported system 
 CONFIGURED = "Successfully configured all the available NVSwitches to route GPU NVLink traffic."
 BRIDGED = dgx(link="nvlink-bridge", nvswitch=False)
 PCIE = resolve("rtx4090-3", "cu128", "stock")
+RACK = resolve("gb200-4", "cu129", "stock")
 NAMES = tuple(f"GPU{index}" for index in range(4))
 
 
@@ -231,6 +232,10 @@ MANAGER = [
     Case("gpu_fabric", "unknown", eight(refused={"fabric_state": "Unknown Error"}), dgx()),
     Case("gpu_fabric", "skipped", all_with(refused={"fabric_state": "N/A"}), dgx()),
     Case("gpu_fabric", "nothing", eight(fabric_state="Not Started"), PCIE),
+    # the rack's NVSwitches, which no profile of a node has
+    Case("gpu_fabric", "failed", eight(name="NVIDIA GB200", fabric_state="In Progress"), RACK),
+    Case("gpu_fabric", "failed", eight(name="NVIDIA GB300", fabric_status="Timeout"), RACK),
+    Case("gpu_fabric", "ok", all_with(name="NVIDIA GB200", fabric_clique_id=32766), RACK),
 ]
 
 

@@ -9,8 +9,10 @@ from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any
 
-from nodectl.checks.check import FIXED, Check, Field, Subject, Values, far_above
+from nodectl.checks.check import FIXED, Check, Field, Subject, Values, far_above, odd_ones
 from nodectl.checks.gpu.count import GPUS
+from nodectl.checks.gpu.fabric_manager import member_of
+from nodectl.checks.gpu.rules import gpus_of
 from nodectl.checks.kernel.settings import parse_nccl
 from nodectl.checks.network.infiniband import has_spare_ports, is_active, rdma_of_profile
 from nodectl.checks.network.nics import is_device, is_own, training_names
@@ -128,6 +130,35 @@ def _settings(host: Subject, gpus: Gpus) -> Values:
 def _order(_: Subject, gpus: Gpus) -> Values:
     # a missing GPU has a finding of its own
     return {counted(len(gpus.devices), "GPU"): " ".join(gpu.bus_id or "?" for gpu in gpus.devices)}
+
+
+_NO_DOMAIN = "in no NVLink domain"
+
+
+def _domain(host: Subject, _: Gpus) -> Values:
+    """Return the NVLink domain that the GPUs share with other hosts, by the inventory's name of it.
+
+    A cluster of zeros ends at the host, as on HGX.
+    """
+    domains = {member_of(gpu) for gpu in gpus_of(host) if (gpu.fabric_cluster_uuid or "").strip("0-")}
+    name = str(host.variables.get("nodectl_nvlink_domain") or "")
+    return {("", name, name): " + ".join(sorted(domains)) or _NO_DOMAIN} if gpus_of(host) else None
+
+
+def _outside(domains: Mapping[tuple[str, str], str]) -> tuple[str, frozenset[tuple[str, str]]]:
+    """Return what most are in, and who is not.
+
+    Without a name several racks or partitions may be meant: odd are those alone in one, and in none.
+    """
+    inside = {unit: domain for unit, domain in domains.items() if domain != _NO_DOMAIN}
+    usual, odd = odd_ones(inside)
+    is_named = any(name for _, name in domains)
+    if not is_named:
+        hosts = Counter(inside.values())
+        odd = frozenset(unit for unit in odd if usual and hosts[inside[unit]] == 1)
+    if is_named or 2 * len(inside) > len(domains):
+        odd |= domains.keys() - inside.keys()
+    return usual or ("" if is_named and inside else "one domain"), odd
 
 
 def _paths(_: Subject, topology: NvidiaSmiTopo) -> Values:
@@ -411,6 +442,9 @@ FIELDS: tuple[Field, ...] = (
               follows=("gpu_pcie_gen",)),
     gpu_alike("gpu_throttled", "for how long heat has slowed each GPU down", _COOLING, _throttled,
               odd=far_above(_THROTTLED_S, _THROTTLED_TIMES, "s")),
+    alike("nvlink_domain", "the NVLink domain that hosts share: clique and cluster of their GPUs",
+          "is it in another rack's domain or partition? look at `nvidia-smi -q` there (Fabric) and at the NMX controller",
+          "gpus", _domain, absence=False, status=Status.FAILED, follows=("gpu_fabric",), odd=_outside),
     gpu_alike("vbios", "each GPU's VBIOS", _GPU_FIRMWARE, "vbios_version"),
     gpu_alike("inforom", "each GPU's InfoROM", _GPU_FIRMWARE, "inforom_version"),
     alike("gpu_settings", "ECC, MIG, persistence, compute mode, power limit of each GPU", _SET_THERE, "gpus",

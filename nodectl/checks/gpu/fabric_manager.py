@@ -196,6 +196,9 @@ def _version(host: Subject, version: str) -> Finding:
     return host.finding(FABRIC_MANAGER_VERSION, status, expected=driver, actual=version, remedy=remedy)
 
 
+# GPUs whose NVSwitches are in other trays: no fabric manager runs on the node
+_RACK = re.compile(r"\bGB[23]00\b")
+_RACK_REMEDY = "look at the rack's NVLink switches and partition (NMX controller); then reset the GPUs"
 # the only values that a GPU shows once it has joined its fabric
 _JOINED = {
     "state": "completed",
@@ -210,8 +213,8 @@ _JOINED = {
 
 
 def _may_have_fabric(host: Subject) -> bool:
-    """Return whether the profile has NVSwitch, or tells of no GPUs at all."""
-    return host.gpus is None or _has_nvswitch(host)
+    """Return whether the profile has NVSwitch or tells of no GPUs at all, or the NVSwitches are the rack's."""
+    return host.gpus is None or _has_nvswitch(host) or any(_RACK.search(gpu.name or "") for gpu in gpus_of(host))
 
 
 @gpu_check(
@@ -234,16 +237,18 @@ def fabric(host: Subject, gpu: Gpu) -> Fault | None:
     states = {name: (printed[name] or refused[name]).strip() for name in _JOINED}
     # during the registration there is no status yet
     wrong = {name: state for name, state in states.items() if state.lower() not in ("", "n/a", _JOINED[name])}
+    remedy = _RACK_REMEDY if _RACK.search(gpu.name or "") else ""
     if wrong:
-        return Fault(Status.FAILED, ", ".join(f"{name.replace('_', ' ')}: {state}" for name, state in wrong.items()))
-    siblings = Counter(_member(other) for other in gpus_of(host) if other.fabric_state and other.name == gpu.name)
+        actual = ", ".join(f"{name.replace('_', ' ')}: {state}" for name, state in wrong.items())
+        return Fault(Status.FAILED, actual, remedy=remedy)
+    siblings = Counter(member_of(other) for other in gpus_of(host) if other.fabric_state and other.name == gpu.name)
     most, many = siblings.most_common(1)[0]
-    if _member(gpu) == most:
+    if member_of(gpu) == most:
         return None
     usual = f"{most}, as on {many} of {counted(siblings.total(), 'GPU')}"
-    return Fault(Status.FAILED, f"{_member(gpu)}; expected: {usual}")
+    return Fault(Status.FAILED, f"{member_of(gpu)}; expected: {usual}", remedy=remedy)
 
 
-def _member(gpu: Gpu) -> str:
+def member_of(gpu: Gpu) -> str:
     """Return the clique and the cluster to which a GPU belongs."""
     return f"clique {gpu.fabric_clique_id} of cluster {gpu.fabric_cluster_uuid}"
