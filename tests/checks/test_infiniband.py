@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from nodectl.checks.check import Subject
+from nodectl.checks.counters import Previous
 from nodectl.checks.network import infiniband
 from nodectl.facts.host_files import HostFiles, NcclFiles, Variable
 from nodectl.facts.network import Nic
 from nodectl.facts.rdma import Gid, IbPort, SoftRoce
 from nodectl.facts.versions import Libraries, Library
-from tests.checks.table import ABSENT, UNREAD, Case, dgx, found, plain, verify
+from tests.checks.table import ABSENT, BOOT, NOW, UNREAD, Case, dgx, found, plain, verify
 
 ROCE = plain(nics=[{"count": 2, "rate_gbit": 100, "kind": "roce"}])
 
@@ -198,6 +200,46 @@ COUNTERS = [
     Case("ib_retries", "warning", counted(out_of_sequence=2_000), before=before(out_of_sequence=0)),
     Case("ib_retries", "unknown", NOT_TOLD),
 ]
+
+
+# readings are an hour apart, and the window of losses began two hours ago
+UP, SINCE = {"ib.mlx5_7/1.down_since": 0}, {"ib.mlx5_7/1.down_since": int(NOW) - 120}
+LONG = {"ib.mlx5_7/1.down_since": int(NOW) - 300}
+OFTEN = {"ib.mlx5_1/1.flaps_since": int(NOW) - 7200, "ib.mlx5_1/1.flaps_from": 1}
+RETURNS = [
+    Case("ib_state", "warning", ports(**DOWN), dgx(), before=SINCE, subject="mlx5_7/1"),
+    Case("ib_physical", "warning", ports(**DOWN), dgx(), before=SINCE, subject="mlx5_7/1"),
+    Case("ib_count", "warning", ports(**DOWN), dgx(), before=SINCE),
+    Case("ib_count", "failed", ports(7), dgx(), before=SINCE),
+    *(
+        Case(check, "failed", ports(**DOWN), dgx(), before=since)
+        for check in ("ib_state", "ib_physical", "ib_count")
+        for since in (UP, LONG, {})
+    ),
+    Case("ib_flaps", "warning", counted(link_downed=3), before=before(link_downed=1), action="none"),
+    Case("ib_flaps", "failed", counted(link_downed=4), before=before(link_downed=1), action="drain"),
+    # as long as the window lasts, also when it has just held for an hour
+    Case("ib_flaps", "failed", counted(link_downed=4), before={**OFTEN, **before(link_downed=4)}, action="drain"),
+    Case("ib_flaps", "warning", counted(link_downed=3), before={**OFTEN, **before(link_downed=2)}),
+    Case("ib_flaps", "ok", counted(link_downed=3), before={**OFTEN, **before(link_downed=3)}),
+]
+
+
+def look(state: str, minutes: float, last: Previous | None) -> tuple[str, Previous]:
+    """The status of a port, and what the reading leaves for the next one."""
+    facts = ports(**DOWN) if state == "DOWN" else ports()
+    host = Subject("n1", facts, dgx(), previous=last, boot_id=BOOT, time=NOW + 60 * minutes)
+    (finding, *_) = [each for each in infiniband.states(host) if each.check == "ib_state"]
+    return finding.status.value, Previous(host.time, BOOT, host.counters)
+
+
+def test_a_port_may_come_back_for_some_minutes_and_then_is_lost() -> None:
+    told, last = [], None
+    for minutes, state in enumerate(("DOWN", "DOWN", "ACTIVE", "DOWN", "DOWN", "ACTIVE", *["DOWN"] * 6)):
+        status, last = look(state, minutes, last)
+        told.append(status)
+    # who was never seen up is lost; afterwards each minute counts from the last look at which it was up
+    assert told == ["failed"] * 2 + ["ok", "warning", "warning", "ok"] + ["warning"] * 4 + ["failed"] * 2
 
 
 def test_a_counter_at_its_end_says_that_it_proves_nothing() -> None:

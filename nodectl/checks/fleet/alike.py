@@ -443,7 +443,7 @@ FIELDS: tuple[Field, ...] = (
     gpu_alike("gpu_throttled", "for how long heat has slowed each GPU down", _COOLING, _throttled,
               odd=far_above(_THROTTLED_S, _THROTTLED_TIMES, "s")),
     alike("nvlink_domain", "the NVLink domain that hosts share: clique and cluster of their GPUs",
-          "is it in another rack's domain or partition? look at `nvidia-smi -q` there (Fabric) and at the NMX controller",
+          "is it another rack's or partition's? look at `nvidia-smi -q` there (Fabric) and at the NMX controller",
           "gpus", _domain, absence=False, status=Status.FAILED, follows=("gpu_fabric",), odd=_outside),
     gpu_alike("vbios", "each GPU's VBIOS", _GPU_FIRMWARE, "vbios_version"),
     gpu_alike("inforom", "each GPU's InfoROM", _GPU_FIRMWARE, "inforom_version"),

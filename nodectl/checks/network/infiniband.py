@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodectl.checks.check import LOOK_THERE, NOT_SETTABLE, Check, Subject, Threshold, failed_unless, judges, judges_fact
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.network.nics import nics_of, training_names
+from nodectl.checks.network.nics import (
+    FLAPS_HOURS,
+    LINK_FLAPS_LIMIT,
+    LINK_RETURNS_LIMIT,
+    RETURNS,
+    flaps,
+    lost_link,
+    nics_of,
+    training_names,
+)
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.facts.host_files import HostFiles, NcclFiles
@@ -61,9 +70,10 @@ def serving(host: Subject) -> tuple[IbPort, ...]:
 IB_COUNT = Check(
     "ib_count",
     looks_at="RDMA ports, where the profile names some",
-    fires="fewer active ports of the profile's rate",
+    fires=f"fewer active ports of the profile's rate; {RETURNS}",
     remedy="look at `ibstat` and `lspci -d 15b3:` there; `dmesg` says why a device is gone",
     roles=("rdma",),
+    thresholds=(LINK_RETURNS_LIMIT,),
 )
 
 
@@ -82,6 +92,9 @@ def count(host: Subject) -> Iterator[Finding]:
         status = failed_unless(len(good) >= wanted.count)
         if status is Status.FAILED and len(good) + len(dim) >= wanted.count:
             status, actual = Status.UNKNOWN, f"{actual}; of {len(dim)} state or rate is not told"
+        returning = [port for port in ports if port.state and not is_active(port) and _lost(host, port)[1]]
+        if status is Status.FAILED and len(good) + len(returning) >= wanted.count:
+            status, actual = Status.WARNING, f"{actual}; {few([port.label for port in returning])} may come back"
         yield host.finding(IB_COUNT, status, expected=expected, actual=actual)
 
 
@@ -89,6 +102,11 @@ def _ports_for(host: Subject, wanted: WantedNic) -> tuple[list[IbPort], list[IbP
     """Return the ports of the wanted kind, and those of them that are active and fast enough."""
     ports = [port for port in ports_of(host) if port.link_layer in (None, _LAYERS[wanted.kind])]
     return ports, [port for port in ports if is_active(port) and _is_fast(port, wanted.rate_gbit)]
+
+
+def _lost(host: Subject, port: IbPort) -> tuple[Status, str]:
+    """Return what it means that a port is not active, and for how long."""
+    return lost_link(host, f"ib.{port.label}", is_up=is_active(port))
 
 
 def has_spare_ports(host: Subject) -> bool:
@@ -100,12 +118,18 @@ def has_spare_ports(host: Subject) -> bool:
 IB_STATE = Check(
     "ib_state",
     looks_at="each port that a job would use",
-    fires="not active; a warning where no profile wants it",
+    fires=f"not active; a warning where no profile wants it; {RETURNS}",
     expected="active",
     roles=("rdma",),
+    thresholds=(LINK_RETURNS_LIMIT,),
 )
 IB_PHYSICAL = Check(
-    "ib_physical", looks_at="each port that a job would use", fires="no link", expected="LinkUp", remedy=_CABLE
+    "ib_physical",
+    looks_at="each port that a job would use",
+    fires=f"no link; {RETURNS}",
+    expected="LinkUp",
+    remedy=_CABLE,
+    thresholds=(LINK_RETURNS_LIMIT,),
 )
 
 
@@ -117,27 +141,34 @@ def states(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
         return
     # an Ethernet port without a cable is common; one of InfiniBand is there to be used
     status = Status.FAILED if rdma_of_profile(host) or training_names(host) else Status.WARNING
+    lost = {port.label: _lost(host, port) for port in ports if port.state is not None}
     judged = [port for port in ports if not spare and (port.link_layer != "Ethernet" or status is Status.FAILED)]
-    down = (_state(host, port, status) for port in judged if port.state is None or not is_active(port))
+    down = (_state(host, port, status, lost) for port in judged if port.state is None or not is_active(port))
     actual = f"{sum(map(is_active, ports))} of {len(ports)} active" + ("; the others are spare" if spare else "")
     yield from host.all_of(IB_STATE, down, actual=actual)
     physical = (
-        _told(host, IB_PHYSICAL, port, port.physical_state, status)
+        _told(host, IB_PHYSICAL, port, port.physical_state, status, lost)
         for port in judged
         if (port.physical_state or "").replace(" ", "").rpartition(":")[2].lower() not in ("linkup", "active")
     )
     yield from host.all_of(IB_PHYSICAL, physical, actual=actual)
 
 
-def _state(host: Subject, port: IbPort, status: Status) -> Finding:
+_Lost = Mapping[str, tuple[Status, str]]
+
+
+def _state(host: Subject, port: IbPort, status: Status, lost: _Lost) -> Finding:
     initialising = (port.state or "").rpartition(" ")[2].lower() in ("init", "initializing")
     remedy = "no subnet manager has set it up: see `sminfo`, and start opensm" if initialising else _CABLE
-    return _told(host, IB_STATE, port, port.state, status, remedy)
+    return _told(host, IB_STATE, port, port.state, status, lost, remedy)
 
 
-def _told(host: Subject, check: Check, port: IbPort, state: str | None, status: Status, remedy: str = "") -> Finding:
-    status = Status.UNKNOWN if state is None else status
-    return host.finding(check, status, port.label, actual=state or "not told", remedy=remedy)
+def _told(
+    host: Subject, check: Check, port: IbPort, state: str | None, status: Status, lost: _Lost, remedy: str = ""
+) -> Finding:
+    worst, how_long = lost.get(port.label, (status, ""))
+    status = Status.UNKNOWN if state is None else Status.WARNING if worst is Status.WARNING else status
+    return host.finding(check, status, port.label, actual=f"{state}{how_long}" if state else "not told", remedy=remedy)
 
 
 IB_RATE = Check(
@@ -268,9 +299,9 @@ IB_ERRORS = Check(
 IB_FLAPS = Check(
     "ib_flaps",
     looks_at="sysfs counters",
-    fires=f"warning: the link went down since the last reading{_PROVES_NOTHING}",
+    fires=f"warning: it went down since the last reading, and came back; failed: often within 12 h{_PROVES_NOTHING}",
     remedy=_RESEAT,
-    thresholds=(IB_ERRORS_LIMIT, IB_DOWNS_FIRST_LIMIT),
+    thresholds=(IB_ERRORS_LIMIT, IB_DOWNS_FIRST_LIMIT, LINK_FLAPS_LIMIT, FLAPS_HOURS),
 )
 IB_DISCARDS = Check(
     "ib_discards",
@@ -321,6 +352,12 @@ def _counters(
         if grown.stuck:
             expected, subject = "a counter that can still show a change", f"{label} {name}"
             yield host.finding(check, Status.UNKNOWN, subject, expected=expected, actual=grown.text, remedy=_CLEAR)
+            continue
+        seen, often = flaps(host, f"ib.{label}", grown) if check is IB_FLAPS else (grown, False)
+        if often:
+            expected = f"fewer than {host.threshold(LINK_FLAPS_LIMIT):g} within {host.threshold(FLAPS_HOURS):g} h"
+            subject = f"{label} {name}"
+            yield host.finding(check, Status.FAILED, subject, expected=expected, actual=seen.text, action="drain")
         elif host.limit_reached(grown, change, first) is not None:
             yield from host.grew(check, f"{label} {name}", grown, change, first)
 

@@ -53,12 +53,36 @@ def _devices(host: Subject) -> list[Nic]:
     return [nic for nic in nics_of(host).values() if nic.name in named or is_device(nic)]
 
 
+LINK_RETURNS_LIMIT = Threshold(
+    "link_returns_min", 4, "gpud: a port that is down for 4 min is lost, before that it may come back"
+)
+RETURNS = "warning: for less than 4 min since it was seen up"
 NIC_LINK = Check(
     "nic_link",
     looks_at="the training interfaces (`nodectl_nics`)",
-    fires="missing, down or without carrier",
+    fires=f"missing, down or without carrier; {RETURNS}",
     expected="up",
+    thresholds=(LINK_RETURNS_LIMIT,),
 )
+
+
+def lost_link(host: Subject, key: str, *, is_up: bool) -> tuple[Status, str]:
+    """Return what it means that a link is down, and for how long it is at most: a warning while it may come back.
+
+    It fails where no earlier reading saw it up.
+    """
+    last, name = host.previous, f"{key}.down_since"
+    since = last.counters.get(name) if last else None
+    if last and since == 0:
+        since = int(last.time)
+    # 1: down at the first reading, for nobody knows how long
+    host.counters[name] = 0 if is_up else since or 1
+    minutes = (host.time - host.counters[name]) / 60
+    if is_up or minutes > host.threshold(LINK_RETURNS_LIMIT):
+        return Status.FAILED, ""
+    return Status.WARNING, f", for {minutes:.1f} min at most"
+
+
 NIC_DUPLEX = Check("nic_duplex", looks_at="sysfs", fires="half duplex", expected="full", remedy=_CABLE)
 
 
@@ -72,9 +96,10 @@ def link(host: Subject) -> Iterator[Finding]:
     for name in training_names(host):
         nic = nics.get(name)
         up = nic is not None and nic.state.lower() in ("up", "unknown") and nic.carrier is not False
-        actual = "no such interface" if nic is None else f"{nic.state}{'' if up else ', no carrier'}"
+        down, how_long = lost_link(host, f"nic.{name}", is_up=up) if nic else (Status.FAILED, "")
+        actual = "no such interface" if nic is None else f"{nic.state}{'' if up else f', no carrier{how_long}'}"
         remedy = f"`ip link set {name} up`; if there is no carrier: {_CABLE}" if nic else NO_SUCH_NIC
-        yield host.finding(NIC_LINK, failed_unless(up), name, actual=actual, remedy=remedy)
+        yield host.finding(NIC_LINK, Status.OK if up else down, name, actual=actual, remedy=remedy)
     if nics:
         half = (
             host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual="the NIC runs at half duplex")
@@ -141,6 +166,7 @@ def _speed(nic: Nic) -> str:
 LINK_FLAPS_LIMIT = Threshold(
     "link_flaps", 3, "gpud: three returns of a link within 12 h; Azure: five losses of carrier in 24 h"
 )
+FLAPS_HOURS = Threshold("link_flaps_hours", 12, "gpud: three returns of a link within 12 h")
 NIC_ERRORS_LIMIT = Threshold("nic_errors", 1, "a wire that is good loses nothing between two readings")
 NIC_ERRORS_FIRST_LIMIT = Threshold("nic_errors_first", 1000, "without an earlier reading only a clear number counts")
 NIC_DROPS_LIMIT = Threshold("nic_drops", 10_000, "drops of unknown protocols are counted too, so a few mean nothing")
@@ -162,11 +188,24 @@ NIC_DROPS = Check(
 NIC_FLAPS = Check(
     "nic_flaps",
     looks_at="the kernel's counters",
-    fires="warning: the link came and went several times",
+    fires="warning: the link came and went several times; failed: a training interface's, within 12 h",
     expected="a link that stays",
     remedy=_CABLE,
-    thresholds=(LINK_FLAPS_LIMIT,),
+    thresholds=(LINK_FLAPS_LIMIT, FLAPS_HOURS),
 )
+
+
+def flaps(host: Subject, key: str, grown: Growth, each: int = 1) -> tuple[Growth, bool]:
+    """Return a link's losses (`each` counts so many) over the readings of some hours, and whether they are too many."""
+    last, hours = host.previous, host.threshold(FLAPS_HOURS)
+    since, base = (last.counters.get(f"{key}.{name}") if last else None for name in ("flaps_since", "flaps_from"))
+    if last is None or grown.by is None:
+        since, base = int(host.time), grown.value
+    elif since is None or base is None or host.time - since > 3600 * hours:
+        since, base = int(last.time), grown.value - grown.by
+    host.counters.update({f"{key}.flaps_since": since, f"{key}.flaps_from": base})
+    seen = Growth(grown.value // each, (grown.value - base) // each, (host.time - since) / 3600)
+    return seen, seen.change / max(1.0, seen.hours / hours) >= host.threshold(LINK_FLAPS_LIMIT)
 
 
 @judges_fact(dict, NIC_ERRORS, NIC_DROPS, NIC_FLAPS, reads=("nics",), unread="the counters")
@@ -208,11 +247,13 @@ def _flaps(host: Subject, nic: Nic) -> Iterator[Finding]:
         return
     # down and up again are two changes
     grown = host.growth(f"nic.{nic.name}.carrier_changes", changes)
-    limit = host.threshold(LINK_FLAPS_LIMIT)
-    if grown.by is not None and grown.by >= 2 * limit:
-        expected = f"fewer than {limit:g} returns of the link"
-        actual = f"{grown.by // 2} in {grown.hours:.1f} h"
-        yield host.finding(NIC_FLAPS, Status.WARNING, nic.name, expected=expected, actual=actual)
+    limit, (seen, often) = host.threshold(LINK_FLAPS_LIMIT), flaps(host, f"nic.{nic.name}", grown, each=2)
+    failed = often and nic.name in training_names(host)
+    if failed or (grown.by is not None and grown.by >= 2 * limit):
+        expected, status = f"fewer than {limit:g} returns of the link", Status.FAILED if failed else Status.WARNING
+        actual = seen.text if failed else f"{(grown.by or 0) // 2} in {grown.hours:.1f} h"
+        action = "drain" if failed else "none"
+        yield host.finding(NIC_FLAPS, status, nic.name, expected=expected, actual=actual, action=action)
 
 
 BOND = Check(
