@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -116,7 +117,9 @@ def _judge(hosts: tuple[Host, ...], looked: Looked, fabric_from: Path | None, li
         if described is None:
             return unknown_fabric([host.name for host in hosts])
         graph = described
-    return judge_fabric(graph, limits, [host.name for host in hosts])
+    cards = looked.cards
+    ports = tuple(replace(port, card=cards.get((port.host, port.nic), "")) for port in graph.attachments)
+    return judge_fabric(replace(graph, attachments=ports), limits, [host.name for host in hosts])
 
 
 def _write(folder: Path, proposed: Mapping[str, NcclEnvironment]) -> None:

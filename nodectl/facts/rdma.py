@@ -92,6 +92,11 @@ class IbPort:
         return self.device.startswith("efa") or (self.link_layer or "").lower() == "unspecified"
 
     @property
+    def card(self) -> str:
+        """The NIC of the port by its PCI address: functions of one device are ports of one NIC, as for NCCL."""
+        return (self.pci_address or "").rpartition(".")[0] or self.device
+
+    @property
     def label(self) -> str:
         """`mlx5_0/1`, as `rdma link` writes it."""
         return f"{self.device}/{self.port}"

@@ -115,8 +115,8 @@ def _by_gpu(node: NodeTopology | None, ports: Sequence[IbPort]) -> tuple[str, ..
     """Return, by GPU, the ports of its NIC; () where one has none."""
     if node is None:
         return ()
-    devices = [node.gpu_nic[gpu.name].device for gpu in node.gpus]
-    values = [_value([port for port in ports if port.device == device]) for device in devices]
+    devices = [node.gpu_nic[gpu.name].devices for gpu in node.gpus]
+    values = [_value([port for port in ports if port.device in each]) for each in devices]
     return tuple(values) if all(len(value) > 1 for value in values) else ()
 
 

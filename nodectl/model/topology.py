@@ -34,12 +34,13 @@ class NodeNic:
 
 @dataclass(frozen=True, slots=True)
 class GpuNic:
-    """The NIC that a GPU should use; `nic` is None where it has none."""
+    """The NIC that a GPU should use; `nic` is None where it has none. `devices` are those of all its ports."""
 
     nic: str | None
     device: str | None
     link: str | None
     why: str
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """One host port on a switch; `nic` is as the source names it, `rail` where it says so."""
+    """One host port on a switch; `nic` is as the source names it, `rail` where it says so, `card` what holds it."""
 
     host: str
     nic: str
@@ -73,6 +74,7 @@ class Attachment:
     gbit_s: float | None = None
     speed: str = ""
     rail: str = ""
+    card: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,17 @@ class Looked:
             if port.guid
         }
 
+    @property
+    def cards(self) -> dict[tuple[str, str], str]:
+        """(host, a name of its port) → the NIC that holds it."""
+        return {
+            (host, name): port.card
+            for host, facts in self.facts.items()
+            for port in ports_in(facts)
+            for name in (port.device, port.netdev, f"{port.device}:{port.port}")
+            if name
+        }
+
 
 def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looked:
     """Ask every host once; `fabric`: for what it knows of the fabric, too."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeVar
 
@@ -171,7 +171,8 @@ def _shared_nic(parts: Parts) -> Iterator[Finding]:
     for gpu, use in parts.gpu_nic.items():
         if use.nic is not None:
             users[use.nic].append(gpu)
-    shared = {nic: gpus for nic, gpus in users.items() if len(gpus) > 1}
+    ports = {use.nic: len(use.devices) for use in parts.gpu_nic.values()}
+    shared = {nic: gpus for nic, gpus in users.items() if len(gpus) > ports[nic]}
     if shared:
         most = max(map(len, shared.values()))
         yield _warning(
@@ -257,7 +258,7 @@ def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = ""
     port_uses = uses(ports, surroundings(host, facts))
     nics = tuple(_nic(name, device, ports, port_uses) for name, device in devices.items())
     usable = {nic.name: nic.device for nic in nics if nic.use == TRAINING}
-    gpu_nic = assign(matrix.gpus, usable, matrix.links)
+    gpu_nic = _by_card(matrix, usable, {port.device: port.card for port in ports})
     known_gpus = _devices(matrix, _fact(facts, "gpus", Gpus))
     gpus = tuple(_gpu(name, matrix, known_gpus.get(name)) for name in matrix.gpus)
     bus_ids = {name: device.bus_id.lower() for name, device in known_gpus.items() if device.bus_id}
@@ -326,6 +327,21 @@ def _gpu(name: str, matrix: NvidiaSmiTopo, device: Gpu | None) -> NodeGpu:
         pcie_width=device.pcie_width_current if device else None,
         pcie_width_max=device.pcie_width_max if device else None,
     )
+
+
+def _by_card(matrix: NvidiaSmiTopo, usable: Mapping[str, str], cards: Mapping[str, str]) -> dict[str, GpuNic]:
+    """Return each GPU's NIC with all of its ports: two planes of one NIC are no two NICs."""
+    first = {cards[device]: name for name, device in reversed(list(usable.items()))}
+    chosen = assign(matrix.gpus, {name: usable[name] for name in usable if name in first.values()}, matrix.links)
+    return {gpu: _with_ports(use, usable, cards) for gpu, use in chosen.items()}
+
+
+def _with_ports(use: GpuNic, usable: Mapping[str, str], cards: Mapping[str, str]) -> GpuNic:
+    if use.device is None:
+        return use
+    ports = tuple(device for device in usable.values() if cards[device] == cards[use.device])
+    why = f"{use.why}; with {', '.join(ports[1:])}, ports of one NIC" if ports[1:] else use.why
+    return replace(use, why=why, devices=ports)
 
 
 def assign(
@@ -398,4 +414,4 @@ def _nic_of_gpu(
         why += "; none is nearer"
     if others:
         why += f"; also used by {', '.join(others)}"
-    return GpuNic(nic, devices[nic], link, why)
+    return GpuNic(nic, devices[nic], link, why, (devices[nic],))

@@ -68,11 +68,12 @@ def test_each_node_by_itself_has_several_ranks(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_rail_is_the_gpus_beside_its_nics(monkeypatch: pytest.MonkeyPatch) -> None:
-    nics = {gpu: GpuNic(f"NIC{gpu // 2}", f"mlx5_{gpu // 2}", "PIX", "") for gpu in range(8)}
+    ports = [(f"mlx5_{nic}", f"mlx5_{nic + 4}") for nic in range(4)]
+    nics = {gpu: GpuNic(f"NIC{gpu // 2}", ports[gpu // 2][0], "PIX", "", ports[gpu // 2]) for gpu in range(8)}
     fleet = fleet_of(monkeypatch, with_gpus, Route(adapters=("mlx5_0",), gpu_nic=nics))
     found = probe(fleet, scope="rail")
     assert [each.conditions["rail"] for each in found.measurements] == ["rail0", "rail1", "rail2", "rail3"]
     given = [args for host, _, args in fleet.asked if host == "node02" and args[0] == "ranks"]
     assert [option(args, "devices") for args in given] == ["0,1", "2,3", "4,5", "6,7"]
-    assert [option(args, "adapter") for args in given] == ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]
+    assert [option(args, "adapter") for args in given] == [",".join(each) for each in ports]
     assert {each.conditions["ranks"] for each in found.measurements} == {8}

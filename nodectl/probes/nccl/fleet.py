@@ -349,7 +349,7 @@ def _rails_by_gpu(ready: Ready, route: Route) -> dict[str, Part]:
             continue
         rail = named.get(nic.device) or f"rail{order.index(nic.device)}"
         part = rails.get(rail) or Part(ready, 0, (), ready.endpoint.interface)
-        adapters = ",".join(dict.fromkeys([*filter(None, part.adapter.split(",")), nic.device]))
+        adapters = ",".join(dict.fromkeys([*filter(None, part.adapter.split(",")), *nic.devices]))
         rails[rail] = replace(part, ranks=part.ranks + 1, devices=(*part.devices, gpu), adapter=adapters)
     return rails
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -556,6 +557,42 @@ def crossed_cables(graph: FabricGraph, rails: Rails) -> Iterator[Finding]:
             )
 
 
+# ens1f0np0 and ens1f1np1 are ports of one NIC, as are mlx5_0:1 and mlx5_0:2
+_PORT = re.compile(r"((?:en|ib)[a-z]{0,3}\d.*?)f\d+(?:np\d+)?|(.+):\d+")
+
+
+def _card(port: Attachment) -> str:
+    match = _PORT.fullmatch(port.nic)
+    return port.card or (match and (match[1] or match[2])) or ""
+
+
+def lacking_planes(graph: FabricGraph) -> Iterator[tuple[Finding, list[Attachment]]]:
+    """Yield a finding, with the ports, of each NIC that is on fewer switches than that NIC of most hosts.
+
+    Ports of one NIC on several switches are on planes of their own: one plane twice, or none, is half of the rate.
+    """
+    names = names_of(graph)
+    cards: dict[str, dict[str, list[Attachment]]] = defaultdict(lambda: defaultdict(list))
+    for port in graph.attachments:
+        if card := _card(port):
+            cards[card][port.host].append(port)
+    for card, ports_of in cards.items():
+        planes = {host: len({port.switch for port in ports}) for host, ports in ports_of.items()}
+        usual = majority(planes) or (max(planes.values()) if len(planes) < QUORUM else 0)
+        nics = {port.nic for ports in ports_of.values() for port in ports}
+        for host, ports in ports_of.items():
+            if planes[host] < usual:
+                where = "; ".join(f"{port.nic} on {names[port.switch]}" for port in ports)
+                absent = sorted(nics.difference(port.nic for port in ports), key=natural)
+                actual = where + (f"; {', '.join(absent)} on none" if absent else "")
+                expected = f"{usual} switches, one for each plane"
+                remedy = "look at the NIC's cables"
+                yield (
+                    _warning(host, "fabric_plane", subject=card, actual=actual, expected=expected, remedy=remedy),
+                    ports,
+                )
+
+
 def odd_sharing(shared: Mapping[str, Mapping[str, tuple[str, ...]]], homes: Mapping[str, object]) -> Iterator[Finding]:
     """Hosts with several NICs on one switch where most have each NIC on a switch of its own; else how it is built."""
     does = {host: host in shared for host in homes}
@@ -642,16 +679,18 @@ def judge_fabric(graph: FabricGraph, limits: Limits, order: Sequence[str] = ()) 
     names = names_of(graph)
     path = tuple(names.get(place, place) for place in worst.path)
     loads, rails, shared = loads_of(graph), rails_of(graph), shared_switches(graph)
+    lacking = list(lacking_planes(graph))
+    told = {(finding.host, name) for finding, ports in lacking for name in ("", *(port.nic for port in ports))}
+    of_ports = (*odd_hosts(graph), *crossed_cables(graph, rails), *odd_sharing(shared, homes))
     findings = (
         *too_far(graph, worst.hops, path, limits, complete=complete),
         *apart(parts),
         *without_name(graph),
         *unseen(graph),
-        *odd_hosts(graph),
+        *(finding for finding, _ in lacking),
+        *(finding for finding in of_ports if (finding.host, finding.subject) not in told),
         *slow_ports(graph),
         *slow_trunks(graph),
-        *crossed_cables(graph, rails),
-        *odd_sharing(shared, homes),
         *few_uplinks(loads),
         *oversubscribed(loads, limits),
     )
