@@ -4,6 +4,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # beside the package, where Ansible looks for collections in its Python's path; in a checkout a link
@@ -38,6 +39,16 @@ def data_dir() -> Path:
 def recordings_dir() -> Path:
     """Return the folder of the recordings that nodectl ships."""
     return _PACKAGE / "data" / "recordings"
+
+
+@cache
+def table(path: Path) -> Any:
+    """Return what a YAML file of the package holds; its readers change nothing of it."""
+    import yaml
+
+    from nodectl.common.bounded_yaml import FastLoader
+
+    return yaml.load(path.read_bytes(), FastLoader)  # noqa: S506
 
 
 @cache

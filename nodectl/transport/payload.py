@@ -21,7 +21,7 @@ _ABSENT, _NO_PYTHON = 93, 94
 LEAST_PYTHON = (3, 8)
 INSTALL_PYTHON = f"install Python {'.'.join(map(str, LEAST_PYTHON))}+"
 # other files in the folder, such as an editor's, are not copied
-_PROGRAMS = (".py", ".sh", ".c")
+_PROGRAMS = (".py", ".sh", ".c", ".json")
 _MARK = "nodectl-payload: "
 _FOLDER = f'd="{STATE_FOLDER}/payload/$1"; '
 _RUN = (

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from nodectl.common.private import NO_PROJECT
 from nodectl.jobs.calls import read
 from nodectl.jobs.cause import HostWords, compare, failures_of
-from nodectl.jobs.remedies import ADVICE, CLASSES, Advice, remedy_of
+from nodectl.jobs.remedies import Advice, advice, classes, remedy_of
 from nodectl.model.job import Failure
 from nodectl.payload.jobs.classify import Evidence, judge
 from nodectl.payload.jobs.process import CpuTime
@@ -284,7 +285,7 @@ def link(kind: str, message: str = "", role: str = "raised", **more: Any) -> dic
 @pytest.mark.parametrize("rule", [*AMONG_RANKS, *RULES], ids=lambda rule: f"{rule.category}: {rule.example[:30]}")
 def test_each_rule_decides_its_example_and_has_a_remedy(rule: Rule) -> None:
     assert of_text(rule.example) == rule.category
-    assert CLASSES[rule.category][1]
+    assert classes()[rule.category]["remedy"]
 
 
 @pytest.mark.parametrize(
@@ -317,18 +318,19 @@ def test_classes_of_chains_of_exceptions(chain: Any, category: str) -> None:
     assert category_of(chain) == category
 
 
-@pytest.mark.parametrize("advice", ADVICE, ids=lambda advice: advice.example[:40])
-def test_each_special_advice_is_given_for_its_example_alone(advice: Advice) -> None:
-    category = next(iter(advice.classes), "data_missing")
-    rank = None if advice.of_nobody else 0
-    remedy = remedy_of(Failure("gpu01", rank, "exception", advice.example, 1, category=category))
+@pytest.mark.parametrize("row", advice(), ids=lambda row: row.example[:40])
+def test_each_special_advice_is_given_for_its_example_alone(row: Advice) -> None:
+    category = next(iter(row.classes), "data_missing")
+    rank = None if row.of_nobody else 0
+    remedy = remedy_of(Failure("gpu01", rank, "exception", row.example, 1, category=category))
     plain = remedy_of(Failure("gpu01", 0, "exception", "x", 1, category=category))
+    assert (NO_PROJECT in row.sign) == (NO_PROJECT in row.example)
     assert remedy and remedy != plain and "{" not in remedy.replace("{stack: {packages: {", "")
 
 
 def test_every_class_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
-    assert [name for name, (means, _) in CLASSES.items() if f"| `{name}` | {means} |" not in text] == []
+    assert [name for name, row in classes().items() if f"| `{name}` | {row['means']} |" not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from nodectl.jobs.plan import (
     Warn,
     read_warning,
 )
-from nodectl.jobs.remedies import CLASSES
+from nodectl.jobs.remedies import classes
 from nodectl.payload.jobs.container import ENGINES
 from nodectl.payload.jobs.pace import PERCENT as SLOWER_PERCENT
 
@@ -192,7 +192,7 @@ class Hosts:
         "--restart-on",
         "Start anew after failures of this class (docs: Why a job ended) or `all`, also where that seems in vain; may "
         "be repeated.",
-        type=OneOf(["all", *sorted(CLASSES)]),
+        type=OneOf(["all", *sorted(classes())]),
         metavar="CLASS",
     )
     spares: int | None = option(
