@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from nodectl.errors import ProfileError
@@ -48,13 +49,9 @@ class Looked:
     @property
     def cards(self) -> dict[tuple[str, str], str]:
         """(host, a name of its port) → the NIC that holds it."""
-        return {
-            (host, name): port.card
-            for host, facts in self.facts.items()
-            for port in ports_in(facts)
-            for name in (port.device, port.netdev, f"{port.device}:{port.port}")
-            if name
-        }
+        ports = [(host, port) for host, facts in self.facts.items() for port in ports_in(facts)]
+        names = (attrgetter("device"), attrgetter("netdev"), "{0.device}:{0.port}".format)
+        return {(host, name(port)): port.card for host, port in ports for name in names}
 
 
 def look(source: Source, profile_dirs: Sequence[Path], *, fabric: bool) -> Looked:

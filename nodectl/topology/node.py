@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
 
@@ -257,8 +257,15 @@ def node_topology(host: Host, facts: Mapping[str, object], *, recorded: str = ""
     ports += tuple(IbPort(device, 1) for device in devices.values() if device not in with_ports)
     port_uses = uses(ports, surroundings(host, facts))
     nics = tuple(_nic(name, device, ports, port_uses) for name, device in devices.items())
-    usable = {nic.name: nic.device for nic in nics if nic.use == TRAINING}
-    gpu_nic = _by_card(matrix, usable, {port.device: port.card for port in ports})
+    cards = {port.device: port.card for port in ports}
+    # by its first port each NIC: two planes of one are no two NICs
+    usable: dict[str, tuple[str, ...]] = {}
+    first: dict[str, str] = {}
+    for nic in nics:
+        if nic.use == TRAINING:
+            name = first.setdefault(cards[nic.device], nic.name)
+            usable[name] = (*usable.get(name, ()), nic.device)
+    gpu_nic = assign(matrix.gpus, usable, matrix.links)
     known_gpus = _devices(matrix, _fact(facts, "gpus", Gpus))
     gpus = tuple(_gpu(name, matrix, known_gpus.get(name)) for name in matrix.gpus)
     bus_ids = {name: device.bus_id.lower() for name, device in known_gpus.items() if device.bus_id}
@@ -329,25 +336,10 @@ def _gpu(name: str, matrix: NvidiaSmiTopo, device: Gpu | None) -> NodeGpu:
     )
 
 
-def _by_card(matrix: NvidiaSmiTopo, usable: Mapping[str, str], cards: Mapping[str, str]) -> dict[str, GpuNic]:
-    """Return each GPU's NIC with all of its ports: two planes of one NIC are no two NICs."""
-    first = {cards[device]: name for name, device in reversed(list(usable.items()))}
-    chosen = assign(matrix.gpus, {name: usable[name] for name in usable if name in first.values()}, matrix.links)
-    return {gpu: _with_ports(use, usable, cards) for gpu, use in chosen.items()}
-
-
-def _with_ports(use: GpuNic, usable: Mapping[str, str], cards: Mapping[str, str]) -> GpuNic:
-    if use.device is None:
-        return use
-    ports = tuple(device for device in usable.values() if cards[device] == cards[use.device])
-    why = f"{use.why}; with {', '.join(ports[1:])}, ports of one NIC" if ports[1:] else use.why
-    return replace(use, why=why, devices=ports)
-
-
 def assign(
-    gpus: Sequence[str], devices: Mapping[str, str], links: Mapping[str, Mapping[str, str]]
+    gpus: Sequence[str], devices: Mapping[str, tuple[str, ...]], links: Mapping[str, Mapping[str, str]]
 ) -> dict[str, GpuNic]:
-    """GPU → NIC; `devices` are the usable NICs (name in the matrix → device).
+    """GPU → NIC; `devices` are the usable NICs (name in the matrix → devices of its ports).
 
     No NIC gets a second GPU while one that is as close to it has none, and none a third while one has one.
     """
@@ -357,7 +349,7 @@ def assign(
     return {gpu: _nic_of_gpu(gpu, chosen, closest[gpu], devices, links) for gpu in gpus}
 
 
-def _closest(gpu: str, devices: Mapping[str, str], links: Mapping[str, Mapping[str, str]]) -> list[str]:
+def _closest(gpu: str, devices: Mapping[str, tuple[str, ...]], links: Mapping[str, Mapping[str, str]]) -> list[str]:
     ranks = {nic: closeness(between(links, gpu, nic)) for nic in devices if between(links, gpu, nic)}
     best = min(ranks.values(), default=0)
     return [nic for nic, rank in ranks.items() if rank == best]
@@ -397,7 +389,7 @@ def _nic_of_gpu(
     gpu: str,
     chosen: Mapping[str, str],
     closest: Sequence[str],
-    devices: Mapping[str, str],
+    devices: Mapping[str, tuple[str, ...]],
     links: Mapping[str, Mapping[str, str]],
 ) -> GpuNic:
     nic = chosen.get(gpu)
@@ -414,4 +406,6 @@ def _nic_of_gpu(
         why += "; none is nearer"
     if others:
         why += f"; also used by {', '.join(others)}"
-    return GpuNic(nic, devices[nic], link, why, (devices[nic],))
+    if devices[nic][1:]:
+        why += f"; with {', '.join(devices[nic][1:])}, ports of one NIC"
+    return GpuNic(nic, devices[nic][0], link, why, devices[nic])

@@ -6,7 +6,9 @@ from nodectl.checks.check import Subject
 from nodectl.checks.counters import Previous
 from nodectl.checks.network import infiniband
 from nodectl.facts.host_files import HostFiles, NcclFiles, Variable
+from nodectl.facts.kernel import Boot
 from nodectl.facts.network import Nic
+from nodectl.facts.parsers.linux.dmesg import parse_dmesg
 from nodectl.facts.rdma import Gid, IbPort, SoftRoce
 from nodectl.facts.versions import Libraries, Library
 from tests.checks.table import ABSENT, BOOT, NOW, UNREAD, Case, dgx, found, plain, verify
@@ -80,13 +82,7 @@ CASES = [
     Case("ib_rate", "failed", ports(rate_gbit_s=100.0), dgx(), subject="mlx5_7/1"),
     Case("ib_rate", "failed", ports(rate_gbit_s=100.0), plain(), subject="mlx5_7/1"),
     Case("ib_rate", "ok", ports(rate_gbit_s=25.0, link_layer="Ethernet"), plain()),
-    Case(
-        "ib_rate",
-        "warning",
-        ROCE_AND_IB,
-        plain(),
-        subject="mlx5_9/1",
-    ),
+    Case("ib_rate", "warning", ROCE_AND_IB, plain(), subject="mlx5_9/1"),
     Case("ib_rate", "unknown", ports(1, rate_gbit_s=None), plain()),
     Case("ib_rate", "unknown", ports(rate_gbit_s=None), dgx()),
     Case("ib_width", "ok", ports()),
@@ -203,43 +199,43 @@ COUNTERS = [
 
 
 # readings are an hour apart, and the window of losses began two hours ago
-UP, SINCE = {"ib.mlx5_7/1.down_since": 0}, {"ib.mlx5_7/1.down_since": int(NOW) - 120}
-LONG = {"ib.mlx5_7/1.down_since": int(NOW) - 300}
 OFTEN = {"ib.mlx5_1/1.flaps_since": int(NOW) - 7200, "ib.mlx5_1/1.flaps_from": 1}
+
+
+def logged(*lines: str) -> dict[str, object]:
+    """The kernel's log of a host that is up for 1,000 seconds, with the last port down."""
+    return {**ports(**DOWN), "boot": Boot(BOOT, 1000.0), "kernel_events": parse_dmesg("\n".join(lines))}
+
+
+LOST = "[  {}] mlx5_core 0000:5e:00.0 mlx5_7: Port: 1 Link DOWN".format
+LOOKS = [
+    ("warning", ports(**DOWN), NOW - 120),
+    ("warning", logged(LOST("100.5"), LOST("900.5")), 1),
+    ("failed", logged(LOST("100.5")), NOW - 120),
+    *(("failed", ports(**DOWN), since) for since in (0, 1, NOW - 300)),
+]
 RETURNS = [
-    Case("ib_state", "warning", ports(**DOWN), dgx(), before=SINCE, subject="mlx5_7/1"),
-    Case("ib_physical", "warning", ports(**DOWN), dgx(), before=SINCE, subject="mlx5_7/1"),
-    Case("ib_count", "warning", ports(**DOWN), dgx(), before=SINCE),
-    Case("ib_count", "failed", ports(7), dgx(), before=SINCE),
     *(
-        Case(check, "failed", ports(**DOWN), dgx(), before=since)
+        Case(check, status, facts, dgx(), before={"ib.mlx5_7/1.down_since": int(since)})
         for check in ("ib_state", "ib_physical", "ib_count")
-        for since in (UP, LONG, {})
+        for status, facts, since in LOOKS
     ),
     Case("ib_flaps", "warning", counted(link_downed=3), before=before(link_downed=1), action="none"),
     Case("ib_flaps", "failed", counted(link_downed=4), before=before(link_downed=1), action="drain"),
-    # as long as the window lasts, also when it has just held for an hour
+    # as long as the window lasts, also when the link has held since the last look
     Case("ib_flaps", "failed", counted(link_downed=4), before={**OFTEN, **before(link_downed=4)}, action="drain"),
     Case("ib_flaps", "warning", counted(link_downed=3), before={**OFTEN, **before(link_downed=2)}),
     Case("ib_flaps", "ok", counted(link_downed=3), before={**OFTEN, **before(link_downed=3)}),
 ]
 
 
-def look(state: str, minutes: float, last: Previous | None) -> tuple[str, Previous]:
-    """The status of a port, and what the reading leaves for the next one."""
-    facts = ports(**DOWN) if state == "DOWN" else ports()
-    host = Subject("n1", facts, dgx(), previous=last, boot_id=BOOT, time=NOW + 60 * minutes)
-    (finding, *_) = [each for each in infiniband.states(host) if each.check == "ib_state"]
-    return finding.status.value, Previous(host.time, BOOT, host.counters)
-
-
 def test_a_port_may_come_back_for_some_minutes_and_then_is_lost() -> None:
     told, last = [], None
-    for minutes, state in enumerate(("DOWN", "DOWN", "ACTIVE", "DOWN", "DOWN", "ACTIVE", *["DOWN"] * 6)):
-        status, last = look(state, minutes, last)
-        told.append(status)
-    # who was never seen up is lost; afterwards each minute counts from the last look at which it was up
-    assert told == ["failed"] * 2 + ["ok", "warning", "warning", "ok"] + ["warning"] * 4 + ["failed"] * 2
+    for minutes, facts in enumerate([ports(**DOWN), ports(), ports(**DOWN), ports(), *[ports(**DOWN)] * 6]):
+        host = Subject("n1", facts, dgx(), previous=last, boot_id=BOOT, time=NOW + 60 * minutes)
+        told.append(next(each.status.value for each in infiniband.states(host) if each.check == "ib_state"))
+        last = Previous(host.time, BOOT, host.counters)
+    assert told == ["failed", "ok", "warning", "ok", *["warning"] * 4, "failed", "failed"]
 
 
 def test_a_counter_at_its_end_says_that_it_proves_nothing() -> None:

@@ -105,6 +105,9 @@ PORTS = tuple(
 )
 
 
+CARD = tuple(replace(port, pci_address=f"0000:a0:00.{n}") for n, port in enumerate(PORTS))
+
+
 @pytest.mark.parametrize(
     ("text", "facts", "expected"),
     [
@@ -133,6 +136,8 @@ PORTS = tuple(
         ),
         (topo("X NV4 PXB PXB 0", "NV4 X PXB PXB 0"), {}, [("topology_shared_uplink", "GPU0+GPU1")]),
         (topo("X PHB SYS 0", "PHB X SYS 0", "SYS SYS X 1"), {}, [("topology_mixed_links", "")]),
+        # one NIC with a port for each of two GPUs
+        (topo("X NV4 PIX PIX 0", "NV4 X PIX PIX 0"), {"ib_ports": CARD}, [("topology_shared_uplink", "GPU0+GPU1")]),
     ],
 )
 def test_bottlenecks(text: str, facts: dict[str, object], expected: list[tuple[str, str]]) -> None:

@@ -152,13 +152,12 @@ def _outside(domains: Mapping[tuple[str, str], str]) -> tuple[str, frozenset[tup
     """
     inside = {unit: domain for unit, domain in domains.items() if domain != _NO_DOMAIN}
     usual, odd = odd_ones(inside)
-    is_named = any(name for _, name in domains)
-    if not is_named:
+    if not any(name for _, name in domains):
+        if not usual or 2 * len(inside) <= len(domains):
+            return "one domain", frozenset()
         hosts = Counter(inside.values())
-        odd = frozenset(unit for unit in odd if usual and hosts[inside[unit]] == 1)
-    if is_named or 2 * len(inside) > len(domains):
-        odd |= domains.keys() - inside.keys()
-    return usual or ("" if is_named and inside else "one domain"), odd
+        odd = frozenset(unit for unit in odd if hosts[inside[unit]] == 1)
+    return usual or ("" if inside else "one domain"), odd | (domains.keys() - inside.keys())
 
 
 def _paths(_: Subject, topology: NvidiaSmiTopo) -> Values:

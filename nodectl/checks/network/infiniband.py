@@ -6,16 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodectl.checks.check import LOOK_THERE, NOT_SETTABLE, Check, Subject, Threshold, failed_unless, judges, judges_fact
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.network.nics import (
-    FLAPS_HOURS,
-    LINK_FLAPS_LIMIT,
-    LINK_RETURNS_LIMIT,
-    RETURNS,
-    flaps,
-    lost_link,
-    nics_of,
-    training_names,
-)
+from nodectl.checks.network import nics
+from nodectl.checks.network.nics import nics_of, training_names
 from nodectl.common.counting import counted
 from nodectl.common.few import few
 from nodectl.facts.host_files import HostFiles, NcclFiles
@@ -70,14 +62,14 @@ def serving(host: Subject) -> tuple[IbPort, ...]:
 IB_COUNT = Check(
     "ib_count",
     looks_at="RDMA ports, where the profile names some",
-    fires=f"fewer active ports of the profile's rate; {RETURNS}",
+    fires=f"fewer active ports of the profile's rate; {nics.RETURNS}",
     remedy="look at `ibstat` and `lspci -d 15b3:` there; `dmesg` says why a device is gone",
     roles=("rdma",),
-    thresholds=(LINK_RETURNS_LIMIT,),
+    thresholds=(nics.LINK_RETURNS_LIMIT,),
 )
 
 
-@judges(IB_COUNT, reads=("ib_ports",))
+@judges(IB_COUNT, reads=("ib_ports", *nics.DOWN_READS))
 def count(host: Subject) -> Iterator[Finding]:
     """Require as many active ports of the rate as the hardware profile names."""
     unread = host.fact("ib_ports", Unread)
@@ -92,7 +84,7 @@ def count(host: Subject) -> Iterator[Finding]:
         status = failed_unless(len(good) >= wanted.count)
         if status is Status.FAILED and len(good) + len(dim) >= wanted.count:
             status, actual = Status.UNKNOWN, f"{actual}; of {len(dim)} state or rate is not told"
-        returning = [port for port in ports if port.state and not is_active(port) and _lost(host, port)[1]]
+        returning = [port for port in ports if _may_return(host, port)]
         if status is Status.FAILED and len(good) + len(returning) >= wanted.count:
             status, actual = Status.WARNING, f"{actual}; {few([port.label for port in returning])} may come back"
         yield host.finding(IB_COUNT, status, expected=expected, actual=actual)
@@ -104,9 +96,9 @@ def _ports_for(host: Subject, wanted: WantedNic) -> tuple[list[IbPort], list[IbP
     return ports, [port for port in ports if is_active(port) and _is_fast(port, wanted.rate_gbit)]
 
 
-def _lost(host: Subject, port: IbPort) -> tuple[Status, str]:
-    """Return what it means that a port is not active, and for how long."""
-    return lost_link(host, f"ib.{port.label}", is_up=is_active(port))
+def _may_return(host: Subject, port: IbPort) -> str:
+    names, key = (port.device, port.netdev), f"ib.{port.label}"
+    return nics.may_return(host, key, names, is_up=is_active(port)) if port.state else ""
 
 
 def has_spare_ports(host: Subject) -> bool:
@@ -118,22 +110,22 @@ def has_spare_ports(host: Subject) -> bool:
 IB_STATE = Check(
     "ib_state",
     looks_at="each port that a job would use",
-    fires=f"not active; a warning where no profile wants it; {RETURNS}",
+    fires=f"not active; a warning where no profile wants it; {nics.RETURNS}",
     expected="active",
     roles=("rdma",),
-    thresholds=(LINK_RETURNS_LIMIT,),
+    thresholds=(nics.LINK_RETURNS_LIMIT,),
 )
 IB_PHYSICAL = Check(
     "ib_physical",
     looks_at="each port that a job would use",
-    fires=f"no link; {RETURNS}",
+    fires=f"no link; {nics.RETURNS}",
     expected="LinkUp",
     remedy=_CABLE,
-    thresholds=(LINK_RETURNS_LIMIT,),
+    thresholds=(nics.LINK_RETURNS_LIMIT,),
 )
 
 
-@judges_fact(tuple, IB_STATE, IB_PHYSICAL, reads=("ib_ports",), unread="the ports' states")
+@judges_fact(tuple, IB_STATE, IB_PHYSICAL, reads=("ib_ports", *nics.DOWN_READS), unread="the ports' states")
 def states(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
     """Each port that a job would use is active, with its link up."""
     ports, spare = serving(host), has_spare_ports(host)
@@ -141,33 +133,29 @@ def states(host: Subject, _all: tuple[IbPort, ...]) -> Iterator[Finding]:
         return
     # an Ethernet port without a cable is common; one of InfiniBand is there to be used
     status = Status.FAILED if rdma_of_profile(host) or training_names(host) else Status.WARNING
-    lost = {port.label: _lost(host, port) for port in ports if port.state is not None}
     judged = [port for port in ports if not spare and (port.link_layer != "Ethernet" or status is Status.FAILED)]
-    down = (_state(host, port, status, lost) for port in judged if port.state is None or not is_active(port))
+    down = (_state(host, port, status) for port in judged if port.state is None or not is_active(port))
+    for port in ports:  # those that are up, too, for the next reading
+        _may_return(host, port)
     actual = f"{sum(map(is_active, ports))} of {len(ports)} active" + ("; the others are spare" if spare else "")
     yield from host.all_of(IB_STATE, down, actual=actual)
     physical = (
-        _told(host, IB_PHYSICAL, port, port.physical_state, status, lost)
+        _told(host, IB_PHYSICAL, port, port.physical_state, status)
         for port in judged
         if (port.physical_state or "").replace(" ", "").rpartition(":")[2].lower() not in ("linkup", "active")
     )
     yield from host.all_of(IB_PHYSICAL, physical, actual=actual)
 
 
-_Lost = Mapping[str, tuple[Status, str]]
-
-
-def _state(host: Subject, port: IbPort, status: Status, lost: _Lost) -> Finding:
+def _state(host: Subject, port: IbPort, status: Status) -> Finding:
     initialising = (port.state or "").rpartition(" ")[2].lower() in ("init", "initializing")
     remedy = "no subnet manager has set it up: see `sminfo`, and start opensm" if initialising else _CABLE
-    return _told(host, IB_STATE, port, port.state, status, lost, remedy)
+    return _told(host, IB_STATE, port, port.state, status, remedy)
 
 
-def _told(
-    host: Subject, check: Check, port: IbPort, state: str | None, status: Status, lost: _Lost, remedy: str = ""
-) -> Finding:
-    worst, how_long = lost.get(port.label, (status, ""))
-    status = Status.UNKNOWN if state is None else Status.WARNING if worst is Status.WARNING else status
+def _told(host: Subject, check: Check, port: IbPort, state: str | None, status: Status, remedy: str = "") -> Finding:
+    how_long = _may_return(host, port)
+    status = Status.UNKNOWN if state is None else Status.WARNING if how_long else status
     return host.finding(check, status, port.label, actual=f"{state}{how_long}" if state else "not told", remedy=remedy)
 
 
@@ -288,34 +276,21 @@ IB_ERRORS_FIRST_LIMIT = Threshold("ib_errors_first", 1000, "without an earlier r
 IB_DOWNS_FIRST_LIMIT = Threshold("ib_downs_first", 10, "each boot of a host or a switch counts one")
 IB_DISCARDS_LIMIT = Threshold("ib_discards", 1000, "a congested fabric drops now and then")
 IB_RETRIES_LIMIT = Threshold("ib_retries", 1000, "a lossy Ethernet fabric retries now and then")
-_PROVES_NOTHING = "; unknown: the counter is at its end"
-IB_ERRORS = Check(
-    "ib_errors",
-    looks_at="sysfs counters",
-    fires=f"warning: errors of the wire since the last reading{_PROVES_NOTHING}",
-    remedy=_RESEAT,
-    thresholds=(IB_ERRORS_LIMIT, IB_ERRORS_FIRST_LIMIT),
+_SYSFS = "sysfs counters"
+_SINCE = "since the last reading; unknown: the counter is at its end"
+_CONGESTED = "the fabric is congested or a peer is gone: look at the routes and at PFC/ECN of the switches"
+_RETRIED = "packets are lost on the way: look at PFC, ECN and the MTU of every hop, before any setting of NCCL"
+_FLAPPED = f"warning: the link went down, and came back, {_SINCE}; failed: often within 12 h"
+IB_ERRORS = nics.counting(
+    "ib_errors", _SYSFS, f"warning: errors of the wire {_SINCE}", "", _RESEAT, IB_ERRORS_LIMIT, IB_ERRORS_FIRST_LIMIT
 )
-IB_FLAPS = Check(
-    "ib_flaps",
-    looks_at="sysfs counters",
-    fires=f"warning: it went down since the last reading, and came back; failed: often within 12 h{_PROVES_NOTHING}",
-    remedy=_RESEAT,
-    thresholds=(IB_ERRORS_LIMIT, IB_DOWNS_FIRST_LIMIT, LINK_FLAPS_LIMIT, FLAPS_HOURS),
+_FLAPS = (IB_ERRORS_LIMIT, IB_DOWNS_FIRST_LIMIT, nics.LINK_FLAPS_LIMIT, nics.FLAPS_HOURS)
+IB_FLAPS = nics.counting("ib_flaps", _SYSFS, _FLAPPED, "", _RESEAT, *_FLAPS)
+IB_DISCARDS = nics.counting(
+    "ib_discards", _SYSFS, f"warning: many packets discarded {_SINCE}", "", _CONGESTED, IB_DISCARDS_LIMIT
 )
-IB_DISCARDS = Check(
-    "ib_discards",
-    looks_at="sysfs counters",
-    fires=f"warning: many packets discarded since the last reading{_PROVES_NOTHING}",
-    remedy="the fabric is congested or a peer is gone: look at the routes and at PFC/ECN of the switches",
-    thresholds=(IB_DISCARDS_LIMIT,),
-)
-IB_RETRIES = Check(
-    "ib_retries",
-    looks_at="sysfs hw_counters",
-    fires="warning: many retries since the last reading",
-    remedy="packets are lost on the way: look at PFC, ECN and the MTU of every hop, before any setting of NCCL",
-    thresholds=(IB_RETRIES_LIMIT,),
+IB_RETRIES = nics.counting(
+    "ib_retries", "sysfs hw_counters", "warning: many retries since the last reading", "", _RETRIED, IB_RETRIES_LIMIT
 )
 
 
@@ -349,17 +324,16 @@ def _counters(
         if name not in counters:
             continue
         grown = host.growth(f"ib.{label}.{name}", counters[name], _ENDS.get(name))
+        subject = f"{label} {name}"
+        seen, often = nics.flaps(host, f"ib.{label}", grown) if check is IB_FLAPS else (grown, False)
         if grown.stuck:
-            expected, subject = "a counter that can still show a change", f"{label} {name}"
+            expected = "a counter that can still show a change"
             yield host.finding(check, Status.UNKNOWN, subject, expected=expected, actual=grown.text, remedy=_CLEAR)
-            continue
-        seen, often = flaps(host, f"ib.{label}", grown) if check is IB_FLAPS else (grown, False)
-        if often:
-            expected = f"fewer than {host.threshold(LINK_FLAPS_LIMIT):g} within {host.threshold(FLAPS_HOURS):g} h"
-            subject = f"{label} {name}"
-            yield host.finding(check, Status.FAILED, subject, expected=expected, actual=seen.text, action="drain")
+        elif often:
+            expected, action = "a link that stays", "drain"
+            yield host.finding(check, Status.FAILED, subject, expected=expected, actual=seen.text, action=action)
         elif host.limit_reached(grown, change, first) is not None:
-            yield from host.grew(check, f"{label} {name}", grown, change, first)
+            yield from host.grew(check, subject, grown, change, first)
 
 
 IB_SUBNET_MANAGER = Check(

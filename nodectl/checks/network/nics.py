@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from nodectl.checks.check import Check, Subject, Threshold, failed_unless, judges, judges_fact, warning_unless
 from nodectl.checks.counters import Growth
 from nodectl.common.counting import counted
 from nodectl.common.system_names import VIRTUAL
+from nodectl.facts.kernel import Boot
 from nodectl.facts.network import Nic
+from nodectl.facts.parsers.linux.dmesg import Dmesg
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
@@ -53,10 +55,9 @@ def _devices(host: Subject) -> list[Nic]:
     return [nic for nic in nics_of(host).values() if nic.name in named or is_device(nic)]
 
 
-LINK_RETURNS_LIMIT = Threshold(
-    "link_returns_min", 4, "gpud: a port that is down for 4 min is lost, before that it may come back"
-)
-RETURNS = "warning: for less than 4 min since it was seen up"
+LINK_RETURNS_LIMIT = Threshold("link_returns_min", 4, "gpud: a port is lost after 4 min, before that it may come back")
+RETURNS = "warning: down for less than 4 min"
+DOWN_READS = ("kernel_events", "boot")
 NIC_LINK = Check(
     "nic_link",
     looks_at="the training interfaces (`nodectl_nics`)",
@@ -66,27 +67,31 @@ NIC_LINK = Check(
 )
 
 
-def lost_link(host: Subject, key: str, *, is_up: bool) -> tuple[Status, str]:
-    """Return what it means that a link is down, and for how long it is at most: a warning while it may come back.
+def may_return(host: Subject, key: str, names: Collection[str | None], *, is_up: bool) -> str:
+    """Return `, for 2.0 min at most` of a link that is down and may come back, else nothing.
 
-    It fails where no earlier reading saw it up.
+    It went down as the kernel's log says, else after the reading that saw it up; one that nobody saw up is lost.
     """
     last, name = host.previous, f"{key}.down_since"
     since = last.counters.get(name) if last else None
     if last and since == 0:
         since = int(last.time)
-    # 1: down at the first reading, for nobody knows how long
+    log, boot = host.fact("kernel_events", Dmesg), host.fact("boot", Boot)
+    if log and boot and not is_up:
+        changes = [(event.state, event.time or "") for event in log.events if event.device in names and event.state]
+        state, time = changes[-1] if changes else ("", "")
+        if state == "down" and time.replace(".", "", 1).isdigit():  # seconds since the boot
+            since = int(host.time - boot.uptime_s + float(time))
+    # 1: long ago
     host.counters[name] = 0 if is_up else since or 1
     minutes = (host.time - host.counters[name]) / 60
-    if is_up or minutes > host.threshold(LINK_RETURNS_LIMIT):
-        return Status.FAILED, ""
-    return Status.WARNING, f", for {minutes:.1f} min at most"
+    return "" if is_up or minutes > host.threshold(LINK_RETURNS_LIMIT) else f", for {minutes:.1f} min at most"
 
 
 NIC_DUPLEX = Check("nic_duplex", looks_at="sysfs", fires="half duplex", expected="full", remedy=_CABLE)
 
 
-@judges(NIC_LINK, NIC_DUPLEX, reads=("nics",))
+@judges(NIC_LINK, NIC_DUPLEX, reads=("nics", *DOWN_READS))
 def link(host: Subject) -> Iterator[Finding]:
     """Require the training interfaces to be up, and both directions of all interfaces."""
     if training_names(host):
@@ -96,10 +101,11 @@ def link(host: Subject) -> Iterator[Finding]:
     for name in training_names(host):
         nic = nics.get(name)
         up = nic is not None and nic.state.lower() in ("up", "unknown") and nic.carrier is not False
-        down, how_long = lost_link(host, f"nic.{name}", is_up=up) if nic else (Status.FAILED, "")
+        how_long = may_return(host, f"nic.{name}", (name,), is_up=up) if nic else ""
         actual = "no such interface" if nic is None else f"{nic.state}{'' if up else f', no carrier{how_long}'}"
         remedy = f"`ip link set {name} up`; if there is no carrier: {_CABLE}" if nic else NO_SUCH_NIC
-        yield host.finding(NIC_LINK, Status.OK if up else down, name, actual=actual, remedy=remedy)
+        status = Status.WARNING if how_long else failed_unless(up)
+        yield host.finding(NIC_LINK, status, name, actual=actual, remedy=remedy)
     if nics:
         half = (
             host.finding(NIC_DUPLEX, Status.FAILED, nic.name, actual="the NIC runs at half duplex")
@@ -170,29 +176,18 @@ FLAPS_HOURS = Threshold("link_flaps_hours", 12, "gpud: three returns of a link w
 NIC_ERRORS_LIMIT = Threshold("nic_errors", 1, "a wire that is good loses nothing between two readings")
 NIC_ERRORS_FIRST_LIMIT = Threshold("nic_errors_first", 1000, "without an earlier reading only a clear number counts")
 NIC_DROPS_LIMIT = Threshold("nic_drops", 10_000, "drops of unknown protocols are counted too, so a few mean nothing")
-NIC_ERRORS = Check(
-    "nic_errors",
-    looks_at="the kernel's counters",
-    fires="warning: errors since the last reading, or very many since boot",
-    expected="none",
-    remedy=_CABLE,
-    thresholds=(NIC_ERRORS_LIMIT, NIC_ERRORS_FIRST_LIMIT),
-)
-NIC_DROPS = Check(
-    "nic_drops",
-    looks_at="the kernel's counters",
-    fires="warning: many drops since the last reading",
-    expected="few",
-    thresholds=(NIC_DROPS_LIMIT,),
-)
-NIC_FLAPS = Check(
-    "nic_flaps",
-    looks_at="the kernel's counters",
-    fires="warning: the link came and went several times; failed: a training interface's, within 12 h",
-    expected="a link that stays",
-    remedy=_CABLE,
-    thresholds=(LINK_FLAPS_LIMIT, FLAPS_HOURS),
-)
+
+
+def counting(name: str, looks_at: str, fires: str, expected: str, remedy: str, *limits: Threshold) -> Check:
+    """Return the check of counters that these limits judge."""
+    return Check(name, looks_at, fires, expected, remedy, thresholds=limits)
+
+
+_COUNTERS, _ROSE = "the kernel's counters", "warning: errors since the last reading, or very many since boot"
+_FLAPPED = "warning: the link came and went several times; failed: a training interface's, within 12 h"
+NIC_ERRORS = counting("nic_errors", _COUNTERS, _ROSE, "none", _CABLE, NIC_ERRORS_LIMIT, NIC_ERRORS_FIRST_LIMIT)
+NIC_DROPS = counting("nic_drops", _COUNTERS, "warning: many drops since the last reading", "few", "", NIC_DROPS_LIMIT)
+NIC_FLAPS = counting("nic_flaps", _COUNTERS, _FLAPPED, "a link that stays", _CABLE, LINK_FLAPS_LIMIT, FLAPS_HOURS)
 
 
 def flaps(host: Subject, key: str, grown: Growth, each: int = 1) -> tuple[Growth, bool]:
@@ -251,9 +246,8 @@ def _flaps(host: Subject, nic: Nic) -> Iterator[Finding]:
     failed = often and nic.name in training_names(host)
     if failed or (grown.by is not None and grown.by >= 2 * limit):
         expected, status = f"fewer than {limit:g} returns of the link", Status.FAILED if failed else Status.WARNING
-        actual = seen.text if failed else f"{(grown.by or 0) // 2} in {grown.hours:.1f} h"
         action = "drain" if failed else "none"
-        yield host.finding(NIC_FLAPS, status, nic.name, expected=expected, actual=actual, action=action)
+        yield host.finding(NIC_FLAPS, status, nic.name, expected=expected, actual=seen.text, action=action)
 
 
 BOND = Check(

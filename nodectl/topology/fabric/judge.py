@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import inf
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nodectl.common.counting import counted
 from nodectl.common.few import few
@@ -430,10 +430,9 @@ def oversubscribed(switches: Sequence[SwitchLoad], limits: Limits) -> Iterator[F
     )
     if over:
         worst = over[0]
-        yield Finding(
+        yield _warning(
             FABRIC,
             "fabric_oversubscription",
-            Status.WARNING,
             subject=worst.switch,
             expected=f"at most {limits.max_oversubscription:g}:1 of capacity to hosts and to other switches",
             actual=f"{worst.ratio:.2f}:1 ({worst.down_gbit_s:g} Gbit/s below, {worst.up_gbit_s:g} above); "
@@ -467,19 +466,16 @@ _CABLE = "reseat or replace the cable or its optics, then look at both ports"
 
 def odd_hosts(graph: FabricGraph) -> Iterator[Finding]:
     """Hosts with another number of ports or switches than most."""
-    ports: dict[str, int] = defaultdict(int)
-    switches: dict[str, set[str]] = defaultdict(set)
+    switches: dict[str, list[str]] = defaultdict(list)
     for attachment in graph.attachments:
-        ports[attachment.host] += 1
-        switches[attachment.host].add(attachment.switch)
-    shapes = {host: (ports[host], len(switches[host])) for host in sorted(ports, key=natural)}
+        switches[attachment.host].append(attachment.switch)
+    shapes = {host: (len(switches[host]), len(set(switches[host]))) for host in sorted(switches, key=natural)}
     usual = majority(shapes)
     if usual is None and len(shapes) >= QUORUM and len(set(shapes.values())) > 1:
         counts = Counter(shapes.values()).most_common()
-        yield Finding(
+        yield _warning(
             FABRIC,
             "fabric_node",
-            Status.WARNING,
             expected="the same on most hosts",
             actual="; ".join(f"{counted(count, 'host')} with {_shape(*shape)}" for shape, count in counts),
             remedy="give the training hosts only: -i with -l",
@@ -504,10 +500,8 @@ def slow_ports(graph: FabricGraph) -> Iterator[Finding]:
             by_nic[attachment.nic][attachment.host, attachment.switch] = attachment.gbit_s
     everywhere = {(nic, *where): rate for nic, rates in by_nic.items() for where, rate in rates.items()}
     for attachment in graph.attachments:
-        if attachment.gbit_s is None:
-            continue
         usual = majority(by_nic[attachment.nic]) or majority(everywhere)
-        if usual is not None and attachment.gbit_s < usual:
+        if usual is not None and attachment.gbit_s is not None and attachment.gbit_s < usual:
             yield _warning(
                 attachment.host,
                 "fabric_port_rate",
@@ -585,12 +579,8 @@ def lacking_planes(graph: FabricGraph) -> Iterator[tuple[Finding, list[Attachmen
                 where = "; ".join(f"{port.nic} on {names[port.switch]}" for port in ports)
                 absent = sorted(nics.difference(port.nic for port in ports), key=natural)
                 actual = where + (f"; {', '.join(absent)} on none" if absent else "")
-                expected = f"{usual} switches, one for each plane"
-                remedy = "look at the NIC's cables"
-                yield (
-                    _warning(host, "fabric_plane", subject=card, actual=actual, expected=expected, remedy=remedy),
-                    ports,
-                )
+                said = {"expected": f"{usual} switches, one for each plane", "remedy": "look at the NIC's cables"}
+                yield _warning(host, "fabric_plane", subject=card, actual=actual, **said), ports
 
 
 def odd_sharing(shared: Mapping[str, Mapping[str, tuple[str, ...]]], homes: Mapping[str, object]) -> Iterator[Finding]:
@@ -631,28 +621,10 @@ def few_uplinks(loads: Sequence[SwitchLoad]) -> Iterator[Finding]:
                 )
 
 
-def _warning(
-    host: str,
-    check: str,
-    *,
-    actual: str,
-    expected: str,
-    remedy: str,
-    subject: str = "",
-    kind: str = "host",
-    hosts: tuple[str, ...] = (),
-) -> Finding:
-    return Finding(
-        host,
-        check,
-        Status.WARNING,
-        subject=subject,
-        expected=expected,
-        actual=actual,
-        remedy=remedy,
-        kind="" if host == FABRIC and kind == "host" else kind,
-        hosts=hosts or ((host,) if host != FABRIC else ()),
-    )
+def _warning(host: str, check: str, **said: Any) -> Finding:
+    """Return a warning with these fields; of a host, unless that is FABRIC."""
+    of_host = {} if host == FABRIC else {"kind": "host", "hosts": (host,)}
+    return Finding(host, check, Status.WARNING, **{**of_host, **said})
 
 
 def _shape(ports: int, switches: int) -> str:
