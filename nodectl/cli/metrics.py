@@ -10,7 +10,7 @@ from nodectl.cli.app import App
 from nodectl.cli.options import text_option
 from nodectl.cli.terminal import result
 from nodectl.common.resources import data_dir
-from nodectl.report.metrics import METRICS
+from nodectl.report.metrics import every_metric
 from nodectl.report.table import aligned
 
 
@@ -26,8 +26,10 @@ def metrics() -> None:
 @click.pass_obj
 def list_(app: App) -> None:
     """List the metrics, with their labels and what they say."""
-    rows = [(metric.name, metric.kind, ", ".join(metric.labels) or "-", metric.about) for metric in METRICS.values()]
-    document = {"metrics": [asdict(metric) for metric in METRICS.values()]}
+    rows = [
+        (metric.name, metric.kind, ", ".join(metric.labels) or "-", metric.about) for metric in every_metric().values()
+    ]
+    document = {"metrics": [asdict(metric) for metric in every_metric().values()]}
     app.show("metrics", document, aligned([("METRIC", "TYPE", "LABELS", "SAYS"), *rows]))
 
 

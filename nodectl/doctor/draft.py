@@ -10,14 +10,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from nodectl.common import bounded_yaml
 from nodectl.common.bounded_json import plain_value
 from nodectl.common.files import replace_file
-from nodectl.common.resources import data_dir
+from nodectl.common.resources import data_dir, table
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 
@@ -200,19 +198,14 @@ class Kind:
 
 def kinds() -> dict[str, str]:
     """Return what there is, with its description."""
-    return {path.stem: str(_read(path.stem)["about"]) for path in sorted(TEMPLATES.glob("*.yml"))}
+    return {path.stem: str(table(path)["about"]) for path in sorted(TEMPLATES.glob("*.yml"))}
 
 
 def kind_named(name: str) -> Kind:
     """Return the kind of this name; raise UsageError if there is none."""
     if name not in (all_kinds := kinds()):
         raise UsageError(f"there is no kind {name!r}", f"{meant(name, all_kinds)}the kinds are {', '.join(all_kinds)}")
-    return Kind(**_read(name))
-
-
-def _read(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = bounded_yaml.load((TEMPLATES / f"{name}.yml").read_bytes())
-    return document
+    return Kind(**table(TEMPLATES / f"{name}.yml"))
 
 
 # An inventory's files in their folder: all of them or none, and over no other file.

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
+from nodectl.common.resources import table
 from nodectl.common.spelling import meant
 from nodectl.errors import UsageError
 
 TORCHRUN, DEEPSPEED, ACCELERATE, COMMAND = "torchrun", "deepspeed", "accelerate", "command"
 NAMES = (TORCHRUN, DEEPSPEED, ACCELERATE, COMMAND)
-_RANKS = "--nproc-per-node says how many ranks a host has"
-_HOSTS = "the inventory and --limit say which hosts take part"
-_PLACES = "nodectl gives each host its number, and the first one's address and port"
-_ENDS = "nodectl ends the job with its first failure"
-_LOGS = "`nodectl jobs logs` has the output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,50 +28,14 @@ class Launcher:
     closed: bool
 
 
-# deepspeed/launcher/launch.py and runner.py
-_DEEPSPEED = Launcher(
-    flags=frozenset({"--module", "--no_python", "--no_local_rank", "--bind_cores_to_rank"}),
-    valued=frozenset({"--bind_core_list", "--enable_each_rank_log"}),
-    ours={
-        **dict.fromkeys(("--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num_nodes"), _HOSTS),
-        **dict.fromkeys(("--num_gpus", "--num_accelerators"), _RANKS),
-        **dict.fromkeys(("--master_addr", "--master_port", "--node_rank", "--world_info"), _PLACES),
-        **dict.fromkeys(
-            ("--launcher", "--launcher_args", "--no_ssh", "--no_ssh_check", "--ssh_port", "--force_multi"),
-            "nodectl starts its launcher on each host",
-        ),
-        **dict.fromkeys(
-            ("--elastic_training", "--enable_elastic_training", "--min_elastic_nodes", "--max_elastic_nodes"), _ENDS
-        ),
-        "--save_pid": "nodectl holds its processes",
-    },
-    closed=True,
-)
-# accelerate/commands/launch.py
-_ACCELERATE = Launcher(
-    flags=frozenset(
-        {
-            *("--multi_gpu", "--quiet", "-q", "--enable_cpu_affinity", "--use_deepspeed", "--use_fsdp"),
-            *("--use_parallelism_config", "--use_megatron_lm", "--module", "-m", "--no_python", "--debug"),
-            *("--downcast_bf16", "--dynamo_use_fullgraph", "--dynamo_use_dynamic"),
-            "--dynamo_use_regional_compilation",
-        }
-    ),
-    valued=frozenset(),
-    ours={
-        **dict.fromkeys(("--num_processes",), _RANKS),
-        **dict.fromkeys(("--num_machines", "--deepspeed_hostfile", "--mpirun_hostfile"), _HOSTS),
-        **dict.fromkeys(("--deepspeed_inclusion_filter", "--deepspeed_exclusion_filter"), _HOSTS),
-        **dict.fromkeys(("--machine_rank", "--main_process_ip", "--main_process_port", "--same_network"), _PLACES),
-        **dict.fromkeys(("--rdzv_backend", "--rdzv_conf", "--deepspeed_multinode_launcher"), _PLACES),
-        **dict.fromkeys(("--max_restarts", "--monitor_interval"), _ENDS),
-        **dict.fromkeys(("--log_dir", "--tee", "-t"), _LOGS),
-        "--cpu": "it starts no ranks with that: hand over ACCELERATE_USE_CPU=true by --env ACCELERATE_USE_CPU",
-        **dict.fromkeys(("--tpu", "--tpu_cluster", "--tpu_use_sudo"), "nodectl's hosts have no TPU"),
-    },
-    closed=False,
-)
-_LAUNCHERS = {DEEPSPEED: _DEEPSPEED, ACCELERATE: _ACCELERATE}
+@cache
+def _launcher(engine: str) -> Launcher | None:
+    tables = table(Path(__file__).with_suffix(".yml"))
+    if engine not in (DEEPSPEED, ACCELERATE):
+        return None
+    row, says = tables[engine], tables["says"]
+    ours = {option: says[why] for why, options in row["ours"].items() for option in options}
+    return Launcher(frozenset(row["flags"]), frozenset(row["valued"]), ours, row["closed"])
 
 
 def split(engine: str, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -83,7 +45,7 @@ def split(engine: str, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
             f"--engine {engine} needs a command to start",
             f"say it behind `--`: nodectl launch --engine {engine} -- ARGV",
         )
-    launcher = _LAUNCHERS.get(engine)
+    launcher = _launcher(engine)
     at = 0 if launcher is None else _script_at(engine, launcher, argv)
     if not argv[at]:
         raise UsageError(f"--engine {engine}: an empty word names no program")

@@ -9,11 +9,9 @@ from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field
 
-from nodectl.common import bounded_yaml
-from nodectl.common.resources import data_dir
+from nodectl.common.resources import data_dir, table
 from nodectl.common.spelling import meant
 from nodectl.errors import ProfileError
 from nodectl.profiles.load import check_document
@@ -112,7 +110,7 @@ def gpu_kind(name: str) -> str:
 
 def _read(model: type[Any], name: str) -> Any:
     path = data_dir() / "gpus" / name
-    return check_document(model, yaml.load(path.read_text("utf-8"), bounded_yaml.FastLoader), str(path))  # noqa: S506
+    return check_document(model, table(path), str(path))
 
 
 @cache

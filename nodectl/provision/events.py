@@ -7,61 +7,16 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nodectl.common.access import VAULT_REMEDY
+from nodectl.common.resources import table
 from nodectl.model.finding import Finding
 from nodectl.model.status import Status
 
-_GIVE = "-K asks for it, a vault or ANSIBLE_BECOME_PASSWORD_FILE holds it"
-_RIGHT = "`nodectl sudoers --user {login} --provision nopasswd`"
+_REFUSALS = Path(__file__).with_name("refusals.yml")
 _SEE = "docs/sudoers.md"
-# the first that fits: what is said, why, what to do; {login} is the one that is named there
-_REFUSALS = tuple(
-    (re.compile(said), why, remedy)
-    for said, why, remedy in (
-        (
-            r"(?P<login>\S+) is not in the sudoers file",
-            "sudo lets the login {login} do nothing",
-            f"root puts there what {_RIGHT} prints",
-        ),
-        (
-            r"user (?P<login>\S+) is not allowed to execute",
-            "sudo lets the login {login} do some things, and not everything",
-            f"root puts there what {_RIGHT} prints",
-        ),
-        (
-            r"you must have a tty to run sudo",
-            "sudo wants a terminal (requiretty)",
-            "root writes `Defaults:{login} !requiretty` into a file of /etc/sudoers.d",
-        ),
-        (
-            r"(?P<tool>sudo|su|doas): (?:command )?not found|No such file or directory: '(?P<program>sudo|su|doas)'",
-            "no {tool} there",
-            "install it, or log in as root (ansible_user)",
-        ),
-        (
-            r"account validation failure|[Aa]ccount (?:has )?expired|Changing password for|password (?:has )?expired",
-            "the login's account or its password has expired there",
-            "log in by hand and change it, or ask root for `chage -l {login}`",
-        ),
-        (
-            r"(?P<tool>sudo|su|doas)(?: password|: a password) is required|Missing (?P<program>sudo|su|doas) password",
-            "{tool} wants a password, and was given none",
-            f"{_GIVE}; without one: {_RIGHT}",
-        ),
-        (
-            r"(?P<tool>sudo|su|doas) password is incorrect|Incorrect (?P<program>sudo|su|doas) password",
-            "{tool} does not take the password that was given",
-            f"it is the login's own on that host, for su root's; {_GIVE}",
-        ),
-        (
-            r"Timeout \(\d+s\) waiting for privilege escalation prompt",
-            "the login did not become root in time: {tool} asks for something that nobody types",
-            "log in and try `sudo -k; sudo id`",
-        ),
-    )
-)
 # with an own question to type the password at, Ansible takes what else sudo says for a part of it
 _SILENCE = re.compile(r"No start of json char found\Z")
 _SILENT = "nothing came back from the Python that was to run as root: sudo may let the login run some commands only"
@@ -96,14 +51,14 @@ def explained(text: str) -> str:
             f"{text.rstrip('. ')}; full is the file system of {place}: "
             f"`df -h {shlex.quote(place)}; df -i {shlex.quote(place)}` there, make room and run it again"
         )
-    for pattern, why, remedy in _REFUSALS:
-        if match := pattern.search(text):
+    for row in table(_REFUSALS):
+        if match := re.search(row["said"], text):
             names = match.groupdict()
             values = {
                 "login": names.get("login") or "LOGIN",
                 "tool": names.get("tool") or names.get("program") or "sudo",
             }
-            return f"{why}; {remedy} ({_SEE})".format(**values)
+            return f"{row['why']}; {row['remedy']} ({_SEE})".format(**values)
     if _SILENCE.search(text):
         return f"{text}; {_SILENT}; `sudo -l` shows which ({_SEE})"
     return text

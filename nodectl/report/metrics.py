@@ -6,8 +6,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from nodectl.common.documents import values_of
+from nodectl.common.resources import table
 from nodectl.model.acceptance import Acceptance, NodeVerdict
 from nodectl.model.finding import Finding
 from nodectl.model.job import Job, JobState
@@ -21,8 +25,6 @@ _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 Labels = tuple[str | None, ...]
 Row = tuple[Any, ...]
 
-_SERIES = ("host", "probe", "what", "size_bytes")
-
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -34,77 +36,11 @@ class Metric:
     kind: Literal["gauge", "counter"] = "gauge"
 
 
-METRICS: Mapping[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric("nodectl_health_recorded_info", "What answers for the host.", ("host", "recording")),
-        Metric("nodectl_health_findings", "Findings by check and status.", ("host", "check", "status")),
-        Metric(
-            "nodectl_health_problem",
-            "A finding that is neither ok nor skipped.",
-            ("host", "check", "subject", "status"),
-        ),
-        Metric("nodectl_health_status", "1 for the worst status of the host.", ("host", "status")),
-        Metric(
-            "nodectl_health_profiles_info",
-            "The profiles that the host is held against.",
-            ("host", "hardware", "stack", "tuning"),
-        ),
-        Metric("nodectl_health_last_run_timestamp_seconds", "When it was looked."),
-        Metric(
-            "nodectl_probe_bandwidth_bytes_per_second", "The least bandwidth that was measured with the host.", _SERIES
-        ),
-        Metric("nodectl_probe_flops", "The fewest floating-point operations a second of the host's devices.", _SERIES),
-        Metric("nodectl_probe_time_seconds", "The longest time that was measured with the host.", _SERIES),
-        Metric(
-            "nodectl_probe_rate_per_second",
-            "The fewest of these in a second, measured with the host.",
-            (*_SERIES, "of"),
-        ),
-        Metric("nodectl_probe_wrong_results", "Results of the host that were not what they must be.", _SERIES),
-        Metric("nodectl_probe_power_watts", "Most power that the host's GPUs drew together.", _SERIES),
-        Metric("nodectl_probe_energy_joules", "Energy of one of what the label `per` says.", (*_SERIES, "per")),
-        Metric("nodectl_probe_value", "The least in a unit that has no metric of its own.", (*_SERIES, "unit")),
-        Metric(
-            "nodectl_probe_floor_ratio",
-            "The least part of the hardware profile's floor; below 1 it is missed.",
-            _SERIES,
-        ),
-        Metric("nodectl_probe_findings", "Findings of the probes by status.", ("host", "check", "status")),
-        Metric("nodectl_probe_last_run_timestamp_seconds", "When the probe had last ended.", ("probe",)),
-        Metric("nodectl_accept_info", "The acceptance.", ("id", "level", "nature", "version")),
-        Metric("nodectl_accept_verdict", "1 for the host's verdict.", ("host", "verdict")),
-        Metric("nodectl_accept_step_info", "The host's status in a step.", ("host", "step", "status")),
-        Metric("nodectl_accept_step_duration_seconds", "What a step took.", ("step", "scope")),
-        Metric("nodectl_accept_findings", "Findings of the steps by status.", ("host", "step", "status")),
-        Metric(
-            "nodectl_accept_floor_ratio",
-            "The least part of the hardware profile's floor in a step; below 1 it is missed.",
-            (*_SERIES, "step"),
-        ),
-        Metric("nodectl_accept_complete", "1 where the acceptance has come to its end."),
-        Metric("nodectl_accept_accepted_timestamp_seconds", "When the host was last accepted.", ("host", "level")),
-        Metric("nodectl_accept_last_run_timestamp_seconds", "When the acceptance ended, or began where it has not."),
-        Metric("nodectl_jobs", "Jobs on the hosts by state.", ("state",)),
-        Metric("nodectl_job_info", "The job.", ("job_id", "operator", "script")),
-        Metric("nodectl_job_state", "1 for the job's state.", ("job_id", "state")),
-        Metric("nodectl_job_failure_info", "What ended the job first.", ("job_id", "class", "kind", "host")),
-        Metric("nodectl_job_restarts_total", "Attempts of the job after its first.", ("job_id",), "counter"),
-        Metric("nodectl_job_duration_seconds", "How long the job runs, or ran.", ("job_id",)),
-        Metric("nodectl_job_start_timestamp_seconds", "When the job was started.", ("job_id",)),
-        Metric("nodectl_job_hosts", "Hosts of the job.", ("job_id",)),
-        Metric(
-            "nodectl_job_losses", "Losses of the job that were no number (nan) or jumped (spike).", ("job_id", "kind")
-        ),
-        Metric(
-            "nodectl_job_collective_bandwidth_bytes_per_second",
-            "Median bus bandwidth of a rank's collectives, from NCCL Inspector in the job.",
-            ("job_id", "host", "rank", "communicator", "ranks", "collective", "size_bytes"),
-        ),
-        Metric("nodectl_job_unreachable_hosts", "Hosts of the job that could not be asked.", ("job_id",)),
-        Metric("nodectl_jobs_last_run_timestamp_seconds", "When the jobs were listed."),
-    )
-}
+@cache
+def every_metric() -> Mapping[str, Metric]:
+    """Return all metrics by their names."""
+    rows = table(Path(__file__).with_suffix(".yml"))
+    return {row.name: row for row in values_of(Metric, [{"name": name, **row} for name, row in rows.items()])}
 
 
 def family(name: str, rows: Iterable[Row]) -> str:
@@ -113,7 +49,7 @@ def family(name: str, rows: Iterable[Row]) -> str:
     A row is the values of the metric's labels in their order (None for a label that says nothing of it), then the
     sample; of rows with the same labels the last one counts.
     """
-    metric, samples = METRICS[name], {tuple(labels): value for *labels, value in rows}
+    metric, samples = every_metric()[name], {tuple(labels): value for *labels, value in rows}
     if not samples:
         return ""
     lines = [f"# HELP {name} {metric.about}", f"# TYPE {name} {metric.kind}"]
@@ -143,7 +79,7 @@ def prometheus(
         statuses.setdefault(finding.host, set()).add(finding.status)
     states = ((host, status, int(status is worst(its))) for host, its in sorted(statuses.items()) for status in Status)
     wrong = (one for one in findings if one.status not in (Status.OK, Status.SKIPPED))
-    kinds = METRICS["nodectl_health_profiles_info"].labels[1:]
+    kinds = every_metric()["nodectl_health_profiles_info"].labels[1:]
     return "".join(
         [
             family("nodectl_health_recorded_info", ((*one, 1) for one in sorted((recorded or {}).items()))),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodectl.probes.rdma.errors import KINDS, Run, classify
+from nodectl.probes.rdma.errors import Run, classify, kinds
 from tests.probes.rdma_samples import FIXTURES, SAMPLES, partner_of, recorded, runs
 
 # what the recording says by itself, and beside its other end; `-` is a run without fault
@@ -67,7 +67,7 @@ def test_each_recording_is_of_its_kind(path: Path) -> None:
 
 def test_every_kind_has_a_remedy() -> None:
     told = {word for line in (EXPECTED | UNENDED).values() for word in line.split() if word != "-"}
-    assert told <= set(KINDS) and all(each.remedy for each in KINDS.values())
+    assert told <= set(kinds()) and all(each.remedy for each in kinds().values())
 
 
 CLIENT, SERVER = ("ib_write_bw", "-d", "mlx5_0", "192.0.2.1"), ("ib_write_bw", "-d", "mlx5_0")

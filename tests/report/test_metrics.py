@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nodectl.common.resources import data_dir
 from nodectl.model.job import JobState
 from nodectl.probes.registry import declarations
-from nodectl.report.metrics import BASES, METRICS, family
+from nodectl.report.metrics import BASES, every_metric, family
 from tests.report.metric_samples import NOW, all_texts
 
 TEXTS = all_texts()
@@ -36,7 +36,7 @@ def of(series: Series, **labels: str) -> list[float]:
 
 def test_every_unit_of_a_probe_has_its_base_unit() -> None:
     units = {unit.name for probe in declarations().values() for unit in probe.results.units}
-    assert units <= set(BASES) and {base.metric for base in BASES.values()} <= set(METRICS)
+    assert units <= set(BASES) and {base.metric for base in BASES.values()} <= set(every_metric())
 
 
 @pytest.mark.parametrize("command", TEXTS)
@@ -46,9 +46,9 @@ def test_what_is_written_is_what_is_listed(command: str) -> None:
         for family in text_string_to_metric_families(TEXTS[command])
         for sample in family.samples
     }
-    assert all(name in METRICS and labels <= set(METRICS[name].labels) for name, labels in found.items())
+    assert all(name in every_metric() and labels <= set(every_metric()[name].labels) for name, labels in found.items())
     prefix = f"nodectl_{command.rstrip('s')}"
-    assert set(found) == {name for name in METRICS if name.startswith(prefix)}
+    assert set(found) == {name for name in every_metric() if name.startswith(prefix)}
     assert TEXTS[command].count("# TYPE") == len(found)
 
 
@@ -103,7 +103,7 @@ def test_alerts_and_dashboard_name_nothing_that_is_not_written() -> None:
     exprs = [rule["expr"] for group in ALERTS["groups"] for rule in group["rules"]]
     exprs += [target["expr"] for panel in PANELS for target in panel["targets"]]
     named = {name for expr in exprs for name in re.findall(r"\bnodectl_[a-z_]+", expr)}
-    assert named <= set(METRICS) and len(named) > 15
+    assert named <= set(every_metric()) and len(named) > 15
 
 
 def test_every_panel_has_a_place_of_its_own() -> None:

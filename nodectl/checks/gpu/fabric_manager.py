@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 from nodectl.checks.check import Check, Subject, failed_unless, judges, judges_fact
 from nodectl.checks.gpu.nvidia_codes import sxid_codes
 from nodectl.checks.gpu.rules import Fault, gpu_check, gpus_of
 from nodectl.common.counting import counted
-from nodectl.common.resources import data_dir
+from nodectl.common.resources import data_dir, table
 from nodectl.facts.gpu_services import FabricManager
 from nodectl.facts.gpus import Gpu
 from nodectl.facts.packages import Packages
@@ -150,14 +149,7 @@ def _complaint(host: Subject, kind: str, events: list[FabricManagerEvent]) -> Fi
 
 
 def _row(text: str) -> Mapping[str, str]:
-    return next((row for row in _rows() if row["words"] in text), {})
-
-
-@cache
-def _rows() -> tuple[Mapping[str, str], ...]:
-    from nodectl.common import bounded_yaml
-
-    return tuple(bounded_yaml.load(_MESSAGES.read_bytes())["messages"])
+    return next((row for row in table(_MESSAGES)["messages"] if row["words"] in text), {})
 
 
 def _running(host: Subject) -> Finding:

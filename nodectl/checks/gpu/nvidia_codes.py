@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from nodectl.common import bounded_yaml
-from nodectl.common.resources import data_dir
+from nodectl.common.resources import data_dir, table
 
 # NVIDIA's actions in the table of NVLink
 _GRAVEST = ("RESET_GPU", "XID_154_EVAL", "IGNORE")
@@ -94,8 +93,7 @@ def dcgm_errors() -> Mapping[int, str]:
 
 
 def _rows(name: str) -> list[list[Any]]:
-    document = bounded_yaml.load((data_dir() / "nvidia" / f"{name}.yml").read_bytes())
-    rows: list[list[Any]] = document["rows"]
+    rows: list[list[Any]] = table(data_dir() / "nvidia" / f"{name}.yml")["rows"]
     return rows
 
 

@@ -19,6 +19,7 @@ from nodectl.checks.check import ACTIONS, Check, Subject, judges
 from nodectl.checks.gpu.nvidia_codes import NvlinkCode, SxidCode, XidCode, nvlink_cases, sxid_codes, xid_codes
 from nodectl.checks.gpu.rules import gpus_of, identity
 from nodectl.common.counting import counted
+from nodectl.common.resources import table
 from nodectl.facts.gpus import Gpus
 from nodectl.facts.parsers.linux.dmesg import NVLINK5, Dmesg, KernelEvent
 from nodectl.model.finding import Finding
@@ -67,7 +68,7 @@ _FIELDS = frozenset(entry.name for entry in fields(Xid))
 @cache
 def catalogue() -> Mapping[int, Xid]:
     """All numbers that xid.yml or NVIDIA has."""
-    document = _document()
+    document = table(_FILE)
     entries = {number: group["entry"] for group in document["groups"] for number in group["numbers"]}
     entries |= document["xids"]
     listed = xid_codes()
@@ -85,16 +86,8 @@ def _entry(given: Mapping[str, str] | None, listed: XidCode | None) -> Xid:
 
 def _bucket(action: str) -> dict[str, str]:
     """Status, action and remedy of what NVIDIA advises; as for no advice where the word is new."""
-    buckets: dict[str, dict[str, str]] = _document()["buckets"]
+    buckets: dict[str, dict[str, str]] = table(_FILE)["buckets"]
     return buckets.get(action, buckets[""])
-
-
-@cache
-def _document() -> dict[str, Any]:
-    from nodectl.common import bounded_yaml
-
-    document: dict[str, Any] = bounded_yaml.load(_FILE.read_bytes())
-    return document
 
 
 def meaning(number: int, site: Mapping[Any, Any] | None = None) -> Xid:

@@ -1,4 +1,4 @@
-"""Faults of who a host is and whom it knows: its SSH key, its identity, its peers, the variables of its logins."""
+"""Faults of who a host is and whom it knows: its SSH key, its identity, its peers."""
 
 from __future__ import annotations
 
@@ -103,26 +103,5 @@ FAULTS: tuple[Fault, ...] = (
         ("fleet_hosts_file",),
         "etc/hosts",
         _other_address,
-    ),
-    file_fault(
-        "variable-bashrc",
-        "~/.bashrc of one host exports NCCL_IB_TIMEOUT",
-        ("fleet_login_variables",),
-        "root/.bashrc",
-        lambda _, text: f"{text}export NCCL_IB_TIMEOUT=23\n",
-    ),
-    file_fault(
-        "variable-environment",
-        "/etc/environment of one host has an LD_LIBRARY_PATH",
-        ("fleet_login_variables",),
-        "etc/environment",
-        lambda _, text: f'{text}LD_LIBRARY_PATH="/opt/other/lib"\n',
-    ),
-    file_fault(
-        "variable-profile",
-        "a script of one host's profile.d hides GPUs from CUDA",
-        ("fleet_login_variables",),
-        "etc/profile.d/site.sh",
-        lambda _, text: f"{text}export CUDA_VISIBLE_DEVICES=0,1\n",
     ),
 )

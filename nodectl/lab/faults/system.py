@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
+from nodectl.common.resources import table
 from nodectl.lab.cgroups import cpu_group_of, slow_down, speed_up
 from nodectl.lab.faults import Fault, Scene
 
 _SYSCTL = "net/ipv4/tcp_rmem"
 _SMALL = "4096 87380 131072"
-_LOW_LIMITS = "".join(f"{who} - nofile 1024\n{who} - memlock 64\n{who} soft stack unlimited\n" for who in ("*", "root"))
-_OFF_S = 7
-# a `date` that is found before the system's own: the clock itself is the machine's
-_FAKE_DATE = f"""#!/bin/sh
-# the lab's fake time source
-exec /bin/date --date='+{_OFF_S} seconds' "$@"
-"""
 _PORT = 29500  # torchrun's default
 _HOLDER = "run/nodectl-lab-port.pid"
 _HOLD = f"""
@@ -44,11 +39,6 @@ def _live(scene: Scene) -> str:
 
 def _write_sysctl(scene: Scene, value: str) -> None:
     scene.run(["sh", "-c", 'printf %s "$2" >"/proc/sys/$1"', "sysctl", _SYSCTL, value])
-
-
-def _file(name: str, about: str, check: str, path: str, change: Callable[[str], str], mode: int = 0o644) -> Fault:
-    """Return a fault by which a file of the host says what `change` makes of its text."""
-    return file_fault(name, about, (check,), path, lambda _, text: change(text), mode)
 
 
 def file_fault(
@@ -88,6 +78,13 @@ def _put(scene: Scene, path: str, text: str, mode: int) -> None:
     file.chmod(mode)
 
 
+def _of_row(
+    name: str, about: str, found_by: list[str], path: str, adds: str = "", says: str = "", *, program: bool = False
+) -> Fault:
+    mode = 0o755 if program else 0o644
+    return file_fault(name, about, tuple(found_by), path, lambda _, text: says or text + adds, mode)
+
+
 def _leave_port(scene: Scene, _: str) -> None:
     script = '[ ! -s "$1" ] || kill "$(cat "$1")"; rm -f "$1"'
     scene.run(["sh", "-c", script, "leave", f"/{_HOLDER}"])
@@ -110,65 +107,6 @@ FAULTS = (
         heal=_write_sysctl,
         remember=_live,
     ),
-    _file(
-        "limits",
-        "a session gets 1,024 files, 64 KiB of locked memory, and a stack without end",
-        "limits",
-        "etc/security/limits.d/99-nodectl-lab-fault.conf",
-        lambda _: _LOW_LIMITS,
-    ),
-    _file(
-        "nccl-conf",
-        "/etc/nccl.conf has a line with blanks around =",
-        "nccl_file",
-        "etc/nccl.conf",
-        # a blank before and after `=` is part of name and value: NCCL reads it so
-        lambda text: f"{text}NCCL_IB_TIMEOUT = 22\n",
-    ),
-    _file(
-        "nccl-quotes",
-        "/etc/nccl.conf has a value in quotes",
-        "nccl_lines",
-        "etc/nccl.conf",
-        lambda text: f'{text}NCCL_SOCKET_FAMILY="AF_INET"\n',
-    ),
-    _file(
-        "nccl-name",
-        "/etc/nccl.conf has a variable with a slip in its name",
-        "nccl_lines",
-        "etc/nccl.conf",
-        lambda text: f"{text}NCCL_SOCKET_IFNAM=eth0\n",
-    ),
-    _file(
-        "nccl-user",
-        "~/.nccl.conf of one host sets NCCL_IB_TIMEOUT",
-        "fleet_nccl_user",
-        "root/.nccl.conf",
-        lambda text: f"{text}NCCL_IB_TIMEOUT=23\n",
-    ),
-    _file(
-        "nccl-debug",
-        "~/.nccl.conf keeps NCCL_ALGO=Tree",
-        "nccl_debug",
-        "root/.nccl.conf",
-        lambda text: f"{text}NCCL_ALGO=Tree\n",
-    ),
-    _file(
-        "no-python3",
-        "the login finds no python3",
-        "python3",
-        "usr/local/bin/python3",
-        lambda _: "#!/bin/sh\nexit 127\n",
-        0o755,
-    ),
-    _file(
-        "clock",
-        f"a fake time source puts the clock {_OFF_S} s ahead",
-        "clock",
-        "usr/local/bin/date",
-        lambda _: _FAKE_DATE,
-        0o755,
-    ),
     Fault(
         "port-taken",
         f"something listens on port {_PORT}, torchrun's own",
@@ -185,4 +123,5 @@ FAULTS = (
         remember=lambda scene: cpu_group_of(scene.pid),
         load=True,
     ),
+    *(_of_row(name, **row) for name, row in table(Path(__file__).with_name("files.yml")).items()),
 )

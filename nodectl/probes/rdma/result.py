@@ -15,7 +15,7 @@ from nodectl.model.measurement import Measurement
 from nodectl.probes.base import ProbeResult, spread
 from nodectl.probes.events import Event
 from nodectl.probes.rdma.argv import NAME, PROGRAMS, is_latency
-from nodectl.probes.rdma.errors import KINDS, Failure, Run, classify, failed_finding
+from nodectl.probes.rdma.errors import Failure, Run, classify, failed_finding, kinds
 from nodectl.probes.rdma.plan import LOOPBACK, Case
 from nodectl.probes.rdma.ready import Nic, Program
 
@@ -190,7 +190,7 @@ def _findings(failed: Sequence[Failed]) -> list[Finding]:
     for failure in failed:
         kind, case = failure.failure.kind, failure.case
         hosts, place = _blamed(failure)
-        where = place if KINDS[kind].is_host else case.rail
+        where = place if kinds()[kind].is_host else case.rail
         grouped[kind, tuple(sorted(hosts)), where].append(failure)
     return [_finding(kind, failures) for (kind, _, _), failures in grouped.items()]
 
@@ -198,7 +198,7 @@ def _findings(failed: Sequence[Failed]) -> list[Finding]:
 def _blamed(failed: Failed) -> tuple[tuple[str, ...], str]:
     """Return the hosts that it is about, and the port, or the ports of the path."""
     case = failed.case
-    if KINDS[failed.failure.kind].is_host:
+    if kinds()[failed.failure.kind].is_host:
         end = 1 if failed.failure.by_partner else 0
         return ((case.client, case.server)[end],), case.nics[end].port.label
     labels = [nic.port.label for nic in case.path]
@@ -211,7 +211,7 @@ def _finding(kind: str, failed: Sequence[Failed]) -> Finding:
     first = failed[0]
     tests = ", ".join(dict.fromkeys(failure.case.operation for failure in failed))
     hosts, place = _blamed(first)
-    remedy = "" if first.case.way != LOOPBACK or KINDS[kind].is_host else _NO_LOOPBACK
+    remedy = "" if first.case.way != LOOPBACK or kinds()[kind].is_host else _NO_LOOPBACK
     actual = f"{place}, {tests}: {first.failure.text}"
     return failed_finding(kind, actual, *hosts, remedy=remedy, evidence=first.evidence)
 

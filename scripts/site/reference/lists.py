@@ -10,7 +10,7 @@ from nodectl.ledger.accept.steps import STEPS, Level
 from nodectl.probes.base import ProbeOptions
 from nodectl.probes.options import declared
 from nodectl.probes.registry import AnyProbe, listed
-from nodectl.report.metrics import METRICS
+from nodectl.report.metrics import every_metric
 from scripts.site.pages import plain, table
 
 _FACTS = """# Facts
@@ -58,7 +58,7 @@ def pages() -> dict[str, str]:
     ]
     metrics = [
         [f"`{metric.name}`", metric.kind, ", ".join(metric.labels) or "-", plain(metric.about)]
-        for metric in METRICS.values()
+        for metric in every_metric().values()
     ]
     return {
         "facts.md": _FACTS.format(rows=table(["subject", "what it is", "asked"], facts)),

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from nodectl.common.resources import data_dir, table
+
 
 @dataclass(frozen=True, slots=True)
 class KernelMessage:
@@ -39,11 +41,8 @@ class KernelMessage:
 @cache
 def kernel_messages() -> Mapping[str, KernelMessage]:
     """All entries by their names, in the order of the file."""
-    from nodectl.common import bounded_yaml
-    from nodectl.common.resources import data_dir
-
-    document = bounded_yaml.load((data_dir() / "linux" / "kernel_messages.yml").read_bytes())
-    return {name: _message(name, entry) for name, entry in document["messages"].items()}
+    rows = table(data_dir() / "linux" / "kernel_messages.yml")["messages"]
+    return {name: _message(name, entry) for name, entry in rows.items()}
 
 
 def _message(name: str, entry: Mapping[str, Any]) -> KernelMessage:

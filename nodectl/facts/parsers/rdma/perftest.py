@@ -6,7 +6,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
+from nodectl.common.resources import table
 from nodectl.common.units import MIB
 from nodectl.errors import ParseError
 from nodectl.facts.parsers.rdma.labelled import rows_of
@@ -320,54 +323,11 @@ def _unit_gbit_s(rows: list[dict[str, float | None]]) -> float:
     return 1.0 if is_gbit else MIB * 8 / 1e9
 
 
-# the first that matches any line wins: perftest prints the cause together with lines that follow from it
-_KINDS = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        ("bad_option", r"unrecognized option|invalid option|option requires an argument|is ambiguous; possib"),
-        (
-            "bad_option",
-            r"Invalid Command or flag|^\s{0,40}\w[\w ]{0,80} should be (?:between|at least|greater|less|multipl)",
-        ),
-        ("no_device", r"Did not detect devices|No IB devices found|IB device \S+ not found"),
-        ("no_device", r"[Cc]ouldn't find (?:IB )?device|[Nn]o such device"),
-        ("no_device", r"Unable to find the Infiniband/RoCE device"),
-        ("port_down", r"Port number \d+ state is (?!Active\b)\w"),
-        ("port_busy", r"Couldn't listen to port|Address already in use"),
-        ("unresolved", r"[Nn]ame resolution|Name or service not known|No address associated with|[Uu]nknown host"),
-        ("unresolved", r"Problem in resolving|RDMA_CM_EVENT_(?:ADDR|ROUTE)_ERROR"),
-        # the number is the connection manager's event, which versions of 2026 name
-        ("unresolved", r"CM event bl blka [13]\b"),
-        ("refused", r"Connection refused|RDMA_CM_EVENT_REJECTED|CM event bl blka 8\b"),
-        ("timeout", r"[Tt]imed out"),
-        (
-            "no_server",
-            r"Couldn't connect to|No route to host|(?:Network|Host) is unreachable|RDMA_CM_EVENT_UNREACHABLE",
-        ),
-        ("no_server", r"Unable to open file descriptor for socket connection|Unable to init the socket connection"),
-        ("no_server", r"CM event bl blka [67]\b"),
-        ("memlock", r"[Cc]ouldn't allocate MR|[Ff]ailed to create (?:mr|MR)\b|Cannot allocate memory|locked memory"),
-        ("bad_gid", r"(?i:gid index \S+ (?:is )?not found)"),
-        (
-            "bad_gid",
-            r"Failed to modify QP (?:\d+ )?to RTR|(?i:(?:invalid|wrong|no such|couldn't get|can't get) gid)",
-        ),
-        ("bad_gid", r"Incompatibility issue with GID types"),
-        # a request that the other side's buffer or test does not allow
-        ("mismatch", r"Failed status (?:9|10)\b|remote (?:access|invalid request) error"),
-        ("mismatch", r"(?i:mis-?match|not compatible|incompatible)"),
-        # retries exhausted (12, 13), or the queue flushed (5) because the connection is gone
-        ("peer_lost", r"Failed status (?:5|12|13)\b|(?i:retry counter exceeded|request flushed error)"),
-        ("peer_lost", r"Couldn't read remote address|Failed to exchange data"),
-        ("peer_lost", r"Unable to (?:read|write) (?:from|to) socket|Connection reset|Broken pipe"),
-        ("peer_lost", r"RDMA_CM_EVENT_DISCONNECTED|CM event bl blka 10\b"),
-        # what every program prints after its own words for an option that it does not take
-        ("bad_option", r"Parser function exited with Error"),
-        ("other", r"Failed status \d"),
-        ("other", r"Failed status \d|Completion with error|Failed to complete run|Segmentation fault"),
-    )
-)
-_ANY = re.compile("|".join(f"(?:{pattern.pattern})" for _, pattern in _KINDS))
+@cache
+def _kinds() -> list[tuple[str, re.Pattern[str]]]:
+    return [(kind, re.compile(pattern)) for kind, pattern in table(Path(__file__).with_suffix(".yml"))]
+
+
 # in the output of a run that has figures such a line may be a mere warning
 _COMPLAINT = re.compile(
     r"^\s*\w+ failed\b|^\s*(?:\w+: )?(?:Failed to|Couldn't|Can(?:no|')t|Unable to|ERROR\b|Error\b|RDMA CM event error)"
@@ -394,7 +354,7 @@ class PerftestError:
 
 def _is_error(text: str) -> bool:
     """Return whether the line tells of a failure, or complains."""
-    return _ANY.search(text) is not None or _COMPLAINT.match(text) is not None
+    return any(pattern.search(text) for _, pattern in _kinds()) or _COMPLAINT.match(text) is not None
 
 
 def _find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | None:
@@ -404,7 +364,7 @@ def _find_error(lines: Sequence[Line], has_figures: bool) -> PerftestError | Non
         lines = tool_lines
     if has_figures:
         lines = [line for line in lines if not _LATE.search(line.text)]
-    for kind, pattern in _KINDS:
+    for kind, pattern in _kinds():
         for line in lines:
             if pattern.search(line.text):
                 return PerftestError(kind, line.text.strip())
