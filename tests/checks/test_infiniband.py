@@ -4,6 +4,7 @@ from typing import Any
 
 from nodectl.checks.check import Subject
 from nodectl.checks.counters import Previous
+from nodectl.checks.fleet.compare import Member, compare, values_of
 from nodectl.checks.network import infiniband
 from nodectl.facts.host_files import HostFiles, NcclFiles, Variable
 from nodectl.facts.kernel import Boot
@@ -236,6 +237,16 @@ def test_a_port_may_come_back_for_some_minutes_and_then_is_lost() -> None:
         told.append(next(each.status.value for each in infiniband.states(host) if each.check == "ib_state"))
         last = Previous(host.time, BOOT, host.counters)
     assert told == ["failed", "ok", "warning", "ok", *["warning"] * 4, "failed", "failed"]
+
+
+def test_a_port_that_may_come_back_is_no_other_number_of_ports() -> None:
+    def told(since: float) -> set[str]:
+        before = Previous(NOW - 60, BOOT, {"ib.mlx5_7/1.down_since": int(since)})
+        hosts = [Subject("n1", ports(**DOWN), None, {}, before, BOOT, NOW), *(Subject(n, ports(), None) for n in "abc")]
+        members = [Member(host.host, "", *values_of(host)) for host in hosts]
+        return {each.host for each in compare(members) if each.check == "fleet_ib_ports"}
+
+    assert told(NOW - 120) == set() and told(NOW - 300) == {"n1"}
 
 
 def test_a_counter_at_its_end_says_that_it_proves_nothing() -> None:

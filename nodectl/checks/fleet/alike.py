@@ -14,7 +14,7 @@ from nodectl.checks.gpu.count import GPUS
 from nodectl.checks.gpu.fabric_manager import member_of
 from nodectl.checks.gpu.rules import gpus_of
 from nodectl.checks.kernel.settings import parse_nccl
-from nodectl.checks.network.infiniband import has_spare_ports, is_active, rdma_of_profile
+from nodectl.checks.network.infiniband import has_returning_ports, has_spare_ports, is_active, rdma_of_profile
 from nodectl.checks.network.nics import is_device, is_own, training_names
 from nodectl.common import system_names
 from nodectl.common.counting import counted
@@ -482,7 +482,8 @@ FIELDS: tuple[Field, ...] = (
           "ib_ports", lambda _, it: {("", _board(port), port.device): port.firmware for port in it if port.firmware},
           parts="device"),
     alike("ib_ports", "active RDMA ports and their rates", "look at `ibstat` there", "ib_ports",
-          lambda host, it: FIXED if rdma_of_profile(host) else _port_rates(it), status=Status.FAILED),
+          lambda host, it: FIXED if rdma_of_profile(host) or has_returning_ports(host) else _port_rates(it),
+          status=Status.FAILED),
     alike("ib_spare_ports", "active RDMA ports and their rates, where they are more than the profile names",
           "look at `ibstat` there", "ib_ports", _spare_rates, absence=False),
     alike("ib_manager", "the subnet manager's lid, by InfiniBand port", _FABRIC, "ib_ports",

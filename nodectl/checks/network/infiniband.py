@@ -101,6 +101,11 @@ def _may_return(host: Subject, port: IbPort) -> str:
     return nics.may_return(host, key, names, is_up=is_active(port)) if port.state else ""
 
 
+def has_returning_ports(host: Subject) -> bool:
+    """Tell whether a port is down that may come back: other hosts have no more ports then."""
+    return any(_may_return(host, port) for port in ports_of(host))
+
+
 def has_spare_ports(host: Subject) -> bool:
     """There are enough good ports without the others: what is down is not in use."""
     wanted = rdma_of_profile(host)

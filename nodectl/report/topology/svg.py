@@ -140,8 +140,9 @@ def _nics(svg: Svg, y: float, node: NodeTopology, at_gpu: Mapping[str, float]) -
     """NICs beside the GPUs that use them; those that nobody uses below."""
     users: dict[str, list[str]] = defaultdict(list)
     for gpu, use in node.gpu_nic.items():
-        if use.nic is not None:
-            users[use.nic].append(gpu)
+        for nic in node.nics:
+            if nic.name == use.nic or nic.device in use.devices:
+                users[nic.name].append(gpu)
 
     def place(nic: NodeNic) -> float:
         return min((at_gpu[gpu] for gpu in users[nic.name]), default=float("inf"))

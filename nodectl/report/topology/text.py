@@ -149,8 +149,9 @@ def _gpu(gpu: NodeGpu, node: NodeTopology, nics: Mapping[str, NodeNic]) -> str:
         return f"{gpu.name}{slot}"
     bar = _LINES.get(use.link or "", "?") * 2
     nic = nics[use.nic]
-    rate = f", {nic.rate_gbit_s:g} Gbit/s {nic.link_layer or ''}".rstrip() if nic.rate_gbit_s else ""
-    return f"{gpu.name}{slot} {bar}{use.link}{bar} {nic_name(nic)}{rate}"
+    times = f"{len(use.devices)} x " if use.devices[1:] else ""
+    rate = f", {times}{nic.rate_gbit_s:g} Gbit/s {nic.link_layer or ''}".rstrip() if nic.rate_gbit_s else ""
+    return f"{gpu.name}{slot} {bar}{use.link}{bar} {' + '.join((nic_name(nic), *use.devices[1:]))}{rate}"
 
 
 def matrix(node: NodeTopology) -> str:
