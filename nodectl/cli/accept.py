@@ -148,6 +148,15 @@ def accept(app: App, asked: _Options, force: bool) -> None:
     _conclude(app, acceptance, app.output, asked.write, asked.out, asked.sign)
 
 
+def accepted(app: App) -> Acceptance:
+    """Return a whole quick acceptance of the App's hosts, which the history and the ledger keep."""
+    acceptance, means = _planned(app, "quick", None, None)
+    acceptance = _carried_out(app, acceptance, means, force=False, limited=False)
+    keep_in_ledger(app, acceptance, cordon=False)
+    _keep_measurements(app, acceptance)
+    return acceptance
+
+
 def _begun(app: App, name: str, nonce: str | None) -> Acceptance:
     begun = store.latest(app.fleet, complete=False) if name == "last" else store.find(name)
     if begun is None:

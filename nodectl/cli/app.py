@@ -6,7 +6,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,6 +247,12 @@ class App:
         from nodectl.notify.settings import read_receivers
 
         return read_receivers(self.settings["notify"], _settings_path(self.inventory_sources))
+
+    def of(self, hosts: Sequence[Host]) -> App:
+        """Return the App of these hosts alone, over the same connections; their variables may be others."""
+        part = replace(self, limit=",".join(host.name for host in hosts))
+        part.__dict__ |= {"inventory": self.inventory, "transport": self.transport, "hosts": tuple(hosts)}
+        return part
 
     def close(self) -> None:
         """Close the transport, where one was opened."""

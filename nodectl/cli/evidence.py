@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from nodectl.cli.app import App
+from nodectl.cli.measuring import look_at
 from nodectl.cli.terminal import note
 from nodectl.errors import NodectlError
 from nodectl.model.finding import Finding
 from nodectl.model.recording import Recording
+from nodectl.recordings.source import LiveSource
 
 if TYPE_CHECKING:
     from nodectl.model.host import Host
@@ -72,3 +74,13 @@ def take(app: App, source: Source, hosts: Sequence[Host], findings: Sequence[Fin
             keep(app, answer, [finding for finding in findings if finding.host == host.name])
         else:
             note(f"warning: {host.name}: its evidence is not kept: {answer.error}")
+
+
+def keep_evidence(app: App, hosts: Sequence[Host]) -> None:
+    """Keep the raw outputs of those that may be rebooted, and have a fault whose traces that ends."""
+    if hosts:
+        source = LiveSource(tuple(hosts), app.transport, app.forks)
+        try:
+            take(app, source, hosts, look_at(app, app.transport)(hosts))
+        except NodectlError as error:
+            note(f"warning: no evidence is kept before a reboot: {error}")

@@ -34,6 +34,7 @@ from nodectl.model.status import Status, exit_status
 from nodectl.profiles.host import check_names
 from nodectl.report.findings import changes, counts, finding_document, findings_table, junit, one_line
 from nodectl.report.table import aligned
+from nodectl.upgrade.roll import under_way
 
 _WATCH_S = 60.0
 
@@ -87,6 +88,8 @@ def health(app: App, asked: _Options, hardware: str | None, stack: str | None, t
         raise click.UsageError("--rounds goes with --watch")
     if app.replay is None:
         note_cordoned(app)
+        if roll := under_way(app.fleet):
+            note(f"{roll.progress}: {roll.states}")
     given = {"hardware": hardware, "stack": stack, "tuning": tuning}
     names = {kind: name for kind, name in given.items() if name}
     shape = "one-line" if asked.one_line else app.output

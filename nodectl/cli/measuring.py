@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from nodectl.cli.app import App
 from nodectl.cli.terminal import note
 from nodectl.common.paths import state_dir
+from nodectl.errors import UnreachableError
+from nodectl.facts.base import Fact
+from nodectl.facts.catalogue import commands_for, read_facts
 from nodectl.ledger.history.database import HistoryError
 from nodectl.model.finding import Finding
 from nodectl.model.host import Host
 from nodectl.model.measurement import Comparison, Measurement
+from nodectl.model.recording import Recording
 from nodectl.model.status import Status, exit_status
 from nodectl.report.findings import finding_document, findings_list
 from nodectl.transport.base import Transport
@@ -73,13 +78,28 @@ def health_of(app: App, source: Source, names: Mapping[str, str]) -> Health:
     """Judge the hosts, or the replayed recording, by their profiles; these `names` go before the hosts' own."""
     from nodectl.health.fleet import look
     from nodectl.health.history import StateFile
+    from nodectl.upgrade.roll import as_rolled, under_way
 
     # a recording is a fleet of its own: what it counts is not held against live hosts
     state = StateFile(state_dir() / "health", f"recorded {source.recorded}" if source.recorded else app.fleet)
+    if not source.recorded:
+        source = replace(source, hosts=as_rolled(under_way(app.fleet), source.hosts))
     health = look(source, names=names, extra_dirs=app.profile_dirs, state=state, site=app.site_checks)
     for text in health.notes:
         note(f"warning: {text}")
     return health
+
+
+def facts_of(app: App, wanted: Sequence[Fact[Any]]) -> dict[str, dict[str, object]]:
+    """Return these facts of the hosts; UnreachableError where one did not answer."""
+    source = app.source
+    facts: dict[str, dict[str, object]] = {}
+    for host, answer in source.recordings(lambda host: commands_for(host, wanted)):
+        if not isinstance(answer, Recording):
+            remedy = f"nodectl exec -l {host.name} -- true"
+            raise UnreachableError(f"{host.name}: {answer.error or answer.outcome}", remedy)
+        facts[host.name] = read_facts(answer, wanted)
+    return {host.name: facts[host.name] for host in source.hosts}
 
 
 def look_at(app: App, transport: Transport) -> Callable[[Sequence[Host]], Sequence[Finding]]:

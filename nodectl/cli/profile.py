@@ -14,17 +14,17 @@ import yaml
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
+from nodectl.cli.measuring import facts_of
 from nodectl.cli.options import EXISTING_FILE, FILE, argument, option, option_group, profile_option, takes
 from nodectl.cli.terminal import note, writing
 from nodectl.common.files import replace_file
 from nodectl.common.nodeset import fold
 from nodectl.common.spelling import meant
-from nodectl.errors import InventoryError, ProfileError, UnreachableError
-from nodectl.facts.catalogue import commands_for, facts_for, read_facts
+from nodectl.errors import InventoryError, ProfileError
+from nodectl.facts.catalogue import facts_for
 from nodectl.ledger.accept.store import read as read_acceptance
 from nodectl.ledger.history.compare import read_measurements
 from nodectl.model.measurement import Measurement
-from nodectl.model.recording import Recording
 from nodectl.probes.floors import refuse_wrong_floors
 from nodectl.probes.registry import kind_of
 from nodectl.profiles import KINDS
@@ -201,7 +201,7 @@ def learn(app: App, asked: _Options) -> None:
     if not hosts:
         raise click.UsageError("name hosts, or an acceptance: --from FILE")
     app.limit = ",".join(hosts)
-    facts = _facts_of(app)
+    facts = facts_of(app, facts_for(root=False))
     learned = learned_from(
         facts,
         names=fold(list(facts)),
@@ -220,22 +220,6 @@ def learn(app: App, asked: _Options) -> None:
         note(f"wrote {file}; as profiles/hardware/{called}.yml beside the inventory it is hardware {called!r}")
     for warning in learned.notes:
         note(f"warning: {warning}")
-
-
-def _facts_of(app: App) -> dict[str, dict[str, object]]:
-    """All facts of the hosts; UnreachableError where one did not answer."""
-    wanted = facts_for(root=False)
-    source = app.source
-    answers = {host.name: answer for host, answer in source.recordings(lambda host: commands_for(host, wanted))}
-    facts: dict[str, dict[str, object]] = {}
-    for host in source.hosts:
-        answer = answers[host.name]
-        if not isinstance(answer, Recording):
-            raise UnreachableError(
-                f"{host.name}: {answer.error or answer.outcome}", f"nodectl exec -l {host.name} -- true"
-            )
-        facts[host.name] = read_facts(answer, wanted)
-    return facts
 
 
 def _floor_like(measurements: Iterable[Measurement]) -> list[Measurement]:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from nodectl.cli import completing
 from nodectl.cli.app import App
-from nodectl.cli.evidence import take
-from nodectl.cli.measuring import alone, look_at
+from nodectl.cli.evidence import keep_evidence
+from nodectl.cli.measuring import alone
 from nodectl.cli.options import check_and_diff, option, option_group, over_others_option, takes, yes_option
 from nodectl.cli.progress import run_playbook, show_table, tallies, tell_messages
 from nodectl.cli.rights import require_root
 from nodectl.cli.terminal import ask, emit_json, note
 from nodectl.common.counting import counted
 from nodectl.common.nodeset import fold
-from nodectl.errors import NodectlError
-from nodectl.model.host import Host
 from nodectl.provision.events import findings_of
 from nodectl.provision.outlook import described, lab_requirements, selected_roles
 from nodectl.provision.wheels import ensure_lab_share
-from nodectl.recordings.source import LiveSource
 from nodectl.report.findings import finding_document
+from nodectl.upgrade.roll import under_way
 
 
 @option_group
@@ -52,13 +48,17 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
     """Make the hosts what their profiles say; the same as `ansible-playbook playbooks/site.yml`."""
     require_root(app)
     roles, hosts = selected_roles(asked.tags, asked.skip_tags), app.hosts
+    if roll := under_way(app.fleet):
+        note(f"warning: provision goes by the inventory, and does not know of {roll.progress}: {roll.states}")
     if not check:
         lines = described(hosts, roles, asked.allow_reboot)
         ask(hosts, f"provision {counted(len(hosts), 'host')} ({fold(host.name for host in hosts)})?", lines, yes=yes)
-    _fill_lab_share(hosts, roles)
+    # before the play does the same: so the operator sees a long download
+    if requirements := lab_requirements(hosts, roles):
+        ensure_lab_share(note, requirements)
     with alone(app, "provision", force=force, check=check):
         if not check:
-            _keep_evidence(app, [one for one in hosts if asked.allow_reboot or one.is_true("nodectl_allow_reboot")])
+            keep_evidence(app, [one for one in hosts if asked.allow_reboot or one.is_true("nodectl_allow_reboot")])
         run = run_playbook(
             app,
             "site",
@@ -75,20 +75,3 @@ def provision(app: App, asked: _Options, check: bool, diff: bool, yes: bool, for
     else:
         show_table(run)
     raise SystemExit(run.exit_status)
-
-
-def _keep_evidence(app: App, hosts: Sequence[Host]) -> None:
-    """Keep the raw outputs of those that may be rebooted, and have a fault whose traces that ends."""
-    if hosts:
-        source = LiveSource(tuple(hosts), app.transport, app.forks)
-        try:
-            take(app, source, hosts, look_at(app, app.transport)(hosts))
-        except NodectlError as error:
-            note(f"warning: no evidence is kept before a reboot: {error}")
-
-
-def _fill_lab_share(hosts: Sequence[Host], roles: Sequence[str]) -> None:
-    """Fetch what labs need before the play does the same: so the operator sees a long download."""
-    requirements = lab_requirements(hosts, roles)
-    if requirements:
-        ensure_lab_share(note, requirements)

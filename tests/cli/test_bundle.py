@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nodectl.cli import provision
+from nodectl.cli import evidence as keeping
 from nodectl.cli.app import App
 from nodectl.cli.evidence import take
 from nodectl.common.files import folder_name
@@ -432,14 +432,14 @@ def test_before_a_reboot_provision_keeps_what_it_would_end(
 ) -> None:
     app = App.create(inventory=(fleet,), limit=None, replay=None, output=None, forks=None)
     hosts = app.inventory.hosts(None)
-    monkeypatch.setattr(provision, "look_at", lambda *_: lambda hosts: [traces_first(LOST)])
+    monkeypatch.setattr(keeping, "look_at", lambda *_: lambda hosts: [traces_first(LOST)])
     monkeypatch.setattr(LiveSource, "one", lambda *_: look(dead))
-    provision._keep_evidence(app, hosts)
+    keeping.keep_evidence(app, hosts)
     assert len(evidence.kept(app.fleet, "node01")) == 1 and evidence.kept(app.fleet, "node02") == ()
 
     def broken(*_: object) -> None:
         raise UsageError("no profile", "name one")
 
-    monkeypatch.setattr(provision, "look_at", broken)
-    provision._keep_evidence(app, hosts)
+    monkeypatch.setattr(keeping, "look_at", broken)
+    keeping.keep_evidence(app, hosts)
     assert "no evidence is kept before a reboot" in capsys.readouterr().err

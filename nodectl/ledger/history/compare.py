@@ -19,6 +19,7 @@ from nodectl.common.statistics import robust_deviation
 from nodectl.errors import UsageError
 from nodectl.ledger.history.database import iso
 from nodectl.ledger.history.store import Identity, Past, Point, identity_of
+from nodectl.model.acceptance import Acceptance
 from nodectl.model.finding import Finding
 from nodectl.model.measurement import Change, Comparison, Measurement
 from nodectl.model.status import Status
@@ -57,14 +58,41 @@ def findings(compared: Comparison) -> tuple[Finding, ...]:
     return tuple(_finding(compared.against, change) for change in compared.changes if is_worse(change))
 
 
-def is_worse(change: Change) -> bool:
-    """Worse by the tolerance and outside both spreads."""
-    if change.change_percent is None or not change.outside_spreads:
+def is_worse(change: Change, tolerance_percent: float = TOLERANCE_PERCENT, *, once: bool = False) -> bool:
+    """Worse by the tolerance and outside both spreads; with `once` also where one of them was measured once only."""
+    if change.change_percent is None or not (change.outside_spreads or (once and change.outside_spreads is None)):
         return False
     lower = kind_of(change.probe).lower_is_better(change.unit)
     if lower is None:
         return False
-    return (change.change_percent if lower else -change.change_percent) >= TOLERANCE_PERCENT
+    return (change.change_percent if lower else -change.change_percent) >= tolerance_percent
+
+
+def against(before: Acceptance, after: Acceptance) -> Comparison:
+    """Return the figures of `after` beside those of `before`."""
+    old = by_identity(taken.measurement for taken in before.taken)
+    return compare(f"before ({before.id})", [taken.measurement for taken in after.taken], old)
+
+
+def losses(before: Acceptance, after: Acceptance, tolerance_percent: float) -> dict[tuple[str, str], str]:
+    """Return, by host and subject, the steps that passed before and do not now, and the figures that became worse.
+
+    A figure is worse by the tolerance, and outside both spreads where both were measured more than once.
+    """
+    wrong, formerly = (Status.FAILED, Status.UNKNOWN), {row.host: row.steps for row in before.hosts}
+    lost = {}
+    for row in after.hosts:
+        for step, status in row.steps.items():
+            if status in wrong and formerly.get(row.host, {}).get(step) not in wrong:
+                why = [f" ({one.finding.check}: {one.finding.actual})" for one in row.reasons if one.step == step]
+                lost[row.host, step] = f"{step}: {status}{''.join(why[:1])}"
+    for change in against(before, after).changes:
+        if is_worse(change, tolerance_percent, once=True):
+            worse = _finding("before", change)
+            lost |= {
+                (name, worse.subject): f"{worse.subject}: {worse.actual}; {worse.expected}" for name in worse.hosts
+            }
+    return lost
 
 
 def _change(identity: Identity, past: Past, new: Measurement) -> Change:
@@ -94,13 +122,14 @@ def _is_outside(old: Measurement, new: Measurement) -> bool | None:
 def _finding(against: str, change: Change) -> Finding:
     identity = Identity(change.probe, change.hosts, change.direction, change.unit, change.subject, change.size_bytes)
     unit = kind_of(change.probe).unit(change.unit)
+    beyond = " and outside both spreads" if change.outside_spreads else ""
     return Finding(
         change.hosts[0],
         "compare",
         Status.WARNING,
         subject=identity.label,
         expected=f"{unit.short(change.old)} ({against})",
-        actual=f"{unit.short(change.new)}, {change.change_percent or 0:+.1f} % and outside both spreads",
+        actual=f"{unit.short(change.new)}, {change.change_percent or 0:+.1f} %{beyond}",
         remedy="measure again; then look at what has changed since (`nodectl health`)",
         kind=identity.kind,
         hosts=change.hosts,

@@ -1,0 +1,283 @@
+"""An upgrade's plan, its course over faked steps, what it drains and returns, and which figures count as lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodectl.cli.app import App
+from nodectl.cli.upgrade import Course, Evidence
+from nodectl.errors import UsageError
+from nodectl.ledger.history.compare import losses
+from nodectl.ledger.store import Ledger
+from nodectl.model.acceptance import Acceptance, HostAcceptance, NodeVerdict, Taken
+from nodectl.model.host import UPGRADE_SIDE, Host
+from nodectl.model.measurement import Measurement
+from nodectl.model.result import CommandResult, Outcome
+from nodectl.model.status import Status
+from nodectl.upgrade import roll as rolls
+from nodectl.upgrade.roll import HostRoll, Phase, Roll, as_rolled, in_batches, planned, variables_of
+
+FLEET, HOSTS = "hosts.yml", ("a", "b", "c")
+ROLL = Roll(
+    "20261128T090000Z-0001",
+    FLEET,
+    "new",
+    tuple(HostRoll(name, int(name != "a"), {"nodectl_stack": "new"}, slurm=f"{name}-slurm") for name in HOSTS),
+)
+
+
+class PowerCutError(BaseException):
+    """The operator's machine is dead."""
+
+
+@dataclass
+class World(Course):
+    """Hosts as they are, whatever is written down of them; it dies at the step of that number."""
+
+    app: App = field(default_factory=lambda: App((), None, None, "table", 1))
+    roll: Roll = ROLL
+    stop_jobs: bool = False
+    tolerance: float = 5.0
+    stacks: dict[str, str] = field(default_factory=lambda: dict.fromkeys(HOSTS, "old"))
+    cordoned: set[str] = field(default_factory=set)
+    bad: set[str] = field(default_factory=set)
+    said: list[str] = field(default_factory=list)
+    dies_at: int = 0
+
+    def step(self, name: str, names: Sequence[str]) -> None:
+        """Count a step; at one of the two sides of what it does the power goes."""
+        self.said.append(f"{name} {','.join(names)}")
+        if self.dies_at and len(self.said) >= self.dies_at:
+            raise PowerCutError
+
+    def keep(self, roll: Roll) -> None:
+        if self.dies_at and len(self.said) >= self.dies_at:
+            raise PowerCutError
+        super().keep(roll)
+
+    def empty(self, names: Sequence[str]) -> None:
+        self.step("drain", names)
+        self.cordoned |= set(names)
+        self.step("drained", names)
+
+    def known(self, names: Sequence[str]) -> tuple[str, Mapping[str, str]]:
+        self.step("known", names)
+        assert set(names) <= self.cordoned
+        return "before", dict.fromkeys(names, "run-1")
+
+    def provision(self, names: Sequence[str]) -> Evidence:
+        self.step("change", names)
+        assert set(names) <= self.cordoned
+        self.stacks |= dict.fromkeys(names, self.roll.what)
+        self.step("changed", names)
+        return {}
+
+    def prove(self, names: Sequence[str]) -> tuple[str, Evidence]:
+        self.step("prove", names)
+        new = {name for name in names if self.roll.of(name).phase is Phase.CHANGING}
+        assert all(self.stacks[name] == (self.roll.what if name in new else "old") for name in names)
+        return "after", dict.fromkeys(new & self.bad, ("slower",))
+
+    def put_back(self, names: Sequence[str]) -> Evidence:
+        self.step("put-back", names)
+        assert all(self.roll.of(name).back_to == "run-1" for name in names)
+        self.stacks |= dict.fromkeys(names, "old")
+        self.step("is-back", names)
+        return {}
+
+    def give_back(self, names: Sequence[str], proof: str = "") -> None:
+        self.step("give-back", names)
+        self.cordoned -= set(names)
+        self.step("given-back", names)
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def carried(world: World, roll: Roll = ROLL) -> Roll:
+    """The roll as the disk has it after its course."""
+    rolls.save(roll)
+    world.roll = roll
+    try:
+        world.run()
+    except PowerCutError:
+        world.dies_at = 0
+    kept = rolls.latest(FLEET)
+    assert kept is not None
+    return kept
+
+
+def phases(roll: Roll) -> dict[str, Phase]:
+    return {row.host: row.phase for row in roll.hosts}
+
+
+def test_the_canary_goes_alone_then_the_others_together() -> None:
+    world = World()
+    done = carried(world)
+    assert [said for said in world.said if said.startswith("change ")] == ["change a", "change b,c"]
+    assert (set(phases(done).values()), world.cordoned, set(world.stacks.values())) == ({Phase.DONE}, set(), {"new"})
+    assert done.ended is not None and rolls.under_way(FLEET) is None
+    assert {(row.before, row.after) for row in done.hosts} == {("before", "after")}
+
+
+def test_the_first_rejection_ends_it_and_puts_that_host_back() -> None:
+    world = World(bad={"a"})
+    stopped = carried(world)
+    assert phases(stopped) == {"a": Phase.BACK, "b": Phase.WAITING, "c": Phase.WAITING}
+    assert set(world.stacks.values()) == {"old"} and world.cordoned == set()
+    assert stopped.of("a").evidence[0] == "slower" and stopped.ended is None
+    world.bad = {"c"}
+    assert phases(carried(world, stopped.again())) == {"a": Phase.DONE, "b": Phase.DONE, "c": Phase.BACK}
+    assert world.stacks == {"a": "new", "b": "new", "c": "old"}
+
+
+@pytest.mark.parametrize("bad", [set(), {"a"}], ids=["all-good", "canary-bad"])
+def test_dead_at_any_step_each_host_is_what_is_told_of_it_and_it_goes_on(bad: set[str]) -> None:
+    whole = World(bad=bad)
+    whole.run()
+    for number in range(1, len(whole.said) + 1):
+        world = World(bad=set(bad), dies_at=number)
+        roll = carried(world)
+        for row in roll.hosts:
+            half = row.phase.startswith("half")
+            assert row.host in world.cordoned if half else row.phase.startswith(world.stacks[row.host]), (number, row)
+            assert row.phase is not Phase.WAITING or row.host not in world.cordoned, (number, row)
+        world.bad = set()
+        roll = carried(world, roll.again())
+        if roll.ended is None:  # what was being put back was put back
+            roll = carried(world, roll.again())
+        assert (set(phases(roll).values()), world.cordoned) == ({Phase.DONE}, set()), number
+        assert set(world.stacks.values()) == {"new"}
+
+
+def test_ctrl_c_before_anything_was_changed_gives_the_host_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr(world, "known", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        world.run()
+    assert (set(phases(world.roll).values()), world.cordoned) == ({Phase.WAITING}, set())
+
+
+class Scontrol:
+    """Slurm's controller with one node."""
+
+    def __init__(self) -> None:
+        self.state, self.reason = "IDLE", ""
+        self.updates: list[list[str]] = []
+
+    def run(self, host: Host, argv: Sequence[str], **_: Any) -> CommandResult:
+        if argv[2] == "update":
+            self.updates.append(list(argv[3:]))
+            drains = "State=DRAIN" in argv
+            self.state, self.reason = ("IDLE+DRAIN", argv[-1]) if drains else ("IDLE", "")
+        line = f"NodeName=a-slurm State={self.state} {self.reason}"
+        return CommandResult(host.name, tuple(argv), Outcome.RAN, 0, line, "", 0.1)
+
+
+class Idle(Course):
+    """No host has work."""
+
+    def _work_on(self, part: App) -> str:
+        return ""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Course, Scontrol, Ledger]:
+    slurm = Scontrol()
+    app = SimpleNamespace(
+        ledger=lambda: Ledger(tmp_path / "history.sqlite", "f"),
+        slurm=lambda: None,
+        transport=slurm,
+        inventory=SimpleNamespace(hosts=lambda _: [Host(name, name) for name in HOSTS]),
+        of=lambda part: SimpleNamespace(hosts=part),
+    )
+    return Idle(cast("App", app), ROLL, stop_jobs=False, tolerance=5.0), slurm, app.ledger()
+
+
+def test_what_is_drained_twice_is_cordoned_once_and_given_back_alone(made: tuple[Course, Scontrol, Ledger]) -> None:
+    course, slurm, kept = made
+    kept.cordon("a", (), "its fan", "ada")
+    for _ in range(2):
+        course.empty(["a"])
+    assert [hold.cordon.reason for hold in kept.cordoned(["a"])["a"]] == ["its fan", ROLL.reason]
+    assert slurm.updates == [["NodeName=a-slurm", "State=DRAIN", f"Reason={ROLL.reason}"]]
+    course.give_back(["a"])
+    assert [hold.cordon.reason for hold in kept.cordoned(["a"])["a"]] == ["its fan"]
+    assert slurm.updates[1:] == [["NodeName=a-slurm", "State=RESUME"]]
+
+
+def test_what_another_drained_or_no_acceptance_proves_is_not_given_back(made: tuple[Course, Scontrol, Ledger]) -> None:
+    course, slurm, kept = made
+    slurm.state, slurm.reason = "IDLE+DRAIN", "Reason=a fan"
+    course.empty(["a"])
+    course.give_back(["a"], "good")
+    assert "a" in kept.cordoned(["a"])
+    course.give_back(["a"])
+    assert "a" not in kept.cordoned(["a"]) and slurm.updates == []
+
+
+def host(name: str, **variables: object) -> Host:
+    return Host(name, name, variables={"nodectl_hardware": "rtx4090-3", "nodectl_stack": "cu124", **variables})
+
+
+def test_the_drivers_branch_joins_what_the_host_says_already() -> None:
+    own = {"stack": {"driver": {"flavour": "open"}}, "sysctl": {"vm.swappiness": 1}}
+    joined = {**own, "stack": {"driver": {"flavour": "open", "branch": "580"}}}
+    given = host("a", nodectl_overrides=own)
+    assert variables_of(given, "cu128", "580") == {"nodectl_stack": "cu128", "nodectl_overrides": joined}
+    assert given.variables["nodectl_overrides"] == {**own, "stack": {"driver": {"flavour": "open"}}}
+
+
+def test_the_row_says_from_what_to_what() -> None:
+    row = planned(host("a"), host("a", nodectl_stack="cu118"), "cu128", "", {}, ())
+    assert row.changes[:2] == ("stack cu118 → cu128", "torch 2.0.1+cu118 → 2.9.1")
+    assert "CUDA 11.8 → 12.8" in row.changes and not row.reboots
+    plain = Host("b", "b", variables={"nodectl_hardware": "lab-cpu"})
+    with pytest.raises(UsageError):
+        planned(plain, plain, "cpu", "580", {}, ())
+
+
+def test_the_canary_is_a_host_without_work() -> None:
+    rows = [HostRoll(name, 0, {}) for name in "abcde"]
+    batches = [(row.host, row.batch) for row in in_batches(rows, 2, "", {"a": "job"})]
+    assert batches == [("b", 0), ("a", 1), ("c", 1), ("d", 2), ("e", 2)]
+    assert in_batches(rows, 1, "d", {})[0].host == "d"
+    with pytest.raises(UsageError):
+        in_batches(rows, 1, "z", {})
+
+
+def test_health_holds_new_hosts_against_the_new_stack() -> None:
+    roll = ROLL.changed(["a"], phase=Phase.DONE)
+    seen = [
+        (one.variables["nodectl_stack"], one.variables[UPGRADE_SIDE]) for one in as_rolled(roll, [*map(host, "abz")])
+    ]
+    assert seen == [("new", "new"), ("cu124", "old"), ("cu124", "old")]
+    assert roll.progress == "upgrading 1 of 3 hosts to new"
+
+
+def accepted(tflops: float, spread: float | None, **steps: Status) -> Acceptance:
+    one = Measurement("gemm", ("a",), tflops, "TFLOPS", "a CPU", spread=spread, conditions={"precision": "fp32"})
+    row = HostAcceptance("a", NodeVerdict.ACCEPTED, steps)
+    return Acceptance("i", "quick", "f", 1.0, 2.0, "lab", "0", hosts=(row,), taken=(Taken("gemm", one),))
+
+
+@pytest.mark.parametrize(
+    ("after", "spread", "is_lost"),
+    [(80.0, 0.02, True), (80.0, None, True), (80.0, 0.3, False), (97.0, 0.01, False), (130.0, 0.01, False)],
+)
+def test_a_figure_is_lost_beyond_tolerance_and_spreads(after: float, spread: float | None, is_lost: bool) -> None:
+    assert bool(losses(accepted(100.0, 0.01), accepted(after, spread), 5.0)) is is_lost
+
+
+def test_only_a_step_that_passed_before_is_lost() -> None:
+    before = accepted(100.0, 0.01, health=Status.FAILED, memory=Status.OK)
+    after = accepted(100.0, 0.01, health=Status.FAILED, memory=Status.FAILED)
+    assert list(losses(before, after, 5.0)) == [("a", "memory")]
