@@ -1,6 +1,6 @@
 """What a host is held against where profiles are named, half named, or not at all."""
 
-from nodectl.health.host import wanted_of
+from nodectl.health.host import order_of, wanted_of
 from nodectl.model.host import Host
 from nodectl.model.status import Status
 
@@ -16,6 +16,11 @@ def test_overrides_count_there_too() -> None:
     host = Host("a", "a", variables={"nodectl_overrides": {"hardware": {"gpus": 7}}})
     wanted = wanted_of(host, {"hardware": "dgx-a100"}, ())
     assert wanted.resolved is not None and wanted.resolved.hardware.gpus == 7
+
+
+def test_the_name_of_an_nvlink_domain_is_one_of_the_variables_that_checks_see() -> None:
+    host = Host("a", "a", variables={"nodectl_nvlink_domain": "r1"})
+    assert order_of(host, {"hardware": "gb200-4"}, ()).variables["nodectl_nvlink_domain"] == "r1"
 
 
 def test_a_host_without_any_profile_is_only_compared() -> None:

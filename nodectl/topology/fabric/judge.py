@@ -357,7 +357,6 @@ def too_far(
             "fabric_hops",
             Status.FAILED if over else Status.OK,
             subject=f"{path[0]} - {path[-1]}",
-            action="none",
             expected=expected,
             actual=f"{count}: {' - '.join(path)}",
             remedy="bring both below one spine, or keep a job inside one of them (--limit); --max-hops allows more"
@@ -409,15 +408,13 @@ def without_name(graph: FabricGraph) -> Iterator[Finding]:
 def unseen(graph: FabricGraph) -> Iterator[Finding]:
     """Hosts of the inventory that the source does not know."""
     for host in graph.missing:
-        yield Finding(
+        yield _warning(
             host,
             "fabric_host",
-            Status.UNKNOWN,
+            status=Status.UNKNOWN,
             expected="a port on a switch",
             actual=f"not in {graph.source}",
             remedy="does it carry another name there? Else look at its ports (ibstat), or leave it out with --limit",
-            kind="host",
-            hosts=(host,),
         )
 
 
@@ -622,9 +619,9 @@ def few_uplinks(loads: Sequence[SwitchLoad]) -> Iterator[Finding]:
 
 
 def _warning(host: str, check: str, **said: Any) -> Finding:
-    """Return a warning with these fields; of a host, unless that is FABRIC."""
+    """Return a finding with these fields, by default a warning; of a host, unless that is FABRIC."""
     of_host = {} if host == FABRIC else {"kind": "host", "hosts": (host,)}
-    return Finding(host, check, Status.WARNING, **{**of_host, **said})
+    return Finding(host, check, **{"status": Status.WARNING, **of_host, **said})
 
 
 def _shape(ports: int, switches: int) -> str:
