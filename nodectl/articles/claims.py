@@ -191,7 +191,7 @@ def claims_lines(chosen: Mapping[int, Article]) -> list[list[object]]:
                 figure.column,
                 figure.value,
                 figure.unit,
-                conditions_text(figure),
+                _pairs(figure.conditions),
             ]
             lines.append([*cells, ", ".join(figure.not_told), command(whole, figure)])
     return lines
@@ -240,11 +240,6 @@ def article_text(number: int, whole: Article, width: int) -> str:
 def command(whole: Article, figure: Figure) -> str:
     """Return what prints this figure of other machines."""
     return f"nodectl {whole.claims[figure.claim].measured_by}"
-
-
-def conditions_text(figure: Figure) -> str:
-    """Return `devices 3, batch 12`."""
-    return _pairs(figure.conditions)
 
 
 def _figures_of(number: int, whole: Article) -> Iterator[Figure]:

@@ -22,11 +22,7 @@ def fold(names: Iterable[str]) -> str:
         folded = [str(NodeSet.fromlist(plain, resolver=RESOLVER_NOGROUP))] if plain else []
     except NodeSetParseError:
         folded = sorted(plain)
-    return ",".join([*folded, *map(_visible, sorted(others))])
-
-
-def _visible(name: str) -> str:
-    return name if name.isprintable() else repr(name)[1:-1]
+    return ",".join([*folded, *(name if name.isprintable() else repr(name)[1:-1] for name in sorted(others))])
 
 
 def expand(pattern: str) -> tuple[str, ...] | None:

@@ -87,7 +87,7 @@ def _one(
     reached = transport.run(host, ["true"], timeout_s=_LOGIN_S)
     facts = facts_named("kernel", "versions")
     asked = {command.key: command for command in (*order.commands, *commands_for(host, facts))}
-    commands = (*asked.values(), _sudo_command(), _python_command(host))
+    commands = (*asked.values(), script("doctor_sudo", f"{_SUDO}{LOOKS}echo looks"), _python_command(host))
     answer = reached if reached.outcome is not Outcome.RAN else collect(transport, host, commands)
     for finding in judge_answer(order, answer).findings:
         # who keeps the host's clock right is health's to say: here it is held against ours
@@ -169,10 +169,6 @@ def _alike(finding: Finding, answer: Recording | CommandResult) -> Finding:
 
 def _how(host: Host) -> str:
     return "answers" if host.connection == "ssh" else "is this machine"
-
-
-def _sudo_command() -> Command:
-    return script("doctor_sudo", f"{_SUDO}{LOOKS}echo looks")
 
 
 def _python_command(host: Host) -> Command:

@@ -249,10 +249,6 @@ class MemoryErrors:
     controllers: tuple[MemoryController, ...]
 
 
-def _parse_memory_errors(text: str) -> MemoryErrors:
-    return MemoryErrors(tuple(_controller(cells, named) for cells, named in rows(text)))
-
-
 def _controller(cells: list[str], named: dict[str, str]) -> MemoryController:
     corrected, uncorrected = whole(named.get("corrected")), whole(named.get("uncorrected"))
     if not cells or corrected is None or uncorrected is None:
@@ -269,7 +265,7 @@ def _memory_errors_words(errors: MemoryErrors) -> str:
 MEMORY_ERRORS_FACT = text_fact(
     "memory_errors",
     script("memory-errors", _MEMORY_ERRORS_SHOW, hardware=True),
-    _parse_memory_errors,
+    lambda text: MemoryErrors(tuple(_controller(cells, named) for cells, named in rows(text))),
     _memory_errors_words,
     absent="the kernel has no EDAC driver for this memory",
     row=130,

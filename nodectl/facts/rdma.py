@@ -370,12 +370,8 @@ def _read_gids(recording: Recording) -> tuple[Gid, ...]:
         _gid(name, port, index, files)
         for name in sorted(devices, key=natural)
         for port, files in sorted(devices[name].ports.items())
-        for index in _indexes(files)
+        for index in sorted(int(path[5:]) for path in files if path.startswith("gids/") and path[5:].isdigit())
     )
-
-
-def _indexes(files: dict[str, str]) -> list[int]:
-    return sorted(int(path[5:]) for path in files if path.startswith("gids/") and path[5:].isdigit())
 
 
 def _gid(name: str, port: int, index: int, files: dict[str, str]) -> Gid:

@@ -90,7 +90,14 @@ class Resolved:
             "hardware": hardware_variables(self.hardware, self.look),
             "family": family_variables(self.look),
             "stack": stack_variables(self.stack, self.look),
-            **tuning_variables(self.tuning, self.stack.nccl),
+            "sysctl": [
+                {"key": key, "value": setting.value, "never_lower": setting.never_lower, "why": setting.why}
+                for key, setting in sorted(self.tuning.sysctl.items())
+            ],
+            "nccl_env": self.tuning.nccl_env(self.stack.nccl),
+            "limits": {name: setting.value for name, setting in sorted(self.tuning.limits.items())},
+            "nic": _values(self.tuning.nic),
+            "gpu": _values(self.tuning.gpu),
             "warnings": list(self.warnings),
             "refusals": [problem.text for problem in self.refusals],
             # what a misfit says ends with its own way out
@@ -376,20 +383,6 @@ def _repository(family: Family, look: HostLook | None) -> dict[str, str]:
     nvidia = addresses().nvidia
     distribution = family.repository_of(look.node.os.id, look.node.os.version) if look else "ubuntu2204"
     return {"base_url": nvidia.base_url, "key_fingerprint": nvidia.key_of(distribution)}
-
-
-def tuning_variables(tuning: Tuning, nccl: str | None) -> dict[str, Any]:
-    """Return `fleet.sysctl`, `nccl_env`, `limits`, `nic` and `gpu`; what the tuning leaves alone is null."""
-    return {
-        "sysctl": [
-            {"key": key, "value": setting.value, "never_lower": setting.never_lower, "why": setting.why}
-            for key, setting in sorted(tuning.sysctl.items())
-        ],
-        "nccl_env": tuning.nccl_env(nccl),
-        "limits": {name: setting.value for name, setting in sorted(tuning.limits.items())},
-        "nic": _values(tuning.nic),
-        "gpu": _values(tuning.gpu),
-    }
 
 
 def _values(group: Any) -> dict[str, Any]:

@@ -42,11 +42,6 @@ class _Answer:
     loud: str = ""
 
 
-def has_started(received: bytes | bytearray) -> bool:
-    """Return whether the collector's first line is there."""
-    return _HEAD.search(received) is not None
-
-
 def read_frames(
     host: str, data: bytes, commands: Mapping[str, Command], nonce: str, *, asked: float, heard: float
 ) -> Recording:
@@ -269,7 +264,7 @@ def _collected(transport: Transport, host: Host, commands: Sequence[Command]) ->
     def keep(stream: str, data: bytes) -> None:
         if stream == "stdout" and len(received) < TOTAL_BYTES:
             received.extend(data)
-            if not arrivals and has_started(received):
+            if not arrivals and _HEAD.search(received):
                 arrivals.append(time.time())
 
     nonce, asked = new_nonce(), time.time()

@@ -274,7 +274,7 @@ class Masker:
                 self._words[serial] = self._pseudonyms.of("serial", serial)
             for name in sorted(host_names(text)):
                 self._add_host(name, self._hosts[host])
-            self._add_users(user_names(text))
+            self._add_users({match[1] for match in _USERS.finditer(text)} - NOBODY)
             self._add_addresses(text)
 
     def _add_host(self, name: str, pseudonym: str) -> None:
@@ -494,8 +494,3 @@ def _head(text: str) -> tuple[str, int]:
 def host_names(text: str) -> set[str]:
     """Names that a scheduler or a log gives the host."""
     return {match[1] for pattern in _HOSTS for match in pattern.finditer(text)} - {"localhost"}
-
-
-def user_names(text: str) -> set[str]:
-    """Logins whose home folders are named."""
-    return {match[1] for match in _USERS.finditer(text)} - NOBODY

@@ -152,7 +152,7 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
                 raise
             for job in document["jobs"]:
                 jobs[job["id"]] = ListAppResponse(job["id"], _STATES.get(job["state"], AppState.UNKNOWN))
-        return list_of(jobs)
+        return [*jobs.values()]
 
     def _cancel_existing(self, app_id: str) -> None:
         _nodectl(_place(app_id), "jobs", "stop", app_id)
@@ -173,11 +173,6 @@ class NodectlScheduler(Scheduler):  # type: ignore[misc]  # torchx is not instal
             raise ValueError("nodectl keeps standard output and error of a rank together: ask for `combined`")
         lines = _lines(_place(app_id), app_id, k, follow=should_tail)
         return filter_regex(regex, lines) if regex else lines
-
-
-def list_of(jobs: Mapping[str, ListAppResponse]) -> list[ListAppResponse]:
-    """Return the values; the class has a method of the name `list`."""
-    return [*jobs.values()]
 
 
 def _command(role: Role) -> list[str]:

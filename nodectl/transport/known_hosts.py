@@ -77,7 +77,7 @@ class KnownHosts:
     def entries_named(self, name: str) -> list[Entry]:
         """Return the entries for a name as it is `written`."""
         entries = list(self.by_name.get(name, []))
-        entries += [entry for salt, digest, entry in self.hashed if _digest(salt, name) == digest]
+        entries += [entry for salt, digest, entry in self.hashed if hmac.digest(salt, name.encode(), "sha1") == digest]
         entries += [entry for patterns, entry in self.patterns if _matches(patterns, name)]
         return entries
 
@@ -163,10 +163,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ""
-
-
-def _digest(salt: bytes, name: str) -> bytes:
-    return hmac.digest(salt, name.encode(), "sha1")
 
 
 def _matches(patterns: Sequence[str], name: str) -> bool:

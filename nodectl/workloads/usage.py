@@ -132,7 +132,7 @@ class Clock:
         """Return figures of the steps after the warm-up, null without; `step_spread`: (p95 - p5) over the median."""
         timed = sorted(self.durations_s[self.warmup :])
         waited_s = sum(self.waits_s[self.warmup :])
-        middle, low, high = (_quantile(timed, part) for part in (0.5, 0.05, 0.95))
+        middle, low, high = (timed[round(part * (len(timed) - 1))] if timed else 0.0 for part in (0.5, 0.05, 0.95))
         return {
             "median_step_ms": self.median_step_ms(),
             "p95_step_ms": round(high * 1e3, 3) if timed else None,
@@ -146,11 +146,6 @@ class Clock:
 
     def _from(self, last: int) -> int:
         return max(self.warmup, len(self.durations_s) - last if last else 0)
-
-
-def _quantile(ordered: list[float], part: float) -> float:
-    """Return the quantile by the nearest rank; 0 of nothing."""
-    return ordered[round(part * (len(ordered) - 1))] if ordered else 0.0
 
 
 def peak_flops(name: str, precision: str) -> float | None:

@@ -52,7 +52,7 @@ def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> t
     """Return why each package cannot be had, and the driver's version; packages installed as wanted are skipped."""
     reasons, driver = [], ""
     for package in wanted:
-        if _of_driver(package) and not driver:
+        if any(DRIVER in text for text in (*package["names"], package.get("version") or "")) and not driver:
             continue  # the driver itself is lacking, and said
         named = {**package, "names": [name.replace(DRIVER, driver) for name in package["names"]]}
         pattern = (package.get("version") or "").replace(DRIVER, driver) or None
@@ -68,10 +68,6 @@ def judged(wanted: Iterable[Wanted], offers: Offers, there: dict[str, str]) -> t
         if package.get("driver"):
             driver = version.partition("-")[0]
     return reasons, driver
-
-
-def _of_driver(wanted: Wanted) -> bool:
-    return any(DRIVER in text for text in (*wanted["names"], wanted.get("version") or ""))
 
 
 def _instead(patterns: list[str], offers: Offers) -> str:

@@ -55,7 +55,7 @@ def _counted(host: Subject, gpus: Gpus, wanted: int) -> Finding:
     expected = " + ".join(f"{group.gpus} x {group.model}" for group in groups) or counted(wanted, "GPU")
     lost = f"; lost: {', '.join(gpus.lost)}" if gpus.lost else ""
     actual = f"{gpus.count}{lost}" if gpus.count or not lost else f"not told, because nvidia-smi stops at one{lost}"
-    on_bus = _on_bus(host)
+    on_bus = len(_links(host))
     doubt = gpus.disputed or (f"PCI has {on_bus}" if not gpus.confirmed and on_bus > gpus.count else "")
     if gpus.count < wanted and not gpus.lost and doubt:
         remedy = "run `nvidia-smi -q` there once more: a report that is cut condemns no machine"
@@ -104,11 +104,6 @@ def _untaken(host: Subject, gpus: Gpus) -> list[PcieLink]:
 
 def _kind(link: PcieLink) -> str:
     return link.name.partition(" (rev ")[0]
-
-
-def _on_bus(host: Subject) -> int:
-    """Return how many of NVIDIA's display controllers lspci shows; 0 if it could not be read."""
-    return len(_links(host))
 
 
 def _links(host: Subject) -> list[PcieLink]:

@@ -183,7 +183,7 @@ ENGINE_VERSION = Check("launch_engine_version", looks_at="the package of --engin
 def versions(hosts: Sequence[Candidate]) -> Iterator[Finding]:
     """One Python, torch and NCCL, where ranks run in the launcher's environment."""
     if hosts[0].needs.venv is not None:
-        yield from _equal(hosts, PYTHON, lambda host: _minor(_venv(host).python), Status.FAILED)
+        yield from _equal(hosts, PYTHON, lambda host: ".".join(_venv(host).python.split(".")[:2]), Status.FAILED)
         yield from _equal(hosts, TORCH, lambda host: _venv(host).torch, Status.FAILED)
         yield from _equal(hosts, NCCL, lambda host: _venv(host).nccl or "none", Status.FAILED)
         yield from _equal(hosts, ENGINE_VERSION, lambda host: _venv(host).engine, Status.FAILED)
@@ -191,11 +191,6 @@ def versions(hosts: Sequence[Candidate]) -> Iterator[Finding]:
 
 def _venv(host: Candidate) -> JobVenv:
     return host.known("job_venv", JobVenv)
-
-
-def _minor(version: str) -> str:
-    """3.11 of 3.11.7."""
-    return ".".join(version.split(".")[:2])
 
 
 CLOCK = Check(

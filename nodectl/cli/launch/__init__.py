@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from nodectl.checks.launch.candidate import Candidate, JobNeeds, PathKind
+from nodectl.checks.launch.candidate import JobNeeds, PathKind
 from nodectl.checks.launch.container import container_engine
 from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned_option, recognise
@@ -303,20 +303,13 @@ def _preflight(
         app.show("jobs", {"jobs": [], "findings": [asdict(finding) for finding in shown]}, "")
         raise click.exceptions.Exit(status)
     candidates = [report.candidates[host.name] for host in hosts]
-    return hosts, _surroundings(candidates, request.venv, report.ports, skipped)
-
-
-def _surroundings(
-    candidates: Sequence[Candidate], venv: str, ports: Sequence[int], skipped: tuple[str, ...]
-) -> Surroundings:
-    """Return what preflight saw on the hosts, in rank order; a host's environment is named where it is another."""
-    return Surroundings(
+    return hosts, Surroundings(
         hosts=tuple(
-            PlanHost(row.host, row.address.address, row.address.interface, venv=_own(row.needs.venv, venv))
+            PlanHost(row.host, row.address.address, row.address.interface, venv=_own(row.needs.venv, request.venv))
             for row in candidates
         ),
         gpu_counts=tuple(row.gpu_count or 0 for row in candidates),
-        free_ports=tuple(ports),
+        free_ports=tuple(report.ports),
         skipped=skipped,
         container_engine=container_engine(candidates),
         rdma_hosts=[

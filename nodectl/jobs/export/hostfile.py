@@ -32,10 +32,6 @@ def hostfile(nodes: Sequence[Node], form: str) -> str:
     return FORMS[form](nodes)
 
 
-def _deepspeed(nodes: Sequence[Node]) -> str:
-    return render("hostfile.j2", nodes=nodes)
-
-
 def _openmpi(nodes: Sequence[Node]) -> str:
     lines = [f"{node.address} slots={node.slots}" for node in nodes]
     return "\n".join(["# Written by nodectl for `mpirun --hostfile` of Open MPI.", *lines, ""])
@@ -59,7 +55,7 @@ def _torchrun(nodes: Sequence[Node]) -> str:
 
 
 FORMS: Mapping[str, Callable[[Sequence[Node]], str]] = {
-    "deepspeed": _deepspeed,
+    "deepspeed": lambda nodes: render("hostfile.j2", nodes=nodes),
     "openmpi": _openmpi,
     "mpich": _hydra,
     "torchrun": _torchrun,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -62,7 +62,7 @@ def burn(look: LookAt, loads: Sequence[Load], hosts: Sequence[Host], ends_at: fl
     # the last round has what was left of the time, and may have been cut
     whole = rounds[:-1] or rounds
     findings = [
-        *_folded([_without_budget(done.findings) for done in whole], "round"),
+        *_folded([[finding for finding in done.findings if finding.subject != "budget"] for done in whole], "round"),
         *_folded(watch.looks, "look"),
         *_fallen(whole),
     ]
@@ -92,11 +92,6 @@ class _Watch(threading.Thread):
         """After the look that is being taken."""
         self._over.set()
         self.join()
-
-
-def _without_budget(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without those of a round that was cut by the budget: they say nothing of the hosts."""
-    return [finding for finding in findings if finding.subject != "budget"]
 
 
 def _folded(times: Sequence[Sequence[Finding]], word: str) -> list[Finding]:

@@ -28,16 +28,11 @@ def add_addresses(ends: Sequence[argparse.ArgumentParser]) -> None:
         end.add_argument("--bind", help="the client's own address")
 
 
-def first_line_of(error: Exception) -> Dict[str, str]:
-    """Return the `text` of a failure."""
-    return {"text": first_line(error)}
-
-
 def run(
     parser: argparse.ArgumentParser,
     argv: Optional[Sequence[str]],
     *failures: Type[Exception],
-    explain: Callable[[Exception], Dict[str, str]] = first_line_of,
+    explain: Callable[[Exception], Dict[str, str]] = (lambda error: {"text": first_line(error)}),
 ) -> int:
     """Return the command's exit status; 1, after an `error` event, where it fails by one of `failures`.
 

@@ -230,7 +230,7 @@ class Succession:
         Return the back-off; while hosts are not heard, at least the time by which their lease has ended their ranks.
         """
         fence_s = 0.0 if present == self.rules.members else self.rules.lease_s + self.rules.grace_s + _END_S
-        return max(_back_off_s(attempt.number), fence_s)
+        return max(min(_LONGEST_BACK_OFF_S, _BACK_OFF_S * 2.0 ** (min(attempt.number, 10) - 1)), fence_s)
 
     def _last(self, beats: Dict[int, Beat], lost: List[int], attempt: Attempt, *, tested: bool) -> Optional[Over]:
         """Return the job's end if another attempt cannot mend the cause or no restart is left; else None.
@@ -363,11 +363,6 @@ def _source(beats: Dict[int, Beat], present: Set[int], leading: int) -> Optional
     """Return the host whose checkpoint is newer than the leading host's; None if the leading host has the newest."""
     newest = max(sorted(present), key=lambda member: beats[member].newest_ns)
     return newest if beats[newest].newest_ns > beats[leading].newest_ns else None
-
-
-def _back_off_s(failed: int) -> float:
-    """Return the seconds to wait after `failed` failed attempts: 2, 4, 8, … at most 60."""
-    return min(_LONGEST_BACK_OFF_S, _BACK_OFF_S * 2.0 ** (min(failed, 10) - 1))
 
 
 _MOST_RECORDED, _MOST_EXCHANGES = 100, 2

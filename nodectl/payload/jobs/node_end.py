@@ -27,14 +27,9 @@ def why_asked(job: JobFolder) -> Optional[Leaving]:
     """Return None for a stop; where no request could have been left, on a full disk, it is taken for one, too."""
     if job.stop_requested or not job.takes_files():
         return None
-    if node_ends():
+    if _name_of_init().startswith(_SHUTS_DOWN) or _systemd_says() == "stopping":
         return Leaving("rebooted", "the node was shut down while the job ran there")
     return Leaving("supervisor", "the job's supervisor there was asked to end by a signal, not by `nodectl jobs stop`")
-
-
-def node_ends() -> bool:
-    """Tell whether the node is being shut down or restarted in good order."""
-    return _name_of_init().startswith(_SHUTS_DOWN) or _systemd_says() == "stopping"
 
 
 def _name_of_init() -> str:
@@ -55,7 +50,7 @@ _GPU_S = 15.0
 
 def unfit(plan: Dict[str, Any]) -> str:
     """Return why not: launcher, environment, disk, port or GPUs; "" where it can."""
-    for look in (lacks_launcher, _disk, _port, _gpus):
+    for look in (lacks_launcher, lambda _plan: no_space(os.getcwd()), _port, _gpus):
         reason = look(plan)
         if reason:
             return f"{plan['members'][plan['member']]['name']}: {reason}"
@@ -82,10 +77,6 @@ def lacks_launcher(plan: Dict[str, Any]) -> str:
     environment = start.get("conda") or venv_of(plan, plan["members"][plan["member"]])
     torchrun = os.path.join(environment, "bin", "torchrun") if environment else ""
     return f"{torchrun} is not there" if torchrun and not os.access(torchrun, os.X_OK) else ""
-
-
-def _disk(_plan: Dict[str, Any]) -> str:
-    return no_space(os.getcwd())
 
 
 def _port(plan: Dict[str, Any]) -> str:

@@ -59,7 +59,18 @@ def measure_by_torch(transport: Transport, group: Group, run: Run) -> ProbeResul
         for event in _events(played, "left")
     ]
     findings = [
-        *_wrong_ranks(played),
+        *[
+            wrong(
+                member.member.host.name,
+                event["collective"],
+                event["size_bytes"],
+                event["wrong"],
+                f"on rank {event['rank']}",
+            )
+            for member in played
+            for event in member.events.of("times")
+            if event["wrong"]
+        ],
         *_unsupported(played, group, run.backend),
         *left,
         *_proven(played, group, run, logs),
@@ -197,21 +208,6 @@ def _proven(played: Sequence[Played], group: Group, run: Run, logs: Sequence[Hos
             # several ranks of a host also meet by its loopback
             used = {net: count for net, count in _interfaces(member).items() if part.ranks == 1 or net != _LOOPBACK}
             yield from sockets_judged(name, used, part.interface)
-
-
-def _wrong_ranks(played: Sequence[Played]) -> list[Finding]:
-    return [
-        wrong(
-            member.member.host.name,
-            event["collective"],
-            event["size_bytes"],
-            event["wrong"],
-            f"on rank {event['rank']}",
-        )
-        for member in played
-        for event in member.events.of("times")
-        if event["wrong"]
-    ]
 
 
 def _unsupported(played: Sequence[Played], group: Group, backend: str) -> list[Finding]:

@@ -135,7 +135,7 @@ def parse_dmesg(text: str) -> Dmesg:
     rows: list[str] = []
     is_raw = _PRIORITY.search(text) is not None
     for line in _unfolded(lines_with(text, (*_WORTH, *message_words()))):
-        is_record = _has_priority if is_raw else _is_record
+        is_record = (lambda line: _message_of(line).level is not None) if is_raw else _is_record
         if not is_record(line.text):
             rows = rows or text.split("\n")
             if _is_below_a_users(rows[max(0, line.number - _LONGEST_RECORD) : line.number - 1], is_record):
@@ -196,10 +196,6 @@ def _is_below_a_users(rows: Sequence[str], is_record: Callable[[str], bool]) -> 
 def _is_record(line: str) -> bool:
     message = _message_of(line)
     return message.time is not None or message.level is not None
-
-
-def _has_priority(line: str) -> bool:
-    return _message_of(line).level is not None
 
 
 def _event(line: Line, *, may_be_cut: bool) -> KernelEvent | None:

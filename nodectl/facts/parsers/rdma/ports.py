@@ -277,7 +277,7 @@ def _ibv_devinfo_put(device: tuple[str, Block, list[_PortBlock]], line: Line) ->
         ports.append(_PortBlock(int(match[1])))
     elif match.re is _GID:
         if ports:
-            ports[-1].gids.append(_gid(match))
+            ports[-1].gids.append(PortGid(int(match[1]), match[2], (match[3] or "").strip() or None))
     elif match[1] in (_OF_PORT if ports else _HEAD):
         (ports[-1] if ports else head).put(match[1], line, _ibv_devinfo_without_code(match[1], match[2].strip(), line))
 
@@ -286,10 +286,6 @@ def _ibv_devinfo_put(device: tuple[str, Block, list[_PortBlock]], line: Line) ->
 def _form(text: str) -> re.Match[str] | None:
     """Return the match of the first pattern that reads the line; devices of one kind print most lines alike."""
     return _IBV_DEVINFO_PORT.fullmatch(text) or _GID.fullmatch(text) or _IBV_DEVINFO_LABEL.fullmatch(text)
-
-
-def _gid(match: re.Match[str]) -> PortGid:
-    return PortGid(int(match[1]), match[2], (match[3] or "").strip() or None)
 
 
 @lru_cache(maxsize=256)
