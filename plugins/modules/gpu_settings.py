@@ -5,50 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: gpu_settings
-short_description: Keep persistence, clocks, power limit and access control
-description:
-  - Sets them live, and by a oneshot service again at every boot; a GPU that a display uses is left alone.
-  - Access control is switched off on bare metal only; a virtual machine's host relies on it.
-author: The nodectl authors (!UNKNOWN)
-options:
-  state:
-    description: Look at what would be set, or set it.
-    type: str
-    choices: [look, set]
-    required: true
-  wanted:
-    description: What should be; null leaves one alone.
-    type: dict
-    required: true
-    suboptions:
-      persistence: {description: Keep the driver loaded., type: bool}
-      clocks: {description: "Application clocks as memory,graphics in MHz, or max.", type: str}
-      power_limit_w: {description: Power limit in watts., type: int}
-      acs: {description: Access control of the PCIe bridges., type: str, choices: ["off"]}
-  program: {description: Where the boot program is put., type: path, required: true}
-  settings: {description: Where its settings are put., type: path, required: true}
-  unit: {description: Where the boot service is put., type: path, required: true}
-  drop_in: {description: Where the drop-in of nvidia-persistenced is put., type: path, required: true}
-  record: {description: Where the previous values are kept., type: path, default: /var/lib/nodectl/gpu_settings.json}
-  program_text: {description: The boot program., type: str, default: ''}
-  unit_text: {description: The boot service., type: str, default: ''}
-  drop_in_text: {description: The drop-in., type: str, default: ''}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.gpu_settings:
-    state: look
-    wanted: {persistence: true}
-    program: /opt/nodectl/lib/gpu_hw.py
-    settings: /etc/nodectl/gpu.json
-    unit: /etc/systemd/system/nodectl-gpu.service
-    drop_in: /etc/systemd/system/nvidia-persistenced.service.d/90-nodectl.conf
-"""
-RETURN = r"""
-diff: {description: "Before and after of each file and value.", type: list, elements: dict, returned: where it sets}
-"""
-
 import json
 import os
 import shutil

@@ -5,48 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: health
-short_description: Judge a host as nodectl health does
-description:
-  - Collects what the host is in one round trip, and judges it on the controller by nodectl's own checks.
-  - Fails where a check failed; what could not be told, warns or is not to be had here is said. Changes nothing.
-  - Needs the nodectl package in Ansible's Python on the controller, and nothing on the node.
-  - What the host should be comes from its variables (nodectl_hardware, nodectl_stack, nodectl_tuning and others).
-author: The nodectl authors (!UNKNOWN)
-options:
-  roles:
-    description: Only checks of what these roles set; without it those of the roles that the run's tags name, or all.
-    type: list
-    elements: str
-  compare:
-    description:
-      - The name under which the play's hosts registered this module's results.
-      - Nothing is collected then. What they brought is compared, as nodectl health compares a fleet.
-    type: str
-  script: {description: Made by the controller., type: str}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.health:
-
-- nodectl.fleet.health:
-    roles: [kernel_settings]
-
-- nodectl.fleet.health:
-    compare: judged
-  run_once: true
-"""
-RETURN = r"""
-findings:
-  description: Each with check, subject, status, action, expected, actual, remedy and evidence.
-  type: list
-  elements: dict
-  returned: always
-wrong: {description: Lines on the checks that failed., type: list, elements: str, returned: always}
-of: {description: "By host, the lines wrong and told of the comparison.", type: dict, returned: with compare}
-told: {description: "Lines on what is unknown, warns or is skipped.", type: list, elements: str, returned: always}
-"""
-
 import base64
 import signal
 import subprocess

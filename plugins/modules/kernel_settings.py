@@ -5,41 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: kernel_settings
-short_description: Keep kernel settings in one drop-in and in the live kernel
-description:
-  - Applies each setting live and in one file, exactly as it is asked for, unless it says O(settings[].never_lower).
-  - A key that no kernel has fails before anything changes. One of a module or an interface that is not there yet is
-    written for the time when it comes, and reported. One that this host holds read-only, as a container does, is
-    a warning, and is not written.
-  - What stood before is recorded on the host; a key that is no longer wanted goes back to it.
-author: The nodectl authors (!UNKNOWN)
-options:
-  settings:
-    description: What should be.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      key: {description: Its name as sysctl has it., type: str, required: true}
-      value: {description: Its value., type: str, required: true}
-      never_lower: {description: Each number that is higher on the host is kept., type: bool, default: false}
-      why: {description: The reason. Nothing reads it here., type: str}
-  file: {description: The drop-in., type: path, required: true}
-  record: {description: Where the previous values are kept., type: path, required: true}
-  root: {description: Where the kernel shows its settings., type: path, default: /proc/sys}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.kernel_settings:
-    settings: [{key: net.ipv4.tcp_rmem, value: 4096 87380 16777216, never_lower: true}]
-    file: /etc/sysctl.d/90-nodectl.conf
-    record: /var/lib/nodectl/kernel_settings.json
-"""
-RETURN = r"""
-report: {description: "What was kept, and what is written for later; one line each.", type: list, returned: always}
-"""
-
 import glob
 import os
 from pathlib import Path

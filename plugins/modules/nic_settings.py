@@ -5,51 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: nic_settings
-short_description: Keep MTU, rings and interrupts of the training interfaces
-description:
-  - Sets them live, and by a oneshot service again at every boot, after whatever owns the interfaces has set them up.
-  - Never touches the interface that carries the session unless it is named.
-author: The nodectl authors (!UNKNOWN)
-options:
-  state:
-    description: Look at what would be set, or set it.
-    type: str
-    choices: [look, set]
-    required: true
-  interfaces:
-    description: Their names; without any, those on the PCI bus that are up, but not the one that carries the session.
-    type: list
-    elements: str
-    default: []
-  mtu: {description: Bytes; 0 leaves it alone., type: int, default: 0}
-  rings: {description: Rings at the device's own maximum., type: bool, default: false}
-  irq: {description: Interrupts on the CPUs of the interface's NUMA node., type: bool, default: false}
-  irqbalance:
-    description: Leave a running irqbalance (then interrupts are left alone), or stop it.
-    type: str
-    choices: [leave, stop]
-    default: leave
-  program: {description: Where the boot program is put., type: path, required: true}
-  settings: {description: Where its settings are put., type: path, required: true}
-  unit: {description: Where the boot service is put., type: path, required: true}
-  record: {description: Where the previous values are kept., type: path, default: /var/lib/nodectl/nic.json}
-  program_text: {description: The boot program., type: str, default: ''}
-  unit_text: {description: The boot service., type: str, default: ''}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.nic_settings:
-    state: look
-    mtu: 9000
-    program: /opt/nodectl/lib/nic_hw.py
-    settings: /etc/nodectl/nic.json
-    unit: /etc/systemd/system/nodectl-nic.service
-"""
-RETURN = r"""
-interfaces: {description: Those that it concerns., type: list, returned: always}
-"""
-
 import json
 from typing import TYPE_CHECKING, Any
 

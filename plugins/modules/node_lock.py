@@ -5,37 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: node_lock
-short_description: Hold a node for one run
-description:
-  - Takes the lock that C(nodectl) itself takes on a node before it changes or measures there, for all of a run's plays.
-  - It is free again after C(free), and a quarter of an hour after the run's connection has gone. A run whose process
-    has ended on the same controller is relieved at once.
-  - Nothing below C(nodectl provision), which holds the node itself, and where no folder is for locks. Check mode looks
-    whether the node can be locked, and takes nothing.
-author: The nodectl authors (!UNKNOWN)
-options:
-  state: {description: "Take or renew it, or let go of it.", type: str, choices: [held, free], required: true}
-  run: {description: The run's name., type: str, required: true}
-  by: {description: Who started it., type: str, default: ""}
-  what: {description: What is done there., type: str, default: ansible-playbook}
-  force: {description: Go on where somebody else has the node., type: bool, default: false}
-  controller: {description: Set by the action plugin., type: dict, default: {}}
-  stale: {description: Set by the action plugin., type: str, default: ""}
-  folder: {description: Where the lock lies instead of the usual folders., type: path}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.node_lock:
-    state: held
-    run: 20260101T000000Z-42
-    by: ada@laptop
-"""
-RETURN = r"""
-held: {description: The run holds the node., type: bool, returned: always}
-holder: {description: Who has it instead., type: dict, returned: when somebody else has it}
-"""
-
 import time
 from typing import TYPE_CHECKING, Any
 

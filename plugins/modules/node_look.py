@@ -5,38 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: node_look
-short_description: What a node is, in one read-only round trip
-description:
-  - Reads the operating system, interpreters, NVIDIA devices and driver, and the kind of machine from files alone.
-  - For a lab host that is dressed in a recording, that answers for the hardware.
-author: The nodectl authors (!UNKNOWN)
-options:
-  recorded:
-    description: A recorded look; its keys replace what was found, mappings key by key.
-    type: dict
-    default: {}
-  root: {description: Where the file system to look at begins., type: path, default: /}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.node_look:
-  register: node_looked
-"""
-RETURN = r"""
-node:
-  description: >-
-    os {id, version, key}, architecture, kernel, pythons [{path, version}], gpus [{address, device, numa_node}],
-    nvswitch, nvlink5 (NVSwitches behind a ConnectX bridge), driver {version, flavour, origin, from, packages},
-    gpu_users [{pid, name}], systemd, container, virtual, secure_boot, nouveau, kernel_headers, boot
-    {kernel, headers, free_mib, needed_mib, held} (what the next boot starts), rdma (names of devices), gpudirect
-    (dma-buf, peermem or none; how GPU memory reaches a NIC), clock {keeper (the running time service or empty),
-    settable (the clock is the host's own)}, packages (apt or dnf),
-    booted_at (seconds since 1970), and recorded (the keys that were given).
-  type: dict
-  returned: always
-"""
-
 import glob
 import os
 import platform

@@ -5,41 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: node_record
-short_description: Note what stands on a node before a run changes it
-description:
-  - C(begin) writes the whole record before the first change; several plays of a run add to one record.
-  - C(settle) keeps what the run changed, and no record where it changed nothing.
-  - Writes only below its folder, and nothing in check mode.
-author: The nodectl authors (!UNKNOWN)
-options:
-  state: {description: Before the first or after the last change., type: str, choices: [begin, settle], required: true}
-  run: {description: The run's name., type: str, required: true}
-  by: {description: Who started it., type: str, default: ""}
-  login: {description: The login on the node., type: str, default: ""}
-  version: {description: Version of nodectl., type: str, default: ""}
-  profiles: {description: Names of the host's profiles., type: dict, default: {}}
-  touches: {description: What each role may change by the variable that says so., type: dict, default: {}}
-  foreign:
-    description:
-      - For C(begin) of a role that is used alone. Of the paths only files are noted that nodectl did not write, in a
-        run that is named by the time and C(run), or in one that is open.
-    type: bool
-    default: false
-  folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.node_record:
-    state: begin
-    run: 20260101T000000Z-42
-    touches: {limits_touches: {paths: [/etc/security/limits.d/90-nodectl.conf]}}
-"""
-RETURN = r"""
-run: {description: The run's name., type: str, returned: always}
-kept: {description: The node holds a record of the run., type: bool, returned: always}
-"""
-
 import os
 import time
 from pathlib import Path

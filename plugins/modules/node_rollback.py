@@ -5,34 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: node_rollback
-short_description: Put back what stood on a node before nodectl changed it
-description:
-  - Files, links, folders, units, packages, kernel values and what programs set, from the records of node_record.
-  - A file that somebody changed since is kept beside the record and reported.
-  - Killed at any point, another run of it finishes.
-author: The nodectl authors (!UNKNOWN)
-options:
-  state:
-    description: List the runs, look at the way back, or go it.
-    type: str
-    choices: [runs, look, undone]
-    required: true
-  to: {description: "The run whose state is wanted, or C(start); empty undoes the last.", type: str, default: ""}
-  packages: {description: Also the packages of the GPU driver., type: bool, default: false}
-  folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.node_rollback: {state: undone, to: start}
-"""
-RETURN = r"""
-rollback:
-  description: Runs and known for all states, changes and warnings for look and undone.
-  type: dict
-  returned: always
-"""
-
 import os
 from typing import TYPE_CHECKING, Any
 

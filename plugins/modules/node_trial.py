@@ -5,39 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: node_trial
-short_description: Arm a node for a trial, and disarm it
-description:
-  - C(free) refuses a node that another trial holds, and takes the notes of those that are over; with O(force) the other
-    trial's former values are put back first.
-  - C(armed) starts a guard, which puts the node's former values back by its own record (node_record) once nobody renews
-    the lease, and at the next boot.
-  - C(guarded) refuses to go on where the guard does not live, or has acted.
-  - C(off) puts the former values back, looks at them again, and leaves nothing of the trial.
-author: The nodectl authors (!UNKNOWN)
-options:
-  state: {description: What is to be done., type: str, choices: [free, armed, guarded, "off"], required: true}
-  trial: {description: "The trial's name, which is also its record's.", type: str, required: true}
-  by: {description: Who runs it., type: str, default: ""}
-  what: {description: What is tried., type: str, default: ""}
-  uid: {description: The login that renews the lease., type: int, default: 0}
-  lease_s: {description: So long after the last renewal the guard acts., type: float, default: 60}
-  settle_s: {description: So long it looks on for what a playbook still does., type: float, default: 30}
-  force: {description: Put back what another trial has changed., type: bool, default: false}
-  folder: {description: Where records lie., type: path, default: /var/lib/nodectl}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.node_trial: {state: "off", trial: 20260101T000000Z-42}
-"""
-RETURN = r"""
-trial:
-  description: What became of it (state, and where the node acted by itself since, at, why, errors) and notes on others.
-  type: dict
-  returned: always
-findings: {description: None; a result that has them is kept by nodectl., type: list, returned: always}
-"""
-
 import os
 import sys
 import time

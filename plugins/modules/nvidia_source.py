@@ -5,58 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: nvidia_source
-short_description: NVIDIA's repository for apt or dnf, with its key and its pins
-description:
-  - C(keyed) writes the keyring and what unattended upgrades may not touch; then ansible.builtin.deb822_repository
-    writes the source; then C(pinned) reads its lists where needed and writes the pin preferences.
-  - With dnf C(keyed) writes key and source, and C(pinned) enables the driver's module stream, or none.
-  - A source of the same repository that is there already and trusts the same key is adopted, any other refused.
-author: The nodectl authors (!UNKNOWN)
-options:
-  base_url: {description: Address above the distributions., type: str, required: true}
-  distribution: {description: Distribution and version without dots., type: str, required: true}
-  architecture: {description: NVIDIA's name of it., type: str, choices: [x86_64, sbsa], required: true}
-  fingerprint: {description: The key's fingerprint., type: str, required: true}
-  keyring: {description: The keyring in base64; empty means fetch it and compare., type: str, default: ""}
-  revoked: {description: Fingerprints of keys that must go., type: list, elements: str, default: []}
-  pins: {description: Packages and their only candidates., type: list, elements: dict, default: []}
-  driver_branch: {description: The only branch of the driver; empty blocks all., type: str, default: ""}
-  driver_stream: {description: Its module stream for dnf; empty enables none., type: str, default: ""}
-  frozen: {description: Patterns of what unattended upgrades leave alone., type: list, elements: str, default: []}
-  fresh: {description: 'The key or the source was written just now, or will be.', type: bool, default: false}
-  state:
-    description: Look and refuse, or make it so in two steps.
-    type: str
-    choices: [look, keyed, pinned]
-    required: true
-  wanted:
-    description: >-
-      Packages that the run will ask for (names, version, nearest, driver, hint, others).
-      C(look) refuses what nobody has.
-    type: list
-    elements: dict
-    default: []
-  root: {description: Where the file system begins., type: path, default: /}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.nvidia_source:
-    state: look
-    base_url: "{{ nvidia_repository_base_url }}"
-    distribution: ubuntu2204
-    architecture: x86_64
-    fingerprint: "{{ nvidia_repository_key_fingerprint }}"
-"""
-RETURN = r"""
-source: {description: The file that names the repository., type: str, returned: always}
-uri: {description: Its address., type: str, returned: always}
-architecture: {description: The distribution's name of it., type: str, returned: always}
-signed_by: {description: The keyring of nodectl's own source., type: str, returned: always}
-adopted: {description: The file is not nodectl's., type: bool, returned: always}
-driver: {description: The version that the driver will have where C(look) asked for one., type: str, returned: always}
-"""
-
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

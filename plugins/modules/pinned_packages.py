@@ -5,60 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: pinned_packages
-short_description: Packages in exactly the wanted versions, held
-description:
-  - Looks, asks apt or dnf for a plan, refuses one that does more than was asked for, applies it and holds the packages.
-  - A package that is there in the wanted version is never upgraded. What was interrupted is first brought to its end.
-  - Held is what dpkg holds, and what dnf's versionlock locks.
-author: The nodectl authors (!UNKNOWN)
-options:
-  check: {description: Whose packages they are in messages., type: str, required: true}
-  packages:
-    description: What should be there.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      names: {description: Its names; the first that is to be had., type: list, elements: str, required: true}
-      version: {description: Its version; without one any will do., type: str}
-      nearest: {description: The nearest for the same CUDA may stand in., type: bool, default: false}
-      optional: {description: It may be missing from the repositories., type: bool, default: false}
-  absent: {description: Packages that must go., type: list, elements: str, default: []}
-  hold: {description: Hold them at their version., type: bool, default: true}
-  hold_driver:
-    description: Hold every installed part of the GPU driver as well; none of them is brought or changed for it.
-    type: bool
-    default: false
-  driver: {description: The plan may bring packages of the GPU driver as well., type: bool, default: false}
-  blocked_by: {description: Why nothing may be changed now; empty where it may., type: str, default: ""}
-  source_expected:
-    description: In check mode a package that no repository offers yet is planned, not refused.
-    type: bool
-    default: false
-  look:
-    description: Only whether all that is missing can be had; nothing is planned, changed or repaired.
-    type: bool
-    default: false
-  aside:
-    description: A flat apt repository that will be a source then (uri, suite, keyring in base64), for C(look).
-    type: dict
-    default: {}
-  root: {description: Root folder; with apt another than / is for check mode., type: path, default: /}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.pinned_packages:
-    check: cudnn
-    packages:
-      - {names: [libcudnn8], version: 8.6.0.163-1+cuda11.8}
-"""
-RETURN = r"""
-installed: {description: Version of each wanted package that is there., type: dict, returned: always}
-came: {description: "When each came, in seconds since 1970; 0 where nobody knows.", type: dict, returned: always}
-plan: {description: What the package manager does., type: list, elements: dict, returned: always}
-"""
-
 import base64
 from typing import TYPE_CHECKING, Any
 

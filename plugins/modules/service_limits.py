@@ -5,24 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: service_limits
-short_description: Let systemd and logind read their limits anew
-description:
-  - Asks systemd for the limits that it gives to services, and logind for RemoveIPC, and reloads who has another answer.
-  - Where systemd is not process 1 there is nothing to do, which is a warning, as is a limit that this host refuses.
-author: The nodectl authors (!UNKNOWN)
-options:
-  memlock: {description: Locked memory in KiB or unlimited., type: str, required: true}
-  nofile: {description: Open files; no more than fs.nr_open., type: str, required: true}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.service_limits: {memlock: unlimited, nofile: "1048576"}
-"""
-RETURN = r"""
-reloaded: {description: The programs that read their files anew., type: list, elements: str, returned: always}
-"""
-
 import re
 import resource
 from pathlib import Path

@@ -5,43 +5,6 @@
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: stack_python
-short_description: The interpreter of the stack
-description:
-  - Takes the distribution's python3 where its version serves, else another that is installed or that apt or dnf offers.
-  - Where those have none, uv installs one into a folder of its own; the system's own Python is never changed.
-author: The nodectl authors (!UNKNOWN)
-options:
-  interpreter: {description: One that an operator chose; empty to have one chosen., type: str, default: ""}
-  min: {description: Oldest version that the wheels exist for., type: str, required: true}
-  max: {description: Newest version that the wheels exist for., type: str, required: true}
-  folder: {description: Where uv installs., type: path, required: true}
-  uv: {description: The uv program., type: path, required: true}
-  mirror: {description: Folder or address of uv's builds; empty for uv's own., type: str, default: ""}
-  downloads: {description: What uv could bring as uv python list says., type: list, elements: dict}
-  catalogue: {description: Another list of builds for uv., type: str, default: ""}
-  bring:
-    description: Without it only one that is there is looked for; path is empty where none is.
-    type: bool
-    default: true
-  state: {description: "Only look, or make it so.", type: str, choices: [look, present], default: present}
-"""
-EXAMPLES = r"""
-- nodectl.fleet.stack_python:
-    min: "3.8"
-    max: "3.11"
-    folder: /opt/nodectl/python
-    uv: /opt/nodectl/bin/uv
-"""
-RETURN = r"""
-path: {description: "The interpreter, also where it is still to come.", type: str, returned: always}
-version: {description: Its version., type: str, returned: always}
-how: {description: present apt dnf or uv., type: str, returned: always}
-uv_present: {description: The uv program is there., type: bool, returned: always}
-machine: {description: As uname -m says., type: str, returned: always}
-"""
-
 import os
 import platform
 import re
