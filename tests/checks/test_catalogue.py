@@ -61,14 +61,8 @@ def module_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
         ('ODD = Threshold("odd", 3, "")\n', "threshold 'odd'.*the reason"),
         ('ODD = Threshold("odd", "3", "why")\n', "threshold 'odd': '3' is no number"),
         (GOOD.replace('="b"', '="b", roles="limits"'), "check 'odd': roles is no tuple of str: 'limits'"),
-        (
-            GOOD.replace('="b"', '="b", roles=("limit",)'),
-            "odd_ones: the check 'odd' names the role 'limit', and there",
-        ),
-        (
-            GOOD.replace('="b"', '="b", roles_of={"x": ("nick",)}'),
-            "check 'odd' names the role 'nick', and there is",
-        ),
+        (GOOD.replace('="b"', '="b", roles=("limit",)'), "odd_ones: the check 'odd' names the role 'limit', and there"),
+        (GOOD.replace('="b"', '="b", roles_of={"x": ("nick",)}'), "check 'odd' names the role 'nick', and there is"),
         (GOOD.replace('="b"', '="b", thresholds=7'), "check 'odd': thresholds is no tuple of Threshold: 7"),
         (GOOD + JUDGE.replace('("cpu",)', '"cpu"'), r"line \d+: .*tuples of names: write \('cpu',\)"),
         (GOOD + JUDGE.replace('("cpu",)', '("cpu",), variables="x"'), r"tuples of names: write \('x',\)"),

@@ -41,12 +41,7 @@ def test_where_most_agree_the_named_host_has_lost_its_address() -> None:
 
 
 @pytest.mark.parametrize(
-    "book",
-    [
-        {"n1": ("127.0.1.1",)},
-        {"elsewhere": ("10.0.0.2",)},
-        {"n2": ("10.0.0.2",), "localhost": ("127.0.0.1",)},
-    ],
+    "book", [{"n1": ("127.0.1.1",)}, {"elsewhere": ("10.0.0.2",)}, {"n2": ("10.0.0.2",), "localhost": ("127.0.0.1",)}]
 )
 def test_a_host_s_own_name_and_names_of_others_are_no_mistake(book: Book) -> None:
     assert told(n1=book) == []

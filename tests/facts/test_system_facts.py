@@ -97,12 +97,7 @@ CASES: list[tuple[str, str, Any, object]] = [
         "processes",
         PROCESSES,
         Processes(
-            0.42,
-            3.37,
-            1.31,
-            (Process(77, "cp my file", "nfs_wait_bit_killable"), Process(78, "jbd2/sda1-8")),
-            1,
-            812,
+            0.42, 3.37, 1.31, (Process(77, "cp my file", "nfs_wait_bit_killable"), Process(78, "jbd2/sda1-8")), 1, 812
         ),
     ),
     (

@@ -32,11 +32,7 @@ def environments(*facts: Mapping[str, object]) -> list[NcclEnvironment]:
 @pytest.mark.parametrize(
     ("each", "expected", "why"),
     [
-        (
-            lambda n: nics(net("eth0", f"192.0.2.{n}/24"), net("br-7", "172.18.0.1/16")),
-            "=eth0",
-            "all 3 hosts",
-        ),
+        (lambda n: nics(net("eth0", f"192.0.2.{n}/24"), net("br-7", "172.18.0.1/16")), "=eth0", "all 3 hosts"),
         (
             lambda n: nics(net("eth0", f"192.0.2.{n}/24"), net("eth1", f"10.0.0.{n}/24", speed=100_000)),
             "=eth1",

@@ -77,8 +77,7 @@ def test_table_of_dcgm_3() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [FOUR, FOUR.replace("\n", "\r\n"), "$ dcgmi diag -r 1\n" + FOUR + "\n$ \n", FOUR.replace("| GPU", "|  GPU")],
+    "text", [FOUR, FOUR.replace("\n", "\r\n"), "$ dcgmi diag -r 1\n" + FOUR + "\n$ \n", FOUR.replace("| GPU", "|  GPU")]
 )
 def test_table_of_dcgm_4(text: str) -> None:
     (test,) = parse_dcgmi_diag(text).tests

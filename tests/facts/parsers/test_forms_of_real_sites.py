@@ -28,11 +28,7 @@ def sides(text: str) -> list[tuple[float | None, ...]]:
 
 @pytest.mark.parametrize(
     ("columns", "values"),
-    [
-        ("timestamp", "2026-03-04 05:06:07"),
-        ("#iters", "21"),
-        ("#iters timestamp", "21 2026-03-04 05:06:07"),
-    ],
+    [("timestamp", "2026-03-04 05:06:07"), ("#iters", "21"), ("#iters timestamp", "21 2026-03-04 05:06:07")],
 )
 def test_columns_behind_both_sides_shift_no_value(columns: str, values: str) -> None:
     expected = [(37.89, 0.03, 0.05, 0), (35.31, 0.04, 0.06, 2)]

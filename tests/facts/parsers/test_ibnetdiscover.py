@@ -29,10 +29,7 @@ HEADER = f"#\n# Topology file: generated on Wed Aug  6\n#\n# Initiated from node
 TEXT = f"{HEADER}\n{LEAF_BLOCK}\n{HOST_BLOCK}"
 FOUND = IbNetDiscover(
     switches=(FabricNode(LEAF, 'MF0;leaf 01 "A":MQM9701/U1', 4), FabricNode(SPINE, "spine 02", 2)),
-    hosts=(
-        FabricNode(AGGREGATION, "Mellanox Technologies Aggregation Node", 1),
-        FabricNode(HOST, "gpu-01 mlx5_5", 1),
-    ),
+    hosts=(FabricNode(AGGREGATION, "Mellanox Technologies Aggregation Node", 1), FabricNode(HOST, "gpu-01 mlx5_5", 1)),
     links=(
         FabricLink(LEAF, 1, HOST, 2, "4x", "NDR", 400.0),
         FabricLink(LEAF, 33, SPINE, 32, "2x", "NDR", 200.0),
@@ -44,11 +41,7 @@ FOUND = IbNetDiscover(
 
 @pytest.mark.parametrize(
     "text",
-    [
-        TEXT,
-        TEXT.replace("\t", "   "),
-        "".join(f"[1,3]<stdout>:{line}\n" for line in TEXT.splitlines()),
-    ],
+    [TEXT, TEXT.replace("\t", "   "), "".join(f"[1,3]<stdout>:{line}\n" for line in TEXT.splitlines())],
     ids=["as printed", "spaces", "mpirun"],
 )
 def test_every_value(text: str) -> None:

@@ -36,10 +36,7 @@ def test_recorded_soft_roce_with_its_gids() -> None:
     assert (device.name, device.firmware, device.board_id) == ("rxe0", "0.0.0", None)
     (port,) = device.ports
     assert (port.active_mtu_bytes, port.active_width, port.active_speed) == (1024, "1X", "2.5 Gbps")
-    assert port.gids == (
-        PortGid(0, "fe80::5054:ff:fe00:1", "RoCE v2"),
-        PortGid(1, "::ffff:10.99.0.11", "RoCE v2"),
-    )
+    assert port.gids == (PortGid(0, "fe80::5054:ff:fe00:1", "RoCE v2"), PortGid(1, "::ffff:10.99.0.11", "RoCE v2"))
 
 
 def test_an_mtu_that_verbs_does_not_know_is_unavailable() -> None:

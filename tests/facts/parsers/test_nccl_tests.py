@@ -44,13 +44,7 @@ def test_an_old_run_under_mpirun_has_errors_and_no_count_of_wrong_values() -> No
 
 
 @pytest.mark.parametrize(
-    ("middle", "redop", "root"),
-    [
-        ("sum -1", "sum", -1),
-        ("sum", "sum", None),
-        ("", None, None),
-        ("max 7", "max", 7),
-    ],
+    ("middle", "redop", "root"), [("sum -1", "sum", -1), ("sum", "sum", None), ("", None, None), ("max 7", "max", 7)]
 )
 def test_operation_and_root_are_what_the_program_prints(middle: str, redop: str | None, root: int | None) -> None:
     header = HEADER if root is not None else HEADER.replace("root", "")
@@ -104,14 +98,7 @@ def test_wrong_values_are_a_failure_even_where_the_summary_is_cut_off() -> None:
     assert parse_nccl_tests(HEADER + "8 2 float sum -1 1.0 2.0 3.0 0 4.0 5.0 6.0 96\n").ok is False
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "all_reduce",
-        "alltoall",
-        "sendrecv",
-    ],
-)
+@pytest.mark.parametrize("name", ["all_reduce", "alltoall", "sendrecv"])
 def test_the_collective_is_the_program_s_name(name: str) -> None:
     assert parse_nccl_tests(f"$ ./build/{name}_perf -b 8 -e 1G\n{HEADER}").collective == name
 

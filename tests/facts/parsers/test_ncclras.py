@@ -63,13 +63,7 @@ def test_a_process_that_is_silent_is_not_yet_dead() -> None:
         ("  Rank 2 has launched up to operation 6649 -- GPU 2 managed by process 1 on node b", (2, "b", 2)),
     ],
 )
-@pytest.mark.parametrize(
-    "what",
-    [
-        "INCOMPLETE",
-        "MISMATCH",
-    ],
-)
+@pytest.mark.parametrize("what", ["INCOMPLETE", "MISMATCH"])
 def test_ranks_are_missing_or_behind(line: str, rank: tuple[int, str | None, int | None], what: str) -> None:
     found = parse_ncclras(
         f"{TABLE}    0   1   2  3-4   8   7  RUNNING  {what}\n\nWarnings\n========\n\n#0-0 (1bdb83) {what}\n{line}\n"
