@@ -32,6 +32,7 @@ from nodectl.cli.options import (
     takes,
 )
 from nodectl.cli.rights import tell_unseen
+from nodectl.cli.slurm_nodes import Drain, Via, taken
 from nodectl.cli.telling import tell_acceptance
 from nodectl.cli.terminal import as_json, note, put, terminal_width, writing
 from nodectl.common.counting import counted
@@ -65,6 +66,9 @@ _LEVELS = ("quick", "standard", "burn-in")
 _INTERRUPTED_END_S = 10.0
 # of the nodes that are not accepted, so many are recorded for their vendor
 _MOST_RECORDED = 16
+# for how long Slurm lends the hosts, if nothing else is said
+_LENT_S = {"quick": 3600.0, "standard": 4 * 3600.0, "burn-in": 8 * 3600.0}
+_LONGER = 1.5
 _REPORT = "report.html"
 _NONCE = re.compile(r"[A-Za-z0-9._:-]{8,128}")
 
@@ -89,6 +93,7 @@ class _Options:
     )
     dry_run: bool = option("--dry-run", "Print the plan with its times, and start nothing.")
     cordon: bool = option("--cordon", "Cordon the hosts that are rejected (`nodectl ledger`).")
+    slurm: Via
     out: Path | None = option("-o --out", "Copy all files into this folder.", type=FOLDER, metavar="DIR")
     write: Path | None = option("--write", WRITE_HELP, type=FILE)
     sign: Path | None = option("--sign", "Sign the certificate.", type=EXISTING_FILE, metavar="KEY")
@@ -133,6 +138,12 @@ def accept(app: App, asked: _Options, force: bool) -> None:
     if asked.sign is not None:
         refuse_no_key(asked.sign)
     begun = None if asked.resume is None else _begun(app, asked.resume, asked.nonce)
+    lent_s = max(_LENT_S[begun.level if begun else asked.level], _LONGER * (asked.budget or 0))
+    with taken(app, None if asked.dry_run else asked.slurm, "accept", lent_s) as drain:
+        _judge(app, asked, begun, drain, force=force)
+
+
+def _judge(app: App, asked: _Options, begun: Acceptance | None, drain: Drain, *, force: bool) -> None:
     if begun is None:
         acceptance, means = _planned(app, asked.level, asked.budget, asked.nonce)
     else:
@@ -144,6 +155,8 @@ def accept(app: App, asked: _Options, force: bool) -> None:
         return
     note(plan)
     acceptance = _carried_out(app, acceptance, means, force=force, limited=asked.budget is not None)
+    rejected = [row for row in acceptance.hosts if row.verdict is NodeVerdict.REJECTED]
+    drain({row.host: [seen.finding for seen in row.reasons] for row in rejected})
     keep_in_ledger(app, acceptance, cordon=asked.cordon)
     _conclude(app, acceptance, app.output, asked.write, asked.out, asked.sign)
 

@@ -57,6 +57,8 @@ class App:
     # what options and NODECTL_* said, which no settings overrule; of these, what was typed
     given: set[str] = field(default_factory=set)
     typed: set[str] = field(default_factory=set)
+    # the hosts are ours by an allocation of Slurm's
+    allocated: bool = False
 
     @classmethod
     def create(

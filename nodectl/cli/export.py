@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -15,7 +16,7 @@ from nodectl.common import node_paths
 from nodectl.errors import UsageError
 from nodectl.jobs.export.hostfile import Node
 from nodectl.jobs.export.hostfile import hostfile as text_of
-from nodectl.jobs.export.kubernetes import KubernetesJob, job_name, manifest, script_path
+from nodectl.jobs.export.kubernetes import KubernetesJob, acceptance, job_name, manifest, script_path
 from nodectl.jobs.export.sbatch import SbatchJob
 from nodectl.jobs.plan import check_interface, one_venv
 from nodectl.model.host import Host
@@ -160,6 +161,28 @@ def kubernetes(app: App, asked: _Kubernetes) -> None:
         args=asked.args,
     )
     _show(app, "kubernetes", manifest(job, asked.kind))
+
+
+@export.command("accept")
+@click.option("--image", help="Container image that holds nodectl.", required=True, metavar="IMAGE")
+@click.option("--namespace", default="", metavar="NAME")
+@click.option("--level", help="As of `nodectl accept`.", type=OneOf(["quick", "standard", "burn-in"]), default="quick")
+@click.pass_obj
+def accept_job(app: App, image: str, namespace: str, level: str) -> None:
+    """Print a Job for `kubectl apply -f -`: on each host's node a pod that has its GPUs and accepts it.
+
+    A pod fails where its node is rejected (exit status 1) or cannot be told (3), and its status says why.
+    """
+    hosts = app.hosts
+    gpus, kinds = gpus_a_host(app, hosts), {str(host.variables.get("nodectl_hardware", "auto")) for host in hosts}
+    if len(kinds) > 1:
+        raise UsageError(f"the hosts have different hardware: {', '.join(sorted(kinds))}", "choose some with --limit")
+    own = json.dumps({"nodectl_hardware": kinds.pop(), "nodectl_stack": "none", "nodectl_tuning": "stock"})
+    job = KubernetesJob(
+        name="nodectl-accept", namespace=namespace, image=image, nodes=len(hosts), gpus=gpus, ranks=1,
+        host_network=True, script="nodectl", args=["-e", own, "accept", "--level", level],
+    )  # fmt: skip
+    _show(app, "accept", acceptance(job, [host.name for host in hosts]))
 
 
 def gpus_a_host(app: App, hosts: Sequence[Host]) -> int:

@@ -51,6 +51,7 @@ def hold(
         note=note,
         changes=changes,
         beside_work=beside_work,
+        allocated=app.allocated,
     )
 
 

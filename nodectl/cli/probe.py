@@ -15,12 +15,14 @@ from nodectl.cli.app import App
 from nodectl.cli.cordoned import include_cordoned, look_for_cordoned, nothing_left
 from nodectl.cli.guide import with_examples
 from nodectl.cli.measuring import hold, keep
-from nodectl.cli.options import OneOf, Read, output_option, take_global_options
+from nodectl.cli.options import OneOf, Read, declared_options, filled, output_option, take_global_options
 from nodectl.cli.options import Seconds as SecondsType
+from nodectl.cli.slurm_nodes import Via, taken
 from nodectl.cli.terminal import as_json, note, put, terminal_width
 from nodectl.common.counting import counted
 from nodectl.common.process import interruptible, started
 from nodectl.errors import DeclarationError, UsageError
+from nodectl.ledger.accept.judge import is_shared
 from nodectl.ledger.history.compare import read_against
 from nodectl.model.host import Host
 from nodectl.model.measurement import Comparison
@@ -40,6 +42,8 @@ QUICK = "quick"
 _END_S, _END_PART = 4.0, 0.05
 # after Ctrl-C the locks are let go and what was measured is kept and shown; a further Ctrl-C is heard only then
 _INTERRUPTED_END_S = 10.0
+# for how long Slurm lends the hosts, if nothing else is said
+_LENT_S = 3600.0
 _HELP = ("-h", "--help")
 _EXIT_STATUS = "Exit status 1: something failed; 3: something could not be reached or told."
 
@@ -236,9 +240,13 @@ def _values(options: Sequence[Declared], given: Mapping[str, Any]) -> dict[str, 
     return {option.field: given[_name(option)] for option in options if given.get(_name(option)) is not None}
 
 
-def _of_the_run() -> list[click.Option]:
+def _of_the_run() -> list[click.Parameter]:
     """Options that no probe sees."""
+    via = click.Command("")
+    for declare in declared_options(Via):
+        declare(via)
     return [
+        *via.params,
         click.Option(
             ["--budget"],
             type=Read(duration),
@@ -283,7 +291,11 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
     # the time is the operator's: from the command's start to its end
     ends_at = budget and started() + budget - _end_s(budget)
     interrupted = False
-    with hold(app, f"probe {names}", force=given["force"]) as holds:
+    lent_s = max(_LENT_S, 1.5 * (budget or 0))
+    with (
+        taken(app, filled(Via, dict(given)), "probe", lent_s) as drain,
+        hold(app, f"probe {names}", force=given["force"]) as holds,
+    ):
         result = ProbeResult(findings=holds.findings)
         if holds.refused:
             _show(app, result, None, given)
@@ -298,6 +310,8 @@ def _measure(app: App, wanted: list[tuple[AnyProbe, ProbeOptions]], names: str, 
             result += run_probes(transport, hosts, wanted, ends_at, note, app.profile_dirs, costs, optional)
         except RunInterrupt as end:
             interrupted, result = True, result + end.result
+        own = [finding for finding in result.findings if not is_shared(finding)]
+        drain({host.name: [finding for finding in own if finding.host == host.name] for host in hosts})
     compared, noticed = keep(app, result, against)
     try:
         _show(app, result + ProbeResult(findings=noticed), compared, given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nodectl.checks.system.services import SLURM_STATE
@@ -68,17 +68,21 @@ def read_node(text: str) -> SlurmNode:
     return SlurmNode("DRAIN" in fields["State"], fields.get("Reason", ""))
 
 
-def report(name: str, findings: Iterable[Finding], *, resume: bool) -> str:
-    """Drain the node where something failed, with `resume` give it back where nothing does; what was done, in words."""
-    node = read_node(_scontrol("--oneliner", "show", "node", name))
+def report(name: str, findings: Iterable[Finding], *, resume: bool, scontrol: Callable[..., str] | None = None) -> str:
+    """Drain the node where something failed, with `resume` give it back where nothing does; what was done, in words.
+
+    `scontrol` is how it is run: on this very node, if nothing is said.
+    """
+    scontrol = scontrol or _scontrol
+    node = read_node(scontrol("--oneliner", "show", "node", name))
     reason, ours = drain_reason(findings), node.reason.startswith(MARK)
     if node.drained and not ours:
         return f"{name} is drained already: {node.reason}" if reason else ""
     if reason and reason != node.reason:
-        _scontrol("update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+        scontrol("update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
         return f"{name} is drained: {reason}"
     if resume and not reason and node.drained:
-        _scontrol("update", f"NodeName={name}", "State=RESUME")
+        scontrol("update", f"NodeName={name}", "State=RESUME")
         return f"{name} is given back: nothing fails any more ({node.reason})"
     return ""
 

@@ -209,10 +209,12 @@ _MARK = "cordoned (nodectl ledger): "
 def slurm_lines(holds: Mapping[str, Sequence[Hold]], returned: Sequence[str]) -> str:
     """`scontrol update NodeName=… State=DRAIN Reason=…` for each cordoned host, RESUME for what has returned."""
     drains = [
-        shlex.join(["scontrol", "update", f"NodeName={_node(host)}", "State=DRAIN", f"Reason={_reason(host_holds)}"])
+        shlex.join(
+            ["scontrol", "update", f"NodeName={slurm_name(host)}", "State=DRAIN", f"Reason={_reason(host_holds)}"]
+        )
         for host, host_holds in holds.items()
     ]
-    resumes = [shlex.join(["scontrol", "update", f"NodeName={_node(host)}", "State=RESUME"]) for host in returned]
+    resumes = [shlex.join(["scontrol", "update", f"NodeName={slurm_name(host)}", "State=RESUME"]) for host in returned]
     return "\n".join([*drains, *resumes])
 
 
@@ -242,7 +244,7 @@ def _words_node(dumper: _Dumper, text: _Words) -> yaml.Node:
 _Dumper.add_representer(_Words, _words_node)
 
 
-def _node(host: str) -> str:
+def slurm_name(host: str) -> str:
     """Return the name that Slurm has by default: the host's without its domain; an address stays whole."""
     short = host.partition(".")[0]
     name = host if short.isdigit() else short

@@ -56,7 +56,7 @@ class Events:
         """Return the events of one kind."""
         return [event for event in list(self.all) if event["event"] == kind]
 
-    def wait(self, kind: str, timeout_s: float) -> Event | None:
+    def wait(self, kind: str, timeout_s: float | None) -> Event | None:
         """Return the first event of this kind; None where the run ended, or the time is over, without it."""
         with self._arrived:
             self._arrived.wait_for(lambda: bool(self.of(kind) or self.of("end")), timeout_s)

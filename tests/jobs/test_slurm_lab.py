@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -293,3 +294,68 @@ def test_a_failing_check_drains_the_node_with_the_finding_and_its_mending_gives_
     cluster.ssh(look.format(hosts[2]), 2)
     assert "Reason=operator: a fan" in wait_state(cluster, hosts[2], "IDLE+DRAIN")
     assert cluster.ssh(f"scontrol update nodename={hosts[2]} state=resume") == ""
+
+
+def node(cluster: SlurmCluster, host: str) -> str:
+    return cluster.ssh(f"scontrol --oneliner show node {host}")
+
+
+def wait_queue(cluster: SlurmCluster, wanted: str) -> None:
+    """Until the states of all jobs, as squeue has them, are these."""
+    until = time.monotonic() + 60
+    while (states := cluster.ssh("squeue --noheader --format=%T")) != wanted:
+        assert time.monotonic() < until, states
+        time.sleep(0.5)
+
+
+@pytest.mark.slow
+def test_nodes_of_a_reservation_are_taken_judged_and_drained_or_given_back(shell: Shell) -> None:
+    cluster, (good, bad, outside) = shell.cluster, shell.cluster.lab.hosts
+    data = "/x $(touch /pwned)"
+    cluster.ssh(f"mkdir -p '{data}'; mount -t tmpfs data '{data}'")
+    wanted = {"nodectl_stack": "none", "pytorch_venv": "/none", "nodectl_health": {"mounts": [data]}}
+    accept = ("accept", "--level", "quick", "-e", json.dumps(wanted), "--via", "slurm", "--reservation", "days")
+    made = "scontrol create reservation=days starttime=now duration=60 users=root flags=ignore_jobs nodes={}"
+    cluster.ssh(made.format(f"{good},{bad}"))
+    refused = shell.run(*accept)
+    assert refused.returncode == 2 and f"{outside}: not in Slurm's reservation days, " in refused.stderr
+    assert f"scontrol update reservation=days nodes+={outside}" in refused.stderr
+    cluster.ssh(f"sbatch --reservation=days --nodelist={bad} --exclusive --output=/dev/null --wrap='sleep 8'")
+    done = shell.run("-l", f"{good},{bad}", "--output", "json", *accept)
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"\(nodectl-accept-\w+\) waits for its nodes: ", done.stderr), done.stderr
+    verdicts = {host["host"]: host["verdict"] for host in json.loads(done.stdout)["hosts"]}
+    assert verdicts[good].startswith("accepted") and verdicts[bad] == "rejected", done.stdout
+    assert "State=IDLE+RESERVED " in node(cluster, good)
+    assert f"Reason=nodectl: mount {data}: not mounted [root@" in node(cluster, bad)
+    assert "State=IDLE+DRAIN" in node(cluster, bad) and cluster.ssh("squeue --noheader; ls / | grep pwned") == ""
+    drained = shell.run("-l", bad, *accept)
+    assert drained.returncode == 2 and "IDLE+DRAIN" in drained.stderr and "state=resume" in drained.stderr
+    cluster.ssh(f"scontrol update nodename={bad} state=resume; scontrol delete reservation=days")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["TERM", "KILL", "INT, waiting", "scancel"])
+def test_however_a_measurement_ends_nothing_stays_allocated(shell: Shell, ending: str) -> None:
+    cluster, host = shell.cluster, shell.cluster.lab.hosts[2]
+    if "waiting" in ending:
+        cluster.ssh(f"sbatch --nodelist={host} --exclusive --output=/dev/null --wrap='sleep 500'")
+        wait_queue(cluster, "RUNNING")
+    argv = ["-i", cluster.inventory, "-l", host, "probe", "memory", "--repetitions", "90", "--via", "slurm"]
+    stderr = shell.folder / "stderr"
+    with stderr.open("w") as file:
+        process = subprocess.Popen([sys.executable, "-m", "nodectl", *argv], env=shell.nodectl.env, stderr=file)
+    wanted = "waits for its nodes" if "waiting" in ending else "holds the nodes"
+    until = time.monotonic() + 60
+    while wanted not in (said := stderr.read_text()):
+        assert time.monotonic() < until, said
+        time.sleep(0.2)
+    if ending == "scancel":
+        cluster.ssh("scancel --user=root")
+    else:
+        process.send_signal(getattr(signal, f"SIG{ending.partition(',')[0]}"))
+    status, said = process.wait(100), stderr.read_text()
+    assert status == (-9 if ending == "KILL" else 130), said
+    assert ("allocation has ended" in said) == (ending == "scancel"), said
+    wait_queue(cluster, "RUNNING" if "waiting" in ending else "")
+    cluster.ssh("scancel --user=root")

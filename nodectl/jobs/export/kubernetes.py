@@ -21,6 +21,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = "a-z, 0-9 and -"
 _RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _GPUS = "nvidia.com/gpu"
+_HOSTNAME = "kubernetes.io/hostname"
+_NODE_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PORT = 29500
 _NODES = "nodes"
 Document = dict[str, Any]
@@ -136,6 +138,45 @@ def pytorchjob(job: KubernetesJob) -> Document:
             "pytorchReplicaSpecs": replicas,
         },
     }
+
+
+def acceptance(job: KubernetesJob, hosts: Sequence[str]) -> str:
+    """Return the YAML of a Job with a pod on each of these nodes, whose words are `script` and `args`.
+
+    Each has its node to itself, is tried once, and leaves its last lines in the pod's status where it fails.
+    """
+    if odd := [name for name in hosts if not _NODE_LABEL.fullmatch(name)]:
+        raise UsageError(
+            f"host {odd[0]!r}: no value of the label {_HOSTNAME}", "name hosts as `kubectl get nodes` does"
+        )
+    labels, pod = {"app.kubernetes.io/name": job.name}, _pod(job, "", "", "", [])
+    pod["containers"][0] |= {
+        "name": "accept",
+        "command": [job.script],
+        "args": [literal(word) for word in job.args],
+        "securityContext": {"privileged": True},  # the kernel's log, and the hardware's own registers
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    named = {"key": _HOSTNAME, "operator": "In", "values": list(hosts)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [named]}]}
+    apart = {"topologyKey": _HOSTNAME, "labelSelector": {"matchLabels": labels}}
+    pod |= {
+        "restartPolicy": "Never",
+        "tolerations": [{"operator": "Exists"}],  # a cordoned node is tried, too
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+        },
+    }
+    spec = {
+        "parallelism": len(hosts),
+        "completions": len(hosts),
+        "completionMode": "Indexed",
+        "backoffLimitPerIndex": 0,
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    document = {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(job), "spec": spec}
+    return yaml.dump(document, Dumper=_Plain, sort_keys=False, width=120)
 
 
 def _metadata(job: KubernetesJob) -> Document:

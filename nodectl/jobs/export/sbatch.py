@@ -18,6 +18,7 @@ _OWN = frozenset(
         *("output", "parsable", "test-only", "usage", "version", "wait", "wrap"),
     }
 )
+_OF_SCRIPTS = ("job-name", "output", "requeue", "no-requeue")
 _CPU_OPTIONS = ("exclusive", "cpus-per-task", "cpus-per-gpu", "oversubscribe", "overcommit")
 _MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 _GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres")
@@ -77,6 +78,11 @@ class SbatchJob:
             env=dict(self.env),
             checkpoint_dir=self.checkpoint_dir,
         )
+
+    def salloc_options(self) -> list[str]:
+        """Return the words by which salloc takes these nodes; no shell is to read them."""
+        options = [(name, value) for name, value in self._options() if name not in _OF_SCRIPTS]
+        return [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
 
     def _options(self) -> list[tuple[str, str | None]]:
         asked = [read_option(text) for text in self.asked]

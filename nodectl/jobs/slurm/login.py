@@ -52,6 +52,15 @@ class Login:
             raise ParseError(f"{self.host.name}: {wrong}")
         return rows
 
+    def scontrol(self, *args: str, remedy: str = "only Slurm's operators may drain a node") -> str:
+        """Return what scontrol says on the login host; raise JobError with its words where it says no."""
+        done = self.transport.run(self.host, ["scontrol", *args], timeout_s=_ASK_S)
+        if done.outcome is not Outcome.RAN:
+            raise UnreachableError(f"{self.host.name}: {why(done)}", "nodectl runs Slurm's commands on this host")
+        if done.exit_status:
+            raise JobError(f"scontrol {args[0]} on {self.host.name}: {why(done)}", remedy)
+        return done.stdout
+
     def submit(self, job_id: str, package: bytes, env: Mapping[str, str]) -> Mapping[str, Any]:
         """Hand the job over: Slurm's number of it, and its folder."""
         stdin = json.dumps(dict(env)).encode() + b"\n" + package

@@ -18,6 +18,7 @@ from tests.conftest import Cli
 
 SCHEMAS = {"jobset": "jobset-v1alpha2", "pytorchjob": "pytorchjob-v1"}
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "kubernetes"
+HOSTNAME = "kubernetes.io/hostname"
 HOSTILE = ("a b", "$(RANK)", "$$", "it's", "--x", "", "yes", "1e3", "#x: [")
 
 
@@ -197,3 +198,29 @@ def test_what_the_profiles_say_stands_in_what_is_exported(nodectl: Cli, tmp_path
     assert (odd.returncode, "--rdma-resource 'a/b=²'" in odd.stderr) == (2, True)
     odd = nodectl(*own, "slurm", "--interface", "a b", "t.py", check=False)
     assert (odd.returncode, "no name of an interface" in odd.stderr) == (2, True)
+
+
+def test_an_acceptance_has_a_pod_on_each_node_and_tries_it_once(nodectl: Cli, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(INVENTORY)
+    accept = ("export", "accept", "--image", "nodectl:1", "--namespace", "ml", "--level", "standard")
+    document = yaml.safe_load(nodectl("-i", str(inventory), *accept).stdout)
+    spec = document["spec"]
+    assert (document["kind"], document["apiVersion"], document["metadata"]["namespace"]) == ("Job", "batch/v1", "ml")
+    # the schema of a JobSet has the whole of a Job's
+    around = yaml.safe_load(manifest(job(), "jobset"))
+    around["spec"]["replicatedJobs"][0]["template"] = {"spec": spec}
+    assert problems("jobset", around) == []
+    assert (spec["parallelism"], spec["completions"], spec["backoffLimitPerIndex"]) == (2, 2, 0)
+    pod = spec["template"]["spec"]
+    node = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert node == [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["gpu1", "gpu2"]}]}]
+    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart == {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": spec["template"]["metadata"]["labels"]}}
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
+    words = [*container["command"], *(expanded(word, {}) for word in container["args"])]
+    assert words[0] == "nodectl" and words[3:] == ["accept", "--level", "standard"]
+    assert json.loads(words[2])["nodectl_stack"] == "none"
+    odd = nodectl("-i", "a$(b),", "-e", "nodectl_hardware=lab-cpu", *accept, check=False)
+    assert (odd.returncode, f"no value of the label {HOSTNAME}" in odd.stderr) == (2, True)
