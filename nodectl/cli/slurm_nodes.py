@@ -23,7 +23,7 @@ Drain = Callable[[Mapping[str, Sequence[Finding]]], None]
 
 @option_group
 class Via:
-    """Whose the hosts are while they are measured."""
+    """Say who gives the hosts while they are measured, and for how long."""
 
     via: str = option(
         "--via",
