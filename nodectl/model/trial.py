@@ -99,3 +99,8 @@ class Trial:
     def judge_by(self) -> str:
         """Return what decides: `speed`, or `joule`."""
         return str(self.options.get("judge_by", "speed"))
+
+    @property
+    def by_size(self) -> bool:
+        """Return whether each collective and size is judged for itself, over all candidates."""
+        return bool(self.options.get("by_size"))

@@ -25,20 +25,24 @@ _NEVER = 2
 _NO_PAIR = Pair(1.0, 1.0)
 
 
-def judge_all(many: Sequence[Series], seed: int = 0) -> tuple[Verdict, ...]:
-    """Return the verdicts on the series of a trial, in their order."""
+def judge_all(many: Sequence[Series], seed: int = 0, *, together: bool = False) -> tuple[Verdict, ...]:
+    """Return the verdicts on the series of a trial, in their order; `together`: the candidates are one family."""
     verdicts = [judge(series, seed) for series in many]
-    for places in _families(many):
+    families = _families(many, together=together)
+    for places in families:
         for place, verdict in zip(places, _corrected([(many[at], verdicts[at]) for at in places]), strict=True):
             verdicts[place] = verdict
-    failing = _failing(many)
+    failing = _failing(many, families)
     return tuple(replace(verdict, fails_more=place in failing) for place, verdict in enumerate(verdicts))
 
 
-def _families(many: Sequence[Series]) -> list[list[int]]:
-    """Return the places of what leads, and of what is single, of each candidate."""
+def _families(many: Sequence[Series], *, together: bool) -> list[list[int]]:
+    """Return the places of what leads, and of what is single, of each candidate or of all together."""
     means = {series.kind for series in many if series.is_mean}
-    return _grouped(range(len(many)), lambda at: (many[at].profile, not many[at].is_mean and many[at].kind in means))
+    return _grouped(
+        range(len(many)),
+        lambda at: ("" if together else many[at].profile, not many[at].is_mean and many[at].kind in means),
+    )
 
 
 def _grouped(places: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
@@ -96,11 +100,11 @@ def _p_value(values: Sequence[float], spread: float, degrees: int) -> float:
     return student_p(fmean(values) / math.sqrt(spread / len(values)), degrees)
 
 
-def _failing(many: Sequence[Series]) -> set[int]:
+def _failing(many: Sequence[Series], families: Sequence[Sequence[int]]) -> set[int]:
     """Return the places of those whose candidate fails more often than chance allows, corrected for their number."""
     p_values = _failure_p_values(many)
     failing = set()
-    for places in _families(many):
+    for places in families:
         corrected = zip(places, holm([p_values[at][1] for at in places]), strict=True)
         failing |= {at for at, beside in corrected if max(p_values[at][0], beside) < _ALPHA}
     return failing

@@ -40,7 +40,7 @@ class Ledger:
     def close(self, reason: str) -> Trial:
         """Judge the whole of it, put it on disk and return it; complete where no reason says why it ended early."""
         trial = self._trial(complete=not reason, reason=reason)
-        verdicts, summaries, crossings = judged(trial.series, trial.judge_by)
+        verdicts, summaries, crossings = judged(trial.series, trial.judge_by, together=trial.by_size)
         trial = replace(trial, verdicts=verdicts, summaries=summaries, crossovers=crossings)
         self._save(trial)
         return replace(trial, findings=tuple(self.findings))

@@ -24,6 +24,8 @@ from nodectl.trials.verdict import SPEED, summarise
 
 MARK = "# Proposed by `nodectl tune propose`"
 SCHEMA = "nodectl.evidence/1"
+# the variable of the role nccl_env
+TUNER = "nccl_env_tuner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Proposal:
     run_with: Mapping[str, str] = field(default_factory=dict)
     unmeasured: tuple[Setting, ...] = ()
     judge_by: str = SPEED
+    # lines of NCCL's tuner plug-in, by size
+    tuner: tuple[str, ...] = ()
 
 
 def propose(proposal: Proposal, path: Path, *, regressions_allowed: bool = False) -> Path:
@@ -135,7 +139,8 @@ def _variables(proposal: Proposal, present: Mapping[str, Any]) -> dict[str, Any]
     if proposal.overrides is None:
         return {TUNING: proposal.profile}
     over = {TUNING: proposal.over} if proposal.over else {}
-    return {**over, OVERRIDES: merged_overrides(present, proposal.overrides)}
+    tuner = {TUNER: [*proposal.tuner]} if proposal.tuner else {}
+    return {**over, OVERRIDES: merged_overrides(present, proposal.overrides), **tuner}
 
 
 def _group(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def refuse_impossible(side: Side, hosts: Sequence[Host], folders: Sequence[Path]
     """
     for host in hosts:
         try:
-            resolved = _resolved(side, host, folders, pins=host.variables.get(NCCL_ENV))
+            resolved = resolved_as(side, host, folders, pins=host.variables.get(NCCL_ENV))
             # as playbooks/tasks/resolve.yml has it
             has_gpus = resolved.stack.cuda or (resolved.stack.torch is None and resolved.hardware.gpus)
             if (side.overrides or {}).get("gpu") and not has_gpus:
@@ -85,7 +85,7 @@ def overruled(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> lis
 def kernel_keys(side: Side, hosts: Sequence[Host], folders: Sequence[Path]) -> frozenset[str]:
     """Return the kernel settings that the side sets on any of the hosts."""
     return frozenset(
-        key for host in hosts for key in _resolved(side, host, folders, host.variables.get(NCCL_ENV)).tuning.sysctl
+        key for host in hosts for key in resolved_as(side, host, folders, host.variables.get(NCCL_ENV)).tuning.sysctl
     )
 
 
@@ -97,12 +97,12 @@ def _pinned(side: Side, host: Host, folders: Sequence[Path]) -> list[str]:
     set_here = {*(side.overrides or {}).get("nccl", {}), *of_profile} & {*pins}
     if not set_here:
         return []
-    tried = _resolved(side, host, folders, pins={}).nccl_env
-    in_force = _resolved(side, host, folders, pins=pins).nccl_env
+    tried = resolved_as(side, host, folders, pins={}).nccl_env
+    in_force = resolved_as(side, host, folders, pins=pins).nccl_env
     return sorted(name for name in set_here if tried.get(name) != in_force.get(name))
 
 
-def _resolved(side: Side, host: Host, folders: Sequence[Path], pins: Any) -> Resolved:
+def resolved_as(side: Side, host: Host, folders: Sequence[Path], pins: Any) -> Resolved:
     """Return what the host would be with the side's settings, and with `pins` as its `nodectl_nccl_env`."""
     variables = {**host.variables, OVERRIDES: overrides_for(host, side.overrides or {}), NCCL_ENV: pins}
     return of_variables(variables, names={"tuning": side.profile} if side.profile else {}, extra_dirs=folders)

@@ -58,6 +58,7 @@ from nodectl.probes.registry import AnyProbe, chosen, declarations
 from nodectl.probes.rounds import require_two
 from nodectl.transport.router import open_transport
 from nodectl.trials.arming import Armed, armed
+from nodectl.trials.bysize import FUNCTIONS, SIZES, refuse_conflict, sides_by_size
 from nodectl.trials.effective import effective, keys_of, meaningful, read_live
 from nodectl.trials.felt import tried
 from nodectl.trials.learning import Learning
@@ -117,6 +118,9 @@ class _Options:
         shell_complete=completing.several_of(completing.profiles("tuning")),
         ending=partial(profile_names, "tuning"),
         metavar="NAME[,NAME…]",
+    )
+    by_size: bool = option(
+        "--by-size", "Try NCCL's algorithms, protocols and channels; each collective and size is judged for itself."
     )
     space: Path | None = option("--space", "Search the values of this file.", type=EXISTING_FILE)
     baseline: str | None = option(
@@ -230,11 +234,18 @@ def trial(app: App, asked: _Options, yes: bool, force: bool) -> None:
 
 def _planned(app: App, asked: _Options, started: float) -> _Plan:
     """Return the trial before anybody is asked and anything is trained; UsageError where it cannot be."""
+    if asked.by_size:
+        asked = replace(
+            asked,
+            training=bool(asked.training),
+            sizes=asked.sizes or SIZES,
+            collectives=asked.collectives or tuple(FUNCTIONS),
+        )
     against, candidates = _sides(app, asked)
     learning = _learning(candidates, asked.workload, asked.loss_steps, asked.arguments)
     names, training = asked.probes, asked.training
     if click.get_current_context().get_parameter_source("probes") is ParameterSource.DEFAULT:
-        names = "" if learning is not None else _ON_ONE if len(app.hosts) == 1 else names
+        names = "nccl" if asked.by_size else "" if learning is not None else _ON_ONE if len(app.hosts) == 1 else names
     training = training if learning is None else bool(training)
     given: dict[str, object] = {
         "duration_s": asked.duration,
@@ -254,7 +265,7 @@ def _planned(app: App, asked: _Options, started: float) -> _Plan:
     if budget is not None:
         refuse_too_short(budget, least_turn_s(_certain(probes, training), given), 1 if search else len(candidates))
     head = _head(app, against, candidates, asked.pairs, probes, given, learning)
-    head = replace(head, options={**head.options, "judge_by": asked.judge_by})
+    head = replace(head, options={**head.options, "judge_by": asked.judge_by, "by_size": asked.by_size})
     return _Plan(head, probes, given, training, learning, search, None if budget is None else started + budget)
 
 
@@ -271,12 +282,16 @@ def _show_interrupted(app: App, trial: Trial) -> None:
 def _sides(app: App, asked: _Options) -> tuple[Side, tuple[Side, ...]]:
     """Return who is tried against whom; refused where a host cannot have it, before any is asked."""
     profiles, space = asked.profiles, asked.space
-    if (profiles is None) == (space is None):
+    if (profiles is not None) + (space is not None) + asked.by_size != 1:
         raise UsageError(
-            "tune trial needs either profiles to compare (--profiles) or a space to search (--space)",
-            "give either --profiles stock,NAME or --space FILE",
+            "tune trial needs either profiles to compare (--profiles), a space to search (--space), or --by-size",
+            "give either --profiles stock,NAME, --space FILE or --by-size",
         )
     folders = app.profile_dirs
+    if asked.by_size:
+        against = side_of(asked.baseline or OWN)
+        refuse_conflict(against, app.hosts, folders)
+        return against, tuple(possible(sides_by_size(asked.collectives or (), against), app.hosts, folders)[0])
     if space is not None:
         against = side_of(asked.baseline or OWN)
         refuse_impossible(against, app.hosts, folders)
