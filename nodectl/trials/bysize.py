@@ -82,7 +82,7 @@ def refuse_conflict(against: Side, hosts: Sequence[Host], folders: Sequence[Path
 
 
 class Choice(NamedTuple):
-    """What NCCL's log says that it took, in the order of the plug-in's lines; -1 channels: as NCCL has it."""
+    """One choice of NCCL's, by its log, in the order of the plug-in's lines; -1 channels: as NCCL has it."""
 
     algorithm: str
     protocol: str
